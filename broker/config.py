@@ -1,0 +1,64 @@
+"""A node's configuration: parsed once from TOML at the edge, frozen, passed on explicitly."""
+
+from __future__ import annotations
+
+import tomllib
+from pathlib import Path
+from typing import Literal
+
+import msgspec
+
+from broker.errors import ConfigError
+
+
+class Peer(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Another node, and where this node dials it (a relay's address in the local backend)."""
+
+    name: str
+    host: str
+    port: int
+
+
+class NodeConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Everything a node knows before it starts. Ports of 0 are not allowed: peers must know them."""
+
+    name: str
+    data_dir: str
+    peers: tuple[Peer, ...] = ()  # the other nodes of the cluster, not this one
+    bind_host: str = "0.0.0.0"
+    amqp_port: int = 5672
+    cluster_port: int = 25672
+    management_port: int = 15672
+    cookie: str = "shalott"  # nodes with another cookie are refused
+    # How long a silent peer is believed to be alive. RabbitMQ's default is 60 s; 4 s keeps tests short.
+    net_tick_ms: int = 4000
+    partition_mode: Literal["ignore", "pause_minority", "autoheal"] = "ignore"
+    heartbeat_s: int = 60  # offered to AMQP clients
+    frame_max: int = 131072
+    channel_max: int = 2047
+    slave_wait_timeout_ms: int = 15000
+    sync_batch_size: int = 4096
+    table_wait_timeout_ms: int = 30000  # how long a booting node waits for fresher nodes before it says so again
+    startup_delay_ms: int = 0  # between "tables loaded" and "queue supervisor up" (KB-RMQ-01)
+    users: dict[str, str] = msgspec.field(default_factory=lambda: {"guest": "guest"})
+    bugs: tuple[str, ...] = ()
+    seed: int = 0  # of the node's random source; 0 means: draw one
+
+    @property
+    def node_names(self) -> tuple[str, ...]:
+        """Every node of the cluster, sorted, this one among them."""
+        return tuple(sorted((self.name, *(peer.name for peer in self.peers))))
+
+
+def load_config(path: Path) -> NodeConfig:
+    """Read a node's TOML file. Raises ConfigError with one sentence that says what to mend."""
+    try:
+        raw = tomllib.loads(path.read_text())
+    except OSError as error:
+        raise ConfigError(f"cannot read {path}: {error.strerror}") from error
+    except tomllib.TOMLDecodeError as error:
+        raise ConfigError(f"{path} is not TOML: {error}") from error
+    try:
+        return msgspec.convert(raw, NodeConfig)
+    except msgspec.ValidationError as error:
+        raise ConfigError(f"{path}: {error}") from error

@@ -1,0 +1,73 @@
+"""Env: a node's whole outside world, besides asyncio streams.
+
+A node never reads the clock, draws a random number or opens a file in any other way. That is what lets the
+same broker run on an operating system and, later, in a deterministic simulation.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import time
+from dataclasses import dataclass
+from typing import Protocol
+
+from broker.disk import Disk
+from broker.events import EventLog
+
+
+class Clock(Protocol):
+    """Two clocks: one that never goes back, and one that people read."""
+
+    def monotonic_ns(self) -> int: ...
+
+    def wall_ns(self) -> int: ...
+
+
+class Rng(Protocol):
+    """Only ``random()`` and ``getrandbits()``: their sequences are stable across Python versions."""
+
+    def random(self) -> float: ...
+
+    def getrandbits(self, k: int, /) -> int: ...
+
+
+class SystemClock:
+    """The operating system's clocks."""
+
+    def monotonic_ns(self) -> int:
+        return time.monotonic_ns()
+
+    def wall_ns(self) -> int:
+        return time.time_ns()
+
+
+@dataclass(frozen=True, slots=True)
+class Env:
+    """What a node may touch. ``incarnation`` grows by one at every start of the node's process."""
+
+    node_id: str
+    incarnation: int
+    clock: Clock
+    rng: Rng
+    disk: Disk
+    events: EventLog
+
+    def choose_index(self, count: int) -> int:
+        """A uniform index into a sequence of ``count`` items."""
+        assert count > 0
+        return int(self.rng.random() * count)
+
+    def buggify(self, site: str) -> bool:
+        """Whether to misbehave legally at ``site``. Always False outside simulation."""
+        return False
+
+
+def seeded_rng(seed: int) -> Rng:
+    """The random source of a real node; simulated nodes bring their own keyed streams."""
+    return random.Random(seed)
+
+
+async def pause_ms(duration_ms: float) -> None:
+    """The one place a node waits for time to pass."""
+    await asyncio.sleep(duration_ms / 1000)

@@ -1,0 +1,42 @@
+"""Every error a broker raises on purpose.
+
+BrokerError
+ ├─ ConfigError            the node's configuration can't be used
+ ├─ ProcessError
+ │   ├─ NoProcess          the target isn't there (or died before it answered)
+ │   ├─ NodeDown           the target's node can't be reached
+ │   └─ CallTimeout        no answer in time
+ ├─ Conflict               a metadata row was not at the version the writer had read
+ ├─ MetadataUnavailable    this node has no leader to write through at the moment
+ └─ StorageError           a file is not what it should be
+"""
+
+from __future__ import annotations
+
+
+class BrokerError(Exception):
+    """Base of all."""
+
+
+class ConfigError(BrokerError): ...
+
+
+class ProcessError(BrokerError): ...
+
+
+class NoProcess(ProcessError): ...
+
+
+class NodeDown(ProcessError): ...
+
+
+class CallTimeout(ProcessError): ...
+
+
+class Conflict(BrokerError): ...
+
+
+class MetadataUnavailable(BrokerError): ...
+
+
+class StorageError(BrokerError): ...

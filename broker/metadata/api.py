@@ -1,0 +1,71 @@
+"""What the rest of the broker sees of the metadata: dirty reads here, writes through a transaction.
+
+Reads are local and may be stale ("dirty" in Mnesia's words). ``transact`` runs its body against the local tables, then
+commits what it wrote if every row that it read or wrote is still at the version that it saw; otherwise the body runs
+again on fresher rows. So every write is compare-and-set on the row's version: no node can overwrite a row with a stale snapshot.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Protocol, TypeVar
+
+import msgspec
+
+from broker.metadata.records import Record
+from broker.processes.messages import Message
+
+T = TypeVar("T")
+
+
+class Row(msgspec.Struct, frozen=True):
+    """A record at a version. A deleted row keeps its version, with no record, so that it can't come back."""
+
+    version: int
+    record: Record | None
+
+
+class TableChanged(Message):
+    """Sent to subscribers after a row changed on this node, for whatever reason."""
+
+    table: str
+    key: str
+
+
+class Transaction(Protocol):
+    """Handed to a body: sees its own writes."""
+
+    def read(self, table: str, key: str) -> Record | None: ...
+
+    def version(self, table: str, key: str) -> int:
+        """The version of the row as this transaction found it; 0 if it never existed."""
+        ...
+
+    def rows(self, table: str) -> list[tuple[str, Record]]:
+        """All rows, sorted by key. Rows that appear later don't conflict; those listed do if they change."""
+        ...
+
+    def write(self, table: str, key: str, record: Record) -> None: ...
+
+    def delete(self, table: str, key: str) -> None: ...
+
+
+class Metadata(Protocol):
+    """This node's view of the replicated tables."""
+
+    def read(self, table: str, key: str) -> Record | None: ...
+
+    def version(self, table: str, key: str) -> int: ...
+
+    def rows(self, table: str) -> list[tuple[str, Record]]: ...
+
+    async def transact(self, body: Callable[[Transaction], T], *, timeout_ms: float = 30000) -> T:
+        """Commit what ``body`` writes on every running node. The body may run more than once: no side effects.
+
+        Raises MetadataUnavailable when no leader took the write in time: the outcome is then unknown.
+        """
+        ...
+
+    def running_nodes(self) -> list[str]:
+        """Nodes that share these tables with us now, sorted, this one among them."""
+        ...

@@ -1,0 +1,165 @@
+"""Cluster: where nodes run, as a small protocol that every backend (docker, local; later ssh, sim) implements.
+
+A backend knows machines, processes and links, not brokers. What runs on the nodes is a ``System``
+(cluster/systems/): its configuration files, command, readiness and administration.
+
+Cuts are directed and counted: ``cut(a, b)`` twice needs ``mend(a, b)`` twice, so overlapping faults compose.
+Everything is healed and removed by ``teardown``; what a crashed harness left is swept by ``sweep``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, Literal, Protocol
+
+import msgspec
+
+# What a world can do. A plan that asks for what is missing is refused before boot.
+Capability = Literal["kill", "stop", "pause", "cut", "cut-one-way", "delay", "throttle", "wipe"]
+
+NodeState = Literal["running", "paused", "exited", "absent"]
+
+
+class NodeStatus(msgspec.Struct, frozen=True, kw_only=True):
+    """``exit_code`` is set when the process exited by itself or was killed."""
+
+    state: NodeState
+    exit_code: int | None = None
+    pid: int | None = None
+
+
+class Endpoint(msgspec.Struct, frozen=True):
+    """Where the harness reaches a node's port."""
+
+    host: str
+    port: int
+
+
+class NodeSpec(msgspec.Struct, frozen=True, kw_only=True):
+    """What a system wants on one node. Paths in ``files`` are relative to the node's configuration directory.
+
+    ``command`` may hold the placeholders ``{config}`` and ``{data}``: the directories as the node sees them.
+    ``ports`` maps a port's name to the number that the node listens on inside its own world.
+    """
+
+    name: str
+    image: str  # name of an image recipe under cluster/images; the local backend ignores it
+    command: tuple[str, ...]
+    files: Mapping[str, str] = {}
+    environment: Mapping[str, str] = {}
+    ports: Mapping[str, int] = {}
+
+
+class Topology(msgspec.Struct, frozen=True, kw_only=True):
+    """Addresses settled by the backend before the nodes' files are written.
+
+    ``listen[node][port]``: what a node binds. ``dial[source][destination][port]``: what ``source`` dials to
+    reach ``destination`` (a relay in the local backend). ``data_dir[node]``: as the node sees it.
+    """
+
+    listen: Mapping[str, Mapping[str, Endpoint]]
+    dial: Mapping[str, Mapping[str, Mapping[str, Endpoint]]]
+    data_dir: Mapping[str, str]
+    config_dir: Mapping[str, str]
+
+
+class System(Protocol):
+    """What runs on the nodes, and how to administer it over its management API."""
+
+    name: str
+    port_names: tuple[str, ...]  # amqp, management, cluster
+    image: str
+    runs_locally: bool  # false: containers only
+
+    def node_specs(self, topology: Topology) -> Sequence[NodeSpec]: ...
+
+    async def await_ready(self, cluster: Cluster, nodes: Sequence[str], timeout_ms: int) -> None:
+        """Return when the nodes serve clients as one cluster. Raises BootFailed with the nodes' state."""
+        ...
+
+    async def configure(self, cluster: Cluster, queues: Sequence[str]) -> None:
+        """Put the plan's policy in place and declare the queues, spread over the nodes."""
+        ...
+
+    async def observe(self, cluster: Cluster, node: str) -> Mapping[str, Any]:
+        """What ``node`` believes now. Raises ClientError if it can't be asked.
+
+        {"running": [node, ...], "partitions": [node, ...], "claims": [{"group": queue, "role":
+        "master"|"mirror"|"none", "epoch": int, "master": node, "mirrors": [...], "synchronised": [...],
+        "state": str, "messages": int}, ...]}
+        """
+        ...
+
+    async def mend_partition(self, cluster: Cluster) -> Sequence[str]:
+        """What an operator does after a partition under ``ignore``: restart the smaller side. Names them."""
+        ...
+
+    async def await_settled(self, cluster: Cluster, queues: Sequence[str], timeout_ms: int) -> bool:
+        """True when every node runs, no partition is reported, every queue has a live master and its mirrors
+        are synchronised or can't be (manual sync)."""
+        ...
+
+    def read_events(self, collected: Path, run_start_wall_ns: int) -> Sequence[Mapping[str, Any]]:
+        """Node events (EVENT_SCHEMA rows) out of the files that ``Cluster.collect`` brought."""
+        ...
+
+
+class Cluster(Protocol):
+    """Booted nodes. Every method raises HarnessError when the backend itself fails."""
+
+    backend: str
+    nodes: tuple[str, ...]
+    capabilities: frozenset[str]
+
+    async def boot(self, system: System) -> None:
+        """Sweep leftovers, prepare the image or directories, write the files, start every node."""
+        ...
+
+    async def teardown(self) -> None:
+        """Heal, stop and remove everything. Safe to call at any moment, also twice and after a failed boot."""
+        ...
+
+    async def start(self, node: str) -> None: ...
+
+    async def stop(self, node: str, timeout_ms: int = 20000) -> None:
+        """SIGTERM, wait, then SIGKILL."""
+        ...
+
+    async def kill(self, node: str) -> None:
+        """SIGKILL; returns when the process is gone."""
+        ...
+
+    async def pause(self, node: str) -> None: ...
+
+    async def resume(self, node: str) -> None: ...
+
+    async def wipe(self, node: str) -> None:
+        """Remove a stopped node's data."""
+        ...
+
+    async def status(self, node: str) -> NodeStatus: ...
+
+    async def cut(self, links: Sequence[tuple[str, str]]) -> None:
+        """Drop everything from source to destination, established connections too (they hang, not reset)."""
+        ...
+
+    async def mend(self, links: Sequence[tuple[str, str]]) -> None: ...
+
+    async def shape(self, source: str, destination: str, *, delay_ms: float = 0, rate_bytes_s: int = 0) -> None:
+        """Delay and throttle one direction; zeros restore it."""
+        ...
+
+    async def heal(self) -> None:
+        """Undo every cut and shape, resume every paused node. Does not start stopped nodes."""
+        ...
+
+    async def reach(self, source: str, destination: str, timeout_ms: int = 1000) -> bool:
+        """Whether bytes sent by ``source`` arrive at ``destination`` now: the probe that proves cuts."""
+        ...
+
+    def endpoint(self, node: str, port: str) -> Endpoint: ...
+
+    async def collect(self, into: Path) -> None:
+        """Copy every node's logs and event files to ``into/<node>/``."""
+        ...

@@ -1,0 +1,22 @@
+"""The client protocol: one client serves one process, one operation at a time.
+
+After jepsen.client: ``open`` must not change the system's logical state. ``invoke`` returns a Completion, raises
+``Definite`` when the operation certainly did not happen and ``Indefinite`` when nobody knows; anything else that
+it raises is treated as Indefinite. Mapping an unknown outcome to fail is the gravest bug a harness can have.
+"""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from harness.op import Completion, Invocation
+
+
+class Client(Protocol):
+    """Bound to one node's endpoint when made."""
+
+    async def open(self) -> None: ...
+
+    async def invoke(self, invocation: Invocation) -> Completion: ...
+
+    async def close(self) -> None: ...

@@ -1,0 +1,42 @@
+"""Every error the harness raises on purpose.
+
+ShalottError
+ ├─ UsageError            the user asked for something that can't be done: one sentence, exit 254
+ │   └─ MissingCapability a plan asks for a fault that its world can't make
+ ├─ HarnessError          the harness itself failed: exit 255, never confused with the system's failure
+ │   ├─ BootFailed        the cluster did not come up
+ │   └─ StoreError        a run can't be written or read
+ └─ ClientError           what a client's operation met; decides fail or info
+     ├─ Definite          it certainly did not happen   -> fail
+     └─ Indefinite        nobody knows                  -> info
+"""
+
+from __future__ import annotations
+
+
+class ShalottError(Exception):
+    """Base of all."""
+
+
+class UsageError(ShalottError): ...
+
+
+class MissingCapability(UsageError): ...
+
+
+class HarnessError(ShalottError): ...
+
+
+class BootFailed(HarnessError): ...
+
+
+class StoreError(HarnessError): ...
+
+
+class ClientError(ShalottError): ...
+
+
+class Definite(ClientError): ...
+
+
+class Indefinite(ClientError): ...

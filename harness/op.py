@@ -1,0 +1,56 @@
+"""Op: what a client asked for, and what came of it.
+
+The contract is Jepsen's (jepsen.history): an operation has an invocation and at most one completion. ``ok``: it
+happened. ``fail``: it certainly did not. ``info``: nobody knows. A process that gets an ``info`` is retired; its
+successor's id is the old one plus the concurrency.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+import msgspec
+
+OpType = Literal["ok", "fail", "info"]
+
+NEMESIS = -1  # the process id of faults, probes and observations
+
+
+class Op(msgspec.Struct, frozen=True, kw_only=True):
+    """One whole operation: a row of the history. Times are ns from the run's start on the harness's clock."""
+
+    index: int
+    process: int
+    node: str
+    f: str  # enqueue, dequeue, drain | a fault kind, probe, observe
+    key: str = ""  # the queue
+    value: int | None = None
+    offset: int | None = None
+    type: OpType = "info"
+    invoke_ns: int
+    complete_ns: int | None = None  # None: never completed
+    redelivered: bool | None = None
+    error: str | None = None
+    extra: dict[str, Any] | None = None
+
+
+class Invocation(msgspec.Struct, frozen=True, kw_only=True):
+    """What a generator asks a worker to do."""
+
+    f: str
+    key: str = ""
+    value: int | None = None
+
+
+class Completion(msgspec.Struct, frozen=True, kw_only=True):
+    """What a client answers. ``type`` ok or fail; an info is raised as ``Indefinite``.
+
+    A dequeue that found the queue empty is ``fail`` with error "empty": certainly nothing was taken.
+    """
+
+    type: Literal["ok", "fail"]
+    value: int | None = None
+    offset: int | None = None
+    redelivered: bool | None = None
+    error: str | None = None
+    extra: dict[str, Any] | None = None

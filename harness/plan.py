@@ -1,0 +1,111 @@
+"""The plan: everything a run will do, as data, before it starts.
+
+``plan.json`` is stored first; running it again is ``shalott replay``. Each fault action carries its own end, so
+any subset of a schedule is a schedule.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, Literal
+
+import msgspec
+
+from harness.errors import UsageError
+
+PLAN_VERSION = 1
+
+
+class FaultAction(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """One fault: when it begins, what it is, whom it hits and when it ends. Times are ms from the run's start.
+
+    ``target`` is what was asked for: one, minority, majority, all, master, mirrors, or node names joined by "+".
+    ``nodes`` and ``links`` are the targets resolved: at planning time where they can be (None = when it fires).
+    ``links`` are directed (source, destination) pairs to cut.
+    """
+
+    id: int
+    at_ms: int
+    duration_ms: int
+    kind: str  # partition-halves, partition-random-halves, partition-one, partition-majorities-ring,
+    # partition-bridge, partition-one-way, partition-isolate-master, kill, stop, pause, restart-all
+    target: str = ""
+    nodes: tuple[str, ...] | None = None
+    links: tuple[tuple[str, str], ...] | None = None
+    jitter_ms: int = 0  # restart-all: spread of the starts
+    seed: int = 0  # for what is drawn when it fires
+
+
+class ClusterPlan(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Where the nodes run. ``backend`` is resolved (never "auto") in a stored plan."""
+
+    backend: str
+    nodes: tuple[str, ...]
+    leave_running: bool = False
+
+
+class SystemPlan(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What runs on the nodes and how it is set up, defaults of the profile filled in."""
+
+    name: str  # mirrored, rabbitmq
+    profile: str  # upstream, safe
+    partition_mode: str  # ignore, pause_minority, autoheal
+    net_tick_ms: int
+    policy: dict[str, Any]  # a RabbitMQ policy definition: ha-mode, ha-sync-mode, ...
+    bugs: tuple[str, ...] = ()
+    operator: Literal["restart-minority", "none"] = "restart-minority"  # who mends a partition under ignore
+
+
+class WorkloadPlan(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What the clients do."""
+
+    name: str  # queue
+    rate_hz: float
+    concurrency: int
+    queues: int = 1
+    enqueue_fraction: float = 0.6
+    body_bytes: int = 64
+    op_timeout_ms: int = 5000
+
+
+class GatePlan(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What decides validity besides the checkers' own rules."""
+
+    delivery: Literal["at-least-once", "at-most-once", "exactly-once"] = "at-least-once"
+    max_rto_ms: int | None = None
+    min_acked: int = 50  # fewer acknowledged operations: unknown
+
+
+class Plan(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A whole run."""
+
+    version: int = PLAN_VERSION
+    name: str
+    seed: int
+    time_limit_ms: int
+    cluster: ClusterPlan
+    system: SystemPlan
+    workload: WorkloadPlan
+    gates: GatePlan
+    faults: tuple[FaultAction, ...]
+    quiet_ms: int = 2000  # before the first fault
+    settle_timeout_ms: int = 60000
+    observe_interval_ms: int = 500
+
+
+def load_plan(path: Path) -> Plan:
+    """Read a stored plan. Raises UsageError with one sentence that says what is wrong."""
+    try:
+        plan = msgspec.json.decode(path.read_bytes(), type=Plan)
+    except OSError as error:
+        raise UsageError(f"cannot read the plan {path}: {error.strerror}") from error
+    except msgspec.MsgspecError as error:
+        raise UsageError(f"{path} is not a plan: {error}") from error
+    if plan.version != PLAN_VERSION:
+        raise UsageError(f"{path} is a plan of version {plan.version}; this is version {PLAN_VERSION}")
+    return plan
+
+
+def dump_plan(plan: Plan) -> bytes:
+    """The plan as indented JSON, ending in a newline."""
+    return msgspec.json.format(msgspec.json.encode(plan), indent=2) + b"\n"

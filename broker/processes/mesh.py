@@ -1,0 +1,195 @@
+"""Mesh: one TCP connection to every other node, and the net tick that decides when a silent one is down.
+
+Of each pair the node whose name sorts first dials, again and again. A link is up after both sides said Hello. It
+is down when the connection ends, or when nothing at all arrived for ``net_tick_ms``; ticks go out every quarter of that,
+so a silent peer is declared down between 1 and 1.25 net ticks after its last byte (Erlang's net_kernel works so).
+A link that broke for an instant is broken: both sides see the other go down and come back.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+
+import msgspec
+
+from broker.config import NodeConfig, Peer
+from broker.env import Env, pause_ms
+from broker.processes.runtime import Runtime
+from broker.processes.wire import MAX_FRAME_BYTES, Frame, Hello, Tick, decode_frame, encode_frame
+
+log = logging.getLogger("broker.mesh")
+
+REDIAL_MS = 500
+
+
+class LinkError(Exception):
+    """The peer said something it should not, or is not who it should be."""
+
+
+class Link:
+    """An established connection to one peer."""
+
+    def __init__(self, peer: str, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self.peer = peer
+        self.reader = reader
+        self.writer = writer
+        self.received_at = asyncio.get_running_loop().time()
+        self.up = True
+
+    def send(self, frame: Frame) -> None:
+        if not self.writer.is_closing():
+            self.writer.write(encode_frame(frame))
+
+
+async def read_frame(reader: asyncio.StreamReader) -> Frame:
+    """Raises IncompleteReadError at the end, LinkError on nonsense."""
+    size = int.from_bytes(await reader.readexactly(4), "big")
+    if size > MAX_FRAME_BYTES:
+        raise LinkError(f"a frame of {size} bytes")
+    body = await reader.readexactly(size)
+    try:
+        return decode_frame(body)
+    except msgspec.DecodeError as error:
+        raise LinkError(f"an unreadable frame: {error}") from error
+
+
+class Mesh:
+    """Links of one node. ``start`` listens and dials; frames and link changes go to the runtime."""
+
+    def __init__(self, env: Env, config: NodeConfig, runtime: Runtime) -> None:
+        self._env = env
+        self._config = config
+        self._runtime = runtime
+        self._links: dict[str, Link] = {}
+        self._tasks: list[asyncio.Task[None]] = []
+        self._serving: dict[asyncio.Task[None], None] = {}
+        self._server: asyncio.Server | None = None
+        runtime.transmit = self.transmit
+
+    async def start(self) -> None:
+        """Raises OSError if the port is taken."""
+        self._server = await asyncio.start_server(
+            self._accept, self._config.bind_host, self._config.cluster_port
+        )
+        for peer in self._config.peers:
+            if self._config.name < peer.name:
+                self._tasks.append(asyncio.create_task(self._dial_for_ever(peer), name=f"dial {peer.name}"))
+        self._tasks.append(asyncio.create_task(self._tick(), name="net tick"))
+
+    async def stop(self) -> None:
+        tasks = [*self._tasks, *self._serving]
+        for task in tasks:
+            task.cancel()
+        if self._server is not None:
+            self._server.close()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        for peer in list(self._links):
+            self._drop(peer, "stopped")
+
+    def transmit(self, node: str, frame: Frame) -> bool:
+        """Send if linked. True does not mean that it arrives."""
+        link = self._links.get(node)
+        if link is None:
+            return False
+        link.send(frame)
+        return True
+
+    def disconnect(self, node: str, reason: str) -> None:
+        """Break the link on purpose. It is dialled again."""
+        self._drop(node, reason)
+
+    async def _dial_for_ever(self, peer: Peer) -> None:
+        while True:
+            if peer.name not in self._links:
+                await self._dial(peer)
+            await pause_ms(REDIAL_MS)
+
+    async def _dial(self, peer: Peer) -> None:
+        writer = None
+        try:
+            async with asyncio.timeout(self._config.net_tick_ms / 1000):
+                reader, writer = await asyncio.open_connection(peer.host, peer.port)
+                writer.write(encode_frame(self._hello(peer.name)))
+                hello = self._check(await read_frame(reader), expected=peer.name)
+        except (OSError, TimeoutError, asyncio.IncompleteReadError, LinkError) as error:
+            log.debug("no link to %s: %r", peer.name, error)
+            if writer is not None:
+                writer.transport.abort()
+            return
+        self._serve(hello, reader, writer)
+
+    def _hello(self, to: str) -> Hello:
+        return Hello(self._config.name, to, self._runtime.incarnation, self._config.cookie)
+
+    def _check(self, frame: Frame, *, expected: str | None) -> Hello:
+        if not isinstance(frame, Hello):
+            raise LinkError("no hello")
+        if frame.cookie != self._config.cookie:
+            raise LinkError("another cluster's cookie")
+        if frame.to != self._config.name or (expected is not None and frame.node != expected):
+            raise LinkError(f"hello from {frame.node} to {frame.to}")
+        if frame.node not in self._config.node_names or frame.node == self._config.name:
+            raise LinkError(f"{frame.node} is not a node of this cluster")
+        return frame
+
+    async def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        try:
+            async with asyncio.timeout(self._config.net_tick_ms / 1000):
+                hello = self._check(await read_frame(reader), expected=None)
+        except (OSError, TimeoutError, asyncio.IncompleteReadError, LinkError) as error:
+            log.info("refused a link: %r", error)
+            writer.transport.abort()
+            return
+        except asyncio.CancelledError:
+            writer.transport.abort()
+            return
+        writer.write(encode_frame(self._hello(hello.node)))
+        self._serve(hello, reader, writer)
+
+    def _serve(self, hello: Hello, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        # A peer dials only when it has no link: the one that we still have is dead already.
+        self._drop(hello.node, "replaced by a new connection")
+        link = Link(hello.node, reader, writer)
+        self._links[hello.node] = link
+        log.info("linked to %s (incarnation %d)", hello.node, hello.incarnation)
+        task = asyncio.create_task(self._receive(link), name=f"link {hello.node}")
+        self._serving[task] = None
+        task.add_done_callback(lambda done: self._serving.pop(done, None))
+        self._runtime.link_up(hello.node, hello.incarnation)
+
+    async def _receive(self, link: Link) -> None:
+        loop = asyncio.get_running_loop()
+        try:
+            while True:
+                frame = await read_frame(link.reader)
+                link.received_at = loop.time()
+                if link.up and not isinstance(frame, Hello | Tick):
+                    self._runtime.receive(link.peer, frame)
+        except asyncio.IncompleteReadError:
+            reason = "connection closed"
+        except (OSError, LinkError, msgspec.DecodeError) as error:
+            reason = repr(error)
+        if link.up:
+            self._drop(link.peer, reason)
+
+    async def _tick(self) -> None:
+        """Send proofs of life; drop the links of peers that gave none."""
+        loop = asyncio.get_running_loop()
+        silence_s = self._config.net_tick_ms / 1000
+        while True:
+            await pause_ms(self._config.net_tick_ms / 4)
+            for link in list(self._links.values()):
+                if loop.time() - link.received_at >= silence_s:
+                    self._drop(link.peer, "net_tick_timeout")
+                else:
+                    link.send(Tick())
+
+    def _drop(self, peer: str, reason: str) -> None:
+        link = self._links.pop(peer, None)
+        if link is None:
+            return
+        link.up = False
+        link.writer.transport.abort()
+        log.warning("link to %s is down: %s", peer, reason)
+        self._runtime.link_down(peer, reason)

@@ -1,0 +1,80 @@
+"""What every test obeys: one tier each, and a tier that this machine can't run is skipped with the reason.
+
+In CI a tier must not vanish silently: with SHALOTT_REQUIRE_DOCKER=1 (SHALOTT_REQUIRE_SPARK=1) what would be skipped
+fails instead. Property tests draw the same examples on every run; SHALOTT_EXPLORE=1 lets them wander.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import shutil
+from collections.abc import Callable, Mapping
+from functools import cache
+from pathlib import Path
+
+import hypothesis
+import pytest
+
+TIERS = ("unit", "local", "docker", "spark")
+
+hypothesis.settings.register_profile("steady", derandomize=True, deadline=None, database=None)
+hypothesis.settings.register_profile("explore", deadline=None, print_blob=True)
+hypothesis.settings.load_profile("explore" if os.environ.get("SHALOTT_EXPLORE") == "1" else "steady")
+
+
+@cache
+def why_no_docker() -> str | None:
+    """Why containers can't be made here, or None."""
+    import docker
+    from docker.errors import DockerException
+
+    try:
+        client = docker.from_env(timeout=10)
+        try:
+            client.ping()
+        finally:
+            client.close()
+    except DockerException as error:
+        return f"no Docker engine answers ({error}); see `shalott doctor`"
+    return None
+
+
+@cache
+def why_no_spark() -> str | None:
+    """Why no Spark session can be made here, or None."""
+    if importlib.util.find_spec("pyspark") is None:
+        return "pyspark is not installed; install it with: .venv/bin/pip install -e '.[spark]'"
+    home = os.environ.get("JAVA_HOME")
+    if shutil.which("java") is None and not (home and Path(home, "bin", "java").exists()):
+        return "no Java; install it with: sudo apt-get install -y default-jre-headless"
+    return None
+
+
+PROBES: Mapping[str, Callable[[], str | None]] = {"docker": why_no_docker, "spark": why_no_spark}
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """A test without a tier would run in none of them; a test with two, twice."""
+    astray = []
+    for item in items:
+        tiers = [tier for tier in TIERS if item.get_closest_marker(tier) is not None]
+        if len(tiers) != 1:
+            astray.append(f"{item.nodeid} has {' and '.join(tiers) or 'no tier'}")
+    if astray:
+        raise pytest.UsageError(
+            "each test needs exactly one of the markers " + ", ".join(TIERS) + ":\n  " + "\n  ".join(astray)
+        )
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    for tier, probe in PROBES.items():
+        if item.get_closest_marker(tier) is None:
+            continue
+        reason = probe()
+        if reason is None:
+            continue
+        if os.environ.get(f"SHALOTT_REQUIRE_{tier.upper()}") == "1":
+            pytest.fail(f"{tier} tests are required here, but {reason}", pytrace=False)
+        pytest.skip(reason)

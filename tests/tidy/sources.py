@@ -1,0 +1,63 @@
+"""The project's files as the tidy rules see them: listed by git, read and parsed once."""
+
+from __future__ import annotations
+
+import ast
+import subprocess
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+PACKAGES = ("broker", "checkers", "cluster", "harness", "nemesis", "spark_analysis", "workloads")
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """One Python file. ``path`` is relative to the project's root, with forward slashes."""
+
+    path: str
+    text: str
+    tree: ast.Module
+
+    @property
+    def module(self) -> str:
+        """The dotted name it is imported by."""
+        dotted = self.path.removesuffix(".py").replace("/", ".")
+        return dotted.removesuffix(".__init__")
+
+    @property
+    def package(self) -> str:
+        """The package that its relative imports start from."""
+        return self.module if self.path.endswith("/__init__.py") else self.module.rpartition(".")[0]
+
+
+def parse(path: str, text: str) -> Source:
+    return Source(path, text, ast.parse(text, filename=path))
+
+
+@cache
+def project_files() -> tuple[str, ...]:
+    """Every file that git tracks or would track, and that still exists."""
+    listing = subprocess.run(
+        ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=True,
+    ).stdout
+    return tuple(sorted(name for name in dict.fromkeys(listing.split("\0")) if name and (ROOT / name).is_file()))
+
+
+@cache
+def python_sources() -> tuple[Source, ...]:
+    """Every Python file of the project, tests and benchmarks too."""
+    return tuple(parse(name, (ROOT / name).read_text()) for name in project_files() if name.endswith(".py"))
+
+
+def package_sources(*packages: str) -> Iterator[Source]:
+    """The Python files of these import packages; of all of them if none is named."""
+    for source in python_sources():
+        if source.path.partition("/")[0] in (packages or PACKAGES):
+            yield source

@@ -1,0 +1,92 @@
+"""ReplicatedMetadata: the facade that the rest of the broker uses (broker.metadata.api.Metadata)."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import TypeVar
+
+from broker.env import pause_ms
+from broker.errors import MetadataUnavailable, ProcessError
+from broker.metadata.api import Transaction
+from broker.metadata.messages import SERVER, Commit, Committed, Conflicted
+from broker.metadata.records import Record
+from broker.metadata.server import RETRY_MS, MetadataServer
+from broker.metadata.tables import LocalTransaction
+from broker.processes.messages import Failed, Message, Name, Pid
+from broker.processes.runtime import Runtime
+
+T = TypeVar("T")
+
+
+class ReplicatedMetadata:
+    """Reads this node's tables; writes through the leader."""
+
+    def __init__(self, runtime: Runtime, server: MetadataServer) -> None:
+        self._runtime = runtime
+        self._server = server
+
+    def read(self, table: str, key: str) -> Record | None:
+        return self._server.tables.read(table, key)
+
+    def version(self, table: str, key: str) -> int:
+        return self._server.tables.row_version(table, key)
+
+    def rows(self, table: str) -> list[tuple[str, Record]]:
+        return self._server.tables.rows(table)
+
+    def running_nodes(self) -> list[str]:
+        return sorted(self._server.members)
+
+    def subscribe(self, pid: Pid) -> None:
+        """``pid`` gets TableChanged for every row that changes, and Membership."""
+        self._server.subscribe(pid)
+
+    def unsubscribe(self, pid: Pid) -> None:
+        self._server.unsubscribe(pid)
+
+    async def transact(self, body: Callable[[Transaction], T], *, timeout_ms: float = 30000) -> T:
+        """See broker.metadata.api.Metadata.transact."""
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + timeout_ms / 1000
+        trouble = "not a running member"
+        while True:
+            if self._server.phase == "running":
+                transaction = LocalTransaction(self._server.tables)
+                result = body(transaction)
+                if not transaction.writes:
+                    return result
+                answer = await self._commit(transaction, deadline)
+                if isinstance(answer, Committed):
+                    return result
+                trouble = str(answer)
+            if loop.time() >= deadline:
+                raise MetadataUnavailable(f"no write in {timeout_ms:.0f} ms: {trouble}")
+            await pause_ms(RETRY_MS)
+
+    async def _commit(self, transaction: LocalTransaction, deadline: float) -> Message:
+        """The leader's answer. A lost answer is a Failed: the body runs again on fresh rows and sees what became of it."""
+        leader = self._server.leader
+        if leader is None:
+            return Failed("no_leader")
+        request = Commit(self._server.me, transaction.changes())
+        remaining_ms = max(1.0, (deadline - asyncio.get_running_loop().time()) * 1000)
+        try:
+            answer = await self._runtime.call(
+                Name(leader.node, SERVER), request, timeout_ms=remaining_ms
+            )
+        except ProcessError as error:
+            return Failed("leader_lost", str(error))
+        if isinstance(answer, Conflicted | Committed):
+            await self._catch_up(answer.version)
+        if isinstance(answer, Failed) and answer.kind == "not_member":
+            self._server.on_lost_membership()
+        return answer
+
+    async def _catch_up(self, version: int) -> None:
+        """A conflict means that fresher rows are on their way here: wait for them, but not for a dead leader's."""
+        try:
+            async with asyncio.timeout(1):
+                await self._server.await_version(version)
+        except TimeoutError:
+            pass

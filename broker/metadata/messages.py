@@ -1,0 +1,113 @@
+"""What metadata servers say to each other. The server is registered as "metadata" on every node."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from broker.metadata.api import TableChanged
+from broker.metadata.tables import Change, StoredRow
+from broker.processes.messages import Message
+
+SERVER = "metadata"
+
+Phase = Literal["down", "booting", "running"]
+
+
+class Member(Message):
+    """One run of the broker on a node: a node that restarts, or resumes from a pause, is another member."""
+
+    node: str
+    incarnation: int
+    application: int
+
+
+class Status(Message):
+    """Broadcast at each change and to each new link: who I am, what I do, whom I share tables with."""
+
+    member: Member
+    phase: Phase
+    saw_down: tuple[str, ...]
+    members: tuple[Member, ...]
+    partitions: tuple[str, ...]
+    connections: int  # AMQP clients: autoheal's winner has the most
+
+
+class Commit(Message):
+    """call to the leader -> Committed, Conflicted or Failed("not_leader" | "not_running" | "reconciling")."""
+
+    member: Member
+    changes: tuple[Change, ...]
+
+
+class Committed(Message):
+    version: int
+
+
+class Conflicted(Message):
+    """Some row had moved on. ``version`` is the leader's highest; read again once you have it."""
+
+    version: int
+
+
+class Apply(Message):
+    """leader -> member: put these rows in force, then say Applied."""
+
+    leader: Member
+    version: int
+    rows: tuple[StoredRow, ...]
+
+
+class Applied(Message):
+    member: Member
+    version: int
+
+
+class Join(Message):
+    """call to the leader -> Joined or Failed. The member's own tables are thrown away."""
+
+    member: Member
+
+
+class Joined(Message):
+    """Everything that the newcomer needs; later Apply messages follow on the same link."""
+
+    leader: Member
+    members: tuple[Member, ...]
+    version: int
+    rows: tuple[StoredRow, ...]
+
+
+class MemberJoined(Message):
+    leader: Member
+    member: Member
+
+
+class Dump(Message):
+    """call by a new leader -> Dumped or Failed("other_leader"): every row you have."""
+
+    leader: Member
+
+
+class Dumped(Message):
+    version: int
+    rows: tuple[StoredRow, ...]
+
+
+class SettleTables(Message):
+    """A new leader to itself: go on with reconciling."""
+
+
+class Reconsider(Message):
+    """A booting server to itself: look again at who is there."""
+
+
+class Membership(Message):
+    """To local subscribers: the nodes that share these tables now."""
+
+    nodes: tuple[str, ...]
+
+
+MESSAGES: tuple[type[Message], ...] = (
+    TableChanged, Member, Status, Commit, Committed, Conflicted, Apply, Applied, Join, Joined, MemberJoined,
+    Dump, Dumped, SettleTables, Reconsider, Membership,
+)  # fmt: skip

@@ -1,0 +1,427 @@
+"""MetadataServer: one a node; together they replicate the tables.
+
+Theory. Nodes that share tables are *members*, in order of joining; the oldest is the leader. A write goes to the leader, which
+checks every row's version, applies, sends the rows to all members and answers when each member that is still up has
+applied them. There is no quorum: a member that goes down is dropped and writes go on, on every side of a partition, as
+Mnesia does it (reference 2.5.9); what partitions do about it is partitions.py's business. When the leader goes down the next oldest
+first collects every member's rows, keeps the newest version of each and hands them out: an answer given by the old leader had
+reached all of them, so it survives.
+
+A member is one run of the broker on a node. Two nodes that are linked and both running without being members of one
+another have run apart: that is the *partitioned* state, and only a restart of one side ends it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from broker.config import NodeConfig
+from broker.env import Env
+from broker.errors import ProcessError
+from broker.metadata.boot import BootState, choose_loader
+from broker.metadata.messages import (
+    SERVER,
+    Applied,
+    Apply,
+    Commit,
+    Committed,
+    Conflicted,
+    Dump,
+    Dumped,
+    Join,
+    Joined,
+    Member,
+    MemberJoined,
+    Membership,
+    Phase,
+    Reconsider,
+    SettleTables,
+    Status,
+    TableChanged,
+)
+from broker.metadata.tables import StoredRow, Tables
+from broker.processes.messages import Failed, Message, Name, NodeDownEvent, NodeUp, Pid
+from broker.processes.process import Caller, Process
+
+if TYPE_CHECKING:
+    from broker.metadata.journal import TableJournal
+
+log = logging.getLogger("broker.metadata")
+
+RETRY_MS = 50
+
+
+class MetadataServer(Process):
+    """See the module's theory. ``boot`` and ``leave`` are called by the node; the rest is messages."""
+
+    def __init__(
+        self,
+        env: Env,
+        config: NodeConfig,
+        journal: TableJournal,
+        *,
+        connections: Callable[[], int] = lambda: 0,
+    ) -> None:
+        super().__init__()
+        self.tables = Tables()
+        self.phase: Phase = "down"
+        self.members: dict[str, Member] = {}  # in order of joining
+        self.peers: dict[str, Status] = {}  # linked nodes' latest status
+        self.partitions: dict[str, None] = {}
+        self._env = env
+        self._config = config
+        self._journal = journal
+        self._connections = connections
+        self._me = Member(config.name, env.incarnation, 0)
+        self._subscribers: list[Pid] = []
+        self._running = asyncio.Event()
+        self._pending: dict[int, tuple[Caller, dict[str, None]]] = {}  # version -> (who waits, for whom)
+        self._held: list[tuple[Commit, Caller]] = []  # commits that came while reconciling
+        self._reconciling = False
+        self._boot_at = 0.0
+        self._changed = asyncio.Event()
+        self.on_status: Callable[[], None] = lambda: None
+        self.on_lost_membership: Callable[[], None] = lambda: None
+
+    # -- for the node and the facade -----------------------------------------------------------------------
+
+    async def boot(self) -> None:
+        """Become a running member: copy the tables from a running node, or load them if they can't be stale."""
+        assert self.phase == "down"
+        self._me = Member(self._me.node, self._me.incarnation, self._me.application + 1)
+        self.tables = Tables()
+        self.tables.store(self._journal.rows)
+        self.tables.version = max(self.tables.version, self._journal.mark)
+        self.partitions = {}
+        self._boot_at = asyncio.get_running_loop().time()
+        self._running.clear()
+        self._set_phase("booting")
+        self.deliver(Reconsider())
+        await self._running.wait()
+
+    def leave(self) -> None:
+        """Stop sharing tables: the other members see this node as down."""
+        self.members = {}
+        self.partitions = {}
+        self._fail_pending()
+        self._set_phase("down")
+
+    def subscribe(self, pid: Pid) -> None:
+        """From now on ``pid`` (local) gets TableChanged and Membership."""
+        self._subscribers.append(pid)
+
+    def unsubscribe(self, pid: Pid) -> None:
+        if pid in self._subscribers:
+            self._subscribers.remove(pid)
+
+    @property
+    def me(self) -> Member:
+        return self._me
+
+    @property
+    def leader(self) -> Member | None:
+        return next(iter(self.members.values()), None)
+
+    def waiting_for(self) -> list[str]:
+        """While booting: listed nodes that are not there and may have fresher tables."""
+        states = self._boot_states()
+        return [n for n in self._config.node_names if n not in states and n not in self._journal.saw_down]
+
+    async def await_version(self, version: int) -> None:
+        """Return once this node's tables are at least at ``version``."""
+        while self.tables.version < version:
+            self._changed.clear()
+            await self._changed.wait()
+
+    # -- messages ------------------------------------------------------------------------------------------
+
+    async def started(self) -> None:
+        self.runtime.watch_nodes(self.pid)
+
+    async def handle(self, message: Message) -> None:
+        match message:
+            case NodeUp(node, _):
+                self._tell(node, self.status())
+            case NodeDownEvent(node, _):
+                self.peers.pop(node, None)
+                await self._member_down(node)
+                await self._reconsider()
+                self.on_status()
+            case Status():
+                await self._peer_status(message)
+            case Apply():
+                await self._apply(message)
+            case Applied(member, version):
+                if self.members.get(member.node) == member:
+                    self._settle(version, member.node)
+            case MemberJoined(leader, member):
+                if leader == self.leader:
+                    await self._add_member(member)
+            case SettleTables():
+                await self._reconcile()
+            case Reconsider():
+                await self._reconsider()
+
+    async def handle_call(self, request: Message, caller: Caller) -> Message | None:
+        match request:
+            case Commit():
+                return await self._commit(request, caller)
+            case Join(member):
+                return await self._join(member)
+            case Dump(leader):
+                if self.phase != "running" or leader != self.leader:
+                    return Failed("other_leader", str(self.leader))
+                return Dumped(self.tables.version, tuple(self.tables.snapshot()))
+        return Failed("unsupported", type(request).__name__)
+
+    # -- status, membership --------------------------------------------------------------------------------
+
+    def status(self) -> Status:
+        return Status(
+            self._me,
+            self.phase,
+            tuple(self._journal.saw_down),
+            tuple(self.members.values()),
+            tuple(self.partitions),
+            self._connections(),
+        )
+
+    def broadcast_status(self) -> None:
+        status = self.status()
+        for node in self.runtime.nodes():
+            self._tell(node, status)
+        self.on_status()
+
+    def _tell(self, node: str, message: Message) -> None:
+        self.runtime.send(Name(node, SERVER), message)
+
+    def _set_phase(self, phase: Phase) -> None:
+        self.phase = phase
+        self.broadcast_status()
+        if phase == "running":
+            self._running.set()
+
+    async def _peer_status(self, status: Status) -> None:
+        node = status.member.node
+        self.peers[node] = status
+        mine = self.members.get(node)
+        if mine is not None and (mine != status.member or status.phase != "running"):
+            await self._member_down(node)
+        if self.phase == "running":
+            self._note_partition(status)
+        await self._reconsider()
+        self.on_status()
+
+    def _note_partition(self, status: Status) -> None:
+        node = status.member.node
+        apart = (
+            status.phase == "running"
+            and self.members.get(node) != status.member
+            and self._me not in status.members
+        )
+        if apart and node not in self.partitions:
+            self.partitions[node] = None
+            log.error("inconsistent database: %s ran apart from this node", node)
+            self._env.events.emit("", "partition", role="running", detail={"with": node})
+            self.broadcast_status()
+        elif not apart and status.phase != "running" and node in self.partitions:
+            del self.partitions[node]
+            self.broadcast_status()
+
+    async def _member_down(self, node: str) -> None:
+        if node not in self.members or self.phase != "running":
+            return
+        was_leader = self.leader == self._me
+        del self.members[node]
+        await self._journal.note_down(node)
+        log.warning("%s left; members now: %s", node, ", ".join(self.members))
+        for version in list(self._pending):
+            self._settle(version, node)
+        if self.leader == self._me and not was_leader:
+            self._reconciling = True
+            self.deliver(SettleTables())
+        self._membership_changed()
+
+    async def _add_member(self, member: Member) -> None:
+        self.members.pop(member.node, None)
+        self.members[member.node] = member
+        self.partitions.pop(member.node, None)
+        await self._journal.note_up(member.node)
+        log.info("%s joined; members now: %s", member.node, ", ".join(self.members))
+        self._membership_changed()
+
+    def _membership_changed(self) -> None:
+        self.broadcast_status()
+        self._publish(Membership(tuple(sorted(self.members))))
+
+    # -- booting -------------------------------------------------------------------------------------------
+
+    def _boot_states(self) -> dict[str, BootState]:
+        states = {
+            node: BootState(status.saw_down)
+            for node, status in self.peers.items()
+            if status.phase == "booting"
+        }
+        states[self._config.name] = BootState(tuple(self._journal.saw_down))
+        return states
+
+    async def _reconsider(self) -> None:
+        """While booting: join a running node, load, or wait for something to change."""
+        if self.phase != "booting":
+            return
+        running = [status for _, status in sorted(self.peers.items()) if status.phase == "running"]
+        if running:
+            await self._join_through(running[0])
+        elif self._may_load_alone() and choose_loader(
+            self._config.node_names, self._boot_states()
+        ) == (self._config.name):
+            log.info("loading the tables from this node's disk")
+            self.members = {self._config.name: self._me}
+            self._set_phase("running")
+            self._membership_changed()
+        if self.phase == "booting":
+            self.after(RETRY_MS * 4, Reconsider())
+
+    def _may_load_alone(self) -> bool:
+        """Give absent nodes a moment to be linked: one that runs has fresher tables than we do."""
+        linked = len(self.peers) + 1
+        if linked == len(self._config.node_names):
+            return True
+        if self._config.partition_mode == "pause_minority" and linked * 2 <= len(self._config.node_names):
+            return False
+        waited_s = asyncio.get_running_loop().time() - self._boot_at
+        return waited_s * 1000 >= self._config.net_tick_ms / 2
+
+    async def _join_through(self, status: Status) -> None:
+        if not status.members or any(m.node not in self.peers for m in status.members):
+            return  # not linked to all of them yet
+        try:
+            answer = await self.runtime.call(
+                Name(status.members[0].node, SERVER), Join(self._me), timeout_ms=self._config.net_tick_ms
+            )
+        except ProcessError as error:
+            log.info("could not join through %s: %s", status.members[0].node, error)
+            return
+        if not isinstance(answer, Joined):
+            log.info("not joined yet: %s", answer)
+            return
+        self.tables = Tables()
+        self.tables.store(answer.rows)
+        self.tables.version = max(self.tables.version, answer.version)
+        await self._journal.replace(self.tables, saw_down=[])
+        self.members = {member.node: member for member in answer.members}
+        self._changed.set()
+        self._set_phase("running")
+        self._membership_changed()
+
+    async def _join(self, member: Member) -> Message:
+        if self.phase != "running" or self.leader != self._me or self._reconciling:
+            return Failed("not_leader", str(self.leader))
+        await self._member_down(member.node)
+        for node in self.members:
+            if node != self._config.name:
+                self._tell(node, MemberJoined(self._me, member))
+        await self._add_member(member)
+        return Joined(
+            self._me,
+            tuple(self.members.values()),
+            self.tables.version,
+            tuple(self.tables.snapshot()),
+        )
+
+    # -- writes --------------------------------------------------------------------------------------------
+
+    async def _commit(self, request: Commit, caller: Caller) -> Message | None:
+        if self.phase != "running" or self.leader != self._me:
+            return Failed("not_leader", str(self.leader))
+        if self.members.get(request.member.node) != request.member:
+            return Failed("not_member", request.member.node)
+        if self._reconciling:
+            self._held.append((request, caller))
+            return None
+        if self.tables.conflicts(request.changes):
+            return Conflicted(self.tables.version)
+        version = self.tables.version + 1
+        rows = tuple(self.tables.apply(version, request.changes))
+        self.tables.version = version
+        others = dict.fromkeys(node for node in self.members if node != self._config.name)
+        for node in others:
+            self._tell(node, Apply(self._me, version, rows))
+        self._pending[version] = (caller, others)
+        await self._written(version, rows)
+        self._settle(version, self._config.name)
+        return None
+
+    def _settle(self, version: int, node: str) -> None:
+        """``node`` needs no more waiting for; answer the writer if it was the last."""
+        entry = self._pending.get(version)
+        if entry is None:
+            return
+        caller, waiting = entry
+        waiting.pop(node, None)
+        if not waiting:
+            del self._pending[version]
+            caller.reply(Committed(version))
+
+    def _fail_pending(self) -> None:
+        for caller, _ in self._pending.values():
+            caller.reply(Failed("not_running"))
+        self._pending.clear()
+        for _, caller in self._held:
+            caller.reply(Failed("not_running"))
+        self._held.clear()
+        self._reconciling = False
+
+    async def _apply(self, message: Apply) -> None:
+        if self.phase != "running" or message.leader != self.leader:
+            return
+        taken = self.tables.store(message.rows)
+        self.tables.version = max(self.tables.version, message.version)
+        await self._written(message.version, taken)
+        self._tell(message.leader.node, Applied(self._me, message.version))
+
+    async def _written(self, version: int, rows: list[StoredRow] | tuple[StoredRow, ...]) -> None:
+        await self._journal.write(version, rows)
+        self._changed.set()
+        for row in rows:
+            self._publish(TableChanged(row.table, row.key))
+
+    def _publish(self, message: Message) -> None:
+        for pid in self._subscribers:
+            self.runtime.send(pid, message)
+
+    # -- a new leader --------------------------------------------------------------------------------------
+
+    async def _reconcile(self) -> None:
+        """Collect every member's rows, keep the newest, hand them out; then take the commits that waited."""
+        if not self._reconciling or self.leader != self._me or self.phase != "running":
+            self._reconciling = False
+            return
+        newest: list[StoredRow] = []
+        for node in [node for node in self.members if node != self._config.name]:
+            try:
+                answer = await self.runtime.call(
+                    Name(node, SERVER), Dump(self._me), timeout_ms=self._config.net_tick_ms * 1.5
+                )
+            except ProcessError:
+                continue  # its NodeDownEvent is in the mailbox already, or will be
+            if not isinstance(answer, Dumped):
+                self.after(RETRY_MS, SettleTables())  # it has not seen the old leader go down yet
+                return
+            newest.extend(answer.rows)
+            self.tables.version = max(self.tables.version, answer.version)
+        taken = self.tables.store(newest)
+        version = self.tables.version = self.tables.version + 1
+        for node in self.members:
+            if node != self._config.name:
+                self._tell(node, Apply(self._me, version, tuple(self.tables.snapshot())))
+        await self._written(version, taken)
+        self._reconciling = False
+        held, self._held = self._held, []
+        for request, caller in held:
+            answer_now = await self._commit(request, caller)
+            if answer_now is not None:
+                caller.reply(answer_now)

@@ -1,0 +1,244 @@
+"""Replicated tables on three nodes: writes, conflicts, lost leaders, partitions, restarts."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from typing import Any
+
+import pytest
+
+from broker.config import NodeConfig, Peer
+from broker.env import Env, SystemClock, seeded_rng
+from broker.metadata import messages, partitions
+from broker.metadata.access import ReplicatedMetadata
+from broker.metadata.api import Transaction
+from broker.metadata.records import PolicyRow
+from broker.metadata.server import MetadataServer
+from broker.metadata.tables import StoredRow, Tables
+from broker.processes.messages import MESSAGES, Codec
+from tests.broker.metadata.switchboard import Switchboard
+
+pytestmark = pytest.mark.unit
+
+NODES = ("n1", "n2", "n3")
+
+
+class NoEvents:
+    def emit(self, *args: Any, **kwargs: Any) -> None:
+        pass
+
+
+class MemoryJournal:
+    """Stands in for TableJournal: what survives a restart of the server object."""
+
+    def __init__(self) -> None:
+        self.tables = Tables()
+        self.mark = 0
+        self.saw_down: dict[str, None] = {}
+
+    @property
+    def rows(self) -> list[StoredRow]:
+        return self.tables.snapshot(durable_only=True)
+
+    async def write(self, version: int, rows: Sequence[StoredRow]) -> None:
+        self.tables.store(rows)
+        self.mark = max(self.mark, version)
+
+    async def note_down(self, node: str) -> None:
+        self.saw_down[node] = None
+
+    async def note_up(self, node: str) -> None:
+        self.saw_down.pop(node, None)
+
+    async def replace(self, tables: Tables, *, saw_down: Iterable[str]) -> None:
+        self.tables = Tables()
+        self.tables.store(tables.snapshot(durable_only=True))
+        self.mark = tables.version
+        self.saw_down = dict.fromkeys(saw_down)
+
+
+class World:
+    """Three servers on a switchboard."""
+
+    def __init__(self) -> None:
+        self.board = Switchboard(NODES, Codec((*MESSAGES, *messages.MESSAGES, *partitions.MESSAGES)))
+        self.journals = {node: MemoryJournal() for node in NODES}
+        self.servers: dict[str, MetadataServer] = {}
+        self.metadata: dict[str, ReplicatedMetadata] = {}
+        for node in NODES:
+            self.make(node)
+
+    def make(self, node: str) -> None:
+        peers = tuple(Peer(name, "", 1) for name in NODES if name != node)
+        config = NodeConfig(name=node, data_dir="", peers=peers, net_tick_ms=200)
+        env = Env(node, 1, SystemClock(), seeded_rng(1), None, NoEvents())  # type: ignore[arg-type]
+        server = MetadataServer(env, config, self.journals[node])  # type: ignore[arg-type]
+        runtime = self.board.runtimes[node]
+        runtime.spawn(server, name="metadata")
+        self.servers[node] = server
+        self.metadata[node] = ReplicatedMetadata(runtime, server)
+
+    async def boot(self) -> None:
+        self.board.link_all()
+        async with asyncio.timeout(5):
+            await asyncio.gather(*(server.boot() for server in self.servers.values()))
+        await self.until(lambda: all(len(s.members) == 3 for s in self.servers.values()))
+
+    async def until(self, condition: Callable[[], bool]) -> None:
+        async with asyncio.timeout(5):
+            while not condition():
+                await asyncio.sleep(0.001)
+
+    async def kill(self, node: str) -> None:
+        """End the server process and cut its links; its journal stays."""
+        self.board.isolate(node)
+        await self.board.runtimes[node].kill(self.servers[node].pid)
+
+    async def close(self) -> None:
+        for node, server in self.servers.items():
+            await self.board.runtimes[node].kill(server.pid)
+
+
+def put(name: str, priority: int = 0) -> Callable[[Transaction], None]:
+    def body(transaction: Transaction) -> None:
+        row = PolicyRow(vhost="/", name=name, pattern="^", definition={}, priority=priority)
+        transaction.write("policy", name, row)
+
+    return body
+
+
+def increment(name: str) -> Callable[[Transaction], None]:
+    def body(transaction: Transaction) -> None:
+        row = transaction.read("policy", name)
+        priority = row.priority + 1 if isinstance(row, PolicyRow) else 1
+        put(name, priority)(transaction)
+
+    return body
+
+
+def run(body: Callable[[World], Awaitable[None]]) -> None:
+    async def main() -> None:
+        world = World()
+        try:
+            await world.boot()
+            await body(world)
+        finally:
+            await world.close()
+
+    asyncio.run(main())
+
+
+def priority(world: World, node: str, name: str) -> int | None:
+    row = world.metadata[node].read("policy", name)
+    return row.priority if isinstance(row, PolicyRow) else None
+
+
+def test_a_write_is_on_every_node_when_it_returns() -> None:
+    async def body(world: World) -> None:
+        for index, node in enumerate(NODES):
+            await world.metadata[node].transact(put(f"p{index}", index))
+            assert [priority(world, other, f"p{index}") for other in NODES] == [index] * 3
+
+    run(body)
+
+
+def test_concurrent_increments_from_every_node_are_all_counted() -> None:
+    async def body(world: World) -> None:
+        writers = [world.metadata[node].transact(increment("c")) for node in NODES for _ in range(20)]
+        await asyncio.gather(*writers)
+        assert [priority(world, node, "c") for node in NODES] == [60] * 3
+
+    run(body)
+
+
+def test_a_write_through_a_dying_leader_is_not_lost_once_answered() -> None:
+    async def body(world: World) -> None:
+        leader = world.servers["n1"].leader
+        assert leader is not None
+        others = [node for node in NODES if node != leader.node]
+        done = 0
+
+        async def count() -> None:
+            nonlocal done
+            for _ in range(50):
+                await world.metadata[others[0]].transact(increment("c"), timeout_ms=4000)
+                done += 1
+
+        task = asyncio.create_task(count())
+        await world.until(lambda: done >= 10)
+        await world.kill(leader.node)
+        await task
+        for node in others:
+            counted = priority(world, node, "c")
+            assert counted is not None
+            assert 50 <= counted <= 51, "one write may have been applied twice: its answer was lost"
+
+    run(body)
+
+
+def test_a_restarted_node_throws_its_tables_away_and_copies_the_running_ones() -> None:
+    async def body(world: World) -> None:
+        await world.metadata["n3"].transact(put("old", 1))
+        await world.kill("n3")
+        await world.until(lambda: "n3" not in world.servers["n1"].members)
+        await world.metadata["n1"].transact(put("new", 2))
+        await world.metadata["n1"].transact(lambda t: t.delete("policy", "old"))
+        assert "n3" in world.journals["n1"].saw_down
+        world.make("n3")
+        world.board.link_all()
+        async with asyncio.timeout(5):
+            await world.servers["n3"].boot()
+        assert priority(world, "n3", "new") == 2
+        assert priority(world, "n3", "old") is None
+        await world.until(lambda: "n3" in world.servers["n2"].members)
+        await world.metadata["n3"].transact(put("again", 3))
+        assert [priority(world, node, "again") for node in NODES] == [3] * 3
+        assert not world.journals["n1"].saw_down
+
+    run(body)
+
+
+def test_both_sides_of_a_partition_write_and_know_afterwards_that_they_ran_apart() -> None:
+    async def body(world: World) -> None:
+        world.board.isolate("n1")
+        await world.until(lambda: all(len(world.servers[n].members) == k for n, k in (("n1", 1), ("n2", 2))))
+        await world.metadata["n1"].transact(put("x", 1))
+        await world.metadata["n2"].transact(put("x", 2))
+        world.board.link_all()
+        await world.until(lambda: "n1" in world.servers["n2"].partitions)
+        await world.until(lambda: list(world.servers["n1"].partitions) == ["n2", "n3"])
+        assert [priority(world, node, "x") for node in NODES] == [1, 2, 2]
+        server = world.servers["n1"]
+        server.leave()
+        async with asyncio.timeout(5):
+            await server.boot()
+        assert priority(world, "n1", "x") == 2
+        await world.until(lambda: not any(s.partitions for s in world.servers.values()))
+
+    run(body)
+
+
+def test_after_all_were_killed_the_last_to_go_decides() -> None:
+    async def body(world: World) -> None:
+        await world.metadata["n1"].transact(put("x", 1))
+        await world.kill("n1")
+        await world.until(lambda: "n1" not in world.servers["n2"].members)
+        await world.metadata["n2"].transact(put("x", 2))
+        await world.kill("n2")
+        await world.kill("n3")
+        world.journals["n3"].saw_down.pop("n2", None)
+        world.journals["n2"].saw_down.pop("n3", None)
+        for node in NODES:
+            world.make(node)
+        world.board.link("n1", "n2")
+        booting = [asyncio.create_task(world.servers[node].boot()) for node in NODES]
+        await world.until(lambda: "n2" in world.servers["n1"].peers)
+        assert world.servers["n1"].waiting_for() == ["n3"]
+        assert not any(task.done() for task in booting[:2])
+        world.board.link_all()
+        async with asyncio.timeout(5):
+            await asyncio.gather(*booting)
+        assert [priority(world, node, "x") for node in NODES] == [2, 2, 2]
+
+    run(body)

@@ -47,13 +47,19 @@ def project_files() -> tuple[str, ...]:
         text=True,
         check=True,
     ).stdout
-    return tuple(sorted(name for name in dict.fromkeys(listing.split("\0")) if name and (ROOT / name).is_file()))
+    return tuple(
+        sorted(
+            name for name in dict.fromkeys(listing.split("\0")) if name and (ROOT / name).is_file()
+        )
+    )
 
 
 @cache
 def python_sources() -> tuple[Source, ...]:
     """Every Python file of the project, tests and benchmarks too."""
-    return tuple(parse(name, (ROOT / name).read_text()) for name in project_files() if name.endswith(".py"))
+    return tuple(
+        parse(name, (ROOT / name).read_text()) for name in project_files() if name.endswith(".py")
+    )
 
 
 def package_sources(*packages: str) -> Iterator[Source]:

@@ -30,8 +30,14 @@ def run_tests(directory: Path, body: str, **environment: str) -> subprocess.Comp
     shutil.copy(ROOT / "tests" / "conftest.py", directory / "conftest.py")
     (directory / "pytest.ini").write_text(CONFIGURATION)
     (directory / "test_sample.py").write_text("import pytest\n" + body)
-    inherited = {name: value for name, value in os.environ.items() if not name.startswith("SHALOTT_")}
-    unreachable = {"DOCKER_HOST": f"unix://{directory}/no-engine.sock", "PATH": str(directory), "JAVA_HOME": ""}
+    inherited = {
+        name: value for name, value in os.environ.items() if not name.startswith("SHALOTT_")
+    }
+    unreachable = {
+        "DOCKER_HOST": f"unix://{directory}/no-engine.sock",
+        "PATH": str(directory),
+        "JAVA_HOME": "",
+    }
     return subprocess.run(
         [sys.executable, "-m", "pytest", "-q", str(directory)],
         cwd=directory,
@@ -44,9 +50,12 @@ def run_tests(directory: Path, body: str, **environment: str) -> subprocess.Comp
 
 
 @pytest.mark.parametrize(
-    ("tier", "reason"), [("docker", "no Docker engine answers"), ("spark", "no Java; install it with")]
+    ("tier", "reason"),
+    [("docker", "no Docker engine answers"), ("spark", "no Java; install it with")],
 )
-def test_a_tier_that_cannot_run_is_skipped_with_the_reason(tmp_path: Path, tier: str, reason: str) -> None:
+def test_a_tier_that_cannot_run_is_skipped_with_the_reason(
+    tmp_path: Path, tier: str, reason: str
+) -> None:
     if tier == "spark":
         pytest.importorskip("pyspark")
     done = run_tests(tmp_path, f"@pytest.mark.{tier}\ndef test_it(): raise AssertionError('ran')\n")
@@ -74,6 +83,8 @@ def test_each_test_has_exactly_one_tier(tmp_path: Path, decorators: str, complai
 
 
 def test_a_unit_test_runs_whatever_is_missing(tmp_path: Path) -> None:
-    done = run_tests(tmp_path, "@pytest.mark.unit\ndef test_it(): pass\n", SHALOTT_REQUIRE_DOCKER="1")
+    done = run_tests(
+        tmp_path, "@pytest.mark.unit\ndef test_it(): pass\n", SHALOTT_REQUIRE_DOCKER="1"
+    )
     assert done.returncode == 0, done.stdout
     assert "1 passed" in done.stdout

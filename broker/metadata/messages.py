@@ -20,6 +20,10 @@ class Member(Message):
     incarnation: int
     application: int
 
+    def is_newer_than(self, other: Member) -> bool:
+        """Whether this is a later run of the same node's broker."""
+        return (self.incarnation, self.application) > (other.incarnation, other.application)
+
 
 class Status(Message):
     """Broadcast at each change and to each new link: who I am, what I do, whom I share tables with."""

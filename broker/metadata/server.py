@@ -22,6 +22,7 @@ from broker.config import NodeConfig
 from broker.env import Env
 from broker.errors import ProcessError
 from broker.metadata.boot import BootState, choose_loader
+from broker.metadata.healing import is_majority
 from broker.metadata.messages import (
     SERVER,
     Applied,
@@ -208,7 +209,10 @@ class MetadataServer(Process):
         node = status.member.node
         self.peers[node] = status
         mine = self.members.get(node)
-        if mine is not None and (mine != status.member or status.phase != "running"):
+        # Its "booting" may come after the leader told us that it joined: that is another link's news.
+        if mine is not None and (
+            status.member.is_newer_than(mine) or (mine == status.member and status.phase == "down")
+        ):
             await self._member_down(node)
         if self.phase == "running":
             self._note_partition(status)
@@ -286,11 +290,14 @@ class MetadataServer(Process):
             self.after(RETRY_MS * 4, Reconsider())
 
     def _may_load_alone(self) -> bool:
-        """Give absent nodes a moment to be linked: one that runs has fresher tables than we do."""
-        linked = len(self.peers) + 1
-        if linked == len(self._config.node_names):
+        """Give absent nodes a moment to come: one that runs has fresher tables than we do, and those that
+        resume with us must agree with us on who loads."""
+        present = sum(1 for status in self.peers.values() if status.phase != "down") + 1
+        if present == len(self._config.node_names):
             return True
-        if self._config.partition_mode == "pause_minority" and linked * 2 <= len(self._config.node_names):
+        linked = len(self.peers) + 1
+        pauses = self._config.partition_mode == "pause_minority"
+        if pauses and not is_majority(linked, len(self._config.node_names)):
             return False
         waited_s = asyncio.get_running_loop().time() - self._boot_at
         return waited_s * 1000 >= self._config.net_tick_ms / 2

@@ -8,7 +8,8 @@ BrokerError
  │   └─ CallTimeout        no answer in time
  ├─ Conflict               a metadata row was not at the version the writer had read
  ├─ MetadataUnavailable    this node has no leader to write through at the moment
- └─ StorageError           a file is not what it should be
+ └─ StorageError           a file is not what it should be, or can't be written any more
+     └─ DiskFull            no room: nothing was lost, the same write may succeed later
 """
 
 from __future__ import annotations
@@ -40,3 +41,6 @@ class MetadataUnavailable(BrokerError): ...
 
 
 class StorageError(BrokerError): ...
+
+
+class DiskFull(StorageError): ...

@@ -1,7 +1,8 @@
-"""What every test obeys: one tier each, and a tier that this machine can't run is skipped with the reason.
+"""What every test obeys: one tier each; a tier that this machine can't run is skipped, saying why.
 
-In CI a tier must not vanish silently: with SHALOTT_REQUIRE_DOCKER=1 (SHALOTT_REQUIRE_SPARK=1) what would be skipped
-fails instead. Property tests draw the same examples on every run; SHALOTT_EXPLORE=1 lets them wander.
+In CI a tier must not vanish silently: with SHALOTT_REQUIRE_DOCKER=1 (SHALOTT_REQUIRE_SPARK=1) what
+would be skipped fails instead. Property tests draw the same examples on every run; SHALOTT_EXPLORE=1
+lets them wander.
 """
 
 from __future__ import annotations
@@ -20,7 +21,9 @@ TIERS = ("unit", "local", "docker", "spark")
 
 hypothesis.settings.register_profile("steady", derandomize=True, deadline=None, database=None)
 hypothesis.settings.register_profile("explore", deadline=None, print_blob=True)
-hypothesis.settings.load_profile("explore" if os.environ.get("SHALOTT_EXPLORE") == "1" else "steady")
+hypothesis.settings.load_profile(
+    "explore" if os.environ.get("SHALOTT_EXPLORE") == "1" else "steady"
+)
 
 
 @cache
@@ -63,7 +66,10 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             astray.append(f"{item.nodeid} has {' and '.join(tiers) or 'no tier'}")
     if astray:
         raise pytest.UsageError(
-            "each test needs exactly one of the markers " + ", ".join(TIERS) + ":\n  " + "\n  ".join(astray)
+            "each test needs exactly one of the markers "
+            + ", ".join(TIERS)
+            + ":\n  "
+            + "\n  ".join(astray)
         )
 
 

@@ -1,9 +1,10 @@
 """Who may import whom: docs/architecture.md, sections 2 and 6, as one table.
 
-A module belongs to the room with the longest matching prefix. It may import its own room, the rooms and modules that
-its row names, the libraries that its row names and the standard library. What stands under ``lazily`` may only be
-imported inside a function (or for type checking), so that starting the command costs nothing for a backend that is
-not used. Imports for type checking count: the arrows hold for types too.
+A module belongs to the room with the longest matching prefix. It may import its own room, the
+rooms, modules and libraries that its row names, and the standard library. What stands under
+``lazily`` may only be imported inside a function (or for type checking), so that starting the
+command costs nothing for a backend that is not used. Imports for type checking count: the arrows
+hold for types too.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from tests.tidy.sources import PACKAGES, Source
+from tests.tidy.sources import PACKAGES, Source, is_within
 
 FLOW_LIBRARIES = (
     "msgspec",
@@ -38,6 +39,7 @@ class Room:
     ours: tuple[str, ...] = ()
     libraries: tuple[str, ...] = ()
     lazily: tuple[str, ...] = ()
+    located: tuple[str, ...] = ()  # packages imported bare, to learn where their files lie
     never: tuple[str, ...] = ()  # of the standard library
 
 
@@ -71,6 +73,7 @@ ROOMS: tuple[Room, ...] = (
         ("cluster",),
         ours=(*SPINE, "broker.config"),
         libraries=("msgspec", "h11", "docker", "paramiko", "tenacity", "requests"),
+        located=("broker",),
     ),
     Room(
         ("cluster.sim",),
@@ -101,16 +104,12 @@ ROOMS: tuple[Room, ...] = (
 
 @dataclass(frozen=True, slots=True)
 class Import:
-    """One imported module. ``names`` are what a ``from`` import takes out of it: they may be modules too."""
+    """One imported module; ``names`` are what a ``from`` import takes out: modules, perhaps."""
 
     line: int
     target: str
     names: tuple[str, ...]
     lazy: bool
-
-
-def is_within(module: str, prefixes: Sequence[str]) -> bool:
-    return any(module == prefix or module.startswith(prefix + ".") for prefix in prefixes)
 
 
 def room_of(module: str) -> Room:
@@ -185,19 +184,20 @@ def import_violations(source: Source, known_modules: Sequence[str]) -> list[str]
 def _complaint(room: Room, target: str, *, lazy: bool) -> str | None:
     where = f"room {room.modules[0]}"
     top = target.partition(".")[0]
-    if target == "__future__" or is_within(target, room.modules):
+    if target in room.located or is_within(target, room.modules):
         return None
-    if top in sys.stdlib_module_names:
+    if top in sys.stdlib_module_names:  # __future__ is one of them
         if is_within(target, room.never):
             return f"{where} never imports {target}"
         return None
     if top not in PACKAGES:
         if top in room.libraries:
             return None
-        return f"{where} may not use the library {top} (it may use: {', '.join(room.libraries) or 'none'})"
-    # A bare `import harness` names a package that holds several rooms and gives away nothing by itself.
+        allowed = ", ".join(room.libraries) or "none"
+        return f"{where} may not use the library {top} (it may use: {allowed})"
     if is_within(target, room.ours):
         return None
     if is_within(target, room.lazily):
         return None if lazy else f"{where} imports {target} only inside a function"
-    return f"{where} may not import {target} (it may import: {', '.join(room.ours + room.lazily) or 'itself'})"
+    allowed = ", ".join(room.ours + room.lazily) or "itself"
+    return f"{where} may not import {target} (it may import: {allowed})"

@@ -4,13 +4,18 @@ from __future__ import annotations
 
 import ast
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
 PACKAGES = ("broker", "checkers", "cluster", "harness", "nemesis", "spark_analysis", "workloads")
+
+
+def is_within(module: str, prefixes: Sequence[str]) -> bool:
+    """Whether a dotted name is one of the prefixes or below one."""
+    return any(module == prefix or module.startswith(prefix + ".") for prefix in prefixes)
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,4 @@
-"""The tier rules of tests/conftest.py, shown on a small project of its own that has a copy of it."""
+"""The tier rules of tests/conftest.py, shown on a small project that has a copy of it."""
 
 from __future__ import annotations
 

@@ -1,0 +1,73 @@
+"""Files that nothing needs: modules that no code imports, other files that no file names.
+
+A module lives if it is an entry point or some other module imports it, tests not counted: a module
+that only its own tests import is dead. Any other file lives if some file names it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import PurePosixPath
+
+from tests.tidy.import_table import imports
+from tests.tidy.sources import Source
+
+# Modules that are started by name.
+ENTRY_POINTS: Mapping[str, str] = {
+    "harness.cli": "the command `shalott`",
+    "broker.__main__": "python -m broker",
+}
+# Files that tools and people look for by themselves.
+KNOWN_BY_NAME = (
+    ".ci/run",
+    ".gitignore",
+    "CHANGELOG.md",
+    "LICENSE",
+    "README.md",
+    "pyproject.toml",
+    "tox.ini",
+)
+
+
+def dead_modules(sources: Sequence[Source], texts: Mapping[str, str]) -> Iterator[str]:
+    """``texts``: the files that are not Python, by path: they may start a module by name."""
+    modules = {source.module: source for source in sources}
+    importers = [source for source in sources if not source.path.startswith("tests/")]
+    imported = dict.fromkeys(
+        target
+        for source in importers
+        for target in _targets(source, modules)
+        if target != source.module
+    )
+    for module, source in modules.items():
+        if source.path.startswith(("tests/", "benchmarks/", "scripts/")):
+            continue
+        if module in imported or module in ENTRY_POINTS or not source.text.strip():
+            continue
+        if not any(f"-m {module}" in text for text in texts.values()):
+            yield f"{source.path}: nothing imports it: use it or remove it"
+
+
+def _targets(source: Source, modules: Mapping[str, Source]) -> Iterator[str]:
+    for imported in imports(source):
+        for name in (imported.target, *(f"{imported.target}.{name}" for name in imported.names)):
+            while name:  # a module keeps the packages around it alive
+                if name in modules:
+                    yield name
+                name = name.rpartition(".")[0]
+
+
+def dead_texts(sources: Sequence[Source], texts: Mapping[str, str]) -> Iterator[str]:
+    contents = {source.path: source.text for source in sources} | dict(texts)
+    for path in texts:
+        if path in KNOWN_BY_NAME or path.startswith("tests/"):
+            continue
+        name = PurePosixPath(path).name
+        directory = str(PurePosixPath(path).parent)
+        named = any(
+            name in text or (directory != "." and directory in text and "tests/" not in other)
+            for other, text in contents.items()
+            if other != path
+        )
+        if not named:
+            yield f"{path}: no file names it: use it or remove it"

@@ -1,0 +1,141 @@
+"""What every file of the project looks like: sizes, headers, handlers, and words that don't belong.
+
+A rule is a function from a source to sentences, each with the file, the line and what to do.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Callable, Iterator, Mapping
+
+from tests.tidy.sources import Source
+
+FILE_LINES_MAX = 600
+FILE_LINES_WISHED = 400
+FUNCTION_LINES_MAX = 70
+
+# Where `except Exception` is right, and why. Anywhere else name what is expected.
+CATCHES_ALL: Mapping[str, str] = {
+    "harness/worker.py": "what a client can't classify is info",
+    "checkers/compose.py": "a checker that crashes is unknown, never valid",
+    "broker/processes/runtime.py": "a crashing process takes nobody along: its monitors hear why",
+}
+
+# Where printing is the job.
+PRINTS: Mapping[str, str] = {
+    "harness/cli.py": "the command line",
+    "harness/doctor.py": "prints what is missing",
+}
+
+REMINDERS = re.compile(
+    r"\b(" + "|".join(("TO" + "DO", "FIX" + "ME", "XX" + "X", "HA" + "CK")) + r")\b"
+)
+MACHINE_PATHS = re.compile(r"(?<![\w.}/-])/(?:work|root|home/\w+|Users/\w+|tmp)(?=[/\"'\s`)]|$)")
+# (file, text): a path that only looks like one of this machine.
+PLACES_MEANT: Mapping[tuple[str, str], str] = {}
+
+
+def file_length(source: Source) -> Iterator[str]:
+    lines = source.text.count("\n")
+    if lines > FILE_LINES_MAX:
+        yield f"{source.path}: {lines} lines, more than {FILE_LINES_MAX}: split it by idea"
+
+
+def function_length(source: Source) -> Iterator[str]:
+    for node in ast.walk(source.tree):
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            lines = (node.end_lineno or node.lineno) - node.lineno + 1
+            if lines > FUNCTION_LINES_MAX:
+                yield (
+                    f"{source.path}:{node.lineno}: {node.name} has {lines} lines, "
+                    f"more than {FUNCTION_LINES_MAX}: give its parts names"
+                )
+
+
+def header(source: Source) -> Iterator[str]:
+    """A docstring that says what the file does, then the future import; nothing in empty files."""
+    if not source.text.strip():
+        return
+    if not ast.get_docstring(source.tree):
+        yield f"{source.path}:1: no module docstring: say in a paragraph what the file does"
+    imported = any(
+        isinstance(node, ast.ImportFrom)
+        and node.module == "__future__"
+        and any(alias.name == "annotations" for alias in node.names)
+        for node in source.tree.body
+    )
+    if not imported and len(source.tree.body) > 1:
+        yield f"{source.path}:1: add `from __future__ import annotations`"
+
+
+def handlers(source: Source) -> Iterator[str]:
+    for node in ast.walk(source.tree):
+        if not isinstance(node, ast.ExceptHandler):
+            continue
+        caught = node.type.elts if isinstance(node.type, ast.Tuple) else [node.type]
+        names = [ast.unparse(each) if each is not None else "" for each in caught]
+        if "" in names:
+            yield f"{source.path}:{node.lineno}: bare except: name what is expected"
+        elif "BaseException" in names and not _raises_again(node):
+            yield f"{source.path}:{node.lineno}: except BaseException that does not raise again"
+        elif "Exception" in names and source.path not in CATCHES_ALL:
+            yield f"{source.path}:{node.lineno}: except Exception: name what is expected"
+
+
+def _raises_again(handler: ast.ExceptHandler) -> bool:
+    return any(isinstance(node, ast.Raise) and node.exc is None for node in ast.walk(handler))
+
+
+def prints(source: Source) -> Iterator[str]:
+    if source.path in PRINTS:
+        return
+    for node in ast.walk(source.tree):
+        if (
+            isinstance(node, ast.Call)
+            and isinstance(node.func, ast.Name)
+            and node.func.id == "print"
+        ):
+            yield f"{source.path}:{node.lineno}: print: only the command line talks to people"
+
+
+def inheritance_of_arguments(source: Source) -> Iterator[str]:
+    """``def f(**kwargs): g(**kwargs)`` hides what may be passed."""
+    for node in ast.walk(source.tree):
+        if not isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) or node.args.kwarg is None:
+            continue
+        name = node.args.kwarg.arg
+        passed_on = any(
+            isinstance(inner, ast.keyword)
+            and inner.arg is None
+            and isinstance(inner.value, ast.Name)
+            and inner.value.id == name
+            for inner in ast.walk(node)
+        )
+        if passed_on:
+            yield f"{source.path}:{node.lineno}: {node.name} passes **{name} on: name the arguments"
+
+
+CODE_RULES: Mapping[str, Callable[[Source], Iterator[str]]] = {
+    "file length": file_length,
+    "function length": function_length,
+    "header": header,
+    "handlers": handlers,
+    "prints": prints,
+    "arguments passed on": inheritance_of_arguments,
+}
+# Tests are free in their handlers and prints, and a table of cases may be long.
+TEST_RULES = ("file length", "header")
+
+
+def reminders(path: str, text: str) -> Iterator[str]:
+    for number, line in enumerate(text.splitlines(), start=1):
+        if REMINDERS.search(line):
+            yield f"{path}:{number}: a reminder left behind: do it, or open an issue"
+
+
+def machine_paths(path: str, text: str) -> Iterator[str]:
+    for number, line in enumerate(text.splitlines(), start=1):
+        for match in MACHINE_PATHS.finditer(line):
+            if (path, match.group()) not in PLACES_MEANT:
+                yield f"{path}:{number}: {match.group()}: an absolute path of one machine"

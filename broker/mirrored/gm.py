@@ -1,0 +1,686 @@
+"""Guaranteed multicast: one member of the ring, as a pure state machine.
+
+Theory: rabbit/gm.erl. The members of a group form a ring, each knowing its left and right neighbour. A message goes
+round the ring once and is delivered and *kept* by every member that it passes; when it is home, its publisher sends an
+acknowledgement round, and everybody forgets it. When a neighbour dies, the members on both sides of the gap meet, and
+the left one sends what it holds (catchup), so whatever anybody delivered reaches everybody who survives. Nobody is
+told that a member died before all that it published has settled.
+
+``Member.step(input, row)`` returns outputs; it does no I/O and reads no clock. ``row`` is the group row as this node
+sees it now. Where the original blocks in a transaction or a call, the machine emits ``Transact`` or ``AskToJoin`` and
+keeps further inputs back until it is answered, so their order is the original's.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Generator
+from dataclasses import dataclass
+from typing import Literal
+
+from broker.metadata.records import GroupRow, MemberId
+from broker.mirrored.gm_group import (
+    AddMember,
+    CreateGroup,
+    EraseMembers,
+    GroupChange,
+    LostMembership,
+    ReadGroup,
+    RecordDead,
+    View,
+    check_membership,
+    group_to_view,
+)
+from broker.mirrored.gm_members import (
+    Activity,
+    ActivityItem,
+    Catchup,
+    CheckNeighbours,
+    MemberState,
+    Pub,
+    RingMessage,
+    restore,
+    split,
+)
+from broker.processes.messages import Pid
+
+BROADCAST_DELAY_MS = 25
+BUFFER_BYTES_MAX = 100_000_000
+# A partition often cuts one link a little before the other. Waiting keeps members from having each other recorded dead.
+NEIGHBOUR_DOWN_DELAY_MS = 100
+RING_SHUTDOWN = "ring_shutdown"
+
+Side = Literal["left", "right"]
+
+
+# -- inputs ------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Join:
+    pass
+
+
+@dataclass(frozen=True, slots=True)
+class JoinAnswered:
+    """Answer to AskToJoin. ``row`` is None unless joined."""
+
+    left: MemberId
+    outcome: Literal["joined", "not_ready", "dead"]
+    row: GroupRow | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Broadcast:
+    payload: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class ConfirmedBroadcast:
+    """Answered by Confirmed(token) when the message has been delivered by every member."""
+
+    payload: bytes
+    token: int
+
+
+@dataclass(frozen=True, slots=True)
+class Received:
+    message: RingMessage
+
+
+@dataclass(frozen=True, slots=True)
+class NeighbourDown:
+    side: Side
+    member: MemberId
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class NeighbourDownDelayPassed:
+    side: Side
+    member: MemberId
+
+
+@dataclass(frozen=True, slots=True)
+class FlushTimerFired:
+    pass
+
+
+@dataclass(frozen=True, slots=True)
+class Idle:
+    """Nothing waits to be done: what was broadcast may go."""
+
+
+@dataclass(frozen=True, slots=True)
+class AddOnRight:
+    """``newcomer`` asks to become the right neighbour. Answered by AnswerAddOnRight(token)."""
+
+    newcomer: MemberId
+    token: int
+
+
+@dataclass(frozen=True, slots=True)
+class ValidateMembers:
+    """The owner believes that these are the members: tell it who else was born or died."""
+
+    pids: tuple[Pid, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Stop:
+    """End when all that is in flight has settled."""
+
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Leave:
+    """End now."""
+
+
+@dataclass(frozen=True, slots=True)
+class Transacted:
+    row: GroupRow
+
+
+@dataclass(frozen=True, slots=True)
+class MembershipLost:
+    """The transaction found that this member was recorded dead."""
+
+
+Input = (
+    Join | JoinAnswered | Broadcast | ConfirmedBroadcast | Received | NeighbourDown | NeighbourDownDelayPassed
+    | FlushTimerFired | Idle | AddOnRight | ValidateMembers | Stop | Leave | Transacted | MembershipLost
+)  # fmt: skip
+
+
+# -- outputs -----------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Send:
+    to: MemberId
+    message: RingMessage
+
+
+@dataclass(frozen=True, slots=True)
+class Monitor:
+    side: Side
+    member: MemberId
+
+
+@dataclass(frozen=True, slots=True)
+class Demonitor:
+    side: Side
+    member: MemberId
+
+
+@dataclass(frozen=True, slots=True)
+class Joined:
+    known: tuple[Pid, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Deliver:
+    origin: Pid
+    payload: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class MembersChanged:
+    births: tuple[Pid, ...]
+    deaths: tuple[Pid, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Confirmed:
+    token: int
+    ok: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Transact:
+    """Make ``change`` in the group row; feed back Transacted or MembershipLost."""
+
+    change: GroupChange
+
+
+@dataclass(frozen=True, slots=True)
+class AskToJoin:
+    """Ask any of ``candidates``, at random, to add us on its right; feed back JoinAnswered."""
+
+    candidates: tuple[MemberId, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class AnswerAddOnRight:
+    """``row`` is None if the caller shall try again later."""
+
+    token: int
+    row: GroupRow | None
+
+
+@dataclass(frozen=True, slots=True)
+class StartFlushTimer:
+    delay_ms: int = BROADCAST_DELAY_MS
+
+
+@dataclass(frozen=True, slots=True)
+class CancelFlushTimer:
+    pass
+
+
+@dataclass(frozen=True, slots=True)
+class StartNeighbourDownTimer:
+    side: Side
+    member: MemberId
+    delay_ms: int = NEIGHBOUR_DOWN_DELAY_MS
+
+
+@dataclass(frozen=True, slots=True)
+class Stopped:
+    """The last output: this member is no more."""
+
+    reason: str
+
+
+Output = (
+    Send | Monitor | Demonitor | Joined | Deliver | MembersChanged | Confirmed | Transact | AskToJoin
+    | AnswerAddOnRight | StartFlushTimer | CancelFlushTimer | StartNeighbourDownTimer | Stopped
+)  # fmt: skip
+
+# A blocked activity: yields what it must have done, is sent the answer.
+Work = Generator[Transact | AskToJoin, "GroupRow | JoinAnswered", None]
+
+
+class Member:
+    """One member of the ring of ``group``."""
+
+    def __init__(self, group: str, pid: Pid, row: GroupRow | None) -> None:
+        self.group = group
+        self.id = MemberId(0 if row is None else row.version, pid)
+        self.view: View | None = None
+        self.left = self.right = self.id
+        self.states: dict[MemberId, MemberState] | None = None
+        # publishers that were erased from the group -> the last number heard of them
+        self._erased: dict[MemberId, int] = {}
+        self.stop_reason: str | None = None
+        self.is_stopped = False
+        self._row = row
+        self._pub_count = -1
+        self._buffer: list[Pub] = []
+        self._buffer_bytes = 0
+        self._confirms: deque[tuple[int, int]] = deque()  # (pub number, token)
+        self._timer_runs = False
+        self._work: Work | None = None
+        self._kept_back: deque[Input] = deque()
+        self._outputs: list[Output] = []
+
+    # -- the machine -----------------------------------------------------------------------------------
+
+    def step(self, given: Input, row: GroupRow | None) -> list[Output]:
+        """Handle one input; ``row`` is the group row as this node sees it now."""
+        if self._row is None or (row is not None and row.version >= self._row.version):
+            self._row = row
+        elif row is None:
+            self._row = None
+        if isinstance(given, Transacted | MembershipLost | JoinAnswered):
+            self._resume(given)
+        else:
+            self._kept_back.append(given)
+        while self._kept_back and self._work is None and not self.is_stopped:
+            self._start(self._handle(self._kept_back.popleft()))
+        outputs, self._outputs = self._outputs, []
+        return outputs
+
+    @property
+    def has_unsent(self) -> bool:
+        """Whether ``Idle`` would send something."""
+        return bool(self._buffer) and self._work is None
+
+    def _start(self, work: Work) -> None:
+        self._work = work
+        self._advance(None)
+
+    def _resume(self, answer: Transacted | MembershipLost | JoinAnswered) -> None:
+        if self.is_stopped:
+            return
+        assert self._work is not None, "an answer to no question"
+        match answer:
+            case Transacted(row):
+                self._row = row
+                self._advance(row)
+            case JoinAnswered():
+                self._advance(answer)
+            case MembershipLost():
+                self._advance(LostMembership())
+
+    def _advance(self, answer: GroupRow | JoinAnswered | LostMembership | None) -> None:
+        assert self._work is not None
+        try:
+            if isinstance(answer, LostMembership):
+                question = self._work.throw(answer)
+            elif answer is None:
+                question = next(self._work)
+            else:
+                question = self._work.send(answer)
+            self._emit(question)
+            return
+        except StopIteration:
+            self._work = None
+        except LostMembership:
+            self._work = None
+            self._end("shutdown")
+        self._after_input()
+
+    def _after_input(self) -> None:
+        if self.is_stopped:
+            return
+        if self.stop_reason is not None and self._is_drained():
+            self._end(self.stop_reason)
+        elif self._buffer and not self._timer_runs:
+            self._timer_runs = True
+            self._emit(StartFlushTimer())
+        elif not self._buffer and self._timer_runs:
+            self._timer_runs = False
+            self._emit(CancelFlushTimer())
+
+    def _emit(self, output: Output) -> None:
+        self._outputs.append(output)
+
+    def _end(self, reason: str) -> None:
+        self.is_stopped = True
+        for _, token in self._confirms:
+            self._emit(Confirmed(token, ok=False))
+        self._emit(Stopped(reason))
+
+    def _is_drained(self) -> bool:
+        # A member that stops with pubs in flight would leave their settling to an alias owner (rmq#224).
+        if self.states is None or self._is_alone():
+            return True
+        return not self._buffer and all(state.is_settled for state in self.states.values())
+
+    def _is_alone(self) -> bool:
+        return self.right == self.id
+
+    def _handle(self, given: Input) -> Work:
+        match given:
+            case Join():
+                yield from self._join()
+            case Broadcast(payload):
+                self._broadcast(payload)
+            case ConfirmedBroadcast(payload, token):
+                self._confirmed_broadcast(payload, token)
+            case Received(message):
+                yield from self._received(message)
+            case NeighbourDown(side, member, reason):
+                self._neighbour_down(side, member, reason)
+            case NeighbourDownDelayPassed(side, member):
+                yield from self._bury_neighbour(side, member)
+            case FlushTimerFired():
+                self._timer_runs = False
+                self._flush()
+            case Idle():
+                self._flush()
+            case AddOnRight(newcomer, token):
+                yield from self._add_on_right(newcomer, token)
+            case ValidateMembers(pids):
+                self._validate_members(pids)
+            case Stop(reason):
+                self.stop_reason = reason
+            case Leave():
+                self._end("normal")
+
+    # -- joining ---------------------------------------------------------------------------------------
+
+    def _join(self) -> Work:
+        assert self.view is None, "joined already"
+        row = yield from self._be_added()
+        self.view = group_to_view(row)
+        self.states = {} if self.view.alive() == [self.id] else None
+        self._check_neighbours()
+        self._emit(Joined(tuple(member.pid for member in self.view.known())))
+
+    def _be_added(self) -> Generator[Transact | AskToJoin, GroupRow | JoinAnswered, GroupRow]:
+        row = self._row
+        while True:
+            alive = () if row is None else tuple(m.id for m in row.members if m.alive)
+            if row is not None and self.id in alive:
+                return row
+            if not alive:
+                row = yield from self._transact(CreateGroup(self.group, self.id))
+                continue
+            answer = yield AskToJoin(alive)
+            assert isinstance(answer, JoinAnswered)
+            if answer.outcome == "joined":
+                assert answer.row is not None
+                self._row = answer.row
+                return answer.row
+            if answer.outcome == "dead":
+                row = yield from self._bury_candidate(answer.left)
+            else:
+                row = self._row
+
+    def _bury_candidate(
+        self, left: MemberId
+    ) -> Generator[Transact | AskToJoin, GroupRow | JoinAnswered, GroupRow | None]:
+        try:
+            return (yield from self._transact(RecordDead(left, by=None)))
+        except LostMembership:  # rmq#950: the group went away in the meantime
+            return None
+
+    def _transact(
+        self, change: GroupChange
+    ) -> Generator[Transact | AskToJoin, GroupRow | JoinAnswered, GroupRow]:
+        row = yield Transact(change)
+        assert isinstance(row, GroupRow)
+        return row
+
+    def _add_on_right(self, newcomer: MemberId, token: int) -> Work:
+        if self.states is None:
+            self._emit(AnswerAddOnRight(token, None))
+            return
+        row = yield from self._transact(AddMember(left=self.id, newcomer=newcomer))
+        view = group_to_view(row)
+        self._forget_erased(view)
+        self._emit(Send(newcomer, self._catchup_for(newcomer, view)))
+        self._change_view(view)
+        self._emit(AnswerAddOnRight(token, row))
+
+    # -- publishing ------------------------------------------------------------------------------------
+
+    def _broadcast(self, payload: bytes) -> None:
+        # As in the original, who is leaving or hasn't joined yet drops what it is given to broadcast.
+        if self.stop_reason is not None or self.states is None:
+            return
+        if not self._is_alone():
+            self._pub_count += 1
+            self._buffer.append((self._pub_count, payload))
+            self._buffer_bytes += len(payload)
+        self._emit(Deliver(self.id.pid, payload))
+        if self._buffer_bytes > BUFFER_BYTES_MAX:
+            self._flush()
+
+    def _confirmed_broadcast(self, payload: bytes, token: int) -> None:
+        if self.stop_reason is not None or self.states is None:
+            self._emit(Confirmed(token, ok=False))
+            return
+        self._broadcast(payload)
+        if self._is_alone():
+            self._emit(Confirmed(token))
+        else:
+            self._confirms.append((self._pub_count, token))
+            self._flush()
+
+    def _flush(self) -> None:
+        if not self._buffer:
+            return
+        assert self.states is not None
+        pubs = tuple(self._buffer)
+        self._drop_buffer()
+        self._send_right([ActivityItem(self.id, pubs, ())])
+        self._state_of(self.id).publish(pubs)
+
+    def _drop_buffer(self) -> None:
+        self._buffer = []
+        self._buffer_bytes = 0
+
+    # -- from the ring ---------------------------------------------------------------------------------
+
+    def _received(self, message: RingMessage) -> Work:
+        if self.view is None or (self.states is None and isinstance(message, CheckNeighbours)):
+            return
+        if message.version > self.view.version:
+            yield from self._refresh_view(message.version)
+        if message.sender != self.left:
+            return
+        match message:
+            case Catchup() if self.states is None:
+                self._adopt(message)
+            case Catchup():
+                yield from self._activity(self._missed(message))
+            case Activity() if self.states is not None:
+                yield from self._activity(list(message.items))
+
+    def _refresh_view(self, version: int) -> Work:
+        row = self._row
+        if row is None or row.version < version:
+            row = yield from self._transact(ReadGroup(self.id))
+        view = group_to_view(check_membership(self.id, row))
+        self._forget_erased(view)
+        self._change_view(view)
+
+    def _adopt(self, message: Catchup) -> None:
+        assert self.view is not None
+        if not self._is_alone():
+            onward = Catchup(self.right, self.id, self.view.version, message.states)
+            self._emit(Send(self.right, onward))
+        self.states = {snapshot.id: restore(snapshot) for snapshot in message.states}
+
+    def _missed(self, message: Catchup) -> list[ActivityItem]:
+        """What the left neighbour's state says that we would have heard, had it been our neighbour before."""
+        assert self.states is not None
+        theirs = {snapshot.id: restore(snapshot) for snapshot in message.states}
+        items = []
+        for member in sorted({**self.states, **theirs}):
+            left, own = theirs.get(member, MemberState()), self._state_of(member)
+            if self._stands_in_for(member):
+                _, home, _ = split(left.pending, own.pending)
+                own.last_ack = left.last_ack
+                items.append(ActivityItem(member, tuple(home), ()))
+            else:
+                acked, _, news = split(own.pending, left.pending)
+                items.append(ActivityItem(member, tuple(news), tuple(n for n, _ in acked)))
+        return items
+
+    def _activity(self, items: list[ActivityItem]) -> Work:
+        check_membership(self.id, self._row)
+        assert self.view is not None
+        known = dict.fromkeys(self.view.known())
+        forwarded = [
+            self._account(item) if item.publisher in known else self._account_erased(item)
+            for item in items
+        ]
+        self._send_right([item for item in forwarded if item.pubs or item.acks])
+        yield from self._maybe_erase_aliases()
+        for item in forwarded:
+            for _, payload in item.pubs:
+                self._emit(Deliver(item.publisher.pid, payload))
+
+    def _account(self, item: ActivityItem) -> ActivityItem:
+        """Record one item; returns what goes on to the right."""
+        state = self._state_of(item.publisher)
+        if not self._stands_in_for(item.publisher):
+            state.publish(item.pubs)
+            state.acknowledge(item.acks)
+            return item
+        acks = state.come_home(item.pubs, item.acks)
+        if item.publisher == self.id:
+            self._confirm(acks)
+        return ActivityItem(item.publisher, (), acks)
+
+    def _account_erased(self, item: ActivityItem) -> ActivityItem:
+        """Last words of a publisher whom the group has forgotten already.
+
+        This happens when the alias owner was itself just joining and never got the dead one's catchup. The
+        original treats them as new (and sends them round for ever); numbers tell what was heard before.
+        """
+        heard = self._erased.get(item.publisher, -1)
+        news = tuple(pub for pub in item.pubs if pub[0] > heard)
+        if news:
+            self._erased[item.publisher] = news[-1][0]
+        return ActivityItem(item.publisher, news, ())
+
+    def _confirm(self, acks: tuple[int, ...]) -> None:
+        while acks and self._confirms and self._confirms[0][0] <= acks[-1]:
+            self._emit(Confirmed(self._confirms.popleft()[1]))
+
+    def _send_right(self, items: list[ActivityItem]) -> None:
+        assert self.view is not None
+        if items and not self._is_alone():
+            message = Activity(self.right, self.id, self.view.version, tuple(items))
+            self._emit(Send(self.right, message))
+
+    # -- membership ------------------------------------------------------------------------------------
+
+    def _neighbour_down(self, side: Side, member: MemberId, reason: str) -> None:
+        if not self._is_neighbour(side, member):
+            return
+        if reason == RING_SHUTDOWN:
+            if self.stop_reason == RING_SHUTDOWN:
+                self._end(RING_SHUTDOWN)
+            return
+        check_membership(self.id, self._row)
+        self._emit(StartNeighbourDownTimer(side, member))
+
+    def _bury_neighbour(self, side: Side, member: MemberId) -> Work:
+        if not self._is_neighbour(side, member):
+            return
+        row = yield from self._transact(RecordDead(member, by=self.id))
+        view = group_to_view(row)
+        if view.alive() == [self.id]:
+            self.states = {}
+            for _, token in self._confirms:
+                self._emit(Confirmed(token))
+            self._confirms.clear()
+            yield from self._maybe_erase_aliases(view)
+        else:
+            self._change_view(view)
+
+    def _is_neighbour(self, side: Side, member: MemberId) -> bool:
+        current = self.left if side == "left" else self.right
+        return current == member != self.id
+
+    def _maybe_erase_aliases(self, view: View | None = None) -> Work:
+        """Drop from the group the dead for whom we stand in and of whom nothing is in flight."""
+        view = view if view is not None else self.view
+        assert view is not None and self.states is not None
+        aliases = view.members[self.id].aliases
+        erasable = tuple(
+            alias for alias in aliases if self.states.get(alias, MemberState()).is_settled
+        )
+        if erasable:
+            view = group_to_view((yield from self._transact(EraseMembers(erasable, by=self.id))))
+            self._forget_erased(view)
+        self._change_view(view)
+
+    def _validate_members(self, pids: tuple[Pid, ...]) -> None:
+        if self.view is not None:
+            self._announce(pids, tuple(member.pid for member in self.view.known()))
+
+    def _change_view(self, view: View) -> None:
+        assert self.view is not None
+        before = tuple(member.pid for member in self.view.known())
+        self.view = view
+        self._announce(before, tuple(member.pid for member in view.known()))
+        self._check_neighbours()
+
+    def _announce(self, before: tuple[Pid, ...], after: tuple[Pid, ...]) -> None:
+        births = tuple(pid for pid in after if pid not in before)
+        deaths = tuple(pid for pid in before if pid not in after)
+        if births or deaths:
+            self._emit(MembersChanged(births, deaths))
+
+    def _check_neighbours(self) -> None:
+        assert self.view is not None
+        place = self.view.members[self.id]
+        right_before = self.right
+        self.left = self._meet("left", self.left, place.left)
+        self.right = self._meet("right", self.right, place.right)
+        if self._is_alone():
+            self._drop_buffer()
+        elif self.right != right_before and self.states is not None:
+            self._emit(Send(self.right, self._catchup_for(self.right, self.view)))
+
+    def _meet(self, side: Side, before: MemberId, now: MemberId) -> MemberId:
+        if before == now:
+            return now
+        assert self.view is not None
+        if before != self.id:
+            self._emit(Demonitor(side, before))
+            self._emit(Send(before, CheckNeighbours(before, self.id, self.view.version)))
+        if now != self.id:
+            self._emit(Send(now, CheckNeighbours(now, self.id, self.view.version)))
+            self._emit(Monitor(side, now))
+        return now
+
+    # -- state -----------------------------------------------------------------------------------------
+
+    def _state_of(self, member: MemberId) -> MemberState:
+        assert self.states is not None
+        return self.states.setdefault(member, MemberState())
+
+    def _stands_in_for(self, member: MemberId) -> bool:
+        assert self.view is not None
+        return member == self.id or member in self.view.members[self.id].aliases
+
+    def _catchup_for(self, to: MemberId, view: View) -> Catchup:
+        assert self.states is not None
+        snapshots = tuple(state.snapshot(member) for member, state in self.states.items())
+        return Catchup(to, self.id, view.version, snapshots)
+
+    def _forget_erased(self, view: View) -> None:
+        known = dict.fromkeys(view.known())
+        states = self.states or {}
+        for member in [member for member in states if member not in known]:
+            self._erased[member] = states.pop(member).last_pub

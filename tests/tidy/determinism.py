@@ -28,7 +28,7 @@ class Ban:
 
 @dataclass(frozen=True, slots=True)
 class Scope:
-    """What is needed to judge a node: what the file's imported names stand for, and which statements
+    """What is needed to judge a node: what the imported names stand for, and which statements
     run once, in the body of a module or a class.
     """
 
@@ -36,7 +36,7 @@ class Scope:
     once: frozenset[ast.stmt]
 
     def dotted(self, node: ast.AST) -> str:
-        """``asyncio.all_tasks`` for an expression that means it, however imported; else ""."""
+        """``asyncio.all_tasks`` for what means it, however it was imported; else ""."""
         if isinstance(node, ast.Name):
             return self.aliases.get(node.id, node.id)
         if isinstance(node, ast.Attribute):
@@ -146,9 +146,9 @@ MAKERS = (
 
 
 def module_state(scope: Scope, node: ast.AST) -> bool:
-    """A container or counter bound in a module's or a class's body, a ``global``, a cached function.
+    """A container or counter bound in a module's or class's body, a ``global``, a cached function.
 
-    A table of constants is welcome, annotated as Mapping or Sequence: then mypy forbids writing to it.
+    A table of constants is welcome, annotated as Mapping or Sequence: mypy then forbids writing.
     """
     if isinstance(node, ast.Global):
         return True

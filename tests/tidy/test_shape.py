@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 import pytest
 
@@ -49,7 +49,7 @@ def test_tests_and_benchmarks_have_the_projects_shape(rule: str) -> None:
 
 
 @pytest.mark.parametrize("rule", [reminders, machine_paths], ids=["reminders", "machine paths"])
-def test_no_text_holds_what_does_not_belong(rule: type[reminders]) -> None:
+def test_no_text_holds_what_does_not_belong(rule: Callable[[str, str], Iterator[str]]) -> None:
     everything = dict(texts()) | {source.path: source.text for source in python_sources()}
     found = [
         line

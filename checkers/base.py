@@ -1,7 +1,7 @@
 """What every checker is: a pure function of a history to a Result.
 
-Validity is three-valued and merged as in jepsen.checker: false beats "unknown" beats true. A checker that
-crashes is "unknown" (checkers.compose), never valid.
+Validity is three-valued and merged as in jepsen.checker: false beats "unknown" beats true. A
+checker that crashes is "unknown" (checkers.compose), never valid.
 """
 
 from __future__ import annotations
@@ -15,11 +15,13 @@ from harness.history import History
 
 Valid = Literal[True, False, "unknown"]
 
+OPERATIONS_MAX = 32  # of the operations that prove an anomaly, this many are kept
+
 
 class Anomaly(msgspec.Struct, frozen=True, kw_only=True):
     """One finding. ``operations`` are the history indexes that prove it (at most 32 are kept)."""
 
-    kind: str  # lost, duplicated, phantom, unexpected, corrupted, dual-master-claimed, dual-master-effective, ...
+    kind: str  # lost, duplicated, phantom, unexpected, corrupted, dual-master-effective, ...
     summary: str  # one sentence in the domain's words
     operations: tuple[int, ...] = ()
     detail: dict[str, Any] = {}
@@ -39,7 +41,8 @@ class Result(msgspec.Struct, frozen=True, kw_only=True):
 class Checker(Protocol):
     """Configured when made; called with the history alone."""
 
-    name: str
+    @property
+    def name(self) -> str: ...
 
     def check(self, history: History) -> Result: ...
 

@@ -1,8 +1,10 @@
 """The client protocol: one client serves one process, one operation at a time.
 
-After jepsen.client: ``open`` must not change the system's logical state. ``invoke`` returns a Completion, raises
-``Definite`` when the operation certainly did not happen and ``Indefinite`` when nobody knows; anything else that
-it raises is treated as Indefinite. Mapping an unknown outcome to fail is the gravest bug a harness can have.
+After jepsen.client: ``open`` must not change the system's logical state, so whatever it raises, the
+operation that needed it certainly did not happen. ``invoke`` returns a Completion, raises
+``Definite`` when the operation certainly did not happen and ``Indefinite`` when nobody knows;
+anything else that it raises is treated as Indefinite. ``Unreachable`` is the Definite that asks for
+a new connection. Mapping an unknown outcome to fail is the gravest bug a harness can have.
 """
 
 from __future__ import annotations

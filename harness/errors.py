@@ -1,13 +1,14 @@
 """Every error the harness raises on purpose.
 
 ShalottError
- ├─ UsageError            the user asked for something that can't be done: one sentence, exit 254
+ ├─ UsageError            the user asked for what can't be done: one sentence, exit 254
  │   └─ MissingCapability a plan asks for a fault that its world can't make
- ├─ HarnessError          the harness itself failed: exit 255, never confused with the system's failure
+ ├─ HarnessError          the harness itself failed: exit 255, never the system's failure
  │   ├─ BootFailed        the cluster did not come up
  │   └─ StoreError        a run can't be written or read
  └─ ClientError           what a client's operation met; decides fail or info
      ├─ Definite          it certainly did not happen   -> fail
+     │   └─ Unreachable   nothing was sent: there is no connection, a new one is needed
      └─ Indefinite        nobody knows                  -> info
 """
 
@@ -37,6 +38,9 @@ class ClientError(ShalottError): ...
 
 
 class Definite(ClientError): ...
+
+
+class Unreachable(Definite): ...
 
 
 class Indefinite(ClientError): ...

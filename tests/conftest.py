@@ -1,8 +1,8 @@
 """What every test obeys: one tier each; a tier that this machine can't run is skipped, saying why.
 
 In CI a tier must not vanish silently: with SHALOTT_REQUIRE_DOCKER=1 (SHALOTT_REQUIRE_SPARK=1) what
-would be skipped fails instead. Property tests draw the same examples on every run; SHALOTT_EXPLORE=1
-lets them wander.
+would be skipped fails instead. Property tests draw the same examples on every run, unless
+SHALOTT_EXPLORE=1 lets them wander.
 """
 
 from __future__ import annotations

@@ -261,6 +261,9 @@ class Member:
         self.id = MemberId(0 if row is None else row.version, pid)
         self.view: View | None = None
         self.left = self.right = self.id
+        # The last version of the view in which somebody else was our left neighbour. What the present one sent at
+        # that version or before belongs to an earlier time as our neighbour, and reached us by another way since.
+        self._left_floor = -1
         self.states: dict[MemberId, MemberState] | None = None
         # publishers that were erased from the group -> the last number heard of them
         self._erased: dict[MemberId, int] = {}
@@ -492,7 +495,7 @@ class Member:
             return
         if message.version > self.view.version:
             yield from self._refresh_view(message.version)
-        if message.sender != self.left:
+        if message.sender != self.left or message.version <= self._left_floor:
             return
         match message:
             case Catchup() if self.states is None:
@@ -630,9 +633,18 @@ class Member:
 
     def _change_view(self, view: View) -> None:
         assert self.view is not None
-        before = tuple(member.pid for member in self.view.known())
+        if self.states is None and self.left not in view.members and self.left != self.id:
+            # Our left neighbour died before it told us what it knew, and we would stand in for it without knowing its
+            # last words, which may be under way already. (The original goes on, and members crash on the numbers.)
+            raise LostMembership("the left neighbour died before its catchup")
+        before = self.view
         self.view = view
-        self._announce(before, tuple(member.pid for member in view.known()))
+        if self.left != view.members[self.id].left:
+            self._left_floor = before.version
+        self._announce(
+            tuple(member.pid for member in before.known()),
+            tuple(member.pid for member in view.known()),
+        )
         self._check_neighbours()
 
     def _announce(self, before: tuple[Pid, ...], after: tuple[Pid, ...]) -> None:

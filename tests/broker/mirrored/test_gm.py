@@ -311,13 +311,48 @@ def check_delivery(world: World) -> None:
             assert not missed, f"{node.name} missed {publisher.name}'s {sorted(missed)}"
 
 
+def test_a_neighbours_words_from_an_earlier_time_are_not_heard_again() -> None:
+    """A slow link a-b: L joins between them, hands on what a said, and dies; then a's old words arrive."""
+    world = ring(0, "ab")
+    a, b = world.nodes["a"], world.nodes["b"]
+    world.broadcast("a", "m")
+    world.feed(a, gm.Idle())
+    world.add("l")
+    world.nodes["l"].question = gm.AskToJoin((a.member.id,))
+    world._do_ask(world.nodes["l"])
+    world._do_transact(a)
+    late, world.links[("a", "b")] = world.links[("a", "b")], deque()
+    world.settle()
+    assert payloads(b, "a") == ["m"]
+    world.links[("a", "b")] = late
+    world.crash("l")
+    world.broadcast("a", "n")
+    world.settle()
+    assert payloads(b, "a") == ["m", "n"]
+
+
+def test_a_newcomer_whose_neighbour_dies_before_its_catchup_gives_up() -> None:
+    world = ring(0, "abc")
+    first = right_of(world, "a")
+    world.add("e")
+    node = world.nodes["e"]
+    node.question = gm.AskToJoin((world.nodes[first].member.id,))
+    world._do_ask(node)
+    world._do_transact(world.nodes[first])
+    world.crash(first, keep={})
+    world.settle()
+    assert node.stopped == "shutdown"
+    assert sorted(n.name for n in world.alive()) == sorted({"a", "b", "c"} - {first})
+
+
 @pytest.mark.parametrize("block", range(10))
 def test_survivors_agree_whatever_happens(block: int) -> None:
-    for seed in range(block * 60, block * 60 + 60):
+    for seed in range(block * 12, block * 12 + 12):
         world = ring(seed, "abcdef"[: 2 + seed % 5])
-        wander(world, steps=300, crashes=seed % 4)
+        wander(world, steps=250, crashes=seed % 4)
         world.settle()
-        assert all(n.stopped is None for n in world.nodes.values() if n.is_alive), seed
+        # Only who lost its left neighbour before it took part may have given up.
+        assert all(n.stopped is None or not n.joined_after for n in world.nodes.values()), seed
         check_delivery(world)
         for node in world.alive():
             assert not any(s.pending for s in (node.member.states or {}).values()), seed

@@ -172,11 +172,8 @@ setup_engine() {
         fi
         engine_answers || start_engine || return 1
     fi
-    # nft cuts links on the host; mmdebstrap makes the base image where no registry is within reach.
-    if can_install; then
-        ensure_commands nft=nftables ip=iproute2 iptables=iptables || true
-        docker image inspect debian:bookworm-slim >/dev/null 2>&1 || ensure_commands mmdebstrap=mmdebstrap || true
-    fi
+    # nft and tc on the host cut and shape links; without them it is done, more slowly, inside the containers.
+    ! can_install || ensure_commands nft=nftables tc=iproute2 || true
 }
 
 # start_engine  starts dockerd as root and waits until it answers, for at most 60 s.

@@ -6,6 +6,7 @@ import ast
 import subprocess
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from fnmatch import fnmatch
 from functools import cache
 from pathlib import Path
 
@@ -44,19 +45,29 @@ def parse(path: str, text: str) -> Source:
 
 @cache
 def project_files() -> tuple[str, ...]:
-    """Every file that git tracks or would track, and that still exists."""
-    listing = subprocess.run(
-        ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"],
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        check=True,
-    ).stdout
-    return tuple(
-        sorted(
-            name for name in dict.fromkeys(listing.split("\0")) if name and (ROOT / name).is_file()
-        )
-    )
+    """Every file that git tracks or would track; where there is no git, all but the ignored."""
+    try:
+        listing = subprocess.run(
+            ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"],
+            cwd=ROOT,
+            capture_output=True,
+            text=True,
+            check=True,
+        ).stdout.split("\0")
+    except (OSError, subprocess.CalledProcessError):
+        listing = list(_walk(ROOT))
+    return tuple(sorted(name for name in dict.fromkeys(listing) if (ROOT / name).is_file()))
+
+
+def _walk(directory: Path) -> Iterator[str]:
+    ignored = [line.strip("/") for line in (ROOT / ".gitignore").read_text().splitlines()]
+    for path in directory.iterdir():
+        if path.name == ".git" or any(fnmatch(path.name, pattern) for pattern in ignored):
+            continue
+        if path.is_dir():
+            yield from _walk(path)
+        else:
+            yield path.relative_to(ROOT).as_posix()
 
 
 @cache

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
 
 import pytest
 
@@ -184,3 +185,15 @@ def test_a_file_that_nothing_names_is_dead() -> None:
         dead_texts(sources, {"harness/report.html": "", "harness/old.html": "", "README.md": ""})
     )
     assert found == ["harness/old.html: no file names it: use it or remove it"]
+
+
+def test_without_git_the_same_files_are_seen(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    seen = project_files()
+    monkeypatch.setenv("PATH", str(tmp_path))
+    project_files.cache_clear()
+    try:
+        assert [name for name in seen if name not in project_files()] == []
+    finally:
+        project_files.cache_clear()

@@ -115,7 +115,7 @@ wanted_stamp() {
 merged_extras() {
     local installed=""
     [ -f "$VENV_STAMP" ] && installed="$(sed -n 3p "$VENV_STAMP")"
-    printf '%s\n' ${installed//,/ } "$@" | sed '/^$/d' | sort -u | paste -sd, -
+    printf '%s\n' "$installed" "$@" | tr , '\n' | sed '/^$/d' | sort -u | paste -sd, -
 }
 
 # setup_venv [EXTRA...]  .venv with the project installed in it, editable. Does nothing when nothing changed.

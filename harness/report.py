@@ -1,0 +1,171 @@
+"""report.html: one self-contained page that says what a run did, what it proved, and how.
+
+``render_report`` is a pure function of the plan, the history and the results; nothing is fetched,
+now or when the page is read. The page works without its script (which adds zoom, a cursor and
+copying) and on paper.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from functools import cache
+from pathlib import Path
+
+import jinja2
+import msgspec
+
+from checkers.base import Result
+from harness import report_draw as draw
+from harness.history import History
+from harness.plan import Plan
+from harness.report_data import Probe, Timeline, read_timeline
+from harness.report_findings import (
+    anomaly_groups,
+    availability_columns,
+    double_reign_bars,
+    fates,
+    loss_bars,
+    loss_tables,
+)
+from harness.report_meta import ReportMeta
+from harness.report_series import OUTCOMES, Clients, latencies, rates, read_clients
+from harness.report_stage import build_stage, fault_target
+from harness.report_words import (
+    LOSS_WINDOWS,
+    findings,
+    headline,
+    overall,
+    severity,
+    valid_word,
+)
+
+__all__ = ["ReportMeta", "render_report"]
+
+_TEMPLATES = Path(__file__).parent / "templates"
+_PROOFS_MAX = 4
+
+
+def render_report(plan: Plan, history: History, results: Sequence[Result], meta: ReportMeta) -> str:
+    """The whole page as text."""
+    timeline = read_timeline(history, plan.cluster.nodes, plan.observe_interval_ms)
+    clients = read_clients(history)
+    ordered = sorted(results, key=lambda result: severity(result.valid))
+    groups = anomaly_groups(ordered, history)
+    word, _, rest = headline(ordered).partition(":")
+    return (
+        _environment()
+        .get_template("report.html.j2")
+        .render(
+            plan=plan,
+            meta=meta,
+            started=datetime.fromtimestamp(meta.started_wall_ns / 1e9, UTC),
+            complete=history.complete,
+            valid=overall(results),
+            headline_word=word,
+            headline_rest=f":{rest}",
+            findings=findings(ordered),
+            ran=_what_ran(plan, timeline),
+            results=ordered,
+            fates=fates(results),
+            outcomes=_outcomes(clients),
+            stage=build_stage(
+                timeline,
+                rates(clients, timeline.end_ns),
+                latencies(clients, timeline.end_ns),
+                loss_bars(results),
+                double_reign_bars(results),
+            ),
+            timeline=timeline,
+            anomalies=groups,
+            anomaly_count=sum(group.total for group in groups),
+            losses=loss_tables(results),
+            availability=availability_columns(results),
+            windows=LOSS_WINDOWS,
+            facts=_facts(plan),
+        )
+    )
+
+
+def _what_ran(plan: Plan, timeline: Timeline) -> str:
+    """The run in one sentence."""
+    faults = sum(not fault.skipped for fault in timeline.faults)
+    return (
+        f"{len(plan.cluster.nodes)} {plan.system.name} nodes ({plan.system.profile} profile, "
+        f"{plan.cluster.backend}) served {plan.workload.concurrency} clients of the workload "
+        f"{plan.workload.name} for {draw.seconds_label(plan.time_limit_ms)} through {faults} "
+        f"{'fault' if faults == 1 else 'faults'}. This repeats it:"
+    )
+
+
+def _facts(plan: Plan) -> list[tuple[str, str]]:
+    policy = msgspec.json.encode(plan.system.policy).decode()
+    workload, gates = plan.workload, plan.gates
+    return [
+        ("system", f"{plan.system.name}, profile {plan.system.profile}"),
+        ("partition mode", plan.system.partition_mode),
+        ("policy", policy),
+        ("known bugs switched on", ", ".join(plan.system.bugs) or "none"),
+        ("net tick", f"{plan.system.net_tick_ms:,} ms"),
+        ("operator", plan.system.operator),
+        ("cluster", f"{plan.cluster.backend}: {', '.join(plan.cluster.nodes)}"),
+        ("workload", f"{workload.name}, {workload.queues} queues"),
+        ("rate", f"{workload.rate_hz:g} Hz, {workload.enqueue_fraction:.0%} enqueues"),
+        ("clients", f"{workload.concurrency}, timeout {workload.op_timeout_ms:,} ms"),
+        ("time limit", draw.seconds_label(plan.time_limit_ms)),
+        ("seed", str(plan.seed)),
+        ("delivery promised", gates.delivery),
+        ("longest outage allowed", f"{gates.max_rto_ms:,} ms" if gates.max_rto_ms else "any"),
+    ]
+
+
+def _outcomes(clients: Clients) -> list[tuple[str, dict[str, int]]]:
+    """How often each operation ended how."""
+    rows = []
+    for index, f in enumerate(clients.names):
+        mine = clients.outcome[clients.f == index]
+        if len(mine):
+            rows.append((f, {o: int((mine == i).sum()) for i, o in enumerate(OUTCOMES)}))
+    return sorted(rows, key=lambda row: row[0] != "enqueue")
+
+
+@cache
+def _environment() -> jinja2.Environment:
+    environment = jinja2.Environment(
+        loader=jinja2.FileSystemLoader(_TEMPLATES),
+        autoescape=jinja2.select_autoescape(["html", "j2"]),
+        undefined=jinja2.StrictUndefined,
+        trim_blocks=False,
+        keep_trailing_newline=True,
+    )
+    environment.filters |= {
+        "validity": valid_word,
+        "count": draw.number_label,
+        "seconds": _seconds,
+        "hit": fault_target,
+        "proofs": _proofs,
+        "capitalised": _capitalised,
+        "blanks": lambda columns: ["–"] * len(columns),
+    }
+    return environment
+
+
+def _capitalised(sentence: str) -> str:
+    """A capital letter first, unless the sentence begins with a node's name."""
+    first = sentence.partition(" ")[0]
+    return sentence[:1].upper() + sentence[1:] if first.isalpha() else sentence
+
+
+def _seconds(ns: int | None, digits: int = 6) -> str:
+    return "–" if ns is None else f"{ns / 1e9:.{digits}f}"
+
+
+def _proofs(probes: Sequence[Probe], phase: str) -> list[str]:
+    """What the probes of one phase saw, the contradictions first; a few speak for many."""
+    mine = sorted((p for p in probes if p.phase == phase), key=lambda probe: probe.passed)
+    lines = [
+        f"{probe.check}: {probe.seen or '–'}" + ("" if probe.passed else f", not {probe.expected}")
+        for probe in mine[:_PROOFS_MAX]
+    ]
+    rest = len(mine) - len(lines)
+    return [*lines, f"and {rest} more"] if rest > 0 else lines

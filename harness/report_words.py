@@ -1,0 +1,150 @@
+"""The verdict in plain words, for the terminal and for the head of the report."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from checkers.base import Result, merge_valid
+
+# RabbitMQ's documented ways to lose or repeat messages, and what closes each.
+LOSS_WINDOWS: dict[str, tuple[str, str]] = {
+    "L1": (
+        "an unsynchronised mirror was promoted",
+        "ha-promote-on-failure=when-synced, ha-sync-mode=automatic",
+    ),
+    "L2": ("a mirror had joined empty and the master died", "ha-sync-mode=automatic"),
+    "L3": (
+        "the losing side of a partition was discarded",
+        "pause_minority, all but its last moment",
+    ),
+    "L4": ("restarted mirrors wiped their contents", "awaiting a sync between restarts"),
+    "L5": ("a consumer without acknowledgements failed over", "manual acknowledgements"),
+    "L6": ("the queue or its messages were transient", "durable queues, persistent messages"),
+    "L7": ("the publisher awaited no confirms", "publisher confirms"),
+    "L8": (
+        "an unsynchronised mirror was promoted at a shutdown",
+        "ha-promote-on-shutdown=when-synced",
+    ),
+    "L9": ("acknowledgements had not reached the mirrors: delivered twice", "idempotent consumers"),
+    "L10": ("exclusive queues are never mirrored", "queues that are not exclusive"),
+    "L11": ("a suspended master went on acting as master", "nothing: it is in the design"),
+    "L12": (
+        "every node had stopped, and the one that recovered the queue had not stopped last",
+        "starting the last to stop first",
+    ),
+}
+
+# One of a kind, and several. In order of weight: the first of them makes the headline.
+_KINDS: dict[str, tuple[str, str]] = {
+    "lost": ("1 acknowledged message was lost", "{n} acknowledged messages were lost"),
+    "unexpected": ("1 message came from nowhere", "{n} messages came from nowhere"),
+    "corrupted": ("1 message came back corrupted", "{n} messages came back corrupted"),
+    "phantom": (
+        "1 message was delivered although its enqueue had certainly failed",
+        "{n} messages were delivered although their enqueues had certainly failed",
+    ),
+    "too-early": (
+        "1 message was delivered before it was sent",
+        "{n} messages were delivered before they were sent",
+    ),
+    "duplicated": (
+        "1 message was delivered twice, not flagged as redelivered",
+        "{n} messages were delivered twice, not flagged as redelivered",
+    ),
+    "dual-master-effective": (
+        "two nodes acknowledged writes of one queue as its master at once",
+        "two nodes acknowledged writes of one queue as its master at once, {n} times",
+    ),
+    "dual-master-claimed": (
+        "two nodes called themselves master of one queue at once",
+        "two nodes called themselves master of one queue at once, {n} times",
+    ),
+    "redelivered": (
+        "1 message was redelivered, flagged as such",
+        "{n} messages were redelivered, flagged as such",
+    ),
+}
+
+# Anomalies that break no promise unless their checker says so.
+_TOLERATED = ("duplicated", "redelivered", "dual-master-claimed", "epoch-regression")
+
+
+def overall(results: Sequence[Result]) -> bool | str:
+    """The run's validity: false beats unknown beats true."""
+    return merge_valid(result.valid for result in results)
+
+
+def valid_word(valid: bool | str) -> str:
+    """valid, invalid or unknown."""
+    if isinstance(valid, bool):
+        return "valid" if valid else "invalid"
+    return "unknown"
+
+
+def severity(valid: bool | str) -> int:
+    """For sorting: invalid, unknown, valid."""
+    return ("invalid", "unknown", "valid").index(valid_word(valid))
+
+
+def headline(results: Sequence[Result]) -> str:
+    """One sentence: the verdict and its chief reasons."""
+    valid = overall(results)
+    found = findings(results)
+    if valid is False:
+        chief = [sentence.rstrip(".") for v, _, sentence in found if v is False][:2]
+        return f"Invalid: {', and '.join(chief) or 'a check failed'}."
+    if valid is True:
+        acked = next(
+            (r.counts[k] for r in results for k in r.counts if k == "acknowledged-count"), 0
+        )
+        return f"Valid: nothing was lost of {acked:,.0f} acknowledged messages."
+    doubts = [sentence for v, _, sentence in found if valid_word(v) == "unknown"]
+    return f"Unknown: {doubts[0] if doubts else 'nothing was checked.'}"
+
+
+def findings(results: Sequence[Result]) -> list[tuple[bool | str, str, str]]:
+    """(validity, checker, sentence) for everything worth a line, worst first.
+
+    What breaks no promise (a redelivery, a stale claim) is told as valid.
+    """
+    found: list[tuple[bool | str, str, str]] = []
+    for result in results:
+        kinds = _sentences(result)
+        found += [(_weight(result, kind), result.checker, sentence) for kind, sentence in kinds]
+        reasons = [v for v, checker, _ in found if checker == result.checker]
+        if result.valid is not True and result.valid not in reasons:
+            notes = result.notes or ("it gave no reason",)
+            found += [(result.valid, result.checker, _sentence(note)) for note in notes]
+    return sorted(found, key=lambda item: severity(item[0]))
+
+
+def _weight(result: Result, kind: str) -> bool | str:
+    broken = result.detail.get("broken")
+    if isinstance(broken, list):
+        if kind in broken:
+            return False
+        # Losses that broke nothing are those that could not be proved.
+        return "unknown" if kind == "lost" and result.valid == "unknown" else True
+    alone = all(anomaly.kind in _TOLERATED for anomaly in result.anomalies)
+    return True if kind in _TOLERATED and not alone else result.valid
+
+
+def _sentences(result: Result) -> list[tuple[str, str]]:
+    """(kind, sentence) for each kind of anomaly."""
+    kinds: dict[str, list[str]] = {}
+    for anomaly in result.anomalies:
+        kinds.setdefault(anomaly.kind, []).append(anomaly.summary)
+    ranks = {kind: rank for rank, kind in enumerate(_KINDS)}
+    found = []
+    for kind in sorted(kinds, key=lambda kind: ranks.get(kind, len(ranks))):
+        number = int(result.counts.get(f"{kind}-count", len(kinds[kind])))
+        if kind in _KINDS:
+            text = _KINDS[kind][number != 1].format(n=f"{number:,}")
+        else:
+            text = kinds[kind][0] + (f" ({number - 1:,} more)" if number > 1 else "")
+        found.append((kind, _sentence(text)))
+    return found
+
+
+def _sentence(text: str) -> str:
+    return f"{text.strip().rstrip('.')}."

@@ -1,0 +1,122 @@
+"use strict";
+(() => {
+  const stage = document.querySelector(".stage");
+  const copy = document.querySelector("[data-copy]");
+  if (copy) copy.addEventListener("click", async () => {
+    const text = document.getElementById("command").textContent;
+    try { await navigator.clipboard.writeText(text); copy.textContent = "copied"; }
+    catch { getSelection().selectAllChildren(document.getElementById("command")); }
+  });
+  let reopened = [];
+  addEventListener("beforeprint", () => {
+    reopened = [...document.querySelectorAll("details:not([open])")];
+    reopened.forEach(d => d.open = true);
+  });
+  addEventListener("afterprint", () => reopened.forEach(d => d.open = false));
+  if (!stage) return;
+
+  const data = JSON.parse(document.getElementById("cursor-data").textContent);
+  const end = Number(stage.dataset.end), narrowest = Math.max(50, end / 2000);
+  const plots = [...stage.querySelectorAll("svg.plot")], axis = stage.querySelector(".xaxis .track");
+  const cursor = stage.querySelector(".cursor"), brush = stage.querySelector(".brush");
+  const readout = document.querySelector(".readout"), whole = document.querySelector("[data-zoom='0']");
+  const hint = readout.innerHTML;
+  let from = 0, to = end, at = null, dragged = null;
+
+  const place = (element, begin, finish) => {
+    element.style.setProperty("--b", begin); element.style.setProperty("--e", finish);
+  };
+  const clock = (ms, step) => {
+    if (ms >= 120000) {
+      const minutes = Math.floor(ms / 60000), rest = (ms % 60000) / 1000;
+      return rest ? `${minutes}:${rest.toFixed(step < 1000 ? 1 : 0).padStart(step < 1000 ? 4 : 2, "0")}` : `${minutes} min`;
+    }
+    return `${+(ms / 1000).toFixed(step < 10 ? 3 : 2)} s`;
+  };
+  function ticks() {
+    const most = stage.clientWidth < 600 ? 4 : 9, span = to - from;
+    const steps = [1, 2, 5, 10, 20, 50, 100, 200, 500, 1e3, 2e3, 5e3, 1e4, 15e3, 3e4, 6e4, 12e4, 3e5, 6e5, 18e5, 36e5, 72e5, 216e5, 864e5];
+    const step = steps.find(s => span / s <= most) || 864e5;
+    axis.replaceChildren();
+    for (let ms = Math.ceil(from / step) * step; ms <= to; ms += step) {
+      const word = document.createElement("span");
+      word.textContent = clock(ms, step); word.style.setProperty("--b", ms); axis.append(word);
+    }
+  }
+  function show(begin, finish) {
+    let width = Math.min(end, Math.max(narrowest, finish - begin));
+    from = Math.min(Math.max(0, begin), end - width); to = from + width;
+    stage.style.setProperty("--x0", from); stage.style.setProperty("--w", to - from);
+    plots.forEach(p => p.setAttribute("viewBox", `${from} 0 ${to - from} 1000`));
+    whole.disabled = from === 0 && to === end;
+    ticks();
+  }
+  const zoom = factor => {
+    const centre = at ?? (from + to) / 2, left = (centre - from) / (to - from);
+    const width = (to - from) * factor;
+    show(centre - left * width, centre + (1 - left) * width);
+  };
+  const covering = (selector, ms) => [...stage.querySelectorAll(selector)].filter(bar =>
+    parseFloat(bar.style.getPropertyValue("--b")) <= ms && ms < parseFloat(bar.style.getPropertyValue("--e")));
+  const duration = us => us >= 1e6 ? `${(us / 1e6).toPrecision(3)} s` : us >= 1e3 ? `${(us / 1e3).toPrecision(3)} ms` : `${us} µs`;
+  function point(ms) {
+    at = Math.min(Math.max(ms, 0), end);
+    if (at < from || at > to) show(at - (to - from) / 2, at + (to - from) / 2);
+    cursor.hidden = false; place(cursor, at, at);
+    const bucket = Math.floor(at / data.width), parts = [`<b>${clock(at, data.width)}</b>`];
+    for (const phase of covering(".phases .at", at)) parts.push(escaped(phase.textContent));
+    for (const [f, series] of Object.entries(data.rates)) {
+      const counts = Object.entries(series).filter(([, v]) => v[bucket]).map(([name, v]) => `${v[bucket]} ${name}`);
+      parts.push(`${escaped(f)} <b>${counts.join(" + ") || "none"}</b>/s`);
+    }
+    if (data.p50[bucket] != null) parts.push(`p50 <b>${duration(data.p50[bucket])}</b>, p99 <b>${duration(data.p99[bucket])}</b>`);
+    for (const fault of covering(".faults .at", at)) parts.push(`<b>${escaped(fault.textContent)}</b>`);
+    for (const mark of covering(".marks .at", at)) parts.push(escaped(mark.title));
+    readout.innerHTML = parts.join(" · ");
+  }
+  const escaped = text => { const box = document.createElement("i"); box.textContent = text; return box.innerHTML; };
+  const leave = () => { at = null; cursor.hidden = true; readout.innerHTML = hint; };
+  const time = event => {
+    const box = plots[0].getBoundingClientRect();
+    return from + (event.clientX - box.left) / box.width * (to - from);
+  };
+
+  stage.addEventListener("pointermove", event => {
+    const ms = time(event);
+    if (dragged !== null) { brush.hidden = false; place(brush, Math.min(dragged, ms), Math.max(dragged, ms)); }
+    if (ms >= from && ms <= to) point(ms);
+  });
+  stage.addEventListener("pointerdown", event => {
+    if (event.pointerType === "mouse" && event.button === 0 && time(event) >= from) {
+      dragged = time(event); stage.setPointerCapture(event.pointerId);
+    } else point(time(event));
+  });
+  stage.addEventListener("pointerup", event => {
+    if (dragged === null) return;
+    const ms = time(event), begin = Math.min(dragged, ms), finish = Math.max(dragged, ms);
+    dragged = null; brush.hidden = true;
+    if (finish - begin > (to - from) / 100) show(begin, finish);
+  });
+  stage.addEventListener("pointerleave", () => { if (dragged === null && document.activeElement !== stage) leave(); });
+  stage.addEventListener("dblclick", () => show(0, end));
+  stage.addEventListener("blur", leave);
+  stage.addEventListener("keydown", event => {
+    const step = Math.max(data.width, (to - from) / 100) * (event.shiftKey ? 10 : 1), here = at ?? (from + to) / 2;
+    const keys = {
+      ArrowLeft: () => point(here - step), ArrowRight: () => point(here + step),
+      Home: () => point(from), End: () => point(to), "+": () => zoom(0.5), "=": () => zoom(0.5), "-": () => zoom(2),
+      0: () => show(0, end), Escape: () => { show(0, end); leave(); },
+    };
+    if (keys[event.key] && !event.ctrlKey && !event.metaKey && !event.altKey) { keys[event.key](); event.preventDefault(); }
+  });
+  for (const button of document.querySelectorAll("[data-zoom]"))
+    button.addEventListener("click", () => { const f = Number(button.dataset.zoom); f ? zoom(f) : show(0, end); });
+  for (const link of document.querySelectorAll("a[data-from]"))
+    link.addEventListener("click", () => {
+      const begin = Number(link.dataset.from), finish = Number(link.dataset.to), margin = Math.max(1000, (finish - begin) * 0.5);
+      show(begin - margin, finish + margin);
+    });
+  addEventListener("resize", ticks);
+  document.querySelector(".tools").hidden = false;
+  show(0, end);
+})();

@@ -1,0 +1,143 @@
+"""UnconfirmedMessages: which queue processes still owe a confirm for which publish. Pure.
+
+Theory (RabbitMQ's unconfirmed_messages; reference 2.5.1): a channel sends a publish to the master
+and to every mirror of each queue that it routes to, and acknowledges it to its client when every
+one of those processes has confirmed. A process that goes down is forgotten: the rest decide. When
+the last process of a queue is gone and none had confirmed, nobody is known to have the message and
+the client gets a nack, unless all of them ended normally: the queue was deleted, and its messages
+with it, so that there is nothing left to wait for.
+
+Acknowledgements are coalesced. ``basic.ack(n, multiple)`` settles *everything* up to n at the
+client, so it is legal only if nothing up to n is still undecided, and only after the nacks among
+them were sent.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+
+import msgspec
+
+from broker.processes.messages import Pid
+
+
+class Verdict(msgspec.Struct, frozen=True):
+    """What to tell the client: basic.ack or basic.nack of ``seq``, or of everything up to it."""
+
+    seq: int
+    ack: bool
+    multiple: bool = False
+
+
+class _Debt:
+    """What one queue owes for one publish."""
+
+    __slots__ = ("all_normal", "confirmed", "owing")
+
+    def __init__(self, processes: Sequence[Pid]) -> None:
+        self.owing: dict[Pid, None] = dict.fromkeys(processes)
+        self.confirmed = False  # by one process at least
+        self.all_normal = True  # every process that went down unconfirmed ended normally
+
+
+class UnconfirmedMessages:
+    """One channel's publishes in confirm mode. ``seq`` counts up from 1."""
+
+    def __init__(self) -> None:
+        self._debts: dict[int, dict[str, _Debt]] = {}  # seq -> queue -> debt; in order of seq
+        self._owed_by: dict[Pid, dict[int, str]] = {}  # process -> seq -> queue
+        self._acks: list[int] = []  # decided, not yet taken
+        self._nacks: list[int] = []
+
+    def __len__(self) -> int:
+        """How many publishes are undecided."""
+        return len(self._debts)
+
+    @property
+    def decided(self) -> int:
+        """How many verdicts wait to be taken."""
+        return len(self._acks) + len(self._nacks)
+
+    def sent(self, seq: int, queues: Mapping[str, Sequence[Pid]]) -> None:
+        """``seq`` went to these processes. Without any queue it was unroutable: acknowledged."""
+        if not queues:
+            self._acks.append(seq)
+            return
+        debts = {queue: _Debt(processes) for queue, processes in queues.items()}
+        if any(not debt.owing for debt in debts.values()):
+            self._nacks.append(seq)  # a queue without a process: nobody there can have it
+            return
+        self._debts[seq] = debts
+        for queue, debt in debts.items():
+            for process in debt.owing:
+                self._owed_by.setdefault(process, {})[seq] = queue
+
+    def confirm(self, process: Pid, seqs: Iterable[int]) -> None:
+        """``process`` has these publishes. Those that it does not owe (any more) are ignored."""
+        for seq in seqs:
+            queue = self._owed_by.get(process, {}).pop(seq, None)
+            if queue is not None:
+                debt = self._debts[seq][queue]
+                debt.confirmed = True
+                del debt.owing[process]
+                self._settle(seq, queue)
+        self._tidy(process)
+
+    def refuse(self, process: Pid, seqs: Iterable[int]) -> None:
+        """``process`` rejected these publishes: one refusal is enough for a nack."""
+        for seq in seqs:
+            if seq in self._owed_by.get(process, {}):
+                self._nack(seq)
+        self._tidy(process)
+
+    def down(self, process: Pid, *, normal: bool) -> None:
+        """``process`` is gone, or out of reach."""
+        for seq, queue in self._owed_by.pop(process, {}).items():
+            debt = self._debts[seq][queue]
+            debt.all_normal = debt.all_normal and normal
+            del debt.owing[process]
+            self._settle(seq, queue)
+
+    def take_nacks(self) -> list[Verdict]:
+        """Nacks decided since the last call, in order. To be sent before any ``take_acks``."""
+        nacks, self._nacks = sorted(self._nacks), []
+        return [Verdict(seq, ack=False) for seq in nacks]
+
+    def take_acks(self) -> list[Verdict]:
+        """Acks decided since the last call, coalesced. Sorted, the multiple one first."""
+        assert not self._nacks, "an ack of many must not overtake a nack"
+        acks, self._acks = sorted(self._acks), []
+        oldest_undecided = next(iter(self._debts), None)
+        below = (
+            len(acks)
+            if oldest_undecided is None
+            else sum(1 for seq in acks if seq < oldest_undecided)
+        )
+        if below <= 1:
+            return [Verdict(seq, ack=True) for seq in acks]
+        singles = [Verdict(seq, ack=True) for seq in acks[below:]]
+        return [Verdict(acks[below - 1], ack=True, multiple=True), *singles]
+
+    def _settle(self, seq: int, queue: str) -> None:
+        debts = self._debts[seq]
+        debt = debts[queue]
+        if debt.owing:
+            return
+        if not debt.confirmed and not debt.all_normal:
+            self._nack(seq)
+            return
+        del debts[queue]
+        if not debts:
+            del self._debts[seq]
+            self._acks.append(seq)
+
+    def _nack(self, seq: int) -> None:
+        for debt in self._debts.pop(seq).values():
+            for process in debt.owing:
+                self._owed_by.get(process, {}).pop(seq, None)
+                self._tidy(process)
+        self._nacks.append(seq)
+
+    def _tidy(self, process: Pid) -> None:
+        if not self._owed_by.get(process, True):
+            del self._owed_by[process]

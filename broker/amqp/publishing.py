@@ -1,0 +1,147 @@
+"""Publisher: a channel's outgoing half. Routes publishes, and tells the client what became of them.
+
+The order of words to the client is part of the protocol: basic.return comes before the basic.ack of
+the same message, and an unroutable message is acknowledged (reference 2.5.1). Acks wait for
+``Services.may_confirm``; nacks promise nothing and don't.
+"""
+
+from __future__ import annotations
+
+from pamqp import commands
+
+from broker.amqp.confirms import UnconfirmedMessages, Verdict
+from broker.amqp.errors import (
+    ACCESS_REFUSED,
+    NAMES,
+    NO_ROUTE,
+    NOT_FOUND,
+    NOT_IMPLEMENTED,
+    PRECONDITION_FAILED,
+    AmqpError,
+)
+from broker.amqp.properties import Properties, read_properties
+from broker.amqp.queue_protocol import Confirmed, Content, Publish, Refused
+from broker.amqp.services import Context
+from broker.amqp.wire import encode_return
+from broker.metadata.records import QueueRow
+from broker.processes.messages import Pid
+
+FLUSH_AT = 256  # verdicts that are sent although more may be coming
+
+
+class Publisher:
+    """basic.publish, confirm.select, and the acks and nacks that follow."""
+
+    def __init__(self, context: Context) -> None:
+        self._context = context
+        self._confirming = False
+        self._seq = 0
+        self._unconfirmed = UnconfirmedMessages()
+
+    @property
+    def unconfirmed(self) -> int:
+        return len(self._unconfirmed)
+
+    @property
+    def flush_due(self) -> bool:
+        return self._unconfirmed.decided >= FLUSH_AT
+
+    async def select(self, method: commands.Confirm.Select) -> None:
+        self._confirming = True
+        if not method.nowait:
+            await self._context.port.send(commands.Confirm.SelectOk())
+
+    async def publish(
+        self, method: commands.Basic.Publish, encoded_properties: bytes, body: bytes
+    ) -> None:
+        """Route and send on. Everything that can be refused is refused before anything is sent."""
+        if method.immediate:
+            raise AmqpError(NOT_IMPLEMENTED, "immediate=true")
+        self._check_exchange(method.exchange)
+        properties = read_properties(encoded_properties)
+        self._check_user(properties)
+        rows = self._route(method.exchange, method.routing_key, properties)
+        if not rows and method.mandatory:
+            await self._return(method, encoded_properties, body)
+        seq = None
+        if self._confirming:
+            self._seq += 1
+            seq = self._seq
+        content = Content(
+            id=self._context.services.env.rng.getrandbits(63),
+            exchange=method.exchange,
+            routing_key=method.routing_key,
+            properties=encoded_properties,
+            body=body,
+            persistent=properties.persistent,
+            priority=properties.priority,
+            expiration_ms=properties.expiration_ms,
+        )
+        self._send_to_queues(rows, seq, content)
+
+    def on_confirmed(self, message: Confirmed) -> None:
+        self._unconfirmed.confirm(message.process, message.seqs)
+
+    def on_refused(self, message: Refused) -> None:
+        self._unconfirmed.refuse(message.process, message.seqs)
+
+    def on_down(self, process: Pid, reason: str) -> None:
+        self._unconfirmed.down(process, normal=reason == "normal")
+
+    async def flush(self) -> bool:
+        """Send the verdicts that may be sent. False if acks were held back: try again later."""
+        if not self._unconfirmed.decided:
+            return True
+        for nack in self._unconfirmed.take_nacks():
+            await self._context.port.send(commands.Basic.Nack(nack.seq, requeue=False))
+        if not self._unconfirmed.decided:
+            return True
+        if not self._context.services.may_confirm():
+            return False
+        for ack in self._unconfirmed.take_acks():
+            await self._send_ack(ack)
+        return True
+
+    async def _send_ack(self, ack: Verdict) -> None:
+        await self._context.port.send(commands.Basic.Ack(ack.seq, multiple=ack.multiple))
+
+    def _check_exchange(self, name: str) -> None:
+        vhost = self._context.session.vhost
+        row = self._context.router.exchange(vhost, name)
+        if row is None:
+            raise AmqpError(NOT_FOUND, f"no exchange '{name}' in vhost '{vhost}'")
+        if row.internal:
+            text = f"cannot publish to internal exchange '{name}' in vhost '{vhost}'"
+            raise AmqpError(ACCESS_REFUSED, text)
+
+    def _check_user(self, properties: Properties) -> None:
+        user = self._context.session.user
+        if properties.user_id is not None and properties.user_id != user:
+            text = f"user_id property set to '{properties.user_id}' but the user is '{user}'"
+            raise AmqpError(PRECONDITION_FAILED, text)
+
+    def _route(self, exchange: str, routing_key: str, properties: Properties) -> list[QueueRow]:
+        vhost = self._context.session.vhost
+        lookup = self._context.services.queues.lookup
+        names = self._context.router.route(vhost, exchange, routing_key, properties.headers)
+        rows = (lookup(vhost, name) for name in names)
+        return [row for row in rows if row is not None]
+
+    async def _return(self, method: commands.Basic.Publish, properties: bytes, body: bytes) -> None:
+        payload = encode_return(NO_ROUTE, NAMES[NO_ROUTE], method.exchange, method.routing_key)
+        await self._context.port.send_content(payload, properties, body)
+
+    def _send_to_queues(self, rows: list[QueueRow], seq: int | None, content: Content) -> None:
+        """To the master and to every mirror of each queue (reference 2.5.1: the double path)."""
+        message = Publish(self._context.pid, seq, content)
+        sent: dict[str, list[Pid]] = {}
+        for row in rows:
+            masters = () if row.pid is None else (row.pid,)
+            processes = list(dict.fromkeys((*masters, *row.slave_pids)))
+            sent[row.key] = processes
+            for process in processes:
+                if seq is not None:
+                    self._context.watch(process)
+                self._context.services.runtime.send(process, message)
+        if seq is not None:
+            self._unconfirmed.sent(seq, sent)

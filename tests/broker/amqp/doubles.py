@@ -1,0 +1,561 @@
+"""Stand-ins for what lies behind the AMQP layer: tables in memory, queues of one process each, one node.
+
+They follow the contracts (broker/metadata/api.py, broker/amqp/queue_protocol.py, broker/amqp/queues.py) but neither replicate nor
+store anything. ``TestNode`` runs a real Listener on top of them, in a thread with an event loop of its own.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections import deque
+from collections.abc import Callable, Coroutine, Mapping
+from dataclasses import dataclass, field
+from typing import Any, TypeVar
+
+import msgspec
+
+from broker.amqp import queue_protocol as protocol
+from broker.amqp.exchanges import predeclared_exchanges
+from broker.amqp.listener import Listener
+from broker.amqp.services import Services
+from broker.config import NodeConfig
+from broker.disk import File
+from broker.env import Env, SystemClock, seeded_rng
+from broker.metadata.api import Transaction
+from broker.metadata.records import (
+    TABLES,
+    BindingRow,
+    QueueRow,
+    Record,
+    exchange_key,
+    queue_key,
+)
+from broker.processes import messages as process_messages
+from broker.processes.messages import Codec, Done, Down, Failed, Message, Pid
+from broker.processes.process import Caller, Process
+from broker.processes.runtime import Runtime
+
+T = TypeVar("T")
+
+
+class MemoryTransaction:
+    def __init__(self, metadata: MemoryMetadata) -> None:
+        self._metadata = metadata
+
+    def read(self, table: str, key: str) -> Record | None:
+        return self._metadata.read(table, key)
+
+    def version(self, table: str, key: str) -> int:
+        return self._metadata.version(table, key)
+
+    def rows(self, table: str) -> list[tuple[str, Record]]:
+        return self._metadata.rows(table)
+
+    def write(self, table: str, key: str, record: Record) -> None:
+        self._metadata.put(table, key, record)
+
+    def delete(self, table: str, key: str) -> None:
+        self._metadata.remove(table, key)
+
+
+class MemoryMetadata:
+    """Tables of one node. ``broken``: what a write raises, for tests of its absence."""
+
+    def __init__(self) -> None:
+        self._tables: dict[str, dict[str, Record]] = {table: {} for table in TABLES}
+        self._version = 0
+        self.broken: Exception | None = None
+
+    def read(self, table: str, key: str) -> Record | None:
+        return self._tables[table].get(key)
+
+    def version(self, table: str, key: str) -> int:
+        return self._version
+
+    def rows(self, table: str) -> list[tuple[str, Record]]:
+        return sorted(self._tables[table].items())
+
+    def put(self, table: str, key: str, record: Record) -> None:
+        self._version += 1
+        self._tables[table][key] = record
+
+    def remove(self, table: str, key: str) -> None:
+        self._version += 1
+        self._tables[table].pop(key, None)
+
+    async def transact(self, body: Callable[[Transaction], T], *, timeout_ms: float = 30000) -> T:
+        await asyncio.sleep(0)
+        if self.broken is not None:
+            raise self.broken
+        return body(MemoryTransaction(self))
+
+    def running_nodes(self) -> list[str]:
+        return ["n1"]
+
+
+class End(Message, frozen=True):
+    """The queue was deleted."""
+
+
+@dataclass
+class _Stored:
+    position: int
+    content: protocol.Content
+    redelivered: bool = False
+
+
+@dataclass
+class _Consumer:
+    request: protocol.Consume
+    unsettled: int = 0
+
+
+@dataclass
+class _Given:
+    stored: _Stored
+    channel: Pid
+    consumer: _Consumer | None
+
+
+class MemoryQueue(Process):
+    """A master without mirrors: delivers, settles, confirms. ``holding``: it keeps its confirms back."""
+
+    def __init__(self, row: QueueRow, on_unused: Callable[[QueueRow], Coroutine[Any, Any, Any]]):
+        super().__init__()
+        self.row = row
+        self.holding = False
+        self.ready: deque[_Stored] = deque()
+        self.given: dict[int, _Given] = {}
+        self.consumers: list[_Consumer] = []
+        self.limits: dict[Pid, int] = {}
+        self.channels: dict[Pid, int] = {}
+        self._held: list[protocol.Publish] = []
+        self._on_unused = on_unused
+        self._position = 0
+        self._ack_id = 0
+
+    # -- from channels
+
+    async def handle(self, message: Message) -> None:
+        match message:
+            case protocol.Publish():
+                self._publish(message)
+            case protocol.Settle(channel, ack_ids, outcome):
+                self._settle(channel, ack_ids, outcome)
+            case protocol.ChannelLimit(channel, prefetch):
+                self.limits[channel] = prefetch
+            case Down(_, channel, _):
+                await self._channel_down(channel)
+            case End():
+                self.exit("normal")
+        self._deliver_all()
+
+    async def handle_call(self, request: Message, caller: Caller) -> Message | None:
+        answer = await self._answer(request)
+        caller.reply(answer)
+        self._deliver_all()
+        return None
+
+    async def _answer(self, request: Message) -> Message:
+        match request:
+            case protocol.Get(channel, no_ack):
+                return self._get(channel, no_ack)
+            case protocol.Consume():
+                return self._consume(request)
+            case protocol.CancelConsumer(channel, tag):
+                await self._cancel(channel, tag)
+                return Done()
+            case protocol.Purge():
+                count = len(self.ready)
+                self.ready.clear()
+                return protocol.Count(count)
+            case protocol.Stat():
+                counts = (len(self.ready), len(self.given), len(self.consumers))
+                return protocol.Stats(*counts, "running")
+            case protocol.Delete(if_unused, if_empty):
+                if if_unused and self.consumers:
+                    return Failed("in_use")
+                if if_empty and self.ready:
+                    return Failed("not_empty")
+                return protocol.Count(len(self.ready))
+        return Failed("unsupported", type(request).__name__)
+
+    def release(self) -> None:
+        """Confirm what was kept back."""
+        self.holding = False
+        for message in self._held:
+            self._confirm(message)
+        self._held.clear()
+
+    # -- helpers
+
+    def _publish(self, message: protocol.Publish) -> None:
+        limit = self.row.arguments.get("x-max-length")
+        if limit is not None and len(self.ready) >= limit:
+            if message.seq is not None:
+                refused = protocol.Refused(self.pid, self.row.key, (message.seq,))
+                self.runtime.send(message.channel, refused)
+            return
+        self._position += 1
+        self.ready.append(_Stored(self._position, message.content))
+        if self.holding:
+            self._held.append(message)
+        else:
+            self._confirm(message)
+
+    def _confirm(self, message: protocol.Publish) -> None:
+        if message.seq is not None:
+            confirmed = protocol.Confirmed(self.pid, self.row.key, (message.seq,))
+            self.runtime.send(message.channel, confirmed)
+
+    def _watch(self, channel: Pid) -> None:
+        if channel not in self.channels:
+            self.channels[channel] = self.runtime.monitor(channel, self.pid)
+
+    def _give(self, stored: _Stored, channel: Pid, consumer: _Consumer | None) -> int:
+        self._ack_id += 1
+        self.given[self._ack_id] = _Given(stored, channel, consumer)
+        if consumer is not None:
+            consumer.unsettled += 1
+        return self._ack_id
+
+    def _get(self, channel: Pid, no_ack: bool) -> Message:
+        if not self.ready:
+            return protocol.GotEmpty()
+        stored = self.ready.popleft()
+        self._watch(channel)
+        ack_id = 0 if no_ack else self._give(stored, channel, None)
+        return protocol.Got(ack_id, stored.redelivered, stored.content, len(self.ready))
+
+    def _consume(self, request: protocol.Consume) -> Message:
+        exclusive = request.exclusive or any(c.request.exclusive for c in self.consumers)
+        if exclusive and self.consumers:
+            return Failed("access_refused")
+        self._watch(request.channel)
+        self.consumers.append(_Consumer(request))
+        return Done()
+
+    async def _cancel(self, channel: Pid, tag: str) -> None:
+        had = bool(self.consumers)
+        self.consumers = [
+            consumer
+            for consumer in self.consumers
+            if (consumer.request.channel, consumer.request.tag) != (channel, tag)
+        ]
+        if had and not self.consumers and self.row.auto_delete:
+            await self._on_unused(self.row)
+
+    def _settle(self, channel: Pid, ack_ids: tuple[int, ...], outcome: str) -> None:
+        for ack_id in ack_ids:
+            given = self.given.get(ack_id)
+            if given is None or given.channel != channel:
+                continue
+            del self.given[ack_id]
+            if given.consumer is not None:
+                given.consumer.unsettled -= 1
+            if outcome == "requeue":
+                self._requeue(given.stored)
+
+    def _requeue(self, stored: _Stored) -> None:
+        stored.redelivered = True
+        self.ready.append(stored)
+        self.ready = deque(sorted(self.ready, key=lambda item: item.position))
+
+    async def _channel_down(self, channel: Pid) -> None:
+        self.channels.pop(channel, None)
+        self.limits.pop(channel, None)
+        mine = tuple(i for i, given in self.given.items() if given.channel == channel)
+        for tag in [c.request.tag for c in self.consumers if c.request.channel == channel]:
+            await self._cancel(channel, tag)
+        self._settle(channel, mine, "requeue")
+
+    def _may_receive(self, consumer: _Consumer) -> bool:
+        request = consumer.request
+        if request.no_ack:
+            return True
+        limit = self.limits.get(request.channel, 0)
+        on_channel = sum(
+            given.channel == request.channel and given.consumer is not None
+            for given in self.given.values()
+        )
+        per_consumer = not request.prefetch or consumer.unsettled < request.prefetch
+        return per_consumer and (not limit or on_channel < limit)
+
+    def _deliver_all(self) -> None:
+        while self.ready:
+            able = [consumer for consumer in self.consumers if self._may_receive(consumer)]
+            if not able:
+                return
+            chosen = max(able, key=lambda consumer: consumer.request.priority)
+            self.consumers.remove(chosen)
+            self.consumers.append(chosen)
+            stored = self.ready.popleft()
+            request = chosen.request
+            ack_id = 0 if request.no_ack else self._give(stored, request.channel, chosen)
+            self.runtime.send(
+                request.channel,
+                protocol.Deliver(self.pid, request.tag, ack_id, stored.redelivered, stored.content),
+            )
+
+
+class MirrorDouble(Process):
+    """A mirror that keeps what channels send it and confirms it, unless told to hold."""
+
+    def __init__(self, key: str) -> None:
+        super().__init__()
+        self.key = key
+        self.holding = False
+        self.received: list[protocol.Publish] = []
+        self._held: list[protocol.Publish] = []
+
+    async def handle(self, message: Message) -> None:
+        if isinstance(message, End):
+            self.exit("normal")
+        if isinstance(message, protocol.Publish):
+            self.received.append(message)
+            if self.holding:
+                self._held.append(message)
+            else:
+                self._confirm(message)
+
+    def release(self) -> None:
+        self.holding = False
+        for message in self._held:
+            self._confirm(message)
+        self._held.clear()
+
+    def _confirm(self, message: protocol.Publish) -> None:
+        if message.seq is not None:
+            confirmed = protocol.Confirmed(self.pid, self.key, (message.seq,))
+            self.runtime.send(message.channel, confirmed)
+
+
+class MemoryQueues:
+    """Queues of this one node; ``mirrored`` names get that many MirrorDoubles."""
+
+    def __init__(self, runtime: Runtime, metadata: MemoryMetadata) -> None:
+        self._runtime = runtime
+        self._metadata = metadata
+        self.mirrored: dict[str, int] = {}
+
+    def lookup(self, vhost: str, name: str) -> QueueRow | None:
+        row = self._metadata.read("queue", queue_key(vhost, name))
+        return row if isinstance(row, QueueRow) else None
+
+    def is_available(self, row: QueueRow) -> bool:
+        return row.pid is not None and self._runtime.is_alive(row.pid)
+
+    async def declare(
+        self,
+        *,
+        vhost: str,
+        name: str,
+        durable: bool,
+        auto_delete: bool,
+        exclusive_owner: Pid | None,
+        arguments: Mapping[str, Any],
+    ) -> QueueRow:
+        await asyncio.sleep(0)
+        existing = self.lookup(vhost, name)
+        if existing is not None:
+            return existing
+        row = QueueRow(
+            vhost=vhost,
+            name=name,
+            durable=durable,
+            auto_delete=auto_delete,
+            exclusive_owner=exclusive_owner,
+            arguments=dict(arguments),
+        )
+        pid = self._runtime.spawn(MemoryQueue(row, self.remove))
+        mirrors = [MirrorDouble(row.key) for _ in range(self.mirrored.get(name, 0))]
+        slave_pids = tuple(self._runtime.spawn(mirror) for mirror in mirrors)
+        row = msgspec.structs.replace(row, pid=pid, slave_pids=slave_pids)
+        self.store(row)
+        return row
+
+    def store(self, row: QueueRow) -> None:
+        self._metadata.put("queue", row.key, row)
+        if row.durable:
+            self._metadata.put("durable_queue", row.key, row)
+
+    async def remove(self, row: QueueRow) -> int:
+        await asyncio.sleep(0)
+        current = self.lookup(row.vhost, row.name)
+        if current is None:
+            return 0
+        for table in ("queue", "durable_queue"):
+            self._metadata.remove(table, row.key)
+        for key, binding in self._metadata.rows("binding"):
+            bound = isinstance(binding, BindingRow) and binding.destination == row.name
+            if bound:
+                self._metadata.remove("binding", key)
+        count = 0
+        for pid in (current.pid, *current.slave_pids):
+            process = None if pid is None else self._runtime.process(pid)
+            if process is not None:
+                count += len(process.ready) if isinstance(process, MemoryQueue) else 0
+                process.deliver(End())
+        return count
+
+
+class NoDisk:
+    """The AMQP layer keeps nothing: any use of the disk is a bug."""
+
+    async def open(self, path: str, *, create: bool) -> File:
+        raise AssertionError(path)
+
+    async def rename(self, source: str, target: str) -> None:
+        raise AssertionError(source)
+
+    async def remove(self, path: str) -> None:
+        raise AssertionError(path)
+
+    async def sync_dir(self, path: str) -> None:
+        raise AssertionError(path)
+
+    async def listdir(self, path: str) -> list[str]:
+        raise AssertionError(path)
+
+    async def free_bytes(self) -> int:
+        raise AssertionError
+
+
+class NoEvents:
+    def emit(
+        self,
+        group: str,
+        kind: str,
+        *,
+        role: str = "",
+        epoch: int = 0,
+        detail: dict[str, Any] | None = None,
+    ) -> None:
+        pass
+
+
+@dataclass
+class World:
+    """The inside of a test node; touch it only from the node's own loop (``TestNode.run``)."""
+
+    runtime: Runtime
+    metadata: MemoryMetadata
+    queues: MemoryQueues
+    services: Services
+    listener: Listener
+    guard: list[bool] = field(default_factory=lambda: [True])
+
+    def queue(self, name: str) -> MemoryQueue:
+        row = self.queues.lookup("/", name)
+        assert row is not None and row.pid is not None
+        process = self.runtime.process(row.pid)
+        assert isinstance(process, MemoryQueue)
+        return process
+
+    def mirrors(self, name: str) -> list[MirrorDouble]:
+        row = self.queues.lookup("/", name)
+        assert row is not None
+        processes = [self.runtime.process(pid) for pid in row.slave_pids]
+        return [process for process in processes if isinstance(process, MirrorDouble)]
+
+    async def fail_over(self, name: str) -> None:
+        """Kill the master; a new process takes its messages over, as a promoted mirror would."""
+        row = self.queues.lookup("/", name)
+        assert row is not None and row.pid is not None
+        old = self.queue(name)
+        await self.runtime.kill(row.pid)
+        self.promote(name, old)
+
+    def promote(self, name: str, old: MemoryQueue) -> None:
+        row = self.queues.lookup("/", name)
+        assert row is not None
+        successor = MemoryQueue(row, self.queues.remove)
+        unsettled = [given.stored for given in old.given.values()]
+        for stored in unsettled:
+            stored.redelivered = True
+        messages = sorted((*old.ready, *unsettled), key=lambda stored: stored.position)
+        successor.ready.extend(messages)
+        successor._position = max((stored.position for stored in messages), default=0)
+        pid = self.runtime.spawn(successor)
+        self.queues.store(msgspec.structs.replace(row, pid=pid, slave_pids=row.slave_pids[1:]))
+
+
+def build_world(*, heartbeat_s: int = 60) -> World:
+    """Must be called with a running loop."""
+    codec = Codec((*process_messages.MESSAGES, *protocol.MESSAGES))
+    runtime = Runtime("n1", 1, codec)
+    metadata = MemoryMetadata()
+    for row in predeclared_exchanges("/"):
+        metadata.put("exchange", exchange_key("/", row.name), row)
+    queues = MemoryQueues(runtime, metadata)
+    guard = [True]
+    services = Services(
+        env=Env("n1", 1, SystemClock(), seeded_rng(1), NoDisk(), NoEvents()),
+        runtime=runtime,
+        config=NodeConfig(name="n1", data_dir="unused", heartbeat_s=heartbeat_s),
+        metadata=metadata,
+        queues=queues,
+        may_confirm=lambda: guard[0],
+    )
+    listener = Listener(services, host="127.0.0.1", port=0)
+    return World(runtime, metadata, queues, services, listener, guard)
+
+
+class NodeThread:
+    """A node on 127.0.0.1 in its own thread and event loop, for clients that block."""
+
+    def __init__(self, *, heartbeat_s: int = 60) -> None:
+        self._heartbeat_s = heartbeat_s
+        self._loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self._loop.run_forever, daemon=True)
+        self.world: World
+        self.host = "127.0.0.1"
+
+    @property
+    def port(self) -> int:
+        return self.world.listener.port
+
+    def __enter__(self) -> NodeThread:
+        self._thread.start()
+        self.run(self._start())
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self.run(self._stop())
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join(10)
+        assert not self._thread.is_alive()
+        self._loop.close()
+
+    def run(self, work: Coroutine[Any, Any, T]) -> T:
+        """Run a coroutine inside the node and wait for its result."""
+        return asyncio.run_coroutine_threadsafe(work, self._loop).result(30)
+
+    def do(self, action: Callable[[World], T]) -> T:
+        """Run a plain function inside the node."""
+
+        async def work() -> T:
+            return action(self.world)
+
+        return self.run(work())
+
+    def until(self, condition: Callable[[World], bool], *, timeout_s: float = 10) -> None:
+        """Wait until ``condition`` holds inside the node."""
+
+        async def work() -> None:
+            async with asyncio.timeout(timeout_s):
+                while not condition(self.world):
+                    await asyncio.sleep(0.005)
+
+        self.run(work())
+
+    async def _start(self) -> None:
+        self.world = build_world(heartbeat_s=self._heartbeat_s)
+        await self.world.listener.start()
+
+    async def _stop(self) -> None:
+        await self.world.listener.stop()
+        runtime = self.world.runtime
+        for pid in list(runtime._processes):
+            await runtime.kill(pid)

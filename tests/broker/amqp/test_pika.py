@@ -1,0 +1,18 @@
+"""Unmodified pika against the listener. The flows themselves know only an address."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from tests.broker.amqp.doubles import NodeThread
+from tests.broker.amqp.pika_flows import FLOWS, Address
+
+pytestmark = pytest.mark.local
+
+
+@pytest.mark.parametrize("flow", FLOWS, ids=lambda flow: flow.__name__)
+def test_flow(node: NodeThread, flow: Callable[[Address], None]) -> None:
+    flow(Address(node.host, node.port))
+    node.until(lambda world: world.listener.connection_count == 0)

@@ -34,6 +34,7 @@ class FaultAction(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     links: tuple[tuple[str, str], ...] | None = None
     jitter_ms: int = 0  # restart-all: spread of the starts
     seed: int = 0  # for what is drawn when it fires
+    settle: bool = False  # fire only when mirrors are synchronised again after the last restart
 
 
 class ClusterPlan(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

@@ -1,0 +1,74 @@
+"""Targets: which nodes a fault hits. Pure functions of their arguments.
+
+``one``, ``minority``, ``majority``, ``all`` and node names joined by ``+`` are known when the
+schedule is made. ``master`` and ``mirrors`` are roles: they are resolved when the fault fires, from
+what the nodes say of themselves. With several queues one of them is drawn first.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from harness.errors import UsageError
+from harness.rng import Stream
+
+ROLES = ("master", "mirrors")
+COUNTS = ("one", "minority", "majority", "all")
+
+
+def is_role(target: str) -> bool:
+    return target in ROLES
+
+
+def is_single(target: str) -> bool:
+    """Whether the target is never more than one node."""
+    return target in ("one", "master") or (target not in (*ROLES, *COUNTS) and "+" not in target)
+
+
+def check_target(target: str, nodes: Sequence[str]) -> None:
+    """Raise UsageError, naming what there is, unless the target makes sense."""
+    if target in ROLES or target in COUNTS:
+        return
+    unknown = [name for name in target.split("+") if name not in nodes]
+    if unknown:
+        raise UsageError(
+            f"unknown target {target}: {', '.join((*COUNTS, *ROLES))}, "
+            f"or nodes joined by + ({', '.join(nodes)})"
+        )
+
+
+def draw_nodes(target: str, nodes: Sequence[str], rng: Stream) -> tuple[str, ...]:
+    """The nodes of a target that is no role, in the cluster's order."""
+    count = {
+        "one": 1,
+        "minority": max(1, (len(nodes) - 1) // 2),
+        "majority": len(nodes) // 2 + 1,
+        "all": len(nodes),
+    }.get(target)
+    chosen = target.split("+") if count is None else rng.sample(nodes, min(count, len(nodes)))
+    return tuple(node for node in nodes if node in chosen)
+
+
+def role_nodes(
+    target: str, answers: Mapping[str, Mapping[str, Any]], rng: Stream
+) -> tuple[str, ...]:
+    """The nodes that play a role for one drawn queue; () if no node says that it does.
+
+    ``answers``: by node, what ``System.observe`` returned. Of several masters of a queue the one
+    with the highest epoch is taken.
+    """
+    claims = [
+        (str(claim["group"]), node, str(claim["role"]), int(claim.get("epoch") or 0))
+        for node, answer in sorted(answers.items())
+        for claim in answer.get("claims") or ()
+    ]
+    wanted = "master" if target == "master" else "mirror"
+    groups = sorted({group for group, _, role, _ in claims if role == wanted})
+    if not groups:
+        return ()
+    group = rng.choice(groups)
+    own = [(epoch, node) for name, node, role, epoch in claims if (name, role) == (group, wanted)]
+    if target == "master":
+        return (max(own)[1],)
+    return tuple(sorted(node for _, node in own))

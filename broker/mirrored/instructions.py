@@ -1,0 +1,93 @@
+"""What a queue's master tells its mirrors, and mirrors their master, by guaranteed multicast.
+
+Everybody applies the instructions of one master in the order in which it gave them, so the mirrors' contents follow the
+master's (rabbit/rabbit_mirror_queue_{master,slave}.erl). They travel as bytes: the ring passes them on unread.
+"""
+
+from __future__ import annotations
+
+from broker.amqp.queue_protocol import Content
+from broker.processes.messages import Codec, Message, Pid
+
+
+class Published(Message):
+    """``delivered``: it went straight to a consumer and waits for its acknowledgement."""
+
+    channel: Pid | None
+    content: Content
+    delivered: bool = False
+
+
+class Discarded(Message):
+    """A publish that leaves nothing behind: delivered at once to a consumer that doesn't acknowledge."""
+
+    channel: Pid | None
+    message_id: int
+
+
+class Dropped(Message):
+    """``count`` messages left the head, which leaves ``remaining`` ready ones; they wait for an
+    acknowledgement if ``ack_required``."""
+
+    remaining: int
+    count: int
+    ack_required: bool
+
+
+class Acked(Message):
+    ids: tuple[int, ...]
+
+
+class Requeued(Message):
+    ids: tuple[int, ...]
+
+
+class Depth(Message):
+    """Ready and unacknowledged messages at the master, now."""
+
+    depth: int
+
+
+class RequestDepth(Message):
+    """From a mirror that just started."""
+
+    mirror: Pid
+
+
+class SenderDeath(Message):
+    """The channel is dead, and everything that it published at the master has been told."""
+
+    channel: Pid
+
+
+class EnsureMonitoring(Message):
+    """From a mirror that knows of dead channels of which it has heard no SenderDeath."""
+
+    channels: tuple[Pid, ...]
+
+
+class ProcessDeath(Message):
+    """Nothing but traffic: news of the group's members ride on it."""
+
+
+class SyncStart(Message):
+    ref: int
+    syncer: Pid
+    mirrors: tuple[Pid, ...]
+
+
+class DeleteAndTerminate(Message):
+    """The queue is deleted: every process ends with its ring."""
+
+
+Instruction = (
+    Published | Discarded | Dropped | Acked | Requeued | Depth | RequestDepth | SenderDeath | EnsureMonitoring
+    | ProcessDeath | SyncStart | DeleteAndTerminate
+)  # fmt: skip
+
+CODEC = Codec(
+    (
+        Published, Discarded, Dropped, Acked, Requeued, Depth, RequestDepth, SenderDeath, EnsureMonitoring,
+        ProcessDeath, SyncStart, DeleteAndTerminate,
+    )
+)  # fmt: skip

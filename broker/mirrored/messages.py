@@ -1,0 +1,168 @@
+"""Messages between queue processes, their supervisors and the operator's requests (not the GM payloads)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from broker.amqp.queue_protocol import Content
+from broker.metadata.records import GroupRow, MemberId, QueueRow
+from broker.mirrored.gm_members import Activity, Catchup, CheckNeighbours
+from broker.processes.messages import Message, Pid
+
+SUPERVISOR = "queues"  # the name that each node's queue supervisor is registered under
+
+
+# -- GM, besides the ring messages -------------------------------------------------------------------------
+
+
+class JoinRing(Message):
+    """call -> RingJoined, or Failed("not_ready")."""
+
+    newcomer: MemberId
+    left: MemberId
+
+
+class RingJoined(Message):
+    group: GroupRow
+
+
+# -- synchronisation ---------------------------------------------------------------------------------------
+
+
+class SyncAnswer(Message):
+    """mirror -> master: ``wanted`` is False if it is synchronised already."""
+
+    mirror: Pid
+    ref: int
+    wanted: bool
+
+
+class SyncBatch(Message):
+    """master -> mirror: (content, redelivered, unacknowledged) in order. Answered by SyncNext."""
+
+    ref: int
+    messages: tuple[tuple[Content, bool, bool], ...]
+
+
+class SyncNext(Message):
+    """mirror -> master: the batch is taken, send the next."""
+
+    mirror: Pid
+    ref: int
+
+
+class SyncComplete(Message):
+    ref: int
+
+
+class SyncAborted(Message):
+    """master -> mirror: cancelled. What was sent is thrown away."""
+
+    ref: int
+
+
+# -- asked of a queue process ------------------------------------------------------------------------------
+
+
+class AutoSync(Message):
+    """A mirror joined, or the policy changed: synchronise if the policy says so."""
+
+
+class SyncQueue(Message):
+    """call -> Done, or Failed("not_mirrored" | "syncing"): the operator's sync_queue."""
+
+
+class CancelSync(Message):
+    """call -> Done, or Failed("not_syncing")."""
+
+
+class UpdateMirroring(Message):
+    """The policy or the set of running nodes changed: let the master see to its mirrors."""
+
+
+class StopProcess(Message):
+    """End in good order; the queue lives on elsewhere or on disk. ``reason``: shutdown, dropped."""
+
+    reason: str
+
+
+class Claim(Message):
+    """call -> Claimed: what this process believes to be."""
+
+
+class Claimed(Message):
+    queue: str
+    role: str  # master, mirror, starting
+    epoch: int
+    state: str  # running, syncing, ...
+    ready: int
+    unacknowledged: int
+    synchronised: bool
+    detail: dict[str, Any] = {}
+
+
+# -- asked of a supervisor ---------------------------------------------------------------------------------
+
+
+class DeclareQueue(Message):
+    """call -> Declared. ``row`` has no pid yet."""
+
+    row: QueueRow
+
+
+class Declared(Message):
+    row: QueueRow
+    created: bool
+
+
+class StartMirror(Message):
+    """call from a master -> Done, or Failed with the reason."""
+
+    queue: str
+
+
+# -- to itself ---------------------------------------------------------------------------------------------
+
+
+class DurableAdvanced(Message):
+    pass
+
+
+class GmTransacted(Message):
+    serial: int
+
+
+class FlushTimer(Message):
+    pass
+
+
+class NeighbourDownTimer(Message):
+    side: str
+    member: MemberId
+
+
+class FlushAcked(Message):
+    pass
+
+
+class SenderDeathTimer(Message):
+    channel: Pid
+
+
+class ExpiryTimer(Message):
+    pass
+
+
+class UnusedTimer(Message):
+    pass
+
+
+class Restart(Message):
+    queue: str
+
+
+MESSAGES: tuple[type[Message], ...] = (
+    CheckNeighbours, Catchup, Activity, JoinRing, RingJoined, SyncAnswer, SyncBatch, SyncNext, SyncComplete,
+    SyncAborted, AutoSync, SyncQueue, CancelSync, UpdateMirroring, StopProcess, Claim, Claimed, DeclareQueue, Declared,
+    StartMirror,
+)  # fmt: skip

@@ -13,7 +13,7 @@ import logging
 from collections.abc import Callable
 
 from harness.client import Client
-from harness.errors import ClientError, Definite, Unreachable
+from harness.errors import ClientError, Definite, ShalottError, Unreachable
 from harness.history import Recorder
 from harness.op import Completion, Invocation, OpType
 from harness.rng import Stream
@@ -136,7 +136,7 @@ def describe(error: BaseException) -> str:
     text = " ".join(str(error).split())
     if isinstance(error, TimeoutError) and not text:
         return "timeout"
-    if isinstance(error, ClientError):
+    if isinstance(error, ShalottError):
         return text
     return f"{type(error).__name__}: {text}" if text else type(error).__name__
 

@@ -20,6 +20,7 @@ CATCHES_ALL: Mapping[str, str] = {
     "broker/amqp/connection.py": "a bug must not leave a connection that nobody reads",
     "harness/run.py": "whatever breaks, the history is saved, faults are healed, the report written",
     "harness/worker.py": "what a client can't classify is info",
+    "harness/run.py": "whatever breaks, faults are healed, nodes torn down, the report written",
     "checkers/compose.py": "a checker that crashes is unknown, never valid",
     "broker/processes/runtime.py": "a crashing process takes nobody along: its monitors hear why",
 }

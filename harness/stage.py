@@ -1,0 +1,182 @@
+"""The experiment itself: boot, configure, load under faults, heal, settle, drain.
+
+Each part is a phase, recorded in the history with its beginning and end, so that checkers and
+readers know what was going on when. Everything here may be cancelled at any moment; what must
+happen nevertheless is in harness/run.py.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+from collections.abc import AsyncIterator, Callable
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from cluster.base import Cluster, System
+from harness.client import Client
+from harness.errors import ClientError, HarnessError
+from harness.history import Recorder
+from harness.interpreter import Interpreter
+from harness.op import NEMESIS
+from harness.plan import FaultAction, Plan
+from harness.recording import HistoryWriter
+from harness.worker import describe
+from harness.workload import Workload
+
+log = logging.getLogger("shalott.run")
+
+BOOT_TIMEOUT_MS = 120_000
+OBSERVE_TIMEOUT_S = 2.0
+
+
+class Nemesis(Protocol):
+    """What injects the plan's faults (nemesis.runner)."""
+
+    in_force: list[str]
+
+    @property
+    def resolved_actions(self) -> tuple[FaultAction, ...]:
+        """The plan's faults, with the targets that they had where they have fired."""
+        ...
+
+    async def run(self) -> None:
+        """Inject and heal every fault of the plan, each at its time counted from now."""
+        ...
+
+    async def heal(self) -> None:
+        """Heal what is still in force and prove it. Safe to call at any moment, also twice."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class World:
+    """Where a run takes place. The nemesis is made when there is a history to record in."""
+
+    cluster: Cluster
+    system: System
+    make_nemesis: Callable[[Recorder], Nemesis]
+
+
+@dataclass
+class Stage:
+    """The state of one run while it lasts; what a progress line shows."""
+
+    plan: Plan
+    world: World
+    workload: Workload
+    record: HistoryWriter
+    nemesis: Nemesis
+    phase: str = "boot"
+    phase_began_ns: int = 0
+    healed: bool = False
+    notes: list[str] = field(default_factory=list)
+
+    async def perform(self) -> None:
+        """The whole experiment."""
+        interpreter = self._interpreter()
+        try:
+            async with self._phase("boot"):
+                await self._boot()
+            async with self._observing():
+                async with self._phase("load"):
+                    await self._load(interpreter)
+                async with self._phase("heal"):
+                    await self.heal()
+                async with self._phase("settle"):
+                    await self._settle()
+                async with self._phase("drain"):
+                    await interpreter.run(self.workload.final_generator)
+            async with self._phase("end"):
+                pass  # its row says that nothing was left out
+        finally:
+            await interpreter.close()
+
+    async def heal(self) -> None:
+        """Undo every fault, start every node, and do what an operator would do."""
+        cluster, plan = self.world.cluster, self.plan
+        await self.nemesis.heal()
+        await cluster.heal()
+        for node in cluster.nodes:
+            if (await cluster.status(node)).state != "running":
+                await cluster.start(node)
+        self.healed = True
+        if plan.system.partition_mode == "ignore" and plan.system.operator == "restart-minority":
+            index = self.record.invoke(NEMESIS, "", "operator")
+            restarted = await self.world.system.mend_partition(cluster)
+            self.record.complete(index, "info", extra={"restarted": list(restarted)})
+            if restarted:
+                log.info("the operator restarted %s", ", ".join(restarted))
+
+    def _interpreter(self) -> Interpreter:
+        return Interpreter(
+            self.plan.cluster.nodes,
+            self.plan.workload.concurrency,
+            self._make_client,
+            self.record,
+            op_timeout_ms=self.plan.workload.op_timeout_ms,
+            seed=self.plan.seed,
+        )
+
+    def _make_client(self, node: str) -> Client:
+        endpoint = self.world.cluster.endpoint(node, self.workload.port)
+        return self.workload.make_client(endpoint.host, endpoint.port)
+
+    async def _boot(self) -> None:
+        cluster, system = self.world.cluster, self.world.system
+        await cluster.boot(system)
+        await system.await_ready(cluster, cluster.nodes, BOOT_TIMEOUT_MS)
+        await system.configure(cluster, self.workload.queues)
+
+    async def _load(self, interpreter: Interpreter) -> None:
+        """Clients and faults side by side; the clients' time limit ends both."""
+        async with asyncio.TaskGroup() as group:
+            faults = group.create_task(self.nemesis.run())
+            await interpreter.run(self.workload.generator)
+            faults.cancel()
+
+    async def _settle(self) -> None:
+        timeout_ms = self.plan.settle_timeout_ms
+        settled = await self.world.system.await_settled(
+            self.world.cluster, self.workload.queues, timeout_ms
+        )
+        if not settled:
+            self.notes.append(
+                f"The cluster had not settled {timeout_ms / 1000:g} s after the heal;"
+                " it was drained as it was."
+            )
+            log.warning("%s", self.notes[-1])
+
+    @contextlib.asynccontextmanager
+    async def _phase(self, name: str) -> AsyncIterator[None]:
+        self.phase, self.phase_began_ns = name, self.record.now_ns()
+        log.info("phase %s", name)
+        index = self.record.invoke(NEMESIS, "", "phase", extra={"phase": name})
+        yield
+        self.record.complete(index, "ok")
+
+    @contextlib.asynccontextmanager
+    async def _observing(self) -> AsyncIterator[None]:
+        """While it lasts, every node is asked at the plan's interval what it believes."""
+        async with asyncio.TaskGroup() as group:
+            tasks = [group.create_task(self._observe(node)) for node in self.world.cluster.nodes]
+            try:
+                yield
+            finally:
+                for task in tasks:
+                    task.cancel()
+
+    async def _observe(self, node: str) -> None:
+        interval_ns = self.plan.observe_interval_ms * 1_000_000
+        while True:
+            began_ns = self.record.now_ns()
+            index = self.record.invoke(NEMESIS, node, "observe")
+            try:
+                async with asyncio.timeout(OBSERVE_TIMEOUT_S):
+                    belief = await self.world.system.observe(self.world.cluster, node)
+                self.record.complete(index, "ok", extra=belief)
+            except (ClientError, HarnessError, OSError, TimeoutError) as error:
+                self.record.complete(index, "info", error=describe(error))
+            rest_ns = began_ns + interval_ns - self.record.now_ns()
+            await asyncio.sleep(max(0, rest_ns) / 1e9)

@@ -138,6 +138,7 @@ def _environment() -> jinja2.Environment:
         trim_blocks=False,
         keep_trailing_newline=True,
     )
+    environment.policies["json.dumps_kwargs"] = {"sort_keys": False}
     environment.filters |= {
         "validity": valid_word,
         "count": draw.number_label,

@@ -191,13 +191,20 @@ def _observed_spans(
         spans: dict[str, list[Span]] = {}
         for seen, after in zip(polls, [*polls[1:], None], strict=True):
             silent_ns = seen.end_ns + _SILENT_INTERVALS * interval_ns
-            until = min(after.begin_ns if after else end_ns, silent_ns)
+            until = min(_next_word_ns(after, end_ns), silent_ns)
             if seen.ok and until > seen.end_ns:
                 for claim in seen.claims:
                     span = Span(node, claim.group, claim.role, seen.end_ns, until, claim.epoch)
                     _extend(spans.setdefault(claim.group, []), span)
         for found in spans.values():
             yield from found
+
+
+def _next_word_ns(after: Observation | None, end_ns: int) -> int:
+    """Up to a next answer; where none came, only up to the question."""
+    if after is None:
+        return end_ns
+    return after.end_ns if after.ok else after.begin_ns
 
 
 def _extend(spans: list[Span], span: Span) -> None:

@@ -76,7 +76,7 @@ def latency_ticks(series: Latencies) -> list[Tick]:
     low, high = round(math.log10(series.low_ns)), round(math.log10(series.high_ns))
     return [
         Tick(round(100 * (high - power) / (high - low), 2), duration_label(10.0**power))
-        for power in range(low, high + 1)
+        for power in range(high, low - 1, -1)
     ]
 
 

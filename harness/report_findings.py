@@ -13,7 +13,7 @@ from checkers.base import Anomaly, Result
 from harness import report_draw as draw
 from harness.history import History
 from harness.report_stage import Bar
-from harness.report_words import LOSS_WINDOWS
+from harness.report_words import LOSS_WINDOWS, weight
 
 ANOMALIES_MAX = 40  # shown of one kind
 ROWS_MAX = 32  # operations shown for one anomaly
@@ -76,7 +76,7 @@ class AnomalyGroup:
 
     kind: str
     checker: str
-    valid: bool | str
+    valid: bool | str  # true: it breaks no promise
     total: int
     anomalies: list[ShownAnomaly]
 
@@ -126,9 +126,9 @@ def fates(results: Sequence[Result]) -> FateTable | None:
 def anomaly_groups(results: Iterable[Result], history: History) -> list[AnomalyGroup]:
     """All anomalies by checker and kind; evidence is looked up in the history."""
     kinds: dict[tuple[str, str], list[Anomaly]] = {}
-    valid: dict[str, bool | str] = {}
+    judged: dict[str, Result] = {}
     for result in results:
-        valid[result.checker] = result.valid
+        judged[result.checker] = result
         for anomaly in result.anomalies:
             kinds.setdefault((result.checker, anomaly.kind), []).append(anomaly)
     shown = [a for found in kinds.values() for a in found[:ANOMALIES_MAX]]
@@ -137,7 +137,7 @@ def anomaly_groups(results: Iterable[Result], history: History) -> list[AnomalyG
         AnomalyGroup(
             kind=kind,
             checker=checker,
-            valid=valid[checker],
+            valid=weight(judged[checker], kind),
             total=len(found),
             anomalies=[_shown(a, rows, history.events) for a in found[:ANOMALIES_MAX]],
         )
@@ -193,27 +193,27 @@ def _causes(detail: Mapping[str, Any]) -> list[Cause]:
     return [Cause(f"Likely cause: window {cause}, {title}.", f"{why}." if why else "", remedy)]
 
 
-_FACTS = (
-    "queue",
-    "group",
-    "node",
-    "nodes",
-    "epoch",
-    "epochs",
-    "length",
-    "count",
-    "witness",
-    "window",
-)
+# Field of a detail -> what the page calls it.
+_FACTS = {
+    "queue": "queue",
+    "group": "queue",
+    "node": "through",
+    "nodes": "nodes",
+    "epoch": "epoch",
+    "epochs": "epochs",
+    "length": "messages",
+    "count": "messages",
+    "witness": "witness",
+}
 
 
 def _facts(detail: Mapping[str, Any]) -> list[tuple[str, str]]:
     found = []
-    for name in _FACTS:
+    for name, label in _FACTS.items():
         value = detail.get(name)
         if value not in (None, "", []):
             listed = isinstance(value, list | tuple)
-            found.append((name, ", ".join(map(str, value)) if listed else str(value)))
+            found.append((label, ", ".join(map(str, value)) if listed else str(value)))
     return found
 
 
@@ -265,7 +265,7 @@ def loss_tables(results: Sequence[Result]) -> list[LossTable]:
         return []
     tables = [
         _cause_table(loss.get("by-cause", {})),
-        _story_table(loss.get("stories", ()), loss.get("runs", {})),
+        _story_table(loss.get("stories", ())),
         _share_table("By node", "node that the publisher talked to", loss.get("by-node", {})),
         _share_table(
             "By fault window",
@@ -294,7 +294,7 @@ def _cause_words(cause: str) -> str:
     return LOSS_WINDOWS.get(cause, ("no event, observation or fault explains it", ""))[0]
 
 
-def _story_table(stories: Sequence[Mapping[str, Any]], runs: Mapping[str, Any]) -> LossTable:
+def _story_table(stories: Sequence[Mapping[str, Any]]) -> LossTable:
     shown = list(stories[:STORIES_MAX])
     longest = max((story["length"] for story in shown), default=1)
     rows = [
@@ -316,8 +316,8 @@ def _story_table(stories: Sequence[Mapping[str, Any]], runs: Mapping[str, Any]) 
         *(Column("acknowledged"), Column("queue"), Column("through")),
         *(Column("lost", True), Column("when"), Column("window")),
     ]
-    note = f"Messages acknowledged one after the other, all of them lost: {len(stories):,} runs"
-    note += f", the longest of {runs.get('longest', longest):,}." if stories else "."
+    runs = "1 run" if len(stories) == 1 else f"{len(stories):,} runs, the longest of {longest:,}"
+    note = f"Messages acknowledged one after the other, all of them lost: {runs}."
     if len(stories) > len(shown):
         note += f" The {len(shown)} longest are listed."
     return LossTable("Runs of loss", note, columns, rows, has_bar=True)

@@ -110,7 +110,7 @@ def findings(results: Sequence[Result]) -> list[tuple[bool | str, str, str]]:
     found: list[tuple[bool | str, str, str]] = []
     for result in results:
         kinds = _sentences(result)
-        found += [(_weight(result, kind), result.checker, sentence) for kind, sentence in kinds]
+        found += [(weight(result, kind), result.checker, sentence) for kind, sentence in kinds]
         reasons = [v for v, checker, _ in found if checker == result.checker]
         if result.valid is not True and result.valid not in reasons:
             notes = result.notes or ("it gave no reason",)
@@ -118,7 +118,8 @@ def findings(results: Sequence[Result]) -> list[tuple[bool | str, str, str]]:
     return sorted(found, key=lambda item: severity(item[0]))
 
 
-def _weight(result: Result, kind: str) -> bool | str:
+def weight(result: Result, kind: str) -> bool | str:
+    """What anomalies of a kind mean for a checker's verdict: true if they break no promise."""
     broken = result.detail.get("broken")
     if isinstance(broken, list):
         if kind in broken:

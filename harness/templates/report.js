@@ -71,7 +71,8 @@
     }
     if (data.p50[bucket] != null) parts.push(`p50 <b>${duration(data.p50[bucket])}</b>, p99 <b>${duration(data.p99[bucket])}</b>`);
     for (const fault of covering(".faults .at", at)) parts.push(`<b>${escaped(fault.textContent)}</b>`);
-    for (const mark of covering(".marks .at", at)) parts.push(escaped(mark.title));
+    const torn = covering(".marks .at", at).map(mark => mark.closest(".group").querySelector(".name b").textContent);
+    for (const queue of new Set(torn)) parts.push(`<b>two masters</b> of ${escaped(queue)}`);
     readout.innerHTML = parts.join(" · ");
   }
   const escaped = text => { const box = document.createElement("i"); box.textContent = text; return box.innerHTML; };

@@ -1,10 +1,13 @@
-"""Cluster: where nodes run, as a small protocol that every backend (docker, local; later ssh, sim) implements.
+"""Cluster: where nodes run, as a small protocol that every backend implements (docker, local; later
+ssh, sim).
 
 A backend knows machines, processes and links, not brokers. What runs on the nodes is a ``System``
 (cluster/systems/): its configuration files, command, readiness and administration.
 
-Cuts are directed and counted: ``cut(a, b)`` twice needs ``mend(a, b)`` twice, so overlapping faults compose.
-Everything is healed and removed by ``teardown``; what a crashed harness left is swept by ``sweep``.
+Cuts are directed and counted: ``cut(a, b)`` twice needs ``mend(a, b)`` twice, so overlapping
+faults compose. A mend of what is not cut does nothing: it comes late, after a ``heal``.
+Everything is healed and removed by ``teardown``; what a crashed harness left is removed by the
+next ``boot`` and by ``cluster.select.sweep_all``.
 """
 
 from __future__ import annotations
@@ -37,10 +40,14 @@ class Endpoint(msgspec.Struct, frozen=True):
 
 
 class NodeSpec(msgspec.Struct, frozen=True, kw_only=True):
-    """What a system wants on one node. Paths in ``files`` are relative to the node's configuration directory.
+    """What a system wants on one node. Paths in ``files`` are relative to its configuration
+    directory.
 
-    ``command`` may hold the placeholders ``{config}`` and ``{data}``: the directories as the node sees them.
-    ``ports`` maps a port's name to the number that the node listens on inside its own world.
+    ``command`` and the values of ``environment`` may hold the placeholders ``{config}`` and
+    ``{data}``, the directories as the node sees them, and ``{python}``, an interpreter that has
+    the broker's libraries. ``ports`` maps a port's name to the number that the node listens on
+    inside its own world. ``collect`` names files and directories under the data directory that
+    ``Cluster.collect`` brings.
     """
 
     name: str
@@ -49,13 +56,23 @@ class NodeSpec(msgspec.Struct, frozen=True, kw_only=True):
     files: Mapping[str, str] = {}
     environment: Mapping[str, str] = {}
     ports: Mapping[str, int] = {}
+    collect: tuple[str, ...] = ("events.jsonl",)
+    restart_if_exits: bool = False  # by itself, that is; a killed or stopped node stays down
+
+
+class CommandResult(msgspec.Struct, frozen=True):
+    """What ``run_command`` met. ``output`` holds both streams."""
+
+    exit_code: int
+    output: str
 
 
 class Topology(msgspec.Struct, frozen=True, kw_only=True):
     """Addresses settled by the backend before the nodes' files are written.
 
-    ``listen[node][port]``: what a node binds. ``dial[source][destination][port]``: what ``source`` dials to
-    reach ``destination`` (a relay in the local backend). ``data_dir[node]``: as the node sees it.
+    ``listen[node][port]``: what a node binds. ``dial[source][destination][port]``: what
+    ``source`` dials to reach ``destination`` (a relay in the local backend). ``data_dir[node]``:
+    as the node sees it.
     """
 
     listen: Mapping[str, Mapping[str, Endpoint]]
@@ -75,7 +92,10 @@ class System(Protocol):
     def node_specs(self, topology: Topology) -> Sequence[NodeSpec]: ...
 
     async def await_ready(self, cluster: Cluster, nodes: Sequence[str], timeout_ms: int) -> None:
-        """Return when the nodes serve clients as one cluster. Raises BootFailed with the nodes' state."""
+        """Return when the nodes serve clients as one cluster.
+
+        Raises BootFailed with the nodes' state.
+        """
         ...
 
     async def configure(self, cluster: Cluster, queues: Sequence[str]) -> None:
@@ -86,18 +106,21 @@ class System(Protocol):
         """What ``node`` believes now. Raises ClientError if it can't be asked.
 
         {"running": [node, ...], "partitions": [node, ...], "claims": [{"group": queue, "role":
-        "master"|"mirror"|"none", "epoch": int, "master": node, "mirrors": [...], "synchronised": [...],
-        "state": str, "messages": int}, ...]}
+        "master"|"mirror"|"none", "epoch": int, "master": node, "mirrors": [...],
+        "synchronised": [...], "state": str, "messages": int}, ...]}
         """
         ...
 
     async def mend_partition(self, cluster: Cluster) -> Sequence[str]:
-        """What an operator does after a partition under ``ignore``: restart the smaller side. Names them."""
+        """What an operator does after a partition under ``ignore``: restart the smaller side.
+
+        Names the nodes that were restarted.
+        """
         ...
 
     async def await_settled(self, cluster: Cluster, queues: Sequence[str], timeout_ms: int) -> bool:
-        """True when every node runs, no partition is reported, every queue has a live master and its mirrors
-        are synchronised or can't be (manual sync)."""
+        """True when every node runs, no partition is reported, every queue has a live master and
+        its mirrors are synchronised or can't be (manual sync)."""
         ...
 
     def read_events(self, collected: Path, run_start_wall_ns: int) -> Sequence[Mapping[str, Any]]:
@@ -117,7 +140,8 @@ class Cluster(Protocol):
         ...
 
     async def teardown(self) -> None:
-        """Heal, stop and remove everything. Safe to call at any moment, also twice and after a failed boot."""
+        """Heal, stop and remove everything. Safe to call at any moment, also twice and after a
+        failed boot."""
         ...
 
     async def start(self, node: str) -> None: ...
@@ -141,12 +165,17 @@ class Cluster(Protocol):
     async def status(self, node: str) -> NodeStatus: ...
 
     async def cut(self, links: Sequence[tuple[str, str]]) -> None:
-        """Drop everything from source to destination, established connections too (they hang, not reset)."""
+        """Drop everything from source to destination.
+
+        Established connections are hit too: they hang, they are not reset.
+        """
         ...
 
     async def mend(self, links: Sequence[tuple[str, str]]) -> None: ...
 
-    async def shape(self, source: str, destination: str, *, delay_ms: float = 0, rate_bytes_s: int = 0) -> None:
+    async def shape(
+        self, source: str, destination: str, *, delay_ms: float = 0, rate_bytes_s: int = 0
+    ) -> None:
         """Delay and throttle one direction; zeros restore it."""
         ...
 
@@ -155,11 +184,34 @@ class Cluster(Protocol):
         ...
 
     async def reach(self, source: str, destination: str, timeout_ms: int = 1000) -> bool:
-        """Whether bytes sent by ``source`` arrive at ``destination`` now: the probe that proves cuts."""
+        """Whether bytes sent by ``source`` arrive at ``destination`` now: the probe that proves
+        cuts.
+
+        Only this direction counts. False too if either node's process is gone; a paused one still
+        receives.
+        """
         ...
 
     def endpoint(self, node: str, port: str) -> Endpoint: ...
 
+    async def run_command(
+        self, node: str, command: Sequence[str], timeout_ms: int = 30000
+    ) -> CommandResult:
+        """Run an administration command in the running node's world.
+
+        Exit code 124: it was ended at the timeout.
+        """
+        ...
+
+    async def output(self, node: str, lines: int = 20) -> str:
+        """The last lines that the node's process printed: what a BootFailed quotes."""
+        ...
+
     async def collect(self, into: Path) -> None:
-        """Copy every node's logs and event files to ``into/<node>/``."""
+        """Copy every node's output (``output.log``) and collectable files to ``into/<node>/``."""
+        ...
+
+    def describe(self) -> Mapping[str, str]:
+        """How this backend does what it does (links, probes, ...), one phrase each, for the
+        report."""
         ...

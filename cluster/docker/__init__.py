@@ -1,0 +1,1 @@
+"""The docker backend: one container a node, faults by the kernel."""

@@ -1,0 +1,142 @@
+"""The calls that make, fill and read one node's container. All of them block; the Engine runs
+them."""
+
+from __future__ import annotations
+
+import io
+import tarfile
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import docker
+import docker.errors
+
+from cluster.base import NodeSpec, NodeState, NodeStatus
+from cluster.docker.names import LABEL_NODE
+
+CONFIG_DIR = "/etc/shalott"
+DATA_DIR = "/data"
+LOG_MAX = "64m"  # of what a node prints; it never fills the host's disk
+
+
+@dataclass(frozen=True, slots=True)
+class Machine:
+    """Everything that a node's container is made from, so that it can be made again."""
+
+    spec: NodeSpec
+    name: str  # of the container and of its volume
+    image: str
+    network: str
+    address: str
+    hosts: Mapping[str, str]  # the other nodes' addresses by name
+    labels: Mapping[str, str]
+
+
+def create(api: docker.APIClient, machine: Machine) -> None:
+    """Make the volume and the container and put the configuration files in; does not start it."""
+    labels = {**machine.labels, LABEL_NODE: machine.spec.name}
+    api.create_volume(machine.name, labels=labels)
+    restart = "always" if machine.spec.restart_if_exits else "no"
+    host_config = api.create_host_config(
+        binds={machine.name: {"bind": DATA_DIR, "mode": "rw"}},
+        cap_add=["NET_ADMIN"],
+        extra_hosts=dict(machine.hosts),
+        network_mode=machine.network,
+        restart_policy={"Name": restart},
+        log_config={"Type": "json-file", "Config": {"max-size": LOG_MAX}},
+    )
+    endpoint = api.create_endpoint_config(ipv4_address=machine.address)
+    api.create_container(
+        machine.image,
+        command=[fill_placeholders(word) for word in machine.spec.command],
+        environment={k: fill_placeholders(v) for k, v in machine.spec.environment.items()},
+        name=machine.name,
+        hostname=machine.spec.name,
+        labels=labels,
+        host_config=host_config,
+        networking_config=api.create_networking_config({machine.network: endpoint}),
+    )
+    api.put_archive(machine.name, "/", _config_archive(machine.spec.files))
+
+
+def fill_placeholders(text: str) -> str:
+    filled = text.replace("{config}", CONFIG_DIR).replace("{data}", DATA_DIR)
+    return filled.replace("{python}", "python3")
+
+
+def _config_archive(files: Mapping[str, str]) -> bytes:
+    buffer = io.BytesIO()
+    with tarfile.open(fileobj=buffer, mode="w") as archive:
+        directory = tarfile.TarInfo(CONFIG_DIR.lstrip("/"))
+        directory.type, directory.mode = tarfile.DIRTYPE, 0o755
+        archive.addfile(directory)
+        for path, text in files.items():
+            content = text.encode()
+            entry = tarfile.TarInfo(f"{CONFIG_DIR.lstrip('/')}/{path}")
+            entry.size, entry.mode = len(content), 0o644
+            archive.addfile(entry, io.BytesIO(content))
+    return buffer.getvalue()
+
+
+def status(api: docker.APIClient, name: str) -> NodeStatus:
+    """The container's state in the contract's words."""
+    try:
+        state: Mapping[str, Any] = api.inspect_container(name)["State"]
+    except docker.errors.NotFound:
+        return NodeStatus(state="absent")
+    if state["Paused"]:
+        word: NodeState = "paused"
+    elif state["Running"] and not state["Restarting"]:
+        word = "running"
+    else:
+        created = state["Status"] == "created"
+        return NodeStatus(state="exited", exit_code=None if created else state["ExitCode"])
+    return NodeStatus(state=word, pid=state["Pid"])
+
+
+def erase_volume(api: docker.APIClient, machine: Machine) -> None:
+    """Empty a stopped node's data directory. The node's own container, and so its output, stays."""
+    host_config = api.create_host_config(
+        binds={machine.name: {"bind": DATA_DIR, "mode": "rw"}}, network_mode="none"
+    )
+    eraser = api.create_container(
+        machine.image,
+        entrypoint=["find", DATA_DIR, "-mindepth", "1", "-delete"],
+        command=[],
+        labels=dict(machine.labels),
+        host_config=host_config,
+    )["Id"]
+    try:
+        api.start(eraser)
+        code = api.wait(eraser)["StatusCode"]
+        if code != 0:
+            raise docker.errors.DockerException(f"the data of {machine.spec.name} can't be wiped")
+    finally:
+        api.remove_container(eraser, force=True)
+
+
+def collect(api: docker.APIClient, machine: Machine, into: Path) -> None:
+    """Bring the node's output and its collectable files to ``into``."""
+    into.mkdir(parents=True, exist_ok=True)
+    try:
+        with (into / "output.log").open("wb") as file:
+            for chunk in api.logs(machine.name, stream=True, follow=False):
+                file.write(chunk)
+        for path in machine.spec.collect:
+            _bring(api, machine.name, path, into)
+    except docker.errors.NotFound:
+        return  # a node that was never made has nothing to say
+
+
+def _bring(api: docker.APIClient, name: str, path: str, into: Path) -> None:
+    try:
+        chunks, _ = api.get_archive(name, f"{DATA_DIR}/{path}")
+    except docker.errors.NotFound:
+        return
+    buffer = io.BytesIO(b"".join(chunks))
+    target = (into / path).parent
+    target.mkdir(parents=True, exist_ok=True)
+    with tarfile.open(fileobj=buffer) as archive:
+        archive.extractall(target, filter="data")

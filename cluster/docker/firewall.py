@@ -1,0 +1,173 @@
+"""Cutting links: the set of (source, destination) pairs whose packets are dropped, replaced as a
+whole.
+
+Two ways, chosen by ``choose_firewall`` by trying them:
+
+``BridgeFirewall``: one nftables table a run, in the bridge family on the host. Replaced in one
+transaction, so a partition of any shape begins and ends at once for all nodes. It needs root on
+the engine's own host and nothing inside the nodes, and it outlives their restarts.
+
+``ChainFirewall``: an iptables chain of our own (SHALOTT) in every destination's INPUT, through
+the container. One transaction a node, so a partition takes effect node by node, and a node that
+is started again is without its chain for a moment until it is put back.
+
+Established connections hang and resume in both; nothing but our own table or chain is ever touched.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import Protocol
+
+from cluster.docker.namespaces import datagram_arrives, has_program, is_root
+from cluster.links import Link
+from harness.errors import HarnessError
+
+PROBE_PORT = 9  # the discard service: nothing of a broker's is ever sent there
+CHAIN = "SHALOTT"
+
+RunInNode = Callable[[str, str], Awaitable[str]]  # (node, shell script) -> output
+
+
+class Firewall(Protocol):
+    async def drop(self, links: Sequence[Link]) -> None:
+        """From now on, drop what these links carry and nothing else."""
+        ...
+
+    async def node_started(self, node: str) -> None:
+        """A node has a fresh network namespace."""
+        ...
+
+    async def remove(self) -> None:
+        """Leave nothing behind. Safe to call twice."""
+        ...
+
+    def describe(self) -> str: ...
+
+
+class BridgeFirewall:
+    """One table of the bridge family."""
+
+    def __init__(self, table: str, addresses: Mapping[str, str]) -> None:
+        self._table = table
+        self._addresses = addresses
+
+    async def drop(self, links: Sequence[Link]) -> None:
+        pairs = ", ".join(f"{self._addresses[a]} . {self._addresses[b]}" for a, b in links)
+        elements = f"elements = {{ {pairs} }}" if pairs else ""
+        await nft("-f", "-", script=_table_script(self._table, elements))
+
+    async def node_started(self, node: str) -> None:
+        return
+
+    async def remove(self) -> None:
+        await remove_table(self._table)
+
+    def describe(self) -> str:
+        return f"nftables on the host, table bridge {self._table}"
+
+    async def sees(self, source_pid: int, destination_pid: int, address: str) -> bool:
+        """Whether packets between two nodes really pass through the table: its counter moves."""
+        await self.drop(())
+        before = await _probe_packets(self._table)
+        arrived = await asyncio.to_thread(
+            datagram_arrives, source_pid, destination_pid, address, 1000, PROBE_PORT
+        )
+        return arrived and await _probe_packets(self._table) > before
+
+
+def _table_script(table: str, elements: str) -> str:
+    """The table as it shall be, in one transaction. Probe packets are counted, so that ``sees``
+    can tell."""
+    return f"""table bridge {table}
+delete table bridge {table}
+table bridge {table} {{
+  set cut {{ type ipv4_addr . ipv4_addr; {elements} }}
+  chain between {{ type filter hook forward priority 0;
+    udp dport {PROBE_PORT} counter; ip saddr . ip daddr @cut counter drop; }}
+  chain from_host {{ type filter hook output priority 0; ip saddr . ip daddr @cut counter drop; }}
+  chain to_host {{ type filter hook input priority 0; ip saddr . ip daddr @cut counter drop; }}
+}}
+"""
+
+
+async def nft(*arguments: str, script: str = "") -> str:
+    """Run nft, with ``script`` as its input. Raises HarnessError if it is refused."""
+    process = await asyncio.create_subprocess_exec(
+        *("nft", *arguments),
+        stdin=asyncio.subprocess.PIPE,
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.PIPE,
+        cwd="/",
+    )
+    output, errors = await process.communicate(script.encode())
+    if process.returncode != 0:
+        raise HarnessError(f"nft: {errors.decode(errors='replace').strip()}")
+    return output.decode()
+
+
+async def remove_table(table: str) -> None:
+    # Naming it first makes the deletion of an absent table succeed.
+    await nft("-f", "-", script=f"table bridge {table}\ndelete table bridge {table}\n")
+
+
+async def list_tables() -> list[str]:
+    """Names of all tables of the bridge family; empty where there is no nft or no right to ask."""
+    if not (is_root() and has_program("nft")):
+        return []
+    listed = json.loads(await nft("-j", "list", "tables", "bridge"))
+    items = listed.get("nftables", [])
+    return [item["table"]["name"] for item in items if "table" in item]
+
+
+async def _probe_packets(table: str) -> int:
+    listed = json.loads(await nft("-j", "list", "chain", "bridge", table, "between"))
+    for item in listed["nftables"]:
+        for part in item.get("rule", {}).get("expr", []):
+            if "counter" in part:
+                return int(part["counter"]["packets"])
+    raise HarnessError(f"nft: table {table} has lost its counter")
+
+
+class ChainFirewall:
+    """A chain of our own in each destination node."""
+
+    def __init__(self, addresses: Mapping[str, str], run_in_node: RunInNode) -> None:
+        self._addresses = addresses
+        self._run = run_in_node
+        self._links: tuple[Link, ...] = ()
+
+    async def drop(self, links: Sequence[Link]) -> None:
+        before, self._links = self._links, tuple(links)
+        changed = [node for node in self._addresses if _sources(before, node) != self._of(node)]
+        await asyncio.gather(*(self._restore(node) for node in changed))
+
+    async def node_started(self, node: str) -> None:
+        if self._of(node):
+            await self._restore(node)
+
+    async def remove(self) -> None:
+        await self.drop(())
+
+    def describe(self) -> str:
+        return f"iptables in each node, chain {CHAIN}"
+
+    def _of(self, node: str) -> tuple[str, ...]:
+        return _sources(self._links, node)
+
+    async def _restore(self, node: str) -> None:
+        rules = "".join(
+            f"-A {CHAIN} -s {self._addresses[source]} -j DROP\n" for source in self._of(node)
+        )
+        await self._run(
+            node,
+            f"iptables-restore -w -n <<'END' && "
+            f"(iptables -w -C INPUT -j {CHAIN} 2>/dev/null || iptables -w -I INPUT -j {CHAIN})\n"
+            f"*filter\n:{CHAIN} - [0:0]\n{rules}COMMIT\nEND\n",
+        )
+
+
+def _sources(links: Sequence[Link], node: str) -> tuple[str, ...]:
+    return tuple(sorted(source for source, destination in links if destination == node))

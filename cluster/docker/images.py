@@ -1,0 +1,235 @@
+"""Node images: built from recipes under cluster/images, and only when what goes into them has
+changed.
+
+A recipe's tag is a hash of its files, its base image and the versions that it pins, so an
+unchanged project finds its image by name and builds nothing. ``mirrored`` is a thin layer over
+``python``: a change of the broker's source redoes that layer alone. The base image needs no
+registry: see cluster/images/make_base.sh.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import importlib.metadata
+import io
+import logging
+import sys
+import tarfile
+import tempfile
+import threading
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import docker
+import docker.errors
+
+import broker
+from cluster.docker.engine import Engine
+from harness.errors import BootFailed
+
+log = logging.getLogger("cluster.docker")
+
+BASE_TAG = "debian:bookworm-slim"
+IMAGES = Path(__file__).parent.parent / "images"
+WIRE_LIBRARIES = (
+    "pamqp",
+    "msgspec",
+    "h11",
+)  # all that the broker imports besides the standard library
+PYTHON_VERSION = "3.11"  # of Debian bookworm
+KEPT_TAGS = 3  # of one recipe; another checkout on this machine may be using an older one
+LABEL_RECIPE = "shalott.recipe"
+PLATFORMS = {"amd64": "manylinux2014_x86_64", "arm64": "manylinux2014_aarch64"}
+
+
+@dataclass(frozen=True, slots=True)
+class Recipe:
+    """What one image is made of."""
+
+    name: str
+    base_tag: str
+    files: Mapping[str, bytes]  # path in the build context -> content
+    fetch_libraries: bool = False
+
+    def tag(self, base_id: str) -> str:
+        digest = hashlib.sha256(base_id.encode())
+        for path, content in sorted(self.files.items()):
+            digest.update(f"\0{path}\0{len(content)}\0".encode() + content)
+        for name in WIRE_LIBRARIES if self.fetch_libraries else ():
+            digest.update(f"\0{name}=={importlib.metadata.version(name)}".encode())
+        return f"shalott-{self.name}:{digest.hexdigest()[:12]}"
+
+
+async def ensure_image(engine: Engine, name: str) -> str:
+    """The tag of an up-to-date image of recipe ``name``, built if need be. Raises BootFailed."""
+    await _ensure_base(engine)
+    if name == "mirrored":
+        base = await _ensure(engine, Recipe("python", BASE_TAG, _recipe_files("python"), True))
+        return await _ensure(engine, Recipe(name, base, _recipe_files(name) | _broker_files()))
+    return await _ensure(engine, Recipe(name, BASE_TAG, _recipe_files(name), name == "python"))
+
+
+async def _ensure(engine: Engine, recipe: Recipe) -> str:
+    base_id = await _image_id(engine, recipe.base_tag)
+    assert base_id is not None, f"{recipe.base_tag} was there a moment ago"
+    tag = recipe.tag(base_id)
+    if await _image_id(engine, tag) is None:
+        log.info("building the image %s: this happens once", tag)
+        files = dict(recipe.files)
+        if recipe.fetch_libraries:
+            architecture = (await engine.call(lambda api: api.version()))["Arch"]
+            files |= await _wire_libraries(architecture)
+        await _build(engine, recipe, tag, files)
+        await engine.call(lambda api: _drop_old_tags(api, recipe.name, tag))
+    return tag
+
+
+async def _image_id(engine: Engine, tag: str) -> str | None:
+    def inspect(api: docker.APIClient) -> str | None:
+        try:
+            return str(api.inspect_image(tag)["Id"])
+        except docker.errors.ImageNotFound:
+            return None
+
+    return await engine.call(inspect)
+
+
+async def _ensure_base(engine: Engine) -> None:
+    if await _image_id(engine, BASE_TAG) is not None:
+        return
+    log.info("making the base image %s: this happens once", BASE_TAG)
+    script = IMAGES / "make_base.sh"
+    code, output = await _run("sh", str(script), BASE_TAG)
+    if code != 0:
+        raise BootFailed(f"no base image: {_last_line(output)}")
+
+
+async def _run(*command: str) -> tuple[int, str]:
+    """Run a program to its end; ended with its caller if that is cancelled."""
+    process = await asyncio.create_subprocess_exec(
+        *command,
+        stdin=asyncio.subprocess.DEVNULL,
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.STDOUT,
+    )
+    try:
+        output, _ = await process.communicate()
+    except asyncio.CancelledError:
+        process.terminate()
+        await process.wait()
+        raise
+    assert process.returncode is not None
+    return process.returncode, output.decode(errors="replace")
+
+
+def _last_line(output: str) -> str:
+    return (output.strip().splitlines() or ["no output"])[-1]
+
+
+def _recipe_files(name: str) -> dict[str, bytes]:
+    directory = IMAGES / name
+    if not (directory / "Dockerfile").is_file():
+        raise BootFailed(f"there is no image recipe {name!r}")
+    return _tree(directory)
+
+
+def _broker_files() -> dict[str, bytes]:
+    directory = Path(broker.__path__[0])
+    sources = sorted(directory.rglob("*.py"))
+    return {
+        f"broker/{path.relative_to(directory).as_posix()}": path.read_bytes() for path in sources
+    }
+
+
+async def _wire_libraries(architecture: str) -> dict[str, bytes]:
+    """The broker's libraries as the image's Python wants them, in the versions that are installed
+    here."""
+    platform = PLATFORMS.get(architecture)
+    if platform is None:
+        raise BootFailed(f"no wheels for the Docker engine's architecture {architecture}")
+    pins = [f"{name}=={importlib.metadata.version(name)}" for name in WIRE_LIBRARIES]
+    with tempfile.TemporaryDirectory(prefix="shalott-lib-") as directory:
+        code, output = await _run(
+            *(sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--no-compile"),
+            *("--target", directory, "--only-binary=:all:", "--implementation", "cp"),
+            *("--python-version", PYTHON_VERSION, "--platform", platform),
+            *pins,
+        )
+        if code != 0:
+            raise BootFailed(f"cannot fetch {' '.join(pins)} for the image: {_last_line(output)}")
+        return _tree(Path(directory), "lib/")
+
+
+def _tree(directory: Path, prefix: str = "", pattern: str = "*") -> dict[str, bytes]:
+    """Every file under ``directory``, by its path there behind ``prefix``."""
+    files = sorted(path for path in directory.rglob(pattern) if path.is_file())
+    return {prefix + path.relative_to(directory).as_posix(): path.read_bytes() for path in files}
+
+
+async def _build(engine: Engine, recipe: Recipe, tag: str, files: Mapping[str, bytes]) -> None:
+    abandoned = threading.Event()
+
+    def build(api: docker.APIClient) -> str:
+        output = ""
+        stream = api.build(
+            fileobj=_context(files),
+            custom_context=True,
+            encoding=None,
+            tag=tag,
+            rm=True,
+            forcerm=True,
+            decode=True,
+            buildargs={"BASE": recipe.base_tag},
+            labels={LABEL_RECIPE: recipe.name},
+        )
+        for line in stream:
+            if abandoned.is_set():
+                stream.close()
+                break
+            output = _progress(line, output)
+        return output
+
+    try:
+        output = await engine.call(build)
+    except asyncio.CancelledError:
+        abandoned.set()
+        raise
+    if await _image_id(engine, tag) is None:
+        raise BootFailed(f"the image {recipe.name} can't be built: {output[-2000:].strip()}")
+
+
+def _progress(line: Mapping[str, Any], output: str) -> str:
+    text = str(line.get("stream") or line.get("error") or "")
+    if text.startswith("Step "):
+        log.info("%s", text.strip())
+    return (output + text)[-8000:]
+
+
+def _context(files: Mapping[str, bytes]) -> io.BytesIO:
+    """The build context. Times are fixed: equal files make an equal context."""
+    buffer = io.BytesIO()
+    with tarfile.open(fileobj=buffer, mode="w") as archive:
+        for path, content in sorted(files.items()):
+            entry = tarfile.TarInfo(path)
+            entry.size = len(content)
+            entry.mode = 0o755 if path.endswith(".sh") else 0o644
+            entry.mtime = 1
+            archive.addfile(entry, io.BytesIO(content))
+    buffer.seek(0)
+    return buffer
+
+
+def _drop_old_tags(api: docker.APIClient, name: str, current: str) -> None:
+    """Forget all but the newest tags of a recipe; one that a container still uses stays."""
+    images = api.images(filters={"label": f"{LABEL_RECIPE}={name}"})
+    images.sort(key=lambda image: image["Created"], reverse=True)
+    for image in images[KEPT_TAGS:]:
+        for tag in image["RepoTags"] or ():
+            if tag.startswith(f"shalott-{name}:") and tag != current:
+                try:
+                    api.remove_image(tag)
+                except docker.errors.APIError as error:
+                    log.debug("%s stays: %s", tag, error)

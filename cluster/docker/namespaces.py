@@ -1,0 +1,122 @@
+"""What the host does inside a container's network namespace: shell commands and one-way probes.
+
+A socket belongs for ever to the namespace that its thread was in when it was made, so a probe
+needs nothing inside the container: one thread enters the sender's namespace, another the
+receiver's, each opens a UDP socket, and a datagram with a random token goes from one to the
+other. UDP because it is directional: a TCP connect needs both directions, and a cut of one would
+hide as a cut of the other. The datagram is repeated, since the first one to a fresh neighbour may
+be lost to address resolution.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import ctypes
+import os
+import secrets
+import socket
+import threading
+import time
+from pathlib import Path
+
+from harness.errors import HarnessError
+
+CLONE_NEWNET = 0x40000000
+REPEAT_S = 0.02
+
+
+def can_enter(pid: int) -> bool:
+    """Whether this process may enter the namespaces of ``pid``."""
+    try:
+        socket_in_namespace(pid).close()
+    except OSError:
+        return False
+    return True
+
+
+def socket_in_namespace(pid: int) -> socket.socket:
+    """A UDP socket in the network namespace of ``pid``. Raises OSError (no such process, no
+    right)."""
+    made: list[socket.socket | OSError] = []
+
+    def enter_and_open() -> None:
+        try:
+            _set_network_namespace(pid)
+            made.append(socket.socket(socket.AF_INET, socket.SOCK_DGRAM))
+        except OSError as error:
+            made.append(error)
+
+    # The thread ends in the foreign namespace, so it can't be one that serves anybody else.
+    thread = threading.Thread(target=enter_and_open, name="netns")
+    thread.start()
+    thread.join()
+    if isinstance(made[0], OSError):
+        raise made[0]
+    return made[0]
+
+
+def _set_network_namespace(pid: int) -> None:
+    descriptor = os.open(f"/proc/{pid}/ns/net", os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        libc = ctypes.CDLL(None, use_errno=True)
+        if libc.setns(descriptor, CLONE_NEWNET) != 0:
+            number = ctypes.get_errno()
+            raise OSError(number, os.strerror(number))
+    finally:
+        os.close(descriptor)
+
+
+def datagram_arrives(
+    source_pid: int, destination_pid: int, address: str, timeout_ms: int, port: int = 0
+) -> bool:
+    """Whether a datagram from one container reaches ``address`` in the other. Blocks; False on no
+    process."""
+    token = secrets.token_bytes(16)
+    deadline = time.monotonic() + timeout_ms / 1000
+    try:
+        with (
+            socket_in_namespace(destination_pid) as receiver,
+            socket_in_namespace(source_pid) as sender,
+        ):
+            receiver.bind((address, port))
+            while (left_s := deadline - time.monotonic()) > 0:
+                sender.sendto(token, receiver.getsockname())
+                receiver.settimeout(min(left_s, REPEAT_S))
+                try:
+                    if receiver.recv(64) == token:
+                        return True
+                except TimeoutError:
+                    continue
+    except OSError:
+        return False
+    return False
+
+
+async def run_in_namespace(pid: int, script: str, *, own_files: bool) -> str:
+    """Run a shell script in the network namespace of ``pid``.
+
+    ``own_files``: with the container's own programs, not the host's. Raises HarnessError if it
+    fails.
+    """
+    flags = ["-n", "-m"] if own_files else ["-n"]
+    process = await asyncio.create_subprocess_exec(
+        *("nsenter", "-t", str(pid), *flags, "--", "sh", "-c", script),
+        stdin=asyncio.subprocess.DEVNULL,
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.STDOUT,
+        cwd="/",
+    )
+    output, _ = await process.communicate()
+    if process.returncode != 0:
+        raise HarnessError(f"nsenter {pid}: {output.decode(errors='replace').strip()}")
+    return output.decode(errors="replace")
+
+
+def is_root() -> bool:
+    return os.geteuid() == 0
+
+
+def has_program(name: str) -> bool:
+    """Whether an administration program is on this host; they are often outside a user's PATH."""
+    directories = [*os.environ.get("PATH", "").split(":"), "/usr/sbin", "/sbin"]
+    return any((Path(directory) / name).is_file() for directory in directories if directory)

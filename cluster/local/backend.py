@@ -1,0 +1,301 @@
+"""LocalCluster: one process a node on loopback, every inter-node link through a relay of ours.
+
+No Docker, no root: for a developer's laptop, and the fallback of the docker backend. What the
+kernel does to packets there, the relays do to bytes here (relay.py). Clients talk to the nodes
+directly. Everything of a run is in one directory, and who runs in it is written down for
+``sweep``.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import logging
+import os
+import shutil
+import socket
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from cluster.base import CommandResult, Endpoint, NodeSpec, NodeStatus, System, Topology
+from cluster.links import Link, LinkCounts
+from cluster.local.ports import HOST, port_of, reserve_port
+from cluster.local.processes import NodeProcess, Program, launch, run_to_end
+from cluster.local.relay import Relays
+from cluster.local.sweep import (
+    MARK,
+    RunState,
+    StartedProcess,
+    remove_directory,
+    state_directory,
+    sweep_local,
+    write_state,
+)
+from cluster.owner import this_process
+from harness.errors import HarnessError, UsageError
+
+log = logging.getLogger("cluster.local")
+
+PROJECT = Path(
+    __file__
+).parent.parent.parent  # so that nodes find the broker also when it isn't installed
+
+
+class LocalCluster:
+    """See ``cluster.base.Cluster``. Everything it writes is under ``work_dir``."""
+
+    backend = "local"
+
+    def __init__(self, nodes: Sequence[str], run_id: str, work_dir: Path) -> None:
+        self.nodes = tuple(nodes)
+        self.capabilities = frozenset(
+            {"kill", "stop", "pause", "cut", "cut-one-way", "delay", "throttle", "wipe"}
+        )
+        self._run_id = run_id
+        self._token = hashlib.sha256(f"{run_id}\0{work_dir.absolute()}".encode()).hexdigest()[:16]
+        self._directory = work_dir.absolute() / "local"
+        self._state_path: Path | None = None
+        self._specs: dict[str, NodeSpec] = {}
+        self._processes: dict[str, NodeProcess] = {}
+        self._holders: dict[tuple[str, str], socket.socket] = {}  # (node, port) -> its reservation
+        self._relays = Relays(self.nodes)
+        self._counts = LinkCounts()
+
+    # -- life
+    # ----------------------------------------------------------------------------------------------
+
+    async def boot(self, system: System) -> None:
+        if not system.runs_locally:
+            raise UsageError(f"{system.name} runs in containers only: use --cluster docker")
+        for sentence in await sweep_local():
+            log.info("%s", sentence)
+        self._state_path = state_directory() / f"{self._token}.json"
+        self._write_state()
+        for node in self.nodes:
+            self._make_directories(node)
+            for port in system.port_names:
+                self._holders[node, port] = reserve_port()
+        listen = {
+            node: {port: self.endpoint(node, port) for port in system.port_names}
+            for node in self.nodes
+        }
+        await self._relays.open(listen)
+        for spec in system.node_specs(self._topology(listen)):
+            self._specs[spec.name] = spec
+            for path, text in spec.files.items():
+                _write_file(self._config_dir(spec.name) / path, text)
+        await asyncio.gather(*(self.start(node) for node in self.nodes))
+
+    def _make_directories(self, node: str) -> None:
+        self._directory.mkdir(parents=True, exist_ok=True)
+        (self._directory / MARK).touch()
+        for path in (self._config_dir(node), self._data_dir(node)):
+            path.mkdir(parents=True, exist_ok=True)
+
+    async def teardown(self) -> None:
+        await asyncio.gather(*(process.kill() for process in self._processes.values()))
+        await self._relays.close()
+        for holder in self._holders.values():
+            holder.close()
+        self._holders.clear()
+        self._processes.clear()
+        self._specs.clear()
+        self._counts.clear()
+        remove_directory(self._directory)
+        if self._state_path is not None:
+            self._state_path.unlink(missing_ok=True)
+            self._state_path = None
+
+    def _write_state(self) -> None:
+        if self._state_path is None:
+            return
+        state = RunState(
+            run=self._run_id,
+            owner=str(this_process()),
+            directory=str(self._directory),
+            processes=tuple(
+                StartedProcess(node, process.pid, process.start_ticks)
+                for node, process in self._processes.items()
+                if process.is_alive
+            ),
+        )
+        write_state(self._state_path, state)
+
+    # -- processes
+    # -----------------------------------------------------------------------------------------
+
+    async def start(self, node: str) -> None:
+        running = self._processes.get(node)
+        if running is not None and running.is_alive:
+            return
+        process = await launch(self._program(node, self._spec(node).command))
+        self._processes[node] = process
+        self._write_state()
+
+    async def stop(self, node: str, timeout_ms: int = 20000) -> None:
+        await self._process(node).stop(timeout_ms)
+
+    async def kill(self, node: str) -> None:
+        await self._process(node).kill()
+
+    async def pause(self, node: str) -> None:
+        await self._process(node).pause()
+
+    async def resume(self, node: str) -> None:
+        self._process(node).resume()
+
+    async def wipe(self, node: str) -> None:
+        if self._process(node).is_alive:
+            raise HarnessError(f"{node} runs: its data can't be wiped")
+        await asyncio.to_thread(shutil.rmtree, self._data_dir(node))
+        self._make_directories(node)
+
+    async def status(self, node: str) -> NodeStatus:
+        process = self._processes.get(node)
+        return NodeStatus(state="absent") if process is None else process.status()
+
+    # -- links
+    # ---------------------------------------------------------------------------------------------
+
+    async def cut(self, links: Sequence[Link]) -> None:
+        self._counts.cut(links)
+        self._apply_cuts()
+
+    async def mend(self, links: Sequence[Link]) -> None:
+        self._counts.mend(links)
+        self._apply_cuts()
+
+    def _apply_cuts(self) -> None:
+        for pair, link in self._relays.links.items():
+            is_cut = self._counts.is_cut(*pair)
+            if is_cut != link.is_cut:
+                link.set_cut(is_cut)
+
+    async def shape(
+        self, source: str, destination: str, *, delay_ms: float = 0, rate_bytes_s: int = 0
+    ) -> None:
+        self._relays.links[source, destination].set_shape(delay_ms / 1000, rate_bytes_s)
+
+    async def heal(self) -> None:
+        self._counts.clear()
+        self._apply_cuts()
+        for link in self._relays.links.values():
+            link.set_shape(0, 0)
+        for process in self._processes.values():
+            if process.paused:
+                process.resume()
+
+    async def reach(self, source: str, destination: str, timeout_ms: int = 1000) -> bool:
+        if not (self._process(source).is_alive and self._process(destination).is_alive):
+            return False
+        return await self._relays.probe(source, destination, timeout_ms)
+
+    # -- reading
+    # -------------------------------------------------------------------------------------------
+
+    def endpoint(self, node: str, port: str) -> Endpoint:
+        return Endpoint(HOST, port_of(self._holders[node, port]))
+
+    async def run_command(
+        self, node: str, command: Sequence[str], timeout_ms: int = 30000
+    ) -> CommandResult:
+        return await run_to_end(self._program(node, command), timeout_ms)
+
+    async def output(self, node: str, lines: int = 20) -> str:
+        return await asyncio.to_thread(_last_lines, self._output(node), lines)
+
+    async def collect(self, into: Path) -> None:
+        for node, spec in self._specs.items():
+            await asyncio.to_thread(self._collect_node, node, spec, into / node)
+
+    def _collect_node(self, node: str, spec: NodeSpec, into: Path) -> None:
+        into.mkdir(parents=True, exist_ok=True)
+        if self._output(node).is_file():
+            shutil.copyfile(self._output(node), into / "output.log")
+        for name in spec.collect:
+            found, target = self._data_dir(node) / name, into / name
+            target.parent.mkdir(parents=True, exist_ok=True)
+            if found.is_dir():
+                shutil.copytree(found, target, dirs_exist_ok=True)
+            elif found.is_file():
+                shutil.copyfile(found, target)
+
+    def describe(self) -> Mapping[str, str]:
+        return {
+            "backend": "local: one process a node on loopback",
+            "links": "a relay for each ordered pair of nodes, in the harness's process",
+            "probe": "a byte through the relay's listener and the cut it would meet",
+            "pause": "SIGSTOP to the node's process group",
+            "kill": "SIGKILL to the node's process group",
+        }
+
+    # -- inside
+    # --------------------------------------------------------------------------------------------
+
+    def _spec(self, node: str) -> NodeSpec:
+        if node not in self._specs:
+            raise HarnessError(f"{node} is not booted")
+        return self._specs[node]
+
+    def _process(self, node: str) -> NodeProcess:
+        if node not in self._processes:
+            raise HarnessError(f"{node} was never started")
+        return self._processes[node]
+
+    def _config_dir(self, node: str) -> Path:
+        return self._directory / node / "config"
+
+    def _data_dir(self, node: str) -> Path:
+        return self._directory / node / "data"
+
+    def _output(self, node: str) -> Path:
+        return self._directory / node / "output.log"
+
+    def _fill_placeholders(self, node: str, text: str) -> str:
+        filled = text.replace("{config}", str(self._config_dir(node)))
+        return filled.replace("{data}", str(self._data_dir(node))).replace(
+            "{python}", sys.executable
+        )
+
+    def _program(self, node: str, command: Sequence[str]) -> Program:
+        return Program(
+            command=[self._fill_placeholders(node, word) for word in command],
+            environment=self._environment(node),
+            directory=self._data_dir(node),
+            output=self._output(node),
+        )
+
+    def _environment(self, node: str) -> dict[str, str]:
+        own = {k: self._fill_placeholders(node, v) for k, v in self._spec(node).environment.items()}
+        path = os.pathsep.join(filter(None, (str(PROJECT), os.environ.get("PYTHONPATH"))))
+        return {**os.environ, "PYTHONPATH": path, "PYTHONUNBUFFERED": "1", **own}
+
+    def _topology(self, listen: Mapping[str, Mapping[str, Endpoint]]) -> Topology:
+        dial = {
+            source: {
+                destination: {
+                    port: self._relays.endpoint(source, destination, port) for port in ports
+                }
+                for destination, ports in listen.items()
+                if destination != source
+            }
+            for source in self.nodes
+        }
+        return Topology(
+            listen=listen,
+            dial=dial,
+            data_dir={node: str(self._data_dir(node)) for node in self.nodes},
+            config_dir={node: str(self._config_dir(node)) for node in self.nodes},
+        )
+
+
+def _write_file(path: Path, text: str) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text)
+
+
+def _last_lines(path: Path, lines: int) -> str:
+    if not path.is_file():
+        return ""
+    return "\n".join(path.read_text(errors="replace").splitlines()[-lines:])

@@ -20,21 +20,19 @@ from typing import Literal
 import msgspec
 from pamqp import commands
 
-from broker.amqp.assembler import Assembler
 from broker.amqp.channel import Channel
+from broker.amqp.channel_table import ChannelTable, blame
 from broker.amqp.errors import (
     CHANNEL_ERROR,
     COMMAND_INVALID,
     FRAME_ERROR,
-    INTERNAL_ERROR,
-    NOT_ALLOWED,
     NOT_IMPLEMENTED,
     AmqpError,
 )
 from broker.amqp.exchanges import Router
 from broker.amqp.handshake import Agreement, LoginRefused, shake_hands
 from broker.amqp.queue_methods import remove_queue
-from broker.amqp.services import ConnectionGone, Services, Session
+from broker.amqp.services import Port, Services, Session
 from broker.amqp.wire import (
     HEARTBEAT,
     HEARTBEAT_FRAME,
@@ -42,7 +40,6 @@ from broker.amqp.wire import (
     PROTOCOL_HEADER,
     Frame,
     Method,
-    content_frames,
     decode_method,
     encode_frame,
     encode_method,
@@ -89,48 +86,6 @@ class ConnectionInfo(msgspec.Struct, frozen=True, kw_only=True):
     connected_at_ns: int  # on the node's wall clock
 
 
-class ChannelPort:
-    """One channel's way to the client (broker.amqp.services.Port)."""
-
-    def __init__(self, connection: Connection, number: int) -> None:
-        self._connection = connection
-        self._number = number
-
-    async def send(self, method: Method) -> None:
-        await self.send_payload(encode_method(method))
-
-    async def send_payload(self, payload: bytes) -> None:
-        await self._connection.send_frames(encode_frame(METHOD, self._number, payload))
-
-    async def send_content(self, payload: bytes, properties: bytes, body: bytes) -> None:
-        frame_max = self._connection.frame_max
-        content = content_frames(self._number, properties, body, frame_max)
-        frames = (encode_frame(METHOD, self._number, payload), *content)
-        await self._connection.send_frames(b"".join(frames))
-
-    def closed(self) -> None:
-        self._connection.channel_closed(self._number)
-
-    def failed(self, error: Exception) -> None:
-        assert isinstance(error, AmqpError)
-        self._connection.channel_failed(self._number, error)
-
-
-class _OpenChannel:
-    """A channel number in use."""
-
-    def __init__(self, channel: Channel) -> None:
-        self.channel = channel
-        self.assembler = Assembler()
-
-
-class _ClosingChannel:
-    """A channel number whose channel failed: everything but the client's close-ok is discarded."""
-
-    def __init__(self) -> None:
-        self.closed_by_client_too = False
-
-
 class Connection(Process):
     """Spawned by the listener for each accepted socket."""
 
@@ -151,30 +106,27 @@ class Connection(Process):
         self._clock = services.env.clock
         self._state: State = "starting"
         self._agreement: Agreement | None = None
+        self._channels: ChannelTable | None = None  # made when there is a pid
         self.frame_max = services.config.frame_max
-        self._channels: dict[int, _OpenChannel | _ClosingChannel] = {}
-        self._alive: dict[Pid, Channel] = {}
-        self._no_channels = asyncio.Event()
-        self._no_channels.set()
         self._owes_close_ok = False
         self._reading_paused = False
         self._last_read_ns = self._last_write_ns = self._clock.monotonic_ns()
         self._connected_at_ns = self._clock.wall_ns()
         self._peer = writer.get_extra_info("peername") or ("unknown", 0)
-        self._local = writer.get_extra_info("sockname") or ("unknown", 0)
+        local = writer.get_extra_info("sockname") or ("unknown", 0)
+        self._name = f"{self._peer[0]}:{self._peer[1]} -> {local[0]}:{local[1]}"
 
     # -- for the listener --------------------------------------------------------------------------
 
     def info(self) -> ConnectionInfo:
         peer_host, peer_port = self._peer[:2]
-        local_host, local_port = self._local[:2]
         return ConnectionInfo(
-            name=f"{peer_host}:{peer_port} -> {local_host}:{local_port}",
+            name=self._name,
             pid=self.pid,
             user="" if self._agreement is None else self._agreement.user,
             vhost="" if self._agreement is None else self._agreement.vhost,
             state=self._state,
-            channels=len(self._alive),
+            channels=len(self._table),
             peer_host=peer_host,
             peer_port=peer_port,
             connected_at_ns=self._connected_at_ns,
@@ -185,44 +137,43 @@ class Connection(Process):
         if self._state in ("closing", "closed"):
             return
         self._state = "closing"
-        log.warning("closing connection %s: %s", self.info().name, error)
+        log.warning("closing connection %s: %s", self._name, error)
         if not isinstance(error, LoginRefused) or error.tell:
             close = commands.Connection.Close(
                 error.code, error.reply_text, error.class_id, error.method_id
             )
-            self._write(encode_frame(METHOD, 0, encode_method(close)))
+            self.write(encode_frame(METHOD, 0, encode_method(close)))
         else:
             self._writer.close()
         self.after(CLOSE_TIMEOUT_MS, CloseTimeout())
-        self._end_channels()
+        self._table.end_all()
 
     # -- for channels ------------------------------------------------------------------------------
 
-    async def send_frames(self, data: bytes) -> None:
-        """Write, and wait while the client is slow to read."""
-        if self._state != "running":
+    @property
+    def running(self) -> bool:
+        return self._state == "running"
+
+    def write(self, data: bytes) -> None:
+        if not self._writer.transport.is_closing():
+            self._writer.write(data)
+            self._last_write_ns = self._clock.monotonic_ns()
+
+    async def write_and_drain(self, data: bytes) -> None:
+        """Write, and wait while the client is slow to read. Dropped unless running."""
+        if not self.running:
             return
-        self._write(data)
+        self.write(data)
         try:
             await self._writer.drain()
         except ConnectionError:
             pass  # the reader sees it too, and ends everything
 
-    def channel_closed(self, number: int) -> None:
-        self._channels.pop(number, None)
-        if self._state == "running":
-            self._write(encode_frame(METHOD, number, encode_method(commands.Channel.CloseOk())))
-
-    def channel_failed(self, number: int, error: AmqpError) -> None:
-        if error.hard:
-            self.fail(error)
-            return
-        self._channels[number] = _ClosingChannel()
-        if self._state == "running":
-            close = commands.Channel.Close(
-                error.code, error.reply_text, error.class_id, error.method_id
-            )
-            self._write(encode_frame(METHOD, number, encode_method(close)))
+    @property
+    def _table(self) -> ChannelTable:
+        if self._channels is None:
+            self._channels = ChannelTable(self.runtime, self.pid, self, self._create_channel)
+        return self._channels
 
     # -- the process -------------------------------------------------------------------------------
 
@@ -233,30 +184,23 @@ class Connection(Process):
         finally:
             self._state = "closed"
             serving.cancel()
-            self._end_channels()
+            self._table.end_all()
             self._writer.transport.abort()
             self._on_end(self.pid)
             await asyncio.wait([serving])
+            if not serving.cancelled() and serving.exception() is not None:
+                log.error("the reader of %s crashed", self._name, exc_info=serving.exception())
 
     async def handle(self, message: Message) -> None:
         match message:
             case Down():
-                self._on_channel_down(message)
+                self._table.on_down(message)
             case HeartbeatTick():
                 self._on_heartbeat_tick()
             case CloseTimeout():
                 self._writer.transport.abort()
             case Served():
                 self.exit("normal")
-
-    def _on_channel_down(self, message: Down) -> None:
-        channel = self._alive.pop(message.pid, None)
-        if channel is not None:
-            channel.make_room()
-        if not self._alive:
-            self._no_channels.set()
-        if message.reason.startswith("crash"):
-            self.fail(AmqpError(INTERNAL_ERROR, f"a channel failed: {message.reason}"))
 
     def _on_heartbeat_tick(self) -> None:
         assert self._agreement is not None
@@ -265,11 +209,11 @@ class Connection(Process):
         if self._reading_paused:
             self._last_read_ns = now_ns  # its heartbeats may be waiting in the socket
         if now_ns - self._last_read_ns > 2 * interval_ns:
-            log.warning("connection %s missed its heartbeats", self.info().name)
+            log.warning("connection %s missed its heartbeats", self._name)
             self._writer.transport.abort()
             return
         if now_ns - self._last_write_ns >= interval_ns // 2:
-            self._write(HEARTBEAT_FRAME)
+            self.write(HEARTBEAT_FRAME)
         self._schedule_heartbeat()
 
     def _schedule_heartbeat(self) -> None:
@@ -284,14 +228,11 @@ class Connection(Process):
             await self._converse()
         except (ConnectionError, asyncio.IncompleteReadError):
             pass
-        except Exception:
-            # A bug of ours must not leave a connection that nobody reads.
-            log.exception("the reader of %s crashed", self.info().name)
-        try:
-            await self._release()
-            await self._hang_up()
         finally:
-            self.deliver(Served())
+            if self._state != "closed":  # else: killed
+                await self._release()
+                await self._hang_up()
+                self.deliver(Served())
 
     async def _converse(self) -> None:
         """Until the client has closed, or there is nothing more to read."""
@@ -309,15 +250,16 @@ class Connection(Process):
             async with asyncio.timeout(HANDSHAKE_TIMEOUT_MS / 1000):
                 header = await self._reader.readexactly(len(PROTOCOL_HEADER))
                 if header != PROTOCOL_HEADER:
-                    self._write(PROTOCOL_HEADER)  # what we would have liked to hear
+                    self.write(PROTOCOL_HEADER)  # what we would have liked to hear
                     return False
                 self._agreement = await shake_hands(
                     self._services.config, self._send_method, self._receive_method
                 )
         except TimeoutError:
-            log.warning("connection %s took too long to open", self.info().name)
+            log.warning("connection %s took too long to open", self._name)
             return False
         self.frame_max = self._agreement.frame_max
+        self._table.channel_max = self._agreement.channel_max
         if self._state == "starting":  # and not closed by the node meanwhile
             self._state = "running"
         self._schedule_heartbeat()
@@ -325,7 +267,7 @@ class Connection(Process):
 
     async def _send_method(self, method: Method) -> None:
         if self._state == "starting":
-            self._write(encode_frame(METHOD, 0, encode_method(method)))
+            self.write(encode_frame(METHOD, 0, encode_method(method)))
             await self._writer.drain()
 
     async def _receive_method(self) -> Method:
@@ -365,107 +307,49 @@ class Connection(Process):
             self._owes_close_ok = True
             return True
         if isinstance(method, commands.Connection.UpdateSecret):
-            raise _blame(AmqpError(NOT_IMPLEMENTED, "connection.update-secret"), method)
+            raise blame(AmqpError(NOT_IMPLEMENTED, "connection.update-secret"), method)
         text = f"{method.name} makes no sense on channel 0 of an open connection"
-        raise _blame(AmqpError(COMMAND_INVALID, text), method)
+        raise blame(AmqpError(COMMAND_INVALID, text), method)
 
     async def _on_channel_frame(self, frame: Frame) -> None:
-        use = self._channels.get(frame.channel)
-        if isinstance(use, _OpenChannel):
-            await self._feed(frame, use)
-            return
-        if use is not None and not self._closing_done(frame, use):
-            return
-        method = decode_method(frame.payload) if frame.kind == METHOD else None
-        if isinstance(method, commands.Channel.Open):
-            self._open_channel(frame.channel)
-        elif not isinstance(method, commands.Channel.CloseOk):
-            text = f"expected channel.open on channel {frame.channel}"
-            error = AmqpError(CHANNEL_ERROR, text)
-            raise error if method is None else _blame(error, method)
-
-    async def _feed(self, frame: Frame, use: _OpenChannel) -> None:
-        command = use.assembler.feed(frame)
-        if command is None:
-            return
-        method = command.method
-        if isinstance(method, commands.Channel.Open):
-            text = f"second channel.open seen on channel {frame.channel}"
-            raise _blame(AmqpError(CHANNEL_ERROR, text), method)
-        if method.index >> 16 == commands.Connection.frame_id:
-            text = f"{method.name} on channel {frame.channel}, not 0"
-            raise _blame(AmqpError(COMMAND_INVALID, text), method)
-        use.channel.accept(command)
-        if not use.channel.has_room:
+        channel = self._table.on_frame(frame)
+        if channel is not None and not channel.has_room:
             self._reading_paused = True
-            await use.channel.room()
+            await channel.room()
             self._reading_paused = False
 
-    def _closing_done(self, frame: Frame, use: _ClosingChannel) -> bool:
-        """Whether the number can be used anew. Answers a close that crossed ours."""
-        if frame.kind != METHOD:
-            return False
-        method = decode_method(frame.payload)
-        if isinstance(method, commands.Channel.Close):
-            use.closed_by_client_too = True
-            ok = encode_method(commands.Channel.CloseOk())
-            self._write(encode_frame(METHOD, frame.channel, ok))
-            return False
-        reopened = use.closed_by_client_too and isinstance(method, commands.Channel.Open)
-        if reopened or isinstance(method, commands.Channel.CloseOk):
-            del self._channels[frame.channel]
-            return True
-        return False
-
-    def _open_channel(self, number: int) -> None:
+    def _create_channel(self, port: Port) -> Channel:
         assert self._agreement is not None
-        if number > self._agreement.channel_max:
-            text = f"channel {number} is over channel_max {self._agreement.channel_max}"
-            raise AmqpError(NOT_ALLOWED, text)
         notify = self._agreement.capabilities.get("consumer_cancel_notify") is True
         session = Session(self.pid, self._agreement.user, self._agreement.vhost, notify)
-        channel = Channel(self._services, session, ChannelPort(self, number), self._router)
-        pid = self.runtime.spawn(channel)
-        self._channels[number] = _OpenChannel(channel)
-        self._alive[pid] = channel
-        self._no_channels.clear()
-        self.runtime.monitor(pid, self.pid)
-        self._write(encode_frame(METHOD, number, encode_method(commands.Channel.OpenOk())))
+        return Channel(self._services, session, port, self._router)
 
     # -- the end -----------------------------------------------------------------------------------
 
     async def _await_close_ok(self) -> None:
         """CloseTimeout ends this, if the client doesn't."""
-        while not _is_end(await read_frame(self._reader, self.frame_max)):
-            pass
+        try:
+            while not _is_end(await read_frame(self._reader, self.frame_max)):
+                pass
+        except AmqpError:
+            await self._discard()
 
     async def _discard(self) -> None:
         """Frames can't be told apart any more: wait for the end, or for CloseTimeout."""
         while await self._reader.read(65536):
             pass
 
-    def _end_channels(self) -> None:
-        for pid, channel in self._alive.items():
-            channel.make_room()
-            self.runtime.send(pid, ConnectionGone())
-
     async def _release(self) -> None:
         """End what belongs to the connection."""
         if self._state != "closed":
             self._state = "closing"
-        self._end_channels()
-        try:
-            async with asyncio.timeout(CHANNEL_GRACE_MS / 1000):
-                await self._no_channels.wait()
-        except TimeoutError:
-            for pid in list(self._alive):
-                # It waits for a queue or a table that doesn't answer.
-                await self.runtime.kill(pid)
+        self._table.end_all()
+        await self._table.all_ended(grace_ms=CHANNEL_GRACE_MS)
         try:
             async with asyncio.timeout(CLEANUP_TIMEOUT_MS / 1000):
                 await self._delete_exclusive_queues()
         except (TimeoutError, BrokerError) as error:
-            log.warning("exclusive queues of %s were not deleted: %s", self.info().name, error)
+            log.warning("exclusive queues of %s were not deleted: %s", self._name, error)
 
     async def _delete_exclusive_queues(self) -> None:
         for _, row in self._services.metadata.rows("queue"):
@@ -476,18 +360,13 @@ class Connection(Process):
         """Send what is still unsent, close-ok included, and close the socket."""
         if self._owes_close_ok:
             close_ok = encode_method(commands.Connection.CloseOk())
-            self._write(encode_frame(METHOD, 0, close_ok))
+            self.write(encode_frame(METHOD, 0, close_ok))
         self._writer.close()
         try:
             async with asyncio.timeout(CLOSE_TIMEOUT_MS / 1000):
                 await self._writer.wait_closed()
         except (TimeoutError, ConnectionError):
             self._writer.transport.abort()
-
-    def _write(self, data: bytes) -> None:
-        if not self._writer.transport.is_closing():
-            self._writer.write(data)
-            self._last_write_ns = self._clock.monotonic_ns()
 
 
 def _is_end(frame: Frame) -> bool:
@@ -496,9 +375,3 @@ def _is_end(frame: Frame) -> bool:
         return False
     index = int.from_bytes(frame.payload[:4], "big")
     return index in (commands.Connection.CloseOk.index, commands.Connection.Close.index)
-
-
-def _blame(error: AmqpError, method: Method) -> AmqpError:
-    """``error`` with the method that it is about."""
-    error.class_id, error.method_id = method.index >> 16, method.index & 0xFFFF
-    return error

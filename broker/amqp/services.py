@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from broker.amqp.assembler import Command
+from broker.amqp.errors import AmqpError
 from broker.amqp.exchanges import Router
 from broker.amqp.queues import Queues
 from broker.amqp.wire import Method
@@ -59,8 +60,8 @@ class Port(Protocol):
         """The client closed the channel, and everything before that is done."""
         ...
 
-    def failed(self, error: Exception) -> None:
-        """The channel ends with an AmqpError: tell the client."""
+    def failed(self, error: AmqpError) -> None:
+        """The channel ends with this: tell the client."""
         ...
 
 

@@ -1,12 +1,15 @@
-"""Stand-ins for what lies behind the AMQP layer: tables in memory, queues of one process each, one node.
+"""Stand-ins for what lies behind the AMQP layer: tables in memory, queues of one process each, one
+node.
 
-They follow the contracts (broker/metadata/api.py, broker/amqp/queue_protocol.py, broker/amqp/queues.py) but neither replicate nor
-store anything. ``TestNode`` runs a real Listener on top of them, in a thread with an event loop of its own.
+They follow the contracts (broker/metadata/api.py, broker/amqp/queue_protocol.py,
+broker/amqp/queues.py) but neither replicate nor store anything. ``TestNode`` runs a real Listener
+on top of them, in a thread with an event loop of its own.
 """
 
 from __future__ import annotations
 
 import asyncio
+import concurrent.futures
 import threading
 from collections import deque
 from collections.abc import Callable, Coroutine, Mapping
@@ -119,7 +122,7 @@ class _Given:
 
 
 class MemoryQueue(Process):
-    """A master without mirrors: delivers, settles, confirms. ``holding``: it keeps its confirms back."""
+    """A master without mirrors: delivers, settles, confirms (not while ``holding``)."""
 
     def __init__(self, row: QueueRow, on_unused: Callable[[QueueRow], Coroutine[Any, Any, Any]]):
         super().__init__()
@@ -532,6 +535,10 @@ class NodeThread:
         """Run a coroutine inside the node and wait for its result."""
         return asyncio.run_coroutine_threadsafe(work, self._loop).result(30)
 
+    def begin(self, work: Coroutine[Any, Any, T]) -> concurrent.futures.Future[T]:
+        """Start a coroutine inside the node; ``result`` waits for it."""
+        return asyncio.run_coroutine_threadsafe(work, self._loop)
+
     def do(self, action: Callable[[World], T]) -> T:
         """Run a plain function inside the node."""
 
@@ -545,7 +552,7 @@ class NodeThread:
 
         async def work() -> None:
             async with asyncio.timeout(timeout_s):
-                while not condition(self.world):
+                while not condition(self.world):  # noqa: ASYNC110
                     await asyncio.sleep(0.005)
 
         self.run(work())

@@ -90,8 +90,9 @@ class Process:
 
     def after(self, delay_ms: float, message: Message) -> asyncio.TimerHandle:
         """Put ``message`` into the own mailbox in ``delay_ms``. Cancel it with ``.cancel()``."""
-        self._timers = [timer for timer in self._timers if not timer.cancelled()]
         loop = asyncio.get_running_loop()
+        now = loop.time()
+        self._timers = [t for t in self._timers if not t.cancelled() and t.when() > now]
         timer = loop.call_later(delay_ms / 1000, self.deliver, message)
         self._timers.append(timer)
         return timer

@@ -37,6 +37,13 @@ class Holds:
     def state(self, name: str) -> State:
         return self._nodes[name].state
 
+    def wanted(self, name: str) -> State:
+        """The state that the node's holds add up to."""
+        holds = self._nodes[name].holds.values()
+        if "kill" in holds or "stop" in holds:
+            return "down"
+        return "paused" if holds else "running"
+
     async def hold(self, fault: int, name: str, how: How) -> None:
         """Lay a fault's hold on a node and bring the node to its state."""
         self._nodes[name].holds[fault] = how
@@ -63,13 +70,7 @@ class Holds:
     async def _settle(self, name: str, down_by: Literal["kill", "stop"]) -> None:
         node = self._nodes[name]
         async with node.lock:
-            holds = list(node.holds.values())
-            wanted: State = "running"
-            if "kill" in holds or "stop" in holds:
-                wanted = "down"
-            elif holds:
-                wanted = "paused"
-            await self._bring(name, node, wanted, down_by)
+            await self._bring(name, node, self.wanted(name), down_by)
         async with self._changed:
             self._changed.notify_all()
 

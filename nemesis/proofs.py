@@ -26,26 +26,21 @@ Seen = bool | str
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """One thing to look at: a link, or a node's process (then ``destination`` is "")."""
+    """One thing to look at: a link, or a node's process (then ``destination`` is "").
+
+    ``expected`` is asked anew at each look, for other faults come and go meanwhile. A link is
+    expected to reach or not; a process to be running, paused or down (exited or absent).
+    """
 
     node: str
     destination: str
-    expected: Seen
+    expected: Callable[[], Seen]
 
     @property
     def text(self) -> str:
         if self.destination:
             return f"reach {self.node}->{self.destination}"
         return f"status {self.node}"
-
-
-def link_check(link: tuple[str, str], *, reaches: bool) -> Check:
-    return Check(link[0], link[1], reaches)
-
-
-def status_check(node: str, expected: str) -> Check:
-    """``expected``: running, paused or down (exited or absent)."""
-    return Check(node, "", expected)
 
 
 class Prover:
@@ -66,15 +61,17 @@ class Prover:
             "fault": fault,
             "phase": phase,
             "check": check.text,
-            "expected": check.expected,
+            "expected": check.expected(),
             "seen": None,
         }
         index = self._recorder.invoke(NEMESIS, check.node, "probe", extra=extra)
         look = self._reach if check.destination else self._status
         seen, error = await _until_expected(look, check, self._timeout_s)
-        passed = error is None and seen == check.expected
+        expected = check.expected()
+        passed = error is None and seen == expected
         kind: Literal["ok", "info"] = "ok" if passed else "info"
-        self._recorder.complete(index, kind, error=error, extra={**extra, "seen": seen})
+        extra |= {"expected": expected, "seen": seen}
+        self._recorder.complete(index, kind, error=error, extra=extra)
         return passed
 
     async def _reach(self, check: Check) -> Seen:
@@ -96,6 +93,6 @@ async def _until_expected(
         except HarnessError as error:
             return None, str(error)
         left_s = deadline_s - asyncio.get_running_loop().time()
-        if seen == check.expected or left_s <= 0:
+        if seen == check.expected() or left_s <= 0:
             return seen, None
         await asyncio.sleep(min(PROBE_INTERVAL_S, left_s))

@@ -27,7 +27,7 @@ from harness.op import NEMESIS
 from harness.plan import FaultAction, Plan
 from harness.rng import Stream
 from nemesis.holds import Holds, How
-from nemesis.proofs import Check, Prover, link_check, status_check
+from nemesis.proofs import Check, Prover, Seen
 from nemesis.schedule import shape_links
 from nemesis.targets import is_role, role_nodes
 
@@ -303,22 +303,15 @@ class NemesisRunner:
     def _injected_checks(self, fault: _Fault) -> list[Check]:
         """What can be looked at now: a link needs a process at both ends."""
         if fault.action.kind in HOWS:
-            expected = "paused" if fault.action.kind == "pause" else "down"
-            nodes = fault.nodes
-            if fault.action.kind == "pause":
-                nodes = tuple(node for node in nodes if not self._is_down(node))
-            return [status_check(node, expected) for node in nodes]
+            return [self._status_check(node) for node in fault.nodes]
         both = dict.fromkeys([*fault.links, *((b, a) for a, b in fault.links)])
-        return [
-            link_check(link, reaches=self._cuts[link] == 0)
-            for link in both
-            if not any(self._is_down(node) for node in link)
-        ]
+        alive = [link for link in both if not any(self._is_down(node) for node in link)]
+        return [self._link_check(link) for link in alive]
 
     async def _prove_healed(self, fault: _Fault) -> bool:
         """Prove it as far as other faults leave it healed; they may take nodes away meanwhile."""
         if not fault.links:
-            checks = [self._released_check(node) for node in fault.nodes]
+            checks = [self._status_check(node) for node in fault.nodes]
             return await self._prover.prove(fault.action.id, "healed", checks)
         ends = tuple(dict.fromkeys(node for link in fault.links for node in link))
         proved = False
@@ -326,14 +319,23 @@ class NemesisRunner:
             if not await self._holds.await_up(ends, RETURN_TIMEOUT_S):
                 return False
             before = self._holds.changes
-            checks = [link_check(link, reaches=self._cuts[link] == 0) for link in fault.links]
+            checks = [self._link_check(link) for link in fault.links]
             proved = await self._prover.prove(fault.action.id, "healed", checks)
             if proved or self._holds.changes == before:
                 break
         return proved
 
-    def _released_check(self, node: str) -> Check:
-        return status_check(node, self._holds.state(node))
+    def _link_check(self, link: tuple[str, str]) -> Check:
+        def reaches() -> Seen:
+            return self._cuts[link] == 0
+
+        return Check(link[0], link[1], reaches)
+
+    def _status_check(self, node: str) -> Check:
+        def state() -> Seen:
+            return self._holds.wanted(node)
+
+        return Check(node, "", state)
 
     def _is_down(self, node: str) -> bool:
         return self._holds.state(node) == "down"

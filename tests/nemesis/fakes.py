@@ -1,0 +1,216 @@
+"""A cluster, a system and a recorder in memory, for the tests of the nemesis runner.
+
+The fake cluster keeps to the contract of cluster/base.py and fails loudly where a real backend
+would: killing a dead node, pausing a paused one, resuming what runs. Its defects can be planted.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import time
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import pyarrow as pa
+
+from cluster.base import NodeStatus
+from harness.errors import HarnessError, Indefinite
+from harness.history import EMPTY_EVENTS, HISTORY_SCHEMA, History
+from harness.op import OpType
+from harness.plan import (
+    ClusterPlan,
+    FaultAction,
+    GatePlan,
+    Plan,
+    SystemPlan,
+    WorkloadPlan,
+)
+
+NODES = ("n1", "n2", "n3")
+
+
+class FakeCluster:
+    """Nodes as words and links as counts."""
+
+    backend = "fake"
+    capabilities = frozenset({"kill", "stop", "pause", "cut", "cut-one-way"})
+
+    def __init__(self, nodes: Sequence[str] = NODES) -> None:
+        self.nodes = tuple(nodes)
+        self.states = dict.fromkeys(self.nodes, "running")
+        self.cuts: Counter[tuple[str, str]] = Counter()
+        self.calls: list[str] = []
+        self.cut_does_nothing = False
+        self.mend_does_nothing = False
+        self.kill_does_nothing = False
+        self.cuts_both_ways = False
+        self.broken: set[str] = set()  # calls that raise
+        self.changed = asyncio.Event()
+
+    def _call(self, name: str, node: str = "") -> None:
+        self.calls.append(f"{name} {node}".strip())
+        self.changed.set()
+        if name in self.broken:
+            raise HarnessError(f"{name} {node}: the backend is broken")
+
+    def _move(self, node: str, allowed: Sequence[str], to: str) -> None:
+        if self.states[node] not in allowed:
+            raise HarnessError(f"{node} is {self.states[node]}, it can't become {to}")
+        self.states[node] = to
+
+    async def start(self, node: str) -> None:
+        self._call("start", node)
+        self._move(node, ["exited"], "running")
+
+    async def stop(self, node: str, timeout_ms: int = 20000) -> None:
+        self._call("stop", node)
+        self._move(node, ["running"], "exited")
+
+    async def kill(self, node: str) -> None:
+        self._call("kill", node)
+        if not self.kill_does_nothing:
+            self._move(node, ["running"], "exited")
+
+    async def pause(self, node: str) -> None:
+        self._call("pause", node)
+        self._move(node, ["running"], "paused")
+
+    async def resume(self, node: str) -> None:
+        self._call("resume", node)
+        self._move(node, ["paused"], "running")
+
+    async def status(self, node: str) -> NodeStatus:
+        return NodeStatus(state=self.states[node])  # type: ignore[arg-type]
+
+    async def cut(self, links: Sequence[tuple[str, str]]) -> None:
+        self._call("cut")
+        if not self.cut_does_nothing:
+            self.cuts.update(links)
+            if self.cuts_both_ways:
+                self.cuts.update((b, a) for a, b in links)
+
+    async def mend(self, links: Sequence[tuple[str, str]]) -> None:
+        self._call("mend")
+        if not self.mend_does_nothing:
+            self.cuts.subtract(links)
+
+    async def reach(self, source: str, destination: str, timeout_ms: int = 1000) -> bool:
+        ends = self.states[source], self.states[destination]
+        return "exited" not in ends and self.cuts[source, destination] <= 0
+
+    async def heal(self) -> None:
+        self._call("heal")
+        self.cuts.clear()
+        for node, state in self.states.items():
+            if state == "paused":
+                self.states[node] = "running"
+
+    async def until(self, condition: Callable[[], bool]) -> None:
+        """Wait for a change that makes the condition true."""
+        async with asyncio.timeout(5):
+            while not condition():
+                self.changed.clear()
+                await self.changed.wait()
+
+
+class FakeSystem:
+    """``claims`` by node; a node without an entry can't be asked."""
+
+    def __init__(self, claims: Mapping[str, Sequence[Mapping[str, Any]]] | None = None) -> None:
+        self.claims = dict(claims or {})
+        self.settled = True
+        self.asked_settled: list[tuple[tuple[str, ...], int]] = []
+
+    async def observe(self, cluster: object, node: str) -> Mapping[str, Any]:
+        if node not in self.claims:
+            raise Indefinite(f"{node} does not answer")
+        return {"claims": self.claims[node]}
+
+    async def await_settled(self, cluster: object, queues: Sequence[str], timeout_ms: int) -> bool:
+        self.asked_settled.append((tuple(queues), timeout_ms))
+        return self.settled
+
+
+class MemoryRecorder:
+    """Rows of a history, in memory."""
+
+    def __init__(self) -> None:
+        self.rows: list[dict[str, Any]] = []
+        self._origin_ns = time.monotonic_ns()
+
+    def now_ns(self) -> int:
+        return time.monotonic_ns() - self._origin_ns
+
+    def invoke(
+        self,
+        process: int,
+        node: str,
+        f: str,
+        *,
+        key: str = "",
+        value: int | None = None,
+        extra: Mapping[str, Any] | None = None,
+    ) -> int:
+        self.rows.append(
+            {
+                "index": len(self.rows),
+                "process": process,
+                "node": node,
+                "f": f,
+                "key": key,
+                "value": value,
+                "type": "info",
+                "invoke_ns": self.now_ns(),
+                "extra": json.dumps(extra),
+            }
+        )
+        return len(self.rows) - 1
+
+    def complete(
+        self,
+        index: int,
+        kind: OpType,
+        *,
+        value: int | None = None,
+        offset: int | None = None,
+        redelivered: bool | None = None,
+        error: str | None = None,
+        extra: Mapping[str, Any] | None = None,
+    ) -> None:
+        row = self.rows[index]
+        assert "complete_ns" not in row, f"operation {index} completed twice"
+        row |= {"type": kind, "complete_ns": self.now_ns(), "error": error}
+        if extra is not None:
+            row["extra"] = json.dumps(extra)
+
+    def history(self) -> History:
+        return History(ops=pa.Table.from_pylist(self.rows, HISTORY_SCHEMA), events=EMPTY_EVENTS)
+
+    def of(self, f: str) -> list[dict[str, Any]]:
+        return [row | {"extra": json.loads(row["extra"])} for row in self.rows if row["f"] == f]
+
+    def faults(self) -> list[dict[str, Any]]:
+        """The extras of the rows of faults, with the row's error."""
+        found = []
+        for row in self.rows:
+            extra = json.loads(row["extra"])
+            if row["process"] == -1 and "kind" in extra:
+                found.append(extra | {"error": row.get("error"), "row": row})
+        return found
+
+
+def make_plan(*faults: FaultAction, time_limit_ms: int = 60_000) -> Plan:
+    return Plan(
+        name="fake",
+        seed=1,
+        time_limit_ms=time_limit_ms,
+        cluster=ClusterPlan(backend="fake", nodes=NODES),
+        system=SystemPlan(
+            name="mirrored", profile="safe", partition_mode="ignore", net_tick_ms=4000, policy={}
+        ),
+        workload=WorkloadPlan(name="queue", rate_hz=100, concurrency=3),
+        gates=GatePlan(),
+        faults=tuple(faults),
+    )

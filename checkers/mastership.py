@@ -1,9 +1,10 @@
 """Mastership: did two nodes rule one queue at once, and did an epoch ever go backwards?
 
-Claimed: two nodes said "master" at the same time, by their event logs or by the harness's polls of
-one round. Effective: two nodes acknowledged writes as master in overlapping stretches, or in one
-epoch; by their own ``acked`` events, and where a system writes none, by writes that a client got
-acknowledged through a node that answered "master" to the polls before and after.
+Claimed: two nodes said "master" at the same time, by their event logs or by the harness's polls:
+each of the two before and after the other said so, or both within one poll round. Effective: two
+nodes acknowledged writes as master in overlapping stretches, or in one epoch; by their own
+``acked`` events, and where a system writes none, by writes that a client got acknowledged through
+a node that answered "master" to the polls before and after.
 
 A stale claim harms nobody until it is acted on (a master cut off from the rest can't know), so a
 claimed overlap is reported and leaves the run valid unless ``strict``; an effective one is two
@@ -55,9 +56,12 @@ class Mastership:
         tolerance_ns = self.tolerance_ms * MS
         held = without_pauses(event_reigns(events, around), around.injected)
         claimed = overlaps(held, tolerance_ns)
-        seen = observed_overlaps(around.observations, tolerance_ns, self.poll_round_ms * MS)
+        polled = observed_reigns(around.observations)
+        seen = overlaps(polled, tolerance_ns)
+        in_round = observed_overlaps(around.observations, tolerance_ns, self.poll_round_ms * MS)
+        seen += _not_yet_found(in_round, seen)
         acted = acting_reigns(events)
-        acted_seen = acknowledged_reigns(ops, observed_reigns(around.observations))
+        acted_seen = acknowledged_reigns(ops, polled)
         effective = overlaps(acted, tolerance_ns)
         effective += _not_yet_found(overlaps(acted_seen, tolerance_ns), effective)
         restarts = Restarts.read(events, around)

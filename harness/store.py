@@ -61,6 +61,15 @@ class RunDirectory:
     def nodes(self) -> Path:
         return self.path / NODES
 
+    @property
+    def started_wall_ns(self) -> int:
+        """When the run began, by its directory's name; 0 if the directory was renamed."""
+        try:
+            began = datetime.strptime(self.path.name, "%Y%m%dT%H%M%S.%fZ").replace(tzinfo=UTC)
+        except ValueError:
+            return 0
+        return round(began.timestamp() * 1000) * 1_000_000
+
     def save_plan(self, plan: Plan) -> None:
         self.save_bytes(PLAN, dump_plan(plan))
 
@@ -129,25 +138,29 @@ class Store:
     root: Path
 
     def create(self, name: str) -> RunDirectory:
-        """A fresh directory for a run that begins now; ``latest`` points to it."""
+        """A fresh directory for a run that begins now."""
+        directory = self.name_run(name)
+        self.begin(directory)
+        return directory
+
+    def name_run(self, name: str) -> RunDirectory:
+        """The directory of a run that may begin now; nothing is made yet."""
         if not _NAME.fullmatch(name):
             raise UsageError(f"{name!r} can't name a run: use letters, digits, '.', '_' and '-'")
         now = datetime.now(UTC)
+        while (path := self.root / name / _stamp(now)).exists():
+            now += timedelta(milliseconds=1)
+        return RunDirectory(path)
+
+    def begin(self, directory: RunDirectory) -> None:
+        """Make the directory; ``latest`` points to it."""
+        path = directory.path
         try:
-            parent = self.root / name
-            parent.mkdir(parents=True, exist_ok=True)
-            while True:
-                path = parent / _stamp(now)
-                try:
-                    path.mkdir()
-                    break
-                except FileExistsError:
-                    now += timedelta(milliseconds=1)
-            _point(parent / LATEST, Path(path.name))
-            _point(self.root / LATEST, Path(name) / path.name)
+            path.mkdir(parents=True)
+            _point(path.parent / LATEST, Path(path.name))
+            _point(self.root / LATEST, Path(path.parent.name) / path.name)
         except OSError as error:
             raise StoreError(f"cannot store runs in {self.root}: {_reason(error)}") from error
-        return RunDirectory(path)
 
     def find(self, run: str | None) -> RunDirectory:
         """A run by its directory, by its name (the latest of that name), or the latest of all."""

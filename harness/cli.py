@@ -1,0 +1,189 @@
+"""The command line: test, analyze, report, doctor, clean.
+
+Exit codes: 0 valid, 1 invalid, 2 unknown, 254 bad arguments, 255 the harness itself failed.
+Whatever a user can get wrong is one sentence on standard error. What is heavy is imported by the
+command that needs it.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import logging
+import os
+import shutil
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from harness.errors import HarnessError, ShalottError, UsageError
+
+EXIT_BAD_ARGUMENTS = 254
+EXIT_HARNESS_FAILED = 255
+# The class of every complaint about arguments; typer exports only its children.
+_TyperUsageError: type[Exception] = typer.BadParameter.__bases__[0]
+
+app = typer.Typer(
+    help="Breaks replicated message brokers on purpose and tells you what they lost.",
+    add_completion=False,
+    pretty_exceptions_enable=False,
+)
+
+
+def _option(text: str, *names: str, panel: str) -> Any:
+    return typer.Option(*names, help=text, rich_help_panel=panel)
+
+
+_RUN, _BROKER, _FAULTS, _JUDGE = "The run", "The broker", "The faults", "The verdict"
+StoreOption = Annotated[Path, typer.Option("--store", help="Where runs are kept.")]
+
+
+@app.command()
+def test(
+    workload: Annotated[str, _option("queue.", "--workload", "-w", panel=_RUN)] = "queue",
+    system: Annotated[str, _option("mirrored or rabbitmq.", panel=_BROKER)] = "mirrored",
+    profile: Annotated[str, _option("upstream or safe.", panel=_BROKER)] = "upstream",
+    cluster: Annotated[str, _option("auto, docker or local.", panel=_RUN)] = "auto",
+    nodes: Annotated[str, _option("Names n1,n2,n3, or how many.", panel=_RUN)] = "3",
+    node_count: Annotated[int, _option("How many nodes; as --nodes COUNT.", panel=_RUN)] = 0,
+    concurrency: Annotated[
+        str, _option("Clients; 2n is 2 a node.", "--concurrency", panel=_RUN)
+    ] = "2n",
+    rate: Annotated[float, _option("Operations a second.", "--rate", "-r", panel=_RUN)] = 200.0,
+    time_limit: Annotated[str, _option("Load for so long: 60, 90s, 2m.", panel=_RUN)] = "60",
+    queues: Annotated[int, _option("Queues; 0: one a node.", panel=_RUN)] = 0,
+    enqueue_fraction: Annotated[float, _option("Share of enqueues.", panel=_RUN)] = 0.6,
+    body_bytes: Annotated[int, _option("Size of a message.", panel=_RUN)] = 64,
+    op_timeout: Annotated[str, _option("When an answer is given up.", panel=_RUN)] = "5",
+    nemesis: Annotated[str, _option("a,b, none or all.", panel=_FAULTS)] = "partition,kill",
+    nemesis_interval: Annotated[str, _option("From fault to fault.", panel=_FAULTS)] = "15",
+    nemesis_duration: Annotated[str, _option("A fault's length.", panel=_FAULTS)] = "8",
+    targets: Annotated[
+        str,
+        _option("one, minority, majority, all, master, mirrors, or n1+n2.", panel=_FAULTS),
+    ] = "one",
+    partition_mode: Annotated[
+        str, _option("ignore, pause_minority, autoheal; else the profile's.", panel=_BROKER)
+    ] = "",
+    net_tick_ms: Annotated[int, _option("Silence before a peer is down.", panel=_BROKER)] = 4000,
+    policy: Annotated[
+        list[str] | None, _option("KEY=VALUE over the profile's; KEY= drops it.", panel=_BROKER)
+    ] = None,
+    bugs: Annotated[str, _option("Known bugs to switch on: a,b.", panel=_BROKER)] = "",
+    operator: Annotated[
+        str, _option("Who mends under ignore: restart-minority, none.", panel=_FAULTS)
+    ] = "restart-minority",
+    delivery: Annotated[
+        str, _option("at-least-once, at-most-once, exactly-once.", panel=_JUDGE)
+    ] = "at-least-once",
+    max_rto: Annotated[str, _option("Longest outage still valid: 30s.", panel=_JUDGE)] = "",
+    min_acked: Annotated[int, _option("Fewer operations prove nothing.", panel=_JUDGE)] = 50,
+    seed: Annotated[int | None, _option("Decides faults and operations.", panel=_RUN)] = None,
+    test_count: Annotated[int, _option("Runs; stops at one not valid.", panel=_RUN)] = 1,
+    name: Annotated[str, _option("Name in the store.", panel=_RUN)] = "",
+    leave_db_running: Annotated[
+        bool, _option("As it says.", "--leave-db-running", panel=_RUN)
+    ] = False,
+    plan: Annotated[Path | None, _option("Run this stored plan.json.", panel=_RUN)] = None,
+    store: StoreOption = Path("store"),
+) -> None:
+    """Boot a cluster, load it, break it, heal it, drain it, and judge what was lost."""
+    from harness.planning import Request
+    from harness.session import run_request, run_stored_plan
+
+    if plan is not None:
+        raise typer.Exit(run_stored_plan(plan, test_count=test_count, store_root=store))
+    request = Request(
+        workload=workload, system=system, profile=profile, cluster=cluster,
+        nodes=str(node_count) if node_count else nodes, concurrency=concurrency, rate=rate,
+        time_limit=time_limit, queues=queues, enqueue_fraction=enqueue_fraction,
+        body_bytes=body_bytes, op_timeout=op_timeout, nemesis=nemesis,
+        nemesis_interval=nemesis_interval, nemesis_duration=nemesis_duration, targets=targets,
+        partition_mode=partition_mode, net_tick_ms=net_tick_ms, policy=tuple(policy or ()),
+        bugs=bugs, operator=operator, delivery=delivery, max_rto=max_rto, min_acked=min_acked,
+        seed=seed, name=name, leave_db_running=leave_db_running,
+    )  # fmt: skip
+    raise typer.Exit(run_request(request, test_count=test_count, store_root=store))
+
+
+@app.command()
+def analyze(
+    run: Annotated[str | None, typer.Argument(help="A run's directory or name.")] = None,
+    store: StoreOption = Path("store"),
+) -> None:
+    """Judge a stored run again: the latest, or the one that is named."""
+    from harness.session import analyze as analyze_run
+
+    raise typer.Exit(analyze_run(run, store))
+
+
+@app.command()
+def report(
+    store: Annotated[Path, typer.Argument(help="A store, or a directory in it.")] = Path("store"),
+) -> None:
+    """Read any number of stored runs with Spark: what was lost, where two masters ruled."""
+    if not store.is_dir():
+        raise UsageError(f"there is no store {store}: run `shalott test` first, or name its place")
+    if importlib.util.find_spec("pyspark") is None:
+        raise UsageError("`shalott report` needs pyspark: pip install 'shalott[spark]'")
+    home = os.environ.get("JAVA_HOME")
+    if shutil.which("java") is None and not (home and Path(home, "bin", "java").exists()):
+        raise UsageError(
+            "`shalott report` needs Java: sudo apt-get install -y default-jre-headless"
+        )
+    from spark_analysis.report import main as report_runs
+
+    raise typer.Exit(report_runs(store))
+
+
+@app.command()
+def doctor() -> None:
+    """Say what is missing on this machine, and the exact command that installs it."""
+    from rich.console import Console
+
+    from harness.doctor import run_doctor
+
+    raise typer.Exit(run_doctor(Console()))
+
+
+@app.command()
+def clean() -> None:
+    """Remove containers, networks and processes that killed runs left behind."""
+    from cluster.select import sweep_all
+
+    for sentence in sweep_all() or ["Nothing was left behind."]:
+        typer.echo(sentence)
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """The command's entry point."""
+    sys.exit(run_command(sys.argv[1:] if arguments is None else arguments))
+
+
+def run_command(arguments: Sequence[str]) -> int:
+    """Run one command; every error becomes one sentence and an exit code."""
+    logging.raiseExceptions = False  # a full disk under log.txt must not spoil the terminal
+    command = typer.main.get_command(app)
+    try:
+        code = command.main(
+            args=list(arguments) or ["--help"], prog_name="shalott", standalone_mode=False
+        )
+    except _TyperUsageError as error:
+        sentence = str(getattr(error, "format_message", error.__str__)()).rstrip(".")
+        return _complain(f"{sentence}: see `shalott --help`", EXIT_BAD_ARGUMENTS)
+    except UsageError as error:
+        return _complain(str(error), EXIT_BAD_ARGUMENTS)
+    except (HarnessError, ShalottError) as error:
+        return _complain(f"the harness failed: {error}", EXIT_HARNESS_FAILED)
+    except (KeyboardInterrupt, typer.Abort):
+        return _complain("interrupted before the run began", 2)
+    except BrokenPipeError:
+        return EXIT_HARNESS_FAILED
+    return code if isinstance(code, int) else 0
+
+
+def _complain(sentence: str, code: int) -> int:
+    typer.echo(f"shalott: {sentence}", err=True)
+    return code

@@ -1,0 +1,275 @@
+"""From what the user asked for to a plan: profiles, defaults, and every refusal in one sentence.
+
+A ``Request`` holds the command line as it was typed; ``make_plan`` fills in the profile, resolves
+names and numbers, draws the fault schedule and checks the whole. Pure but for the backend, which
+the caller has chosen before. ``repeat_command`` is the way back.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+import shlex
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import msgspec
+
+from harness.errors import UsageError
+from harness.plan import ClusterPlan, GatePlan, Plan, SystemPlan, WorkloadPlan
+from nemesis.schedule import NEMESES, make_schedule
+from workloads.body import SMALLEST_BYTES
+from workloads.registry import recipe_of
+
+BACKENDS = ("auto", "docker", "local")
+SYSTEMS = ("mirrored", "rabbitmq")
+PARTITION_MODES = ("ignore", "pause_minority", "autoheal")
+OPERATORS = ("restart-minority", "none")
+Delivery = Literal["at-least-once", "at-most-once", "exactly-once"]
+DELIVERIES = ("at-least-once", "at-most-once", "exactly-once")
+ALL_NEMESES = ("partition", "kill", "stop", "pause", "restart-all")
+
+
+@dataclass(frozen=True, slots=True)
+class Profile:
+    """What a profile sets unless the user says otherwise."""
+
+    partition_mode: str
+    policy: Mapping[str, Any]
+
+
+# upstream: what RabbitMQ does when one only asks for mirrors: manual synchronisation, promotion of
+# an unsynchronised mirror on failure, no handling of partitions. safe: what its manual recommends
+# against loss.
+PROFILES: Mapping[str, Profile] = {
+    "upstream": Profile(partition_mode="ignore", policy={"ha-mode": "all"}),
+    "safe": Profile(
+        partition_mode="pause_minority",
+        policy={
+            "ha-mode": "all",
+            "ha-sync-mode": "automatic",
+            "ha-promote-on-failure": "when-synced",
+            "ha-promote-on-shutdown": "when-synced",
+        },
+    ),
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Request:
+    """``shalott test``'s flags, a field for each with its default; times as users write them."""
+
+    workload: str = "queue"
+    system: str = "mirrored"
+    profile: str = "upstream"
+    cluster: str = "auto"
+    nodes: str = "3"
+    concurrency: str = "2n"
+    rate: float = 200.0
+    time_limit: str = "60"
+    queues: int = 0  # 0: one for each node
+    enqueue_fraction: float = 0.6
+    body_bytes: int = 64
+    op_timeout: str = "5"
+    nemesis: str = "partition,kill"
+    nemesis_interval: str = "15"
+    nemesis_duration: str = "8"
+    targets: str = "one"
+    partition_mode: str = ""  # "": the profile's
+    net_tick_ms: int = 4000
+    policy: tuple[str, ...] = ()
+    bugs: str = ""
+    operator: str = "restart-minority"
+    delivery: str = "at-least-once"
+    max_rto: str = ""
+    min_acked: int = 50
+    seed: int | None = None
+    name: str = ""
+    leave_db_running: bool = False
+
+
+def make_plan(request: Request, *, backend: str, seed: int) -> Plan:
+    """The whole plan. Raises UsageError with one sentence that says what to change."""
+    profile = _profile(request.profile)
+    _one_of("system", request.system, SYSTEMS)
+    _one_of("cluster", request.cluster, BACKENDS)
+    nodes = parse_nodes(request.nodes)
+    time_limit_ms = parse_duration_ms("--time-limit", request.time_limit)
+    faults = make_schedule(
+        nemeses=parse_nemeses(request.nemesis),
+        nodes=nodes,
+        time_limit_ms=time_limit_ms,
+        interval_ms=parse_duration_ms("--nemesis-interval", request.nemesis_interval),
+        duration_ms=parse_duration_ms("--nemesis-duration", request.nemesis_duration),
+        targets=request.targets,
+        seed=seed,
+    )
+    rto = request.max_rto
+    plan = Plan(
+        name=request.name or f"{request.system}-{request.profile}-{request.workload}",
+        seed=seed,
+        time_limit_ms=time_limit_ms,
+        cluster=ClusterPlan(backend=backend, nodes=nodes, leave_running=request.leave_db_running),
+        system=_system_plan(request, profile),
+        workload=WorkloadPlan(
+            name=request.workload,
+            rate_hz=request.rate,
+            concurrency=parse_concurrency(request.concurrency, len(nodes)),
+            queues=request.queues or len(nodes),
+            enqueue_fraction=request.enqueue_fraction,
+            body_bytes=request.body_bytes,
+            op_timeout_ms=parse_duration_ms("--op-timeout", request.op_timeout),
+        ),
+        gates=GatePlan(
+            delivery=_delivery(request.delivery),
+            max_rto_ms=parse_duration_ms("--max-rto", rto) if rto else None,
+            min_acked=request.min_acked,
+        ),
+        faults=faults,
+    )
+    check_plan(plan)
+    return plan
+
+
+def check_plan(plan: Plan) -> None:
+    """What a well-formed plan may still get wrong, stored plans included. Raises UsageError."""
+    workload, nodes = plan.workload, plan.cluster.nodes
+    recipe_of(workload.name)
+    _one_of("system", plan.system.name, SYSTEMS)
+    _one_of("partition mode", plan.system.partition_mode, PARTITION_MODES)
+    parse_nodes(",".join(nodes))
+    if workload.concurrency < len(nodes):
+        raise UsageError(
+            f"a concurrency of {workload.concurrency} leaves some of the {len(nodes)} nodes without"
+            f" a client to drain it: use at least {len(nodes)}, or 1n"
+        )
+    rules = (
+        (plan.time_limit_ms > 0, "the time limit must be above 0"),
+        (workload.rate_hz > 0, "the rate must be above 0"),
+        (workload.queues > 0, "there must be at least one queue"),
+        (0 <= workload.enqueue_fraction <= 1, "the enqueue fraction must be between 0 and 1"),
+        (workload.body_bytes >= SMALLEST_BYTES, f"a body needs {SMALLEST_BYTES} bytes or more"),
+        (workload.op_timeout_ms > 0, "the operation timeout must be above 0"),
+        (plan.system.net_tick_ms > 0, "the net tick must be above 0"),
+        (plan.observe_interval_ms > 0, "the observe interval must be above 0"),
+    )
+    for holds, sentence in rules:
+        if not holds:
+            raise UsageError(sentence)
+    for action in plan.faults:
+        strangers = [node for node in action.nodes or () if node not in nodes]
+        if strangers:
+            raise UsageError(
+                f"fault {action.id} names {strangers[0]}, which is no node of the plan"
+            )
+
+
+def parse_nodes(text: str) -> tuple[str, ...]:
+    """Names separated by commas, or how many: n1, n2, ..."""
+    if text.isdigit():
+        if int(text) < 1:
+            raise UsageError("a cluster needs at least one node")
+        return tuple(f"n{number}" for number in range(1, int(text) + 1))
+    names = tuple(name.strip() for name in text.split(","))
+    for name in names:
+        if not re.fullmatch(r"[a-z][a-z0-9-]{0,30}", name):
+            raise UsageError(
+                f"--nodes {text}: {name!r} can't name a node; use a count, or names of lower-case"
+                " letters, digits and '-', separated by commas"
+            )
+    if len(set(names)) != len(names):
+        raise UsageError(f"--nodes {text}: a cluster needs nodes with different names")
+    return names
+
+
+def parse_concurrency(text: str, node_count: int) -> int:
+    """A number, or a number of clients for each node: 2n."""
+    found = re.fullmatch(r"(\d+)(n?)", text)
+    if found is None or int(found[1]) == 0:
+        raise UsageError(f"--concurrency {text}: give a number of clients, such as 6 or 2n")
+    return int(found[1]) * (node_count if found[2] else 1)
+
+
+def parse_duration_ms(flag: str, text: str) -> int:
+    """60, 60s, 1.5s, 500ms or 2m, as milliseconds; a bare number is seconds."""
+    found = re.fullmatch(r"(\d+(?:\.\d+)?)(ms|s|m|)", text.strip())
+    if found is None or float(found[1]) == 0:
+        raise UsageError(f"{flag} {text}: give a time above 0, such as 30, 30s, 500ms or 2m")
+    return max(1, round(float(found[1]) * {"ms": 1, "s": 1000, "m": 60_000, "": 1000}[found[2]]))
+
+
+def parse_nemeses(text: str) -> tuple[str, ...]:
+    """Names separated by commas, none, or all."""
+    names = tuple(name.strip() for name in text.split(",") if name.strip())
+    if names == ("all",):
+        return ALL_NEMESES
+    for name in names:
+        _one_of("nemesis", name, (*NEMESES, "none", "all"))
+    return tuple(name for name in names if name != "none")
+
+
+def parse_policy(settings: Sequence[str]) -> dict[str, Any]:
+    """KEY=VALUE, the value as JSON if it is JSON, else as text; KEY= takes the key away."""
+    policy: dict[str, Any] = {}
+    for setting in settings:
+        key, equals, value = setting.partition("=")
+        if not equals or not key:
+            raise UsageError(f"--policy {setting}: give KEY=VALUE, such as ha-sync-mode=automatic")
+        try:
+            policy[key] = msgspec.json.decode(value) if value else None
+        except msgspec.DecodeError:
+            policy[key] = value
+    return policy
+
+
+def repeat_command(request: Request, seed: int) -> str:
+    """The command that plans the same run again: flags that are not defaults, and the seed."""
+    words = ["shalott", "test"]
+    for field in dataclasses.fields(request):
+        value = getattr(request, field.name)
+        if field.name == "seed" or value == field.default:
+            continue
+        flag = f"--{field.name.replace('_', '-')}"
+        if isinstance(value, tuple):
+            words += [word for item in value for word in (flag, item)]
+        elif value is True:
+            words.append(flag)
+        else:
+            words += [flag, f"{value:g}" if isinstance(value, float) else str(value)]
+    return shlex.join([*words, "--seed", str(seed)])
+
+
+def _system_plan(request: Request, profile: Profile) -> SystemPlan:
+    mode = request.partition_mode or profile.partition_mode
+    _one_of("partition mode", mode, PARTITION_MODES)
+    _one_of("operator", request.operator, OPERATORS)
+    policy = {**profile.policy, **parse_policy(request.policy)}
+    operator: Literal["restart-minority", "none"] = (
+        "none" if request.operator == "none" else "restart-minority"
+    )
+    return SystemPlan(
+        name=request.system,
+        profile=request.profile,
+        partition_mode=mode,
+        net_tick_ms=request.net_tick_ms,
+        policy={key: value for key, value in policy.items() if value is not None},
+        bugs=tuple(name.strip() for name in request.bugs.split(",") if name.strip()),
+        operator=operator,
+    )
+
+
+def _profile(name: str) -> Profile:
+    _one_of("profile", name, tuple(PROFILES))
+    return PROFILES[name]
+
+
+def _delivery(name: str) -> Delivery:
+    _one_of("delivery", name, DELIVERIES)
+    delivery: Delivery = msgspec.convert(name, Delivery)
+    return delivery
+
+
+def _one_of(what: str, name: str, known: Sequence[str]) -> None:
+    if name not in known:
+        raise UsageError(f"unknown {what} {name}: choose one of {', '.join(known)}")

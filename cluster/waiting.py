@@ -1,4 +1,5 @@
-"""wait_until: for what can only be asked for, because it tells nobody when it changes (processes of others)."""
+"""wait_until: for what can only be asked for, because it tells nobody when it changes (processes
+of others)."""
 
 from __future__ import annotations
 

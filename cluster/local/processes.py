@@ -113,7 +113,8 @@ async def launch(program: Program) -> NodeProcess:
 
 
 async def run_to_end(program: Program, timeout_ms: int) -> CommandResult:
-    """Run an administration program beside a node, with what it prints kept apart from the node's."""
+    """Run an administration program beside a node, with what it prints kept apart from the
+    node's."""
     process = await asyncio.create_subprocess_exec(
         *program.command,
         stdin=asyncio.subprocess.DEVNULL,

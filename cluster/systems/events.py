@@ -1,0 +1,35 @@
+"""Node events as rows of EVENT_SCHEMA, put on the run's clock by their wall clock."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from broker.events import Event
+
+log = logging.getLogger("cluster.systems")
+
+
+def event_row(event: Event, run_start_wall_ns: int) -> Mapping[str, Any]:
+    """One row. ``detail`` is JSON, or null if there is none."""
+    row = msgspec.structs.asdict(event)
+    row["run_ns"] = event.wall_ns - run_start_wall_ns
+    row["detail"] = msgspec.json.encode(event.detail).decode() if event.detail else None
+    return row
+
+
+def read_event_file(path: Path) -> Iterator[Event]:
+    """The events of one ``events.jsonl``. A line that a kill cut short is passed over, with a
+    warning."""
+    if not path.is_file():
+        log.warning("there are no node events in %s", path)
+        return
+    for number, line in enumerate(path.read_bytes().splitlines(), start=1):
+        try:
+            yield msgspec.json.decode(line, type=Event)
+        except msgspec.MsgspecError as error:
+            log.warning("%s:%d is not an event: %s", path, number, error)

@@ -1,0 +1,32 @@
+"""What administering any system with RabbitMQ's management API has in common."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from typing import Any
+
+from cluster.base import Cluster
+from cluster.http import Management
+from harness.errors import BootFailed, ClientError, Definite
+
+POLICY_NAME = "shalott"
+CONFIGURE_WITHIN_S = 15
+RETRY_S = 0.1
+
+
+def management(cluster: Cluster, node: str, timeout_ms: int = 3000) -> Management:
+    return Management(cluster.endpoint(node, "management"), timeout_ms=timeout_ms)
+
+
+async def put(cluster: Cluster, node: str, path: str, body: Any) -> None:
+    """Put until it is certainly done: it may be repeated. Raises BootFailed."""
+    deadline = time.monotonic() + CONFIGURE_WITHIN_S
+    while True:
+        try:
+            return await management(cluster, node, timeout_ms=5000).put(path, body)
+        except ClientError as error:
+            refused = isinstance(error, Definite) and " answered with 4" in str(error)
+            if refused or time.monotonic() > deadline:
+                raise BootFailed(f"{node} can't be configured: {error}") from error
+            await asyncio.sleep(RETRY_S)

@@ -1,0 +1,104 @@
+"""A node program for the backends' contract tests: the claims endpoint, and a cluster port that
+echoes.
+
+Run with a JSON file: name, data_dir, ports by name (with the host to bind), peers by name.
+Standard library only: it runs inside a container as well. On its management port it answers
+
+  GET /api/shalott/claims   what a real node would answer (see cluster/systems/mirrored.py)
+  GET /starts               how often it has been started over its data directory
+  GET /echo/<peer>          200 if a byte sent to the peer's cluster port comes back within a second
+  GET /held/<peer>          the same over one connection that is opened once and kept
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import sys
+import time
+from pathlib import Path
+
+
+class FakeNode:
+    def __init__(self, config: dict) -> None:
+        self.config = config
+        self.starts = 0
+        self.held: dict[str, tuple[asyncio.StreamReader, asyncio.StreamWriter]] = {}
+
+    def note_start(self) -> None:
+        path = Path(self.config["data_dir"]) / "starts"
+        self.starts = 1 + (int(path.read_text()) if path.exists() else 0)
+        path.write_text(str(self.starts))
+        event = {
+            "at_ns": time.monotonic_ns(),
+            "wall_ns": time.time_ns(),
+            "node": self.config["name"],
+            "incarnation": self.starts,
+            "group": "",
+            "kind": "role",
+            "role": "running",
+            "epoch": 0,
+            "detail": {},
+        }
+        with (Path(self.config["data_dir"]) / "events.jsonl").open("a") as file:
+            file.write(json.dumps(event) + "\n")
+
+    async def run(self) -> None:
+        self.note_start()
+        print(f"{self.config['name']} starts for the {self.starts}. time", flush=True)
+        handlers = {"cluster": self.echo, "management": self.answer}
+        for name, (host, port) in self.config["ports"].items():
+            if name in handlers:
+                await asyncio.start_server(handlers[name], host, port)
+        await asyncio.Event().wait()
+
+    async def echo(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        while data := await reader.read(65536):
+            writer.write(data)
+            await writer.drain()
+        writer.close()
+
+    async def answer(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        head = await reader.readuntil(b"\r\n\r\n")
+        path = head.split()[1].decode()
+        status, body = await self.route(path)
+        content = json.dumps(body).encode()
+        writer.write(
+            f"HTTP/1.1 {status} X\r\nContent-Length: {len(content)}\r\n"
+            "Content-Type: application/json\r\nConnection: close\r\n\r\n".encode()
+            + content
+        )
+        await writer.drain()
+        writer.close()
+
+    async def route(self, path: str) -> tuple[int, object]:
+        if path == "/starts":
+            return 200, self.starts
+        if path.startswith("/echo/"):
+            return (200 if await self.echoes(path.removeprefix("/echo/"), keep=False) else 504), {}
+        if path.startswith("/held/"):
+            return (200 if await self.echoes(path.removeprefix("/held/"), keep=True) else 504), {}
+        return 404, {}
+
+    async def echoes(self, peer: str, keep: bool) -> bool:
+        try:
+            async with asyncio.timeout(1):
+                if keep and peer in self.held:
+                    reader, writer = self.held[peer]
+                else:
+                    reader, writer = await asyncio.open_connection(*self.config["peers"][peer])
+                if keep:
+                    self.held[peer] = reader, writer
+                token = str(time.monotonic_ns()).rjust(24).encode()
+                writer.write(token)
+                while await reader.readexactly(24) != token:
+                    pass  # an answer to an earlier attempt that was held
+                if not keep:
+                    writer.close()
+        except (OSError, TimeoutError, asyncio.IncompleteReadError):
+            return False
+        return True
+
+
+if __name__ == "__main__":
+    asyncio.run(FakeNode(json.loads(Path(sys.argv[1]).read_text())).run())

@@ -60,6 +60,8 @@ class Runtime:
         # watchers of a local process: target -> {(watcher's node, ref): None}
         self._watched: dict[Pid, dict[tuple[str, int], None]] = {}
         self._calls: dict[int, tuple[str, asyncio.Future[Message]]] = {}  # ref -> (node, future)
+        # calls that a local process has not answered, whether it has begun on them or not
+        self._unanswered: dict[Pid, dict[int, Caller]] = {}
 
     # -- processes -----------------------------------------------------------------------------------------
 
@@ -110,9 +112,8 @@ class Runtime:
             del self._names[name]
         if pid in self._watchers:
             self._watchers.remove(pid)
-        for item in process._mailbox:
-            if isinstance(item, Envelope):
-                item.caller.reply(Failed("noproc"))
+        for caller in list(self._unanswered.pop(pid, {}).values()):
+            caller.reply(Failed("noproc"))
         for node, ref in self._watched.pop(pid, {}):
             if node == self.node:
                 self._fire(ref, reason)
@@ -177,7 +178,7 @@ class Runtime:
                 process = self._resolve(to)
                 if process is None:
                     raise NoProcess(f"{to} is not alive")
-                process.deliver(Envelope(request, Caller(caller, lambda answer: self._answer(ref, answer))))
+                self._deliver_call(process, request, caller, lambda answer: self._answer(ref, answer))
             else:
                 frame = CallFrame(*address_of(to), ref, caller, self.codec.encode(request))
                 if not self.transmit(to.node, frame):
@@ -193,6 +194,21 @@ class Runtime:
         if isinstance(answer, Failed) and answer.kind == "noproc":
             raise NoProcess(f"{to} is not alive")
         return answer
+
+    def _deliver_call(
+        self, process: Process, request: Message, caller: Pid | None, send: Callable[[Message], None]
+    ) -> None:
+        """If ``process`` ends without an answer, the caller gets Failed("noproc")."""
+        self._ref += 1
+        key = self._ref
+        unanswered = self._unanswered.setdefault(process.pid, {})
+
+        def reply(answer: Message) -> None:
+            unanswered.pop(key, None)
+            send(answer)
+
+        unanswered[key] = Caller(caller, reply)
+        process.deliver(Envelope(request, unanswered[key]))
 
     def _answer(self, ref: int, answer: Message) -> None:
         entry = self._calls.get(ref)
@@ -287,4 +303,4 @@ class Runtime:
         if process is None:
             reply(Failed("noproc"))
         else:
-            process.deliver(Envelope(self.codec.decode(payload), Caller(caller, reply)))
+            self._deliver_call(process, self.codec.decode(payload), caller, reply)

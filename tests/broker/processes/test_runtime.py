@@ -148,6 +148,21 @@ def test_a_killed_process_fails_the_calls_in_its_mailbox() -> None:
     run(body)
 
 
+def test_a_process_that_ends_without_answering_fails_the_call() -> None:
+    async def body() -> None:
+        runtime = Runtime("a", 1, CODEC)
+        recorder = Recorder()
+        pid = runtime.spawn(recorder)
+        call = asyncio.create_task(runtime.call(pid, Ask("silence"), timeout_ms=5000))
+        assert await runtime.call(pid, Ask("after"), timeout_ms=1000) == Note("AFTER")
+        assert not call.done()
+        await runtime.kill(pid)
+        with pytest.raises(NoProcess):
+            await call
+
+    run(body)
+
+
 def test_two_nodes_talk_monitor_and_see_each_other_go_down() -> None:
     async def body() -> None:
         (near, near_mesh), (far, far_mesh) = await make_pair()

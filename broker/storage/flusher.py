@@ -37,6 +37,7 @@ class Flusher:
         self._flushing: asyncio.Task[None] | None = None
         self._waiters: list[tuple[int, asyncio.Future[None]]] = []
         self._failure: StorageError | None = None
+        self._announced = 0
         self._closed = False
         self.durable_listener: Callable[[int], None] = lambda mark: None
         self.failure_listener: Callable[[StorageError], None] = lambda error: None
@@ -146,13 +147,18 @@ class Flusher:
                 return
 
     async def _compact(self) -> None:
-        replacement = self._compaction(self._journal.size)
+        # Once closed, the last record must stay the last.
+        replacement = None if self._closed else self._compaction(self._journal.size)
         if replacement is not None:
             await self._journal.rewrite(replacement)
+            self._announce()  # the journal went on writing behind the replacement
 
     def _announce(self) -> None:
         """Tell everyone how far durability has come."""
         durable = self.durable_mark
+        if durable == self._announced:
+            return
+        self._announced = durable
         waiting = []
         for mark, waiter in self._waiters:
             if mark > durable:

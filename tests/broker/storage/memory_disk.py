@@ -1,8 +1,10 @@
-"""A disk in memory with a page cache: what a kill keeps, what a power loss keeps, and faults on demand.
+"""A disk in memory with a page cache:
 
-``after_kill`` has everything that was written; ``after_power_loss`` has what was synced, and of each write
-since then any of its sectors, as ``keep`` decides. Every call gives other tasks a turn, so that a
-test can look between any two steps.
+what a kill keeps, what a power loss keeps, and faults on demand.
+
+``after_kill`` has everything that was written; ``after_power_loss`` has what was synced, and of
+each write since then any of its sectors, as ``keep`` decides. Every call gives other tasks a turn,
+so that a test can look between any two steps.
 """
 
 from __future__ import annotations
@@ -23,7 +25,8 @@ class Inode:
 
     cached: bytearray = field(default_factory=bytearray)
     durable: bytes = b""
-    unsynced: list[tuple[int, bytes] | int] = field(default_factory=list)  # writes; truncations
+    # Writes and truncations.
+    unsynced: list[tuple[int, bytes] | int] = field(default_factory=list)
 
     def survivor(self, keep: Callable[[], bool]) -> bytes:
         data = bytearray(self.durable)

@@ -127,16 +127,20 @@ def _reigns_of(
     last: NodeEvent | None = None
     for event in own:
         if last is not None and event.incarnation != last.incarnation:
-            yield from (_closed(begin, last.run_ns, deaths) for begin in opened.values())
+            for begin in opened.values():
+                # It died in between: when the harness killed it, or else after its last word.
+                killed = any(begin.run_ns < at_ns <= event.run_ns for at_ns in deaths)
+                yield _closed(begin, event.run_ns if killed else last.run_ns, deaths)
             opened = {}
         for group in [group for group in opened if ends_reign(event, group)]:
             yield _closed(opened.pop(group), event.run_ns, deaths)
         if event.kind == "role" and event.group and event.role == "master":
             opened.setdefault(event.group, event)
         last = event
-    if last is not None:
-        end_ns = max(last.run_ns, last_answer_ns)
-        yield from (_closed(begin, end_ns, deaths) for begin in opened.values())
+    for begin in opened.values():
+        assert last is not None
+        killed_ns = [at_ns for at_ns in deaths if at_ns > begin.run_ns]
+        yield _closed(begin, max([last.run_ns, last_answer_ns, *killed_ns]), deaths)
 
 
 def ends_reign(event: NodeEvent, group: str) -> bool:

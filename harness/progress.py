@@ -55,7 +55,7 @@ def progress_text(stage: Stage, rates: Rates) -> Text:
     """The line."""
     elapsed_s = (stage.record.now_ns() - stage.phase_began_ns) / 1e9
     limit = f"/{stage.plan.time_limit_ms / 1000:g}" if stage.phase == "load" else ""
-    text = Text()
+    text = Text(no_wrap=True, overflow="ellipsis")
     text.append(f"{stage.phase:<6}", style="bold")
     text.append(f" {elapsed_s:5.1f}{limit} s  ")
     for name, rate in (("ok", rates.ok), ("fail", rates.fail), ("info", rates.info)):

@@ -21,6 +21,7 @@ import numpy as np
 
 from checkers.base import Anomaly, Result
 from checkers.columns import Operations, client_operations
+from checkers.epochs import Restarts, epoch_regressions
 from checkers.faults import Observation, Surroundings, read_surroundings
 from checkers.loss import window_label
 from checkers.reigns import (
@@ -73,7 +74,7 @@ class Mastership:
             *_overlap_anomalies("dual-master-claimed", [*claimed, *seen], around),
             *regressions,
         ]
-        witnesses = bool(held) or any(o.ok for o in around.observations)
+        witnesses = bool(held or acted) or any(o.ok for o in around.observations)
         noted = bool(claimed or seen or regressions)
         return Result(
             checker=self.name,
@@ -163,36 +164,6 @@ def _extend(
         )
     else:
         own.append(overlap)
-
-
-@dataclass(frozen=True, slots=True)
-class Restarts:
-    """When each node's process began or ended. Epochs live in memory: when every node has been
-    restarted they may begin anew, and epochs before and after can't be compared."""
-
-    by_node: dict[str, list[int]]
-
-    @staticmethod
-    def read(events: Sequence[NodeEvent], around: Surroundings) -> Restarts:
-        by_node: dict[str, list[int]] = {}
-        begun: dict[tuple[str, int], int] = {}
-        for event in events:
-            begun.setdefault((event.node, event.incarnation), event.run_ns)
-        for (node, _), at_ns in begun.items():
-            by_node.setdefault(node, []).append(at_ns)
-        for fault in around.injected:
-            if fault.takes_processes:
-                for node in fault.nodes:
-                    times = (fault.invoke_ns, fault.effective_ns, fault.end_ns)
-                    by_node.setdefault(node, []).extend(times)
-        for observation in around.observations:
-            by_node.setdefault(observation.node, [])
-        return Restarts(by_node)
-
-    def all_between(self, begin_ns: int, end_ns: int) -> bool:
-        return bool(self.by_node) and all(
-            any(begin_ns < at_ns <= end_ns for at_ns in times) for times in self.by_node.values()
-        )
 
 
 def acting_reigns(events: Sequence[NodeEvent]) -> list[Reign]:
@@ -287,63 +258,6 @@ def shared_epochs(
                     )  # fmt: skip
                 )
     return found
-
-
-def epoch_regressions(
-    events: Sequence[NodeEvent],
-    observations: Sequence[Observation],
-    restarts: Restarts,
-    tolerance_ns: int,
-) -> list[Anomaly]:
-    """Where a group's epoch was lower than before: on one node, or from one master to the next."""
-    told = [
-        (e.group, e.node, e.run_ns, e.epoch, {"events": [e.row]})
-        for e in events
-        if e.kind in ("role", "acked") and e.role == "master" and e.epoch and e.group
-    ]
-    asked = [
-        (c.group, o.node, o.end_ns, c.epoch, {"operations": [o.index]})
-        for o in observations
-        for c in o.claims
-        if c.role == "master" and c.epoch
-    ]
-    return [
-        *_regressions(told, restarts, tolerance_ns, "logged"),
-        *_regressions(asked, restarts, tolerance_ns, "said"),
-    ]
-
-
-Sighting = tuple[str, str, int, int, dict[str, list[int]]]  # group, node, at_ns, epoch, evidence
-
-
-def _regressions(
-    sightings: Iterable[Sighting], restarts: Restarts, tolerance_ns: int, verb: str
-) -> list[Anomaly]:
-    highest: dict[str, Sighting] = {}
-    found: dict[tuple[str, str, int], Anomaly] = {}
-    for sighting in sorted(sightings, key=lambda s: s[2]):
-        group, node, at_ns, epoch, evidence = sighting
-        top = highest.get(group)
-        if top is None or epoch >= top[3] or restarts.all_between(top[2], at_ns):
-            highest[group] = sighting
-            continue
-        if node != top[1] and at_ns - top[2] <= tolerance_ns:
-            continue  # two nodes' clocks can't order these
-        key = (group, node, top[3])
-        if key not in found:
-            found[key] = Anomaly(
-                kind="epoch-regression",
-                summary=f"{node} {verb} that it was master of {group} in epoch {epoch} at "
-                f"{at_ns / 1e9:.1f} s, after {top[1]} in epoch {top[3]} at {top[2] / 1e9:.1f} s",
-                operations=tuple(evidence.get("operations", ())),
-                detail={
-                    "group": group,
-                    "nodes": [top[1], node],
-                    "epochs": [top[3], epoch],
-                    **evidence,
-                },
-            )
-    return list(found.values())
 
 
 def _overlap_anomalies(kind: str, found: Sequence[Overlap], around: Surroundings) -> list[Anomaly]:

@@ -76,7 +76,7 @@ def _one_of(*allowed: Any) -> Callable[[Any], str | None]:
     return lambda value: None if value in allowed else f"must be one of: {names}"
 
 
-_QUEUE_CHECKS: dict[str, Callable[[Any], str | None]] = {
+_QUEUE_CHECKS: Mapping[str, Callable[[Any], str | None]] = {
     "x-expires": _check_expires,
     "x-message-ttl": _check_milliseconds,
     "x-dead-letter-exchange": _check_string,

@@ -7,6 +7,8 @@ that failed and are filled in by whoever knows it.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from broker.errors import BrokerError
 
 REPLY_SUCCESS = 200
@@ -27,7 +29,7 @@ NOT_ALLOWED = 530
 NOT_IMPLEMENTED = 540
 INTERNAL_ERROR = 541
 
-NAMES: dict[int, str] = {
+NAMES: Mapping[int, str] = {
     CONTENT_TOO_LARGE: "CONTENT_TOO_LARGE",
     NO_ROUTE: "NO_ROUTE",
     CONNECTION_FORCED: "CONNECTION_FORCED",

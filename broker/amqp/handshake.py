@@ -25,7 +25,7 @@ from broker.config import NodeConfig
 
 VHOSTS = ("/",)
 
-_CAPABILITIES = {
+_CAPABILITIES: Mapping[str, bool] = {
     "publisher_confirms": True,
     "exchange_exchange_bindings": True,
     "basic.nack": True,

@@ -6,10 +6,18 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.broker.amqp.doubles import NodeThread
+from tests.broker.amqp.node_thread import NodeThread
+from tests.broker.amqp.pika_flows import Address
+from tests.broker.amqp.raw_client import RawClient, opened
 
 
 @pytest.fixture
 def node() -> Iterator[NodeThread]:
     with NodeThread() as running:
         yield running
+
+
+@pytest.fixture
+def client(node: NodeThread) -> Iterator[RawClient]:
+    with opened(Address(node.host, node.port)) as opened_client:
+        yield opened_client

@@ -13,7 +13,10 @@ from pamqp import base, body, commands, header, heartbeat
 from tests.broker.amqp.pika_flows import Address
 
 PROTOCOL_HEADER = b"AMQP\x00\x00\x09\x01"
-CAPABILITIES = {"consumer_cancel_notify": True, "authentication_failure_close": True}
+CAPABILITIES: dict[str, Any] = {
+    "consumer_cancel_notify": True,
+    "authentication_failure_close": True,
+}
 
 Payload = base.Frame | header.ContentHeader | body.ContentBody | heartbeat.Heartbeat
 T = TypeVar("T")
@@ -75,7 +78,7 @@ class RawClient:
         heartbeat_s: int = 0,
         frame_max: int = 131072,
         vhost: str = "/",
-        capabilities: dict[str, bool] | None = None,
+        capabilities: dict[str, Any] | None = None,
     ) -> None:
         self.send_bytes(PROTOCOL_HEADER)
         self.expect(commands.Connection.Start)

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from tests.broker.amqp.aio_pika_flows import FLOWS
-from tests.broker.amqp.doubles import NodeThread
+from tests.broker.amqp.node_thread import NodeThread
 from tests.broker.amqp.pika_flows import Address
 
 pytestmark = pytest.mark.local

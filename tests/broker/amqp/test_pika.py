@@ -6,10 +6,13 @@ from collections.abc import Callable
 
 import pytest
 
-from tests.broker.amqp.doubles import NodeThread
-from tests.broker.amqp.pika_flows import FLOWS, Address
+from tests.broker.amqp import pika_flows, pika_topology_flows
+from tests.broker.amqp.node_thread import NodeThread
+from tests.broker.amqp.pika_flows import Address
 
 pytestmark = pytest.mark.local
+
+FLOWS = (*pika_flows.FLOWS, *pika_topology_flows.FLOWS)
 
 
 @pytest.mark.parametrize("flow", FLOWS, ids=lambda flow: flow.__name__)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import struct
+from typing import Any
 
 import pamqp.frame
 import pytest
@@ -11,7 +12,7 @@ from pamqp import body, commands, encode, header, heartbeat
 from broker.amqp import connection as connection_module
 from broker.amqp.listener import Listener
 from broker.errors import ConfigError
-from tests.broker.amqp.doubles import NodeThread
+from tests.broker.amqp.node_thread import NodeThread
 from tests.broker.amqp.pika_flows import Address
 from tests.broker.amqp.raw_client import PROTOCOL_HEADER, RawClient, opened, raw
 
@@ -59,6 +60,7 @@ def test_start_offers_what_the_node_can_do(address: Address) -> None:
         assert start.mechanisms == "PLAIN AMQPLAIN"
         assert start.locales == "en_US"
         capabilities = start.server_properties["capabilities"]
+        assert isinstance(capabilities, dict)
         for name in ("publisher_confirms", "basic.nack", "consumer_cancel_notify"):
             assert capabilities[name] is True
 
@@ -79,7 +81,7 @@ def test_refused_login_is_told_only_to_those_who_understand(address: Address) ->
         with raw(address) as client:
             client.send_bytes(PROTOCOL_HEADER)
             client.expect(commands.Connection.Start)
-            properties = {"capabilities": {"authentication_failure_close": told}}
+            properties: dict[str, Any] = {"capabilities": {"authentication_failure_close": told}}
             start_ok = commands.Connection.StartOk(properties, "PLAIN", "\0guest\0wrong")
             client.send(0, start_ok)
             if told:

@@ -187,3 +187,7 @@ def run_command(arguments: Sequence[str]) -> int:
 def _complain(sentence: str, code: int) -> int:
     typer.echo(f"shalott: {sentence}", err=True)
     return code
+
+
+if __name__ == "__main__":
+    main()

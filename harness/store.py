@@ -102,8 +102,8 @@ class RunDirectory:
 
     @contextlib.contextmanager
     def logging(self) -> Iterator[None]:
-        """While it lasts, what the harness logs goes to log.txt."""
-        logger = logging.getLogger("shalott")
+        """While it lasts, what anybody logs goes to log.txt."""
+        logger = logging.getLogger()
         handler = logging.FileHandler(self.path / LOG, encoding="utf-8")
         handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(name)s: %(message)s"))
         before = logger.level

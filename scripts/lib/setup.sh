@@ -17,6 +17,22 @@ mkdir -p "$LOG_DIR"
 
 say() { printf '%s\n' "shalott: $*" >&2; }
 
+# run_awaited COMMAND...  runs it and answers its exit code. A signal to this script alone is passed on, and the command
+# is given the time to clean up: were it in the foreground, the script would die of SIGTERM and leave it behind.
+run_awaited() {
+    local child status signalled=yes
+    env --default-signal=INT,QUIT "$@" <&0 &
+    child=$!
+    trap 'signalled=yes' INT     # the terminal sent it to the command too
+    trap 'signalled=yes; kill -TERM "$child" 2>/dev/null || true' TERM HUP
+    while [ -n "$signalled" ]; do
+        signalled="" status=0
+        wait "$child" || status=$?
+    done
+    trap - INT TERM HUP
+    return "$status"
+}
+
 # --- system packages ---------------------------------------------------------------------------------------------
 
 can_install() { [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null 2>&1; }

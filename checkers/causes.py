@@ -131,6 +131,7 @@ def _sync_begun(events: Sequence[NodeEvent], promotion: NodeEvent) -> bool:
         e.kind == "sync_started"
         and e.group == promotion.group
         and joined_ns <= e.run_ns <= promotion.run_ns
+        and promotion.node in e.detail.get("mirrors", (promotion.node,))
         for e in events
     )
 

@@ -121,6 +121,13 @@ class TestCauses:
         assert cause == "L1"
         assert why == "n2 was promoted at 31.0 s without being synchronised"
 
+    def test_a_synchronisation_of_another_mirror_is_none_of_it(self) -> None:
+        story = (
+            self.story().role("n2", 10, "mirror").event("n1", 12, "sync_started", mirrors=["n3"])
+        )
+        story.event("n2", 31, "promoted", "master", 3, synchronised=False)
+        assert self.cause(story)[0] == "L2"
+
     def test_evidence_is_the_row_of_the_event(self) -> None:
         story = self.story().role("n2", 10, "mirror")
         story.event("n2", 31, "promoted", "master", 3, synchronised=False)

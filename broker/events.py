@@ -35,8 +35,8 @@ class Event(msgspec.Struct, frozen=True, kw_only=True):
     node: str
     incarnation: int
     group: str  # queue name, or "" for the node itself
-    # such as role, epoch, promoted, demoted, sync_started, sync_done, set_changed, acked, partition,
-    # paused, events_dropped
+    # such as role, epoch, promoted, demoted, sync_started, sync_done, set_changed, acked,
+    # partition, paused, events_dropped
     kind: str
     role: str = ""  # master, mirror, none; for group "": running, paused, stopped
     epoch: int = 0  # version of the metadata row that gave the role

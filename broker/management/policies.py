@@ -1,0 +1,122 @@
+"""/api/policies:
+
+list, show, set and clear. A change reaches the queues through the metadata tables.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Literal
+
+import msgspec
+
+from broker.management.backend import ManagementBackend
+from broker.management.http import (
+    Request,
+    Response,
+    bad_request,
+    decode_body,
+    json_response,
+    not_found,
+)
+from broker.management.queues import running_queues
+from broker.management.router import Route
+from broker.management.vhosts import require_vhost
+from broker.metadata.api import Transaction
+from broker.metadata.records import PolicyRow, policy_key
+from broker.mirrored.policy import normalise, validate
+
+TABLE = "policy"
+
+
+class PolicyBody(msgspec.Struct, kw_only=True, rename={"apply_to": "apply-to"}):
+    """What PUT takes. Unknown keys (RabbitMQ's tools send vhost and name along) are ignored."""
+
+    pattern: str
+    definition: dict[str, Any]
+    priority: int = 0
+    apply_to: Literal["all", "queues", "exchanges"] = "all"
+
+
+def view_policy(row: PolicyRow) -> dict[str, Any]:
+    return {
+        "vhost": row.vhost,
+        "name": row.name,
+        "pattern": row.pattern,
+        "apply-to": row.apply_to,
+        "definition": row.definition,
+        "priority": row.priority,
+    }
+
+
+async def list_policies(
+    backend: ManagementBackend, request: Request, parameters: Mapping[str, str]
+) -> Response:
+    vhost = parameters.get("vhost")
+    if vhost is not None:
+        require_vhost(vhost)
+    rows = [row for _, row in backend.metadata.rows(TABLE) if isinstance(row, PolicyRow)]
+    return json_response([view_policy(row) for row in rows if vhost in (None, row.vhost)])
+
+
+async def show_policy(
+    backend: ManagementBackend, request: Request, parameters: Mapping[str, str]
+) -> Response:
+    row = backend.metadata.read(TABLE, policy_key(parameters["vhost"], parameters["name"]))
+    if not isinstance(row, PolicyRow):
+        raise not_found()
+    return json_response(view_policy(row))
+
+
+async def put_policy(
+    backend: ManagementBackend, request: Request, parameters: Mapping[str, str]
+) -> Response:
+    """201 if it is new, 204 if it replaces one."""
+    running_queues(backend)
+    require_vhost(parameters["vhost"])
+    body = decode_body(request, PolicyBody)
+    row = PolicyRow(
+        vhost=parameters["vhost"],
+        name=parameters["name"],
+        pattern=body.pattern,
+        definition=normalise(body.definition),
+        priority=body.priority,
+        apply_to=body.apply_to,
+    )
+    problem = validate(row)
+    if problem is not None:
+        raise bad_request(problem)
+    key = policy_key(row.vhost, row.name)
+
+    def store(tx: Transaction) -> bool:
+        is_new = tx.read(TABLE, key) is None
+        tx.write(TABLE, key, row)
+        return is_new
+
+    return Response(201 if await backend.metadata.transact(store) else 204)
+
+
+async def delete_policy(
+    backend: ManagementBackend, request: Request, parameters: Mapping[str, str]
+) -> Response:
+    running_queues(backend)
+    key = policy_key(parameters["vhost"], parameters["name"])
+
+    def clear(tx: Transaction) -> bool:
+        existed = tx.read(TABLE, key) is not None
+        if existed:
+            tx.delete(TABLE, key)
+        return existed
+
+    if not await backend.metadata.transact(clear):
+        raise not_found()
+    return Response(204)
+
+
+ROUTES: tuple[Route, ...] = (
+    Route("GET", "/api/policies", list_policies),
+    Route("GET", "/api/policies/:vhost", list_policies),
+    Route("GET", "/api/policies/:vhost/:name", show_policy),
+    Route("PUT", "/api/policies/:vhost/:name", put_policy),
+    Route("DELETE", "/api/policies/:vhost/:name", delete_policy),
+)

@@ -107,7 +107,7 @@ class System(Protocol):
 
         {"running": [node, ...], "partitions": [node, ...], "claims": [{"group": queue, "role":
         "master"|"mirror"|"none", "epoch": int, "master": node, "mirrors": [...],
-        "synchronised": [...], "state": str, "messages": int}, ...]}
+        "synchronised": [...], "state": str}, ...]}. Claims may hold more (messages)
         """
         ...
 

@@ -40,7 +40,7 @@ class MirroredSystem:
     """See ``cluster.base.System``."""
 
     name = "mirrored"
-    port_names = ("amqp", "management", "cluster")
+    port_names: tuple[str, ...] = ("amqp", "management", "cluster")
     image = "mirrored"
     runs_locally = True
 

@@ -20,7 +20,7 @@ from cluster.systems.events import event_row
 from cluster.systems.management import POLICY_NAME, management, put
 from cluster.systems.rabbitmq_log import read_log
 from cluster.systems.readiness import await_nodes
-from harness.errors import Definite
+from harness.errors import Definite, Indefinite
 from harness.plan import SystemPlan
 
 log = logging.getLogger("cluster.systems")
@@ -33,16 +33,21 @@ RESTART_TIMEOUT_MS = 90000
 # One scheduler of each kind and no busy waiting: three nodes share a small machine with the
 # harness.
 ERLANG_FLAGS = "+S 1:1 +SDcpu 1:1 +SDio 1 +A 4 +sbwt none +sbwtdcpu none +sbwtdio none"
-# What a claim is made of. Without statistics the answer comes from the node's own tables.
-QUEUES = "/api/queues/%2F?disable_stats=true&enable_queue_totals=true"
+# What a claim is made of. Without statistics the answer comes from the node's own tables at once,
+# also while another node does not answer; anything more (totals, nodes) first asks around, until
+# the net tick.
+QUEUES = "/api/queues/%2F?disable_stats=true"
 NODES = "/api/nodes?columns=name,running,partitions"
+STATES = {"live": "running"}  # a queue's state in its record, in the API's usual words
+MEMBERSHIP_TIMEOUT_MS = 1000
+SYNC_PATIENCE_S = 10
 
 
 class RabbitmqSystem:
     """See ``cluster.base.System``."""
 
     name = "rabbitmq"
-    port_names = ("amqp", "management", "cluster")
+    port_names: tuple[str, ...] = ("amqp", "management", "cluster")
     image = "rabbitmq"
     runs_locally = False
 
@@ -85,10 +90,11 @@ class RabbitmqSystem:
             "loopback_users = none\n"
             "cluster_formation.peer_discovery_backend = classic_config\n"
             f"{seeds}"
-            "cluster_formation.randomized_startup_delay_range.min = 0\n"
-            "cluster_formation.randomized_startup_delay_range.max = 2\n"
             f"cluster_partition_handling = {self._plan.partition_mode}\n"
             f"net_ticktime = {max(1, round(self._plan.net_tick_ms / 1000))}\n"
+            "cluster_formation.discovery_retry_limit = 2\n"
+            "cluster_formation.discovery_retry_interval = 300\n"
+            "collect_statistics_interval = 1000\n"
             "mnesia_table_loading_retry_timeout = 10000\n"
             "mnesia_table_loading_retry_limit = 3\n"
             "management.rates_mode = none\n"
@@ -117,9 +123,20 @@ class RabbitmqSystem:
             await put(cluster, node, f"/api/queues/%2F/{quote(queue, safe='')}", body)
 
     async def observe(self, cluster: Cluster, node: str) -> Mapping[str, Any]:
-        (running, partitions), queues = await asyncio.gather(
-            self._membership(cluster, node), management(cluster, node).get(QUEUES)
+        """As ``System.observe``; ``running`` is empty while the node waits for one that is cut
+        off."""
+        membership, queues = await asyncio.gather(
+            self._membership(cluster, node),
+            management(cluster, node).get(QUEUES),
+            return_exceptions=True,
         )
+        if isinstance(queues, BaseException):
+            raise queues
+        if isinstance(membership, Indefinite):
+            membership = [], []
+        if isinstance(membership, BaseException):
+            raise membership
+        running, partitions = membership
         try:
             claims = [claim_of(node, queue) for queue in queues]
         except (KeyError, TypeError) as error:
@@ -128,7 +145,7 @@ class RabbitmqSystem:
 
     async def _membership(self, cluster: Cluster, node: str) -> tuple[list[str], list[str]]:
         """(running nodes, nodes from which it is partitioned), as ``node`` sees them."""
-        answer = await management(cluster, node).get(NODES)
+        answer = await management(cluster, node, MEMBERSHIP_TIMEOUT_MS).get(NODES)
         try:
             running = sorted(short_name(item["name"]) for item in answer if item["running"])
             own = [item for item in answer if item["name"] == PREFIX + node]
@@ -162,7 +179,14 @@ class RabbitmqSystem:
 
     async def await_settled(self, cluster: Cluster, queues: Sequence[str], timeout_ms: int) -> bool:
         return await settling.await_settled(
-            self._observer(cluster), cluster.nodes, queues, self._plan.policy, timeout_ms
+            self._observer(cluster),
+            cluster.nodes,
+            queues,
+            self._plan.policy,
+            timeout_ms,
+            # It has been seen to log that a sync is complete and never to say so in the queue's
+            # record.
+            sync_patience_s=SYNC_PATIENCE_S,
         )
 
     def _observer(self, cluster: Cluster) -> settling.Observe:
@@ -184,10 +208,7 @@ def claim_of(node: str, queue: Mapping[str, Any]) -> Mapping[str, Any]:
     """What a listed queue says of ``node``'s role, as ``node`` answered."""
     master = short_name(queue["node"])
     mirrors = sorted(short_name(name) for name in queue.get("slave_nodes", ()))
-    if node == master:
-        role = "master"
-    else:
-        role = "mirror" if node in mirrors else "none"
+    role = "master" if node == master else "mirror" if node in mirrors else "none"
     return {
         "group": queue["name"],
         "role": role,
@@ -195,8 +216,7 @@ def claim_of(node: str, queue: Mapping[str, Any]) -> Mapping[str, Any]:
         "master": master,
         "mirrors": mirrors,
         "synchronised": sorted(short_name(n) for n in queue.get("synchronised_slave_nodes", ())),
-        "state": queue.get("state", "unknown"),
-        "messages": queue.get("messages", 0),
+        "state": STATES.get(queue["state"], queue["state"]),
     }
 
 

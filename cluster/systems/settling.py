@@ -57,14 +57,30 @@ async def await_settled(
     queues: Sequence[str],
     policy: Mapping[str, Any],
     timeout_ms: int,
+    sync_patience_s: float | None = None,
 ) -> bool:
-    """Whether the cluster settled in time; what it was waiting for is logged if not."""
+    """Whether the cluster settled in time; what it was waiting for is logged if not.
+
+    ``sync_patience_s``: for how long nothing but a synchronisation may be missing before that is
+    taken for something that won't come.
+    """
     deadline = time.monotonic() + timeout_ms / 1000
+    only_sync_since: float | None = None
     rounds: list[object] = []
     reason = "nothing was observed"
     while time.monotonic() < deadline:
         seen = await observe_all(observe, nodes)
         reason = why_unsettled(seen, queues, policy)
+        if reason and not why_unsettled(seen, queues, {**policy, "ha-sync-mode": "manual"}):
+            only_sync_since = only_sync_since or time.monotonic()
+            waited_s = time.monotonic() - only_sync_since
+            if sync_patience_s is not None and waited_s >= sync_patience_s:
+                log.warning(
+                    "taken as settled, although %s: nothing came of it for %.0f s", reason, waited_s
+                )
+                return True
+        else:
+            only_sync_since = None
         rounds = [*rounds, _roles(seen)] if not reason else []
         if len(rounds) >= ROUNDS and all(roles == rounds[-1] for roles in rounds[-ROUNDS:]):
             return True

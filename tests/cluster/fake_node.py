@@ -1,10 +1,10 @@
-"""A node program for the backends' contract tests: the claims endpoint, and a cluster port that
+"""A node program for the backends' contract tests: a management port, and a cluster port that
 echoes.
 
 Run with a JSON file: name, data_dir, ports by name (with the host to bind), peers by name.
 Standard library only: it runs inside a container as well. On its management port it answers
 
-  GET /api/shalott/claims   what a real node would answer (see cluster/systems/mirrored.py)
+  GET /deaf                 from now on SIGTERM is ignored
   GET /starts               how often it has been started over its data directory
   GET /echo/<peer>          200 if a byte sent to the peer's cluster port comes back within a second
   GET /held/<peer>          the same over one connection that is opened once and kept
@@ -14,13 +14,15 @@ from __future__ import annotations
 
 import asyncio
 import json
+import signal
 import sys
 import time
 from pathlib import Path
+from typing import Any
 
 
 class FakeNode:
-    def __init__(self, config: dict) -> None:
+    def __init__(self, config: dict[str, Any]) -> None:
         self.config = config
         self.starts = 0
         self.held: dict[str, tuple[asyncio.StreamReader, asyncio.StreamWriter]] = {}
@@ -45,7 +47,8 @@ class FakeNode:
 
     async def run(self) -> None:
         self.note_start()
-        print(f"{self.config['name']} starts for the {self.starts}. time", flush=True)
+        sys.stdout.write(f"{self.config['name']} starts for the {self.starts}. time\n")
+        sys.stdout.flush()
         handlers = {"cluster": self.echo, "management": self.answer}
         for name, (host, port) in self.config["ports"].items():
             if name in handlers:
@@ -74,6 +77,9 @@ class FakeNode:
     async def route(self, path: str) -> tuple[int, object]:
         if path == "/starts":
             return 200, self.starts
+        if path == "/deaf":
+            signal.signal(signal.SIGTERM, signal.SIG_IGN)
+            return 200, {}
         if path.startswith("/echo/"):
             return (200 if await self.echoes(path.removeprefix("/echo/"), keep=False) else 504), {}
         if path.startswith("/held/"):

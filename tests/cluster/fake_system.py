@@ -16,9 +16,12 @@ from harness.errors import BootFailed, ClientError
 PROGRAM = Path(__file__).with_name("fake_node.py").read_text()
 
 
+NODES = ("n1", "n2", "n3")
+
+
 class FakeSystem:
     name = "fake"
-    port_names = ("management", "cluster")
+    port_names: tuple[str, ...] = ("management", "cluster")
     image = "python"
     runs_locally = True
 

@@ -1,0 +1,82 @@
+"""Clusters of fake nodes on every backend; one is booted for a module and made whole before each
+test."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import os
+from collections.abc import Coroutine, Iterator
+from pathlib import Path
+from typing import Any, TypeVar
+
+import pytest
+
+from cluster.base import Cluster
+from cluster.docker import backend as docker_backend
+from cluster.docker.backend import DockerCluster
+from cluster.local.backend import LocalCluster
+from tests.cluster.fake_system import NODES, FakeSystem
+
+T = TypeVar("T")
+SERIAL = itertools.count(1)
+READY_MS = 20000
+
+# docker-exec: what a user without root gets, chains and probes through exec.
+BACKENDS = [
+    pytest.param("local", marks=pytest.mark.local),
+    pytest.param("docker", marks=pytest.mark.docker),
+    pytest.param("docker-exec", marks=pytest.mark.docker),
+]
+
+
+def fresh_run_id() -> str:
+    return f"contract-{os.getpid()}-{next(SERIAL)}"
+
+
+def make(backend: str, run_id: str, work_dir: Path) -> Cluster:
+    if backend == "local":
+        return LocalCluster(NODES, run_id, work_dir)
+    return DockerCluster(NODES, run_id)
+
+
+class World:
+    """A booted cluster and the event loop that it lives on."""
+
+    def __init__(self, runner: asyncio.Runner, cluster: Cluster) -> None:
+        self._runner = runner
+        self.cluster = cluster
+        self.system = FakeSystem()
+
+    def run(self, coroutine: Coroutine[Any, Any, T]) -> T:
+        return self._runner.run(coroutine)
+
+    async def make_whole(self) -> None:
+        """Heal, start what is down, wait until all answer."""
+        await self.cluster.heal()
+        for node in NODES:
+            if (await self.cluster.status(node)).state != "running":
+                await self.cluster.start(node)
+        await self.system.await_ready(self.cluster, NODES, READY_MS)
+
+
+@pytest.fixture(scope="module", params=BACKENDS)
+def booted(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[World]:
+    with pytest.MonkeyPatch.context() as patch, asyncio.Runner() as runner:
+        if request.param == "docker-exec":
+            patch.setattr(docker_backend, "can_enter", lambda pid: False)
+        cluster = make(request.param, fresh_run_id(), tmp_path_factory.mktemp("work"))
+        world = World(runner, cluster)
+        try:
+            runner.run(cluster.boot(world.system))
+            yield world
+        finally:
+            runner.run(cluster.teardown())
+
+
+@pytest.fixture
+def world(booted: World) -> World:
+    booted.run(booted.make_whole())
+    return booted

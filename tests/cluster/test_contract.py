@@ -1,0 +1,294 @@
+"""The contract of cluster/base.py, held by every backend alike. The nodes are fake
+(fake_node.py); the faults are real."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from pathlib import Path
+
+import pytest
+
+from cluster.docker.backend import DockerCluster
+from tests.cluster.conftest import READY_MS, World
+from tests.cluster.fake_system import NODES, answers, echoes, management, starts
+
+CUT_PROBE_MS = 200  # how long a probe over a cut link is given; it never arrives
+BACK_AFTER_S = 20  # TCP's own retransmission backs off while a link is cut
+
+
+async def eventually_echoes(world: World, source: str, destination: str, *, held: bool) -> bool:
+    """Whether a round trip works again before the deadline."""
+    deadline = time.monotonic() + BACK_AFTER_S
+    while time.monotonic() < deadline:
+        if await echoes(world.cluster, source, destination, held=held):
+            return True
+    return False
+
+
+def test_every_node_answers_after_boot(world: World) -> None:
+    async def check() -> None:
+        for node in NODES:
+            assert (await world.cluster.status(node)).state == "running"
+            assert await answers(world.cluster, node)
+
+    world.run(check())
+
+
+def test_data_and_address_outlive_a_kill(world: World) -> None:
+    async def check() -> None:
+        before, endpoint = (
+            await starts(world.cluster, "n1"),
+            world.cluster.endpoint("n1", "cluster"),
+        )
+        await world.cluster.kill("n1")
+        await world.cluster.start("n1")
+        await world.system.await_ready(world.cluster, ["n1"], READY_MS)
+        assert await starts(world.cluster, "n1") == before + 1
+        assert world.cluster.endpoint("n1", "cluster") == endpoint
+
+    world.run(check())
+
+
+def test_kill_returns_when_the_process_is_gone(world: World) -> None:
+    async def check() -> None:
+        await world.cluster.kill("n2")
+        status = await world.cluster.status("n2")
+        assert (status.state, status.exit_code, status.pid) == ("exited", 137, None)
+        assert not await answers(world.cluster, "n2")
+        assert not await world.cluster.reach("n1", "n2", CUT_PROBE_MS)
+        assert not await world.cluster.reach("n2", "n1", CUT_PROBE_MS)
+
+    world.run(check())
+
+
+def test_killing_a_dead_node_and_starting_a_running_one_change_nothing(world: World) -> None:
+    async def check() -> None:
+        before = await starts(world.cluster, "n1")
+        await world.cluster.start("n1")
+        assert await starts(world.cluster, "n1") == before
+        await world.cluster.kill("n1")
+        await world.cluster.kill("n1")
+        assert (await world.cluster.status("n1")).state == "exited"
+
+    world.run(check())
+
+
+def test_stop_is_sigterm(world: World) -> None:
+    async def check() -> None:
+        await world.cluster.stop("n3")
+        assert (await world.cluster.status("n3")).exit_code == 128 + 15
+
+    world.run(check())
+
+
+def test_stop_kills_a_node_that_ignores_it(world: World) -> None:
+    async def check() -> None:
+        await management(world.cluster, "n3").get("/deaf")
+        await world.cluster.stop("n3", timeout_ms=1000)
+        assert (await world.cluster.status("n3")).exit_code == 137
+
+    world.run(check())
+
+
+def test_a_paused_node_is_silent_and_goes_on_where_it_was(world: World) -> None:
+    async def check() -> None:
+        before = await starts(world.cluster, "n2")
+        await world.cluster.pause("n2")
+        assert (await world.cluster.status("n2")).state == "paused"
+        assert not await answers(world.cluster, "n2")
+        await world.cluster.resume("n2")
+        assert (await world.cluster.status("n2")).state == "running"
+        assert await starts(world.cluster, "n2") == before
+
+    world.run(check())
+
+
+def test_a_paused_node_can_be_killed_and_stopped(world: World) -> None:
+    async def check() -> None:
+        await world.cluster.pause("n2")
+        await world.cluster.kill("n2")
+        assert (await world.cluster.status("n2")).state == "exited"
+        await world.make_whole()
+        await world.cluster.pause("n2")
+        await world.cluster.stop("n2", timeout_ms=5000)
+        assert (await world.cluster.status("n2")).exit_code == 128 + 15
+        await world.make_whole()
+        assert (await world.cluster.status("n2")).state == "running"
+
+    world.run(check())
+
+
+def test_a_cut_hangs_connections_and_a_mend_lets_them_go_on(world: World) -> None:
+    async def check() -> None:
+        both = [("n1", "n2"), ("n2", "n1")]
+        assert await echoes(world.cluster, "n1", "n2", held=True)
+        await world.cluster.cut(both)
+        assert not await echoes(world.cluster, "n1", "n2", held=True), "established"
+        assert not await echoes(world.cluster, "n1", "n2"), "new"
+        assert await echoes(world.cluster, "n1", "n3"), "others are not hit"
+        assert await answers(world.cluster, "n2"), "clients are not hit"
+        await world.cluster.mend(both)
+        # The node keeps its connection only while it is neither reset nor closed.
+        assert await eventually_echoes(world, "n1", "n2", held=True)
+        assert await eventually_echoes(world, "n1", "n2", held=False)
+
+    world.run(check())
+
+
+def test_reach_proves_each_direction_by_itself(world: World) -> None:
+    async def check() -> None:
+        assert await world.cluster.reach("n1", "n2")
+        await world.cluster.cut([("n1", "n2")])
+        assert not await world.cluster.reach("n1", "n2", CUT_PROBE_MS)
+        assert await world.cluster.reach("n2", "n1")
+        assert not await echoes(world.cluster, "n1", "n2"), "a round trip needs both ways"
+        assert not await echoes(world.cluster, "n2", "n1"), "also from the other side"
+        await world.cluster.mend([("n1", "n2")])
+        assert await world.cluster.reach("n1", "n2")
+
+    world.run(check())
+
+
+def test_cuts_are_counted_and_late_mends_do_nothing(world: World) -> None:
+    async def check() -> None:
+        await world.cluster.cut([("n1", "n2"), ("n1", "n3")])
+        await world.cluster.cut([("n1", "n2")])
+        await world.cluster.mend([("n1", "n2"), ("n1", "n3")])
+        assert not await world.cluster.reach("n1", "n2", CUT_PROBE_MS)
+        assert await world.cluster.reach("n1", "n3")
+        await world.cluster.mend([("n1", "n2")])
+        assert await world.cluster.reach("n1", "n2")
+        await world.cluster.mend([("n1", "n2")])
+        await world.cluster.cut([("n1", "n2")])
+        assert not await world.cluster.reach("n1", "n2", CUT_PROBE_MS)
+
+    world.run(check())
+
+
+def test_a_cut_outlives_a_restart(world: World) -> None:
+    async def check() -> None:
+        await world.cluster.cut([("n1", "n2")])
+        await world.cluster.kill("n2")
+        await world.cluster.start("n2")
+        await world.system.await_ready(world.cluster, ["n2"], READY_MS)
+        assert not await world.cluster.reach("n1", "n2", CUT_PROBE_MS)
+        assert await world.cluster.reach("n2", "n1")
+
+    world.run(check())
+
+
+def test_a_link_can_be_cut_and_mended_while_its_end_is_paused(world: World) -> None:
+    async def check() -> None:
+        await world.cluster.pause("n2")
+        assert await world.cluster.reach("n1", "n2"), "a paused node's kernel still receives"
+        await world.cluster.cut([("n1", "n2")])
+        assert not await world.cluster.reach("n1", "n2", CUT_PROBE_MS)
+        await world.cluster.mend([("n1", "n2")])
+        assert await world.cluster.reach("n1", "n2")
+
+    world.run(check())
+
+
+def test_heal_undoes_cuts_and_pauses_but_starts_nothing(world: World) -> None:
+    async def check() -> None:
+        await world.cluster.cut([("n1", "n2"), ("n2", "n1"), ("n1", "n2")])
+        await world.cluster.pause("n2")
+        await world.cluster.kill("n3")
+        await world.cluster.heal()
+        assert await world.cluster.reach("n1", "n2")
+        assert await answers(world.cluster, "n2", timeout_ms=3000)
+        assert (await world.cluster.status("n3")).state == "exited"
+
+    world.run(check())
+
+
+def test_a_throttled_link_is_slow_and_heal_restores_it(world: World) -> None:
+    if "throttle" not in world.cluster.capabilities:
+        pytest.skip("this kernel can't throttle links between containers")
+
+    async def check() -> None:
+        await world.cluster.shape("n1", "n2", rate_bytes_s=20)
+        # Two tokens of 24 bytes: the second has to wait for the line.
+        slow = [await echoes(world.cluster, "n1", "n2") for _ in range(3)]
+        if isinstance(world.cluster, DockerCluster):
+            assert not all(slow), "even a handshake's packets are longer than a second's worth"
+        else:
+            assert slow == [False, False, False]
+        await world.cluster.heal()
+        assert await eventually_echoes(world, "n1", "n2", held=False)
+
+    world.run(check())
+
+
+def test_a_delayed_link_delays_what_it_carries(world: World) -> None:
+    if "delay" not in world.cluster.capabilities:
+        pytest.skip("this kernel can't delay packets")
+
+    async def check() -> None:
+        await world.cluster.shape("n1", "n2", delay_ms=150)
+        before = time.monotonic()
+        assert await echoes(world.cluster, "n1", "n2")
+        assert time.monotonic() - before >= 0.150
+        await world.cluster.shape("n1", "n2")
+        assert await echoes(world.cluster, "n1", "n2")
+
+    world.run(check())
+
+
+def test_wipe_removes_a_stopped_nodes_data(world: World) -> None:
+    async def check() -> None:
+        await world.cluster.kill("n3")
+        await world.cluster.wipe("n3")
+        await world.cluster.start("n3")
+        await world.system.await_ready(world.cluster, ["n3"], READY_MS)
+        assert await starts(world.cluster, "n3") == 1
+
+    world.run(check())
+
+
+def test_commands_run_in_the_nodes_world_and_end_at_their_timeout(world: World) -> None:
+    async def check() -> None:
+        said = await world.cluster.run_command("n1", ["sh", "-c", "echo here; exit 3"])
+        assert (said.exit_code, said.output.strip()) == (3, "here")
+        hung = await world.cluster.run_command("n1", ["sleep", "60"], timeout_ms=200)
+        assert hung.exit_code == 124
+
+    world.run(check())
+
+
+def test_collect_brings_output_and_events_of_all_lives(world: World, tmp_path: Path) -> None:
+    async def check() -> None:
+        await world.cluster.kill("n1")
+        await world.cluster.start("n1")
+        await world.system.await_ready(world.cluster, ["n1"], READY_MS)
+        assert "n1 starts" in await world.cluster.output("n1")
+        await world.cluster.kill("n2")
+        await world.cluster.collect(tmp_path)
+
+    world.run(check())
+    for node in NODES:
+        assert f"{node} starts for the" in (tmp_path / node / "output.log").read_text()
+        assert (tmp_path / node / "events.jsonl").stat().st_size > 0
+    assert (tmp_path / "n1" / "output.log").read_text().count("n1 starts") >= 2
+
+
+def test_faults_of_many_callers_compose(world: World) -> None:
+    async def check() -> None:
+        async def flap(link: tuple[str, str]) -> None:
+            for _ in range(5):
+                await world.cluster.cut([link])
+                await world.cluster.mend([link])
+
+        links = [(a, b) for a in NODES for b in NODES if a != b]
+        await asyncio.gather(*map(flap, links))
+        reached = await asyncio.gather(*(world.cluster.reach(*link) for link in links))
+        assert all(reached)
+
+    world.run(check())
+
+
+def test_the_backend_says_how_it_works(world: World) -> None:
+    words = world.cluster.describe()
+    assert words["backend"].startswith(world.cluster.backend)
+    assert {"links", "probe", "pause", "kill"} <= words.keys()

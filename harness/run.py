@@ -127,6 +127,7 @@ async def _experiment(
 async def _clean_up(stage: Stage, directory: RunDirectory, trouble: Trouble) -> None:
     """Heal, bring the nodes' files, tear down: each step whatever became of the others."""
     cluster, leave_running = stage.world.cluster, stage.plan.cluster.leave_running
+    stage.show("stop")
     if not stage.healed:
         # Nodes about to be torn down need no start; nodes left running need it.
         await _attempt("healing", stage.heal if leave_running else stage.nemesis.heal, trouble)

@@ -93,6 +93,10 @@ class Stage:
         finally:
             await interpreter.close()
 
+    def show(self, phase: str) -> None:
+        """What the progress line says from now on."""
+        self.phase, self.phase_began_ns = phase, self.record.now_ns()
+
     async def heal(self) -> None:
         """Undo every fault, start every node, and do what an operator would do."""
         cluster, plan = self.world.cluster, self.plan
@@ -150,7 +154,7 @@ class Stage:
 
     @contextlib.asynccontextmanager
     async def _phase(self, name: str) -> AsyncIterator[None]:
-        self.phase, self.phase_began_ns = name, self.record.now_ns()
+        self.show(name)
         log.info("phase %s", name)
         index = self.record.invoke(NEMESIS, "", "phase", extra={"phase": name})
         yield

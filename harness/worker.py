@@ -23,6 +23,7 @@ log = logging.getLogger("shalott.worker")
 FIRST_BACKOFF_S = 0.1
 LAST_BACKOFF_S = 1.0
 CLOSE_TIMEOUT_S = 1.0
+TIMEOUT_GRACE = 0.2  # a client knows better how its operation timed out: it has this much longer
 
 ClientFactory = Callable[[str], Client]  # node -> a client of it, not yet open
 
@@ -46,7 +47,7 @@ class Worker:
         self._stride = stride
         self._make_client = make_client
         self._record = record
-        self._timeout_s = op_timeout_ms / 1000
+        self._timeout_s = op_timeout_ms / 1000 * (1 + TIMEOUT_GRACE)
         self._client: Client | None = None
         self._failed_opens = 0
         self._rng = Stream(seed, "backoff", thread)

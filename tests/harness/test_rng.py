@@ -1,3 +1,5 @@
+"""SplitMix64 streams: the published sequence, independence, and the range of draws."""
+
 from __future__ import annotations
 
 import pytest

@@ -25,6 +25,7 @@ from checkers.reigns import NodeEvent, Reign, event_reigns, observed_reigns, ove
 
 S = 1_000_000_000
 CLOCK_SLACK_NS = S  # an acknowledgement may be recorded this much after what made it worthless
+SHUTDOWN_NS = 30 * S  # from a master's orderly stop to the promotion that it leads to
 DISCARDING = ("discarded", "wiped", "truncated")
 
 WINDOWS = {
@@ -64,6 +65,7 @@ def turning_points(events: Sequence[NodeEvent], around: Surroundings) -> list[Tu
         *(p for p in _observed_promotions(around, by_polls) if p.group not in known),
         *_ended_double_reigns(reigns, events, around),
         *_discards(events, around),
+        *_told_windows(events),
         *_paused_minorities(events, by_events, around),
         *_whole_stops(reigns, events, around),
     ]
@@ -87,7 +89,11 @@ def _unsynchronised_promotions(
 ) -> Iterator[TurningPoint]:
     for event in events:
         if event.kind == "promoted" and event.detail.get("synchronised") is False:
-            shutdown = "shutdown" in str(event.detail.get("reason", ""))
+            shutdown = "shutdown" in str(event.detail.get("reason", "")) or any(
+                e.group == event.group and 0 <= event.run_ns - e.run_ns <= SHUTDOWN_NS
+                for e in events
+                if e.kind == "loss_window" and _named_window(e) == "L8"
+            )
             sync_begun = _sync_begun(events, event)
             window = _promotion_window(event.node, event.run_ns, shutdown, sync_begun, around)
             yield TurningPoint(
@@ -131,7 +137,7 @@ def _sync_begun(events: Sequence[NodeEvent], promotion: NodeEvent) -> bool:
         e.kind == "sync_started"
         and e.group == promotion.group
         and joined_ns <= e.run_ns <= promotion.run_ns
-        and promotion.node in e.detail.get("mirrors", (promotion.node,))
+        and promotion.node in e.detail.get("mirrors", (e.node,))
         for e in events
     )
 
@@ -219,6 +225,25 @@ def _discards(events: Sequence[NodeEvent], around: Surroundings) -> Iterator[Tur
                 evidence={"event": event.row},
                 node=event.node,
             )
+
+
+def _told_windows(events: Sequence[NodeEvent]) -> Iterator[TurningPoint]:
+    """A node that knows itself which window it opens."""
+    for event in events:
+        window = _named_window(event)
+        if event.kind == "loss_window" and window in WINDOWS:
+            yield TurningPoint(
+                group=event.group,
+                at_ns=event.run_ns,
+                window=window,
+                text=f"{event.node} said at {_s(event.run_ns)}: {event.detail.get('reason')}",
+                evidence={"event": event.row},
+            )
+
+
+def _named_window(event: NodeEvent) -> str:
+    """The window in a reason such as ``L8: unsynchronised mirrors take over on shutdown``."""
+    return str(event.detail.get("reason", "")).partition(":")[0]
 
 
 def _discard_window(event: NodeEvent, around: Surroundings) -> str:

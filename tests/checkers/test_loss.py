@@ -115,7 +115,8 @@ class TestCauses:
         assert self.cause(self.story())[0] == "unexplained"
 
     def test_l1_promoted_while_synchronising(self) -> None:
-        story = self.story().role("n2", 10, "mirror").event("n1", 12, "sync_started")
+        story = self.story().role("n2", 10, "mirror")
+        story.event("n1", 12, "sync_started", mirrors=["n2"])
         story.event("n2", 31, "promoted", "master", 3, synchronised=False)
         cause, why = self.cause(story)
         assert cause == "L1"
@@ -151,6 +152,25 @@ class TestCauses:
             "n2", 31, "promoted", "master", 3, synchronised=False, reason="shutdown of the master"
         )
         assert self.cause(story)[0] == "L8"
+
+    def test_l8_told_by_the_master_that_stops(self) -> None:
+        story = self.story().event("n1", 30, "loss_window", reason="L8: on shutdown")
+        assert self.cause(story) == ("L8", "n1 said at 30.0 s: L8: on shutdown")
+        story.events.clear()
+        story.event("n1", 28.5, "loss_window", reason="L8: on shutdown")
+        story.event("n2", 31, "promoted", "master", 3, synchronised=False)
+        causes = loss(story)["by-cause"]
+        assert causes == {"L8": 10}
+
+    def test_a_restarted_mirrors_wipe_alone_explains_nothing(self) -> None:
+        story = self.story().fault(1, "kill", 28, 31, ["n2"])
+        story.event("n2", 32, "discarded", count=30, reason="L4: a mirror throws away what it had")
+        assert self.cause(story)[0] == "unexplained"
+
+    def test_l3_the_loser_that_an_operator_restarted_wipes(self) -> None:
+        story = self.story().fault(1, "partition-one", 15, 35, ["n1"], CUT)
+        story.event("n1", 61, "discarded", count=30, reason="L4: a mirror throws away what it had")
+        assert self.cause(story)[0] == "L3"
 
     def test_synchronised_promotion_explains_nothing(self) -> None:
         story = self.story().event("n2", 31, "promoted", "master", 3, synchronised=True)

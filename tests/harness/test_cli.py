@@ -2,21 +2,24 @@
 
 from __future__ import annotations
 
-import json
 import os
 import signal
 import subprocess
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 
 from harness.cli import run_command
+from harness.errors import HarnessError
 from harness.plan import load_plan
 from harness.recording import recover
 from harness.report_results import read_results
+from tests.harness.memory_cli import install
+from tests.harness.memory_world import Trap
 
 pytestmark = pytest.mark.unit
 
@@ -27,21 +30,56 @@ MEMORY = (
 ROOT = Path(__file__).parents[2]
 
 
+@dataclass(frozen=True)
+class Done:
+    """A command that has ended, and what the world in memory saw of it."""
+
+    returncode: int
+    stdout: str
+    stderr: str
+    calls: list[str]
+
+
+class Shalott:
+    """Runs commands in this process, in an empty directory, in the world in memory."""
+
+    def __init__(
+        self, cwd: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        monkeypatch.chdir(cwd)
+        self._patch = monkeypatch.setattr
+        self._capsys = capsys
+
+    def __call__(self, arguments: Sequence[str], trap: Trap | None = None) -> Done:
+        memory = install(trap or Trap(), self._patch)
+        self._capsys.readouterr()
+        code = run_command(arguments)
+        out, err = self._capsys.readouterr()
+        return Done(code, out, err, memory.cluster.calls)
+
+
+@pytest.fixture
 def shalott(
-    arguments: Sequence[str], cwd: Path, trap: Mapping[str, object] | None = None
-) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-m", "tests.harness.memory_cli", *arguments],
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> Shalott:
+    return Shalott(tmp_path, monkeypatch, capsys)
+
+
+def start(cwd: Path) -> subprocess.Popen[str]:
+    """A long run as a process of its own; returns when its load has begun."""
+    child = subprocess.Popen(
+        [sys.executable, "-m", "tests.harness.memory_cli", *MEMORY, "--time-limit", "60"],
         cwd=cwd,
-        env=environment(trap),
-        capture_output=True,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
         text=True,
-        timeout=60,
     )
-
-
-def environment(trap: Mapping[str, object] | None) -> dict[str, str]:
-    return {**os.environ, "PYTHONPATH": str(ROOT), "TRAP": json.dumps(trap or {})}
+    assert child.stderr is not None
+    for line in child.stderr:
+        if line.startswith("load"):
+            break
+    return child
 
 
 def latest(cwd: Path) -> Path:
@@ -123,57 +161,48 @@ def test_help_and_no_arguments_are_no_mistakes(capsys: pytest.CaptureFixture[str
     assert "--nemesis-interval" in capsys.readouterr().out
 
 
-def test_a_valid_run_says_so_where_the_report_is_and_how_to_repeat_it(tmp_path: Path) -> None:
-    done = shalott([*MEMORY, "--time-limit", "300ms"], tmp_path)
+def test_a_valid_run_says_so_where_the_report_is_and_how_to_repeat_it(
+    shalott: Shalott, tmp_path: Path
+) -> None:
+    done = shalott([*MEMORY, "--time-limit", "300ms"])
     assert done.returncode == 0, done.stderr
     lines = done.stdout.splitlines()
     assert any(line.startswith("Valid: nothing was lost of ") for line in lines)
     assert f"Report: store/memory-upstream-memory/{latest(tmp_path).name}/report.html" in lines
-    repeat = (
+    assert lines[-1] == (
         "Repeat: shalott test --workload memory --system memory --rate 1000 --time-limit 300ms"
         " --nemesis none --seed 5"
     )
-    assert repeat in lines
     assert "this is a test" in done.stderr
     assert "load" in done.stderr  # the plain progress
 
 
-def test_lost_messages_are_exit_1_and_named(tmp_path: Path) -> None:
-    done = shalott([*MEMORY, "--time-limit", "300ms"], tmp_path, {"lose_every": 20})
+def test_lost_messages_are_exit_1_and_named(shalott: Shalott) -> None:
+    done = shalott([*MEMORY, "--time-limit", "300ms"], Trap(lose_every=20))
     assert done.returncode == 1, done.stderr
     assert "Invalid: " in done.stdout and "lost" in done.stdout
 
 
-def test_a_harness_failure_is_255_and_no_verdict(tmp_path: Path) -> None:
-    done = shalott([*MEMORY, "--time-limit", "300ms"], tmp_path, {"crash": "await_settled"})
+def test_a_harness_failure_is_255_and_no_verdict(shalott: Shalott) -> None:
+    trap = Trap(crash="await_settled", error=lambda: HarnessError("planted"))
+    done = shalott([*MEMORY, "--time-limit", "300ms"], trap)
     assert done.returncode == 255
     assert "no verdict on the broker: the phase settle: planted" in done.stderr
-    assert done.stdout.splitlines()[-1].endswith("collect teardown")
+    assert done.calls[-2:] == ["collect", "teardown"]
 
 
-def test_count_stops_at_the_first_run_that_is_not_valid(tmp_path: Path) -> None:
+def test_count_stops_at_the_first_run_that_is_not_valid(shalott: Shalott, tmp_path: Path) -> None:
     many = [*MEMORY, "--time-limit", "100ms", "--test-count", "2"]
-    assert shalott(many, tmp_path).returncode == 0
+    assert shalott(many).returncode == 0
     runs = sorted((tmp_path / "store" / "memory-upstream-memory").glob("2*"))
     assert [load_plan(run / "plan.json").seed for run in runs] == [5, 6]
-    assert shalott(many, tmp_path, {"lose_every": 5}).returncode == 1
+    assert shalott(many, Trap(lose_every=5)).returncode == 1
     assert len(list((tmp_path / "store" / "memory-upstream-memory").glob("2*"))) == 3
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 def test_a_signal_ends_the_run_in_order(tmp_path: Path, number: int) -> None:
-    child = subprocess.Popen(
-        [sys.executable, "-m", "tests.harness.memory_cli", *MEMORY, "--time-limit", "60"],
-        cwd=tmp_path,
-        env=environment(None),
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
-    assert child.stderr is not None
-    for line in child.stderr:
-        if line.startswith("load"):
-            break
+    child = start(tmp_path)
     child.send_signal(number)
     out, err = child.communicate(timeout=30)
     assert child.returncode == 2, err
@@ -184,55 +213,45 @@ def test_a_signal_ends_the_run_in_order(tmp_path: Path, number: int) -> None:
     assert results.valid == "unknown" and results.complete
 
 
-def test_kill_9_of_the_harness_leaves_a_history_that_can_be_analyzed(tmp_path: Path) -> None:
-    child = subprocess.Popen(
-        [sys.executable, "-m", "tests.harness.memory_cli", *MEMORY, "--time-limit", "60"],
-        cwd=tmp_path,
-        env=environment(None),
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
-    assert child.stderr is not None
-    with child.stderr:
-        for line in child.stderr:
-            if line.startswith("load"):
-                break
-        recording = latest(tmp_path) / "history.jsonl"
-        while recording.read_bytes().count(b'"ok"') < 50:
-            time.sleep(0.01)
-        child.kill()
-        child.wait()
+def test_kill_9_of_the_harness_leaves_a_history_that_can_be_analyzed(
+    shalott: Shalott, tmp_path: Path
+) -> None:
+    child = start(tmp_path)
+    recording = latest(tmp_path) / "history.jsonl"
+    while recording.read_bytes().count(b'"ok"') < 50:
+        time.sleep(0.01)
+    child.kill()
+    child.communicate()
     history = recover(recording)
     assert not history.complete and history.ops.num_rows > 50
-    done = shalott(["analyze"], tmp_path)
+    done = shalott(["analyze"])
     assert done.returncode == 2, done.stderr
     assert (latest(tmp_path) / "report.html").exists()
     assert "Unknown" in done.stdout
 
 
-def test_analyze_gives_the_same_verdict_again(tmp_path: Path) -> None:
-    shalott([*MEMORY, "--time-limit", "300ms"], tmp_path, {"lose_every": 20})
+def test_analyze_gives_the_same_verdict_again(shalott: Shalott, tmp_path: Path) -> None:
+    shalott([*MEMORY, "--time-limit", "300ms"], Trap(lose_every=20))
     first = read_results(latest(tmp_path) / "results.json")
     (latest(tmp_path) / "results.json").unlink()
-    done = shalott(["analyze", "memory-upstream-memory"], tmp_path)
+    done = shalott(["analyze", "memory-upstream-memory"])
     assert done.returncode == 1, done.stderr
     again = read_results(latest(tmp_path) / "results.json")
     assert again.results == first.results and again.headline == first.headline
 
 
-def test_a_stored_plan_runs_again(tmp_path: Path) -> None:
-    shalott([*MEMORY, "--time-limit", "100ms"], tmp_path)
+def test_a_stored_plan_runs_again(shalott: Shalott, tmp_path: Path) -> None:
+    shalott([*MEMORY, "--time-limit", "100ms"])
     plan = latest(tmp_path) / "plan.json"
-    done = shalott(["test", "--plan", str(plan)], tmp_path)
+    done = shalott(["test", "--plan", str(plan)])
     assert done.returncode == 0, done.stderr
     assert latest(tmp_path) != plan.parent
     assert load_plan(latest(tmp_path) / "plan.json") == load_plan(plan)
     assert f"Repeat: shalott test --plan {plan}" in done.stdout
 
 
-def test_an_unwritable_store_is_one_sentence(tmp_path: Path) -> None:
+def test_an_unwritable_store_is_one_sentence(shalott: Shalott, tmp_path: Path) -> None:
     (tmp_path / "store").write_text("a file")
-    done = shalott([*MEMORY, "--time-limit", "100ms"], tmp_path)
+    done = shalott([*MEMORY, "--time-limit", "100ms"])
     assert done.returncode == 255
     assert "cannot store runs in store" in done.stderr

@@ -23,6 +23,7 @@ HEAD_BYTES_MAX = 64 << 10
 READ_BYTES = 64 << 10
 IDLE_TIMEOUT_S = 60  # for a whole request to arrive
 WRITE_TIMEOUT_S = 30
+LINGER_S = 2  # for a client that was refused to see the answer
 
 Respond = Callable[[Request], Awaitable[Response]]
 
@@ -157,6 +158,19 @@ class Exchange:
         if self._http.our_state in (h11.IDLE, h11.SEND_RESPONSE):
             headers = {**error.headers, "Connection": "close"}
             await self._send(Response(error.status, error.response().body, headers), "")
+            await self._linger()
+
+    async def _linger(self) -> None:
+        """Read on for a moment: to close with bytes unread would reset the connection, and with it
+        take the answer from a client that is still sending.
+        """
+        self._writer.write_eof()
+        try:
+            async with asyncio.timeout(LINGER_S):
+                while await self._reader.read(READ_BYTES):
+                    pass
+        except TimeoutError:
+            pass
 
     async def _send(self, response: Response, method: str) -> None:
         headers = [("Content-Length", str(len(response.body))), ("Cache-Control", "no-cache")]

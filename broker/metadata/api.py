@@ -13,7 +13,7 @@ from typing import Protocol, TypeVar
 import msgspec
 
 from broker.metadata.records import Record
-from broker.processes.messages import Message
+from broker.processes.messages import Message, Pid
 
 T = TypeVar("T")
 
@@ -68,4 +68,9 @@ class Metadata(Protocol):
 
     def running_nodes(self) -> list[str]:
         """Nodes that share these tables with us now, sorted, this one among them."""
+        ...
+
+    def subscribe(self, pid: Pid) -> None:
+        """From now on ``pid`` gets TableChanged for every row that changes here, and
+        ``broker.metadata.messages.Membership`` when the running nodes change."""
         ...

@@ -48,7 +48,9 @@ BROADCAST_DELAY_MS = 25
 BUFFER_BYTES_MAX = 100_000_000
 # A partition often cuts one link a little before the other. Waiting keeps members from having each other recorded dead.
 NEIGHBOUR_DOWN_DELAY_MS = 100
-RING_SHUTDOWN = "ring_shutdown"
+# The whole ring ends because the queue was deleted: nobody needs to bury anybody. (Who leaves for another reason
+# must not end as "normal": channels would take the queue for deleted as well.)
+RING_SHUTDOWN = "normal"
 
 Side = Literal["left", "right"]
 
@@ -265,8 +267,6 @@ class Member:
         # that version or before belongs to an earlier time as our neighbour, and reached us by another way since.
         self._left_floor = -1
         self.states: dict[MemberId, MemberState] | None = None
-        # publishers that were erased from the group -> the last number heard of them
-        self._erased: dict[MemberId, int] = {}
         self.stop_reason: str | None = None
         self.is_stopped = False
         self._row = row
@@ -538,12 +538,7 @@ class Member:
 
     def _activity(self, items: list[ActivityItem]) -> Work:
         check_membership(self.id, self._row)
-        assert self.view is not None
-        known = dict.fromkeys(self.view.known())
-        forwarded = [
-            self._account(item) if item.publisher in known else self._account_erased(item)
-            for item in items
-        ]
+        forwarded = [self._account(item) for item in items]
         self._send_right([item for item in forwarded if item.pubs or item.acks])
         yield from self._maybe_erase_aliases()
         for item in forwarded:
@@ -562,18 +557,6 @@ class Member:
             self._confirm(acks)
         return ActivityItem(item.publisher, (), acks)
 
-    def _account_erased(self, item: ActivityItem) -> ActivityItem:
-        """Last words of a publisher whom the group has forgotten already.
-
-        This happens when the alias owner was itself just joining and never got the dead one's catchup. The
-        original treats them as new (and sends them round for ever); numbers tell what was heard before.
-        """
-        heard = self._erased.get(item.publisher, -1)
-        news = tuple(pub for pub in item.pubs if pub[0] > heard)
-        if news:
-            self._erased[item.publisher] = news[-1][0]
-        return ActivityItem(item.publisher, news, ())
-
     def _confirm(self, acks: tuple[int, ...]) -> None:
         while acks and self._confirms and self._confirms[0][0] <= acks[-1]:
             self._emit(Confirmed(self._confirms.popleft()[1]))
@@ -590,8 +573,8 @@ class Member:
         if not self._is_neighbour(side, member):
             return
         if reason == RING_SHUTDOWN:
-            if self.stop_reason == RING_SHUTDOWN:
-                self._end(RING_SHUTDOWN)
+            if self.stop_reason is not None:
+                self._end(self.stop_reason)
             return
         check_membership(self.id, self._row)
         self._emit(StartNeighbourDownTimer(side, member))
@@ -692,7 +675,6 @@ class Member:
         return Catchup(to, self.id, view.version, snapshots)
 
     def _forget_erased(self, view: View) -> None:
-        known = dict.fromkeys(view.known())
-        states = self.states or {}
-        for member in [member for member in states if member not in known]:
-            self._erased[member] = states.pop(member).last_pub
+        if self.states is not None:
+            known = dict.fromkeys(view.known())
+            self.states = {m: state for m, state in self.states.items() if m in known}

@@ -36,7 +36,7 @@ class MemberSnapshot(msgspec.Struct, frozen=True, array_like=True):
     last_ack: int
 
 
-class RingMessage(Message):
+class RingMessage(Message, frozen=True):
     """Base of what neighbours say: who says it, to whom, and the version of the sender's view."""
 
     to: MemberId
@@ -44,17 +44,17 @@ class RingMessage(Message):
     version: int
 
 
-class CheckNeighbours(RingMessage):
+class CheckNeighbours(RingMessage, frozen=True):
     """Look at the group again: the sender was, or has become, your neighbour."""
 
 
-class Catchup(RingMessage):
+class Catchup(RingMessage, frozen=True):
     """The sender's whole state, to its new right neighbour."""
 
     states: tuple[MemberSnapshot, ...]
 
 
-class Activity(RingMessage):
+class Activity(RingMessage, frozen=True):
     """Pubs and acks on their way round."""
 
     items: tuple[ActivityItem, ...]

@@ -10,7 +10,7 @@ from broker.amqp.queue_protocol import Content
 from broker.processes.messages import Codec, Message, Pid
 
 
-class Published(Message):
+class Published(Message, frozen=True):
     """``delivered``: it went straight to a consumer and waits for its acknowledgement."""
 
     channel: Pid | None
@@ -18,14 +18,14 @@ class Published(Message):
     delivered: bool = False
 
 
-class Discarded(Message):
+class Discarded(Message, frozen=True):
     """A publish that leaves nothing behind: delivered at once to a consumer that doesn't acknowledge."""
 
     channel: Pid | None
     message_id: int
 
 
-class Dropped(Message):
+class Dropped(Message, frozen=True):
     """``count`` messages left the head, which leaves ``remaining`` ready ones; they wait for an
     acknowledgement if ``ack_required``."""
 
@@ -34,49 +34,49 @@ class Dropped(Message):
     ack_required: bool
 
 
-class Acked(Message):
+class Acked(Message, frozen=True):
     ids: tuple[int, ...]
 
 
-class Requeued(Message):
+class Requeued(Message, frozen=True):
     ids: tuple[int, ...]
 
 
-class Depth(Message):
+class Depth(Message, frozen=True):
     """Ready and unacknowledged messages at the master, now."""
 
     depth: int
 
 
-class RequestDepth(Message):
+class RequestDepth(Message, frozen=True):
     """From a mirror that just started."""
 
     mirror: Pid
 
 
-class SenderDeath(Message):
+class SenderDeath(Message, frozen=True):
     """The channel is dead, and everything that it published at the master has been told."""
 
     channel: Pid
 
 
-class EnsureMonitoring(Message):
+class EnsureMonitoring(Message, frozen=True):
     """From a mirror that knows of dead channels of which it has heard no SenderDeath."""
 
     channels: tuple[Pid, ...]
 
 
-class ProcessDeath(Message):
+class ProcessDeath(Message, frozen=True):
     """Nothing but traffic: news of the group's members ride on it."""
 
 
-class SyncStart(Message):
+class SyncStart(Message, frozen=True):
     ref: int
     syncer: Pid
     mirrors: tuple[Pid, ...]
 
 
-class DeleteAndTerminate(Message):
+class DeleteAndTerminate(Message, frozen=True):
     """The queue is deleted: every process ends with its ring."""
 
 

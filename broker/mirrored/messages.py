@@ -15,21 +15,21 @@ SUPERVISOR = "queues"  # the name that each node's queue supervisor is registere
 # -- GM, besides the ring messages -------------------------------------------------------------------------
 
 
-class JoinRing(Message):
+class JoinRing(Message, frozen=True):
     """call -> RingJoined, or Failed("not_ready")."""
 
     newcomer: MemberId
     left: MemberId
 
 
-class RingJoined(Message):
+class RingJoined(Message, frozen=True):
     group: GroupRow
 
 
 # -- synchronisation ---------------------------------------------------------------------------------------
 
 
-class SyncAnswer(Message):
+class SyncAnswer(Message, frozen=True):
     """mirror -> master: ``wanted`` is False if it is synchronised already."""
 
     mirror: Pid
@@ -37,25 +37,25 @@ class SyncAnswer(Message):
     wanted: bool
 
 
-class SyncBatch(Message):
+class SyncBatch(Message, frozen=True):
     """master -> mirror: (content, redelivered, unacknowledged) in order. Answered by SyncNext."""
 
     ref: int
     messages: tuple[tuple[Content, bool, bool], ...]
 
 
-class SyncNext(Message):
+class SyncNext(Message, frozen=True):
     """mirror -> master: the batch is taken, send the next."""
 
     mirror: Pid
     ref: int
 
 
-class SyncComplete(Message):
+class SyncComplete(Message, frozen=True):
     ref: int
 
 
-class SyncAborted(Message):
+class SyncAborted(Message, frozen=True):
     """master -> mirror: cancelled. What was sent is thrown away."""
 
     ref: int
@@ -64,33 +64,35 @@ class SyncAborted(Message):
 # -- asked of a queue process ------------------------------------------------------------------------------
 
 
-class AutoSync(Message):
-    """A mirror joined, or the policy changed: synchronise if the policy says so."""
+class AutoSync(Message, frozen=True):
+    """``mirror`` joined, or (None) the policy changed: synchronise if the policy says so."""
+
+    mirror: Pid | None = None
 
 
-class SyncQueue(Message):
+class SyncQueue(Message, frozen=True):
     """call -> Done, or Failed("not_mirrored" | "syncing"): the operator's sync_queue."""
 
 
-class CancelSync(Message):
+class CancelSync(Message, frozen=True):
     """call -> Done, or Failed("not_syncing")."""
 
 
-class UpdateMirroring(Message):
+class UpdateMirroring(Message, frozen=True):
     """The policy or the set of running nodes changed: let the master see to its mirrors."""
 
 
-class StopProcess(Message):
+class StopProcess(Message, frozen=True):
     """End in good order; the queue lives on elsewhere or on disk. ``reason``: shutdown, dropped."""
 
     reason: str
 
 
-class Claim(Message):
+class Claim(Message, frozen=True):
     """call -> Claimed: what this process believes to be."""
 
 
-class Claimed(Message):
+class Claimed(Message, frozen=True):
     queue: str
     role: str  # master, mirror, starting
     epoch: int
@@ -104,18 +106,18 @@ class Claimed(Message):
 # -- asked of a supervisor ---------------------------------------------------------------------------------
 
 
-class DeclareQueue(Message):
+class DeclareQueue(Message, frozen=True):
     """call -> Declared. ``row`` has no pid yet."""
 
     row: QueueRow
 
 
-class Declared(Message):
+class Declared(Message, frozen=True):
     row: QueueRow
     created: bool
 
 
-class StartMirror(Message):
+class StartMirror(Message, frozen=True):
     """call from a master -> Done, or Failed with the reason."""
 
     queue: str
@@ -124,40 +126,46 @@ class StartMirror(Message):
 # -- to itself ---------------------------------------------------------------------------------------------
 
 
-class DurableAdvanced(Message):
+class DurableAdvanced(Message, frozen=True):
     pass
 
 
-class GmTransacted(Message):
+class GmTransacted(Message, frozen=True):
     serial: int
 
 
-class FlushTimer(Message):
+class FlushTimer(Message, frozen=True):
     pass
 
 
-class NeighbourDownTimer(Message):
+class NeighbourDownTimer(Message, frozen=True):
     side: str
     member: MemberId
 
 
-class FlushAcked(Message):
+class FlushAcked(Message, frozen=True):
     pass
 
 
-class SenderDeathTimer(Message):
+class SenderDeathTimer(Message, frozen=True):
     channel: Pid
 
 
-class ExpiryTimer(Message):
+class ExpiryTimer(Message, frozen=True):
     pass
 
 
-class UnusedTimer(Message):
+class UnusedTimer(Message, frozen=True):
     pass
 
 
-class Restart(Message):
+class StopTimeout(Message, frozen=True):
+    pass
+
+
+class Reconsider(Message, frozen=True):
+    """Whether a process of the queue belongs on this node."""
+
     queue: str
 
 

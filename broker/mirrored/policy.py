@@ -59,7 +59,7 @@ def _validate_mirroring(definition: Mapping[str, Any]) -> str | None:
         return f"{others[0]} needs ha-mode beside it" if others else None
     if mode == "all" and params is not None:
         return "ha-params must not be given with ha-mode all"
-    if mode == "exactly" and (not _is_int(params) or params < 1):
+    if mode == "exactly" and _at_least(1)(params) is not None:
         return "ha-params must be a number of nodes, at least 1, with ha-mode exactly"
     if mode == "nodes" and not _is_node_list(params):
         return "ha-params must be a list of node names, at least one, with ha-mode nodes"
@@ -166,7 +166,8 @@ def suggested_nodes(
     assert row.pid is not None
     master = row.pid.node
     mirrors = list(dict.fromkeys(pid.node for pid in row.slave_pids))
-    mode, params = row.definition.get("ha-mode"), row.definition.get("ha-params")
+    mode: Any = row.definition.get("ha-mode")
+    params: Any = row.definition.get("ha-params")
     if not is_mirrored(row):
         return master, []
     if mode == "all":

@@ -220,9 +220,7 @@ def test_confirmed_broadcast_is_answered_when_all_others_died() -> None:
 
 def test_who_was_recorded_dead_stops_with_shutdown() -> None:
     world = ring(4, "abc")
-    world.rows.append(
-        apply_change(RecordDead(world.nodes["b"].member.id, by=None), world.rows[-1])
-    )
+    world.rows.append(apply_change(RecordDead(world.nodes["b"].member.id, by=None), world.rows[-1]))
     world.broadcast("a", "m")
     world.broadcast("c", "n")
     world.settle()
@@ -235,11 +233,11 @@ def test_who_was_recorded_dead_stops_with_shutdown() -> None:
 def test_a_stop_waits_until_everything_in_flight_has_settled() -> None:
     world = ring(6, "abc")
     world.broadcast("a", "m")
-    world.feed(world.nodes["a"], gm.Stop("normal"))
+    world.feed(world.nodes["a"], gm.Stop("shutdown"))
     assert world.nodes["a"].stopped is None
     world.broadcast("a", "dropped")
     world.settle()
-    assert world.nodes["a"].stopped == "normal"
+    assert world.nodes["a"].stopped == "shutdown"
     assert payloads(world.nodes["b"], "a") == payloads(world.nodes["c"], "a") == ["m"]
 
 

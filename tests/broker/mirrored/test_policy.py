@@ -42,7 +42,9 @@ def test_the_highest_priority_that_matches_is_in_force_and_nothing_is_merged() -
     low = make("low", "^hello", {"ha-mode": "all"}, priority=1)
     high = make("high", "^hello", {"message-ttl": 5}, priority=2)
     exchanges = make("e", ".*", {"alternate-exchange": "x"}, priority=9, apply_to="exchanges")
-    elsewhere = PolicyRow(vhost="v", name="v", pattern="", definition={"ha-mode": "all"}, priority=9)
+    elsewhere = PolicyRow(
+        vhost="v", name="v", pattern="", definition={"ha-mode": "all"}, priority=9
+    )
     rows = [low, high, exchanges, elsewhere]
     assert policy.match(rows, "/", "hello-1") == high
     assert policy.match(rows, "/", "oh hello") is None

@@ -1,0 +1,32 @@
+"""Why a queue process was started."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from broker.metadata.records import QueueRow
+from broker.processes.messages import Pid
+from broker.processes.process import Caller
+
+
+@dataclass(frozen=True, slots=True)
+class DeclareStart:
+    """``row`` is what was declared, without a pid."""
+
+    row: QueueRow
+    caller: Caller
+
+
+@dataclass(frozen=True, slots=True)
+class RecoverStart:
+    """``seen``: the dead master in whose place it shall be."""
+
+    seen: Pid | None
+
+
+@dataclass(frozen=True, slots=True)
+class MirrorStart:
+    caller: Caller | None
+
+
+Start = DeclareStart | RecoverStart | MirrorStart

@@ -1,0 +1,398 @@
+"""QueueProcess: one process of one queue on one node, first a starter, then its master or a mirror.
+
+This is the shell: the mailbox, the ring, monitors, metadata transactions, events. What the queue does is in master.py
+and mirror.py, which never wait; how a process starts, is promoted, synchronises and ends is in starting.py,
+promotion.py, syncing.py and ending.py.
+
+A transaction on the queue's row is awaited inside a handler: the mailbox waits with it, as the original's does. Nothing
+here ever awaits another queue process.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import deque
+from collections.abc import Callable, Coroutine
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+from broker.amqp.queue_protocol import Delete, Publish, Stat
+from broker.config import NodeConfig
+from broker.env import Env, pause_ms
+from broker.errors import MetadataUnavailable, StorageError
+from broker.metadata.api import Metadata, Transaction
+from broker.metadata.records import QueueRow
+from broker.mirrored import ending, gm, promotion, rows, starting, syncing
+from broker.mirrored import instructions as ins
+from broker.mirrored.gm_shell import GmShell
+from broker.mirrored.limits import DeadLetter
+from broker.mirrored.master import Master
+from broker.mirrored.messages import (
+    AutoSync,
+    Claim,
+    Claimed,
+    DurableAdvanced,
+    JoinRing,
+    SenderDeathTimer,
+    StopProcess,
+    StopTimeout,
+    UpdateMirroring,
+)
+from broker.mirrored.mirror import Mirror
+from broker.mirrored.modes import Start
+from broker.mirrored.storage import QueueStorage
+from broker.mirrored.sync import MasterSync
+from broker.processes.messages import Address, Down, Failed, Message, Pid
+from broker.processes.process import Caller, Process
+
+log = logging.getLogger("broker.mirrored")
+
+T = TypeVar("T")
+RETRY_MS = 25
+
+
+@dataclass(frozen=True)
+class QueueContext:
+    """What all queue processes of a node share."""
+
+    env: Env
+    config: NodeConfig
+    metadata: Metadata
+    storage: QueueStorage
+    dead_letters: Callable[[QueueRow], DeadLetter] | None = None
+    fail: Callable[[str], None] | None = None  # the disk failed: the node can't go on
+
+
+class QueueProcess(Process):
+    def __init__(self, context: QueueContext, key: str, start: Start) -> None:
+        super().__init__()
+        self.context = context
+        self.env = context.env
+        self.config = context.config
+        self.metadata = context.metadata
+        self.key = key
+        self.start = start
+        self.role: Master | Mirror | None = None
+        self.gm: GmShell | None = None
+        self.epoch = 0
+        self.sync: MasterSync | None = None  # as master
+        self.mirror_sync: syncing.MirrorSync | None = None  # as mirror
+        self.sync_again = False
+        self.depth_requested = False
+        self.stopping_mirrors: ending.Stopping | None = None
+        self.is_deleting = False
+        self._monitors: dict[Pid, int] = {}
+        self._peers: dict[Pid, int] = {}
+        self._stash: deque[Message | tuple[Message, Caller]] = deque()
+        self._tasks: dict[asyncio.Task[None], None] = {}
+        self._durable_told = False
+
+    # -- Process ---------------------------------------------------------------------------------------
+
+    async def run(self) -> None:
+        try:
+            await super().run()
+        finally:
+            for task in list(self._tasks):
+                task.cancel()
+
+    async def started(self) -> None:
+        await starting.start(self)
+        await self.after_message()
+
+    async def handle(self, message: Message) -> None:
+        if self.gm is not None and self.gm.handle(message):
+            pass
+        elif isinstance(message, Down):
+            await self._down(message)
+        elif not await self._handle_own(message):
+            if self.is_blocked:
+                self._stash.append(message)
+                return
+            self._handle_in_role(message)
+        await self.after_message()
+
+    async def handle_call(self, request: Message, caller: Caller) -> Message | None:
+        answer: Message | None = None
+        match request:
+            case JoinRing():
+                if self.gm is None:
+                    return Failed("not_ready")
+                self.gm.handle_join(request, caller)
+            case Claim():
+                return self.claim()
+            case Stat() if isinstance(self.role, Master):
+                return self.role.stats(self.state)
+            case _:
+                answer = await syncing.handle_call(self, request)
+                if answer is None and (self.role is None or self.is_blocked):
+                    self._stash.append((request, caller))
+                elif answer is None:
+                    answer = await self._call_role(request, caller)
+        if answer is not None:
+            caller.reply(answer)  # now: what follows may end this process
+        await self.after_message()
+        return None
+
+    async def idle(self) -> None:
+        if self.role is not None:
+            self.role.flush()
+        if self.gm is not None:
+            self.gm.idle()
+
+    async def stopping(self, reason: str) -> None:
+        await ending.stopped(self, reason)
+
+    # -- dispatch --------------------------------------------------------------------------------------
+
+    async def _handle_own(self, message: Message) -> bool:
+        match message:
+            case DurableAdvanced():
+                self._durable_told = False
+                if self.role is not None:
+                    self.role.durable_advanced()
+            case StopProcess(reason):
+                await ending.stop(self, reason)
+            case StopTimeout():
+                await ending.stop_timed_out(self)
+            case UpdateMirroring():
+                await starting.update_mirroring(self)
+            case AutoSync(mirror):
+                syncing.maybe_auto_sync(self, mirror)
+            case SenderDeathTimer(channel):
+                if isinstance(self.role, Mirror):
+                    self.role.remind_master(channel)
+            case _:
+                return await syncing.handle(self, message)
+        return True
+
+    def _handle_in_role(self, message: Message) -> None:
+        match self.role:
+            case Master():
+                self.role.handle(message)
+            case Mirror():
+                if isinstance(message, Publish):
+                    self.role.publish(message)
+
+    async def _call_role(self, request: Message, caller: Caller) -> Message | None:
+        if not isinstance(self.role, Master):
+            return Failed("noproc")  # the caller's row is old: let it look again
+        if isinstance(request, Delete):
+            return await ending.delete(self, request, caller)
+        answer = self.role.handle_call(request)
+        return answer if answer is not None else Failed("unsupported", type(request).__name__)
+
+    @property
+    def is_blocked(self) -> bool:
+        """Whether clients must wait."""
+        if self.role is None or self.is_deleting or self.stopping_mirrors is not None:
+            return True
+        if self.sync is not None or self.mirror_sync is not None:
+            return True
+        # A master's first words in a ring that it is still joining would be lost.
+        return isinstance(self.role, Master) and self.gm is not None and not self.gm.is_ready
+
+    @property
+    def state(self) -> str:
+        return "syncing" if self.sync is not None or self.mirror_sync is not None else "running"
+
+    async def after_message(self) -> None:
+        """Whatever a handler left to do: ring events, flags of the role, what waited in the stash."""
+        while True:
+            await self._pump()
+            await starting.request_depth(self)
+            await self._act_on_flags()
+            if self.is_blocked or not self._stash:
+                return
+            await self._unstash(self._stash.popleft())
+
+    async def _unstash(self, item: Message | tuple[Message, Caller]) -> None:
+        if isinstance(item, Message):
+            self._handle_in_role(item)
+            return
+        request, caller = item
+        answer = await self._call_role(request, caller)
+        if answer is not None:
+            caller.reply(answer)
+
+    async def _act_on_flags(self) -> None:
+        match self.role:
+            case Mirror() if self.role.became_synchronised:
+                await syncing.record_synchronised(self)
+            case Master() if self.role.is_deletable or self.role.limits.is_unused:
+                self.role.is_deletable = self.role.limits.is_unused = False
+                await ending.delete_unused(self)
+
+    # -- the ring --------------------------------------------------------------------------------------
+
+    def join_ring(self) -> None:
+        self.gm = GmShell(self, self.env, self.metadata, self.key)
+        self.gm.feed(gm.Join())
+
+    async def _pump(self) -> None:
+        """Look at what the ring brought. A mirror that is being synchronised has to wait with it."""
+        while self.gm is not None and self.gm.events and self.mirror_sync is None:
+            event = self.gm.events.popleft()
+            match event:
+                case gm.Joined():
+                    await starting.joined(self)
+                case gm.Deliver(origin, payload):
+                    if origin != self.pid:
+                        instruction = ins.CODEC.decode(payload)
+                        assert isinstance(instruction, ins.Instruction)
+                        await self._hear(instruction)
+                case gm.MembersChanged(_, deaths):
+                    if deaths:
+                        await promotion.members_died(self, deaths)
+                case gm.Stopped(reason):
+                    await ending.ring_stopped(self, reason)
+
+    async def _hear(self, instruction: ins.Instruction) -> None:
+        match instruction, self.role:
+            case ins.DeleteAndTerminate(), _:
+                await ending.ring_deleted(self)
+            case ins.SyncStart(), Mirror():
+                syncing.mirror_starts(self, instruction)
+            case ins.RequestDepth(), Master():
+                await self.guard_master()
+                self.role.hear(instruction)
+            case _, Master():
+                self.role.hear(instruction)
+            case _, Mirror():
+                self.role.apply(instruction)
+
+    async def guard_master(self) -> None:
+        """Two processes of a queue may both be promoted in a partition. Who finds another one recorded as
+        master ends, as "shutdown" and not as "normal", which would look as if the queue were deleted.
+
+        (rmq#914, rmq#953. Known-bug switches coordinator_no_master_changed_clause and stop_reason_normal_deletes_queue
+        would change this.)
+        """
+        row = self.row()
+        if row is not None and row.pid != self.pid:
+            log.warning(
+                "queue '%s': %s is recorded as master, this process ends", self.key, row.pid
+            )
+            self.emit("demoted", master=str(row.pid), reason="another master is recorded")
+            self.exit("shutdown")
+
+    # -- monitors --------------------------------------------------------------------------------------
+
+    async def _down(self, message: Down) -> None:
+        if self._peers.get(message.pid) == message.ref:
+            del self._peers[message.pid]
+            await self._peer_down(message.pid)
+        elif self._monitors.get(message.pid) == message.ref:
+            del self._monitors[message.pid]
+            match self.role:
+                case Master():
+                    self.role.process_down(message.pid)
+                case Mirror():
+                    self.role.channel_down(message.pid)
+
+    async def _peer_down(self, pid: Pid) -> None:
+        if self.stopping_mirrors is not None:
+            await ending.mirror_stopped(self, pid)
+        if self.sync is not None:
+            self.sync.process_down(pid)
+        if isinstance(self.role, Mirror) and pid == self.role.master:
+            syncing.syncer_down(self, pid)
+            await promotion.master_down(self, pid)
+
+    # -- Shell -----------------------------------------------------------------------------------------
+
+    def row(self) -> QueueRow | None:
+        row = self.metadata.read(rows.QUEUE, self.key)
+        assert row is None or isinstance(row, QueueRow)
+        return row
+
+    def send(self, to: Address, message: Message) -> None:
+        self.runtime.send(to, message)
+
+    def broadcast(self, instruction: ins.Instruction) -> None:
+        if self.gm is not None:
+            self.gm.feed(gm.Broadcast(ins.CODEC.encode(instruction)))
+
+    def monitor(self, pid: Pid) -> None:
+        if pid not in self._monitors:
+            self._monitors[pid] = self.runtime.monitor(pid, self.pid)
+
+    def demonitor(self, pid: Pid) -> None:
+        ref = self._monitors.pop(pid, None)
+        if ref is not None:
+            self.runtime.demonitor(ref)
+
+    def monitor_peer(self, pid: Pid) -> None:
+        if pid not in self._peers:
+            self._peers[pid] = self.runtime.monitor(pid, self.pid)
+
+    def emit(self, kind: str, **detail: Any) -> None:
+        role = "none" if self.role is None else self.role.role
+        self.env.events.emit(
+            group_of(self.key), kind, role=role, epoch=self.epoch, detail=detail or None
+        )
+
+    # -- for the parts ---------------------------------------------------------------------------------
+
+    async def transact(self, body: Callable[[Transaction], T]) -> T:
+        """Try until there is a leader to write through. Then the row is as new as what was written."""
+        while True:
+            try:
+                return await self.metadata.transact(body)
+            except MetadataUnavailable as error:
+                log.warning("queue '%s': %s", self.key, error)
+                await pause_ms(RETRY_MS)
+
+    def background(self, work: Coroutine[Any, Any, None]) -> None:
+        """Run beside the mailbox, no longer than the process."""
+        task = asyncio.create_task(work)
+        self._tasks[task] = None
+        task.add_done_callback(self._forget_task)
+
+    def _forget_task(self, task: asyncio.Task[None]) -> None:
+        self._tasks.pop(task, None)
+        if not task.cancelled() and (error := task.exception()) is not None:
+            log.error("queue '%s': %r", self.key, error)
+            self.deliver(StopProcess(f"crash: {type(error).__name__}: {error}"))
+
+    def take_role(self, role: Master | Mirror, **detail: Any) -> None:
+        self.role = role
+        self.epoch = self.metadata.version(rows.QUEUE, self.key)
+        role.queue.on_durable(self._on_durable)
+        role.queue.on_failure(self._on_storage_failure)
+        self.emit("role", **detail)
+        if role.queue.durable_mark:
+            self._on_durable(role.queue.durable_mark)
+
+    def _on_storage_failure(self, error: StorageError) -> None:
+        """Nothing will become durable any more: what was not confirmed must not be."""
+        if self.context.fail is not None:
+            self.context.fail(f"queue '{self.key}': {error}")
+        self.deliver(StopProcess(f"crash: {error}"))
+
+    def _on_durable(self, mark: int) -> None:
+        if not self._durable_told:
+            self._durable_told = True
+            self.deliver(DurableAdvanced())
+
+    def claim(self) -> Claimed:
+        """What this process believes to be."""
+        role = self.role
+        ready, unacked = (0, 0) if role is None else (role.queue.ready, role.queue.unacked)
+        return Claimed(
+            queue=self.key,
+            role="starting" if role is None else role.role,
+            epoch=self.epoch,
+            state=self.state,
+            ready=ready,
+            unacknowledged=unacked,
+            synchronised=isinstance(role, Master) or (role is not None and role.is_synchronised),
+            detail={} if self.sync is None else {"sync_messages": self.sync.sent},
+        )
+
+
+def group_of(key: str) -> str:
+    """The queue's name in the event log: the harness uses the default vhost only."""
+    name, _, vhost = key.rpartition("@")
+    return name if vhost == "/" else key

@@ -1,0 +1,107 @@
+"""What a queue process does when others of its ring died; above all, how a mirror becomes the master.
+
+After rabbit/rabbit_mirror_queue_slave.erl (gm_deaths, promote_me) and rabbit_mirror_queue_misc.erl
+(remove_from_queue). Deaths come from the ring, so everything that the dead master told has been applied before. The
+decision is made in a transaction on the row (rows.remove_dead): every mirror comes to the same one.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING
+
+from broker.metadata.records import QueueRow
+from broker.mirrored import instructions as ins
+from broker.mirrored import ending, policy, rows, starting, syncing
+from broker.mirrored.master import Master
+from broker.mirrored.mirror import Mirror
+from broker.processes.messages import Pid
+
+if TYPE_CHECKING:
+    from broker.mirrored.process import QueueProcess
+
+log = logging.getLogger("broker.mirrored")
+
+
+async def master_down(process: QueueProcess, master: Pid) -> None:
+    """The master that this mirror follows is dead or out of reach."""
+    # The ring is lazy: without some traffic its members wouldn't hear of the death.
+    process.broadcast(ins.ProcessDeath())
+    assert process.gm is not None
+    view = process.gm.member.view
+    if view is None or all(member.pid != master for member in view.known()):
+        # It never got into the ring, or is out of it already: the ring will not report it.
+        await members_died(process, (master,))
+
+
+async def members_died(process: QueueProcess, deaths: tuple[Pid, ...]) -> None:
+    if process.role is None:
+        return
+    removal = await process.transact(
+        lambda tx: rows.remove_dead(tx, process.key, process.pid, deaths)
+    )
+    log.info("queue '%s': saw deaths of %s: %s", process.key, deaths, removal.outcome)
+    match removal.outcome:
+        case "gone" | "not_member":
+            await ending.out_of_place(process)
+        case "not_synced":
+            # ha-promote-on-failure=when-synced: the queue waits for its old master instead.
+            assert isinstance(process.role, Mirror)
+            process.emit("not_promoted", depth=process.role.queue.depth)
+            await process.context.storage.wipe(process.key)
+            process.exit("shutdown")
+        case "same":
+            assert removal.row is not None
+            if isinstance(process.role, Master):
+                await process.guard_master()
+                process.emit("set_changed", removed=[pid.node for pid in deaths])
+            _replace_dead(process, removal.row, deaths)
+        case "other":
+            _follow(process, removal)
+        case "promoted":
+            _promote(process, removal)
+            assert removal.row is not None
+            _replace_dead(process, removal.row, deaths)
+
+
+def _follow(process: QueueProcess, removal: rows.Removal) -> None:
+    if not isinstance(process.role, Mirror):
+        process.exit("shutdown")
+        return
+    assert removal.master is not None
+    process.role.master = removal.master
+    process.monitor_peer(removal.master)
+    process.broadcast(ins.ProcessDeath())
+
+
+def _promote(process: QueueProcess, removal: rows.Removal) -> None:
+    mirror, row = process.role, removal.row
+    if isinstance(mirror, Master):
+        return  # it is the master already, and was just put back into the row
+    assert mirror is not None and row is not None
+    log.info("queue '%s': promoting the mirror on %s to master", process.key, process.env.node_id)
+    mirror.flush()
+    master = starting.become_master(
+        process, mirror.queue, row, mirror.inheritance(), started_as="promoted"
+    )
+    process.emit(
+        "promoted",
+        synchronised=removal.was_synchronised,
+        master_was=None if removal.master_was is None else removal.master_was.node,
+        depth=master.queue.depth,
+        reason="" if removal.was_synchronised else "L1: an unsynchronised mirror was promoted",
+    )
+    master.requeue_all()
+    master.tell_depth()
+    master.take_deliveries()
+    syncing.maybe_auto_sync(process, None)
+
+
+def _replace_dead(process: QueueProcess, row: QueueRow, deaths: tuple[Pid, ...]) -> None:
+    """With ha-mode exactly or nodes there may be nodes that shall mirror instead."""
+    if not isinstance(process.role, Master):
+        return
+    dead_nodes = [pid.node for pid in deaths]
+    running = [n for n in process.metadata.running_nodes() if n not in dead_nodes]
+    add, _ = policy.changes(row, running, process.env.choose_index)
+    starting.add_mirrors(process, add)

@@ -1,0 +1,123 @@
+"""QueuesService: the queues as channels see them (broker.amqp.queues.Queues)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+
+from broker.amqp.queue_protocol import Count, Delete
+from broker.env import Env, pause_ms
+from broker.errors import MetadataUnavailable, ProcessError
+from broker.metadata.api import Metadata, Transaction
+from broker.metadata.records import PolicyRow, QueueRow, queue_key
+from broker.mirrored import policy, rows
+from broker.mirrored.messages import SUPERVISOR, DeclareQueue, Declared
+from broker.processes.messages import Failed, Name, Pid
+from broker.processes.runtime import Runtime
+
+DECLARE_TIMEOUT_MS = 30_000
+RETRY_MS = 25
+
+
+class QueuesService:
+    def __init__(self, env: Env, runtime: Runtime, metadata: Metadata) -> None:
+        self._env = env
+        self._runtime = runtime
+        self._metadata = metadata
+
+    def lookup(self, vhost: str, name: str) -> QueueRow | None:
+        """The live row as this node sees it."""
+        row = self._metadata.read(rows.QUEUE, queue_key(vhost, name))
+        assert row is None or isinstance(row, QueueRow)
+        return row
+
+    def is_available(self, row: QueueRow) -> bool:
+        """Whether the master's process can be reached now."""
+        return row.pid is not None and self._runtime.is_alive(row.pid)
+
+    async def declare(
+        self,
+        *,
+        vhost: str,
+        name: str,
+        durable: bool,
+        auto_delete: bool,
+        exclusive_owner: Pid | None,
+        arguments: Mapping[str, Any],
+    ) -> QueueRow:
+        """Create the queue, on this node unless a locator says otherwise, or return the row that exists.
+
+        Raises MetadataUnavailable.
+        """
+        wanted = QueueRow(
+            vhost=vhost,
+            name=name,
+            durable=durable,
+            auto_delete=auto_delete,
+            exclusive_owner=exclusive_owner,
+            arguments=dict(arguments),
+        )
+        last = ""
+        for _ in range(DECLARE_TIMEOUT_MS // RETRY_MS):
+            existing = self.lookup(vhost, name)
+            if existing is not None:
+                return existing
+            node = self._locate(wanted)
+            try:
+                answer = await self._runtime.call(
+                    Name(node, SUPERVISOR), DeclareQueue(wanted), timeout_ms=DECLARE_TIMEOUT_MS
+                )
+            except ProcessError as error:
+                raise MetadataUnavailable(f"queue '{name}' can't be declared: {error}") from error
+            if isinstance(answer, Declared):
+                return answer.row
+            last = answer.text or answer.kind if isinstance(answer, Failed) else str(answer)
+            await pause_ms(RETRY_MS)
+        raise MetadataUnavailable(f"queue '{name}' can't be declared: {last}")
+
+    def _locate(self, wanted: QueueRow) -> str:
+        """Where the master shall be: the argument, else the policy, else here."""
+        if wanted.exclusive_owner is not None:
+            return self._runtime.node
+        policies = [r for _, r in self._metadata.rows(rows.POLICY) if isinstance(r, PolicyRow)]
+        found = policy.match(policies, wanted.vhost, wanted.name)
+        definition = {} if found is None else found.definition
+        row = msgspec.structs.replace(wanted, definition=definition)
+        nodes = self._metadata.running_nodes()
+        candidates = [n for n in nodes if n in self._runtime.nodes() or n == self._runtime.node]
+        match policy.setting(row, "queue-master-locator"):
+            case "random":
+                return candidates[self._env.choose_index(len(candidates))]
+            case "min-masters":
+                return min(candidates, key=lambda node: (self._masters_on(node), node))
+        return self._runtime.node
+
+    def _masters_on(self, node: str) -> int:
+        live = self._metadata.rows(rows.QUEUE)
+        return sum(
+            1
+            for _, row in live
+            if isinstance(row, QueueRow) and row.pid is not None and row.pid.node == node
+        )
+
+    async def remove(self, row: QueueRow) -> int:
+        """Delete the rows, the bindings and every process of the queue; returns how many messages it held."""
+        count = 0
+        current = self.lookup(row.vhost, row.name)
+        if current is not None and current.pid is not None and self.is_available(current):
+            request = Delete(if_unused=False, if_empty=False)
+            try:
+                answer = await self._runtime.call(current.pid, request, timeout_ms=None)
+            except ProcessError:
+                answer = Failed("noproc")
+            count = answer.count if isinstance(answer, Count) else 0
+        # What is left if the master couldn't do it (rmq#1501): its processes end when they see the row gone.
+        await self._metadata.transact(lambda tx: _delete(tx, row))
+        return count
+
+
+def _delete(tx: Transaction, row: QueueRow) -> None:
+    if rows.read(tx, row.key) is not None or rows.read_durable(tx, row.key) is not None:
+        rows.delete(tx, row)

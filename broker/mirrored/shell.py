@@ -1,0 +1,48 @@
+"""Shell: what a master or a mirror may do to the world, through the queue process that it lives in."""
+
+from __future__ import annotations
+
+from typing import Any, Protocol
+
+from broker.config import NodeConfig
+from broker.env import Env
+from broker.metadata.api import Metadata
+from broker.metadata.records import QueueRow
+from broker.mirrored.instructions import Instruction
+from broker.processes.messages import Address, Message, Pid
+
+
+class Shell(Protocol):
+    """Implemented by broker.mirrored.process.QueueProcess."""
+
+    pid: Pid
+    key: str
+    env: Env
+    config: NodeConfig
+    metadata: Metadata
+
+    def row(self) -> QueueRow | None:
+        """The queue's live row as this node sees it now."""
+        ...
+
+    def send(self, to: Address, message: Message) -> None: ...
+
+    def broadcast(self, instruction: Instruction) -> None:
+        """To the other members of the ring, if there is one."""
+        ...
+
+    def monitor(self, pid: Pid) -> None:
+        """One Down when ``pid`` ends, however often this is called."""
+        ...
+
+    def demonitor(self, pid: Pid) -> None: ...
+
+    def monitor_peer(self, pid: Pid) -> None:
+        """The same for another process of this queue."""
+        ...
+
+    def after(self, delay_ms: float, message: Message) -> Any: ...
+
+    def emit(self, kind: str, **detail: Any) -> None:
+        """A node event of this queue, with its role and epoch."""
+        ...

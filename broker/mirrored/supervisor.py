@@ -1,0 +1,255 @@
+"""QueueSupervisor: keeps the queue processes of one node. Registered as "queues".
+
+It recovers queues when the node has its tables, starts masters that are declared and mirrors that masters ask for, lets the
+node take its own place as a mirror when it comes up, starts crashed processes again (rabbit_prequeue.erl, with a
+limit), tells masters when the policies or the members change, and cleans up after nodes that are gone.
+
+Whether a process of a queue belongs here is always decided on the row as it is now (``placement.decide``), never on
+what was true when something crashed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import deque
+
+from broker.errors import MetadataUnavailable
+from broker.metadata.api import TableChanged
+from broker.metadata.messages import Membership
+from broker.metadata.records import QueueRow
+from broker.mirrored import placement, policy, rows
+from broker.mirrored.messages import (
+    Claimed,
+    DeclareQueue,
+    Declared,
+    Reconsider,
+    StartMirror,
+    StopProcess,
+    UpdateMirroring,
+)
+from broker.mirrored.modes import DeclareStart, MirrorStart, RecoverStart, Start
+from broker.mirrored.process import QueueContext, QueueProcess
+from broker.processes.messages import Done, Down, Failed, Message, Pid
+from broker.processes.process import Caller, Process
+
+log = logging.getLogger("broker.mirrored")
+
+RETRY_MS = 25
+RESTARTS_MAX = 5
+RESTARTS_WINDOW_MS = 10_000
+
+# Ends after which the queue is not wanted here, or its master's next start will see to it.
+FINAL = (
+    "normal",
+    "dropped",
+    "stopped by its master",
+    "not started: existing",
+    "not started: no_row",
+)
+
+
+class QueueSupervisor(Process):
+    """Spawn it with ``name=SUPERVISOR`` when the tables are loaded."""
+
+    def __init__(self, context: QueueContext) -> None:
+        super().__init__()
+        self._context = context
+        self._metadata = context.metadata
+        self._children: dict[str, Pid] = {}
+        self._keys: dict[Pid, str] = {}
+        self._restarts: dict[str, deque[int]] = {}
+        self._retries: dict[str, None] = {}
+        self._tasks: dict[asyncio.Task[None], None] = {}
+        self._is_stopping = False
+        self._empty = asyncio.Event()
+        self._empty.set()
+
+    # -- Process ---------------------------------------------------------------------------------------
+
+    async def run(self) -> None:
+        try:
+            await super().run()
+        finally:
+            for task in list(self._tasks):
+                task.cancel()
+
+    async def started(self) -> None:
+        self._metadata.subscribe(self.pid)
+        for key in self._known_keys():
+            self._consider(key)
+        self._forget_dead_masters()
+
+    async def handle(self, message: Message) -> None:
+        match message:
+            case Down():
+                self._child_ended(message)
+            case Reconsider(key):
+                self._retries.pop(key, None)
+                self._consider(key)
+            case TableChanged(table, key):
+                self._changed(table, key)
+            case Membership():
+                self._forget_dead_masters()
+
+    async def handle_call(self, request: Message, caller: Caller) -> Message | None:
+        if self._is_stopping:
+            return Failed("stopping")
+        match request:
+            case DeclareQueue(row):
+                return self._declare(row, caller)
+            case StartMirror(key):
+                if key in self._children:
+                    return Done()
+                self._spawn(key, MirrorStart(caller))
+                return None
+        return Failed("unsupported", type(request).__name__)
+
+    # -- for the node ----------------------------------------------------------------------------------
+
+    async def stop_all(self, timeout_ms: float) -> None:
+        """An orderly end of every queue process; those that take too long are killed."""
+        self._is_stopping = True
+        for pid in self._keys:
+            self.runtime.send(pid, StopProcess("shutdown"))
+        try:
+            async with asyncio.timeout(timeout_ms / 1000):
+                await self._empty.wait()
+        except TimeoutError:
+            log.warning("%d queue processes did not end in time", len(self._keys))
+        await self.kill_all()
+
+    async def kill_all(self) -> None:
+        """End every queue process at once, as a crash would."""
+        self._is_stopping = True
+        for pid in list(self._keys):
+            await self.runtime.kill(pid)
+
+    def process_of(self, key: str) -> QueueProcess | None:
+        """The process of a queue on this node, for read-only looks."""
+        pid = self._children.get(key)
+        process = None if pid is None else self.runtime.process(pid)
+        return process if isinstance(process, QueueProcess) else None
+
+    def children(self) -> dict[str, Pid]:
+        """Key -> this node's process of that queue."""
+        return dict(self._children)
+
+    def claims(self) -> list[Claimed]:
+        """What the processes of this node believe to be, by queue."""
+        processes = (self.process_of(key) for key in sorted(self._children))
+        return [process.claim() for process in processes if process is not None]
+
+    # -- children --------------------------------------------------------------------------------------
+
+    def _declare(self, row: QueueRow, caller: Caller) -> Message | None:
+        if row.key not in self._children:
+            self._spawn(row.key, DeclareStart(row, caller))
+            return None
+        existing = self._metadata.read(rows.QUEUE, row.key)
+        if isinstance(existing, QueueRow):
+            return Declared(existing, created=False)
+        return Failed("ending", "a former queue of this name is just ending")
+
+    def _spawn(self, key: str, start: Start) -> None:
+        process = QueueProcess(self._context, key, start)
+        pid = self.runtime.spawn(process)
+        self._children[key] = pid
+        self._keys[pid] = key
+        self._empty.clear()
+        self.runtime.monitor(pid, self.pid)
+
+    def _child_ended(self, message: Down) -> None:
+        key = self._keys.pop(message.pid, None)
+        if key is None:
+            return
+        if self._children.get(key) == message.pid:
+            del self._children[key]
+        if not self._keys:
+            self._empty.set()
+        if self._is_stopping or message.reason in FINAL:
+            return
+        if message.reason.startswith(("crash", "killed")) and not self._may_restart(key):
+            log.error("queue '%s' crashed too often: it is left alone", key)
+            return
+        log.warning("queue '%s': its process ended: %s", key, message.reason)
+        self._retry(key)
+
+    def _may_restart(self, key: str) -> bool:
+        now_ns = self._context.env.clock.monotonic_ns()
+        recent = self._restarts.setdefault(key, deque())
+        while recent and now_ns - recent[0] > RESTARTS_WINDOW_MS * 1_000_000:
+            recent.popleft()
+        recent.append(now_ns)
+        return len(recent) <= RESTARTS_MAX
+
+    def _retry(self, key: str) -> None:
+        if key not in self._retries:
+            self._retries[key] = None
+            self.after(RETRY_MS, Reconsider(key))
+
+    def _consider(self, key: str) -> None:
+        """Start what belongs here, if anything."""
+        if key in self._children or self._is_stopping:
+            return
+        live, durable = self._row(rows.QUEUE, key), self._row(rows.DURABLE, key)
+        decision = placement.decide(
+            live, durable, self.runtime.node, self._is_alive, self._context.env.choose_index
+        )
+        match decision:
+            case "master":
+                row = live if live is not None else durable
+                assert row is not None
+                self._spawn(key, RecoverStart(row.pid))
+            case "mirror":
+                self._spawn(key, MirrorStart(None))
+            case "wait":
+                self._retry(key)
+
+    # -- the tables ------------------------------------------------------------------------------------
+
+    def _row(self, table: str, key: str) -> QueueRow | None:
+        row = self._metadata.read(table, key)
+        assert row is None or isinstance(row, QueueRow)
+        return row
+
+    def _known_keys(self) -> list[str]:
+        tables = (self._metadata.rows(rows.DURABLE), self._metadata.rows(rows.QUEUE))
+        return sorted(dict.fromkeys(key for table in tables for key, _ in table))
+
+    def _is_alive(self, pid: Pid) -> bool:
+        """As far as this node can tell: a process of a node that shares the tables."""
+        if pid.node != self.runtime.node and pid.node not in self._metadata.running_nodes():
+            return False
+        return self.runtime.is_alive(pid)
+
+    def _changed(self, table: str, key: str) -> None:
+        if table == rows.POLICY:
+            for pid in self._keys:
+                self.runtime.send(pid, UpdateMirroring())
+        elif table == rows.QUEUE and key in self._children:
+            child = self._children[key]
+            row = self._row(rows.QUEUE, key)
+            if row is None or child not in (row.pid, *row.slave_pids):
+                self.runtime.send(child, UpdateMirroring())
+
+    def _forget_dead_masters(self) -> None:
+        """Queues without mirrors whose master's node is gone: down if durable, else deleted."""
+        running = self._metadata.running_nodes()
+        for key, row in self._metadata.rows(rows.QUEUE):
+            assert isinstance(row, QueueRow)
+            gone = row.pid is not None and row.pid.node not in running
+            if gone and not row.slave_pids and not policy.is_mirrored(row):
+                assert row.pid is not None
+                self._background(key, row.pid)
+
+    def _background(self, key: str, dead: Pid) -> None:
+        task = asyncio.create_task(self._forget(key, dead))
+        self._tasks[task] = None
+        task.add_done_callback(lambda done: self._tasks.pop(done, None))
+
+    async def _forget(self, key: str, dead: Pid) -> None:
+        try:
+            await self._metadata.transact(lambda tx: rows.forget_live(tx, key, dead))
+        except MetadataUnavailable as error:
+            log.warning("queue '%s': %s", key, error)

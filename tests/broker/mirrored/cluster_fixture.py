@@ -1,0 +1,492 @@
+"""A cluster of queue supervisors in one event loop: real processes, real queues, an in-memory mesh and shared tables.
+
+Frames travel encoded, in FIFO order, one loop turn each. Links can be cut (both sides notice at once), nodes killed,
+stopped and started; the tables can be split, as a partition in mode ignore splits them.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import time
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from typing import Any, TypeVar
+
+from broker.amqp import queue_protocol as qp
+from broker.config import NodeConfig
+from broker.env import Env
+from broker.metadata.api import TableChanged, Transaction
+from broker.metadata.messages import Membership
+from broker.metadata.records import PolicyRow, QueueRow, Record, policy_key, queue_key
+from broker.metadata.tables import LocalTransaction, StoredRow, Tables
+from broker.mirrored import messages as mm
+from broker.mirrored.process import QueueContext, QueueProcess
+from broker.mirrored.queues_service import QueuesService
+from broker.mirrored.storage import QueueStorage
+from broker.mirrored.supervisor import QueueSupervisor
+from broker.processes import messages as pm
+from broker.processes.messages import Codec, Down, Message, Pid
+from broker.processes.process import Process
+from broker.processes.runtime import Runtime
+from broker.processes.wire import Frame
+from tests.broker.storage.memory_disk import MemoryDisk
+
+T = TypeVar("T")
+CODEC = Codec((*pm.MESSAGES, *qp.MESSAGES, *mm.MESSAGES))
+DEADLINE_S = 10.0
+
+
+async def until(condition: Callable[[], Any], what: str = "") -> None:
+    """Give the others turns until ``condition`` holds."""
+    deadline = time.monotonic() + DEADLINE_S
+    while not condition():
+        if time.monotonic() > deadline:
+            raise AssertionError(f"never happened: {what or condition}")
+        await asyncio.sleep(0.001)
+
+
+class Clock:
+    def monotonic_ns(self) -> int:
+        return time.monotonic_ns()
+
+    def wall_ns(self) -> int:
+        return time.time_ns()
+
+
+@dataclass(frozen=True)
+class Event:
+    node: str
+    group: str
+    kind: str
+    role: str
+    epoch: int
+    detail: dict[str, Any]
+
+
+class Events:
+    def __init__(self, node: str, log: list[Event]) -> None:
+        self._node = node
+        self._log = log
+
+    def emit(
+        self,
+        group: str,
+        kind: str,
+        *,
+        role: str = "",
+        epoch: int = 0,
+        detail: dict[str, Any] | None = None,
+    ) -> None:
+        self._log.append(Event(self._node, group, kind, role, epoch, detail or {}))
+
+
+# -- tables ------------------------------------------------------------------------------------------------
+
+
+class Store:
+    """The tables of the nodes that see each other."""
+
+    def __init__(self, tables: Tables) -> None:
+        self.leader = tables
+        self.members: dict[str, NodeMetadata] = {}
+
+    def commit(self, writer: NodeMetadata, rows: list[StoredRow]) -> None:
+        writer.take(rows)
+        for member in self.members.values():
+            if member is not writer:
+                asyncio.get_running_loop().call_soon(member.take, rows)
+
+    def announce(self) -> None:
+        for member in self.members.values():
+            member.tell(Membership(tuple(sorted(self.members))))
+
+
+class NodeMetadata:
+    """Implements broker.metadata.api.Metadata."""
+
+    def __init__(self, runtime: Runtime, store: Store) -> None:
+        self._runtime = runtime
+        self.store = store
+        self.tables = copy_of(store.leader)
+        self._subscribers: list[Pid] = []
+
+    def read(self, table: str, key: str) -> Record | None:
+        return self.tables.read(table, key)
+
+    def version(self, table: str, key: str) -> int:
+        return self.tables.row_version(table, key)
+
+    def rows(self, table: str) -> list[tuple[str, Record]]:
+        return self.tables.rows(table)
+
+    def running_nodes(self) -> list[str]:
+        return sorted(self.store.members)
+
+    def subscribe(self, pid: Pid) -> None:
+        self._subscribers.append(pid)
+
+    async def transact(self, body: Callable[[Transaction], T], *, timeout_ms: float = 30000) -> T:
+        while True:
+            transaction = LocalTransaction(self.tables)
+            result = body(transaction)
+            if not transaction.writes:
+                return result
+            changes = transaction.changes()
+            await asyncio.sleep(0)
+            if not self.store.leader.conflicts(changes):
+                version = self.store.leader.version + 1
+                self.store.commit(self, self.store.leader.apply(version, changes))
+                return result
+            await asyncio.sleep(0)
+
+    def take(self, rows: list[StoredRow]) -> None:
+        for row in self.tables.store(rows):
+            self.tell(TableChanged(row.table, row.key))
+
+    def tell(self, message: Message) -> None:
+        for pid in self._subscribers:
+            self._runtime.send(pid, message)
+
+
+def copy_of(tables: Tables, *, durable_only: bool = False) -> Tables:
+    copy = Tables()
+    copy.store(tables.snapshot(durable_only=durable_only))
+    return copy
+
+
+# -- a channel ---------------------------------------------------------------------------------------------
+
+
+class TestChannel(Process):
+    """Publishes to a master and its mirrors as a channel does, and remembers what it is told."""
+
+    __test__ = False
+
+    def __init__(self, node: TestNode) -> None:
+        super().__init__()
+        self._node = node
+        self._seq = 0
+        self.owed: dict[int, dict[Pid, None]] = {}
+        self.bodies: dict[int, bytes] = {}
+        self.confirmed: list[bytes] = []
+        self.nacked: list[bytes] = []
+        self.deliveries: list[qp.Deliver] = []
+        self.cancelled: list[qp.ConsumerCancelled] = []
+        self._watched: dict[Pid, None] = {}
+
+    async def handle(self, message: Message) -> None:
+        match message:
+            case qp.Confirmed(process, _, seqs):
+                for seq in seqs:
+                    self._settled(seq, process)
+            case qp.Refused(_, _, seqs):
+                for seq in seqs:
+                    if self.owed.pop(seq, None) is not None:
+                        self.nacked.append(self.bodies[seq])
+            case qp.Deliver():
+                self.deliveries.append(message)
+            case qp.ConsumerCancelled():
+                self.cancelled.append(message)
+            case Down(pid=pid):
+                self._watched.pop(pid, None)
+                for seq in list(self.owed):
+                    if pid in self.owed[seq]:
+                        self._lost(seq, pid)
+
+    def _settled(self, seq: int, process: Pid) -> None:
+        owing = self.owed.get(seq)
+        if owing is None or process not in owing:
+            return
+        del owing[process]
+        if not owing:
+            del self.owed[seq]
+            self.confirmed.append(self.bodies[seq])
+
+    def _lost(self, seq: int, process: Pid) -> None:
+        if len(self.owed[seq]) == 1:
+            del self.owed[seq]  # the last one: nobody is known to have it
+            self.nacked.append(self.bodies[seq])
+        else:
+            del self.owed[seq][process]
+
+    def publish(self, queue: str, body: bytes, **more: Any) -> int:
+        row = self._node.row(queue)
+        assert row is not None and row.pid is not None
+        self._seq += 1
+        content = qp.Content(
+            id=self._node.env.rng.getrandbits(63),
+            exchange="",
+            routing_key=queue,
+            properties=b"",
+            body=body,
+            persistent=more.pop("persistent", True),
+            **more,
+        )
+        processes = (row.pid, *row.slave_pids)
+        self.owed[self._seq] = dict.fromkeys(processes)
+        self.bodies[self._seq] = body
+        for pid in processes:
+            if pid not in self._watched:
+                self._watched[pid] = None
+                self.runtime.monitor(pid, self.pid)
+            self.runtime.send(pid, qp.Publish(self.pid, self._seq, content))
+        return self._seq
+
+    async def publish_all(self, queue: str, bodies: Iterable[bytes]) -> None:
+        """Publish, and wait until everything is confirmed."""
+        wanted = list(bodies)
+        for body in wanted:
+            self.publish(queue, body)
+        await until(lambda: not self.owed, "confirms")
+        assert all(body in self.confirmed for body in wanted)
+
+    async def ask(self, queue: str, request: Message) -> Message:
+        row = self._node.row(queue)
+        assert row is not None and row.pid is not None
+        return await self.runtime.call(row.pid, request, timeout_ms=5000, caller=self.pid)
+
+    async def get(self, queue: str, *, no_ack: bool = False) -> qp.Got | None:
+        answer = await self.ask(queue, qp.Get(self.pid, no_ack))
+        assert isinstance(answer, qp.Got | qp.GotEmpty), answer
+        return answer if isinstance(answer, qp.Got) else None
+
+    async def drain(self, queue: str) -> list[bytes]:
+        bodies = []
+        while (got := await self.get(queue, no_ack=True)) is not None:
+            bodies.append(got.content.body)
+        return bodies
+
+    def settle(self, queue: str, ack_ids: Iterable[int], outcome: str = "ack") -> None:
+        row = self._node.row(queue)
+        assert row is not None and row.pid is not None
+        self.runtime.send(row.pid, qp.Settle(self.pid, tuple(ack_ids), outcome))
+
+
+# -- nodes -------------------------------------------------------------------------------------------------
+
+
+class TestNode:
+    __test__ = False
+
+    def __init__(self, cluster: Cluster, name: str, incarnation: int, disk: MemoryDisk) -> None:
+        self.cluster = cluster
+        self.name = name
+        self.disk = disk
+        self.env = Env(
+            node_id=name,
+            incarnation=incarnation,
+            clock=Clock(),
+            rng=random.Random(f"{cluster.seed}-{name}-{incarnation}"),
+            disk=disk,
+            events=Events(name, cluster.events),
+        )
+        self.config = NodeConfig(name=name, data_dir="", slave_wait_timeout_ms=1000)
+        self.runtime = Runtime(name, incarnation, CODEC)
+        self.runtime.transmit = self._transmit
+        self.metadata = NodeMetadata(self.runtime, cluster.store)
+        self.queues = QueuesService(self.env, self.runtime, self.metadata)
+        self.supervisor: QueueSupervisor | None = None
+        self.is_up = False
+
+    def _transmit(self, node: str, frame: Frame) -> bool:
+        peer = self.cluster.nodes.get(node)
+        if peer is None or not self.cluster.is_linked(self.name, node):
+            return False
+        asyncio.get_running_loop().call_soon(self._arrive, peer, frame)
+        return True
+
+    def _arrive(self, peer: TestNode, frame: Frame) -> None:
+        """Frames that were under way when the link broke are lost."""
+        if self.cluster.nodes.get(peer.name) is peer and peer.is_up:
+            if self.is_up and self.cluster.is_linked(self.name, peer.name):
+                peer.runtime.receive(self.name, frame)
+
+    def start_supervisor(self, **more: Any) -> None:
+        context = QueueContext(
+            self.env, self.config, self.metadata, QueueStorage(self.disk), **more
+        )
+        self.supervisor = QueueSupervisor(context)
+        self.runtime.spawn(self.supervisor, name=mm.SUPERVISOR)
+
+    def row(self, queue: str) -> QueueRow | None:
+        row = self.metadata.read("queue", queue_key("/", queue))
+        assert row is None or isinstance(row, QueueRow)
+        return row
+
+    def process(self, queue: str) -> QueueProcess | None:
+        assert self.supervisor is not None
+        return self.supervisor.process_of(queue_key("/", queue))
+
+    def role(self, queue: str) -> str:
+        process = self.process(queue)
+        return "none" if process is None or process.role is None else process.role.role
+
+    def contents(self, queue: str) -> list[tuple[bytes, bool]]:
+        """(body, unacknowledged) of all that this node's process holds."""
+        process = self.process(queue)
+        assert process is not None and process.role is not None
+        return [(h.content.body, h.unacked) for h in process.role.queue.contents()]
+
+    def is_synchronised(self, queue: str) -> bool:
+        row, process = self.row(queue), self.process(queue)
+        return row is not None and process is not None and process.pid in row.sync_slave_pids
+
+    async def declare(self, queue: str, *, durable: bool = True, **more: Any) -> QueueRow:
+        return await self.queues.declare(
+            vhost="/",
+            name=queue,
+            durable=durable,
+            auto_delete=more.get("auto_delete", False),
+            exclusive_owner=more.get("exclusive_owner"),
+            arguments=more.get("arguments", {}),
+        )
+
+    def channel(self) -> TestChannel:
+        channel = TestChannel(self)
+        self.runtime.spawn(channel)
+        return channel
+
+
+@dataclass
+class Cluster:
+    names: str
+    seed: int = 0
+    nodes: dict[str, TestNode] = field(default_factory=dict)
+    cuts: dict[tuple[str, str], None] = field(default_factory=dict)
+    events: list[Event] = field(default_factory=list)
+    incarnations: dict[str, int] = field(default_factory=dict)
+    disks: dict[str, MemoryDisk] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.store = Store(Tables())
+
+    async def __aenter__(self) -> Cluster:
+        for name in self.names:
+            self.boot(name)
+        await asyncio.sleep(0)
+        return self
+
+    async def __aexit__(self, *error: object) -> None:
+        for name in list(self.nodes):
+            await self.kill(name)
+
+    def __getitem__(self, name: str) -> TestNode:
+        return self.nodes[name]
+
+    def is_linked(self, a: str, b: str) -> bool:
+        return (min(a, b), max(a, b)) not in self.cuts
+
+    # -- life ------------------------------------------------------------------------------------------
+
+    def boot(self, name: str, *, supervisor: bool = True) -> TestNode:
+        """Start a node; its tables come from the members, or from those of the last that was up."""
+        self.incarnations[name] = self.incarnations.get(name, 0) + 1
+        disk = self.disks.get(name, MemoryDisk())
+        if not self.store.members:
+            self.store.leader = copy_of(self.store.leader, durable_only=True)
+        node = TestNode(self, name, self.incarnations[name], disk)
+        self.nodes[name] = node
+        node.is_up = True
+        self.store.members[name] = node.metadata
+        for peer in self.nodes.values():
+            if peer is not node and peer.is_up and self.is_linked(name, peer.name):
+                peer.runtime.link_up(name, node.env.incarnation)
+                node.runtime.link_up(peer.name, peer.env.incarnation)
+        self.store.announce()
+        if supervisor:
+            node.start_supervisor()
+        return node
+
+    async def kill(self, name: str) -> None:
+        """kill -9: what was written survives, nobody says goodbye."""
+        node = self.nodes.pop(name)
+        node.is_up = False
+        self.disks[name] = node.disk.after_kill()
+        await self._bury(node)
+
+    async def stop(self, name: str) -> None:
+        """An orderly stop."""
+        node = self.nodes[name]
+        assert node.supervisor is not None
+        await node.supervisor.stop_all(5000)
+        await asyncio.sleep(0.01)
+        del self.nodes[name]
+        node.is_up = False
+        self.disks[name] = node.disk.after_kill()
+        await self._bury(node)
+
+    async def _bury(self, node: TestNode) -> None:
+        node.metadata.store.members.pop(node.name, None)
+        for peer in list(self.nodes.values()):
+            if self.is_linked(node.name, peer.name):
+                peer.runtime.link_down(node.name, "killed")
+        node.metadata.store.announce()
+        for pid in list(node.runtime._processes):
+            await node.runtime.kill(pid)
+
+    async def kill_process(self, name: str, queue: str) -> None:
+        process = self.nodes[name].process(queue)
+        assert process is not None
+        await self.nodes[name].runtime.kill(process.pid)
+
+    # -- partitions ------------------------------------------------------------------------------------
+
+    def partition(self, *sides: str) -> None:
+        """Cut all links between the sides; each goes on with tables of its own."""
+        for i, left in enumerate(sides):
+            for right in sides[i + 1 :]:
+                for a in left:
+                    for b in right:
+                        self.cuts[min(a, b), max(a, b)] = None
+                        self.nodes[a].runtime.link_down(b, "partition")
+                        self.nodes[b].runtime.link_down(a, "partition")
+        for side in sides:
+            store = Store(copy_of(self.store.leader))
+            for name in side:
+                node = self.nodes[name]
+                node.metadata.take(store.leader.snapshot())
+                node.metadata.store = store
+                store.members[name] = node.metadata
+            store.announce()
+
+    # -- policies --------------------------------------------------------------------------------------
+
+    async def set_policy(self, definition: dict[str, Any], pattern: str = "", **more: Any) -> None:
+        row = PolicyRow(
+            vhost="/", name="ha", pattern=pattern, definition=definition, apply_to="queues", **more
+        )
+        node = next(iter(self.nodes.values()))
+        await node.metadata.transact(lambda tx: tx.write("policy", policy_key("/", "ha"), row))
+
+    async def clear_policy(self) -> None:
+        node = next(iter(self.nodes.values()))
+        await node.metadata.transact(lambda tx: tx.delete("policy", policy_key("/", "ha")))
+
+    # -- looks -----------------------------------------------------------------------------------------
+
+    def master(self, queue: str) -> str:
+        return next(name for name, node in self.nodes.items() if node.role(queue) == "master")
+
+    def mirrors(self, queue: str) -> list[str]:
+        return [name for name, node in self.nodes.items() if node.role(queue) == "mirror"]
+
+    async def mirrored_on(self, queue: str, names: str, *, synchronised: bool = True) -> None:
+        def holds() -> bool:
+            if sorted(self.mirrors(queue)) != sorted(names):
+                return False
+            return not synchronised or all(self.nodes[n].is_synchronised(queue) for n in names)
+
+        await until(holds, f"mirrors of {queue} on {names}")
+
+    async def in_step(self, queue: str) -> None:
+        """All processes of the queue come to hold the same."""
+
+        def equal() -> bool:
+            held = [n.contents(queue) for n in self.nodes.values() if n.role(queue) != "none"]
+            return all(contents == held[0] for contents in held)
+
+        await until(equal, f"the mirrors of {queue} in step")
+
+    def events_of(self, kind: str) -> list[Event]:
+        return [event for event in self.events if event.kind == kind]

@@ -1,0 +1,90 @@
+"""``python -m broker --config node.toml``: run one node until SIGTERM or SIGINT.
+
+Exit codes: 0 after an orderly stop, 70 when the node gave itself up (its disk failed, say), 78 for a bad configuration or a
+port in use.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import logging
+import os
+import signal
+import sys
+from pathlib import Path
+
+from broker.config import NodeConfig, load_config
+from broker.disk import OsDisk
+from broker.env import SystemClock, seeded_rng
+from broker.errors import BrokerError, ConfigError
+from broker.events import JsonlEventLog
+from broker.node import Node
+
+EXIT_GAVE_UP = 70
+EXIT_CONFIG = 78
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="python -m broker", description="Run one broker node.")
+    parser.add_argument("--config", type=Path, required=True, help="the node's TOML file")
+    arguments = parser.parse_args()
+    try:
+        config = load_config(arguments.config)
+    except ConfigError as error:
+        sys.stderr.write(f"broker: {error}\n")
+        return EXIT_CONFIG
+    logging.basicConfig(
+        level=logging.INFO,
+        stream=sys.stderr,
+        format=f"%(asctime)s.%(msecs)03d {config.name} %(levelname).1s %(name)s: %(message)s",
+        datefmt="%Y-%m-%dT%H:%M:%S",
+    )
+    return asyncio.run(serve(config))
+
+
+async def serve(config: NodeConfig) -> int:
+    """Run the node; returns the process's exit code."""
+    disk = OsDisk(Path(config.data_dir))
+    clock = SystemClock()
+    seed = config.seed or int.from_bytes(os.urandom(8), "big")
+    events: list[JsonlEventLog] = []
+
+    async def open_events(incarnation: int) -> JsonlEventLog:
+        log = await JsonlEventLog.open(disk, clock, node=config.name, incarnation=incarnation)
+        events.append(log)
+        return log
+
+    try:
+        node = await Node.open(
+            config, clock=clock, rng=seeded_rng(seed), disk=disk, open_events=open_events
+        )
+        await node.start()
+    except (BrokerError, OSError) as error:
+        sys.stderr.write(f"broker: {config.name} can't start: {error}\n")
+        return EXIT_CONFIG
+    code = await until_asked_to_stop(node)
+    for log in events:
+        await log.close()
+    await disk.close()
+    return code
+
+
+async def until_asked_to_stop(node: Node) -> int:
+    """Wait for a signal or the node's own failure; stop it in order after a signal."""
+    loop = asyncio.get_running_loop()
+    asked = asyncio.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, asked.set)
+    waiting = asyncio.ensure_future(asked.wait())
+    await asyncio.wait([waiting, node.fatal], return_when=asyncio.FIRST_COMPLETED)
+    if node.fatal.done():
+        logging.getLogger("broker").critical("giving up: %s", node.fatal.result())
+        # An orderly end would pretend that what is on disk can be trusted.
+        os._exit(EXIT_GAVE_UP)
+    await node.stop()
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

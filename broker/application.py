@@ -1,0 +1,78 @@
+"""Application: the broker on a node, from the moment its tables are there: queues, then AMQP clients.
+
+A node makes a new one at every start and every resumption, and stops it when it pauses, loses an autoheal, or ends. The order
+matters: clients come last and go first; queue processes end in good order, so that masters can hand over.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+
+from broker.amqp.exchanges import predeclared_exchanges
+from broker.amqp.listener import Listener
+from broker.amqp.services import Services
+from broker.config import NodeConfig
+from broker.env import Env, pause_ms
+from broker.metadata.access import ReplicatedMetadata
+from broker.metadata.api import Transaction
+from broker.metadata.records import exchange_key
+from broker.mirrored.messages import SUPERVISOR
+from broker.mirrored.process import QueueContext
+from broker.mirrored.queues_service import QueuesService
+from broker.mirrored.storage import QueueStorage
+from broker.mirrored.supervisor import QueueSupervisor
+from broker.processes.runtime import Runtime
+
+log = logging.getLogger("broker.application")
+
+VHOST = "/"
+
+
+class Application:
+    """``fail`` ends the node's process: a queue's disk failed."""
+
+    def __init__(
+        self,
+        env: Env,
+        config: NodeConfig,
+        runtime: Runtime,
+        metadata: ReplicatedMetadata,
+        *,
+        may_confirm: Callable[[], bool],
+        fail: Callable[[str], None],
+    ) -> None:
+        self._config = config
+        self._runtime = runtime
+        self._metadata = metadata
+        self.queues = QueuesService(env, runtime, metadata)
+        context = QueueContext(env, config, metadata, QueueStorage(env.disk), fail=fail)
+        self.supervisor = QueueSupervisor(context)
+        self.listener = Listener(
+            Services(env, runtime, config, metadata, self.queues, may_confirm)
+        )
+        self._started = False
+
+    async def start(self) -> None:
+        """Recover queues and take clients. Raises ConfigError if the AMQP port can't be had."""
+        await self._metadata.transact(_declare_exchanges)
+        if self._config.startup_delay_ms:
+            await pause_ms(self._config.startup_delay_ms)
+        self._runtime.spawn(self.supervisor, name=SUPERVISOR)
+        self._started = True
+        await self.listener.start()
+
+    async def stop(self, reason: str) -> None:
+        """Send the clients away (320), then end the queue processes."""
+        log.info("stopping the broker: %s", reason)
+        await self.listener.stop(f"broker forced connection closure: {reason}")
+        if self._started:
+            await self.supervisor.stop_all(self._config.slave_wait_timeout_ms)
+            await self._runtime.kill(self.supervisor.pid)
+
+
+def _declare_exchanges(transaction: Transaction) -> None:
+    for row in predeclared_exchanges(VHOST):
+        key = exchange_key(row.vhost, row.name)
+        if transaction.read("exchange", key) is None:
+            transaction.write("exchange", key, row)

@@ -8,7 +8,6 @@ command that needs it.
 from __future__ import annotations
 
 import importlib.util
-import logging
 import os
 import shutil
 import sys
@@ -164,7 +163,6 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 def run_command(arguments: Sequence[str]) -> int:
     """Run one command; every error becomes one sentence and an exit code."""
-    logging.raiseExceptions = False  # a full disk under log.txt must not spoil the terminal
     command = typer.main.get_command(app)
     try:
         code = command.main(

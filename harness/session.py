@@ -29,7 +29,7 @@ from harness.report_results import read_results
 from harness.report_words import findings, headline, overall
 from harness.run import Outcome, Watch, run
 from harness.stage import Nemesis, World
-from harness.store import REPORT, RESULTS, RunDirectory, Store
+from harness.store import LOG, REPORT, RESULTS, RunDirectory, Store
 from harness.verdict import judge, save_verdict
 from nemesis.runner import NemesisRunner
 from nemesis.schedule import required_capabilities
@@ -122,13 +122,15 @@ def tell_outcome(outcome: Outcome, command: str) -> None:
     for note in outcome.notes:
         typer.echo(note)
     _tell_verdict(outcome.results)
-    for failure in outcome.failures:
-        typer.secho(
-            f"The harness itself failed, which is no verdict on the broker: {failure}",
-            err=True,
-            fg="red",
-        )
-    typer.echo(f"Report: {outcome.directory.path / REPORT}")
+    if outcome.failures:
+        more = len(outcome.failures) - 1
+        rest = f" (and {more} more, see {outcome.directory.path / LOG})" if more else ""
+        sentence = f"the harness failed, which is no verdict on the broker: {outcome.failures[0]}"
+        typer.secho(f"shalott: {sentence}{rest}", err=True, fg="red")
+    if (outcome.directory.path / REPORT).exists():
+        typer.echo(f"Report: {outcome.directory.path / REPORT}")
+    else:
+        typer.echo(f"What there is: {outcome.directory.path}")
     typer.echo(f"Repeat: {command}")
 
 

@@ -104,7 +104,7 @@ class RunDirectory:
     def logging(self) -> Iterator[None]:
         """While it lasts, what anybody logs goes to log.txt."""
         logger = logging.getLogger()
-        handler = logging.FileHandler(self.path / LOG, encoding="utf-8")
+        handler = _RunLog(self.path / LOG)
         handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(name)s: %(message)s"))
         before = logger.level
         logger.addHandler(handler)
@@ -172,6 +172,25 @@ class Store:
                 return RunDirectory(path.resolve())
         what = "no run yet" if run is None else f"no run {run}"
         raise UsageError(f"there is {what} in {self.root}: give a run's directory, or --store")
+
+
+class _RunLog(logging.Handler):
+    """Appends to a file and never fails: a full disk must not break what the log is about."""
+
+    def __init__(self, path: Path) -> None:
+        super().__init__()
+        try:
+            self._file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
+        except OSError as error:
+            raise StoreError(f"cannot write {path}: {_reason(error)}") from error
+
+    def emit(self, record: logging.LogRecord) -> None:
+        with contextlib.suppress(OSError):
+            os.write(self._file, f"{self.format(record)}\n".encode())
+
+    def close(self) -> None:
+        os.close(self._file)
+        super().close()
 
 
 def _stamp(now: datetime) -> str:

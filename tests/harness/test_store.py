@@ -122,3 +122,13 @@ def test_everybody_logs_to_the_run(store: Store, capsys: pytest.CaptureFixture[s
     logging.getLogger("cluster.docker").info("after the run")
     text = (directory.path / "log.txt").read_text()
     assert "WARNING cluster.docker: a link was slow" in text and "after" not in text
+
+
+def test_a_full_disk_does_not_break_the_log() -> None:
+    full = Path("/dev/full")
+    if not full.exists():
+        pytest.skip("this system has no /dev/full")
+    handler = store_module._RunLog(full)
+    record = logging.LogRecord("shalott", logging.ERROR, "", 0, "said in vain", (), None)
+    handler.handle(record)
+    handler.close()

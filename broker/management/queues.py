@@ -168,7 +168,7 @@ async def act_on_queue(
 
 def _text(answer: Message) -> str:
     if isinstance(answer, Failed):
-        return answer.text or answer.kind
+        return answer.text or answer.kind.replace("_", " ")
     return f"it answered {type(answer).__name__}"
 
 

@@ -91,11 +91,13 @@ async def out_of_place(process: QueueProcess) -> None:
     """The row is gone, or this process is not in it."""
     if process.row() is None and process.metadata.read(rows.DURABLE, process.key) is None:
         await _end_deleted(process)
-    process.emit("demoted", reason="not in the queue's row any more")
+    process.emit("demoted", reason="it has lost its place")
     process.exit("shutdown")
 
 
 async def _end_deleted(process: QueueProcess) -> None:
+    if isinstance(process.role, Master) and process.gm is not None:
+        await process.transact(lambda tx: rows.forget_group(tx, process.key))
     await process.context.storage.wipe(process.key)
     process.exit("normal")
 
@@ -103,8 +105,8 @@ async def _end_deleted(process: QueueProcess) -> None:
 async def ring_stopped(process: QueueProcess, reason: str) -> None:
     if process.is_deleting:
         await _end_deleted(process)
-    if reason == "shutdown":
-        process.emit("demoted", reason="lost its place in the ring")
+    if reason == "shutdown" and process.role is not None:
+        await out_of_place(process)
     process.exit(reason)
 
 

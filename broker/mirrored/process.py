@@ -80,6 +80,7 @@ class QueueProcess(Process):
         self.mirror_sync: syncing.MirrorSync | None = None  # as mirror
         self.sync_again = False
         self.depth_requested = False
+        self.known_dead: dict[Pid, None] = {}  # processes of this queue
         self.stopping_mirrors: ending.Stopping | None = None
         self.is_deleting = False
         self._monitors: dict[Pid, int] = {}

@@ -27,6 +27,7 @@ async def master_down(process: QueueProcess, master: Pid) -> None:
     """The master that this mirror follows is dead or out of reach."""
     # The ring is lazy: without some traffic its members wouldn't hear of the death.
     process.broadcast(ins.ProcessDeath())
+    process.known_dead[master] = None
     assert process.gm is not None
     view = process.gm.member.view
     if view is None or all(member.pid != master for member in view.known()):
@@ -37,8 +38,11 @@ async def master_down(process: QueueProcess, master: Pid) -> None:
 async def members_died(process: QueueProcess, deaths: tuple[Pid, ...]) -> None:
     if process.role is None:
         return
+    # All that ever died: a master that stays recorded because nobody may replace it is still dead.
+    process.known_dead.update(dict.fromkeys(deaths))
+    dead = tuple(process.known_dead)
     removal = await process.transact(
-        lambda tx: rows.remove_dead(tx, process.key, process.pid, deaths)
+        lambda tx: rows.remove_dead(tx, process.key, process.pid, dead)
     )
     log.info("queue '%s': saw deaths of %s: %s", process.key, deaths, removal.outcome)
     match removal.outcome:

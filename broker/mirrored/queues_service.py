@@ -121,3 +121,4 @@ class QueuesService:
 def _delete(tx: Transaction, row: QueueRow) -> None:
     if rows.read(tx, row.key) is not None or rows.read_durable(tx, row.key) is not None:
         rows.delete(tx, row)
+        rows.forget_group(tx, row.key)

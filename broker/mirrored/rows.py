@@ -128,10 +128,10 @@ def clear_mirrors(tx: Transaction, key: str, me: Pid, survivors: tuple[Pid, ...]
 
 
 def delete(tx: Transaction, row: QueueRow) -> bool:
-    """Rows and bindings of the queue; False if there were none."""
+    """Rows and bindings of the queue; False if there were none. The ring still needs its group's row."""
     key = row.key
     found = read(tx, key) is not None or read_durable(tx, key) is not None
-    for table in (QUEUE, DURABLE, GROUP):
+    for table in (QUEUE, DURABLE):
         if tx.read(table, key) is not None:
             tx.delete(table, key)
     for binding, record in tx.rows(BINDING):
@@ -144,6 +144,12 @@ def delete_owned(tx: Transaction, key: str, me: Pid) -> bool:
     """The same by the master, if it still is."""
     row = read(tx, key)
     return row is not None and row.pid == me and delete(tx, row)
+
+
+def forget_group(tx: Transaction, key: str) -> None:
+    """The ring is over; unless the queue was declared again meanwhile."""
+    if read(tx, key) is None and tx.read(GROUP, key) is not None:
+        tx.delete(GROUP, key)
 
 
 def _leads_to(binding: BindingRow, row: QueueRow) -> bool:
@@ -267,6 +273,8 @@ def remove_dead(tx: Transaction, key: str, me: Pid, dead: tuple[Pid, ...]) -> Re
     successor = _successor(row, alive)
     if successor is None:
         if alive[0] == me:
+            # This mirror is about to stop. The master's node must not wait for it when it is back.
+            store(tx, _without(row, (me,)))
             return Removal("not_synced", row, master_was=row.pid)
         successor = alive[0]
     if successor != me:

@@ -60,6 +60,9 @@ class QueueSupervisor(Process):
         self._keys: dict[Pid, str] = {}
         self._restarts: dict[str, deque[int]] = {}
         self._retries: dict[str, None] = {}
+        # Processes elsewhere that a decision waits for, by monitor; and those of them that were found dead.
+        self._watched: dict[Pid, int] = {}
+        self._dead: dict[Pid, None] = {}
         self._tasks: dict[asyncio.Task[None], None] = {}
         self._is_stopping = False
         self._empty = asyncio.Event()
@@ -82,6 +85,10 @@ class QueueSupervisor(Process):
 
     async def handle(self, message: Message) -> None:
         match message:
+            case Down(ref=ref, pid=pid) if self._watched.get(pid) == ref:
+                del self._watched[pid]
+                if message.reason != "noconnection":
+                    self._dead[pid] = None
             case Down():
                 self._child_ended(message)
             case Reconsider(key):
@@ -204,7 +211,15 @@ class QueueSupervisor(Process):
             case "mirror":
                 self._spawn(key, MirrorStart(None))
             case "wait":
+                assert live is not None
+                self._watch(live.slave_pids)
                 self._retry(key)
+
+    def _watch(self, mirrors: tuple[Pid, ...]) -> None:
+        """A node may live on without the process that the row names: only a monitor can tell."""
+        for pid in mirrors:
+            if pid.node != self.runtime.node and pid not in self._watched:
+                self._watched[pid] = self.runtime.monitor(pid, self.pid)
 
     # -- the tables ------------------------------------------------------------------------------------
 
@@ -221,7 +236,7 @@ class QueueSupervisor(Process):
         """As far as this node can tell: a process of a node that shares the tables."""
         if pid.node != self.runtime.node and pid.node not in self._metadata.running_nodes():
             return False
-        return self.runtime.is_alive(pid)
+        return pid not in self._dead and self.runtime.is_alive(pid)
 
     def _changed(self, table: str, key: str) -> None:
         if table == rows.POLICY:

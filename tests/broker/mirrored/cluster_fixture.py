@@ -466,7 +466,8 @@ class Cluster:
     # -- looks -----------------------------------------------------------------------------------------
 
     def master(self, queue: str) -> str:
-        return next(name for name, node in self.nodes.items() if node.role(queue) == "master")
+        masters = [name for name, node in self.nodes.items() if node.role(queue) == "master"]
+        return masters[0] if masters else ""
 
     def mirrors(self, queue: str) -> list[str]:
         return [name for name, node in self.nodes.items() if node.role(queue) == "mirror"]

@@ -6,7 +6,6 @@ docs/architecture.md section 6. Times are ns from the run's start.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -135,17 +134,6 @@ def decode_object(text: str | None) -> dict[str, Any]:
     except msgspec.DecodeError:
         return {}
     return value if isinstance(value, dict) else {}
-
-
-def faults_in_force(faults: Sequence[Fault], at_ns: int) -> tuple[Fault, ...]:
-    """Those asked for, and not yet healed, at an instant."""
-    return tuple(fault for fault in faults if fault.invoke_ns <= at_ns <= fault.end_ns)
-
-
-def last_healed(faults: Sequence[Fault], at_ns: int) -> Fault | None:
-    """The one whose healing came last before an instant."""
-    healed = [fault for fault in faults if fault.end_ns < at_ns]
-    return max(healed, key=lambda fault: fault.end_ns, default=None)
 
 
 def _end_ns(history: History) -> int:

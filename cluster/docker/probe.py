@@ -7,13 +7,14 @@ long. Slower than namespaces.py (two execs), for users who may use Docker but ar
 
 from __future__ import annotations
 
-import asyncio
 import secrets
 from collections.abc import Sequence
 from typing import Protocol
 
 from cluster.base import CommandResult
+from harness.errors import HarnessError
 
+EXEC_WITHIN_MS = 5000  # until the listener listens, on a busy machine
 PORT_FIRST, PORT_LAST = 61000, 65000  # above what the kernel hands out by itself
 
 LISTEN = """
@@ -30,12 +31,17 @@ except TimeoutError:
     sys.exit(1)
 """
 
+# Comes back as soon as the first datagram is out; a child goes on sending.
 SEND = """
-import socket, sys, time
+import os, socket, sys, time
 address, port = sys.argv[1], int(sys.argv[2])
 token, seconds = sys.argv[3].encode(), float(sys.argv[4])
 sender = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
 end = time.monotonic() + seconds
+if os.fork():
+    os._exit(0)
+for descriptor in (0, 1, 2):
+    os.close(descriptor)
 while time.monotonic() < end:
     try:
         sender.sendto(token, (address, port))
@@ -56,15 +62,16 @@ async def datagram_arrives_by_exec(
 ) -> bool:
     """Whether a datagram from one node reaches ``address`` in another."""
     port = PORT_FIRST + secrets.randbelow(PORT_LAST - PORT_FIRST)
-    words = [address, str(port), secrets.token_hex(8), str(timeout_ms / 1000)]
-    # The listener says at once when it has the token; the sender need not be waited for.
-    sending = asyncio.create_task(
-        run(source, ["python3", "-c", SEND, *words], timeout_ms=timeout_ms + 5000)
+    token = secrets.token_hex(8)
+
+    def words(milliseconds: int) -> list[str]:
+        return [address, str(port), token, str(milliseconds / 1000)]
+
+    sending_ms = timeout_ms + EXEC_WITHIN_MS
+    sent = await run(source, ["python3", "-c", SEND, *words(sending_ms)], timeout_ms=sending_ms)
+    if sent.exit_code != 0:
+        raise HarnessError(f"{source} can't send a probe: {sent.output.strip()}")
+    heard = await run(
+        destination, ["python3", "-c", LISTEN, *words(timeout_ms)], timeout_ms=sending_ms
     )
-    try:
-        heard = await run(
-            destination, ["python3", "-c", LISTEN, *words], timeout_ms=timeout_ms + 5000
-        )
-    finally:
-        await asyncio.gather(sending, return_exceptions=True)
     return heard.exit_code == 0

@@ -125,23 +125,20 @@ class RabbitmqSystem:
     async def observe(self, cluster: Cluster, node: str) -> Mapping[str, Any]:
         """As ``System.observe``; ``running`` is empty while the node waits for one that is cut
         off."""
-        membership, queues = await asyncio.gather(
-            self._membership(cluster, node),
-            management(cluster, node).get(QUEUES),
-            return_exceptions=True,
+        (running, partitions), queues = await asyncio.gather(
+            self._membership_if_told(cluster, node), management(cluster, node).get(QUEUES)
         )
-        if isinstance(queues, BaseException):
-            raise queues
-        if isinstance(membership, Indefinite):
-            membership = [], []
-        if isinstance(membership, BaseException):
-            raise membership
-        running, partitions = membership
         try:
             claims = [claim_of(node, queue) for queue in queues]
         except (KeyError, TypeError) as error:
             raise Definite(f"{node} answered with something else than queues") from error
         return {"running": running, "partitions": partitions, "claims": claims}
+
+    async def _membership_if_told(self, cluster: Cluster, node: str) -> tuple[list[str], list[str]]:
+        try:
+            return await self._membership(cluster, node)
+        except Indefinite:
+            return [], []
 
     async def _membership(self, cluster: Cluster, node: str) -> tuple[list[str], list[str]]:
         """(running nodes, nodes from which it is partitioned), as ``node`` sees them."""

@@ -7,6 +7,7 @@ Standard library only: it runs inside a container as well. On its management por
   GET /deaf                 from now on SIGTERM is ignored
   GET /starts               how often it has been started over its data directory
   GET /echo/<peer>          200 if a byte sent to the peer's cluster port comes back within a second
+  GET /bulk/<peer>          how many seconds 128 KiB take to come back
   GET /held/<peer>          the same over one connection that is opened once and kept
 """
 
@@ -19,6 +20,8 @@ import sys
 import time
 from pathlib import Path
 from typing import Any
+
+BULK_BYTES = 128 * 1024
 
 
 class FakeNode:
@@ -80,11 +83,21 @@ class FakeNode:
         if path == "/deaf":
             signal.signal(signal.SIGTERM, signal.SIG_IGN)
             return 200, {}
+        if path.startswith("/bulk/"):
+            return 200, await self.bulk_seconds(path.removeprefix("/bulk/"))
         if path.startswith("/echo/"):
             return (200 if await self.echoes(path.removeprefix("/echo/"), keep=False) else 504), {}
         if path.startswith("/held/"):
             return (200 if await self.echoes(path.removeprefix("/held/"), keep=True) else 504), {}
         return 404, {}
+
+    async def bulk_seconds(self, peer: str) -> float:
+        reader, writer = await asyncio.open_connection(*self.config["peers"][peer])
+        started = time.monotonic()
+        writer.write(bytes(BULK_BYTES))
+        await reader.readexactly(BULK_BYTES)
+        writer.close()
+        return time.monotonic() - started
 
     async def echoes(self, peer: str, keep: bool) -> bool:
         try:

@@ -96,3 +96,10 @@ async def echoes(cluster: Cluster, source: str, destination: str, *, held: bool 
     path = f"/{'held' if held else 'echo'}/{destination}"
     response = await management(cluster, source).request("GET", path)
     return response.status == 200
+
+
+async def bulk_seconds(cluster: Cluster, source: str, destination: str) -> float:
+    """How long 128 KiB take from one node to the other and back."""
+    path = f"/bulk/{destination}"
+    seconds: float = await management(cluster, source, timeout_ms=20000).get(path)
+    return seconds

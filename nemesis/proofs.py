@@ -29,12 +29,14 @@ class Check:
     """One thing to look at: a link, or a node's process (then ``destination`` is "").
 
     ``expected`` is asked anew at each look, for other faults come and go meanwhile. A link is
-    expected to reach or not; a process to be running, paused or down (exited or absent).
+    expected to reach or not; a process to be running, paused or down (exited or absent). A check
+    is ``moot`` while another fault holds an end of the link down: a dead node proves nothing.
     """
 
     node: str
     destination: str
     expected: Callable[[], Seen]
+    moot: Callable[[], bool] = lambda: False
 
     @property
     def text(self) -> str:
@@ -51,12 +53,13 @@ class Prover:
         self._recorder = recorder
         self._timeout_s = timeout_s
 
-    async def prove(self, fault: int, phase: Phase, checks: Sequence[Check]) -> bool:
-        """Whether there was something to look at and all of it was as expected."""
-        seen = await asyncio.gather(*(self._probe(fault, phase, check) for check in checks))
-        return bool(seen) and all(seen)
+    async def prove(self, fault: int, phase: Phase, checks: Sequence[Check]) -> bool | None:
+        """Whether everything was as expected; None if there was nothing that could be looked at."""
+        outcomes = await asyncio.gather(*(self._probe(fault, phase, check) for check in checks))
+        seen = [outcome for outcome in outcomes if outcome is not None]
+        return all(seen) if seen else None
 
-    async def _probe(self, fault: int, phase: Phase, check: Check) -> bool:
+    async def _probe(self, fault: int, phase: Phase, check: Check) -> bool | None:
         extra = {
             "fault": fault,
             "phase": phase,
@@ -68,11 +71,13 @@ class Prover:
         look = self._reach if check.destination else self._status
         seen, error = await _until_expected(look, check, self._timeout_s)
         expected = check.expected()
+        if check.moot():
+            seen, error = None, "moot: another fault holds a node of this link down"
         passed = error is None and seen == expected
         kind: Literal["ok", "info"] = "ok" if passed else "info"
         extra |= {"expected": expected, "seen": seen}
         self._recorder.complete(index, kind, error=error, extra=extra)
-        return passed
+        return None if check.moot() else passed
 
     async def _reach(self, check: Check) -> Seen:
         return await self._cluster.reach(check.node, check.destination, REACH_TIMEOUT_MS)
@@ -93,6 +98,6 @@ async def _until_expected(
         except HarnessError as error:
             return None, str(error)
         left_s = deadline_s - asyncio.get_running_loop().time()
-        if seen == check.expected() or left_s <= 0:
+        if seen == check.expected() or left_s <= 0 or check.moot():
             return seen, None
         await asyncio.sleep(min(PROBE_INTERVAL_S, left_s))

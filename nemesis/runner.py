@@ -172,6 +172,8 @@ class NemesisRunner:
             "proved_effective": bool(fault.proved_effective),
             "proved_healed": fault.proved_healed,
         }
+        if fault.proved_effective is None:
+            extra["skipped"] = "its nodes were down throughout, so it changed nothing"
         error = "; ".join(fault.errors) or None
         self._recorder.complete(fault.index, "info", error=error, extra=extra)
         self.in_force.remove(fault.text)
@@ -312,7 +314,7 @@ class NemesisRunner:
         """Prove it as far as other faults leave it healed; they may take nodes away meanwhile."""
         if not fault.links:
             checks = [self._status_check(node) for node in fault.nodes]
-            return await self._prover.prove(fault.action.id, "healed", checks)
+            return bool(await self._prover.prove(fault.action.id, "healed", checks))
         ends = tuple(dict.fromkeys(node for link in fault.links for node in link))
         proved = False
         for _ in range(3):
@@ -320,7 +322,7 @@ class NemesisRunner:
                 return False
             before = self._holds.changes
             checks = [self._link_check(link) for link in fault.links]
-            proved = await self._prover.prove(fault.action.id, "healed", checks)
+            proved = bool(await self._prover.prove(fault.action.id, "healed", checks))
             if proved or self._holds.changes == before:
                 break
         return proved
@@ -329,7 +331,10 @@ class NemesisRunner:
         def reaches() -> Seen:
             return self._cuts[link] == 0
 
-        return Check(link[0], link[1], reaches)
+        def moot() -> bool:
+            return any(self._is_down(node) for node in link)
+
+        return Check(link[0], link[1], reaches, moot)
 
     def _status_check(self, node: str) -> Check:
         def state() -> Seen:

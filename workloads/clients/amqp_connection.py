@@ -10,6 +10,7 @@ call_later.
 from __future__ import annotations
 
 import asyncio
+import os
 import struct
 from collections import deque
 from dataclasses import dataclass
@@ -277,7 +278,8 @@ async def connect(host: str, port: int, *, user: str, password: str, vhost: str)
     try:
         _, connection = await loop.create_connection(Connection, host, port)
     except OSError as error:
-        raise Unreachable(f"cannot connect to {host}:{port}: {error.strerror or error}") from error
+        reason = os.strerror(error.errno) if error.errno else str(error)
+        raise Unreachable(f"cannot connect to {host}:{port}: {reason}") from error
     try:
         await connection.handshake(user, password, vhost)
     except ConnectionLost as error:

@@ -2,23 +2,22 @@
 
 Enqueue: a persistent, mandatory publish on a channel in confirm mode.
 
-    the confirm is an ack                              ok
-    a nack; a return before the ack (no route);
-    the channel closed because of the publish itself   fail: the server says that it did not take it
-    nothing was written: no connection, channel
-    refused, connection blocked                        fail
-    no confirm in time; the connection or the channel
-    ended otherwise after the publish was written      info
+    ok      the confirm is an ack
+    fail    a return before the confirm (no route); the channel closed because of the publish
+            itself; nothing was written: no connection, no channel, connection blocked
+    info    a nack; no confirm in time; the connection or the channel ended otherwise after the
+            publish was written
+
+A nack is no proof that the message is gone: RabbitMQ nacks when every process of a queue died
+before it confirmed, and the message may be on one's disk and be recovered with it.
 
 Dequeue: basic.get, then an acknowledgement by hand.
 
-    a message came                                     ok, whatever becomes of the acknowledgement:
-    the
-                                                       client has it, and may be given it again
-    get-empty                                          fail "empty" the channel closed because of
-    the get itself       fail nothing was written                                fail no answer in
-    time, connection or channel ended     info: the server may hold it as delivered, and
-                                                       will give it to somebody again
+    ok      a message came, whatever becomes of the acknowledgement: the client has it, and may be
+            given it again
+    fail    get-empty (error "empty"); the channel closed because of the get; nothing was written
+    info    no answer in time, connection or channel ended: the server may hold it as delivered,
+            and will give it to somebody again
 
 A channel that the server closed (404: the queue's home node is down) is opened again by the next
 operation; a connection that was lost is the worker's to replace (``Unreachable``). The AMQP 0-9-1
@@ -132,7 +131,9 @@ class AmqpQueueClient:
                         raise Definite(returned)
                     return Completion(type="ok")
                 case commands.Basic.Nack() if self._confirms_last(event):
-                    raise Definite(returned or "nack")
+                    if returned is not None:
+                        raise Definite(returned)
+                    raise Indefinite("nack: no process of the queue lived to confirm it")
 
     async def _dequeue(self, connection: Connection, queue: str) -> Completion:
         connection.send(commands.Basic.Get(queue=queue, no_ack=False))

@@ -91,7 +91,11 @@ HOME_NODE_DOWN = "NOT_FOUND - home node of queue is down"
     [
         ((commands.Basic.Ack(1),), "ok", None),
         ((commands.Basic.Ack(1, True),), "ok", None),
-        ((commands.Basic.Nack(1),), Indefinite, "nack: no process of the queue lived to confirm it"),
+        (
+            (commands.Basic.Nack(1),),
+            Indefinite,
+            "nack: no process of the queue lived to confirm it",
+        ),
         ((NO_ROUTE, commands.Basic.Ack(1)), Definite, "returned: 312 NO_ROUTE"),
         ((NO_ROUTE, commands.Basic.Nack(1)), Definite, "returned: 312 NO_ROUTE"),
         ((channel_close(404, HOME_NODE_DOWN, PUBLISH),), Definite, "404 NOT_FOUND"),

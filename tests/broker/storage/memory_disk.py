@@ -21,7 +21,7 @@ SECTOR_BYTES = 64  # small, so that small batches are torn too
 
 @dataclass
 class Inode:
-    """A file's bytes as a reader sees them, as they were synced, and the changes between the two."""
+    # As a reader sees them, as they were synced, and the changes between the two.
 
     cached: bytearray = field(default_factory=bytearray)
     durable: bytes = b""

@@ -1,7 +1,7 @@
 """Files that nothing needs: modules that no code imports, other files that no file names.
 
-A module lives if it is an entry point or some other module imports it, tests not counted: a module
-that only its own tests import is dead. Any other file lives if some file names it.
+A module lives if it is an entry point, or some other module imports it or starts its file, tests
+not counted: what only its own tests import is dead. Any other file lives if some file names it.
 """
 
 from __future__ import annotations
@@ -44,7 +44,9 @@ def dead_modules(sources: Sequence[Source], texts: Mapping[str, str]) -> Iterato
             continue
         if module in imported or module in ENTRY_POINTS or not source.text.strip():
             continue
-        if not any(f"-m {module}" in text for text in texts.values()):
+        started = any(f"-m {module}" in text for text in texts.values())
+        named = f'"{PurePosixPath(source.path).name}"'
+        if not started and not any(named in other.text for other in importers):
             yield f"{source.path}: nothing imports it: use it or remove it"
 
 

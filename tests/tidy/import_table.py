@@ -76,6 +76,11 @@ ROOMS: tuple[Room, ...] = (
         located=("broker",),
     ),
     Room(
+        ("cluster.systems",),
+        ours=("cluster", *SPINE, "broker.config", "broker.events"),
+        libraries=("msgspec", "h11", "tenacity"),
+    ),
+    Room(
         ("cluster.sim",),
         ours=("cluster", *SPINE, "broker.config", "broker.node"),
         libraries=("msgspec",),
@@ -96,7 +101,7 @@ ROOMS: tuple[Room, ...] = (
     ),
     Room(
         ("spark_analysis",),
-        ours=("harness.history", "harness.errors"),
+        ours=("harness.history", "harness.errors", "checkers"),
         libraries=("pyspark", "pyarrow", "numpy", "pandas", "msgspec", "rich"),
     ),
 )

@@ -167,7 +167,8 @@ def test_a_path_of_one_machine_is_found(text: str, count: int) -> None:
 def test_a_module_that_only_tests_import_is_dead() -> None:
     sources: Sequence[tuple[str, str]] = [
         ("harness/cli.py", "from harness import used\n"),
-        ("harness/used.py", "x = 1\n"),
+        ("harness/used.py", 'SCRIPT = Path(__file__).with_name("script.py")\n'),
+        ("harness/script.py", "x = 1\n"),
         ("harness/started.py", "x = 1\n"),
         ("harness/unused.py", "import harness.unused\n"),
         ("tests/harness/test_unused.py", "from harness import unused\n"),

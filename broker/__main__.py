@@ -13,6 +13,7 @@ import os
 import signal
 import sys
 from pathlib import Path
+from typing import Any
 
 from broker.config import NodeConfig, load_config
 from broker.disk import OsDisk
@@ -76,10 +77,14 @@ async def until_asked_to_stop(node: Node) -> int:
     asked = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, asked.set)
-    waiting = asyncio.ensure_future(asked.wait())
-    await asyncio.wait([waiting, node.fatal], return_when=asyncio.FIRST_COMPLETED)
+    ends: list[asyncio.Future[Any]] = [asyncio.ensure_future(asked.wait()), node.fatal]
+    await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
     if node.fatal.done():
-        logging.getLogger("broker").critical("giving up: %s", node.fatal.result())
+        error = node.fatal.result()
+        if isinstance(error, ConfigError):
+            sys.stderr.write(f"broker: {node.config.name} can't start: {error}\n")
+            os._exit(EXIT_CONFIG)
+        logging.getLogger("broker").critical("giving up: %s", error)
         # An orderly end would pretend that what is on disk can be trusted.
         os._exit(EXIT_GAVE_UP)
     await node.stop()

@@ -44,3 +44,12 @@ class StorageError(BrokerError): ...
 
 
 class DiskFull(StorageError): ...
+
+
+def cannot_listen(protocol: str, host: str, port: int, setting: str, error: OSError) -> ConfigError:
+    """The one sentence for a port that can't be had."""
+    reason = (error.strerror or str(error)).rpartition("): ")[2]  # asyncio repeats the address
+    return ConfigError(
+        f"cannot listen for {protocol} on {host}:{port}: {reason}; set another {setting},"
+        " or end what uses this one"
+    )

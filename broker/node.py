@@ -21,6 +21,7 @@ from broker.application import Application
 from broker.config import NodeConfig
 from broker.disk import Disk
 from broker.env import Clock, Env, Rng
+from broker.errors import BrokerError, ConfigError
 from broker.events import EventLog
 from broker.management.api import respond
 from broker.management.server import ManagementServer
@@ -58,7 +59,7 @@ class Node:
         self.management = ManagementServer(
             partial(respond, NodeView(self)), host=config.bind_host, port=config.management_port
         )
-        self.fatal: asyncio.Future[str] = asyncio.get_running_loop().create_future()
+        self.fatal: asyncio.Future[BrokerError] = asyncio.get_running_loop().create_future()
         self._journal = journal
         self._go = asyncio.Event()
         self._wanted = asyncio.Queue[tuple[str, str]]()  # (start | stop | restart, reason)
@@ -84,7 +85,8 @@ class Node:
         return cls(env, config, await TableJournal.open(disk))
 
     async def start(self) -> None:
-        """Listen, link and begin to boot the broker. Raises OSError if a port is taken."""
+        """Listen, link and begin to boot the broker. Raises ConfigError if a port is taken; the AMQP
+        port is tried last, so what becomes of it is in ``fatal``."""
         self.runtime.spawn(self.metadata_server, name=SERVER)
         self.runtime.spawn(self.partitions, name=PARTITIONS)
         await asyncio.sleep(0)  # let both subscribe to links before there are any
@@ -108,8 +110,11 @@ class Node:
 
     def fail(self, reason: str) -> None:
         """The node can't go on (its disk failed, say): end the process without pretending an orderly stop."""
+        self._give_up(BrokerError(reason))
+
+    def _give_up(self, error: BrokerError) -> None:
         if not self.fatal.done():
-            self.fatal.set_result(reason)
+            self.fatal.set_result(error)
 
     # -- broker.metadata.partitions.NodeControl ------------------------------------------------------------
 
@@ -157,9 +162,12 @@ class Node:
                 starting.add_done_callback(self._start_ended)
 
     def _start_ended(self, task: asyncio.Task[None]) -> None:
-        if not task.cancelled() and task.exception() is not None:
-            log.error("the broker did not start", exc_info=task.exception())
-            self.fail(f"the broker did not start: {task.exception()}")
+        error = None if task.cancelled() else task.exception()
+        if isinstance(error, ConfigError):
+            self._give_up(error)
+        elif error is not None:
+            log.error("the broker did not start", exc_info=error)
+            self.fail(f"the broker did not start: {error}")
 
     async def _start_broker(self) -> None:
         self.phase = "booting"

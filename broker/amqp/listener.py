@@ -14,7 +14,7 @@ from broker.amqp.connection import Connection, ConnectionInfo
 from broker.amqp.errors import CONNECTION_FORCED, AmqpError
 from broker.amqp.exchanges import Router
 from broker.amqp.services import Services
-from broker.errors import ConfigError
+from broker.errors import cannot_listen
 from broker.processes.messages import Pid
 
 log = logging.getLogger("broker.amqp")
@@ -65,9 +65,7 @@ class Listener:
         try:
             self._server = await asyncio.start_server(self._accepted, self._host, self._port)
         except OSError as error:
-            where = f"{self._host}:{self._port}"
-            reason = error.strerror or error
-            raise ConfigError(f"cannot listen for AMQP on {where}: {reason}") from error
+            raise cannot_listen("AMQP", self._host, self._port, "amqp_port", error) from error
         self._port = int(self._server.sockets[0].getsockname()[1])
         log.info("listening for AMQP on %s:%d", self._host, self._port)
 

@@ -13,7 +13,7 @@ from urllib.parse import parse_qsl, unquote, urlsplit
 
 import h11
 
-from broker.errors import ConfigError
+from broker.errors import cannot_listen
 from broker.management.http import ApiError, Request, Response, bad_request
 
 log = logging.getLogger("broker.management")
@@ -48,9 +48,7 @@ class ManagementServer:
         try:
             self._server = await asyncio.start_server(self._accepted, self._host, self._port)
         except OSError as error:
-            where = f"{self._host}:{self._port}"
-            reason = error.strerror or error
-            raise ConfigError(f"cannot listen for HTTP on {where}: {reason}") from error
+            raise cannot_listen("HTTP", self._host, self._port, "management_port", error) from error
         self._port = int(self._server.sockets[0].getsockname()[1])
 
     async def stop(self) -> None:

@@ -15,6 +15,7 @@ import msgspec
 
 from broker.config import NodeConfig, Peer
 from broker.env import Env, pause_ms
+from broker.errors import cannot_listen
 from broker.processes.runtime import Runtime
 from broker.processes.wire import MAX_FRAME_BYTES, Frame, Hello, Tick, decode_frame, encode_frame
 
@@ -68,10 +69,12 @@ class Mesh:
         runtime.transmit = self.transmit
 
     async def start(self) -> None:
-        """Raises OSError if the port is taken."""
-        self._server = await asyncio.start_server(
-            self._accept, self._config.bind_host, self._config.cluster_port
-        )
+        """Raises ConfigError if the port can't be had."""
+        host, port = self._config.bind_host, self._config.cluster_port
+        try:
+            self._server = await asyncio.start_server(self._accept, host, port)
+        except OSError as error:
+            raise cannot_listen("other nodes", host, port, "cluster_port", error) from error
         for peer in self._config.peers:
             if self._config.name < peer.name:
                 self._tasks.append(asyncio.create_task(self._dial_for_ever(peer), name=f"dial {peer.name}"))

@@ -281,22 +281,10 @@ EXEMPT: Mapping[tuple[str, str], str] = {
     ("broker/env.py", "clock"): "SystemClock is the operating system's clock",
     ("broker/env.py", "random"): "seeded_rng is the random source of a real node",
     ("broker/disk.py", "files"): "OsDisk is the operating system's disk",
-    ("broker/disk.py", "open"): "OsDisk is the operating system's disk",
-    (
-        "broker/disk.py",
-        "threads",
-    ): "OsDisk has the only thread, so that fsync never blocks the loop",
-    ("broker/os_disk.py", "files"): "OsDisk is the operating system's disk",
-    ("broker/os_disk.py", "open"): "OsDisk is the operating system's disk",
-    (
-        "broker/os_disk.py",
-        "threads",
-    ): "OsDisk has the only thread, so that fsync never blocks the loop",
+    ("broker/disk.py", "threads"): "OsDisk has the only thread: fsync never blocks the loop",
     ("broker/config.py", "files"): "the configuration is read once, before there is a node",
     ("broker/__main__.py", "files"): "the edge: paths from the command line",
     ("broker/__main__.py", "signals"): "the edge: SIGTERM becomes an orderly stop",
-    ("broker/__main__.py", "random"): "the edge: draws the seed of a node that was given none",
-    ("broker/__main__.py", "clock"): "the edge: there is no Env yet",
 }
 
 

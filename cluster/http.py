@@ -99,7 +99,8 @@ async def exchange(
             try:
                 return await _converse(reader, writer, head, content)
             finally:
-                writer.close()
+                # Not close(): that would wait for what a paused node never takes.
+                writer.transport.abort()
     except TimeoutError as error:
         sentence = f"{where} did not answer within {timeout_ms} ms"
         raise (Indefinite(sentence) if sent else Definite(sentence)) from error

@@ -70,6 +70,7 @@ class DockerCluster:
         self._firewall: Firewall | None = None
         self._links_lock = asyncio.Lock()  # one change of the whole set at a time
         self._stopped: set[str] = set()  # paused by SIGSTOP, for lack of the freezer
+        self._has_made = False  # whether there may be anything to remove
         self._enters = False  # whether the host can enter the containers' namespaces
 
     # -- life
@@ -80,6 +81,7 @@ class DockerCluster:
             log.info("%s", sentence)
         image = await ensure_image(self._engine, system.image)
         self._ports = _port_numbers(system.port_names)
+        self._has_made = True
         network = network_name(self._token)
         subnet = await self._engine.call(lambda api: create_network(api, network, self._labels))
         self._addresses = {node: f"{subnet}.{FIRST_HOST + i}" for i, node in enumerate(self.nodes)}
@@ -124,6 +126,9 @@ class DockerCluster:
         return ChainFirewall(self._addresses, self._run_network_script)
 
     async def teardown(self) -> None:
+        if not self._has_made:
+            self._engine.close()  # perhaps it could not even be reached
+            return
         # An interrupted boot may have calls out that still make things.
         await self._engine.settle()
         self._counts.clear()
@@ -133,6 +138,7 @@ class DockerCluster:
         self._machines.clear()
         self._pids.clear()
         self._stopped.clear()
+        self._has_made = False
         self._engine.close()
 
     # -- processes

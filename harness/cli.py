@@ -7,9 +7,6 @@ command that needs it.
 
 from __future__ import annotations
 
-import importlib.util
-import os
-import shutil
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -121,20 +118,16 @@ def analyze(
 @app.command()
 def report(
     store: Annotated[Path, typer.Argument(help="A store, or a directory in it.")] = Path("store"),
+    out: Annotated[Path | None, typer.Option(help="Where to; else STORE/_report.")] = None,
 ) -> None:
     """Read any number of stored runs with Spark: what was lost, where two masters ruled."""
     if not store.is_dir():
         raise UsageError(f"there is no store {store}: run `shalott test` first, or name its place")
-    if importlib.util.find_spec("pyspark") is None:
-        raise UsageError("`shalott report` needs pyspark: pip install 'shalott[spark]'")
-    home = os.environ.get("JAVA_HOME")
-    if shutil.which("java") is None and not (home and Path(home, "bin", "java").exists()):
-        raise UsageError(
-            "`shalott report` needs Java: sudo apt-get install -y default-jre-headless"
-        )
-    from spark_analysis.report import main as report_runs
+    from rich.console import Console
 
-    raise typer.Exit(report_runs(store))
+    from spark_analysis.report import run_report
+
+    run_report(store, out, Console())
 
 
 @app.command()

@@ -1,0 +1,139 @@
+"""Two masters at once, over the claims of any number of runs.
+
+The definitions are those of checkers/mastership.py. *Claimed*: the reigns of two nodes share more
+than the tolerance, as logged or as polled, or both answered "master" in one round of polls.
+*Effective*: two nodes acknowledged writes in stretches that share more than the tolerance, or in
+one epoch. What a lesser witness shows is not told again where a better one has told it.
+
+Claims of one group of one run are few, so pairs are found by one join on (run, group); a running
+maximum of ends would count episodes, and merge what the checker tells apart. All else is windows
+over the pairs of the same two nodes. Where polls make one overlap, and where time is summed and no
+instant may count twice, intervals are merged as gaps and islands.
+"""
+
+from __future__ import annotations
+
+from pyspark.sql import Column, DataFrame, Window
+from pyspark.sql import functions as F  # noqa: N812
+
+from spark_analysis import schema
+
+ROUNDS_APART = 3  # doubly answered rounds at most so far apart make one overlap
+
+_PLACE = ("run", "group")
+_NODES = ("run", "group", "nodes")
+_CLAIMED = ("logged", "seen", "polled")
+_BY_EVENTS = ("logged", "acted")
+
+
+def dual_masters(claims: DataFrame, tolerance_ns: int = 100_000_000) -> DataFrame:
+    """Every pair of nodes that ruled one group at once (schema DUAL_MASTERS)."""
+    found = untold(merged(at_once(pairs_of_claims(claims), tolerance_ns)))
+    source = F.col("source")
+    kind = F.when(source.isin(*_CLAIMED), "claimed").otherwise("effective")
+    witness = F.when(source.isin(*_BY_EVENTS), "events").otherwise(
+        F.when(source == "epoch", "epoch").otherwise("observed")
+    )
+    named = found.withColumns({"kind": kind, "witness": witness})
+    return named.select(*schema.DUAL_MASTERS.names).to(schema.DUAL_MASTERS)
+
+
+def pairs_of_claims(claims: DataFrame) -> DataFrame:
+    """All pairs of claims of one source to one group by two nodes; ``a`` comes before ``b``."""
+    order = F.struct("begin_ns", "evidence", "node").alias("order")
+    claim = F.struct("node", "begin_ns", "end_ns", "epoch", "evidence", order)
+    one = claims.select(*_PLACE, "source", "round_ns", claim.alias("a"))
+    other = claims.select(*_PLACE, "source", claim.alias("b"))
+    pairs = one.join(other, on=[*_PLACE, "source"], how="inner")
+    return pairs.where("a.node != b.node and a.order < b.order")
+
+
+def at_once(pairs: DataFrame, tolerance_ns: int) -> DataFrame:
+    """Those that prove something."""
+    is_poll, is_epoch = F.col("source") == "polled", F.col("source") == "epoch"
+    begin_ns, latest_ns = F.col("b.begin_ns"), F.greatest("a.end_ns", "b.end_ns")
+    shared_ns = F.least("a.end_ns", "b.end_ns") - begin_ns
+    in_one_round = (latest_ns - F.col("a.begin_ns") <= F.col("round_ns")) & (
+        begin_ns - F.col("a.end_ns") <= tolerance_ns
+    )
+    in_one_finding = F.col("a.begin_ns") == begin_ns  # see spark_analysis.claims
+    proves = (
+        F.when(is_poll, in_one_round)
+        .when(is_epoch, in_one_finding)
+        .otherwise(shared_ns > tolerance_ns)
+    )
+    return pairs.where(proves).select(
+        *_PLACE,
+        F.sort_array(F.array("a.node", "b.node")).alias("nodes"),
+        "source",
+        "round_ns",
+        F.when(~is_epoch, begin_ns).alias("begin_ns"),
+        F.when(is_poll, latest_ns).when(~is_epoch, F.least("a.end_ns", "b.end_ns")).alias("end_ns"),
+        F.when(is_epoch, F.col("a.epoch")).alias("epoch"),
+        F.array("a.evidence", "b.evidence").alias("evidence"),
+        F.struct("a.order", "b.order").alias("order"),
+    )
+
+
+def merged(pairs: DataFrame) -> DataFrame:
+    """Polls of near rounds as one; every other pair stands for itself."""
+    in_order = Window.partitionBy(*_NODES, "source").orderBy("order")
+    so_far = in_order.rowsBetween(Window.unboundedPreceding, Window.currentRow)
+    apart_ns = F.col("begin_ns") - F.lag("end_ns").over(in_order)
+    is_far = F.coalesce(apart_ns > ROUNDS_APART * F.col("round_ns"), F.lit(True))
+    is_new = (F.col("source") != "polled") | is_far
+    return (
+        pairs.withColumn("is_new", is_new.cast("int"))
+        .withColumn("island", F.sum("is_new").over(so_far))
+        .groupBy(*_NODES, "source", "island")
+        .agg(
+            F.min("begin_ns").alias("begin_ns"),
+            F.max("end_ns").alias("end_ns"),
+            F.max("epoch").alias("epoch"),
+            F.min_by("evidence", "order").alias("evidence"),
+        )
+        .drop("island")
+    )
+
+
+def untold(found: DataFrame) -> DataFrame:
+    """Without what a better witness has told of the same two nodes at the same time."""
+    both = Window.partitionBy(*_NODES)
+    source = F.col("source")
+
+    def spans_of(name: str) -> Column:
+        return F.collect_list(F.when(source == name, F.struct("begin_ns", "end_ns"))).over(both)
+
+    def touches(span: Column) -> Column:
+        return (F.col("begin_ns") <= span["end_ns"]) & (span["begin_ns"] <= F.col("end_ns"))
+
+    is_effective = F.max(source.isin("acted", "answered")).over(both)
+    told = {"acted": spans_of("acted"), "seen": spans_of("seen"), "is_effective": is_effective}
+    is_told = (
+        F.when(source == "answered", F.exists("acted", touches))
+        .when(source == "polled", F.exists("seen", touches))
+        .when(source == "epoch", F.col("is_effective"))
+        .otherwise(False)
+    )
+    return found.withColumns(told).where(~is_told).drop(*told)
+
+
+def reign_times(found: DataFrame) -> DataFrame:
+    """How often and how long, by run, group and kind (schema REIGN_TIMES)."""
+    lane = Window.partitionBy(*_PLACE, "kind").orderBy("begin_ns", "end_ns")
+    before = lane.rowsBetween(Window.unboundedPreceding, -1)
+    latest_ns = F.coalesce(F.max("end_ns").over(before), F.lit(-1))
+    begin_ns = F.greatest("begin_ns", "latest_ns")
+    own_ns = F.greatest(F.lit(0), F.col("end_ns") - begin_ns)
+    return (
+        found.withColumn("latest_ns", latest_ns)
+        .groupBy(*_PLACE, "kind")
+        .agg(
+            F.count("*").alias("overlaps"),
+            F.count_if(F.col("begin_ns") > F.col("latest_ns")).alias("stretches"),
+            F.coalesce(F.sum(F.when(F.col("end_ns").isNotNull(), own_ns)), F.lit(0)).alias(
+                "total_ns"
+            ),
+        )
+        .to(schema.REIGN_TIMES)
+    )

@@ -1,0 +1,95 @@
+"""Lost, duplicated and phantom messages of any number of runs: one group-by, no join of rows.
+
+The definitions are those of checkers/fates.py and checkers/total_queue.py, which see one run at a
+time; here a message is a group of (run, value), whatever the size of the history. An anti-join of
+enqueues and dequeues says the same and costs twice as much, three times with a sort.
+
+    one pass      (run, value)   its enqueue, how often it was delivered, how often without the flag
+    then          (run, queue)   counts of fates, and the operations that prove them
+
+``ops`` has the columns of a history (spark_analysis.schema.HISTORY) and ``run``.
+"""
+
+from __future__ import annotations
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F  # noqa: N812
+
+from spark_analysis import schema
+
+OPERATIONS_MAX = 32  # evidence kept of one kind, run and queue
+
+_IS_ENQUEUE = (F.col("f") == "enqueue") & F.col("value").isNotNull()
+_IS_DEQUEUE = F.col("f").isin("dequeue", "drain")
+_IS_DELIVERY = _IS_DEQUEUE & F.col("value").isNotNull() & (F.col("type") != "fail")
+_IS_BARE = _IS_DELIVERY & ~F.coalesce(F.col("redelivered"), F.lit(False))
+_IS_CORRUPTED = _IS_DEQUEUE & (F.coalesce(F.col("error"), F.lit("")) == "corrupted")
+_NEVER = F.lit((1 << 63) - 1)  # as in checkers.columns: the time of what never happened
+
+
+def messages(ops: DataFrame) -> DataFrame:
+    """One row a message that was sent or delivered, and one for a queue's corrupted ones."""
+    of_interest = ops.where("process >= 0").where(_IS_ENQUEUE | _IS_DELIVERY | _IS_CORRUPTED)
+    # What has no value can't be a message; its queue keeps it apart from the others.
+    lane = F.when(F.col("value").isNull(), F.col("key"))
+    return of_interest.groupBy("run", "value", lane.alias("lane")).agg(
+        F.min(F.when(_IS_ENQUEUE, F.struct("index", "key", "type", "invoke_ns"))).alias("enqueue"),
+        F.count_if(_IS_DELIVERY).alias("delivered"),
+        F.count_if(_IS_BARE).alias("bare"),
+        F.min(F.when(_IS_DELIVERY, F.coalesce(F.col("complete_ns"), _NEVER))).alias("first_end_ns"),
+        F.max(F.when(_IS_BARE, F.col("invoke_ns"))).alias("last_bare_ns"),
+        F.min(F.when(_IS_DELIVERY, F.struct("index", "key"))).alias("first"),
+        F.max(F.when(_IS_DELIVERY, F.col("index"))).alias("last_index"),
+        F.count_if(_IS_CORRUPTED).alias("corrupted"),
+    )
+
+
+def with_fates(messages: DataFrame) -> DataFrame:
+    """The ``queue``, ``ack``, ``fate`` (null: never sent) and ``evidence`` of each message."""
+    ack = F.col("enqueue.type")
+    # Without the flag again: twice, or once when another delivery had certainly ended before.
+    unflagged = (F.col("bare") > 1) | (F.col("last_bare_ns") > F.col("first_end_ns"))
+    fate = (
+        F.when(F.col("enqueue").isNull(), None)
+        .when(F.col("delivered") == 0, F.when(ack == "ok", "lost").otherwise("not_enqueued"))
+        .when(ack == "fail", "phantom")
+        .when(F.col("delivered") == 1, F.when(ack == "ok", "delivered_once").otherwise("recovered"))
+        .when(unflagged, "duplicated")
+        .otherwise("redelivered")
+    )
+    evidence = F.array(F.col("enqueue.index"), F.col("first.index"), F.col("last_index"))
+    return messages.select(
+        "run",
+        F.coalesce("enqueue.key", "first.key", "lane").alias("queue"),
+        ack.alias("ack"),
+        fate.alias("fate"),
+        (F.col("enqueue").isNull() & (F.col("delivered") > 0)).alias("is_unexpected"),
+        (F.col("first_end_ns") < F.col("enqueue.invoke_ns")).alias("is_early"),
+        "corrupted",
+        F.array_distinct(F.array_compact(evidence)).alias("evidence"),
+    )
+
+
+def lost_messages(ops: DataFrame) -> DataFrame:
+    """Counts of fates and their evidence by run and queue (schema LOST_MESSAGES)."""
+    counts = (
+        with_fates(messages(ops))
+        .groupBy("run", "queue")
+        .agg(
+            F.count("ack").alias("attempts"),
+            F.count_if(F.col("ack") == "ok").alias("acknowledged"),
+            *(F.count_if(F.col("fate") == fate).alias(fate) for fate in schema.FATES),
+            F.count_if("is_unexpected").alias("unexpected"),
+            F.sum("corrupted").alias("corrupted"),
+            F.count_if("is_early").alias("too_early"),
+            *(_operations(kind) for kind in schema.EVIDENCE),
+        )
+    )
+    return counts.to(schema.LOST_MESSAGES)
+
+
+def _operations(kind: str) -> Column:
+    """The first operations that prove anomalies of a kind, in order of index."""
+    is_kind = F.col("is_unexpected") if kind == "unexpected" else F.col("fate") == kind
+    found = F.flatten(F.sort_array(F.collect_list(F.when(is_kind, F.col("evidence")))))
+    return F.slice(found, 1, OPERATIONS_MAX).alias(f"{kind}_operations")

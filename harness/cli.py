@@ -80,7 +80,7 @@ def test(
     test_count: Annotated[int, _option("Runs; stops at one not valid.", panel=_RUN)] = 1,
     name: Annotated[str, _option("Name in the store.", panel=_RUN)] = "",
     leave_db_running: Annotated[
-        bool, _option("As it says.", "--leave-db-running", panel=_RUN)
+        bool, _option("Keep the nodes.", "--leave-db-running", panel=_RUN)
     ] = False,
     plan: Annotated[Path | None, _option("Run this stored plan.json.", panel=_RUN)] = None,
     store: StoreOption = Path("store"),

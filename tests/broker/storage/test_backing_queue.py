@@ -224,20 +224,21 @@ def test_a_clean_close_keeps_the_redelivered_flags() -> None:
 
 
 def test_serials_go_on_after_recovery() -> None:
-    """Else a Removed record of a former life could hit a message of this one."""
+    """Else a message of this life would take the place of one of the last."""
 
     async def body() -> None:
         disk = MemoryDisk()
         queue = await BackingQueue.create(disk, DIRECTORY)
         queue.publish(message(1))
+        queue.publish(message(2))
         queue.fetch(no_ack=True)
         await queue.close()
         queue = await BackingQueue.recover(disk, DIRECTORY)
-        assert queue.depth == 0
-        queue.publish(message(2))
+        queue.publish(message(3))
+        queue.publish(message(4))
         await queue.close()
         queue = await BackingQueue.recover(disk, DIRECTORY)
-        assert [held.content.id for held in queue.contents()] == [2]
+        assert [held.content.id for held in queue.contents()] == [2, 3, 4]
         await queue.abandon()
 
     asyncio.run(body())

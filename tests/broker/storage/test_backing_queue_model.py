@@ -22,6 +22,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 
 from broker.amqp.queue_protocol import Content
 from broker.storage import backing_queue as backing_queue_module
+from broker.storage import flusher as flusher_module
 from broker.storage.backing_queue import BackingQueue
 from tests.broker.storage.memory_disk import MemoryDisk
 
@@ -49,8 +50,13 @@ class BackingQueueMachine(RuleBasedStateMachine):
         self.disk = MemoryDisk()
         self.model: list[Modelled] = []
         self.next_id = 1
-        self.patch = mock.patch.object(backing_queue_module, "COMPACT_MIN_GARBAGE_BYTES", 300)
-        self.patch.start()
+        # No timer may fire by itself: what happens must depend on the rules alone.
+        self.patches = [
+            mock.patch.object(backing_queue_module, "COMPACT_MIN_GARBAGE_BYTES", 300),
+            mock.patch.object(flusher_module, "LAZY_FLUSH_MS", 3_600_000),
+        ]
+        for patch in self.patches:
+            patch.start()
 
     def run(self, coroutine: Coroutine[Any, Any, T]) -> T:
         return self.loop.run_until_complete(coroutine)
@@ -60,7 +66,8 @@ class BackingQueueMachine(RuleBasedStateMachine):
         self.queue = self.run(BackingQueue.create(self.disk, DIRECTORY))
 
     def teardown(self) -> None:
-        self.patch.stop()
+        for patch in self.patches:
+            patch.stop()
         self.run(self.queue.abandon())
         self.loop.close()
 
@@ -207,4 +214,4 @@ class BackingQueueMachine(RuleBasedStateMachine):
 
 
 TestBackingQueue = BackingQueueMachine.TestCase
-TestBackingQueue.settings = settings(max_examples=200, stateful_step_count=50)
+TestBackingQueue.settings = settings(max_examples=80, stateful_step_count=50)

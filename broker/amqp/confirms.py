@@ -7,6 +7,10 @@ the last process of a queue is gone and none had confirmed, nobody is known to h
 the client gets a nack, unless all of them ended normally: the queue was deleted, and its messages
 with it, so that there is nothing left to wait for.
 
+One rule is stricter than RabbitMQ's: a confirm of a mirror that is not synchronised does not count
+when the master died unconfirmed. Under promote-on-failure=when-synced such a mirror is thrown away,
+and the message with it, so an ack would be a lie (seen: two messages lost in one kill).
+
 Acknowledgements are coalesced. ``basic.ack(n, multiple)`` settles *everything* up to n at the
 client, so it is legal only if nothing up to n is still undecided, and only after the nacks among
 them were sent.
@@ -32,11 +36,12 @@ class Verdict(msgspec.Struct, frozen=True):
 class _Debt:
     """What one queue owes for one publish."""
 
-    __slots__ = ("all_normal", "confirmed", "owing")
+    __slots__ = ("all_normal", "confirmed", "owing", "unsynchronised")
 
-    def __init__(self, processes: Sequence[Pid]) -> None:
+    def __init__(self, processes: Sequence[Pid], unsynchronised: Sequence[Pid]) -> None:
         self.owing: dict[Pid, None] = dict.fromkeys(processes)
-        self.confirmed = False  # by one process at least
+        self.unsynchronised = tuple(unsynchronised)
+        self.confirmed = False  # by one process at least that was the master or synchronised
         self.all_normal = True  # every process that went down unconfirmed ended normally
 
 
@@ -58,12 +63,23 @@ class UnconfirmedMessages:
         """How many verdicts wait to be taken."""
         return len(self._acks) + len(self._nacks)
 
-    def sent(self, seq: int, queues: Mapping[str, Sequence[Pid]]) -> None:
-        """``seq`` went to these processes. Without any queue it was unroutable: acknowledged."""
+    def sent(
+        self,
+        seq: int,
+        queues: Mapping[str, Sequence[Pid]],
+        unsynchronised: Mapping[str, Sequence[Pid]] | None = None,
+    ) -> None:
+        """``seq`` went to these processes. Without any queue it was unroutable: acknowledged.
+
+        ``unsynchronised`` are those among them that are mirrors without all that their master has.
+        """
         if not queues:
             self._acks.append(seq)
             return
-        debts = {queue: _Debt(processes) for queue, processes in queues.items()}
+        weak = unsynchronised or {}
+        debts = {
+            queue: _Debt(processes, weak.get(queue, ())) for queue, processes in queues.items()
+        }
         if any(not debt.owing for debt in debts.values()):
             self._nacks.append(seq)  # a queue without a process: nobody there can have it
             return
@@ -78,7 +94,10 @@ class UnconfirmedMessages:
             queue = self._owed_by.get(process, {}).pop(seq, None)
             if queue is not None:
                 debt = self._debts[seq][queue]
-                debt.confirmed = True
+                if process in debt.unsynchronised:
+                    debt.all_normal = False  # it lives: the queue was not deleted
+                else:
+                    debt.confirmed = True
                 del debt.owing[process]
                 self._settle(seq, queue)
         self._tidy(process)

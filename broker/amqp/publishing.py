@@ -133,15 +133,24 @@ class Publisher:
 
     def _send_to_queues(self, rows: list[QueueRow], seq: int | None, content: Content) -> None:
         """To the master and to every mirror of each queue (reference 2.5.1: the double path)."""
-        message = Publish(self._context.pid, seq, content)
         sent: dict[str, list[Pid]] = {}
+        unsynchronised: dict[str, list[Pid]] = {}
         for row in rows:
-            masters = () if row.pid is None else (row.pid,)
-            processes = list(dict.fromkeys((*masters, *row.slave_pids)))
+            processes = processes_of(row)
             sent[row.key] = processes
+            unsynchronised[row.key] = [
+                pid for pid in row.slave_pids if pid not in row.sync_slave_pids and pid != row.pid
+            ]
+            message = Publish(self._context.pid, seq, content, tuple(processes))
             for process in processes:
                 if seq is not None:
                     self._context.watch(process)
                 self._context.services.runtime.send(process, message)
         if seq is not None:
-            self._unconfirmed.sent(seq, sent)
+            self._unconfirmed.sent(seq, sent, unsynchronised)
+
+
+def processes_of(row: QueueRow) -> list[Pid]:
+    """The master and every mirror: who gets what is published to a queue."""
+    masters = () if row.pid is None else (row.pid,)
+    return list(dict.fromkeys((*masters, *row.slave_pids)))

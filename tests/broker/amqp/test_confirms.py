@@ -84,6 +84,25 @@ def test_down_of_the_last_that_owed_acks_if_any_had_confirmed() -> None:
     assert verdicts(unconfirmed) == ([1], [])
 
 
+@pytest.mark.parametrize(("synchronised", "acked"), [(True, True), (False, False)])
+def test_a_mirror_that_is_not_synchronised_cannot_vouch_for_a_dead_master(
+    synchronised: bool, acked: bool
+) -> None:
+    unconfirmed = UnconfirmedMessages()
+    unconfirmed.sent(1, {"q": [MASTER, OTHER]}, {} if synchronised else {"q": [OTHER]})
+    unconfirmed.confirm(OTHER, [1])
+    unconfirmed.down(MASTER, normal=False)
+    assert bool(unconfirmed.take_nacks()) is not acked
+    assert bool(unconfirmed.take_acks()) is acked
+
+
+def test_without_a_master_only_synchronised_mirrors_count() -> None:
+    unconfirmed = UnconfirmedMessages()
+    unconfirmed.sent(1, {"q": [OTHER]}, {"q": [OTHER]})
+    unconfirmed.confirm(OTHER, [1])
+    assert unconfirmed.take_nacks() and not unconfirmed.take_acks()
+
+
 def test_nacked_when_all_went_down_unconfirmed() -> None:
     unconfirmed = sent()
     for process in ALL:

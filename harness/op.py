@@ -1,8 +1,8 @@
 """Op: what a client asked for, and what came of it.
 
-The contract is Jepsen's (jepsen.history): an operation has an invocation and at most one completion. ``ok``: it
-happened. ``fail``: it certainly did not. ``info``: nobody knows. A process that gets an ``info`` is retired; its
-successor's id is the old one plus the concurrency.
+The contract is Jepsen's (jepsen.history): an operation has an invocation and at most one
+completion. ``ok``: it happened. ``fail``: it certainly did not. ``info``: nobody knows. A process
+that gets an ``info`` is retired; its successor's id is the old one plus the concurrency.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ NEMESIS = -1  # the process id of faults, probes and observations
 
 
 class Op(msgspec.Struct, frozen=True, kw_only=True):
-    """One whole operation: a row of the history. Times are ns from the run's start on the harness's clock."""
+    """One whole operation: a row of the history. Times are ns from the run's start."""
 
     index: int
     process: int
@@ -45,7 +45,8 @@ class Invocation(msgspec.Struct, frozen=True, kw_only=True):
 class Completion(msgspec.Struct, frozen=True, kw_only=True):
     """What a client answers. ``type`` ok or fail; an info is raised as ``Indefinite``.
 
-    A dequeue that found the queue empty is ``fail`` with error "empty": certainly nothing was taken.
+    A dequeue that found the queue empty is ``fail`` with error "empty": certainly nothing was
+    taken.
     """
 
     type: Literal["ok", "fail"]

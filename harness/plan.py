@@ -1,7 +1,7 @@
 """The plan: everything a run will do, as data, before it starts.
 
-``plan.json`` is stored first; running it again is ``shalott replay``. Each fault action carries its own end, so
-any subset of a schedule is a schedule.
+``plan.json`` is stored first; running it again is ``shalott replay``. Each fault action carries its
+own end, so any subset of a schedule is a schedule.
 """
 
 from __future__ import annotations
@@ -17,18 +17,21 @@ PLAN_VERSION = 1
 
 
 class FaultAction(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """One fault: when it begins, what it is, whom it hits and when it ends. Times are ms from the run's start.
+    """One fault: when it begins, what it is, whom it hits and when it ends.
 
-    ``target`` is what was asked for: one, minority, majority, all, master, mirrors, or node names joined by "+".
-    ``nodes`` and ``links`` are the targets resolved: at planning time where they can be (None = when it fires).
-    ``links`` are directed (source, destination) pairs to cut.
+    Times are ms from the beginning of the load.
+
+    ``target`` is what was asked for: one, minority, majority, all, master, mirrors, or node names
+    joined by "+". ``nodes`` and ``links`` are the targets resolved: at planning time where they can
+    be (None = when it fires). ``links`` are directed (source, destination) pairs to cut.
     """
 
     id: int
     at_ms: int
     duration_ms: int
-    kind: str  # partition-halves, partition-random-halves, partition-one, partition-majorities-ring,
+    # partition-halves, partition-random-halves, partition-one, partition-majorities-ring,
     # partition-bridge, partition-one-way, partition-isolate-master, kill, stop, pause, restart-all
+    kind: str
     target: str = ""
     nodes: tuple[str, ...] | None = None
     links: tuple[tuple[str, str], ...] | None = None
@@ -54,7 +57,8 @@ class SystemPlan(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     net_tick_ms: int
     policy: dict[str, Any]  # a RabbitMQ policy definition: ha-mode, ha-sync-mode, ...
     bugs: tuple[str, ...] = ()
-    operator: Literal["restart-minority", "none"] = "restart-minority"  # who mends a partition under ignore
+    # Who mends a partition under ignore.
+    operator: Literal["restart-minority", "none"] = "restart-minority"
 
 
 class WorkloadPlan(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -103,7 +107,9 @@ def load_plan(path: Path) -> Plan:
     except msgspec.MsgspecError as error:
         raise UsageError(f"{path} is not a plan: {error}") from error
     if plan.version != PLAN_VERSION:
-        raise UsageError(f"{path} is a plan of version {plan.version}; this is version {PLAN_VERSION}")
+        raise UsageError(
+            f"{path} is a plan of version {plan.version}; this is version {PLAN_VERSION}"
+        )
     return plan
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 
+from broker.amqp.dead_letters import DeadLetters
 from broker.amqp.exchanges import predeclared_exchanges
 from broker.amqp.listener import Listener
 from broker.amqp.services import Services
@@ -46,11 +47,17 @@ class Application:
         self._runtime = runtime
         self._metadata = metadata
         self.queues = QueuesService(env, runtime, metadata)
-        context = QueueContext(env, config, metadata, QueueStorage(env.disk), fail=fail)
-        self.supervisor = QueueSupervisor(context)
-        self.listener = Listener(
-            Services(env, runtime, config, metadata, self.queues, may_confirm)
+        self.dead_letters = DeadLetters(env, metadata, self.queues)
+        context = QueueContext(
+            env,
+            config,
+            metadata,
+            QueueStorage(env.disk),
+            dead_letters=self.dead_letters.of,
+            fail=fail,
         )
+        self.supervisor = QueueSupervisor(context)
+        self.listener = Listener(Services(env, runtime, config, metadata, self.queues, may_confirm))
         self._started = False
 
     async def start(self) -> None:
@@ -58,6 +65,7 @@ class Application:
         await self._metadata.transact(_declare_exchanges)
         if self._config.startup_delay_ms:
             await pause_ms(self._config.startup_delay_ms)
+        self._runtime.spawn(self.dead_letters)
         self._runtime.spawn(self.supervisor, name=SUPERVISOR)
         self._started = True
         await self.listener.start()
@@ -69,6 +77,7 @@ class Application:
         if self._started:
             await self.supervisor.stop_all(self._config.slave_wait_timeout_ms)
             await self._runtime.kill(self.supervisor.pid)
+            await self._runtime.kill(self.dead_letters.pid)
 
 
 def _declare_exchanges(transaction: Transaction) -> None:

@@ -8,6 +8,7 @@ values of the properties whose flag is set, in the specification's order.
 from __future__ import annotations
 
 import struct
+from collections.abc import Mapping
 from typing import Any
 
 import msgspec
@@ -15,11 +16,13 @@ from pamqp import commands, decode
 
 from broker.amqp.arguments import plain_table
 from broker.amqp.errors import PRECONDITION_FAILED, SYNTAX_ERROR, AmqpError
+from broker.amqp.field_table import split_table
 
 _FIELDS: tuple[tuple[int, str, str], ...] = tuple(
     (flag, name, commands.Basic.Properties.amqp_type(name))
     for name, flag in commands.Basic.Properties.flags.items()
 )
+_KINDS = {name: kind for _, name, kind in _FIELDS}
 _READ = ("headers", "delivery_mode", "priority", "expiration", "user_id")
 _MAX_EXPIRATION_MS = 2**32 - 1
 
@@ -50,25 +53,49 @@ def read_properties(data: bytes) -> Properties:
     )
 
 
-def _decode_list(data: bytes) -> dict[str, Any]:
+def split_properties(data: bytes) -> dict[str, bytes]:
+    """The list's properties, each still encoded. Raises ValueError or struct.error."""
     (flags,) = struct.unpack_from(">H", data)
     offset = 2
     word = flags
     while word & 1:  # no property lives in a further word
         (word,) = struct.unpack_from(">H", data, offset)
         offset += 2
-    values: dict[str, Any] = {}
+    values: dict[str, bytes] = {}
     for flag, name, kind in _FIELDS:
-        if not flags & flag:
-            continue
-        if kind == "shortstr" and name not in _READ:
-            offset += 1 + data[offset] if offset < len(data) else 1
-        else:
-            used, value = decode.by_type(data[offset:], kind)
-            offset += used
-            values[name] = value
-        if offset > len(data):
-            raise ValueError(f"{name} runs past the end of the list")
+        if flags & flag:
+            end = offset + _size(data, offset, kind)
+            if end > len(data):
+                raise ValueError(f"{name} runs past the end of the list")
+            values[name] = data[offset:end]
+            offset = end
+    return values
+
+
+def join_properties(values: Mapping[str, bytes]) -> bytes:
+    """The inverse."""
+    flags = sum(flag for flag, name, _ in _FIELDS if name in values)
+    return struct.pack(">H", flags) + b"".join(
+        values[name] for _, name, _ in _FIELDS if name in values
+    )
+
+
+def _size(data: bytes, offset: int, kind: str) -> int:
+    if kind == "shortstr":
+        return 1 + (data[offset] if offset < len(data) else 0)
+    if kind == "table":
+        return 4 + int(struct.unpack_from(">I", data, offset)[0])
+    return 8 if kind == "timestamp" else 1  # else: an octet
+
+
+def _decode_list(data: bytes) -> dict[str, Any]:
+    values: dict[str, Any] = {}
+    for name, encoded in split_properties(data).items():
+        kind = _KINDS[name]
+        if kind != "shortstr" or name in _READ:
+            values[name] = decode.by_type(encoded, kind)[1]
+        if kind == "table":
+            split_table(encoded)  # stricter than the decoder about where values end
     return values
 
 

@@ -18,6 +18,8 @@ from broker.mirrored.shell import Shell
 from broker.processes.messages import Message
 from broker.storage.backing_queue import BackingQueue
 
+REFUSING = ("reject-publish", "reject-publish-dlx")
+
 DeadLetter = Callable[[Sequence[Content], str, str, str | None], None]
 
 
@@ -40,7 +42,7 @@ class Limits:
         self._ttl_ms = _number(policy.setting(row, "message-ttl"))
         self._max_length = _number(policy.setting(row, "max-length"))
         self._max_bytes = _number(policy.setting(row, "max-length-bytes"))
-        self._rejects = policy.setting(row, "overflow") == "reject-publish"
+        self._overflow = policy.setting(row, "overflow")
         self._expires_ms = _number(policy.setting(row, "expires"))
         exchange = policy.setting(row, "dead-letter-exchange")
         self._dead_letter_exchange = None if exchange is None else str(exchange)
@@ -102,16 +104,20 @@ class Limits:
 
     def refuses(self, content: Content) -> bool:
         """Whether the queue is full and refuses publishes (x-overflow reject-publish)."""
-        if not self._rejects:
+        if self._overflow not in REFUSING:
             return False
-        if self._max_length is not None and self._queue.ready + 1 > self._max_length:
-            return True
         size = self._queue.ready_bytes + len(content.body)
-        return self._max_bytes is not None and size > self._max_bytes
+        too_many = self._max_length is not None and self._queue.ready + 1 > self._max_length
+        return too_many or (self._max_bytes is not None and size > self._max_bytes)
+
+    def refused(self, content: Content) -> None:
+        """``content`` is refused and, under reject-publish-dlx, passed on."""
+        if self._overflow == "reject-publish-dlx":
+            self._dead_letter([content], "maxlen")
 
     def trim(self) -> None:
         """Drop from the head what is too much (x-overflow drop-head)."""
-        if self._rejects:
+        if self._overflow in REFUSING:
             return
         dropped: list[Content] = []
         while self._queue.ready and self._is_over():

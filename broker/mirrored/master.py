@@ -75,6 +75,7 @@ class Master:
         self._seen = heritage.seen
         self._owed = heritage.owed
         self._marks = heritage.marks
+        self._in_ring: dict[int, bool] = {}  # message id -> whether it is safe here
         self._acked_timer_runs = False
         if row.exclusive_owner is not None:
             shell.monitor(row.exclusive_owner)
@@ -136,6 +137,7 @@ class Master:
         if self._is_known(message):
             return
         if self.limits.refuses(content):
+            self.limits.refused(content)
             # Mirrors hold the channel's copy already: tell them that nothing will come of it.
             self.shell.broadcast(ins.Discarded(message.channel, content.id))
             if message.seq is not None:
@@ -146,7 +148,7 @@ class Master:
         if not self._deliver_at_once(message):
             mark = self.queue.publish(content)
             self.limits.note(content)
-            self.shell.broadcast(ins.Published(message.channel, content))
+            self._tell(message, ins.Published(message.channel, content))
             self._await(mark, content.id)
             self._expire()
             self.deliver_ready()
@@ -188,13 +190,33 @@ class Master:
             self._confirm(content.id)
         else:
             mark = self.queue.publish_delivered(content)
-            self.shell.broadcast(ins.Published(message.channel, content, delivered=True))
+            self._tell(message, ins.Published(message.channel, content, delivered=True))
             ack_id = self.consumers.delivered(request.channel, content.id, consumer)
             self._await(mark, content.id)
         self.shell.send(
             request.channel, Deliver(self.shell.pid, request.tag, ack_id, False, content)
         )
         return True
+
+    def _tell(self, message: Publish, instruction: ins.Published) -> None:
+        """To the mirrors; and find out whether one of them depends on the ring for it.
+
+        The channel waits for those that it sent the message to. A mirror that it didn't know has the ring's
+        copy only, which is lost if this process dies while the ring is broken: so the confirm waits for the ring. (The
+        original does not wait, and can lose such a message after confirming it.)
+        """
+        if message.seq is None or not message.sent_to:
+            self.shell.broadcast(instruction)
+        elif all(mirror in message.sent_to for mirror in self.shell.mirrors()):
+            self.shell.broadcast(instruction)
+        else:
+            self._in_ring[message.content.id] = False
+            self.shell.broadcast_confirmed(instruction, message.content.id)
+
+    def ring_has(self, message_id: int) -> None:
+        """Every mirror has delivered it."""
+        if self._in_ring.pop(message_id, False):
+            self._safe(message_id)
 
     # -- confirms --------------------------------------------------------------------------------------
 
@@ -211,7 +233,9 @@ class Master:
 
     def _safe(self, message_id: int) -> None:
         """The message is as safe here as it must be."""
-        if message_id in self._seen:
+        if message_id in self._in_ring:
+            self._in_ring[message_id] = True
+        elif message_id in self._seen:
             self._seen[message_id] = "confirmed"  # its channel's copy is still to come
         else:
             self._confirm(message_id)
@@ -311,6 +335,7 @@ class Master:
         requeued = self.queue.requeue(ids)
         if requeued:
             self.shell.broadcast(ins.Requeued(tuple(requeued)))
+            self.limits.trim()
 
     def requeue_all(self) -> None:
         """After a promotion: the consumers that held these are the old master's.

@@ -16,7 +16,7 @@ HA_MODES = ("all", "exactly", "nodes")
 SYNC_MODES = ("manual", "automatic")
 PROMOTE_MODES = ("when-synced", "always")
 LOCATORS = ("client-local", "random", "min-masters")
-OVERFLOWS = ("drop-head", "reject-publish")
+OVERFLOWS = ("drop-head", "reject-publish", "reject-publish-dlx")
 
 
 def match(policies: Iterable[PolicyRow], vhost: str, name: str) -> PolicyRow | None:

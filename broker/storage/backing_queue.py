@@ -32,7 +32,7 @@ from broker.storage.queue_records import Closed, Published, Removed, encode_reco
 
 Record = bytes  # inside the class, ``bytes`` is a property
 
-# Compact when at least this much of the journal is garbage, and more than half of it.
+# Compact when this much of the journal is garbage, and half of it at least.
 COMPACT_MIN_GARBAGE_BYTES = 1 << 20
 
 
@@ -157,10 +157,7 @@ class BackingQueue:
     # -- durability --------------------------------------------------------------------------------
 
     def mark(self) -> int:
-        """When this mark is durable, all that happened so far is on disk. 0 if nothing has to be.
-
-        Marks grow; they start again with each object.
-        """
+        """When this is durable, all that happened so far is on disk. Starts at 0 in each object."""
         return 0 if self._flusher is None else self._flusher.mark
 
     @property

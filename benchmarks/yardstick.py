@@ -1,10 +1,12 @@
 """Our mirrored queues and the real RabbitMQ under the same plans, side by side.
 
-    python benchmarks/yardstick.py --out build/yardstick [--only NAME[,NAME]] [--systems mirrored,rabbitmq]
+    python benchmarks/yardstick.py --out build/yardstick [--only NAME[,NAME]] [--systems
+    mirrored,rabbitmq]
 
-Each row is one plan that differs between the two systems in the system's name alone: the loss windows that replicated
-queues are known for. Runs go through ``shalott test --plan``, one after the other; rows that have a result in the
-output directory already are not run again. Prints the table of docs/yardstick.md as Markdown.
+Each row is one plan that differs between the two systems in the system's name alone: the loss
+windows that replicated queues are known for. Runs go through ``shalott test --plan``, one after the
+other; rows that have a result in the output directory already are not run again. Prints the table
+of docs/yardstick.md as Markdown.
 """
 
 from __future__ import annotations
@@ -72,12 +74,13 @@ ROWS = (
     Row("ignore-master", "`ignore`, master isolated, its side restarted by the operator", "ignore",
         AUTOMATIC, isolate("master")),
     Row("autoheal-master", "`autoheal`, master isolated", "autoheal", AUTOMATIC, isolate("master")),
-    Row("autoheal-mirror", "`autoheal`, a mirror isolated", "autoheal", AUTOMATIC, isolate("mirrors")),
+    Row("autoheal-mirror", "`autoheal`, a mirror isolated", "autoheal", AUTOMATIC,
+        isolate("mirrors")),
     Row("pause-minority-master", "`pause_minority`, master isolated", "pause_minority", AUTOMATIC,
         isolate("master")),
     Row("unsynchronised-always", "manual sync, both mirrors restarted, master killed", "ignore",
         MANUAL, UNSYNCHRONISED, 70_000),
-    Row("unsynchronised-when-synced", "the same with `ha-promote-on-failure: when-synced`", "ignore",
+    Row("unsynchronised-when-synced", "the same, `ha-promote-on-failure: when-synced`", "ignore",
         WHEN_SYNCED, UNSYNCHRONISED, 70_000),
 )  # fmt: skip
 

@@ -1,7 +1,7 @@
 """``python -m broker --config node.toml``: run one node until SIGTERM or SIGINT.
 
-Exit codes: 0 after an orderly stop, 70 when the node gave itself up (its disk failed, say), 78 for a bad configuration or a
-port in use.
+Exit codes: 0 after an orderly stop, 70 when the node gave itself up (its disk failed, say), 78 for
+a bad configuration or a port in use.
 """
 
 from __future__ import annotations
@@ -46,7 +46,6 @@ def main() -> int:
 
 async def serve(config: NodeConfig) -> int:
     """Run the node; returns the process's exit code."""
-    disk = OsDisk(Path(config.data_dir))
     clock = SystemClock()
     seed = config.seed or int.from_bytes(os.urandom(8), "big")
     events: list[JsonlEventLog] = []
@@ -57,6 +56,7 @@ async def serve(config: NodeConfig) -> int:
         return log
 
     try:
+        disk = OsDisk(Path(config.data_dir))
         node = await Node.open(
             config, clock=clock, rng=seeded_rng(seed), disk=disk, open_events=open_events
         )

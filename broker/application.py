@@ -1,7 +1,9 @@
-"""Application: the broker on a node, from the moment its tables are there: queues, then AMQP clients.
+"""Application: the broker on a node, from the moment its tables are there: queues, then AMQP
+clients.
 
-A node makes a new one at every start and every resumption, and stops it when it pauses, loses an autoheal, or ends. The order
-matters: clients come last and go first; queue processes end in good order, so that masters can hand over.
+A node makes a new one at every start and every resumption, and stops it when it pauses, loses an
+autoheal, or ends. The order matters: clients come last and go first; queue processes end in good
+order, so that masters can hand over.
 """
 
 from __future__ import annotations

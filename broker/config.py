@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import tomllib
 from pathlib import Path
-from typing import Literal
+from typing import Annotated, Literal
 
 import msgspec
 
 from broker.errors import ConfigError
+
+Port = Annotated[int, msgspec.Meta(ge=1, le=65535)]
+Positive = Annotated[int, msgspec.Meta(ge=1)]
 
 
 class Peer(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -16,29 +19,32 @@ class Peer(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     name: str
     host: str
-    port: int
+    port: Port
 
 
 class NodeConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Everything a node knows before it starts. Ports of 0 are not allowed: peers must know them."""
+    """All that a node knows before it starts. Ports may not be 0: peers must know them."""
 
     name: str
     data_dir: str
     peers: tuple[Peer, ...] = ()  # the other nodes of the cluster, not this one
     bind_host: str = "0.0.0.0"
-    amqp_port: int = 5672
-    cluster_port: int = 25672
-    management_port: int = 15672
+    amqp_port: Port = 5672
+    cluster_port: Port = 25672
+    management_port: Port = 15672
     cookie: str = "shalott"  # nodes with another cookie are refused
-    # How long a silent peer is believed to be alive. RabbitMQ's default is 60 s; 4 s keeps tests short.
-    net_tick_ms: int = 4000
+    # How long a silent peer is believed to be alive. RabbitMQ's default is 60 s; 4 s keeps tests
+    # short.
+    net_tick_ms: Positive = 4000
     partition_mode: Literal["ignore", "pause_minority", "autoheal"] = "ignore"
     heartbeat_s: int = 60  # offered to AMQP clients
-    frame_max: int = 131072
-    channel_max: int = 2047
+    frame_max: Annotated[int, msgspec.Meta(ge=4096)] = 131072  # the protocol's own minimum
+    channel_max: Annotated[int, msgspec.Meta(ge=1, le=65535)] = 2047
     slave_wait_timeout_ms: int = 15000
     sync_batch_size: int = 4096
-    table_wait_timeout_ms: int = 30000  # how long a booting node waits for fresher nodes before it says so again
+    table_wait_timeout_ms: int = (
+        30000  # how long a booting node waits for fresher nodes before it says so again
+    )
     startup_delay_ms: int = 0  # between "tables loaded" and "queue supervisor up" (KB-RMQ-01)
     users: dict[str, str] = msgspec.field(default_factory=lambda: {"guest": "guest"})
     bugs: tuple[str, ...] = ()
@@ -56,7 +62,7 @@ def load_config(path: Path) -> NodeConfig:
         raw = tomllib.loads(path.read_text())
     except OSError as error:
         raise ConfigError(f"cannot read {path}: {error.strerror}") from error
-    except tomllib.TOMLDecodeError as error:
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise ConfigError(f"{path} is not TOML: {error}") from error
     try:
         return msgspec.convert(raw, NodeConfig)

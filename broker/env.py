@@ -1,7 +1,7 @@
 """Env: a node's whole outside world, besides asyncio streams.
 
-A node never reads the clock, draws a random number or opens a file in any other way. That is what lets the
-same broker run on an operating system and, later, in a deterministic simulation.
+A node never reads the clock, draws a random number or opens a file in any other way. That is what
+lets the same broker run on an operating system and, later, in a deterministic simulation.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ class Clock(Protocol):
 
 
 class Rng(Protocol):
-    """Only ``random()`` and ``getrandbits()``: their sequences are stable across Python versions."""
+    """Only ``random()`` and ``getrandbits()``: the same in every Python version."""
 
     def random(self) -> float: ...
 

@@ -1,9 +1,11 @@
 """Node: everything that runs in one broker process, and its life.
 
 Two layers, as in RabbitMQ, where the Erlang VM outlives the broker application in it:
-- the node: clocks and files (Env), the process runtime, links to the other nodes, the metadata server, the partition
-  handler, the management API. It lives as long as the operating system's process.
-- the broker (application.py): queues and AMQP clients. A node that pauses, or loses an autoheal, stops it and starts it again.
+- the node: clocks and files (Env), the process runtime, links to the other nodes, the metadata
+  server, the partition handler, the management API. It lives as long as the operating system's
+  process.
+- the broker (application.py): queues and AMQP clients. A node that pauses, or loses an autoheal,
+  stops it and starts it again.
 
 All starting and stopping of the broker is done by one task, one command after the other.
 """
@@ -85,8 +87,9 @@ class Node:
         return cls(env, config, await TableJournal.open(disk))
 
     async def start(self) -> None:
-        """Listen, link and begin to boot the broker. Raises ConfigError if a port is taken; the AMQP
-        port is tried last, so what becomes of it is in ``fatal``."""
+        """Listen, link and begin to boot the broker. Raises ConfigError if a port is taken; the
+        AMQP port is tried last, so what becomes of it is in ``fatal``.
+        """
         self.runtime.spawn(self.metadata_server, name=SERVER)
         self.runtime.spawn(self.partitions, name=PARTITIONS)
         await asyncio.sleep(0)  # let both subscribe to links before there are any
@@ -109,14 +112,16 @@ class Node:
         await self._journal.close()
 
     def fail(self, reason: str) -> None:
-        """The node can't go on (its disk failed, say): end the process without pretending an orderly stop."""
+        """The node can't go on (its disk failed, say): end the process without pretending an
+        orderly stop.
+        """
         self._give_up(BrokerError(reason))
 
     def _give_up(self, error: BrokerError) -> None:
         if not self.fatal.done():
             self.fatal.set_result(error)
 
-    # -- broker.metadata.partitions.NodeControl ------------------------------------------------------------
+    # -- broker.metadata.partitions.NodeControl ----------------------------------------------------
 
     def pause(self, reason: str) -> None:
         self._wanted.put_nowait(("stop", reason))
@@ -138,10 +143,12 @@ class Node:
     def connections(self) -> int:
         return 0 if self.broker is None else self.broker.listener.connection_count
 
-    # -- the broker's life ---------------------------------------------------------------------------------
+    # -- the broker's life -------------------------------------------------------------------------
 
     async def _live(self) -> None:
-        """Carry out what is wanted, in order. A boot that waits for other nodes gives way to the next command."""
+        """Carry out what is wanted, in order. A boot that waits for other nodes gives way to the
+        next command.
+        """
         starting: asyncio.Task[None] | None = None
         while True:
             command, reason = await self._wanted.get()

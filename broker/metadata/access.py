@@ -1,4 +1,4 @@
-"""ReplicatedMetadata: the facade that the rest of the broker uses (broker.metadata.api.Metadata)."""
+"""ReplicatedMetadata: what the rest of the broker uses (broker.metadata.api.Metadata)."""
 
 from __future__ import annotations
 
@@ -65,7 +65,9 @@ class ReplicatedMetadata:
             await pause_ms(RETRY_MS)
 
     async def _commit(self, transaction: LocalTransaction, deadline: float) -> Message:
-        """The leader's answer. A lost answer is a Failed: the body runs again on fresh rows and sees what became of it."""
+        """The leader's answer. A lost answer is a Failed: the body runs again on fresh rows and
+        sees what became of it.
+        """
         leader = self._server.leader
         if leader is None:
             return Failed("no_leader")
@@ -84,7 +86,9 @@ class ReplicatedMetadata:
         return answer
 
     async def _catch_up(self, version: int) -> None:
-        """A conflict means that fresher rows are on their way here: wait for them, but not for a dead leader's."""
+        """A conflict means that fresher rows are on their way here: wait for them, but not for a
+        dead leader's.
+        """
         try:
             async with asyncio.timeout(1):
                 await self._server.await_version(version)

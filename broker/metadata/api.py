@@ -1,8 +1,9 @@
 """What the rest of the broker sees of the metadata: dirty reads here, writes through a transaction.
 
-Reads are local and may be stale ("dirty" in Mnesia's words). ``transact`` runs its body against the local tables, then
-commits what it wrote if every row that it read or wrote is still at the version that it saw; otherwise the body runs
-again on fresher rows. So every write is compare-and-set on the row's version: no node can overwrite a row with a stale snapshot.
+Reads are local and may be stale ("dirty" in Mnesia's words). ``transact`` runs its body against the
+local tables, then commits what it wrote if every row that it read or wrote is still at the version
+that it saw; otherwise the body runs again on fresher rows. So every write is compare-and-set on the
+row's version: no node can overwrite a row with a stale snapshot.
 """
 
 from __future__ import annotations
@@ -19,7 +20,9 @@ T = TypeVar("T")
 
 
 class Row(msgspec.Struct, frozen=True):
-    """A record at a version. A deleted row keeps its version, with no record, so that it can't come back."""
+    """A record at a version. A deleted row keeps its version, with no record, so that it can't come
+    back.
+    """
 
     version: int
     record: Record | None
@@ -42,7 +45,9 @@ class Transaction(Protocol):
         ...
 
     def rows(self, table: str) -> list[tuple[str, Record]]:
-        """All rows, sorted by key. Rows that appear later don't conflict; those listed do if they change."""
+        """All rows, sorted by key. Rows that appear later don't conflict; those listed do if they
+        change.
+        """
         ...
 
     def write(self, table: str, key: str, record: Record) -> None: ...
@@ -60,9 +65,11 @@ class Metadata(Protocol):
     def rows(self, table: str) -> list[tuple[str, Record]]: ...
 
     async def transact(self, body: Callable[[Transaction], T], *, timeout_ms: float = 30000) -> T:
-        """Commit what ``body`` writes on every running node. The body may run more than once: no side effects.
+        """Commit what ``body`` writes on every running node. The body may run more than once: no
+        side effects.
 
-        Raises MetadataUnavailable when no leader took the write in time: the outcome is then unknown.
+        Raises MetadataUnavailable when no leader took the write in time: the outcome is then
+        unknown.
         """
         ...
 

@@ -1,9 +1,10 @@
 """Which node loads its tables from its own disk when a cluster starts. Pure.
 
-Mnesia's rule: a node may load its own copy only if no other node can have a fresher one. A node knows that another went
-down before it (it *saw* it down, and wrote that to disk) and need not wait for that one; every other node may have
-gone on after it, and must be there before anybody loads. Among the nodes that are there, one that another saw down while it did not see
-that other down is *superseded*. The first of the rest, by name, loads; all the others copy from it.
+Mnesia's rule: a node may load its own copy only if no other node can have a fresher one. A node
+knows that another went down before it (it *saw* it down, and wrote that to disk) and need not wait
+for that one; every other node may have gone on after it, and must be there before anybody loads.
+Among the nodes that are there, one that another saw down while it did not see that other down is
+*superseded*. The first of the rest, by name, loads; all the others copy from it.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ import msgspec
 
 
 class BootState(msgspec.Struct, frozen=True, array_like=True):
-    """What a booting node tells the others: which nodes it had seen go down when it stopped itself."""
+    """What a booting node tells the others: which nodes it saw go down before itself."""
 
     saw_down: tuple[str, ...]
 

@@ -1,7 +1,8 @@
 """Autoheal's decision: which side of a partition wins. Pure.
 
-After rabbit/rabbit_autoheal.erl: the side with the most client connections wins, then the one with the most nodes, then an
-arbitrary one (here: the one with the first name). Every node of every other side restarts and copies the winner's tables.
+After rabbit/rabbit_autoheal.erl: the side with the most client connections wins, then the one with
+the most nodes, then an arbitrary one (here: the one with the first name). Every node of every other
+side restarts and copies the winner's tables.
 """
 
 from __future__ import annotations
@@ -19,9 +20,11 @@ class Side(msgspec.Struct, frozen=True, array_like=True):
 
 
 def sides_of(members: Mapping[str, tuple[str, ...]], connections: Mapping[str, int]) -> list[Side]:
-    """Group running nodes by what they believe: ``members[node]`` are the nodes that ``node`` shares tables with.
+    """Group running nodes by what they believe: ``members[node]`` are the nodes that ``node``
+    shares tables with.
 
-    A node belongs to the side of the first node, by name, that counts it as a member and that it counts too.
+    A node belongs to the side of the first node, by name, that counts it as a member and that it
+    counts too.
     """
     placed: dict[str, list[str]] = {}
     for node in sorted(members):
@@ -31,7 +34,9 @@ def sides_of(members: Mapping[str, tuple[str, ...]], connections: Mapping[str, i
                 break
         else:
             placed[node] = [node]
-    return [Side(tuple(nodes), sum(connections[node] for node in nodes)) for nodes in placed.values()]
+    return [
+        Side(tuple(nodes), sum(connections[node] for node in nodes)) for nodes in placed.values()
+    ]
 
 
 def choose_winner(sides: list[Side]) -> Side:
@@ -40,5 +45,5 @@ def choose_winner(sides: list[Side]) -> Side:
 
 
 def is_majority(count: int, listed: int) -> bool:
-    """A strict majority of the listed nodes: half is not enough, so a cluster of two pauses both."""
+    """A strict majority of the listed nodes: half is not enough, so two of two pause."""
     return count * 2 > listed

@@ -1,7 +1,7 @@
 """TableJournal: what a node's metadata leave on its own disk.
 
-Durable rows, the high-water mark of versions (so that no version is ever given twice by this node, though most rows are in
-memory only), and which nodes it saw go down (see boot.py).
+Durable rows, the high-water mark of versions (so that no version is ever given twice by this node,
+though most rows are in memory only), and which nodes it saw go down (see boot.py).
 """
 
 from __future__ import annotations
@@ -11,8 +11,7 @@ from collections.abc import Iterable, Sequence
 import msgspec
 
 from broker.disk import Disk
-from broker.metadata.records import TABLES
-from broker.metadata.tables import StoredRow, Tables
+from broker.metadata.tables import StoredRow, Tables, durable_part
 from broker.storage.journal import Journal
 
 PATH = "metadata/tables.journal"
@@ -71,7 +70,7 @@ class TableJournal:
     async def write(self, version: int, rows: Sequence[StoredRow]) -> None:
         """Keep the durable ones among ``rows``, and the fact that ``version`` was given out."""
         entries: list[Entry] = []
-        durable = tuple(row for row in rows if TABLES[row.table])
+        durable = tuple(durable_part(rows))
         if durable:
             self._tables.store(durable)
             entries.append(Rows(durable))

@@ -14,7 +14,9 @@ Phase = Literal["down", "booting", "running"]
 
 
 class Member(Message):
-    """One run of the broker on a node: a node that restarts, or resumes from a pause, is another member."""
+    """One run of the broker on a node: a node that restarts, or resumes from a pause, is another
+    member.
+    """
 
     node: str
     incarnation: int
@@ -26,7 +28,7 @@ class Member(Message):
 
 
 class Status(Message):
-    """Broadcast at each change and to each new link: who I am, what I do, whom I share tables with."""
+    """Broadcast at each change and to each new link: who I am and whom I share tables with."""
 
     member: Member
     phase: Phase
@@ -37,7 +39,9 @@ class Status(Message):
 
 
 class Commit(Message):
-    """call to the leader -> Committed, Conflicted or Failed("not_leader" | "not_running" | "reconciling")."""
+    """call to the leader -> Committed, Conflicted or Failed("not_leader" | "not_running" |
+    "reconciling").
+    """
 
     member: Member
     changes: tuple[Change, ...]
@@ -112,6 +116,6 @@ class Membership(Message):
 
 
 MESSAGES: tuple[type[Message], ...] = (
-    TableChanged, Member, Status, Commit, Committed, Conflicted, Apply, Applied, Join, Joined, MemberJoined,
-    Dump, Dumped, SettleTables, Reconsider, Membership,
+    TableChanged, Member, Status, Commit, Committed, Conflicted, Apply, Applied, Join, Joined,
+    MemberJoined, Dump, Dumped, SettleTables, Reconsider, Membership,
 )  # fmt: skip

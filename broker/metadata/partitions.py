@@ -1,14 +1,19 @@
-"""PartitionHandler: what a node does about lost and regained peers (rabbit/rabbit_node_monitor.erl, rabbit_autoheal.erl).
+"""PartitionHandler: what a node does about lost and regained peers (rabbit/rabbit_node_monitor.erl,
+rabbit_autoheal.erl).
 
 - ``ignore``: nothing. Both sides run; an operator restarts one.
-- ``pause_minority``: a node that sees no strict majority of the listed nodes stops its broker until it does.
-- ``autoheal``: when sides that ran apart see each other again, all sides but one restart and lose what they had.
-- A partial partition (I see X down, Y sees it up) is made a full one by breaking with Y; under pause_minority the node
-  pauses until the *whole* cluster is back. The incarnation in the question keeps a quick restart of X from looking like one.
+- ``pause_minority``: a node that sees no strict majority of the listed nodes stops its broker until
+  it does.
+- ``autoheal``: when sides that ran apart see each other again, all sides but one restart and lose
+  what they had.
+- A partial partition (I see X down, Y sees it up) is made a full one by breaking with Y; under
+  pause_minority the node pauses until the *whole* cluster is back. The incarnation in the question
+  keeps a quick restart of X from looking like one.
 
-``may_confirm`` is RabbitMQ's pause_partition_guard: no confirm leaves a node that has decided to pause. Queue processes and channels hear
-of the lost peers (Down) before this process does (NodeDownEvent), as in RabbitMQ, so what only the lost mirrors were missing is
-still confirmed: about one message for each publisher on the paused master (measured on RabbitMQ 3.10).
+``may_confirm`` is RabbitMQ's pause_partition_guard: no confirm leaves a node that has decided to
+pause. Queue processes and channels hear of the lost peers (Down) before this process does
+(NodeDownEvent), as in RabbitMQ, so what only the lost mirrors were missing is still confirmed:
+about one message for each publisher on the paused master (measured on RabbitMQ 3.10).
 """
 
 from __future__ import annotations
@@ -172,7 +177,7 @@ class PartitionHandler(Process):
         if self._coordinator is not None:
             self.runtime.send(Name(self._coordinator, NAME), HealStopped(self._config.name))
 
-    # -- pause_minority and partial partitions -------------------------------------------------------------
+    # -- pause_minority and partial partitions -----------------------------------------------------
 
     def _node_down(self, node: str) -> None:
         incarnation = self._incarnations.pop(node, 0)
@@ -224,7 +229,12 @@ class PartitionHandler(Process):
 
     def _partial_partition(self, proxy: str, node: str, incarnation: int) -> None:
         back = node in self._incarnations
-        if back or self._server.phase != "running" or self._pausing or proxy not in self._incarnations:
+        if (
+            back
+            or self._server.phase != "running"
+            or self._pausing
+            or proxy not in self._incarnations
+        ):
             return
         text = f"partial partition: {node} is down here and up at {proxy}"
         self._env.events.emit("", "partial_partition", detail={"node": node, "proxy": proxy})
@@ -235,10 +245,12 @@ class PartitionHandler(Process):
             log.error("%s; breaking with %s too", text, proxy)
             self._control.disconnect(proxy, text)
 
-    # -- autoheal ------------------------------------------------------------------------------------------
+    # -- autoheal ----------------------------------------------------------------------------------
 
     async def _maybe_heal(self) -> None:
-        """The first running node by name coordinates, once it sees a partition and no healing is under way."""
+        """The first running node by name coordinates, once it sees a partition and no healing is
+        under way.
+        """
         server = self._server
         if self._config.partition_mode != "autoheal" or server.phase != "running":
             return
@@ -264,7 +276,9 @@ class PartitionHandler(Process):
         for node in sorted(nodes):
             try:
                 timeout_ms = self._config.net_tick_ms
-                answer = await self.runtime.call(Name(node, NAME), HealQuery(), timeout_ms=timeout_ms)
+                answer = await self.runtime.call(
+                    Name(node, NAME), HealQuery(), timeout_ms=timeout_ms
+                )
             except ProcessError:
                 continue
             if isinstance(answer, HealReport) and node in answer.members:
@@ -273,7 +287,9 @@ class PartitionHandler(Process):
 
     def _heal(self, winner: tuple[str, ...], losers: tuple[str, ...]) -> None:
         log.error("autoheal: %s win, %s restart", ", ".join(winner), ", ".join(losers))
-        self._env.events.emit("", "autoheal", detail={"winner": list(winner), "losers": list(losers)})
+        self._env.events.emit(
+            "", "autoheal", detail={"winner": list(winner), "losers": list(losers)}
+        )
         self._heal_round += 1
         self._heal_losers = losers
         self._heal_waiting = dict.fromkeys(losers)

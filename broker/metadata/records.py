@@ -1,8 +1,9 @@
 """The rows of the replicated metadata tables.
 
-RabbitMQ keeps these in Mnesia (rabbit/rabbit_amqqueue.erl, gm.erl, rabbit_policy.erl). As there, a durable queue
-has two rows: ``queue`` is the live one with every process in it and is in memory only; ``durable_queue`` is on disk,
-keeps the definition and the last master, and is what a restarted cluster recovers from.
+RabbitMQ keeps these in Mnesia (rabbit/rabbit_amqqueue.erl, gm.erl, rabbit_policy.erl). As there, a
+durable queue has two rows: ``queue`` is the live one with every process in it and is in memory
+only; ``durable_queue`` is on disk, keeps the definition and the last master, and is what a
+restarted cluster recovers from.
 """
 
 from __future__ import annotations
@@ -63,7 +64,9 @@ class BindingRow(msgspec.Struct, frozen=True, kw_only=True, tag_field="record", 
 
 
 class PolicyRow(msgspec.Struct, frozen=True, kw_only=True, tag_field="record", tag="policy"):
-    """A policy as RabbitMQ's management API shows it. ``pattern`` is a regular expression on the name."""
+    """A policy as RabbitMQ's management API shows it. ``pattern`` is a regular expression on the
+    name.
+    """
 
     vhost: str
     name: str
@@ -74,7 +77,9 @@ class PolicyRow(msgspec.Struct, frozen=True, kw_only=True, tag_field="record", t
 
 
 class GroupRow(msgspec.Struct, frozen=True, kw_only=True, tag_field="record", tag="group"):
-    """A GM group (#gm_group): members in ring order, the dead among them until their messages are settled."""
+    """A GM group (#gm_group): members in ring order, the dead among them until their messages are
+    settled.
+    """
 
     name: str
     version: int

@@ -1,14 +1,16 @@
 """MetadataServer: one a node; together they replicate the tables.
 
-Theory. Nodes that share tables are *members*, in order of joining; the oldest is the leader. A write goes to the leader, which
-checks every row's version, applies, sends the rows to all members and answers when each member that is still up has
-applied them. There is no quorum: a member that goes down is dropped and writes go on, on every side of a partition, as
-Mnesia does it (reference 2.5.9); what partitions do about it is partitions.py's business. When the leader goes down the next oldest
-first collects every member's rows, keeps the newest version of each and hands them out: an answer given by the old leader had
-reached all of them, so it survives.
+Theory. Nodes that share tables are *members*, in order of joining; the oldest is the leader. A
+write goes to the leader, which checks every row's version, applies, sends the rows to all members
+and answers when each member that is still up has applied them. There is no quorum: a member that
+goes down is dropped and writes go on, on every side of a partition, as Mnesia does it (reference
+2.5.9); what partitions do about it is partitions.py's business. When the leader goes down the next
+oldest first collects every member's rows, keeps the newest version of each and hands them out: an
+answer given by the old leader had reached all of them, so it survives.
 
-A member is one run of the broker on a node. Two nodes that are linked and both running without being members of one
-another have run apart: that is the *partitioned* state, and only a restart of one side ends it.
+A member is one run of the broker on a node. Two nodes that are linked and both running without
+being members of one another have run apart: that is the *partitioned* state, and only a restart of
+one side ends it.
 """
 
 from __future__ import annotations
@@ -21,6 +23,7 @@ from typing import TYPE_CHECKING
 from broker.config import NodeConfig
 from broker.env import Env
 from broker.errors import ProcessError
+from broker.metadata.api import TableChanged
 from broker.metadata.boot import BootState, choose_loader
 from broker.metadata.healing import is_majority
 from broker.metadata.messages import (
@@ -41,7 +44,6 @@ from broker.metadata.messages import (
     Reconsider,
     SettleTables,
     Status,
-    TableChanged,
 )
 from broker.metadata.tables import StoredRow, Tables
 from broker.processes.messages import Failed, Message, Name, NodeDownEvent, NodeUp, Pid
@@ -56,7 +58,7 @@ RETRY_MS = 50
 
 
 class MetadataServer(Process):
-    """See the module's theory. ``boot`` and ``leave`` are called by the node; the rest is messages."""
+    """See the module's theory. The node calls ``boot`` and ``leave``; the rest is messages."""
 
     def __init__(
         self,
@@ -79,7 +81,8 @@ class MetadataServer(Process):
         self._me = Member(config.name, env.incarnation, 0)
         self._subscribers: list[Pid] = []
         self._running = asyncio.Event()
-        self._pending: dict[int, tuple[Caller, dict[str, None]]] = {}  # version -> (who waits, for whom)
+        # version -> (who waits for it to be everywhere, where it is not yet)
+        self._pending: dict[int, tuple[Caller, dict[str, None]]] = {}
         self._held: list[tuple[Commit, Caller]] = []  # commits that came while reconciling
         self._reconciling = False
         self._boot_at = 0.0
@@ -87,10 +90,12 @@ class MetadataServer(Process):
         self.on_status: Callable[[], None] = lambda: None
         self.on_lost_membership: Callable[[], None] = lambda: None
 
-    # -- for the node and the facade -----------------------------------------------------------------------
+    # -- for the node and the facade ---------------------------------------------------------------
 
     async def boot(self) -> None:
-        """Become a running member: copy the tables from a running node, or load them if they can't be stale."""
+        """Become a running member: copy the tables from a running node, or load them if they can't
+        be stale.
+        """
         assert self.phase == "down"
         self._me = Member(self._me.node, self._me.incarnation, self._me.application + 1)
         self.tables = Tables()
@@ -129,7 +134,11 @@ class MetadataServer(Process):
     def waiting_for(self) -> list[str]:
         """While booting: listed nodes that are not there and may have fresher tables."""
         states = self._boot_states()
-        return [n for n in self._config.node_names if n not in states and n not in self._journal.saw_down]
+        return [
+            n
+            for n in self._config.node_names
+            if n not in states and n not in self._journal.saw_down
+        ]
 
     async def await_version(self, version: int) -> None:
         """Return once this node's tables are at least at ``version``."""
@@ -137,7 +146,7 @@ class MetadataServer(Process):
             self._changed.clear()
             await self._changed.wait()
 
-    # -- messages ------------------------------------------------------------------------------------------
+    # -- messages ----------------------------------------------------------------------------------
 
     async def started(self) -> None:
         self.runtime.watch_nodes(self.pid)
@@ -178,7 +187,7 @@ class MetadataServer(Process):
                 return Dumped(self.tables.version, tuple(self.tables.snapshot()))
         return Failed("unsupported", type(request).__name__)
 
-    # -- status, membership --------------------------------------------------------------------------------
+    # -- status, membership ------------------------------------------------------------------------
 
     def status(self) -> Status:
         return Status(
@@ -209,7 +218,8 @@ class MetadataServer(Process):
         node = status.member.node
         self.peers[node] = status
         mine = self.members.get(node)
-        # Its "booting" may come after the leader told us that it joined: that is another link's news.
+        # Its "booting" may come after the leader told us that it joined: that is another link's
+        # news.
         if mine is not None and (
             status.member.is_newer_than(mine) or (mine == status.member and status.phase == "down")
         ):
@@ -261,7 +271,7 @@ class MetadataServer(Process):
         self.broadcast_status()
         self._publish(Membership(tuple(sorted(self.members))))
 
-    # -- booting -------------------------------------------------------------------------------------------
+    # -- booting -----------------------------------------------------------------------------------
 
     def _boot_states(self) -> dict[str, BootState]:
         states = {
@@ -290,8 +300,9 @@ class MetadataServer(Process):
             self.after(RETRY_MS * 4, Reconsider())
 
     def _may_load_alone(self) -> bool:
-        """Give absent nodes a moment to come: one that runs has fresher tables than we do, and those that
-        resume with us must agree with us on who loads."""
+        """Give absent nodes a moment to come: one that runs has fresher tables than we do, and
+        those that resume with us must agree with us on who loads.
+        """
         present = sum(1 for status in self.peers.values() if status.phase != "down") + 1
         if present == len(self._config.node_names):
             return True
@@ -307,7 +318,9 @@ class MetadataServer(Process):
             return  # not linked to all of them yet
         try:
             answer = await self.runtime.call(
-                Name(status.members[0].node, SERVER), Join(self._me), timeout_ms=self._config.net_tick_ms
+                Name(status.members[0].node, SERVER),
+                Join(self._me),
+                timeout_ms=self._config.net_tick_ms,
             )
         except ProcessError as error:
             log.info("could not join through %s: %s", status.members[0].node, error)
@@ -339,7 +352,7 @@ class MetadataServer(Process):
             tuple(self.tables.snapshot()),
         )
 
-    # -- writes --------------------------------------------------------------------------------------------
+    # -- writes ------------------------------------------------------------------------------------
 
     async def _commit(self, request: Commit, caller: Caller) -> Message | None:
         if self.phase != "running" or self.leader != self._me:
@@ -400,10 +413,12 @@ class MetadataServer(Process):
         for pid in self._subscribers:
             self.runtime.send(pid, message)
 
-    # -- a new leader --------------------------------------------------------------------------------------
+    # -- a new leader ------------------------------------------------------------------------------
 
     async def _reconcile(self) -> None:
-        """Collect every member's rows, keep the newest, hand them out; then take the commits that waited."""
+        """Collect every member's rows, keep the newest, hand them out; then take the commits that
+        waited.
+        """
         if not self._reconciling or self.leader != self._me or self.phase != "running":
             self._reconciling = False
             return

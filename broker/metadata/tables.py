@@ -1,8 +1,9 @@
 """Tables: the rows themselves. Pure: no clock, no network, no disk.
 
-Every change carries the version that the writer had read; a change whose row has moved on is refused (reference: the blind
-write of RabbitMQ's internal_declare made two masters). Versions come from one counter for all tables, so a row's
-version also orders it against every other change. A deleted row stays as a tombstone with its version.
+Every change carries the version that the writer had read; a change whose row has moved on is
+refused (reference: the blind write of RabbitMQ's internal_declare made two masters). Versions come
+from one counter for all tables, so a row's version also orders it against every other change. A
+deleted row stays as a tombstone with its version.
 """
 
 from __future__ import annotations
@@ -13,11 +14,11 @@ from typing import Any
 import msgspec
 
 from broker.metadata.api import Row
-from broker.metadata.records import TABLES, Record
+from broker.metadata.records import TABLES, BindingRow, ExchangeRow, Record
 
 
 class Change(msgspec.Struct, frozen=True, array_like=True):
-    """Set a row to ``record`` (None deletes it), or, if ``check_only``, only require its version."""
+    """Set a row to ``record`` (None deletes it), or only require its version (``check_only``)."""
 
     table: str
     key: str
@@ -33,6 +34,23 @@ class StoredRow(msgspec.Struct, frozen=True, array_like=True):
     key: str
     version: int
     record: Record | None
+
+
+def durable_part(rows: Iterable[StoredRow]) -> list[StoredRow]:
+    """What of these is kept on disk.
+
+    A transient exchange or binding leaves its tombstone there: a durable one that had the same key
+    before it must not come back either.
+    """
+    return [
+        msgspec.structs.replace(row, record=None) if _is_transient(row.record) else row
+        for row in rows
+        if TABLES[row.table]
+    ]
+
+
+def _is_transient(record: Record | None) -> bool:
+    return isinstance(record, ExchangeRow | BindingRow) and not record.durable
 
 
 class Tables:
@@ -55,7 +73,9 @@ class Tables:
         return 0 if row is None else row.version
 
     def rows(self, table: str) -> list[tuple[str, Record]]:
-        found = [(key, row.record) for key, row in self._tables[table].items() if row.record is not None]
+        found = [
+            (key, row.record) for key, row in self._tables[table].items() if row.record is not None
+        ]
         return sorted(found, key=lambda item: item[0])
 
     def conflicts(self, changes: Iterable[Change]) -> list[Change]:
@@ -83,13 +103,13 @@ class Tables:
         return taken
 
     def snapshot(self, *, durable_only: bool = False) -> list[StoredRow]:
-        """Every row and tombstone, in a stable order."""
-        return [
+        """Every row and tombstone, in a stable order; or what of them is kept on disk."""
+        every = [
             StoredRow(table, key, row.version, row.record)
             for table, rows in self._tables.items()
-            if TABLES[table] or not durable_only
             for key, row in sorted(rows.items())
         ]
+        return durable_part(every) if durable_only else every
 
     def counts(self) -> dict[str, Any]:
         return {table: len(self.rows(table)) for table in TABLES}

@@ -1,9 +1,11 @@
-"""Mesh: one TCP connection to every other node, and the net tick that decides when a silent one is down.
+"""Mesh: one TCP connection to every other node, and the net tick that decides when a silent one is
+down.
 
-Of each pair the node whose name sorts first dials, again and again. A link is up after both sides said Hello. It
-is down when the connection ends, or when nothing at all arrived for ``net_tick_ms``; ticks go out every quarter of that,
-so a silent peer is declared down between 1 and 1.25 net ticks after its last byte (Erlang's net_kernel works so).
-A link that broke for an instant is broken: both sides see the other go down and come back.
+Of each pair the node whose name sorts first dials, again and again. A link is up after both sides
+said Hello. It is down when the connection ends, or when nothing at all arrived for ``net_tick_ms``;
+ticks go out every quarter of that, so a silent peer is declared down between 1 and 1.25 net ticks
+after its last byte (Erlang's net_kernel works so). A link that broke for an instant is broken: both
+sides see the other go down and come back.
 """
 
 from __future__ import annotations
@@ -31,7 +33,9 @@ class LinkError(Exception):
 class Link:
     """An established connection to one peer."""
 
-    def __init__(self, peer: str, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    def __init__(
+        self, peer: str, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
+    ) -> None:
         self.peer = peer
         self.reader = reader
         self.writer = writer
@@ -77,7 +81,9 @@ class Mesh:
             raise cannot_listen("other nodes", host, port, "cluster_port", error) from error
         for peer in self._config.peers:
             if self._config.name < peer.name:
-                self._tasks.append(asyncio.create_task(self._dial_for_ever(peer), name=f"dial {peer.name}"))
+                self._tasks.append(
+                    asyncio.create_task(self._dial_for_ever(peer), name=f"dial {peer.name}")
+                )
         self._tasks.append(asyncio.create_task(self._tick(), name="net tick"))
 
     async def stop(self) -> None:
@@ -150,7 +156,9 @@ class Mesh:
         writer.write(encode_frame(self._hello(hello.node)))
         self._serve(hello, reader, writer)
 
-    def _serve(self, hello: Hello, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    def _serve(
+        self, hello: Hello, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
+    ) -> None:
         # A peer dials only when it has no link: the one that we still have is dead already.
         self._drop(hello.node, "replaced by a new connection")
         link = Link(hello.node, reader, writer)

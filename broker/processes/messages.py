@@ -1,7 +1,8 @@
 """Process ids, the base of all messages, and their encoding between nodes.
 
-Messages are frozen msgspec structs. Every package lists the ones it sends between processes in a ``MESSAGES``
-tuple; ``broker.node`` makes one Codec of all of them. In one node a message is handed over as it is.
+Messages are frozen msgspec structs. Every package lists the ones it sends between processes in a
+``MESSAGES`` tuple; ``broker.node`` makes one Codec of all of them. In one node a message is handed
+over as it is.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from __future__ import annotations
 import functools
 import operator
 from collections.abc import Sequence
+from typing import dataclass_transform
 
 import msgspec
 
@@ -34,6 +36,7 @@ class Name(msgspec.Struct, frozen=True):
 Address = Pid | Name
 
 
+@dataclass_transform(frozen_default=True, field_specifiers=(msgspec.field,))
 class Message(msgspec.Struct, frozen=True, tag=True, array_like=True):
     """Base of everything that is sent to a process."""
 
@@ -64,7 +67,9 @@ class NodeDownEvent(Message):
 
 
 class Failed(Message):
-    """A call's answer when the called process refused: ``kind`` says how, for programs; ``text`` for people."""
+    """A call's answer when the called process refused: ``kind`` says how, for programs; ``text``
+    for people.
+    """
 
     kind: str
     text: str = ""

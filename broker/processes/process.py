@@ -1,7 +1,8 @@
 """Process: an actor. One mailbox, one message at a time, in order of arrival.
 
-The vocabulary is Erlang's because the brokers that we model are written in it: processes send messages that may be lost
-with the link, monitor each other, and die alone. A handler may await; while it does, its mailbox waits too.
+The vocabulary is Erlang's because the brokers that we model are written in it: processes send
+messages that may be lost with the link, monitor each other, and die alone. A handler may await;
+while it does, its mailbox waits too.
 """
 
 from __future__ import annotations
@@ -18,7 +19,9 @@ if TYPE_CHECKING:
 
 
 class ExitProcess(BaseException):
-    """Raised inside a process to end it with a reason. A BaseException, so that no handler swallows it."""
+    """Raised inside a process to end it with a reason. A BaseException, so that no handler swallows
+    it.
+    """
 
     def __init__(self, reason: str) -> None:
         super().__init__(reason)
@@ -54,7 +57,9 @@ class Envelope(Generic[M]):
 
 
 class Process:
-    """Subclass, override ``handle`` (and ``handle_call``, ``started``, ``stopping``), and ``Runtime.spawn`` it."""
+    """Subclass, override ``handle`` (and ``handle_call``, ``started``, ``stopping``), and
+    ``Runtime.spawn`` it.
+    """
 
     pid: Pid
     runtime: Runtime
@@ -64,7 +69,7 @@ class Process:
         self._arrived = asyncio.Event()
         self._timers: list[asyncio.TimerHandle] = []
 
-    # -- to override ---------------------------------------------------------------------------------------
+    # -- to override -------------------------------------------------------------------------------
 
     async def started(self) -> None:
         """First thing in the process's own task, before any message."""
@@ -82,7 +87,7 @@ class Process:
     async def stopping(self, reason: str) -> None:
         """Last thing on an orderly exit or a crash. Not called when killed."""
 
-    # -- for use inside ------------------------------------------------------------------------------------
+    # -- for use inside ----------------------------------------------------------------------------
 
     def exit(self, reason: str = "normal") -> None:
         """End this process now (call from inside a handler)."""
@@ -97,7 +102,7 @@ class Process:
         self._timers.append(timer)
         return timer
 
-    # -- for the runtime -----------------------------------------------------------------------------------
+    # -- for the runtime ---------------------------------------------------------------------------
 
     def deliver(self, item: Message | Envelope[Message]) -> None:
         self._mailbox.append(item)

@@ -1,11 +1,14 @@
 """Runtime: spawns processes, carries messages, calls and monitors, in this node and between nodes.
 
 Rules, as Erlang's distribution has them:
-- between two processes messages arrive in order, and none twice; those in flight when a link breaks are lost;
+- between two processes messages arrive in order, and none twice; those in flight when a link breaks
+  are lost;
 - ``send`` never blocks and never fails;
-- a monitor fires exactly once: when its target ends, when it isn't there, or when the link to its node breaks;
-- when a link breaks, every Down(noconnection) is delivered before the NodeDownEvent. (The order matters: it is the
-  window in which a master that is about to pause still confirms what only its lost mirrors were missing.)
+- a monitor fires exactly once: when its target ends, when it isn't there, or when the link to its
+  node breaks;
+- when a link breaks, every Down(noconnection) is delivered before the NodeDownEvent. (The order
+  matters: it is the window in which a master that is about to pause still confirms what only its
+  lost mirrors were missing.)
 """
 
 from __future__ import annotations
@@ -42,7 +45,9 @@ log = logging.getLogger("broker.processes")
 
 
 class Runtime:
-    """All processes of one node. ``transmit`` is set by the mesh: it sends a frame to a peer, if it is linked."""
+    """All processes of one node. ``transmit`` is set by the mesh: it sends a frame to a peer, if it
+    is linked.
+    """
 
     def __init__(self, node: str, incarnation: int, codec: Codec) -> None:
         self.node = node
@@ -63,7 +68,7 @@ class Runtime:
         # calls that a local process has not answered, whether it has begun on them or not
         self._unanswered: dict[Pid, dict[int, Caller]] = {}
 
-    # -- processes -----------------------------------------------------------------------------------------
+    # -- processes ---------------------------------------------------------------------------------
 
     def spawn(self, process: Process, *, name: str | None = None) -> Pid:
         """Start ``process``. A name already taken by a live process is a bug of the caller."""
@@ -123,7 +128,9 @@ class Runtime:
             self.demonitor(ref)
 
     def is_alive(self, pid: Pid) -> bool:
-        """Whether a process of this node lives. For a remote one: whether its node's incarnation is linked."""
+        """Whether a process of this node lives. For a remote one: whether its node's incarnation is
+        linked.
+        """
         if pid.node == self.node:
             return pid in self._processes
         return self._linked.get(pid.node) == pid.incarnation
@@ -142,6 +149,8 @@ class Runtime:
             return
         task.cancel()
         await asyncio.wait([task])
+        if pid in self._processes:  # a task that never ran its first step skips its ``finally``
+            self._ended(pid, "killed")
 
     def nodes(self) -> list[str]:
         """Linked peers, sorted."""
@@ -151,7 +160,7 @@ class Runtime:
         """From now on ``pid`` gets NodeUp and NodeDownEvent."""
         self._watchers.append(pid)
 
-    # -- messages ------------------------------------------------------------------------------------------
+    # -- messages ----------------------------------------------------------------------------------
 
     def send(self, to: Address, message: Message) -> None:
         """Deliver, or lose: it never blocks and never fails."""
@@ -178,7 +187,9 @@ class Runtime:
                 process = self._resolve(to)
                 if process is None:
                     raise NoProcess(f"{to} is not alive")
-                self._deliver_call(process, request, caller, lambda answer: self._answer(ref, answer))
+                self._deliver_call(
+                    process, request, caller, lambda answer: self._answer(ref, answer)
+                )
             else:
                 frame = CallFrame(*address_of(to), ref, caller, self.codec.encode(request))
                 if not self.transmit(to.node, frame):
@@ -196,7 +207,11 @@ class Runtime:
         return answer
 
     def _deliver_call(
-        self, process: Process, request: Message, caller: Pid | None, send: Callable[[Message], None]
+        self,
+        process: Process,
+        request: Message,
+        caller: Pid | None,
+        send: Callable[[Message], None],
     ) -> None:
         """If ``process`` ends without an answer, the caller gets Failed("noproc")."""
         self._ref += 1
@@ -221,7 +236,7 @@ class Runtime:
             return None if pid is None else self._processes.get(pid)
         return self._processes.get(to)
 
-    # -- monitors ------------------------------------------------------------------------------------------
+    # -- monitors ----------------------------------------------------------------------------------
 
     def monitor(self, target: Pid, watcher: Pid) -> int:
         """``watcher`` (local) gets one Down with the returned ref."""
@@ -254,7 +269,7 @@ class Runtime:
             target, watcher = entry
             self.send(watcher, Down(ref, target, reason))
 
-    # -- links (called by the mesh) ------------------------------------------------------------------------
+    # -- links (called by the mesh) ----------------------------------------------------------------
 
     def link_up(self, node: str, incarnation: int) -> None:
         self._linked[node] = incarnation
@@ -275,14 +290,18 @@ class Runtime:
             self.send(pid, NodeDownEvent(node, reason))
 
     def receive(self, node: str, frame: Frame) -> None:
-        """One frame from a linked peer. Raises msgspec.DecodeError on nonsense; the mesh then drops the link."""
+        """One frame from a linked peer. Raises msgspec.DecodeError on nonsense; the mesh then drops
+        the link.
+        """
         match frame:
             case SendFrame(pid, name, payload):
                 process = self._resolve(pid if pid is not None else Name(self.node, name))
                 if process is not None:
                     process.deliver(self.codec.decode(payload))
             case CallFrame(pid, name, ref, caller, payload):
-                self._receive_call(node, pid if pid is not None else Name(self.node, name), ref, caller, payload)
+                self._receive_call(
+                    node, pid if pid is not None else Name(self.node, name), ref, caller, payload
+                )
             case ReplyFrame(ref, payload):
                 self._answer(ref, self.codec.decode(payload))
             case MonitorFrame(target, ref):
@@ -295,7 +314,9 @@ class Runtime:
             case DownFrame(ref, reason):
                 self._fire(ref, reason)
 
-    def _receive_call(self, node: str, to: Address, ref: int, caller: Pid | None, payload: bytes) -> None:
+    def _receive_call(
+        self, node: str, to: Address, ref: int, caller: Pid | None, payload: bytes
+    ) -> None:
         def reply(answer: Message) -> None:
             self.transmit(node, ReplyFrame(ref, self.codec.encode(answer)))
 

@@ -56,7 +56,9 @@ class DownFrame(msgspec.Struct, frozen=True, tag="down", array_like=True):
     reason: str
 
 
-Frame = Hello | Tick | SendFrame | CallFrame | ReplyFrame | MonitorFrame | DemonitorFrame | DownFrame
+Frame = (
+    Hello | Tick | SendFrame | CallFrame | ReplyFrame | MonitorFrame | DemonitorFrame | DownFrame
+)
 
 _encoder = msgspec.msgpack.Encoder()
 _decoder: msgspec.msgpack.Decoder[Frame] = msgspec.msgpack.Decoder(Frame)

@@ -1,4 +1,6 @@
-"""Runtimes joined in memory: FIFO links that can be cut, for tests of several nodes in one event loop."""
+"""Runtimes joined in memory: FIFO links that can be cut, for tests of several nodes in one event
+loop.
+"""
 
 from __future__ import annotations
 
@@ -34,7 +36,9 @@ class Switchboard:
 
         return transmit
 
-    def _arrive(self, pair: tuple[str, str], generation: int, source: str, to: str, data: bytes) -> None:
+    def _arrive(
+        self, pair: tuple[str, str], generation: int, source: str, to: str, data: bytes
+    ) -> None:
         if self._up.get(pair) and self._generation[pair] == generation:
             self.runtimes[to].receive(source, decode_frame(data))
 

@@ -25,11 +25,16 @@ def states(**saw_down: str) -> dict[str, BootState]:
         (states(n3="n1 n2"), "n3"),  # the last to stop need not wait
         (states(n1="", n3="n1 n2"), "n3"),
         (states(n1="", n2="n1"), None),  # n3 may have been last
-        (states(n1="n2 n3", n2="n1", n3="n1"), "n1"),  # a partition, then all stopped: both sides may load
+        (
+            states(n1="n2 n3", n2="n1", n3="n1"),
+            "n1",
+        ),  # a partition, then all stopped: both sides may load
         (states(n1="n2 n3", n2="n1 n3", n3="n1 n2"), "n1"),
     ],
 )
-def test_the_loader_is_a_node_that_nobody_outlived(present: dict[str, BootState], loader: str | None) -> None:
+def test_the_loader_is_a_node_that_nobody_outlived(
+    present: dict[str, BootState], loader: str | None
+) -> None:
     assert choose_loader(NODES, present) == loader
 
 

@@ -28,7 +28,9 @@ def test_a_one_sided_belief_does_not_make_a_side() -> None:
         ([Side(("n2",), 3), Side(("n1",), 3)], ("n1",)),  # then the name
     ],
 )
-def test_the_winner_has_most_clients_then_most_nodes(sides: list[Side], winner: tuple[str, ...]) -> None:
+def test_the_winner_has_most_clients_then_most_nodes(
+    sides: list[Side], winner: tuple[str, ...]
+) -> None:
     assert choose_winner(sides).nodes == winner
 
 

@@ -9,7 +9,7 @@ import pytest
 
 from broker.disk import OsDisk
 from broker.metadata.journal import TableJournal
-from broker.metadata.records import PolicyRow, QueueRow
+from broker.metadata.records import ExchangeRow, PolicyRow, QueueRow
 from broker.metadata.tables import StoredRow, Tables
 
 pytestmark = pytest.mark.unit
@@ -21,7 +21,9 @@ def policy(name: str) -> StoredRow:
 
 
 def live_queue() -> StoredRow:
-    return StoredRow("queue", "q@/", 8, QueueRow(vhost="/", name="q", durable=True, auto_delete=False))
+    return StoredRow(
+        "queue", "q@/", 8, QueueRow(vhost="/", name="q", durable=True, auto_delete=False)
+    )
 
 
 def test_durable_rows_the_mark_and_the_nodes_seen_down_survive_a_kill(tmp_path: Path) -> None:
@@ -41,6 +43,32 @@ def test_durable_rows_the_mark_and_the_nodes_seen_down_survive_a_kill(tmp_path: 
         assert list(again.saw_down) == ["n3"]
         assert again.mark == mark >= 9
         await again.close()
+        await disk.close()
+
+    asyncio.run(body())
+
+
+def exchange(version: int, *, durable: bool) -> StoredRow:
+    row = ExchangeRow(vhost="/", name="x", type="direct", durable=durable)
+    return StoredRow("exchange", "x@/", version, row)
+
+
+def test_transient_exchanges_do_not_survive_nor_bring_back_a_durable_one(tmp_path: Path) -> None:
+    async def body() -> None:
+        disk = OsDisk(tmp_path)
+        journal = await TableJournal.open(disk)
+        await journal.write(7, [exchange(7, durable=True)])
+        await journal.write(8, [exchange(8, durable=False)])  # replaced in one transaction
+        await journal.close()
+        journal = await TableJournal.open(disk)
+        assert journal.rows == [StoredRow("exchange", "x@/", 8, None)]
+        tables = Tables()
+        tables.store([exchange(9, durable=False)])
+        await journal.replace(tables, saw_down=[])
+        await journal.close()
+        journal = await TableJournal.open(disk)
+        assert journal.rows == [StoredRow("exchange", "x@/", 9, None)]
+        await journal.close()
         await disk.close()
 
     asyncio.run(body())

@@ -106,7 +106,9 @@ def test_every_node_pauses_when_all_links_are_cut_and_all_come_back() -> None:
         world.board.isolate("n2")
         await world.until(lambda: all(control.log == ["pause"] for control in controls.values()))
         world.board.link_all()
-        await world.until(lambda: all(len(server.members) == 3 for server in world.servers.values()))
+        await world.until(
+            lambda: all(len(server.members) == 3 for server in world.servers.values())
+        )
 
     run("pause_minority", body)
 
@@ -131,9 +133,13 @@ def test_autoheal_restarts_the_side_with_fewer_clients(clients: int, losers: lis
         await world.until(lambda: len(world.servers["n1"].members) == 1)
         await world.until(lambda: len(world.servers["n2"].members) == 2)
         world.board.link_all()
-        await world.until(lambda: all(controls[node].log == ["restart", "restarted"] for node in losers))
+        await world.until(
+            lambda: all(controls[node].log == ["restart", "restarted"] for node in losers)
+        )
         assert all(controls[node].log == [] for node in NODES if node not in losers)
-        await world.until(lambda: all(len(server.members) == 3 for server in world.servers.values()))
+        await world.until(
+            lambda: all(len(server.members) == 3 for server in world.servers.values())
+        )
         assert not any(server.partitions for server in world.servers.values())
 
     run("autoheal", body)
@@ -152,9 +158,13 @@ def test_a_partial_partition_becomes_a_full_one() -> None:
 def test_a_partial_partition_under_pause_minority_pauses_until_all_are_back() -> None:
     async def body(world: World, controls: dict[str, Control]) -> None:
         world.board.cut("n1", "n3")
-        await world.until(lambda: controls["n1"].log == ["pause"] or controls["n3"].log == ["pause"])
+        await world.until(
+            lambda: controls["n1"].log == ["pause"] or controls["n3"].log == ["pause"]
+        )
         world.board.link_all()
-        await world.until(lambda: all(len(server.members) == 3 for server in world.servers.values()))
+        await world.until(
+            lambda: all(len(server.members) == 3 for server in world.servers.values())
+        )
 
     run("pause_minority", body)
 

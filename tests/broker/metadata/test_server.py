@@ -13,6 +13,7 @@ from tests.broker.metadata.world import NODES, World
 
 pytestmark = pytest.mark.unit
 
+
 def put(name: str, priority: int = 0) -> Callable[[Transaction], None]:
     def body(transaction: Transaction) -> None:
         row = PolicyRow(vhost="/", name=name, pattern="^", definition={}, priority=priority)
@@ -58,7 +59,9 @@ def test_a_write_is_on_every_node_when_it_returns() -> None:
 
 def test_concurrent_increments_from_every_node_are_all_counted() -> None:
     async def body(world: World) -> None:
-        writers = [world.metadata[node].transact(increment("c")) for node in NODES for _ in range(20)]
+        writers = [
+            world.metadata[node].transact(increment("c")) for node in NODES for _ in range(20)
+        ]
         await asyncio.gather(*writers)
         assert [priority(world, node, "c") for node in NODES] == [60] * 3
 
@@ -115,7 +118,9 @@ def test_a_restarted_node_throws_its_tables_away_and_copies_the_running_ones() -
 def test_both_sides_of_a_partition_write_and_know_afterwards_that_they_ran_apart() -> None:
     async def body(world: World) -> None:
         world.board.isolate("n1")
-        await world.until(lambda: all(len(world.servers[n].members) == k for n, k in (("n1", 1), ("n2", 2))))
+        await world.until(
+            lambda: all(len(world.servers[n].members) == k for n, k in (("n1", 1), ("n2", 2)))
+        )
         await world.metadata["n1"].transact(put("x", 1))
         await world.metadata["n2"].transact(put("x", 2))
         world.board.link_all()

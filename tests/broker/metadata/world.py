@@ -57,7 +57,9 @@ class World:
 
     def __init__(self, partition_mode: Any = "ignore") -> None:
         self.partition_mode = partition_mode
-        self.board = Switchboard(NODES, Codec((*MESSAGES, *messages.MESSAGES, *partitions.MESSAGES)))
+        self.board = Switchboard(
+            NODES, Codec((*MESSAGES, *messages.MESSAGES, *partitions.MESSAGES))
+        )
         self.journals = {node: MemoryJournal() for node in NODES}
         self.servers: dict[str, MetadataServer] = {}
         self.configs: dict[str, NodeConfig] = {}
@@ -87,7 +89,7 @@ class World:
 
     async def until(self, condition: Callable[[], bool]) -> None:
         async with asyncio.timeout(5):
-            while not condition():
+            while not condition():  # noqa: ASYNC110 - conditions on plain attributes
                 await asyncio.sleep(0.001)
 
     async def kill(self, node: str) -> None:

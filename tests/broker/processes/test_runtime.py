@@ -16,7 +16,6 @@ from broker.processes.mesh import Mesh
 from broker.processes.messages import (
     MESSAGES,
     Codec,
-    Done,
     Down,
     Message,
     Name,
@@ -117,7 +116,9 @@ def test_messages_arrive_in_order_and_a_call_is_answered() -> None:
     run(body)
 
 
-@pytest.mark.parametrize(("word", "reason"), [("end", "finished"), ("crash", "crash: ValueError: boom")])
+@pytest.mark.parametrize(
+    ("word", "reason"), [("end", "finished"), ("crash", "crash: ValueError: boom")]
+)
 def test_a_monitor_fires_once_with_the_reason(word: str, reason: str) -> None:
     async def body() -> None:
         runtime = Runtime("a", 1, CODEC)
@@ -186,7 +187,9 @@ def test_two_nodes_talk_monitor_and_see_each_other_go_down() -> None:
         with pytest.raises(NodeDown):
             await pending
         await watcher.until(lambda got: any(isinstance(message, NodeDownEvent) for message in got))
-        assert watcher.got[1] == Down(ref, pid, "noconnection"), "Down must come before NodeDownEvent"
+        assert watcher.got[1] == Down(ref, pid, "noconnection"), (
+            "Down must come before NodeDownEvent"
+        )
         assert isinstance(watcher.got[2], NodeDownEvent)
         await near_mesh.stop()
         await near.kill(watching)

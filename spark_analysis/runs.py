@@ -9,6 +9,7 @@ the rest.
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
 
 PLAN, HISTORY, RESULTS = "plan.json", "history.parquet", "results.json"
 CUT_SHORT = "history.incomplete"
+_GLOB = re.compile(r"[][{}*?\\]")  # what Spark would take for a pattern
 
 
 class _System(msgspec.Struct):
@@ -164,7 +166,7 @@ def read_ops(spark: SparkSession, store: Path, runs: Sequence[Run]) -> DataFrame
 
     from spark_analysis import schema
 
-    files = [run.history.as_uri() for run in runs]
+    files = [_GLOB.sub(r"\\\g<0>", str(run.history)) for run in runs]
     ops = spark.read.schema(schema.HISTORY).parquet(*files)
     # Spark escapes some characters of a path and leaves others; a plus is a plus, not a space.
     escaped = F.replace(F.col("_metadata.file_path"), F.lit("+"), F.lit("%2B"))

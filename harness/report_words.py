@@ -65,6 +65,13 @@ _KINDS: dict[str, tuple[str, str]] = {
     ),
 }
 
+# What an acknowledged message is that never came out of a queue that was not drained.
+_MISSING = (
+    "1 acknowledged message was not seen again, but not every queue was drained: it may be there",
+    "{n} acknowledged messages were not seen again, but not every queue was drained: they may be "
+    "there",
+)
+
 # Anomalies that break no promise unless their checker says so.
 _TOLERATED = ("duplicated", "redelivered", "dual-master-claimed", "epoch-regression")
 
@@ -139,8 +146,10 @@ def _sentences(result: Result) -> list[tuple[str, str]]:
     found = []
     for kind in sorted(kinds, key=lambda kind: ranks.get(kind, len(ranks))):
         number = int(result.counts.get(f"{kind}-count", len(kinds[kind])))
+        doubtful = kind == "lost" and weight(result, kind) == "unknown"
         if kind in _KINDS:
-            text = _KINDS[kind][number != 1].format(n=f"{number:,}")
+            words = _MISSING if doubtful else _KINDS[kind]
+            text = words[number != 1].format(n=f"{number:,}")
         else:
             text = kinds[kind][0] + (f" ({number - 1:,} more)" if number > 1 else "")
         found.append((kind, _sentence(text)))

@@ -290,6 +290,7 @@ def test_unknown_is_never_told_as_loss_for_certain() -> None:
         detail={"broken": []},
     )
     assert headline([doubtful]).startswith("Unknown:")
+    assert "not seen again" in headline([doubtful]), "an undrained queue is no proof of loss"
 
 
 @pytest.mark.parametrize("rate", [5, 400])

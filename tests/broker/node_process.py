@@ -16,8 +16,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import msgspec
-
 from broker.config import NodeConfig, Peer
 from cluster.base import Endpoint
 from cluster.http import Management
@@ -84,6 +82,9 @@ class NodeProcess:
 
     def await_running(self, together: Sequence[str] = ()) -> None:
         """Until it serves clients, with the nodes ``together`` in its cluster."""
+        self.await_status("running", together)
+
+    def await_status(self, status: str, together: Sequence[str] = ()) -> None:
         seen: Any = None
         deadline = time.monotonic() + READY_S
         while time.monotonic() < deadline:
@@ -91,10 +92,10 @@ class NodeProcess:
             assert self.process.poll() is None, f"{self.name} ended:\n{self.last_words()}"
             with contextlib.suppress(ClientError):
                 seen = self.claims()
-                if seen["status"] == "running" and set(together) <= set(seen["running_nodes"]):
+                if seen["status"] == status and set(together) <= set(seen["running_nodes"]):
                     return
             time.sleep(POLL_S)
-        raise AssertionError(f"{self.name} does not run: {seen}\n{self.last_words()}")
+        raise AssertionError(f"{self.name} is not {status}: {seen}\n{self.last_words()}")
 
     def claims(self) -> Any:
         return asyncio.run(self.management.get("/api/shalott/claims"))
@@ -106,37 +107,37 @@ class NodeProcess:
 
 
 @contextmanager
-def nodes(directory: Path, names: Sequence[str] = ("n1",), **settings: Any) -> Iterator[list[NodeProcess]]:
+def nodes(directory: Path, names: Sequence[str] = ("n1",)) -> Iterator[list[NodeProcess]]:
     """Nodes of one cluster, not started. All are killed at the end."""
     with ExitStack() as stack:
-        ports = {name: {port: stack.enter_context(_held_port()) for port in PORTS} for name in names}
+        ports = {
+            name: {port: stack.enter_context(_held_port()) for port in PORTS} for name in names
+        }
         made = []
         for name in names:
             home = directory / name
             home.mkdir(parents=True)
-            fields = {
-                "name": name,
-                "data_dir": str(home / "data"),
-                "bind_host": HOST,
-                "peers": tuple(
+            config = NodeConfig(
+                name=name,
+                data_dir=str(home / "data"),
+                bind_host=HOST,
+                peers=tuple(
                     Peer(peer, HOST, ports[peer]["cluster"]) for peer in names if peer != name
                 ),
-                **{f"{port}_port": number for port, number in ports[name].items()},
-                **settings,
-            }
-            (home / "data").mkdir()
-            node = NodeProcess(msgspec.convert(fields, NodeConfig, from_attributes=True), home)
+                amqp_port=ports[name]["amqp"],
+                cluster_port=ports[name]["cluster"],
+                management_port=ports[name]["management"],
+            )
+            node = NodeProcess(config, home)
             stack.callback(node.close)
             made.append(node)
         yield made
 
 
 @contextmanager
-def running_nodes(
-    directory: Path, names: Sequence[str] = ("n1",), **settings: Any
-) -> Iterator[list[NodeProcess]]:
+def running_nodes(directory: Path, names: Sequence[str] = ("n1",)) -> Iterator[list[NodeProcess]]:
     """Nodes that serve clients as one cluster."""
-    with nodes(directory, names, **settings) as made:
+    with nodes(directory, names) as made:
         for node in made:
             node.start()
         for node in made:

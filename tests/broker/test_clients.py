@@ -7,6 +7,7 @@ import asyncio
 import contextlib
 import time
 from collections.abc import Callable, Coroutine, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
@@ -73,9 +74,7 @@ def test_pika(node: NodeProcess, flow: Callable[[Address], None]) -> None:
 
 
 @pytest.mark.parametrize("flow", aio_pika_flows.FLOWS, ids=lambda flow: flow.__name__)
-def test_aio_pika(
-    node: NodeProcess, flow: Callable[[Address], Coroutine[Any, Any, None]]
-) -> None:
+def test_aio_pika(node: NodeProcess, flow: Callable[[Address], Coroutine[Any, Any, None]]) -> None:
     asyncio.run(flow(node.address))
 
 
@@ -95,13 +94,19 @@ def test_the_flows_through_n2_are_served_by_a_master_on_n1(cluster: list[NodePro
 def test_what_no_client_should_send_ends_its_connection_and_nothing_else(
     node: NodeProcess,
 ) -> None:
+    def offend(case: tuple[bytes, int]) -> str:
+        data, code = case
+        with opened(node.address) as client:
+            client.send_bytes(data)
+            return str(expect_close(client, code).reply_text)
+
     assert node.process is not None
-    with queue(node.address, "pika.bystander") as bystander:
-        for what, (data, code) in BAD_BYTES.items():
-            with opened(node.address) as client:
-                client.send_bytes(data)
-                close = expect_close(client, code)
-                assert close.reply_text, what
+    with (
+        queue(node.address, "pika.bystander") as bystander,
+        ThreadPoolExecutor(len(BAD_BYTES)) as offenders,
+    ):
+        texts = dict(zip(BAD_BYTES, offenders.map(offend, BAD_BYTES.values()), strict=True))
+        assert all(texts.values()), texts
         assert node.process.poll() is None
         pika_flows.publish(bystander, "pika.bystander", b"unharmed")
         assert pika_flows.drain(bystander, "pika.bystander") == [b"unharmed"]

@@ -25,15 +25,10 @@ from cluster.docker.engine import Engine
 from cluster.docker.firewall import BridgeFirewall, ChainFirewall, Firewall, list_tables
 from cluster.docker.images import ensure_image
 from cluster.docker.names import network_name, resource_name, run_labels, run_token, table_name
-from cluster.docker.namespaces import (
-    can_enter,
-    datagram_arrives,
-    has_program,
-    is_root,
-    run_in_namespace,
-)
+from cluster.docker.namespaces import can_enter, datagram_arrives, run_in_namespace
 from cluster.docker.networks import create_network
 from cluster.docker.probe import datagram_arrives_by_exec
+from cluster.docker.programs import has_program, is_root
 from cluster.docker.shaping import Shape, qdisc_script, shaping_capabilities
 from cluster.docker.sweep import remove_run, sweep_docker
 from cluster.links import Link, LinkCounts

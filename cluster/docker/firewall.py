@@ -21,7 +21,8 @@ import json
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Protocol
 
-from cluster.docker.namespaces import datagram_arrives, has_program, is_root
+from cluster.docker.namespaces import datagram_arrives
+from cluster.docker.programs import has_program, is_root, run_program
 from cluster.links import Link
 from harness.errors import HarnessError
 
@@ -95,17 +96,10 @@ table bridge {table} {{
 
 async def nft(*arguments: str, script: str = "") -> str:
     """Run nft, with ``script`` as its input. Raises HarnessError if it is refused."""
-    process = await asyncio.create_subprocess_exec(
-        *("nft", *arguments),
-        stdin=asyncio.subprocess.PIPE,
-        stdout=asyncio.subprocess.PIPE,
-        stderr=asyncio.subprocess.PIPE,
-        cwd="/",
-    )
-    output, errors = await process.communicate(script.encode())
-    if process.returncode != 0:
-        raise HarnessError(f"nft: {errors.decode(errors='replace').strip()}")
-    return output.decode()
+    done = await run_program("nft", *arguments, script=script)
+    if done.exit_code != 0:
+        raise HarnessError(f"nft: {done.errors.strip()}")
+    return done.output
 
 
 async def remove_table(table: str) -> None:

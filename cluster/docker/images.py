@@ -28,6 +28,7 @@ import docker.errors
 
 import broker
 from cluster.docker.engine import Engine
+from cluster.docker.programs import run_program
 from harness.errors import BootFailed
 
 log = logging.getLogger("cluster.docker")
@@ -102,27 +103,9 @@ async def _ensure_base(engine: Engine) -> None:
         return
     log.info("making the base image %s: this happens once", BASE_TAG)
     script = IMAGES / "make_base.sh"
-    code, output = await _run("sh", str(script), BASE_TAG)
-    if code != 0:
-        raise BootFailed(f"no base image: {_last_line(output)}")
-
-
-async def _run(*command: str) -> tuple[int, str]:
-    """Run a program to its end; ended with its caller if that is cancelled."""
-    process = await asyncio.create_subprocess_exec(
-        *command,
-        stdin=asyncio.subprocess.DEVNULL,
-        stdout=asyncio.subprocess.PIPE,
-        stderr=asyncio.subprocess.STDOUT,
-    )
-    try:
-        output, _ = await process.communicate()
-    except asyncio.CancelledError:
-        process.terminate()
-        await process.wait()
-        raise
-    assert process.returncode is not None
-    return process.returncode, output.decode(errors="replace")
+    done = await run_program("sh", str(script), BASE_TAG)
+    if done.exit_code != 0:
+        raise BootFailed(f"no base image: {_last_line(done.errors)}")
 
 
 def _last_line(output: str) -> str:
@@ -152,14 +135,15 @@ async def _wire_libraries(architecture: str) -> dict[str, bytes]:
         raise BootFailed(f"no wheels for the Docker engine's architecture {architecture}")
     pins = [f"{name}=={importlib.metadata.version(name)}" for name in WIRE_LIBRARIES]
     with tempfile.TemporaryDirectory(prefix="shalott-lib-") as directory:
-        code, output = await _run(
+        done = await run_program(
             *(sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--no-compile"),
             *("--target", directory, "--only-binary=:all:", "--implementation", "cp"),
             *("--python-version", PYTHON_VERSION, "--platform", platform),
             *pins,
         )
-        if code != 0:
-            raise BootFailed(f"cannot fetch {' '.join(pins)} for the image: {_last_line(output)}")
+        if done.exit_code != 0:
+            reason = _last_line(done.errors)
+            raise BootFailed(f"cannot fetch {' '.join(pins)} for the image: {reason}")
         return _tree(Path(directory), "lib/")
 
 

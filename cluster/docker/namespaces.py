@@ -10,15 +10,14 @@ be lost to address resolution.
 
 from __future__ import annotations
 
-import asyncio
 import ctypes
 import os
 import secrets
 import socket
 import threading
 import time
-from pathlib import Path
 
+from cluster.docker.programs import run_program
 from harness.errors import HarnessError
 
 CLONE_NEWNET = 0x40000000
@@ -99,24 +98,7 @@ async def run_in_namespace(pid: int, script: str, *, own_files: bool) -> str:
     fails.
     """
     flags = ["-n", "-m"] if own_files else ["-n"]
-    process = await asyncio.create_subprocess_exec(
-        *("nsenter", "-t", str(pid), *flags, "--", "sh", "-c", script),
-        stdin=asyncio.subprocess.DEVNULL,
-        stdout=asyncio.subprocess.PIPE,
-        stderr=asyncio.subprocess.STDOUT,
-        cwd="/",
-    )
-    output, _ = await process.communicate()
-    if process.returncode != 0:
-        raise HarnessError(f"nsenter {pid}: {output.decode(errors='replace').strip()}")
-    return output.decode(errors="replace")
-
-
-def is_root() -> bool:
-    return os.geteuid() == 0
-
-
-def has_program(name: str) -> bool:
-    """Whether an administration program is on this host; they are often outside a user's PATH."""
-    directories = [*os.environ.get("PATH", "").split(":"), "/usr/sbin", "/sbin"]
-    return any((Path(directory) / name).is_file() for directory in directories if directory)
+    done = await run_program("nsenter", "-t", str(pid), *flags, "--", "sh", "-c", script)
+    if done.exit_code != 0:
+        raise HarnessError(f"nsenter {pid}: {done.errors.strip() or done.output.strip()}")
+    return done.output

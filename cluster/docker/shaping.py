@@ -11,7 +11,7 @@ import subprocess
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from cluster.docker.namespaces import has_program, is_root
+from cluster.docker.programs import has_program, is_root
 
 UNLIMITED = "10gbit"
 BURST_BYTES = 32768

@@ -1,0 +1,50 @@
+"""Running a program of the host to its end. If its caller is cancelled, it is ended before
+anything else goes on: a teardown after Ctrl-C must not be overtaken by what an interrupted boot
+had begun."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from dataclasses import dataclass
+from pathlib import Path
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """How a program ended, and what it said."""
+
+    exit_code: int
+    output: str
+    errors: str
+
+
+async def run_program(*command: str, script: str = "") -> Outcome:
+    """Run ``command`` with ``script`` as its input. Raises OSError if there is no such program."""
+    process = await asyncio.create_subprocess_exec(
+        *command,
+        stdin=asyncio.subprocess.PIPE,
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.PIPE,
+        cwd="/",
+    )
+    try:
+        output, errors = await process.communicate(script.encode())
+    except asyncio.CancelledError:
+        process.kill()
+        await process.communicate()
+        raise
+    assert process.returncode is not None
+    return Outcome(
+        process.returncode, output.decode(errors="replace"), errors.decode(errors="replace")
+    )
+
+
+def is_root() -> bool:
+    return os.geteuid() == 0
+
+
+def has_program(name: str) -> bool:
+    """Whether an administration program is on this host; they are often outside a user's PATH."""
+    directories = [*os.environ.get("PATH", "").split(":"), "/usr/sbin", "/sbin"]
+    return any((Path(directory) / name).is_file() for directory in directories if directory)

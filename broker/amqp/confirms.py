@@ -1,6 +1,6 @@
 """UnconfirmedMessages: which queue processes still owe a confirm for which publish. Pure.
 
-Theory (RabbitMQ's unconfirmed_messages; reference 2.5.1): a channel sends a publish to the master
+Theory (RabbitMQ's unconfirmed_messages.erl): a channel sends a publish to the master
 and to every mirror of each queue that it routes to, and acknowledges it to its client when every
 one of those processes has confirmed. A process that goes down is forgotten: the rest decide. When
 the last process of a queue is gone and none had confirmed, nobody is known to have the message and

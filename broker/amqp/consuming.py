@@ -4,7 +4,7 @@ to consumers.
 Only masters deliver. When a master dies, its unsettled deliveries are stale (see deliveries.py),
 and each of its consumers is either cancelled (it asked for that with x-cancel-on-ha-failover, or
 the queue is gone) or subscribed again at the new master, once the queue's row names one that is
-alive; until then the channel looks again every ``RETRY_MS`` (reference 2.5.2).
+alive; until then the channel looks again every ``RETRY_MS``.
 
 A per-consumer prefetch is the queue's business. The channel-wide one (qos with global) spans queues
 on different nodes, so the channel keeps it: each queue is told the limit, and what several queues

@@ -1,7 +1,7 @@
 """Publisher: a channel's outgoing half. Routes publishes, and tells the client what became of them.
 
 The order of words to the client is part of the protocol: basic.return comes before the basic.ack of
-the same message, and an unroutable message is acknowledged (reference 2.5.1). Acks wait for
+the same message, and an unroutable message is acknowledged (rabbit_channel.erl). Acks wait for
 ``Services.may_confirm``; nacks promise nothing and don't.
 """
 
@@ -132,7 +132,7 @@ class Publisher:
         await self._context.port.send_content(payload, properties, body)
 
     def _send_to_queues(self, rows: list[QueueRow], seq: int | None, content: Content) -> None:
-        """To the master and to every mirror of each queue (reference 2.5.1: the double path)."""
+        """To the master and to every mirror of each queue (rabbit_amqqueue:deliver)."""
         sent: dict[str, list[Pid]] = {}
         unsynchronised: dict[str, list[Pid]] = {}
         for row in rows:

@@ -2,7 +2,7 @@
 
 A mirrored queue whose master just died has no master for a moment; a request that comes then waits
 for the promotion, but not for long. A queue that has no mirror is simply down, and 404 says so at
-once (reference 3.1.2).
+once.
 """
 
 from __future__ import annotations

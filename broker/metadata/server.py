@@ -3,10 +3,10 @@
 Theory. Nodes that share tables are *members*, in order of joining; the oldest is the leader. A
 write goes to the leader, which checks every row's version, applies, sends the rows to all members
 and answers when each member that is still up has applied them. There is no quorum: a member that
-goes down is dropped and writes go on, on every side of a partition, as Mnesia does it (reference
-2.5.9); what partitions do about it is partitions.py's business. When the leader goes down the next
-oldest first collects every member's rows, keeps the newest version of each and hands them out: an
-answer given by the old leader had reached all of them, so it survives.
+goes down is dropped and writes go on, on every side of a partition, as Mnesia does it; what
+partitions do about it is partitions.py's business. When the leader goes down the next oldest first
+collects every member's rows, keeps the newest version of each and hands them out: an answer given
+by the old leader had reached all of them, so it survives.
 
 A member is one run of the broker on a node. Two nodes that are linked and both running without
 being members of one another have run apart: that is the *partitioned* state, and only a restart of

@@ -1,7 +1,7 @@
 """Tables: the rows themselves. Pure: no clock, no network, no disk.
 
 Every change carries the version that the writer had read; a change whose row has moved on is
-refused (reference: the blind write of RabbitMQ's internal_declare made two masters). Versions come
+refused (RabbitMQ's internal_declare writes blindly, and that made two masters). Versions come
 from one counter for all tables, so a row's version also orders it against every other change. A
 deleted row stays as a tombstone with its version.
 """

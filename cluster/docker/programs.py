@@ -5,7 +5,9 @@ had begun."""
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
+import signal
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -27,17 +29,18 @@ async def run_program(*command: str, script: str = "") -> Outcome:
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.PIPE,
         cwd="/",
+        start_new_session=True,
     )
     try:
         output, errors = await process.communicate(script.encode())
     except asyncio.CancelledError:
-        process.kill()
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGTERM)  # with what it has started itself
         await process.communicate()
         raise
     assert process.returncode is not None
-    return Outcome(
-        process.returncode, output.decode(errors="replace"), errors.decode(errors="replace")
-    )
+    texts = [stream.decode(errors="replace") for stream in (output, errors)]
+    return Outcome(process.returncode, *texts)
 
 
 def is_root() -> bool:

@@ -36,7 +36,8 @@ if ! command -v mmdebstrap >/dev/null 2>&1; then
 fi
 
 work=$(mktemp -d)
-trap 'rm -rf "$work"' EXIT INT TERM
+trap 'rm -rf "$work"' EXIT
+trap 'exit 143' INT TERM
 
 # The host's sources of this suite, and only the distribution's own: a third party's may need keys or https.
 host_sources() {

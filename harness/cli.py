@@ -67,7 +67,6 @@ def test(
     policy: Annotated[
         list[str] | None, _option("KEY=VALUE over the profile's; KEY= drops it.", panel=_BROKER)
     ] = None,
-    bugs: Annotated[str, _option("Known bugs to switch on: a,b.", panel=_BROKER)] = "",
     operator: Annotated[
         str, _option("Who mends under ignore: restart-minority, none.", panel=_FAULTS)
     ] = "restart-minority",
@@ -98,7 +97,7 @@ def test(
         body_bytes=body_bytes, op_timeout=op_timeout, nemesis=nemesis,
         nemesis_interval=nemesis_interval, nemesis_duration=nemesis_duration, targets=targets,
         partition_mode=partition_mode, net_tick_ms=net_tick_ms, policy=tuple(policy or ()),
-        bugs=bugs, operator=operator, delivery=delivery, max_rto=max_rto, min_acked=min_acked,
+        operator=operator, delivery=delivery, max_rto=max_rto, min_acked=min_acked,
         seed=seed, name=name, leave_db_running=leave_db_running,
     )  # fmt: skip
     raise typer.Exit(run_request(request, test_count=test_count, store_root=store))

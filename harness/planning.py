@@ -79,7 +79,6 @@ class Request:
     partition_mode: str = ""  # "": the profile's
     net_tick_ms: int = 4000
     policy: tuple[str, ...] = ()
-    bugs: str = ""
     operator: str = "restart-minority"
     delivery: str = "at-least-once"
     max_rto: str = ""
@@ -152,6 +151,7 @@ def check_plan(plan: Plan) -> None:
         (workload.body_bytes >= SMALLEST_BYTES, f"a body needs {SMALLEST_BYTES} bytes or more"),
         (workload.op_timeout_ms > 0, "the operation timeout must be above 0"),
         (plan.system.net_tick_ms > 0, "the net tick must be above 0"),
+        (not plan.system.bugs, "this version has no known-bug switches: remove them from the plan"),
         (plan.observe_interval_ms > 0, "the observe interval must be above 0"),
     )
     for holds, sentence in rules:
@@ -254,7 +254,6 @@ def _system_plan(request: Request, profile: Profile) -> SystemPlan:
         partition_mode=mode,
         net_tick_ms=request.net_tick_ms,
         policy={key: value for key, value in policy.items() if value is not None},
-        bugs=tuple(name.strip() for name in request.bugs.split(",") if name.strip()),
         operator=operator,
     )
 

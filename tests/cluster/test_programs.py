@@ -1,0 +1,38 @@
+"""Programs of the host end with their caller, and nothing that they started goes on."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+
+import pytest
+
+from cluster.docker.programs import run_program
+from cluster.owner import process_state
+from cluster.waiting import wait_until
+
+pytestmark = pytest.mark.unit
+
+
+def test_input_output_and_exit_code_are_passed_on() -> None:
+    done = asyncio.run(run_program("sh", "-c", "cat; echo bad >&2; exit 3", script="in"))
+    assert (done.exit_code, done.output, done.errors) == (3, "in", "bad\n")
+
+
+def test_a_cancelled_caller_takes_the_whole_program_along() -> None:
+    async def scenario() -> None:
+        reader, writer = os.pipe()
+        os.set_inheritable(writer, True)
+        script = f"sleep 60 & echo $! >/proc/{os.getpid()}/fd/{writer}; wait"
+        running = asyncio.create_task(run_program("sh", "-c", script))
+        try:
+            child = int(await asyncio.to_thread(os.read, reader, 20))
+        finally:
+            running.cancel()
+            os.close(reader)
+            os.close(writer)
+        with pytest.raises(asyncio.CancelledError):
+            await running
+        assert await wait_until(lambda: process_state(child) in ("", "Z"), 5, 0.01)
+
+    asyncio.run(scenario())

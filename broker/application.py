@@ -21,6 +21,7 @@ from broker.metadata.access import ReplicatedMetadata
 from broker.metadata.api import Transaction
 from broker.metadata.records import exchange_key
 from broker.mirrored.messages import SUPERVISOR
+from broker.mirrored.orphans import drop_orphans
 from broker.mirrored.process import QueueContext
 from broker.mirrored.queues_service import QueuesService
 from broker.mirrored.storage import QueueStorage
@@ -50,7 +51,7 @@ class Application:
         self._metadata = metadata
         self.queues = QueuesService(env, runtime, metadata)
         self.dead_letters = DeadLetters(env, metadata, self.queues)
-        context = QueueContext(
+        self._context = QueueContext(
             env,
             config,
             metadata,
@@ -58,7 +59,7 @@ class Application:
             dead_letters=self.dead_letters.of,
             fail=fail,
         )
-        self.supervisor = QueueSupervisor(context)
+        self.supervisor = QueueSupervisor(self._context)
         self.listener = Listener(Services(env, runtime, config, metadata, self.queues, may_confirm))
         self._started = False
 
@@ -67,6 +68,7 @@ class Application:
         await self._metadata.transact(_declare_exchanges)
         if self._config.startup_delay_ms:
             await pause_ms(self._config.startup_delay_ms)
+        await drop_orphans(self._context, self._runtime)
         self._runtime.spawn(self.dead_letters)
         self._runtime.spawn(self.supervisor, name=SUPERVISOR)
         self._started = True

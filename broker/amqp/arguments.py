@@ -59,8 +59,8 @@ def _check_expires(value: Any) -> str | None:
     return _check_milliseconds(value) or ("must not be zero" if value == 0 else None)
 
 
-def _check_priority(value: Any) -> str | None:
-    return _check_non_negative(value) or ("must be at most 255" if value > 255 else None)
+def _refuse_priorities(value: Any) -> str | None:
+    return "asks for a priority queue: this broker has none, its queues are first in, first out"
 
 
 def _check_string(value: Any) -> str | None:
@@ -83,7 +83,7 @@ _QUEUE_CHECKS: Mapping[str, Callable[[Any], str | None]] = {
     "x-dead-letter-routing-key": _check_string,
     "x-max-length": _check_non_negative,
     "x-max-length-bytes": _check_non_negative,
-    "x-max-priority": _check_priority,
+    "x-max-priority": _refuse_priorities,
     "x-overflow": _one_of("drop-head", "reject-publish", "reject-publish-dlx"),
     "x-queue-mode": _one_of("default", "lazy"),
     "x-queue-type": _one_of("classic"),
@@ -99,7 +99,6 @@ _COMPARED_AT_QUEUE_REDECLARE = (
     "x-dead-letter-routing-key",
     "x-max-length",
     "x-max-length-bytes",
-    "x-max-priority",
     "x-overflow",
     "x-single-active-consumer",
 )

@@ -82,19 +82,6 @@ def drop_unused(tx: Transaction, vhost: str, names: Iterable[str]) -> None:
             drop_exchange(tx, vhost, name)
 
 
-def sources_of_queue(rows: Iterable[tuple[str, object]], vhost: str, queue: str) -> list[str]:
-    """The exchanges that ``queue`` is bound to: candidates for ``drop_unused`` once it is gone."""
-    sources = [
-        row.source
-        for _, row in rows
-        if isinstance(row, BindingRow)
-        and row.vhost == vhost
-        and row.destination == queue
-        and not row.to_exchange
-    ]
-    return list(dict.fromkeys(sources))
-
-
 def _bindings(tx: Transaction, vhost: str) -> list[tuple[str, BindingRow]]:
     return [
         (key, row)

@@ -31,7 +31,6 @@ from broker.amqp.errors import (
 )
 from broker.amqp.exchanges import Router
 from broker.amqp.handshake import Agreement, LoginRefused, shake_hands
-from broker.amqp.queue_methods import remove_queue
 from broker.amqp.services import Port, Services, Session
 from broker.amqp.wire import (
     HEARTBEAT,
@@ -354,7 +353,7 @@ class Connection(Process):
     async def _delete_exclusive_queues(self) -> None:
         for _, row in self._services.metadata.rows("queue"):
             if isinstance(row, QueueRow) and row.exclusive_owner == self.pid:
-                await remove_queue(self._services, row)
+                await self._services.queues.remove(row)
 
     async def _hang_up(self) -> None:
         """Send what is still unsent, close-ok included, and close the socket."""

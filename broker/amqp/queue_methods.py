@@ -14,7 +14,6 @@ from broker.amqp.arguments import (
     check_same_queue_arguments,
     plain_table,
 )
-from broker.amqp.bindings import drop_unused, sources_of_queue
 from broker.amqp.errors import (
     ACCESS_REFUSED,
     PRECONDITION_FAILED,
@@ -30,7 +29,7 @@ from broker.amqp.exchange_methods import (
 )
 from broker.amqp.queue_access import QueueAccess, unexpected_answer
 from broker.amqp.queue_protocol import Count, Delete, Purge, Stat, Stats
-from broker.amqp.services import Context, Services
+from broker.amqp.services import Context
 from broker.amqp.wire import encode_declare_ok
 from broker.metadata.records import BindingRow, QueueRow
 from broker.processes.messages import Failed
@@ -119,20 +118,19 @@ class QueueMethods:
         return row
 
     async def _delete(self, name: str, method: commands.Queue.Delete) -> int:
-        """Ask the master if there are conditions, then remove what is left of the queue."""
-        row = await self._access.available(name)
-        checked = 0
-        if method.if_unused or method.if_empty:
-            request = Delete(if_unused=bool(method.if_unused), if_empty=bool(method.if_empty))
-            row, answer = await self._access.ask(name, request)
-            if isinstance(answer, Failed) and answer.kind in ("in_use", "not_empty"):
-                state = "in use" if answer.kind == "in_use" else "not empty"
-                text = f"queue '{name}' in vhost '{self._vhost}' {state}"
-                raise AmqpError(PRECONDITION_FAILED, text)
-            if not isinstance(answer, Count):
-                raise unexpected_answer(row, answer)
-            checked = answer.count
-        return max(checked, await remove_queue(self._context.services, row))
+        """If there are conditions the master must judge them; it then deletes the queue itself."""
+        if not (method.if_unused or method.if_empty):
+            row = await self._access.available(name)
+            return await self._context.services.queues.remove(row)
+        request = Delete(if_unused=bool(method.if_unused), if_empty=bool(method.if_empty))
+        row, answer = await self._access.ask(name, request)
+        if isinstance(answer, Failed) and answer.kind in ("in_use", "not_empty"):
+            state = "in use" if answer.kind == "in_use" else "not empty"
+            text = f"queue '{name}' in vhost '{self._vhost}' {state}"
+            raise AmqpError(PRECONDITION_FAILED, text)
+        if not isinstance(answer, Count):
+            raise unexpected_answer(row, answer)
+        return answer.count
 
     def _binding(
         self, method: commands.Queue.Bind | commands.Queue.Unbind, queue: str, *, durable: bool
@@ -154,16 +152,6 @@ class QueueMethods:
 
     def _new_name(self) -> str:
         return f"amq.gen-{self._context.services.env.rng.getrandbits(128):032x}"
-
-
-async def remove_queue(services: Services, row: QueueRow) -> int:
-    """Delete a queue, and the auto-delete exchanges that it was the last to be bound to."""
-    rows = services.metadata.rows("binding")
-    sources = sources_of_queue(rows, row.vhost, row.name)
-    count = await services.queues.remove(row)
-    if sources:
-        await services.metadata.transact(lambda tx: drop_unused(tx, row.vhost, sources))
-    return count
 
 
 def _check_same_queue(

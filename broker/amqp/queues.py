@@ -1,6 +1,7 @@
 """Queues: what a channel needs of the queues behind it. Implemented by broker/mirrored/.
 
-The AMQP layer never touches masters, mirrors or policies: it declares, looks up and deletes through this.
+The AMQP layer never touches masters, mirrors or policies: it declares, looks up and deletes through
+this.
 """
 
 from __future__ import annotations
@@ -18,7 +19,9 @@ class Queues(Protocol):
         ...
 
     def is_available(self, row: QueueRow) -> bool:
-        """Whether the master's process can be reached now (else: 404 "home node ... is down or inaccessible")."""
+        """Whether the master's process can be reached now (else: 404 "home node ... is down or
+        inaccessible").
+        """
         ...
 
     async def declare(
@@ -31,12 +34,15 @@ class Queues(Protocol):
         exclusive_owner: Pid | None,
         arguments: Mapping[str, Any],
     ) -> QueueRow:
-        """Create the queue on this node, with its mirrors by policy, or return the row that exists already.
+        """Create the queue on this node, with its mirrors by policy, or return the row that exists
+        already.
 
         Comparing an existing row's properties is the caller's business. Raises MetadataUnavailable.
         """
         ...
 
     async def remove(self, row: QueueRow) -> int:
-        """Delete the rows, the bindings and every process of the queue; returns how many messages it held."""
+        """Delete the rows, the bindings and every process of the queue, and the auto-delete
+        exchanges that were bound to nothing else; returns how many messages it held.
+        """
         ...

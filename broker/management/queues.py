@@ -8,10 +8,8 @@ from typing import Any
 import msgspec
 
 from broker.amqp.arguments import check_queue_arguments, check_same, check_same_queue_arguments
-from broker.amqp.queue_methods import remove_queue
 from broker.amqp.queue_protocol import Count, Delete, Purge
 from broker.amqp.queues import Queues
-from broker.amqp.services import Services
 from broker.management.backend import ManagementBackend
 from broker.management.http import (
     Request,
@@ -115,7 +113,7 @@ async def put_queue(
 async def delete_queue(
     backend: ManagementBackend, request: Request, parameters: Mapping[str, str]
 ) -> Response:
-    """With if-empty or if-unused in the query: 400 if it is not."""
+    """With if-empty or if-unused in the query the master judges, and deletes: 400 if it is not."""
     queues = running_queues(backend)
     row = find_row(backend, parameters)
     conditions = Delete(
@@ -125,10 +123,8 @@ async def delete_queue(
         answer = await ask_master(backend, row, conditions)
         if isinstance(answer, Failed):
             raise bad_request(f"queue '{row.name}' is {answer.kind.replace('_', ' ')}")
-    services = Services(
-        backend.env, backend.runtime, backend.config, backend.metadata, queues, lambda: False
-    )
-    await remove_queue(services, row)
+    else:
+        await queues.remove(row)
     return Response(204)
 
 

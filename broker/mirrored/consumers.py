@@ -2,6 +2,8 @@
 
 After rabbit/rabbit_queue_consumers.erl: higher priority first, round robin among equals; a consumer is ready while it
 and its channel have fewer unsettled deliveries than their prefetch limits allow (0 is no limit).
+With x-single-active-consumer one consumer gets everything until it leaves; the next is that of the
+highest priority that has waited longest. A newcomer of higher priority does not take its place.
 """
 
 from __future__ import annotations
@@ -31,8 +33,10 @@ class ChannelUse:
 
 
 class Consumers:
-    def __init__(self, first_ack_id: int) -> None:
+    def __init__(self, first_ack_id: int, *, single_active: bool = False) -> None:
         self._ack_id = first_ack_id
+        self._single_active = single_active
+        self._active: tuple[Pid, str] | None = None
         self._consumers: dict[tuple[Pid, str], Consumer] = {}  # in turn: the next first
         self._channels: dict[Pid, ChannelUse] = {}
         self.had_any = False
@@ -46,7 +50,9 @@ class Consumers:
     # -- coming and going ------------------------------------------------------------------------------
 
     def add(self, request: Consume) -> bool:
-        """False if exclusive use clashes."""
+        """False if exclusive use clashes, with other consumers or with x-single-active-consumer."""
+        if request.exclusive and self._single_active:
+            return False
         taken = any(c.request.exclusive for c in self._consumers.values())
         if taken or (request.exclusive and self._consumers):
             return False
@@ -55,7 +61,7 @@ class Consumers:
         return True
 
     def cancel(self, channel: Pid, tag: str) -> bool:
-        return self._consumers.pop((channel, tag), None) is not None
+        return self._remove((channel, tag))
 
     def set_limit(self, channel: Pid, prefetch: int) -> None:
         self._channel(channel).prefetch = prefetch
@@ -63,9 +69,14 @@ class Consumers:
     def drop_channel(self, channel: Pid) -> list[int]:
         """The channel is dead: forget its consumers; returns the messages that it had not settled."""
         for key in [key for key in self._consumers if key[0] == channel]:
-            del self._consumers[key]
+            self._remove(key)
         use = self._channels.pop(channel, None)
         return [] if use is None else [message for message, _ in use.deliveries.values()]
+
+    def _remove(self, key: tuple[Pid, str]) -> bool:
+        if key == self._active:
+            self._active = None
+        return self._consumers.pop(key, None) is not None
 
     def _channel(self, channel: Pid) -> ChannelUse:
         return self._channels.setdefault(channel, ChannelUse())
@@ -74,6 +85,9 @@ class Consumers:
 
     def next_ready(self) -> Consumer | None:
         """Whose turn it is; that one then goes to the end of the line."""
+        if self._single_active:
+            active = self._active_consumer()
+            return active if active is not None and self._is_ready(active) else None
         best: tuple[Pid, str] | None = None
         for key, consumer in self._consumers.items():
             if self._is_ready(consumer) and (
@@ -85,6 +99,15 @@ class Consumers:
         consumer = self._consumers.pop(best)
         self._consumers[best] = consumer
         return consumer
+
+    def _active_consumer(self) -> Consumer | None:
+        if self._active is None:
+            self._active = max(
+                self._consumers,
+                key=lambda key: self._consumers[key].request.priority,
+                default=None,
+            )
+        return None if self._active is None else self._consumers[self._active]
 
     def _is_ready(self, consumer: Consumer) -> bool:
         request = consumer.request

@@ -48,24 +48,26 @@ async def delete(process: QueueProcess, request: Delete, caller: Caller) -> Mess
         return Failed("in_use")
     if request.if_empty and master.queue.ready:
         return Failed("not_empty")
-    caller.reply(Count(master.queue.ready))
-    await _delete(process, master)
+    await _delete(process, master, caller)
     return None
 
 
 async def delete_unused(process: QueueProcess) -> None:
     """Auto-delete, x-expires, or the owner of an exclusive queue is gone."""
     assert isinstance(process.role, Master)
-    await _delete(process, process.role)
+    await _delete(process, process.role, None)
 
 
-async def _delete(process: QueueProcess, master: Master) -> None:
+async def _delete(process: QueueProcess, master: Master, caller: Caller | None) -> None:
+    """``caller`` is answered when the rows are gone: the name is free when it hears of it."""
     process.is_deleting = True
+    count = master.queue.ready
     master.flush()
+    await process.transact(lambda tx: rows.delete_owned(tx, process.key, process.pid))
+    await process.guard_master()
     master.cancel_consumers()
-    row = process.row()
-    if row is not None and row.pid == process.pid:
-        await process.transact(lambda tx: rows.delete_owned(tx, process.key, process.pid))
+    if caller is not None:
+        caller.reply(Count(count))
     process.emit("deleted")
     if process.gm is None:
         await _end_deleted(process)

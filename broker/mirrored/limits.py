@@ -149,27 +149,30 @@ class Limits:
     # -- disuse ----------------------------------------------------------------------------------------
 
     def touch(self) -> None:
-        """The queue is in use."""
+        """The queue is used now: declared, asked for a message, given or losing a consumer."""
         self._last_use_ns = self._now_ns()
         if self._expires_ms is not None and not self._unused_timer_runs:
             self._unused_timer_runs = True
             self._shell.after(self._expires_ms, UnusedTimer())
 
-    def handle(self, message: Message, expire: Callable[[], None]) -> bool:
-        """Whether ``message`` was one of the timers."""
+    def handle(self, message: Message, expire: Callable[[], None], *, in_use: bool) -> bool:
+        """Whether ``message`` was one of the timers. ``in_use``: the queue has consumers."""
         match message:
             case ExpiryTimer():
                 self._expiry_timer_runs = False
                 expire()
             case UnusedTimer():
                 self._unused_timer_runs = False
-                self._check_use()
+                self._check_use(in_use)
             case _:
                 return False
         return True
 
-    def _check_use(self) -> None:
+    def _check_use(self, in_use: bool) -> None:
         if self._expires_ms is None:
+            return
+        if in_use:
+            self.touch()
             return
         idle_ms = (self._now_ns() - self._last_use_ns) / 1_000_000
         if idle_ms >= self._expires_ms:

@@ -69,7 +69,10 @@ class Master:
         self.exclusive_owner = row.exclusive_owner
         self.limits = Limits(shell, queue, row)
         # Ack ids start at random, so that none of a former master's can be taken for one of ours.
-        self.consumers = Consumers(shell.env.rng.getrandbits(60))
+        self.consumers = Consumers(
+            shell.env.rng.getrandbits(60),
+            single_active=row.arguments.get("x-single-active-consumer") is True,
+        )
         self.outbox = Outbox(shell.pid, shell.key)
         self.is_deletable = False  # auto-delete or exclusive, and its last user is gone
         self._seen = heritage.seen
@@ -107,7 +110,8 @@ class Master:
                 self._acked_timer_runs = False
                 self.emit_acked()
             case _:
-                return self.limits.handle(message, self._expire)
+                in_use = len(self.consumers) > 0
+                return self.limits.handle(message, self._expire, in_use=in_use)
         return True
 
     def handle_call(self, request: Message) -> Message | None:
@@ -270,6 +274,7 @@ class Master:
 
     def get(self, request: Get) -> Message:
         self.shell.monitor(request.channel)
+        self.limits.touch()
         self._expire()
         fetched = self._fetch(request.no_ack)
         if fetched is None:

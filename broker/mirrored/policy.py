@@ -107,7 +107,6 @@ _CHECKS: Mapping[str, Callable[[Any], str | None]] = {
     "overflow": _one_of(OVERFLOWS),
     "dead-letter-exchange": _string,
     "dead-letter-routing-key": _string,
-    "alternate-exchange": _string,
 }
 
 

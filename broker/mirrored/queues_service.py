@@ -104,7 +104,6 @@ class QueuesService:
 
     async def remove(self, row: QueueRow) -> int:
         """Delete the rows, the bindings and every process of the queue; returns how many messages it held."""
-        count = 0
         current = self.lookup(row.vhost, row.name)
         if current is not None and current.pid is not None and self.is_available(current):
             request = Delete(if_unused=False, if_empty=False)
@@ -112,10 +111,11 @@ class QueuesService:
                 answer = await self._runtime.call(current.pid, request, timeout_ms=None)
             except ProcessError:
                 answer = Failed("noproc")
-            count = answer.count if isinstance(answer, Count) else 0
-        # What is left if the master couldn't do it (rmq#1501): its processes end when they see the row gone.
+            if isinstance(answer, Count):
+                return answer.count
+        # The master couldn't do it (rmq#1501): its processes end when they see the row gone.
         await self._metadata.transact(lambda tx: _delete(tx, row))
-        return count
+        return 0
 
 
 def _delete(tx: Transaction, row: QueueRow) -> None:

@@ -14,6 +14,7 @@ from typing import Literal
 
 import msgspec
 
+from broker.amqp.bindings import drop_unused
 from broker.metadata.api import Transaction
 from broker.metadata.records import BindingRow, GroupRow, PolicyRow, QueueRow
 from broker.mirrored import policy
@@ -128,15 +129,21 @@ def clear_mirrors(tx: Transaction, key: str, me: Pid, survivors: tuple[Pid, ...]
 
 
 def delete(tx: Transaction, row: QueueRow) -> bool:
-    """Rows and bindings of the queue; False if there were none. The ring still needs its group's row."""
+    """Rows and bindings of the queue, and auto-delete exchanges that had no other binding.
+
+    False if there was no row. The ring still needs its group's row.
+    """
     key = row.key
     found = read(tx, key) is not None or read_durable(tx, key) is not None
     for table in (QUEUE, DURABLE):
         if tx.read(table, key) is not None:
             tx.delete(table, key)
+    sources = []
     for binding, record in tx.rows(BINDING):
         if isinstance(record, BindingRow) and _leads_to(record, row):
             tx.delete(BINDING, binding)
+            sources.append(record.source)
+    drop_unused(tx, row.vhost, sources)
     return found
 
 
@@ -159,15 +166,24 @@ def _leads_to(binding: BindingRow, row: QueueRow) -> bool:
 
 
 def forget_live(tx: Transaction, key: str, dead: Pid) -> bool:
-    """The master's node is down and there are no mirrors: the queue waits for it, or is gone for good."""
+    """The master's node is down and there are no mirrors: the queue waits for it, or is gone for good.
+
+    An exclusive queue is gone even if it is durable: its connection was on that node.
+    """
     row = read(tx, key)
     if row is None or row.pid != dead:
         return False
-    if row.durable:
+    if row.durable and row.exclusive_owner is None:
         tx.delete(QUEUE, key)
     else:
         delete(tx, row)
     return True
+
+
+def forget_orphan(tx: Transaction, key: str, owner: Pid) -> bool:
+    """The exclusive queue of a connection that is no more."""
+    row = read(tx, key) or read_durable(tx, key)
+    return row is not None and row.exclusive_owner == owner and delete(tx, row)
 
 
 # -- mirrors -----------------------------------------------------------------------------------------------

@@ -112,6 +112,8 @@ async def update_mirroring(process: QueueProcess, *, announce: bool = False) -> 
         await ending.out_of_place(process)
         return
     process.role.limits.update(row)
+    if not process.is_blocked:
+        process.role.limits.trim()
     if policy.is_mirrored(row) and process.gm is None:
         process.join_ring()
         return

@@ -16,6 +16,7 @@ from typing import Any, TypeVar
 import msgspec
 
 from broker.amqp import queue_protocol as protocol
+from broker.amqp.bindings import drop_unused
 from broker.metadata.api import Transaction
 from broker.metadata.records import (
     TABLES,
@@ -170,7 +171,9 @@ class MemoryQueue(Process):
                     return Failed("in_use")
                 if if_empty and self.ready:
                     return Failed("not_empty")
-                return protocol.Count(len(self.ready))
+                count = len(self.ready)
+                await self._on_unused(self.row)
+                return protocol.Count(count)
         return Failed("unsupported", type(request).__name__)
 
     def release(self) -> None:
@@ -379,10 +382,12 @@ class MemoryQueues:
             return 0
         for table in ("queue", "durable_queue"):
             self._metadata.remove(table, row.key)
+        sources = []
         for key, binding in self._metadata.rows("binding"):
-            bound = isinstance(binding, BindingRow) and binding.destination == row.name
-            if bound:
+            if isinstance(binding, BindingRow) and binding.destination == row.name:
                 self._metadata.remove("binding", key)
+                sources.append(binding.source)
+        drop_unused(MemoryTransaction(self._metadata), row.vhost, sources)
         count = 0
         for pid in (current.pid, *current.slave_pids):
             process = None if pid is None else self._runtime.process(pid)

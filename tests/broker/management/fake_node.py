@@ -101,6 +101,7 @@ class FakeQueue(Process):
         self.messages: list[Content] = []
         self.asked: list[Message] = []
         self.is_mute = False
+        self.metadata: FakeMetadata | None = None  # where its row is to be deleted
 
     async def handle(self, message: Message) -> None:
         if isinstance(message, Publish):
@@ -129,6 +130,8 @@ class FakeQueue(Process):
             case Delete(if_empty=True) if self.messages:
                 return Failed("not_empty")
             case Delete():
+                assert self.metadata is not None
+                await self.metadata.transact(lambda tx: tx.delete("queue", self.key))
                 return Count(0)
             case SyncQueue():
                 return Done()
@@ -195,6 +198,7 @@ class FakeNode:
         if existing is not None:
             return existing
         process = FakeQueue(queue_key(vhost, name))
+        process.metadata = self.metadata
         pid = self.runtime.spawn(process)
         row = QueueRow(
             vhost=vhost,

@@ -71,9 +71,14 @@ class Applied(Message):
 
 
 class Join(Message):
-    """call to the leader -> Joined or Failed. The member's own tables are thrown away."""
+    """call to the leader -> Joined or Failed. The member's own tables are thrown away.
+
+    ``linked``: whom the newcomer can talk to. It must be every member, or its queues would be
+    cut off from theirs.
+    """
 
     member: Member
+    linked: tuple[str, ...]
 
 
 class Joined(Message):

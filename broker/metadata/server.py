@@ -179,8 +179,8 @@ class MetadataServer(Process):
         match request:
             case Commit():
                 return await self._commit(request, caller)
-            case Join(member):
-                return await self._join(member)
+            case Join(member, linked):
+                return await self._join(member, linked)
             case Dump(leader):
                 if self.phase != "running" or leader != self.leader:
                     return Failed("other_leader", str(self.leader))
@@ -319,7 +319,7 @@ class MetadataServer(Process):
         try:
             answer = await self.runtime.call(
                 Name(status.members[0].node, SERVER),
-                Join(self._me),
+                Join(self._me, tuple(self.peers)),
                 timeout_ms=self._config.net_tick_ms,
             )
         except ProcessError as error:
@@ -337,9 +337,12 @@ class MetadataServer(Process):
         self._set_phase("running")
         self._membership_changed()
 
-    async def _join(self, member: Member) -> Message:
+    async def _join(self, member: Member, linked: tuple[str, ...]) -> Message:
         if self.phase != "running" or self.leader != self._me or self._reconciling:
             return Failed("not_leader", str(self.leader))
+        strangers = [n for n in self.members if n not in linked and n != self._config.name]
+        if any(node != member.node for node in strangers):
+            return Failed("not_linked", ", ".join(strangers))
         await self._member_down(member.node)
         for node in self.members:
             if node != self._config.name:

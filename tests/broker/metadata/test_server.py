@@ -8,7 +8,9 @@ from collections.abc import Awaitable, Callable
 import pytest
 
 from broker.metadata.api import Transaction
+from broker.metadata.messages import SERVER, Join
 from broker.metadata.records import PolicyRow
+from broker.processes.messages import Failed, Name
 from tests.broker.metadata.world import NODES, World
 
 pytestmark = pytest.mark.unit
@@ -158,5 +160,24 @@ def test_after_all_were_killed_the_last_to_go_decides() -> None:
         async with asyncio.timeout(5):
             await asyncio.gather(*booting)
         assert [priority(world, node, "x") for node in NODES] == [2, 2, 2]
+
+    run(body)
+
+
+def test_a_node_joins_only_when_it_is_linked_to_every_member() -> None:
+    async def body(world: World) -> None:
+        await world.kill("n3")
+        await world.until(lambda: "n3" not in world.servers["n1"].members)
+        world.make("n3")
+        world.board.link("n1", "n3")
+        request = Join(world.servers["n3"].me, ("n1",))
+        runtime = world.board.runtimes["n3"]
+        answer = await runtime.call(Name("n1", SERVER), request, timeout_ms=1000)
+        assert answer == Failed("not_linked", "n2")
+        booting = asyncio.create_task(world.servers["n3"].boot())
+        world.board.link("n2", "n3")
+        async with asyncio.timeout(5):
+            await booting
+        await world.until(lambda: all(len(s.members) == 3 for s in world.servers.values()))
 
     run(body)

@@ -1,8 +1,9 @@
 """What channels and queue processes say to each other. Both may be on different nodes.
 
-A channel sends each publish to the master *and* to every mirror (RabbitMQ's double path, rabbit/rabbit_amqqueue.erl deliver); every other
-request goes to the master alone. A queue process confirms a publish once it is safe there: a mirror when it has it from the channel
-and from the GM ring, and, if it is persistent in a durable queue, when it is on disk.
+A channel sends each publish to the master *and* to every mirror (RabbitMQ's double path,
+rabbit/rabbit_amqqueue.erl deliver); every other request goes to the master alone. A queue process
+confirms a publish once it is safe there: a mirror when it has it from the channel and from the GM
+ring, and, if it is persistent in a durable queue, when it is on disk.
 """
 
 from __future__ import annotations
@@ -15,7 +16,9 @@ from broker.processes.messages import Message, Pid
 
 
 class Content(msgspec.Struct, frozen=True, array_like=True):
-    """A message as the broker keeps it. ``id`` is the broker's own (never the publisher's identity)."""
+    """A message as the broker keeps it. ``id`` is the broker's own (never the publisher's
+    identity).
+    """
 
     id: int  # 63-bit, unique in the cluster: drawn by the channel
     exchange: str
@@ -28,11 +31,16 @@ class Content(msgspec.Struct, frozen=True, array_like=True):
 
 
 class Publish(Message):
-    """channel -> master and mirrors. ``seq`` is None when the channel wants no confirm."""
+    """channel -> master and mirrors. ``seq`` is None when the channel wants no confirm.
+
+    ``sent_to`` names the processes of the queue that get it: a mirror that is newer than the
+    channel's view of the queue has no copy from the channel, and owes it no confirm.
+    """
 
     channel: Pid
     seq: int | None
     content: Content
+    sent_to: tuple[Pid, ...] = ()
 
 
 class Confirmed(Message):
@@ -52,7 +60,9 @@ class Refused(Message):
 
 
 class Get(Message):
-    """call -> Got, GotEmpty or Failed. Without ``no_ack`` the message stays with the channel until settled."""
+    """call -> Got, GotEmpty or Failed. Without ``no_ack`` the message stays with the channel until
+    settled.
+    """
 
     channel: Pid
     no_ack: bool
@@ -72,8 +82,8 @@ class GotEmpty(Message):
 class Consume(Message):
     """call -> Done or Failed("access_refused" when exclusive use clashes).
 
-    ``prefetch`` is the limit of unsettled deliveries of this consumer, 0 for none. ``channel_prefetch`` is the
-    limit of the whole channel at this queue.
+    ``prefetch`` is the limit of unsettled deliveries of this consumer, 0 for none.
+    ``channel_prefetch`` is the limit of the whole channel at this queue.
     """
 
     channel: Pid
@@ -110,7 +120,9 @@ class ConsumerCancelled(Message):
 
 
 class Settle(Message):
-    """channel -> master: end deliveries. ``outcome``: ack, requeue, reject (dropped, or dead-lettered)."""
+    """channel -> master: end deliveries. ``outcome``: ack, requeue, reject (dropped, or
+    dead-lettered).
+    """
 
     channel: Pid
     ack_ids: tuple[int, ...]
@@ -118,7 +130,9 @@ class Settle(Message):
 
 
 class ChannelLimit(Message):
-    """channel -> master: basic.qos global: at most ``prefetch`` unsettled deliveries on the channel, 0 for none."""
+    """channel -> master: basic.qos global: at most ``prefetch`` unsettled deliveries on the
+    channel, 0 for none.
+    """
 
     channel: Pid
     prefetch: int

@@ -24,6 +24,9 @@ class DurableMarks:
     def add(self, mark: int, message_id: int) -> None:
         self._waiting.append((mark, message_id))
 
+    def clear(self) -> None:
+        self._waiting.clear()
+
     def reached(self, durable_mark: int) -> list[int]:
         """Ids that have become durable."""
         ids = []

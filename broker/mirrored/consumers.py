@@ -57,11 +57,14 @@ class Consumers:
         if taken or (request.exclusive and self._consumers):
             return False
         self._consumers[request.channel, request.tag] = Consumer(request)
+        self._elect()
         self.had_any = True
         return True
 
     def cancel(self, channel: Pid, tag: str) -> bool:
-        return self._remove((channel, tag))
+        found = self._consumers.pop((channel, tag), None) is not None
+        self._elect()
+        return found
 
     def set_limit(self, channel: Pid, prefetch: int) -> None:
         self._channel(channel).prefetch = prefetch
@@ -69,14 +72,19 @@ class Consumers:
     def drop_channel(self, channel: Pid) -> list[int]:
         """The channel is dead: forget its consumers; returns the messages that it had not settled."""
         for key in [key for key in self._consumers if key[0] == channel]:
-            self._remove(key)
+            del self._consumers[key]
+        self._elect()
         use = self._channels.pop(channel, None)
         return [] if use is None else [message for message, _ in use.deliveries.values()]
 
-    def _remove(self, key: tuple[Pid, str]) -> bool:
-        if key == self._active:
-            self._active = None
-        return self._consumers.pop(key, None) is not None
+    def _elect(self) -> None:
+        """See that one is active, if only one may be."""
+        if self._single_active and self._active not in self._consumers:
+            self._active = max(
+                self._consumers,
+                key=lambda key: self._consumers[key].request.priority,
+                default=None,
+            )
 
     def _channel(self, channel: Pid) -> ChannelUse:
         return self._channels.setdefault(channel, ChannelUse())
@@ -86,7 +94,7 @@ class Consumers:
     def next_ready(self) -> Consumer | None:
         """Whose turn it is; that one then goes to the end of the line."""
         if self._single_active:
-            active = self._active_consumer()
+            active = None if self._active is None else self._consumers[self._active]
             return active if active is not None and self._is_ready(active) else None
         best: tuple[Pid, str] | None = None
         for key, consumer in self._consumers.items():
@@ -99,15 +107,6 @@ class Consumers:
         consumer = self._consumers.pop(best)
         self._consumers[best] = consumer
         return consumer
-
-    def _active_consumer(self) -> Consumer | None:
-        if self._active is None:
-            self._active = max(
-                self._consumers,
-                key=lambda key: self._consumers[key].request.priority,
-                default=None,
-            )
-        return None if self._active is None else self._consumers[self._active]
 
     def _is_ready(self, consumer: Consumer) -> bool:
         request = consumer.request

@@ -30,7 +30,7 @@ from broker.processes.runtime import Runtime
 
 RETRY_MS = 10
 
-Event = gm.Joined | gm.Deliver | gm.MembersChanged | gm.Stopped
+Event = gm.Joined | gm.Deliver | gm.MembersChanged | gm.Confirmed | gm.Stopped
 
 
 class Owner(Protocol):
@@ -119,7 +119,7 @@ class GmShell:
         match output:
             case gm.Send(to, message):
                 self._owner.runtime.send(to.pid, message)
-            case gm.Deliver() | gm.Joined() | gm.MembersChanged():
+            case gm.Deliver() | gm.Joined() | gm.MembersChanged() | gm.Confirmed():
                 self.events.append(output)
             case gm.Stopped():
                 self._stopped(output)

@@ -159,6 +159,10 @@ class UnusedTimer(Message, frozen=True):
     pass
 
 
+class StopNow(Message, frozen=True):
+    """To a process that waits for a transaction while its node stops."""
+
+
 class StopTimeout(Message, frozen=True):
     pass
 

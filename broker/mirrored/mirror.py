@@ -100,6 +100,12 @@ class Mirror:
             self._safe(message_id)
         self.flush()
 
+    def _await(self, mark: int, message_id: int) -> None:
+        if mark <= self.queue.durable_mark:
+            self._safe(message_id)
+        else:
+            self._marks.add(mark, message_id)
+
     def _safe(self, message_id: int) -> None:
         status = self._statuses.get(message_id)
         if isinstance(status, Publish):
@@ -126,10 +132,7 @@ class Mirror:
                     mark = self.queue.publish_delivered(content)
                 else:
                     mark = self.queue.publish(content)
-                if mark <= self.queue.durable_mark:
-                    self._safe(content.id)
-                else:
-                    self._marks.add(mark, content.id)
+                self._await(mark, content.id)
             case ins.Discarded(channel, message_id):
                 self._match(channel, message_id, "discarded")
             case ins.Dropped():
@@ -202,14 +205,25 @@ class Mirror:
     # -- synchronisation -------------------------------------------------------------------------------
 
     def begin_sync(self) -> None:
-        """Throw away what is here: the master sends everything."""
+        """Throw away what is here: the master sends everything. Confirms wait for it to come again."""
         master_depth = self._master_depth()
         self.queue.clear()
+        self._marks.clear()
         self.depth_delta = master_depth
 
-    def abort_sync(self) -> None:
-        """What came is the oldest part. With the newest to come there would be a hole between: start empty again."""
+    def abort_sync(self, *, master_lives: bool) -> None:
+        """What came is the oldest part. With the newest to come there would be a hole between: start empty
+        again. A publish that is owed a confirm is the master's alone now; if the master is dead, it may be lost.
+        """
         self.begin_sync()
+        owed = [s for s in self._statuses.values() if isinstance(s, Publish)]
+        for message in owed:
+            del self._statuses[message.content.id]
+            if master_lives:
+                self._confirm(message)
+            elif message.seq is not None:
+                self.outbox.refuse(message.channel, message.seq)
+        self.flush()
 
     def _master_depth(self) -> int | None:
         return None if self.depth_delta is None else self.depth_delta + self.queue.depth
@@ -218,12 +232,17 @@ class Mirror:
         """A batch of (content, redelivered, unacknowledged), in the master's order."""
         for content, redelivered, unacked in messages:
             if unacked:
-                self.queue.publish_delivered(content, redelivered=redelivered)
+                mark = self.queue.publish_delivered(content, redelivered=redelivered)
             else:
-                self.queue.publish(content, redelivered=redelivered)
+                mark = self.queue.publish(content, redelivered=redelivered)
+            if content.id in self._statuses:
+                self._await(mark, content.id)
 
     def finish_sync(self) -> None:
+        """What the master didn't send has been consumed: a confirm for it waits for nothing."""
         self._set_delta(0)
+        for message_id in [i for i in self._statuses if i not in self.queue]:
+            self._safe(message_id)
 
     # -- promotion -------------------------------------------------------------------------------------
 

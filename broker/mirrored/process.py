@@ -35,6 +35,7 @@ from broker.mirrored.messages import (
     DurableAdvanced,
     JoinRing,
     SenderDeathTimer,
+    StopNow,
     StopProcess,
     StopTimeout,
     UpdateMirroring,
@@ -44,12 +45,14 @@ from broker.mirrored.modes import Start
 from broker.mirrored.storage import QueueStorage
 from broker.mirrored.sync import MasterSync
 from broker.processes.messages import Address, Down, Failed, Message, Pid
-from broker.processes.process import Caller, Process
+from broker.processes.process import Caller, Envelope, Process
 
 log = logging.getLogger("broker.mirrored")
 
 T = TypeVar("T")
 RETRY_MS = 25
+# How long a transaction may still take when the node stops.
+STOP_GRACE_MS = 1000
 
 
 @dataclass(frozen=True)
@@ -81,6 +84,7 @@ class QueueProcess(Process):
         self.sync_again = False
         self.depth_requested = False
         self.known_dead: dict[Pid, None] = {}  # processes of this queue
+        self.new_mirrors: dict[Pid, None] = {}  # which the row, as we see it, may not name yet
         self.stopping_mirrors: ending.Stopping | None = None
         self.is_deleting = False
         self._monitors: dict[Pid, int] = {}
@@ -88,6 +92,7 @@ class QueueProcess(Process):
         self._stash: deque[Message | tuple[Message, Caller]] = deque()
         self._tasks: dict[asyncio.Task[None], None] = {}
         self._durable_told = False
+        self._must_stop = asyncio.Event()
 
     # -- Process ---------------------------------------------------------------------------------------
 
@@ -157,6 +162,8 @@ class QueueProcess(Process):
                 await ending.stop(self, reason)
             case StopTimeout():
                 await ending.stop_timed_out(self)
+            case StopNow():
+                pass
             case UpdateMirroring():
                 await starting.update_mirroring(self)
             case AutoSync(mirror):
@@ -243,7 +250,12 @@ class QueueProcess(Process):
                         instruction = ins.CODEC.decode(payload)
                         assert isinstance(instruction, ins.Instruction)
                         await self._hear(instruction)
+                case gm.Confirmed(token, ok):
+                    if ok and isinstance(self.role, Master):
+                        self.role.ring_has(token)
                 case gm.MembersChanged(_, deaths):
+                    for pid in deaths:
+                        self.new_mirrors.pop(pid, None)
                     if deaths:
                         await promotion.members_died(self, deaths)
                 case gm.Stopped(reason):
@@ -255,7 +267,8 @@ class QueueProcess(Process):
                 await ending.ring_deleted(self)
             case ins.SyncStart(), Mirror():
                 syncing.mirror_starts(self, instruction)
-            case ins.RequestDepth(), Master():
+            case ins.RequestDepth(mirror), Master():
+                self.new_mirrors[mirror] = None
                 await self.guard_master()
                 self.role.hear(instruction)
             case _, Master():
@@ -315,6 +328,15 @@ class QueueProcess(Process):
         if self.gm is not None:
             self.gm.feed(gm.Broadcast(ins.CODEC.encode(instruction)))
 
+    def broadcast_confirmed(self, instruction: ins.Instruction, message_id: int) -> None:
+        assert self.gm is not None
+        self.gm.feed(gm.ConfirmedBroadcast(ins.CODEC.encode(instruction), message_id))
+
+    def mirrors(self) -> tuple[Pid, ...]:
+        row = self.row()
+        recorded = () if row is None else row.slave_pids
+        return (*recorded, *(pid for pid in self.new_mirrors if pid not in recorded))
+
     def monitor(self, pid: Pid) -> None:
         if pid not in self._monitors:
             self._monitors[pid] = self.runtime.monitor(pid, self.pid)
@@ -337,13 +359,36 @@ class QueueProcess(Process):
     # -- for the parts ---------------------------------------------------------------------------------
 
     async def transact(self, body: Callable[[Transaction], T]) -> T:
-        """Try until there is a leader to write through. Then the row is as new as what was written."""
+        """Try until there is a leader to write through. Then the row is as new as what was written.
+
+        A node that is cut off from the leader can still stop: its processes end where they stand.
+        """
+        attempt = asyncio.ensure_future(self._transact(body))
+        stop = asyncio.ensure_future(self._must_stop.wait())
+        try:
+            await asyncio.wait([attempt, stop], return_when=asyncio.FIRST_COMPLETED)
+            if attempt.done():
+                return attempt.result()
+        finally:
+            attempt.cancel()
+            stop.cancel()
+        self.exit("shutdown")
+        raise AssertionError("unreachable")
+
+    async def _transact(self, body: Callable[[Transaction], T]) -> T:
         while True:
             try:
                 return await self.metadata.transact(body)
             except MetadataUnavailable as error:
                 log.warning("queue '%s': %s", self.key, error)
                 await pause_ms(RETRY_MS)
+
+    def deliver(self, item: Message | Envelope[Message]) -> None:
+        if isinstance(item, StopProcess) and item.reason == "shutdown":
+            self.after(STOP_GRACE_MS, StopNow())
+        elif isinstance(item, StopNow):
+            self._must_stop.set()
+        super().deliver(item)
 
     def background(self, work: Coroutine[Any, Any, None]) -> None:
         """Run beside the mailbox, no longer than the process."""

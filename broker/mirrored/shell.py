@@ -31,6 +31,14 @@ class Shell(Protocol):
         """To the other members of the ring, if there is one."""
         ...
 
+    def broadcast_confirmed(self, instruction: Instruction, message_id: int) -> None:
+        """The same; ``Master.ring_has`` is called when every member has delivered it."""
+        ...
+
+    def mirrors(self) -> tuple[Pid, ...]:
+        """Every mirror that this master knows of."""
+        ...
+
     def monitor(self, pid: Pid) -> None:
         """One Down when ``pid`` ends, however often this is called."""
         ...

@@ -160,19 +160,19 @@ def _mirror_handle(process: QueueProcess, message: SyncBatch | SyncComplete | Sy
             mirror.finish_sync()
             process.emit("sync_done", outcome="complete", messages=mirror.queue.depth)
         case SyncAborted():
-            _abort(process, "cancelled")
+            _abort(process, "cancelled", master_lives=True)
 
 
 def syncer_down(process: QueueProcess, pid: Pid) -> None:
     if process.mirror_sync is not None and process.mirror_sync.syncer == pid:
-        _abort(process, "the master died")
+        _abort(process, "the master died", master_lives=False)
 
 
-def _abort(process: QueueProcess, outcome: str) -> None:
+def _abort(process: QueueProcess, outcome: str, *, master_lives: bool) -> None:
     assert isinstance(process.role, Mirror)
     process.mirror_sync = None
     process.emit("sync_done", outcome=outcome, discarded=process.role.queue.depth)
-    process.role.abort_sync()
+    process.role.abort_sync(master_lives=master_lives)
 
 
 async def record_synchronised(process: QueueProcess) -> None:

@@ -230,7 +230,7 @@ class TestChannel(Process):
             if pid not in self._watched:
                 self._watched[pid] = None
                 self.runtime.monitor(pid, self.pid)
-            self.runtime.send(pid, qp.Publish(self.pid, self._seq, content))
+            self.runtime.send(pid, qp.Publish(self.pid, self._seq, content, processes))
         return self._seq
 
     async def publish_all(self, queue: str, bodies: Iterable[bytes]) -> None:
@@ -404,6 +404,16 @@ class Cluster:
         node.is_up = False
         self.disks[name] = node.disk.after_kill()
         await self._bury(node)
+
+    async def kill_all(self) -> None:
+        """Every node at the same instant."""
+        nodes = list(self.nodes.values())
+        for node in nodes:
+            node.is_up = False
+            self.disks[node.name] = node.disk.after_kill()
+        self.nodes.clear()
+        for node in nodes:
+            await self._bury(node)
 
     async def stop(self, name: str) -> None:
         """An orderly stop."""

@@ -129,6 +129,8 @@ class QueueProcess(Process):
             case Claim():
                 return self.claim()
             case Stat() if isinstance(self.role, Master):
+                if caller.pid is not None:  # a channel declares the queue; others only look
+                    self.role.limits.touch()
                 return self.role.stats(self.state)
             case _:
                 answer = await syncing.handle_call(self, request)

@@ -164,9 +164,12 @@ def _seconds(ns: int | None, digits: int = 6) -> str:
 def _proofs(probes: Sequence[Probe], phase: str) -> list[str]:
     """What the probes of one phase saw, the contradictions first; a few speak for many."""
     mine = sorted((p for p in probes if p.phase == phase), key=lambda probe: probe.passed)
-    lines = [
-        f"{probe.check}: {probe.seen or '–'}" + ("" if probe.passed else f", not {probe.expected}")
-        for probe in mine[:_PROOFS_MAX]
-    ]
+    lines = [f"{probe.check}: {_seen(probe)}" for probe in mine[:_PROOFS_MAX]]
     rest = len(mine) - len(lines)
     return [*lines, f"and {rest} more"] if rest > 0 else lines
+
+
+def _seen(probe: Probe) -> str:
+    if probe.passed:
+        return probe.seen
+    return probe.error or f"{probe.seen or 'nothing'}, not {probe.expected}"

@@ -33,11 +33,8 @@ class Probe:
     check: str
     expected: str
     seen: str
-    at_ns: int
-
-    @property
-    def passed(self) -> bool:
-        return self.expected == self.seen
+    passed: bool
+    error: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,7 +97,8 @@ def _probes(ops: pa.Table) -> dict[int, tuple[Probe, ...]]:
                 check=str(extra.get("check", "")),
                 expected=_word(extra.get("expected")),
                 seen=_word(extra.get("seen")),
-                at_ns=row["invoke_ns"] if row["complete_ns"] is None else row["complete_ns"],
+                passed=row["type"] == "ok",
+                error=row["error"] or "",
             )
         )
     return {fault: tuple(probes) for fault, probes in found.items()}

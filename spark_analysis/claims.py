@@ -8,7 +8,7 @@ reign and by a drained queue; what overlaps is then decided by spark_analysis.du
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 import pyarrow as pa
@@ -35,6 +35,12 @@ ARROW = pa.schema(
 def claims(runs: DataFrame, tasks: int) -> DataFrame:
     """The claims of all runs (schema CLAIMS); ``runs`` has schema RUNS."""
     return runs.repartition(tasks, "run").mapInArrow(_read_batches, schema.CLAIMS)
+
+
+def claims_here(rows: Iterable[tuple[str, str, bool, int]]) -> pa.Table:
+    """The same in this process, for a few runs; ``rows`` are those of schema RUNS."""
+    found = [run_claims(run, Path(path), whole, ns) for run, path, whole, ns in rows]
+    return pa.Table.from_batches(found, schema=ARROW)
 
 
 def _read_batches(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

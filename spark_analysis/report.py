@@ -28,14 +28,14 @@ from rich.table import Table
 from rich.text import Text
 
 from harness.errors import StoreError
-from spark_analysis.runs import Run, find_runs, read_ops, runs_frame
+from spark_analysis.runs import Run, find_runs, read_ops, runs_frame, runs_rows
 from spark_analysis.spark import cache_directory, local_session, require_spark
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 OUT = "_report"  # beside the runs; what begins with "_" is no run
-RUNS_A_TASK = 8  # a Python worker costs more to start than a run to read
+RUNS_A_TASK = 8  # a Python worker costs more to start than so many runs to read
 
 # Column of LOST_MESSAGES -> the checker's count of the same thing.
 COMPARED = {
@@ -109,14 +109,17 @@ def run_report(store: Path, out: Path | None, console: Console) -> FleetReport:
 
 def _analyse(spark: SparkSession, store: Path, runs: Sequence[Run]) -> _Tables:
     from spark_analysis import schema
-    from spark_analysis.claims import UNDRAINED, claims
+    from spark_analysis.claims import UNDRAINED, claims, claims_here
     from spark_analysis.dual_masters import dual_masters, reign_times
     from spark_analysis.lost_messages import lost_messages
 
-    tasks = -(-len(runs) // RUNS_A_TASK)
-    # Python workers start while the JVM is at work on the other job.
     with ThreadPoolExecutor(1) as beside:
-        reading = beside.submit(claims(runs_frame(spark, runs), tasks).toArrow)
+        # Python reads while the JVM is at work on the other job.
+        if len(runs) <= RUNS_A_TASK:
+            reading = beside.submit(claims_here, runs_rows(runs))
+        else:
+            tasks = -(-len(runs) // RUNS_A_TASK)
+            reading = beside.submit(claims(runs_frame(spark, runs), tasks).toArrow)
         lost = lost_messages(read_ops(spark, store, runs)).toArrow()
         claimed = reading.result()
     undrained: dict[str, tuple[str, ...]] = {}

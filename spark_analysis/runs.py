@@ -149,15 +149,19 @@ def _judged(results: _Results) -> dict[str, int]:
     return {name: int(value) for name, value in counts.items() if name.endswith("-count")}
 
 
+def runs_rows(runs: Sequence[Run]) -> list[tuple[str, str, bool, int]]:
+    """The runs as rows of schema RUNS."""
+    return [
+        (run.run, str(run.history), run.complete, run.observe_interval_ms * 1_000_000)
+        for run in runs
+    ]
+
+
 def runs_frame(spark: SparkSession, runs: Sequence[Run]) -> DataFrame:
     """The runs as schema RUNS."""
     from spark_analysis import schema
 
-    rows = [
-        (run.run, str(run.history), run.complete, run.observe_interval_ms * 1_000_000)
-        for run in runs
-    ]
-    return spark.createDataFrame(rows, schema.RUNS)
+    return spark.createDataFrame(runs_rows(runs), schema.RUNS)
 
 
 def read_ops(spark: SparkSession, store: Path, runs: Sequence[Run]) -> DataFrame:

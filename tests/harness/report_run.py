@@ -110,7 +110,8 @@ def _surroundings(rows: _Rows, seconds: int) -> None:
                 seen = expected if (id, phase) != (3, "healed") else not expected
                 extra = {"fault": id, "phase": phase, "check": check}
                 extra |= {"expected": expected, "seen": seen}
-                rows.add("probe", at, at + 5 * MS, extra=extra)
+                outcome = "ok" if seen == expected else "info"
+                rows.add("probe", at, at + 5 * MS, type=outcome, extra=extra)
     for tick in range(2 * seconds):
         at = S + tick * S // 2
         for node in NODES:

@@ -1,0 +1,133 @@
+"""Finding runs, and what is said when something is missing; no JVM is started here."""
+
+from __future__ import annotations
+
+import importlib.util
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from rich.console import Console
+
+from checkers.compose import check_all, standard_checkers
+from harness.errors import UsageError
+from harness.report_meta import ReportMeta
+from harness.report_results import render_results
+from spark_analysis.report import run_report
+from spark_analysis.runs import find_runs
+from spark_analysis.spark import ClassArchive, cache_directory
+from tests.harness.report_run import example_plan
+from tests.spark_analysis.conftest import broken_history, history_of, op, store_run
+
+pytestmark = pytest.mark.unit
+
+SMALL = history_of([op("enqueue", 0, 1, value=1)])
+
+
+def test_runs_are_found_at_any_depth_and_links_are_not_followed(tmp_path: Path) -> None:
+    first = store_run(tmp_path, "a/20260101T000000.000Z", SMALL)
+    store_run(tmp_path, "b/deep/er/2", SMALL)
+    store_run(tmp_path, "_report/x", SMALL)
+    store_run(tmp_path, ".hidden/x", SMALL)
+    (tmp_path / "latest").symlink_to(first, target_is_directory=True)
+    (tmp_path / "a" / "empty").mkdir()
+    found = find_runs(tmp_path)
+    assert [run.run for run in found.runs] == ["a/20260101T000000.000Z", "b/deep/er/2"]
+    assert found.unreadable == ()
+    assert found.runs[0].system == "mirrored"
+    assert found.runs[0].partition_mode == "autoheal"
+
+
+def test_a_single_run_is_a_store_of_one(tmp_path: Path) -> None:
+    directory = store_run(tmp_path, "a/x", SMALL)
+    (run,) = find_runs(directory).runs
+    assert run.run == "x"
+    link = tmp_path / "latest"
+    link.symlink_to(directory, target_is_directory=True)
+    (linked,) = find_runs(link).runs
+    assert linked.run == "x"
+
+
+def test_what_the_harness_judged_is_read(tmp_path: Path) -> None:
+    history = broken_history(3)
+    results = check_all(standard_checkers(), history).results
+    meta = ReportMeta(command="", started_wall_ns=0)
+    store_run(tmp_path, "x", history, render_results(example_plan(), results, meta))
+    (run,) = find_runs(tmp_path).runs
+    assert run.valid is False
+    assert run.judged["lost-count"] == results[0].counts["lost-count"]
+    assert "dual-master-claimed-count" in run.judged
+
+
+def test_damaged_runs_are_named_and_do_not_stop_the_rest(tmp_path: Path) -> None:
+    store_run(tmp_path, "good", SMALL)
+    (store_run(tmp_path, "plan", SMALL) / "plan.json").write_text('{"name": 1}')
+    (store_run(tmp_path, "torn", SMALL) / "history.parquet").write_bytes(b"PAR1")
+    other = store_run(tmp_path, "other", SMALL) / "history.parquet"
+    pq.write_table(pa.table({"index": [1]}), other)
+    (store_run(tmp_path, "results", SMALL) / "results.json").write_text("{")
+    found = find_runs(tmp_path)
+    assert [run.run for run in found.runs] == ["good", "results"]
+    assert found.runs[1].valid is None
+    assert len(found.unreadable) == 3
+    assert any("other" in line and "other columns" in line for line in found.unreadable)
+
+
+@pytest.mark.parametrize("make", [False, True])
+def test_a_store_without_runs_is_refused_in_one_sentence(tmp_path: Path, make: bool) -> None:
+    store = tmp_path / "store"
+    if make:
+        store.mkdir()
+    with pytest.raises(UsageError, match="there is no") as caught:
+        find_runs(store)
+    assert "\n" not in str(caught.value)
+
+
+def test_without_java_the_command_that_installs_it_is_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.delenv("JAVA_HOME", raising=False)
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: object())
+    store_run(tmp_path, "run", SMALL)
+    with pytest.raises(UsageError, match="apt-get install -y default-jre-headless"):
+        run_report(tmp_path, None, Console())
+    assert not (tmp_path / "_report").exists()
+
+
+def test_without_pyspark_the_command_that_installs_it_is_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
+    with pytest.raises(UsageError, match=r"pip install .*\[spark\]"):
+        run_report(tmp_path, None, Console())
+
+
+def test_a_class_archive_fits_one_jvm_and_one_set_of_jars(tmp_path: Path) -> None:
+    java, jars, cache = tmp_path / "java", tmp_path / "jars", tmp_path / "cache"
+    jars.mkdir()
+    java.write_bytes(b"1")
+    (jars / "spark.jar").write_bytes(b"1")
+    first = ClassArchive.of(java, jars, cache)
+    assert ClassArchive.of(java, jars, cache) == first
+    (jars / "spark.jar").write_bytes(b"12")
+    assert ClassArchive.of(java, jars, cache) != first
+    assert any("ArchiveClassesAtExit" in option for option in first.options())
+    first.unfinished.write_bytes(b"classes")
+    first.keep()
+    assert first.options()[0] == f"-XX:SharedArchiveFile={first.path}"
+    assert list(cache.iterdir()) == [first.path]
+
+
+def test_a_cache_that_can_not_be_written_costs_only_time(tmp_path: Path) -> None:
+    (tmp_path / "jars").mkdir()
+    (tmp_path / "java").touch()
+    (tmp_path / "cache").write_text("a file in the way")
+    archive = ClassArchive.of(tmp_path / "java", tmp_path / "jars", tmp_path / "cache" / "shalott")
+    assert archive.options() == []
+
+
+def test_the_cache_is_where_the_user_keeps_caches(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", "/elsewhere")
+    assert cache_directory() == Path("/elsewhere/shalott")

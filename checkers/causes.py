@@ -56,8 +56,10 @@ def turning_points(events: Sequence[NodeEvent], around: Surroundings) -> list[Tu
     """Every one of every queue, in order of time."""
     by_events = event_reigns(events, around)
     by_polls = observed_reigns(around.observations)
-    told = {reign.group for reign in by_events}
-    reigns = [*by_events, *(reign for reign in by_polls if reign.group not in told)]
+    # RabbitMQ's log never names a queue's first master: the polls tell of it.
+    told = {(reign.group, reign.node) for reign in by_events}
+    polled = [reign for reign in by_polls if (reign.group, reign.node) not in told]
+    reigns = [*by_events, *polled]
     promoted = list(_unsynchronised_promotions(events, around))
     known = {point.group for point in promoted}
     found = [
@@ -66,7 +68,7 @@ def turning_points(events: Sequence[NodeEvent], around: Surroundings) -> list[Tu
         *_ended_double_reigns(reigns, events, around),
         *_discards(events, around),
         *_told_windows(events),
-        *_paused_minorities(events, by_events, around),
+        *_paused_minorities(events, reigns, around),
         *_whole_stops(reigns, events, around),
     ]
     return sorted(found, key=lambda point: (point.at_ns, point.window))

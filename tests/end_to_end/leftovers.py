@@ -1,0 +1,75 @@
+"""What there still is of a run when its harness has ended: found by whose it is, in every place
+where a run makes anything."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+import msgspec
+
+from cluster.docker.engine import Engine
+from cluster.docker.firewall import list_tables
+from cluster.docker.names import LABEL_RUN, TABLE_PATTERN
+from cluster.docker.sweep import find_remains
+from cluster.local.sweep import RunState, state_directory
+from cluster.owner import parse_owner
+from tests.end_to_end.runs import Done
+
+
+def leftovers(done: Done) -> list[str]:
+    """Everything, whatever backend the run had."""
+    return [*_processes(done.cwd), *_states(done.pid), *_work_directories(done.cwd)]
+
+
+def docker_leftovers(done: Done) -> list[str]:
+    """The same, and what is in Docker and in the host's firewall."""
+    return [*leftovers(done), *asyncio.run(_docker(done.pid))]
+
+
+def _processes(cwd: Path) -> list[str]:
+    """Whatever was started with a file of this run."""
+    found = []
+    for process in Path("/proc").glob("[0-9]*"):
+        try:
+            command = (process / "cmdline").read_bytes().replace(b"\0", b" ").decode()
+        except (FileNotFoundError, ProcessLookupError):
+            continue
+        if str(cwd) in command:
+            found.append(f"process {process.name}: {command}")
+    return found
+
+
+def _states(pid: int) -> list[str]:
+    found = []
+    for path in state_directory().glob("*.json"):
+        try:
+            state = msgspec.json.decode(path.read_bytes(), type=RunState)
+        except (FileNotFoundError, msgspec.MsgspecError):
+            continue
+        if _is_of(state.owner, pid):
+            found.append(f"state {path}: {state}")
+    return found
+
+
+def _work_directories(cwd: Path) -> list[str]:
+    return [str(path) for path in cwd.glob("store/*/2*/work")]
+
+
+async def _docker(pid: int) -> list[str]:
+    engine = Engine()
+    try:
+        remains = await engine.call(lambda api: find_remains(api, LABEL_RUN))
+    finally:
+        engine.close()
+    found = [f"{each} of {each.run}" for each in remains.values() if _is_of(each.owner, pid)]
+    for table in await list_tables():
+        match = TABLE_PATTERN.match(table)
+        if match and int(match[2]) == pid:
+            found.append(f"table {table}")
+    return found
+
+
+def _is_of(owner: str, pid: int) -> bool:
+    parsed = parse_owner(owner)
+    return parsed is not None and parsed.pid == pid

@@ -1,0 +1,183 @@
+"""One short run for each nemesis, and what must be true of it.
+
+What every run owes: faults that were proved, files that can be read, an exit code that agrees with
+its verdict. Beyond that only what theory makes certain. A partition under ``ignore`` that outlasts
+the net tick makes both sides masters, both take writes, and the side that the operator restarts
+loses its own. Under ``safe`` a kill or an orderly stop of one node at a time loses nothing. Where
+the outcome is open (who wins where links are cut in one direction only, or where each node sees
+another majority) the run must still come to a verdict.
+"""
+
+from __future__ import annotations
+
+import html
+import xml.etree.ElementTree
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from harness.report_results import read_results
+from tests.end_to_end.runs import Done, shalott
+
+Judge = Callable[[Done], None]
+
+
+@dataclass(frozen=True)
+class Scenario:
+    """What to run beside ``--nemesis``, and what must have come out."""
+
+    judge: Judge
+    profile: str = "upstream"
+    nodes: int = 3
+    time_limit_s: int = 12
+    interval_s: int = 8  # long enough that one fault fits into the time limit
+    duration_s: int = 6
+    net_tick_ms: int = 1000
+    seed: int = 7
+
+
+def valid(run: Done) -> None:
+    assert run.exit_code == 0, run
+    assert run.counts("total-queue")["lost-count"] == 0
+    assert run.counts("mastership")["dual-master-effective-count"] == 0
+
+
+def loses_on_one_side(run: Done) -> None:
+    """Messages are lost in a row, on the side that was restarted, because there were two masters."""
+    assert run.exit_code == 1, run
+    assert run.counts("mastership")["dual-master-claimed-count"] > 0
+    assert run.counts("mastership")["dual-master-effective-count"] > 0
+    assert run.counts("total-queue")["lost-count"] > 0
+    (restarted,) = [row["extra"]["restarted"] for row in run.rows("operator")]
+    assert restarted, "the operator restarted nobody"
+    (total,) = [each for each in run.results.results if each.checker == "total-queue"]
+    lost = [each.detail for each in total.anomalies if each.kind == "lost"]
+    by_partition = [each for each in lost if each["cause"] == "L3"]
+    assert by_partition, lost
+    assert {each["node"] for each in by_partition} <= set(restarted)
+    assert max(each["length"] for each in by_partition) > 1, "a row of one is no row"
+
+
+def conclusive(run: Done) -> None:
+    assert run.exit_code in (0, 1), run
+
+
+SCENARIOS: Mapping[str, Scenario] = {
+    "partition-halves": Scenario(loses_on_one_side),
+    "partition-random-halves": Scenario(loses_on_one_side),
+    "partition-one": Scenario(loses_on_one_side),
+    "partition-majorities-ring": Scenario(conclusive, nodes=5),
+    "partition-bridge": Scenario(conclusive, nodes=5),
+    "partition-one-way": Scenario(conclusive),
+    "partition-isolate-master": Scenario(loses_on_one_side),
+    "kill": Scenario(
+        valid, profile="safe", net_tick_ms=2000, time_limit_s=10, interval_s=4, duration_s=2
+    ),
+    "stop": Scenario(
+        valid, profile="safe", net_tick_ms=2000, time_limit_s=10, interval_s=4, duration_s=2
+    ),
+    "pause": Scenario(
+        conclusive, profile="safe", net_tick_ms=1000, time_limit_s=10, duration_s=4
+    ),
+    "restart-all": Scenario(
+        conclusive, profile="safe", net_tick_ms=2000, time_limit_s=12, duration_s=2
+    ),
+}
+# Names as they are typed: pytest -m docker -k partition_halves
+NAMES = {name.replace("-", "_"): name for name in SCENARIOS}
+
+
+def perform(nemesis: str, cluster: str, cwd: Path) -> Done:
+    """Run it and hold it to what every run owes, and to what this one does."""
+    scenario = SCENARIOS[nemesis]
+    run = shalott(
+        [
+            "test",
+            *("--cluster", cluster),
+            *("--nodes", str(scenario.nodes)),
+            *("--profile", scenario.profile),
+            *("--nemesis", nemesis),
+            *("--time-limit", str(scenario.time_limit_s)),
+            *("--nemesis-interval", str(scenario.interval_s)),
+            *("--nemesis-duration", str(scenario.duration_s)),
+            *("--net-tick-ms", str(scenario.net_tick_ms)),
+            *("--rate", "100"),
+            *("--seed", str(scenario.seed)),
+        ],
+        cwd,
+    )
+    assert run.exit_code in (0, 1, 2), run
+    assert_faults_proved(run, nemesis)
+    assert_phases(run)
+    assert_watched(run)
+    assert_files(run)
+    scenario.judge(run)
+    return run
+
+
+def assert_faults_proved(run: Done, nemesis: str) -> None:
+    faults = run.rows(nemesis)
+    assert len(faults) == len(run.plan.faults) > 0, run
+    made = [fault for fault in faults if "skipped" not in fault["extra"]]
+    assert made, [fault["extra"] for fault in faults]
+    for fault in made:
+        extra = fault["extra"]
+        assert fault["error"] is None, fault
+        assert extra["proved_effective"] and extra["proved_healed"], (fault, run.rows("probe"))
+        assert extra["effective_ns"] < extra["healed_ns"]
+        assert bool(extra["links"]) == nemesis.startswith("partition")
+        probes = [row for row in run.rows("probe") if row["extra"]["fault"] == extra["fault"]]
+        for phase in ("effective", "healed"):
+            seen = [row["extra"] for row in probes if row["extra"]["phase"] == phase]
+            assert seen and all(probe["seen"] == probe["expected"] for probe in seen), seen
+
+
+def assert_phases(run: Done) -> None:
+    phases = [row["extra"]["phase"] for row in run.rows("phase")]
+    assert phases == ["boot", "load", "heal", "settle", "drain", "end"]
+    assert not [note for note in run.results.notes if "had not settled" in note], run
+    drained = {row["node"] for row in run.rows("dequeue") if row["error"] == "empty"}
+    assert drained == set(run.plan.cluster.nodes), "the drain goes on until every node says empty"
+
+
+def assert_watched(run: Done) -> None:
+    """Every node was asked, and wrote down, who is master."""
+    nodes = set(run.plan.cluster.nodes)
+    assert {row["node"] for row in run.rows("observe") if row["type"] == "ok"} == nodes
+    roles = [row for row in run.history.events.to_pylist() if row["kind"] == "role"]
+    assert {row["node"] for row in roles} == nodes
+    queues = {row["group"] for row in roles if row["role"] == "master"}
+    assert len(queues) == run.plan.workload.queues
+    confirmed = {row["group"] for row in run.history.events.to_pylist() if row["kind"] == "acked"}
+    assert confirmed == queues
+
+
+def assert_files(run: Done) -> None:
+    path = run.directory.path
+    left = {each.name for each in path.iterdir()}
+    assert left == {
+        "plan.json",
+        "history.parquet",
+        "events.parquet",
+        "results.json",
+        "report.html",
+        "junit.xml",
+        "log.txt",
+        "nodes",
+    }
+    results = read_results(path / "results.json")
+    assert results.complete
+    assert run.exit_code == {True: 0, False: 1, "unknown": 2}[results.valid]
+    _, _, finding = results.headline.partition(": ")
+    assert finding and finding in html.unescape((path / "report.html").read_text())
+    assert results.headline in run.stdout
+    suite = xml.etree.ElementTree.parse(path / "junit.xml").getroot().find("testsuite")
+    assert suite is not None
+    failures = sum(each.valid is False for each in results.results)
+    assert int(suite.attrib["failures"]) == failures
+    assert int(suite.attrib["tests"]) == len(results.results)
+    for node in run.plan.cluster.nodes:
+        assert (path / "nodes" / node / "output.log").stat().st_size > 0
+        assert (path / "nodes" / node / "events.jsonl").stat().st_size > 0
+    assert f"Report: store/{path.parent.name}/{path.name}/report.html" in run.stdout
+    assert f"Repeat: {results.command}" in run.stdout

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 from broker.amqp import queue_protocol as qp
+from broker.amqp.confirms import UnconfirmedMessages
 from broker.config import NodeConfig
 from broker.env import Env
 from broker.metadata.api import TableChanged, Transaction
@@ -167,8 +168,8 @@ class TestChannel(Process):
         super().__init__()
         self._node = node
         self._seq = 0
-        self.owed: dict[int, dict[Pid, None]] = {}
-        self.bodies: dict[int, bytes] = {}
+        self._unconfirmed = UnconfirmedMessages()
+        self.owed: dict[int, bytes] = {}  # undecided: seq -> body
         self.confirmed: list[bytes] = []
         self.nacked: list[bytes] = []
         self.deliveries: list[qp.Deliver] = []
@@ -178,37 +179,24 @@ class TestChannel(Process):
     async def handle(self, message: Message) -> None:
         match message:
             case qp.Confirmed(process, _, seqs):
-                for seq in seqs:
-                    self._settled(seq, process)
-            case qp.Refused(_, _, seqs):
-                for seq in seqs:
-                    if self.owed.pop(seq, None) is not None:
-                        self.nacked.append(self.bodies[seq])
+                self._unconfirmed.confirm(process, seqs)
+            case qp.Refused(process, _, seqs):
+                self._unconfirmed.refuse(process, seqs)
             case qp.Deliver():
                 self.deliveries.append(message)
             case qp.ConsumerCancelled():
                 self.cancelled.append(message)
             case Down(pid=pid):
                 self._watched.pop(pid, None)
-                for seq in list(self.owed):
-                    if pid in self.owed[seq]:
-                        self._lost(seq, pid)
+                self._unconfirmed.down(pid, normal=message.reason == "normal")
+        self._decide()
 
-    def _settled(self, seq: int, process: Pid) -> None:
-        owing = self.owed.get(seq)
-        if owing is None or process not in owing:
-            return
-        del owing[process]
-        if not owing:
-            del self.owed[seq]
-            self.confirmed.append(self.bodies[seq])
-
-    def _lost(self, seq: int, process: Pid) -> None:
-        if len(self.owed[seq]) == 1:
-            del self.owed[seq]  # the last one: nobody is known to have it
-            self.nacked.append(self.bodies[seq])
-        else:
-            del self.owed[seq][process]
+    def _decide(self) -> None:
+        for verdict in self._unconfirmed.take_nacks():
+            self.nacked.append(self.owed.pop(verdict.seq))
+        for verdict in self._unconfirmed.take_acks():
+            upto = [s for s in self.owed if s == verdict.seq or (verdict.multiple and s < verdict.seq)]
+            self.confirmed += [self.owed.pop(seq) for seq in upto]
 
     def publish(self, queue: str, body: bytes, **more: Any) -> int:
         row = self._node.row(queue)
@@ -224,8 +212,9 @@ class TestChannel(Process):
             **more,
         )
         processes = (row.pid, *row.slave_pids)
-        self.owed[self._seq] = dict.fromkeys(processes)
-        self.bodies[self._seq] = body
+        behind = [pid for pid in row.slave_pids if pid not in row.sync_slave_pids]
+        self.owed[self._seq] = body
+        self._unconfirmed.sent(self._seq, {queue: processes}, {queue: behind})
         for pid in processes:
             if pid not in self._watched:
                 self._watched[pid] = None

@@ -60,7 +60,7 @@ async def use(
         for _ in range(rng.randrange(1, 10)):
             channel.publish("q", b"%d" % ledger.sent)
             ledger.sent += 1
-        await asyncio.sleep(0.001)
+        await asyncio.sleep(0.01)
         return
     try:
         async with asyncio.timeout(0.5):
@@ -122,7 +122,7 @@ async def end_channels(cluster: Cluster) -> None:
     await until(lambda: queue.unacked == 0, "everything is requeued")
 
 
-async def run_chaos(seed: int, down_max: int, steps: int = 14) -> None:
+async def run_chaos(seed: int, down_max: int, steps: int = 8) -> None:
     rng = random.Random(seed)
     async with Cluster("abc", seed=seed) as cluster:
         await cluster.set_policy(SAFE)
@@ -224,7 +224,7 @@ def test_mirrors_hold_what_their_master_holds(seed: int) -> None:
         elif draw < 0.98:
             request = qp.Consume(channel.pid, f"t{number}", rng.random() < 0.5, False, 2)
             await channel.ask("q", request)
-            await asyncio.sleep(0.001)
+            await asyncio.sleep(0.01)
             await channel.ask("q", qp.CancelConsumer(channel.pid, f"t{number}"))
 
     asyncio.run(scenario())

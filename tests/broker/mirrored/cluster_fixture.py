@@ -1,7 +1,9 @@
-"""A cluster of queue supervisors in one event loop: real processes, real queues, an in-memory mesh and shared tables.
+"""A cluster of queue supervisors in one event loop: real processes, real queues, an in-memory mesh
+and shared tables.
 
-Frames travel encoded, in FIFO order, one loop turn each. Links can be cut (both sides notice at once), nodes killed,
-stopped and started; the tables can be split, as a partition in mode ignore splits them.
+Frames travel encoded, in FIFO order, one loop turn each. Links can be cut (both sides notice at
+once), nodes killed, stopped and started; the tables can be split, as a partition in mode ignore
+splits them.
 """
 
 from __future__ import annotations
@@ -82,7 +84,7 @@ class Events:
         self._log.append(Event(self._node, group, kind, role, epoch, detail or {}))
 
 
-# -- tables ------------------------------------------------------------------------------------------------
+# -- tables ----------------------------------------------------------------------------------------
 
 
 class Store:
@@ -156,7 +158,7 @@ def copy_of(tables: Tables, *, durable_only: bool = False) -> Tables:
     return copy
 
 
-# -- a channel ---------------------------------------------------------------------------------------------
+# -- a channel -------------------------------------------------------------------------------------
 
 
 class TestChannel(Process):
@@ -195,7 +197,9 @@ class TestChannel(Process):
         for verdict in self._unconfirmed.take_nacks():
             self.nacked.append(self.owed.pop(verdict.seq))
         for verdict in self._unconfirmed.take_acks():
-            upto = [s for s in self.owed if s == verdict.seq or (verdict.multiple and s < verdict.seq)]
+            upto = [
+                s for s in self.owed if s == verdict.seq or (verdict.multiple and s < verdict.seq)
+            ]
             self.confirmed += [self.owed.pop(seq) for seq in upto]
 
     def publish(self, queue: str, body: bytes, **more: Any) -> int:
@@ -206,7 +210,7 @@ class TestChannel(Process):
             id=self._node.env.rng.getrandbits(63),
             exchange="",
             routing_key=queue,
-            properties=b"",
+            properties=b"\0\0",
             body=body,
             persistent=more.pop("persistent", True),
             **more,
@@ -252,7 +256,7 @@ class TestChannel(Process):
         self.runtime.send(row.pid, qp.Settle(self.pid, tuple(ack_ids), outcome))
 
 
-# -- nodes -------------------------------------------------------------------------------------------------
+# -- nodes -----------------------------------------------------------------------------------------
 
 
 class TestNode:
@@ -366,7 +370,7 @@ class Cluster:
     def is_linked(self, a: str, b: str) -> bool:
         return (min(a, b), max(a, b)) not in self.cuts
 
-    # -- life ------------------------------------------------------------------------------------------
+    # -- life --------------------------------------------------------------------------------------
 
     def boot(self, name: str, *, supervisor: bool = True) -> TestNode:
         """Start a node; its tables come from the members, or from those of the last that was up."""
@@ -429,7 +433,7 @@ class Cluster:
         assert process is not None
         await self.nodes[name].runtime.kill(process.pid)
 
-    # -- partitions ------------------------------------------------------------------------------------
+    # -- partitions --------------------------------------------------------------------------------
 
     def partition(self, *sides: str) -> None:
         """Cut all links between the sides; each goes on with tables of its own."""
@@ -449,7 +453,7 @@ class Cluster:
                 store.members[name] = node.metadata
             store.announce()
 
-    # -- policies --------------------------------------------------------------------------------------
+    # -- policies ----------------------------------------------------------------------------------
 
     async def set_policy(self, definition: dict[str, Any], pattern: str = "", **more: Any) -> None:
         row = PolicyRow(
@@ -462,7 +466,7 @@ class Cluster:
         node = next(iter(self.nodes.values()))
         await node.metadata.transact(lambda tx: tx.delete("policy", policy_key("/", "ha")))
 
-    # -- looks -----------------------------------------------------------------------------------------
+    # -- looks -------------------------------------------------------------------------------------
 
     def master(self, queue: str) -> str:
         masters = [name for name, node in self.nodes.items() if node.role(queue) == "master"]

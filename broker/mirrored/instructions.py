@@ -13,7 +13,7 @@ from broker.processes.messages import Codec, Message, Pid
 class Published(Message, frozen=True):
     """``delivered``: it went straight to a consumer and waits for its acknowledgement."""
 
-    channel: Pid | None
+    channel: Pid
     content: Content
     delivered: bool = False
 
@@ -21,7 +21,7 @@ class Published(Message, frozen=True):
 class Discarded(Message, frozen=True):
     """A publish that leaves nothing behind: delivered at once to a consumer that doesn't acknowledge."""
 
-    channel: Pid | None
+    channel: Pid
     message_id: int
 
 

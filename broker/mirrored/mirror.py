@@ -146,10 +146,8 @@ class Mirror:
             case ins.SenderDeath(channel):
                 self._sender_down(channel, "gm")
 
-    def _match(self, channel: Pid | None, message_id: int, status: Status) -> None:
+    def _match(self, channel: Pid, message_id: int, status: Status) -> None:
         """Bring the ring's copy together with the channel's."""
-        if channel is None:
-            return  # the broker's own (a dead letter): no channel sends a copy
         sender = self._sender(channel)
         if not sender.waiting:
             sender.pending[message_id] = None

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
+import pika.exceptions
 import pytest
 from pika.adapters.blocking_connection import BlockingChannel
 
@@ -75,7 +76,7 @@ def publish(channel: BlockingChannel, name: str, *bodies: bytes) -> None:
         channel.basic_publish("", name, body, mandatory=True)
 
 
-# -- deletion ----------------------------------------------------------------------------------------
+# -- deletion --------------------------------------------------------------------------------------
 
 
 def test_a_queue_in_use_or_not_empty_is_deleted_only_without_that_condition(
@@ -118,7 +119,7 @@ def test_an_auto_delete_exchange_goes_with_the_last_queue_that_is_bound_to_it(
         assert "opt.auto" not in exchanges(node)
 
 
-# -- disuse ------------------------------------------------------------------------------------------
+# -- disuse ----------------------------------------------------------------------------------------
 
 
 def test_an_auto_delete_queue_goes_with_its_last_consumer_and_its_exchange_too(
@@ -182,7 +183,7 @@ def test_use_keeps_a_queue_from_expiring(node: NodeProcess, use: str) -> None:
         until(lambda: not exists(node, "opt.kept"), "it expires when it is left alone")
 
 
-# -- consumers ---------------------------------------------------------------------------------------
+# -- consumers -------------------------------------------------------------------------------------
 
 
 def test_a_consumer_of_higher_priority_gets_all_that_it_can_take(node: NodeProcess) -> None:
@@ -240,15 +241,20 @@ def test_a_full_active_consumer_is_not_helped_by_the_others(node: NodeProcess) -
 
 def test_exclusive_use_and_a_single_active_consumer_exclude_each_other(node: NodeProcess) -> None:
     arguments = {"x-single-active-consumer": True}
-    with queue(node.address, "opt.single", arguments=arguments), channels(node, 1) as (one,):
-        with closes_channel(403, "in exclusive use"):
-            one.basic_consume("opt.single", lambda *_: None, exclusive=True)
+    with (
+        queue(node.address, "opt.single", arguments=arguments),
+        channels(node, 1) as (one,),
+        closes_channel(403, "in exclusive use"),
+    ):
+        one.basic_consume("opt.single", lambda *_: None, exclusive=True)
 
 
 def test_priority_queues_are_refused_in_plain_words(node: NodeProcess) -> None:
-    with channels(node, 1) as (channel,):
-        with closes_channel(406, "invalid arg 'x-max-priority' for queue 'opt.levels': '5' asks"):
-            channel.queue_declare("opt.levels", arguments={"x-max-priority": 5})
+    with (
+        channels(node, 1) as (channel,),
+        closes_channel(406, "invalid arg 'x-max-priority' for queue 'opt.levels': '5' asks"),
+    ):
+        channel.queue_declare("opt.levels", arguments={"x-max-priority": 5})
     assert not exists(node, "opt.levels")
 
 
@@ -265,7 +271,7 @@ def test_recover_brings_back_what_was_not_acknowledged_in_order_and_redelivered(
         assert [body for _, _, body in again] == [b"0", b"2"]
         assert all(method is not None and method.redelivered for method, _, _ in again)
         with closes_channel(406, "unknown delivery tag"):
-            channel.basic_ack(methods[0].delivery_tag)  # type: ignore[union-attr]
+            channel.basic_ack(methods[0].delivery_tag)
             channel.queue_declare("opt.recover", passive=True)
 
 
@@ -279,8 +285,6 @@ def test_recover_redelivers_to_the_consumer(node: NodeProcess) -> None:
 
 
 def test_recover_without_requeue_is_not_implemented(node: NodeProcess) -> None:
-    import pika.exceptions
-
     with connected(node.address) as connection:
         channel = connection.channel()
         with pytest.raises(pika.exceptions.ConnectionClosedByBroker) as closed:

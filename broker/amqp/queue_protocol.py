@@ -166,6 +166,21 @@ class Delete(Message):
 
 
 MESSAGES: tuple[type[Message], ...] = (
-    Publish, Confirmed, Refused, Get, Got, GotEmpty, Consume, CancelConsumer, Deliver, ConsumerCancelled,
-    Settle, ChannelLimit, Purge, Count, Stat, Stats, Delete,
-)  # fmt: skip
+    Publish,
+    Confirmed,
+    Refused,
+    Get,
+    Got,
+    GotEmpty,
+    Consume,
+    CancelConsumer,
+    Deliver,
+    ConsumerCancelled,
+    Settle,
+    ChannelLimit,
+    Purge,
+    Count,
+    Stat,
+    Stats,
+    Delete,
+)

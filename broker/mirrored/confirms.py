@@ -1,7 +1,8 @@
 """Which publishes a queue process still has to confirm, and when it did.
 
-A publish is confirmed to its channel once the message is safe here: at once if it needn't be on disk, else when
-the backing queue's durable mark has reached it. Confirms leave in batches, one message a channel.
+A publish is confirmed to its channel once the message is safe here: at once if it needn't be on
+disk, else when the backing queue's durable mark has reached it. Confirms leave in batches, one
+message a channel.
 """
 
 from __future__ import annotations

@@ -1,9 +1,10 @@
 """The consumers of a master, their turns, their limits, and what they have not settled.
 
-After rabbit/rabbit_queue_consumers.erl: higher priority first, round robin among equals; a consumer is ready while it
-and its channel have fewer unsettled deliveries than their prefetch limits allow (0 is no limit).
-With x-single-active-consumer one consumer gets everything until it leaves; the next is that of the
-highest priority that has waited longest. A newcomer of higher priority does not take its place.
+After rabbit/rabbit_queue_consumers.erl: higher priority first, round robin among equals; a consumer
+is ready while it and its channel have fewer unsettled deliveries than their prefetch limits allow
+(0 is no limit). With x-single-active-consumer one consumer gets everything until it leaves; the
+next is that of the highest priority that has waited longest. A newcomer of higher priority does not
+take its place.
 """
 
 from __future__ import annotations
@@ -47,7 +48,7 @@ class Consumers:
     def __iter__(self) -> Iterator[Consumer]:
         return iter(self._consumers.values())
 
-    # -- coming and going ------------------------------------------------------------------------------
+    # -- coming and going --------------------------------------------------------------------------
 
     def add(self, request: Consume) -> bool:
         """False if exclusive use clashes, with other consumers or with x-single-active-consumer."""
@@ -70,7 +71,7 @@ class Consumers:
         self._channel(channel).prefetch = prefetch
 
     def drop_channel(self, channel: Pid) -> list[int]:
-        """The channel is dead: forget its consumers; returns the messages that it had not settled."""
+        """The channel is dead: forget its consumers; returns what it had not settled."""
         for key in [key for key in self._consumers if key[0] == channel]:
             del self._consumers[key]
         self._elect()
@@ -89,7 +90,7 @@ class Consumers:
     def _channel(self, channel: Pid) -> ChannelUse:
         return self._channels.setdefault(channel, ChannelUse())
 
-    # -- deliveries ------------------------------------------------------------------------------------
+    # -- deliveries --------------------------------------------------------------------------------
 
     def next_ready(self) -> Consumer | None:
         """Whose turn it is; that one then goes to the end of the line."""
@@ -118,7 +119,7 @@ class Consumers:
         return use is None or not use.prefetch or use.counted < use.prefetch
 
     def delivered(self, channel: Pid, message_id: int, consumer: Consumer | None) -> int:
-        """Note a delivery that must be settled (``consumer`` None: basic.get); returns its ack id."""
+        """Note a delivery to be settled (``consumer`` None: basic.get); returns its ack id."""
         ack_id = self.next_ack_id()
         use = self._channel(channel)
         use.deliveries[ack_id] = (message_id, None if consumer is None else consumer.request.tag)
@@ -132,7 +133,9 @@ class Consumers:
         return self._ack_id
 
     def settle(self, channel: Pid, ack_ids: tuple[int, ...]) -> list[int]:
-        """Messages that these deliveries were of; unknown ids (of a former master, say) are ignored."""
+        """Messages that these deliveries were of; unknown ids (of a former master, say) are
+        ignored.
+        """
         use = self._channels.get(channel)
         if use is None:
             return []

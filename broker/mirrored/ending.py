@@ -1,7 +1,8 @@
-"""How a queue process ends: its queue is deleted, its node stops, its mirror was dropped, its ring broke, it crashed.
+"""How a queue process ends: its queue is deleted, its node stops, its mirror was dropped, its ring
+broke, it crashed.
 
-The reason matters to others. "normal" means that the queue is deleted: channels take their publishes for settled, and the
-ring buries nobody. Everything else is a loss of this process only.
+The reason matters to others. "normal" means that the queue is deleted: channels take their
+publishes for settled, and the ring buries nobody. Everything else is a loss of this process only.
 """
 
 from __future__ import annotations
@@ -38,7 +39,7 @@ class Stopping:
     waiting: dict[Pid, None]
 
 
-# -- deletion ----------------------------------------------------------------------------------------------
+# -- deletion --------------------------------------------------------------------------------------
 
 
 async def delete(process: QueueProcess, request: Delete, caller: Caller) -> Message | None:
@@ -112,7 +113,7 @@ async def ring_stopped(process: QueueProcess, reason: str) -> None:
     process.exit(reason)
 
 
-# -- orderly stops -----------------------------------------------------------------------------------------
+# -- orderly stops ---------------------------------------------------------------------------------
 
 
 async def stop(process: QueueProcess, reason: str) -> None:
@@ -172,7 +173,7 @@ async def _all_stopped(process: QueueProcess) -> None:
     process.exit(stopping.reason)
 
 
-# -- the very end ------------------------------------------------------------------------------------------
+# -- the very end ----------------------------------------------------------------------------------
 
 
 async def stopped(process: QueueProcess, reason: str) -> None:

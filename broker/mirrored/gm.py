@@ -1,14 +1,16 @@
 """Guaranteed multicast: one member of the ring, as a pure state machine.
 
-Theory: rabbit/gm.erl. The members of a group form a ring, each knowing its left and right neighbour. A message goes
-round the ring once and is delivered and *kept* by every member that it passes; when it is home, its publisher sends an
-acknowledgement round, and everybody forgets it. When a neighbour dies, the members on both sides of the gap meet, and
-the left one sends what it holds (catchup), so whatever anybody delivered reaches everybody who survives. Nobody is
-told that a member died before all that it published has settled.
+Theory: rabbit/gm.erl. The members of a group form a ring, each knowing its left and right
+neighbour. A message goes round the ring once and is delivered and *kept* by every member that it
+passes; when it is home, its publisher sends an acknowledgement round, and everybody forgets it.
+When a neighbour dies, the members on both sides of the gap meet, and the left one sends what it
+holds (catchup), so whatever anybody delivered reaches everybody who survives. Nobody is told that a
+member died before all that it published has settled.
 
-``Member.step(input, row)`` returns outputs; it does no I/O and reads no clock. ``row`` is the group row as this node
-sees it now. Where the original blocks in a transaction or a call, the machine emits ``Transact`` or ``AskToJoin`` and
-keeps further inputs back until it is answered, so their order is the original's.
+``Member.step(input, row)`` returns outputs; it does no I/O and reads no clock. ``row`` is the group
+row as this node sees it now. Where the original blocks in a transaction or a call, the machine
+emits ``Transact`` or ``AskToJoin`` and keeps further inputs back until it is answered, so their
+order is the original's.
 """
 
 from __future__ import annotations
@@ -46,16 +48,17 @@ from broker.processes.messages import Pid
 
 BROADCAST_DELAY_MS = 25
 BUFFER_BYTES_MAX = 100_000_000
-# A partition often cuts one link a little before the other. Waiting keeps members from having each other recorded dead.
+# A partition often cuts one link a little before the other. Waiting keeps members from having each
+# other recorded dead.
 NEIGHBOUR_DOWN_DELAY_MS = 100
-# The whole ring ends because the queue was deleted: nobody needs to bury anybody. (Who leaves for another reason
-# must not end as "normal": channels would take the queue for deleted as well.)
+# The whole ring ends because the queue was deleted: nobody needs to bury anybody. (Who leaves for
+# another reason must not end as "normal": channels would take the queue for deleted as well.)
 RING_SHUTDOWN = "normal"
 
 Side = Literal["left", "right"]
 
 
-# -- inputs ------------------------------------------------------------------------------------------------
+# -- inputs ----------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,12 +154,25 @@ class MembershipLost:
 
 
 Input = (
-    Join | JoinAnswered | Broadcast | ConfirmedBroadcast | Received | NeighbourDown | NeighbourDownDelayPassed
-    | FlushTimerFired | Idle | AddOnRight | ValidateMembers | Stop | Leave | Transacted | MembershipLost
-)  # fmt: skip
+    Join
+    | JoinAnswered
+    | Broadcast
+    | ConfirmedBroadcast
+    | Received
+    | NeighbourDown
+    | NeighbourDownDelayPassed
+    | FlushTimerFired
+    | Idle
+    | AddOnRight
+    | ValidateMembers
+    | Stop
+    | Leave
+    | Transacted
+    | MembershipLost
+)
 
 
-# -- outputs -----------------------------------------------------------------------------------------------
+# -- outputs ---------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
@@ -247,9 +263,21 @@ class Stopped:
 
 
 Output = (
-    Send | Monitor | Demonitor | Joined | Deliver | MembersChanged | Confirmed | Transact | AskToJoin
-    | AnswerAddOnRight | StartFlushTimer | CancelFlushTimer | StartNeighbourDownTimer | Stopped
-)  # fmt: skip
+    Send
+    | Monitor
+    | Demonitor
+    | Joined
+    | Deliver
+    | MembersChanged
+    | Confirmed
+    | Transact
+    | AskToJoin
+    | AnswerAddOnRight
+    | StartFlushTimer
+    | CancelFlushTimer
+    | StartNeighbourDownTimer
+    | Stopped
+)
 
 # A blocked activity: yields what it must have done, is sent the answer.
 Work = Generator[Transact | AskToJoin, "GroupRow | JoinAnswered", None]
@@ -263,8 +291,9 @@ class Member:
         self.id = MemberId(0 if row is None else row.version, pid)
         self.view: View | None = None
         self.left = self.right = self.id
-        # The last version of the view in which somebody else was our left neighbour. What the present one sent at
-        # that version or before belongs to an earlier time as our neighbour, and reached us by another way since.
+        # The last version of the view in which somebody else was our left neighbour. What the
+        # present one sent at that version or before belongs to an earlier time as our neighbour,
+        # and reached us by another way since.
         self._left_floor = -1
         self.states: dict[MemberId, MemberState] | None = None
         self.stop_reason: str | None = None
@@ -279,7 +308,7 @@ class Member:
         self._kept_back: deque[Input] = deque()
         self._outputs: list[Output] = []
 
-    # -- the machine -----------------------------------------------------------------------------------
+    # -- the machine -------------------------------------------------------------------------------
 
     def step(self, given: Input, row: GroupRow | None) -> list[Output]:
         """Handle one input; ``row`` is the group row as this node sees it now."""
@@ -358,7 +387,8 @@ class Member:
         self._emit(Stopped(reason))
 
     def _is_drained(self) -> bool:
-        # A member that stops with pubs in flight would leave their settling to an alias owner (rmq#224).
+        # A member that stops with pubs in flight would leave their settling to an alias owner
+        # (rmq#224).
         if self.states is None or self._is_alone():
             return True
         return not self._buffer and all(state.is_settled for state in self.states.values())
@@ -394,7 +424,7 @@ class Member:
             case Leave():
                 self._end("normal")
 
-    # -- joining ---------------------------------------------------------------------------------------
+    # -- joining -----------------------------------------------------------------------------------
 
     def _join(self) -> Work:
         assert self.view is None, "joined already"
@@ -450,10 +480,11 @@ class Member:
         self._change_view(view)
         self._emit(AnswerAddOnRight(token, row))
 
-    # -- publishing ------------------------------------------------------------------------------------
+    # -- publishing --------------------------------------------------------------------------------
 
     def _broadcast(self, payload: bytes) -> None:
-        # As in the original, who is leaving or hasn't joined yet drops what it is given to broadcast.
+        # As in the original, who is leaving or hasn't joined yet drops what it is given to
+        # broadcast.
         if self.stop_reason is not None or self.states is None:
             return
         if not self._is_alone():
@@ -488,7 +519,7 @@ class Member:
         self._buffer = []
         self._buffer_bytes = 0
 
-    # -- from the ring ---------------------------------------------------------------------------------
+    # -- from the ring -----------------------------------------------------------------------------
 
     def _received(self, message: RingMessage) -> Work:
         if self.view is None or (self.states is None and isinstance(message, CheckNeighbours)):
@@ -521,7 +552,9 @@ class Member:
         self.states = {snapshot.id: restore(snapshot) for snapshot in message.states}
 
     def _missed(self, message: Catchup) -> list[ActivityItem]:
-        """What the left neighbour's state says that we would have heard, had it been our neighbour before."""
+        """What the left neighbour's state says that we would have heard, had it been our neighbour
+        before.
+        """
         assert self.states is not None
         theirs = {snapshot.id: restore(snapshot) for snapshot in message.states}
         items = []
@@ -567,7 +600,7 @@ class Member:
             message = Activity(self.right, self.id, self.view.version, tuple(items))
             self._emit(Send(self.right, message))
 
-    # -- membership ------------------------------------------------------------------------------------
+    # -- membership --------------------------------------------------------------------------------
 
     def _neighbour_down(self, side: Side, member: MemberId, reason: str) -> None:
         if not self._is_neighbour(side, member):
@@ -617,8 +650,9 @@ class Member:
     def _change_view(self, view: View) -> None:
         assert self.view is not None
         if self.states is None and self.left not in view.members and self.left != self.id:
-            # Our left neighbour died before it told us what it knew, and we would stand in for it without knowing its
-            # last words, which may be under way already. (The original goes on, and members crash on the numbers.)
+            # Our left neighbour died before it told us what it knew, and we would stand in for it
+            # without knowing its last words, which may be under way already. (The original goes on,
+            # and members crash on the numbers.)
             raise LostMembership("the left neighbour died before its catchup")
         before = self.view
         self.view = view
@@ -659,7 +693,7 @@ class Member:
             self._emit(Monitor(side, now))
         return now
 
-    # -- state -----------------------------------------------------------------------------------------
+    # -- state -------------------------------------------------------------------------------------
 
     def _state_of(self, member: MemberId) -> MemberState:
         assert self.states is not None

@@ -1,9 +1,10 @@
 """The GM group row: what may be changed in it, and the ring (the view) that it describes.
 
-Theory: rabbit/gm.erl. The row lists the members in ring order, the dead among them until their messages are settled. The
-alive members in that order are the ring. A dead member is an *alias* of the next alive member downstream (to its
-right, cyclically): that one stands in as the publisher of what the dead one had in flight. Everything here is pure: the shell
-runs ``apply_change`` inside a metadata transaction, so no change is ever made to a stale row.
+Theory: rabbit/gm.erl. The row lists the members in ring order, the dead among them until their
+messages are settled. The alive members in that order are the ring. A dead member is an *alias* of
+the next alive member downstream (to its right, cyclically): that one stands in as the publisher of
+what the dead one had in flight. Everything here is pure: the shell runs ``apply_change`` inside a
+metadata transaction, so no change is ever made to a stale row.
 """
 
 from __future__ import annotations
@@ -70,8 +71,8 @@ def check_membership(member: MemberId, row: GroupRow | None) -> GroupRow:
 def apply_change(change: GroupChange, row: GroupRow | None, floor_version: int = 0) -> GroupRow:
     """The row after ``change``; ``row`` itself if nothing has to be written. Raises LostMembership.
 
-    ``floor_version`` is below every version this group ever had: a group that was forgotten and is made
-    again must not repeat them.
+    ``floor_version`` is below every version this group ever had: a group that was forgotten and is
+    made again must not repeat them.
     """
     match change:
         case CreateGroup(name, member):

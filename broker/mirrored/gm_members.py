@@ -1,9 +1,10 @@
 """What a GM member remembers of each publisher, and the arithmetic on it.
 
-Theory: rabbit/gm.erl. Every member keeps, for every publisher, the messages that it has seen published but not yet
-acknowledged round the ring (``pending``), the last number published and the last acknowledged. Pubs travel once round the
-ring; when they are home again their publisher sends acks round, which let everybody forget. After a change of
-neighbours the left one sends its whole state (catchup), and ``split`` finds what the receiver has missed: pubs and acks.
+Theory: rabbit/gm.erl. Every member keeps, for every publisher, the messages that it has seen
+published but not yet acknowledged round the ring (``pending``), the last number published and the
+last acknowledged. Pubs travel once round the ring; when they are home again their publisher sends
+acks round, which let everybody forget. After a change of neighbours the left one sends its whole
+state (catchup), and ``split`` finds what the receiver has missed: pubs and acks.
 """
 
 from __future__ import annotations
@@ -111,10 +112,11 @@ def restore(snapshot: MemberSnapshot) -> MemberState:
 
 
 def split(a: Iterable[Pub], b: Iterable[Pub]) -> tuple[list[Pub], list[Pub], list[Pub]]:
-    """(what of ``a`` is before the first of ``b``, what both hold, what of ``b`` is after ``a`` ends).
+    """(what of ``a`` is before the first of ``b``, what both hold, what of ``b`` is after ``a``
+    ends).
 
-    Both are in order of number. Partial partitions leave holes (rmq#749): a message that only one of them
-    holds, between messages that both should hold, is in none of the three.
+    Both are in order of number. Partial partitions leave holes (rmq#749): a message that only one
+    of them holds, between messages that both should hold, is in none of the three.
     """
     rest_a, rest_b = list(a), list(b)
     if not rest_b:

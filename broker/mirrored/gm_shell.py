@@ -1,7 +1,8 @@
-"""The GM machine's hands: sends, monitors, transacts and asks for it, and keeps what it tells the queue process.
+"""The GM machine's hands: sends, monitors, transacts and asks for it, and keeps what it tells the
+queue process.
 
-Transactions and the call that joins the ring run beside the process's mailbox and answer through it. So a queue process
-never waits for another one, and two that join each other's ring can't block.
+Transactions and the call that joins the ring run beside the process's mailbox and answer through
+it. So a queue process never waits for another one, and two that join each other's ring can't block.
 """
 
 from __future__ import annotations
@@ -67,7 +68,7 @@ class GmShell:
         assert row is None or isinstance(row, GroupRow)
         return row
 
-    # -- what the owner does with it -------------------------------------------------------------------
+    # -- what the owner does with it ---------------------------------------------------------------
 
     @property
     def is_ready(self) -> bool:
@@ -113,7 +114,7 @@ class GmShell:
         self._callers[self._token] = caller
         self.feed(gm.AddOnRight(request.newcomer, self._token))
 
-    # -- what the machine wants ------------------------------------------------------------------------
+    # -- what the machine wants --------------------------------------------------------------------
 
     def _perform(self, output: gm.Output) -> None:
         match output:

@@ -1,7 +1,8 @@
 """What a queue's master tells its mirrors, and mirrors their master, by guaranteed multicast.
 
-Everybody applies the instructions of one master in the order in which it gave them, so the mirrors' contents follow the
-master's (rabbit/rabbit_mirror_queue_{master,slave}.erl). They travel as bytes: the ring passes them on unread.
+Everybody applies the instructions of one master in the order in which it gave them, so the mirrors'
+contents follow the master's (rabbit/rabbit_mirror_queue_{master,slave}.erl). They travel as bytes:
+the ring passes them on unread.
 """
 
 from __future__ import annotations
@@ -19,7 +20,9 @@ class Published(Message, frozen=True):
 
 
 class Discarded(Message, frozen=True):
-    """A publish that leaves nothing behind: delivered at once to a consumer that doesn't acknowledge."""
+    """A publish that leaves nothing behind: delivered at once to a consumer that doesn't
+    acknowledge.
+    """
 
     channel: Pid
     message_id: int
@@ -81,13 +84,33 @@ class DeleteAndTerminate(Message, frozen=True):
 
 
 Instruction = (
-    Published | Discarded | Dropped | Acked | Requeued | Depth | RequestDepth | SenderDeath | EnsureMonitoring
-    | ProcessDeath | SyncStart | DeleteAndTerminate
-)  # fmt: skip
+    Published
+    | Discarded
+    | Dropped
+    | Acked
+    | Requeued
+    | Depth
+    | RequestDepth
+    | SenderDeath
+    | EnsureMonitoring
+    | ProcessDeath
+    | SyncStart
+    | DeleteAndTerminate
+)
 
 CODEC = Codec(
     (
-        Published, Discarded, Dropped, Acked, Requeued, Depth, RequestDepth, SenderDeath, EnsureMonitoring,
-        ProcessDeath, SyncStart, DeleteAndTerminate,
+        Published,
+        Discarded,
+        Dropped,
+        Acked,
+        Requeued,
+        Depth,
+        RequestDepth,
+        SenderDeath,
+        EnsureMonitoring,
+        ProcessDeath,
+        SyncStart,
+        DeleteAndTerminate,
     )
-)  # fmt: skip
+)

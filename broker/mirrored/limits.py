@@ -1,8 +1,10 @@
-"""What ends a message or a queue without a consumer: time to live, maximum length, disuse; and dead letters.
+"""What ends a message or a queue without a consumer: time to live, maximum length, disuse; and dead
+letters.
 
-The master alone decides; its mirrors are told as drops (rabbit/rabbit_amqqueue_process.erl). Messages expire from the head
-only, so one that waits behind a longer-lived one expires late. Deadlines count from when this process got the message: they
-start again with a restart of the node, or with a promotion.
+The master alone decides; its mirrors are told as drops (rabbit/rabbit_amqqueue_process.erl).
+Messages expire from the head only, so one that waits behind a longer-lived one expires late.
+Deadlines count from when this process got the message: they start again with a restart of the node,
+or with a promotion.
 """
 
 from __future__ import annotations
@@ -24,7 +26,9 @@ DeadLetter = Callable[[Sequence[Content], str, str, str | None], None]
 
 
 class Limits:
-    """The limits of one master's queue. ``dead_letters`` gets (contents, reason, exchange, routing key)."""
+    """The limits of one master's queue. ``dead_letters`` gets (contents, reason, exchange, routing
+    key).
+    """
 
     def __init__(self, shell: Shell, queue: BackingQueue, row: QueueRow) -> None:
         self._shell = shell
@@ -50,7 +54,7 @@ class Limits:
         self._dead_letter_key = None if key is None else str(key)
         self.touch()
 
-    # -- time to live ----------------------------------------------------------------------------------
+    # -- time to live ------------------------------------------------------------------------------
 
     def note(self, content: Content) -> None:
         """``content`` was enqueued now."""
@@ -100,7 +104,7 @@ class Limits:
             delay_ms = max(0.0, (deadline - self._now_ns()) / 1_000_000)
             self._shell.after(delay_ms + 1, ExpiryTimer())
 
-    # -- length ----------------------------------------------------------------------------------------
+    # -- length ------------------------------------------------------------------------------------
 
     def refuses(self, content: Content) -> bool:
         """Whether the queue is full and refuses publishes (x-overflow reject-publish)."""
@@ -135,7 +139,7 @@ class Limits:
             self._shell.broadcast(ins.Dropped(self._queue.ready, len(contents), False))
             self._dead_letter(contents, reason)
 
-    # -- dead letters ----------------------------------------------------------------------------------
+    # -- dead letters ------------------------------------------------------------------------------
 
     def dead_letter(self, ids: Iterable[int], reason: str) -> None:
         """These are about to be dropped: pass them on, if the queue says where."""
@@ -146,7 +150,7 @@ class Limits:
         if contents and self._dead_letter_exchange is not None and self.dead_letters is not None:
             self.dead_letters(contents, reason, self._dead_letter_exchange, self._dead_letter_key)
 
-    # -- disuse ----------------------------------------------------------------------------------------
+    # -- disuse ------------------------------------------------------------------------------------
 
     def touch(self) -> None:
         """The queue is used now: declared, asked for a message, given or losing a consumer."""

@@ -1,8 +1,9 @@
 """Master: the process that serves a queue.
 
-It does what RabbitMQ spreads over rabbit_amqqueue_process (publishers, consumers, settling, limits),
-rabbit_mirror_queue_master (every change is told to the mirrors, in order) and rabbit_mirror_queue_coordinator (death of
-channels, depth for new mirrors). It works alike with no mirrors at all.
+It does what RabbitMQ spreads over rabbit_amqqueue_process (publishers, consumers, settling,
+limits), rabbit_mirror_queue_master (every change is told to the mirrors, in order) and
+rabbit_mirror_queue_coordinator (death of channels, depth for new mirrors). It works alike with no
+mirrors at all.
 """
 
 from __future__ import annotations
@@ -41,10 +42,12 @@ ACKED_INTERVAL_MS = 100
 
 @dataclass(slots=True)
 class Inheritance:
-    """What a promoted mirror hands to the master that it becomes; empty for one that starts as master.
+    """What a promoted mirror hands to the master that it becomes; empty for one that starts as
+    master.
 
-    ``seen``: messages that came by GM and not yet from their channel (published, confirmed or discarded).
-    ``owed``: confirms that are due when the message is durable. ``deliveries``: what came from channels only.
+    ``seen``: messages that came by GM and not yet from their channel (published, confirmed or
+    discarded). ``owed``: confirms that are due when the message is durable. ``deliveries``: what
+    came from channels only.
     """
 
     seen: dict[int, str] = field(default_factory=dict)
@@ -55,7 +58,9 @@ class Inheritance:
 
 
 class Master:
-    """The queue's contents and users. Handlers are synchronous: what they tell others goes through ``shell``."""
+    """The queue's contents and users. Handlers are synchronous: what they tell others goes through
+    ``shell``.
+    """
 
     role = "master"
 
@@ -93,7 +98,7 @@ class Master:
         for delivery in deliveries:
             self.publish(delivery)
 
-    # -- messages and calls ----------------------------------------------------------------------------
+    # -- messages and calls ------------------------------------------------------------------------
 
     def handle(self, message: Message) -> bool:
         """Whether ``message`` was one that a master knows."""
@@ -133,7 +138,7 @@ class Master:
     def stats(self, state: str) -> Stats:
         return Stats(self.queue.ready, self.queue.unacked, len(self.consumers), state)
 
-    # -- publishing ------------------------------------------------------------------------------------
+    # -- publishing --------------------------------------------------------------------------------
 
     def publish(self, message: Publish) -> None:
         content = message.content
@@ -205,13 +210,16 @@ class Master:
     def _tell(self, message: Publish, instruction: ins.Published) -> None:
         """To the mirrors; and find out whether one of them depends on the ring for it.
 
-        The channel waits for those that it sent the message to. A mirror that it didn't know has the ring's
-        copy only, which is lost if this process dies while the ring is broken: so the confirm waits for the ring. (The
-        original does not wait, and can lose such a message after confirming it.)
+        The channel waits for those that it sent the message to. A mirror that it didn't know has
+        the ring's copy only, which is lost if this process dies while the ring is broken: so the
+        confirm waits for the ring. (The original does not wait, and can lose such a message after
+        confirming it.)
         """
-        if message.seq is None or not message.sent_to:
-            self.shell.broadcast(instruction)
-        elif all(mirror in message.sent_to for mirror in self.shell.mirrors()):
+        if (
+            message.seq is None
+            or not message.sent_to
+            or all(mirror in message.sent_to for mirror in self.shell.mirrors())
+        ):
             self.shell.broadcast(instruction)
         else:
             self._in_ring[message.content.id] = False
@@ -222,7 +230,7 @@ class Master:
         if self._in_ring.pop(message_id, False):
             self._safe(message_id)
 
-    # -- confirms --------------------------------------------------------------------------------------
+    # -- confirms ----------------------------------------------------------------------------------
 
     def _await(self, mark: int, message_id: int) -> None:
         if mark <= self.queue.durable_mark:
@@ -270,7 +278,7 @@ class Master:
                 count=interval.count,
             )
 
-    # -- consuming -------------------------------------------------------------------------------------
+    # -- consuming ---------------------------------------------------------------------------------
 
     def get(self, request: Get) -> Message:
         self.shell.monitor(request.channel)
@@ -345,7 +353,8 @@ class Master:
     def requeue_all(self) -> None:
         """After a promotion: the consumers that held these are the old master's.
 
-        Known-bug switch requeue_not_broadcast_on_promotion would keep this from the other mirrors (rmq#7579).
+        Known-bug switch requeue_not_broadcast_on_promotion would keep this from the other mirrors
+        (rmq#7579).
         """
         self._requeue(self.queue.unacked_ids())
 
@@ -358,7 +367,7 @@ class Master:
     def _expire(self) -> None:
         self.limits.expire()
 
-    # -- users that go away ----------------------------------------------------------------------------
+    # -- users that go away ------------------------------------------------------------------------
 
     def process_down(self, pid: Pid) -> None:
         """A channel or the exclusive owner is dead."""
@@ -367,7 +376,8 @@ class Master:
             return
         had = len(self.consumers)
         self._requeue(self.consumers.drop_channel(pid))
-        # The ring hears this after all that the channel published here, so mirrors may forget it too.
+        # The ring hears this after all that the channel published here, so mirrors may forget it
+        # too.
         self.shell.broadcast(ins.SenderDeath(pid))
         for message_id in [m for m, (channel, _) in self._owed.items() if channel == pid]:
             del self._owed[message_id]
@@ -386,7 +396,7 @@ class Master:
             request = consumer.request
             self.shell.send(request.channel, ConsumerCancelled(self.shell.pid, request.tag))
 
-    # -- from mirrors ----------------------------------------------------------------------------------
+    # -- from mirrors ------------------------------------------------------------------------------
 
     def hear(self, instruction: ins.Instruction) -> None:
         """What a mirror said in the ring."""

@@ -1,4 +1,6 @@
-"""Messages between queue processes, their supervisors and the operator's requests (not the GM payloads)."""
+"""Messages between queue processes, their supervisors and the operator's requests (not the GM
+payloads).
+"""
 
 from __future__ import annotations
 
@@ -12,7 +14,7 @@ from broker.processes.messages import Message, Pid
 SUPERVISOR = "queues"  # the name that each node's queue supervisor is registered under
 
 
-# -- GM, besides the ring messages -------------------------------------------------------------------------
+# -- GM, besides the ring messages -----------------------------------------------------------------
 
 
 class JoinRing(Message, frozen=True):
@@ -26,7 +28,7 @@ class RingJoined(Message, frozen=True):
     group: GroupRow
 
 
-# -- synchronisation ---------------------------------------------------------------------------------------
+# -- synchronisation -------------------------------------------------------------------------------
 
 
 class SyncAnswer(Message, frozen=True):
@@ -61,7 +63,7 @@ class SyncAborted(Message, frozen=True):
     ref: int
 
 
-# -- asked of a queue process ------------------------------------------------------------------------------
+# -- asked of a queue process ----------------------------------------------------------------------
 
 
 class AutoSync(Message, frozen=True):
@@ -103,7 +105,7 @@ class Claimed(Message, frozen=True):
     detail: dict[str, Any] = {}
 
 
-# -- asked of a supervisor ---------------------------------------------------------------------------------
+# -- asked of a supervisor -------------------------------------------------------------------------
 
 
 class DeclareQueue(Message, frozen=True):
@@ -123,7 +125,7 @@ class StartMirror(Message, frozen=True):
     queue: str
 
 
-# -- to itself ---------------------------------------------------------------------------------------------
+# -- to itself -------------------------------------------------------------------------------------
 
 
 class DurableAdvanced(Message, frozen=True):
@@ -174,7 +176,24 @@ class Reconsider(Message, frozen=True):
 
 
 MESSAGES: tuple[type[Message], ...] = (
-    CheckNeighbours, Catchup, Activity, JoinRing, RingJoined, SyncAnswer, SyncBatch, SyncNext, SyncComplete,
-    SyncAborted, AutoSync, SyncQueue, CancelSync, UpdateMirroring, StopProcess, Claim, Claimed, DeclareQueue, Declared,
+    CheckNeighbours,
+    Catchup,
+    Activity,
+    JoinRing,
+    RingJoined,
+    SyncAnswer,
+    SyncBatch,
+    SyncNext,
+    SyncComplete,
+    SyncAborted,
+    AutoSync,
+    SyncQueue,
+    CancelSync,
+    UpdateMirroring,
+    StopProcess,
+    Claim,
+    Claimed,
+    DeclareQueue,
+    Declared,
     StartMirror,
-)  # fmt: skip
+)

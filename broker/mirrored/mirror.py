@@ -1,12 +1,13 @@
 """Mirror: a queue process that follows its master.
 
-After rabbit/rabbit_mirror_queue_slave.erl. A message reaches a mirror twice: from its channel, directly, and from the
-master, through the ring. Only the master's copy changes the contents, in the master's order; the channel's copy is kept
-until then, so that nothing is lost if the master dies between the two. A mirror confirms a publish when it has seen
-both copies and, if it must be, the message is on disk.
+After rabbit/rabbit_mirror_queue_slave.erl. A message reaches a mirror twice: from its channel,
+directly, and from the master, through the ring. Only the master's copy changes the contents, in the
+master's order; the channel's copy is kept until then, so that nothing is lost if the master dies
+between the two. A mirror confirms a publish when it has seen both copies and, if it must be, the
+message is on disk.
 
-A mirror starts empty. It is synchronised when its depth equals the master's: because it was, because
-everything older was consumed, or because the contents were copied (sync.py).
+A mirror starts empty. It is synchronised when its depth equals the master's: because it was,
+because everything older was consumed, or because the contents were copied (sync.py).
 """
 
 from __future__ import annotations
@@ -28,14 +29,16 @@ from broker.storage.backing_queue import BackingQueue
 # How long after a channel's death the master is reminded of it, if it hasn't said anything.
 SENDER_DEATH_MS = 20_000
 
-# published: by the ring only. confirmed: the same, and durable. discarded: by the ring, and nothing is left of it.
-# A Publish: seen from both, and owed a confirm when it is durable.
+# published: by the ring only. confirmed: the same, and durable. discarded: by the ring, and nothing
+# is left of it. A Publish: seen from both, and owed a confirm when it is durable.
 Status = Literal["published", "confirmed", "discarded"] | Publish
 
 
 @dataclass(slots=True)
 class Sender:
-    """A channel that publishes to this queue. It is forgotten when its death was heard from both sides."""
+    """A channel that publishes to this queue. It is forgotten when its death was heard from both
+    sides.
+    """
 
     waiting: deque[Publish] = field(default_factory=deque)  # from the channel, not yet by the ring
     pending: dict[int, None] = field(default_factory=dict)  # by the ring, not yet from the channel
@@ -63,7 +66,7 @@ class Mirror:
     def is_synchronised(self) -> bool:
         return self.depth_delta == 0
 
-    # -- from channels ---------------------------------------------------------------------------------
+    # -- from channels -----------------------------------------------------------------------------
 
     def publish(self, message: Publish) -> None:
         """A channel's copy."""
@@ -121,7 +124,7 @@ class Mirror:
             self.shell.monitor(channel)
         return sender
 
-    # -- from the master -------------------------------------------------------------------------------
+    # -- from the master ---------------------------------------------------------------------------
 
     def apply(self, instruction: ins.Instruction) -> None:
         """Do as the master did. SyncStart and DeleteAndTerminate are the process's business."""
@@ -155,10 +158,12 @@ class Mirror:
         elif sender.waiting[0].content.id == message_id:
             assert not isinstance(status, Publish)
             self._confirm_or_wait(status, sender.waiting.popleft())
-        # Else the channel sent it before it knew of this mirror: no copy will come, no confirm is wanted.
+        # Else the channel sent it before it knew of this mirror: no copy will come, no confirm is
+        # wanted.
 
     def _drop(self, instruction: ins.Dropped) -> None:
-        # An unsynchronised mirror holds the tail of the master's messages, so it may have less to drop.
+        # An unsynchronised mirror holds the tail of the master's messages, so it may have less to
+        # drop.
         count = max(0, self.queue.ready - instruction.remaining)
         self.queue.drop(count, ack_required=instruction.ack_required)
         if not instruction.ack_required:
@@ -175,7 +180,7 @@ class Mirror:
         assert self.depth_delta + change >= 0, f"depth delta {self.depth_delta} and {change}"
         self._set_delta(self.depth_delta + change)
 
-    # -- deaths ----------------------------------------------------------------------------------------
+    # -- deaths ------------------------------------------------------------------------------------
 
     def channel_down(self, channel: Pid) -> None:
         if channel in self._senders:
@@ -200,18 +205,19 @@ class Mirror:
             self._statuses.pop(message_id, None)
         self.shell.demonitor(channel)
 
-    # -- synchronisation -------------------------------------------------------------------------------
+    # -- synchronisation ---------------------------------------------------------------------------
 
     def begin_sync(self) -> None:
-        """Throw away what is here: the master sends everything. Confirms wait for it to come again."""
+        """Throw away what is here: the master sends all of it. Confirms wait until it has."""
         master_depth = self._master_depth()
         self.queue.clear()
         self._marks.clear()
         self.depth_delta = master_depth
 
     def abort_sync(self, *, master_lives: bool) -> None:
-        """What came is the oldest part. With the newest to come there would be a hole between: start empty
-        again. A publish that is owed a confirm is the master's alone now; if the master is dead, it may be lost.
+        """What came is the oldest part. With the newest to come there would be a hole between:
+        start empty again. A publish that is owed a confirm is the master's alone now; if the master
+        is dead, it may be lost.
         """
         self.begin_sync()
         owed = [s for s in self._statuses.values() if isinstance(s, Publish)]
@@ -242,7 +248,7 @@ class Mirror:
         for message_id in [i for i in self._statuses if i not in self.queue]:
             self._safe(message_id)
 
-    # -- promotion -------------------------------------------------------------------------------------
+    # -- promotion ---------------------------------------------------------------------------------
 
     def inheritance(self) -> Inheritance:
         """What the master needs to know that this mirror becomes."""

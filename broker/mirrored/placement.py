@@ -1,8 +1,9 @@
 """Whether a process of a queue belongs on this node, and as what. Pure.
 
-These are the rules by which a node recovers its queues when it boots and starts crashed processes again
-(rabbit/rabbit_amqqueue.erl recover, rabbit_prequeue.erl restart, rabbit_mirror_queue_misc.erl on_vhost_up). The answer is a
-wish only: the started process checks the row again in its first transaction.
+These are the rules by which a node recovers its queues when it boots and starts crashed processes
+again (rabbit/rabbit_amqqueue.erl recover, rabbit_prequeue.erl restart, rabbit_mirror_queue_misc.erl
+on_vhost_up). The answer is a wish only: the started process checks the row again in its first
+transaction.
 """
 
 from __future__ import annotations

@@ -1,7 +1,9 @@
-"""Policies: which one applies to a queue, what they may say, and the nodes that they want its mirrors on.
+"""Policies: which one applies to a queue, what they may say, and the nodes that they want its
+mirrors on.
 
-Pure functions, after rabbit/rabbit_policy.erl and rabbit_mirror_queue_mode_*.erl. One policy applies to a queue: the
-matching one of highest priority; policies are not merged. Exclusive queues are never mirrored.
+Pure functions, after rabbit/rabbit_policy.erl and rabbit_mirror_queue_mode_*.erl. One policy
+applies to a queue: the matching one of highest priority; policies are not merged. Exclusive queues
+are never mirrored.
 """
 
 from __future__ import annotations
@@ -31,7 +33,7 @@ def match(policies: Iterable[PolicyRow], vhost: str, name: str) -> PolicyRow | N
     return max(matching, key=lambda policy: (policy.priority, policy.name), default=None)
 
 
-# -- validation --------------------------------------------------------------------------------------------
+# -- validation ------------------------------------------------------------------------------------
 
 
 def validate(policy: PolicyRow) -> str | None:
@@ -118,7 +120,7 @@ def normalise(definition: Mapping[str, Any]) -> dict[str, Any]:
     return stored
 
 
-# -- what the policy in force says -------------------------------------------------------------------------
+# -- what the policy in force says -----------------------------------------------------------------
 
 
 def is_mirrored(row: QueueRow) -> bool:
@@ -144,7 +146,9 @@ def sync_batch_size(row: QueueRow, default: int) -> int:
 
 
 def setting(row: QueueRow, key: str) -> Any:
-    """A queue argument (``x-`` and ``key``) or the policy's ``key``; the smaller if both are numbers."""
+    """A queue argument (``x-`` and ``key``) or the policy's ``key``; the smaller if both are
+    numbers.
+    """
     values = [row.arguments.get(f"x-{key}"), row.definition.get(key)]
     present = [value for value in values if value is not None]
     if len(present) == 2 and all(_is_int(value) for value in present):
@@ -152,7 +156,7 @@ def setting(row: QueueRow, key: str) -> Any:
     return present[0] if present else None
 
 
-# -- placement ---------------------------------------------------------------------------------------------
+# -- placement -------------------------------------------------------------------------------------
 
 
 def suggested_nodes(
@@ -194,7 +198,8 @@ def _exactly(
 def _listed(
     nodes: list[str], master: str, synced: list[str], running: Sequence[str]
 ) -> tuple[str, list[str]]:
-    # The operator asked for a migration, but not for losing messages: with no synchronised mirror the master stays.
+    # The operator asked for a migration, but not for losing messages: with no synchronised mirror
+    # the master stays.
     wanted = nodes if synced else [*nodes, master]
     available = [node for node in dict.fromkeys(wanted) if node in running]
     if not available:
@@ -209,7 +214,8 @@ def _listed(
 def changes(
     row: QueueRow, running: Sequence[str], choose_index: Callable[[int], int]
 ) -> tuple[list[str], list[str]]:
-    """(nodes to add a mirror on, nodes to drop). Add before drop: a dropped mirror's death makes the
+    """(nodes to add a mirror on, nodes to drop). Add before drop: a dropped mirror's death makes
+    the
 
     master look for a replacement, and it must see those that are being added already.
     """

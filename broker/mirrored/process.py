@@ -1,11 +1,11 @@
 """QueueProcess: one process of one queue on one node, first a starter, then its master or a mirror.
 
-This is the shell: the mailbox, the ring, monitors, metadata transactions, events. What the queue does is in master.py
-and mirror.py, which never wait; how a process starts, is promoted, synchronises and ends is in starting.py,
-promotion.py, syncing.py and ending.py.
+This is the shell: the mailbox, the ring, monitors, metadata transactions, events. What the queue
+does is in master.py and mirror.py, which never wait; how a process starts, is promoted,
+synchronises and ends is in starting.py, promotion.py, syncing.py and ending.py.
 
-A transaction on the queue's row is awaited inside a handler: the mailbox waits with it, as the original's does. Nothing
-here ever awaits another queue process.
+A transaction on the queue's row is awaited inside a handler: the mailbox waits with it, as the
+original's does. Nothing here ever awaits another queue process.
 """
 
 from __future__ import annotations
@@ -94,7 +94,7 @@ class QueueProcess(Process):
         self._durable_told = False
         self._must_stop = asyncio.Event()
 
-    # -- Process ---------------------------------------------------------------------------------------
+    # -- Process -----------------------------------------------------------------------------------
 
     async def run(self) -> None:
         try:
@@ -152,7 +152,7 @@ class QueueProcess(Process):
     async def stopping(self, reason: str) -> None:
         await ending.stopped(self, reason)
 
-    # -- dispatch --------------------------------------------------------------------------------------
+    # -- dispatch ----------------------------------------------------------------------------------
 
     async def _handle_own(self, message: Message) -> bool:
         match message:
@@ -208,7 +208,7 @@ class QueueProcess(Process):
         return "syncing" if self.sync is not None or self.mirror_sync is not None else "running"
 
     async def after_message(self) -> None:
-        """Whatever a handler left to do: ring events, flags of the role, what waited in the stash."""
+        """What a handler left to do: ring events, flags of the role, what was stashed."""
         while True:
             await self._pump()
             await starting.request_depth(self)
@@ -234,14 +234,14 @@ class QueueProcess(Process):
                 self.role.is_deletable = self.role.limits.is_unused = False
                 await ending.delete_unused(self)
 
-    # -- the ring --------------------------------------------------------------------------------------
+    # -- the ring ----------------------------------------------------------------------------------
 
     def join_ring(self) -> None:
         self.gm = GmShell(self, self.env, self.metadata, self.key)
         self.gm.feed(gm.Join())
 
     async def _pump(self) -> None:
-        """Look at what the ring brought. A mirror that is being synchronised has to wait with it."""
+        """Look at what the ring brought. A mirror that is being synchronised waits with it."""
         while self.gm is not None and self.gm.events and self.mirror_sync is None:
             event = self.gm.events.popleft()
             match event:
@@ -279,11 +279,12 @@ class QueueProcess(Process):
                 self.role.apply(instruction)
 
     async def guard_master(self) -> None:
-        """Two processes of a queue may both be promoted in a partition. Who finds another one recorded as
-        master ends, as "shutdown" and not as "normal", which would look as if the queue were deleted.
+        """Two processes of a queue may both be promoted in a partition. Who finds another one
+        recorded as master ends, as "shutdown" and not as "normal", which would look as if the queue
+        were deleted.
 
-        (rmq#914, rmq#953. Known-bug switches coordinator_no_master_changed_clause and stop_reason_normal_deletes_queue
-        would change this.)
+        (rmq#914, rmq#953. Known-bug switches coordinator_no_master_changed_clause and
+        stop_reason_normal_deletes_queue would change this.)
         """
         row = self.row()
         if row is not None and row.pid != self.pid:
@@ -293,7 +294,7 @@ class QueueProcess(Process):
             self.emit("demoted", master=str(row.pid), reason="another master is recorded")
             self.exit("shutdown")
 
-    # -- monitors --------------------------------------------------------------------------------------
+    # -- monitors ----------------------------------------------------------------------------------
 
     async def _down(self, message: Down) -> None:
         if self._peers.get(message.pid) == message.ref:
@@ -312,11 +313,12 @@ class QueueProcess(Process):
             await ending.mirror_stopped(self, pid)
         if self.sync is not None:
             self.sync.process_down(pid)
-        if isinstance(self.role, Mirror) and pid == self.role.master:
+        if isinstance(self.role, Mirror):
             syncing.syncer_down(self, pid)
-            await promotion.master_down(self, pid)
+            if pid == self.role.master:
+                await promotion.master_down(self, pid)
 
-    # -- Shell -----------------------------------------------------------------------------------------
+    # -- Shell -------------------------------------------------------------------------------------
 
     def row(self) -> QueueRow | None:
         row = self.metadata.read(rows.QUEUE, self.key)
@@ -358,7 +360,7 @@ class QueueProcess(Process):
             group_of(self.key), kind, role=role, epoch=self.epoch, detail=detail or None
         )
 
-    # -- for the parts ---------------------------------------------------------------------------------
+    # -- for the parts -----------------------------------------------------------------------------
 
     async def transact(self, body: Callable[[Transaction], T]) -> T:
         """Try until there is a leader to write through. Then the row is as new as what was written.

@@ -1,8 +1,10 @@
-"""What a queue process does when others of its ring died; above all, how a mirror becomes the master.
+"""What a queue process does when others of its ring died; above all, how a mirror becomes the
+master.
 
 After rabbit/rabbit_mirror_queue_slave.erl (gm_deaths, promote_me) and rabbit_mirror_queue_misc.erl
-(remove_from_queue). Deaths come from the ring, so everything that the dead master told has been applied before. The
-decision is made in a transaction on the row (rows.remove_dead): every mirror comes to the same one.
+(remove_from_queue). Deaths come from the ring, so everything that the dead master told has been
+applied before. The decision is made in a transaction on the row (rows.remove_dead): every mirror
+comes to the same one.
 """
 
 from __future__ import annotations
@@ -11,8 +13,8 @@ import logging
 from typing import TYPE_CHECKING
 
 from broker.metadata.records import QueueRow
-from broker.mirrored import instructions as ins
 from broker.mirrored import ending, policy, rows, starting, syncing
+from broker.mirrored import instructions as ins
 from broker.mirrored.master import Master
 from broker.mirrored.mirror import Mirror
 from broker.processes.messages import Pid
@@ -73,8 +75,7 @@ def _follow(process: QueueProcess, removal: rows.Removal) -> None:
         process.exit("shutdown")
         return
     assert removal.master is not None
-    process.role.master = removal.master
-    process.monitor_peer(removal.master)
+    starting.follow(process, process.role, removal.master)
     process.broadcast(ins.ProcessDeath())
 
 

@@ -13,7 +13,7 @@ from broker.errors import MetadataUnavailable, ProcessError
 from broker.metadata.api import Metadata, Transaction
 from broker.metadata.records import PolicyRow, QueueRow, queue_key
 from broker.mirrored import policy, rows
-from broker.mirrored.messages import SUPERVISOR, DeclareQueue, Declared
+from broker.mirrored.messages import SUPERVISOR, Declared, DeclareQueue
 from broker.processes.messages import Failed, Name, Pid
 from broker.processes.runtime import Runtime
 
@@ -47,7 +47,8 @@ class QueuesService:
         exclusive_owner: Pid | None,
         arguments: Mapping[str, Any],
     ) -> QueueRow:
-        """Create the queue, on this node unless a locator says otherwise, or return the row that exists.
+        """Create the queue, on this node unless a locator says otherwise, or return the row that
+        exists.
 
         Raises MetadataUnavailable.
         """
@@ -103,7 +104,9 @@ class QueuesService:
         )
 
     async def remove(self, row: QueueRow) -> int:
-        """Delete the rows, the bindings and every process of the queue; returns how many messages it held."""
+        """Delete the rows, the bindings and every process of the queue; returns how many messages
+        it held.
+        """
         current = self.lookup(row.vhost, row.name)
         if current is not None and current.pid is not None and self.is_available(current):
             request = Delete(if_unused=False, if_empty=False)

@@ -1,9 +1,9 @@
 """What queue processes change in the queue's row: bodies of metadata transactions.
 
-Each reads the row afresh and decides on what it finds there, inside the transaction; none stores a row that was read
-before. (RabbitMQ's restarted master did: its stale snapshot erased the row of a mirror that had been promoted
-meanwhile, and two masters ruled. rabbitmq-server#2009.) After rabbit/rabbit_mirror_queue_misc.erl and
-rabbit_mirror_queue_slave.erl (init_it).
+Each reads the row afresh and decides on what it finds there, inside the transaction; none stores a
+row that was read before. (RabbitMQ's restarted master did: its stale snapshot erased the row of a
+mirror that had been promoted meanwhile, and two masters ruled. rabbitmq-server#2009.) After
+rabbit/rabbit_mirror_queue_misc.erl and rabbit_mirror_queue_slave.erl (init_it).
 """
 
 from __future__ import annotations
@@ -67,11 +67,13 @@ def with_policy(tx: Transaction, row: QueueRow) -> QueueRow:
     )
 
 
-# -- masters -----------------------------------------------------------------------------------------------
+# -- masters ---------------------------------------------------------------------------------------
 
 
 def declare(tx: Transaction, wanted: QueueRow) -> tuple[QueueRow, bool]:
-    """The row that exists, live or waiting for its node; else ``wanted``, stored. True if it is new."""
+    """The row that exists, live or waiting for its node; else ``wanted``, stored. True if it is
+    new.
+    """
     existing = read(tx, wanted.key) or read_durable(tx, wanted.key)
     if existing is not None:
         return existing, False
@@ -79,7 +81,9 @@ def declare(tx: Transaction, wanted: QueueRow) -> tuple[QueueRow, bool]:
 
 
 def take_over(tx: Transaction, key: str, me: Pid, seen: Pid | None) -> QueueRow | None:
-    """Become master in place of ``seen``, which is dead. None if the row has changed in the meantime."""
+    """Become master in place of ``seen``, which is dead. None if the row has changed in the
+    meantime.
+    """
     live, durable = read(tx, key), read_durable(tx, key)
     row = live if live is not None else durable
     if row is None or row.pid != seen:
@@ -111,7 +115,9 @@ def add_gm(tx: Transaction, key: str, me: Pid) -> QueueRow | None:
 
 
 def clear_mirrors(tx: Transaction, key: str, me: Pid, survivors: tuple[Pid, ...]) -> None:
-    """After stop_all_slaves: ``survivors`` didn't die in time and must be stopped before they come back."""
+    """After stop_all_slaves: ``survivors`` didn't die in time and must be stopped before they come
+    back.
+    """
     row = read(tx, key)
     if row is None or row.pid != me:
         return
@@ -166,7 +172,8 @@ def _leads_to(binding: BindingRow, row: QueueRow) -> bool:
 
 
 def forget_live(tx: Transaction, key: str, dead: Pid) -> bool:
-    """The master's node is down and there are no mirrors: the queue waits for it, or is gone for good.
+    """The master's node is down and there are no mirrors: the queue waits for it, or is gone for
+    good.
 
     An exclusive queue is gone even if it is durable: its connection was on that node.
     """
@@ -186,12 +193,14 @@ def forget_orphan(tx: Transaction, key: str, owner: Pid) -> bool:
     return row is not None and row.exclusive_owner == owner and delete(tx, row)
 
 
-# -- mirrors -----------------------------------------------------------------------------------------------
+# -- mirrors ---------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
 class MirrorStart:
-    """What a starting mirror found. ``stop_first``: old processes of this node that must end before."""
+    """What a starting mirror found. ``stop_first``: old processes of this node that must end
+    before.
+    """
 
     outcome: Literal["new", "no_row", "duplicate_live_master", "stale_master", "existing"]
     row: QueueRow | None = None
@@ -252,15 +261,16 @@ def forget_mirror(tx: Transaction, key: str, gone: Pid) -> bool:
     return True
 
 
-# -- deaths ------------------------------------------------------------------------------------------------
+# -- deaths ----------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
 class Removal:
     """What became of the queue when members of its group died.
 
-    same: nothing changed for me. promoted: I am the new master. other: another mirror shall be master.
-    not_synced: I would be, but hold too little. not_member: I am not in the row. gone: there is no row.
+    same: nothing changed for me. promoted: I am the new master. other: another mirror shall be
+    master. not_synced: I would be, but hold too little. not_member: I am not in the row. gone:
+    there is no row.
     """
 
     outcome: Literal["same", "promoted", "other", "not_synced", "not_member", "gone"]
@@ -271,7 +281,9 @@ class Removal:
 
 
 def remove_dead(tx: Transaction, key: str, me: Pid, dead: tuple[Pid, ...]) -> Removal:
-    """Take the dead out of the row; if the master is among them, the oldest mirror that may is promoted."""
+    """Take the dead out of the row; if the master is among them, the oldest mirror that may is
+    promoted.
+    """
     row = read(tx, key)
     if row is None:
         return Removal("gone")
@@ -331,7 +343,7 @@ def _settle(
     return row if settled == row else store(tx, settled)
 
 
-# -- the group ---------------------------------------------------------------------------------------------
+# -- the group -------------------------------------------------------------------------------------
 
 
 def change_group(tx: Transaction, key: str, change: GroupChange) -> GroupRow:

@@ -1,4 +1,4 @@
-"""Shell: what a master or a mirror may do to the world, through the queue process that it lives in."""
+"""Shell: what a master or a mirror may do to the world, through its queue process."""
 
 from __future__ import annotations
 

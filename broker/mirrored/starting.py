@@ -1,8 +1,9 @@
-"""How a queue process starts: as the master of a new or recovered queue, or as a mirror; and whom it mirrors to.
+"""How a queue process starts: as the master of a new or recovered queue, or as a mirror; and whom
+it mirrors to.
 
-After rabbit/rabbit_mirror_queue_slave.erl (handle_go), rabbit_prequeue.erl and rabbit_mirror_queue_misc.erl
-(update_mirrors). A mirror joins the ring first and enters the row after that, so that it gets every message by the ring
-that a channel could send it directly.
+After rabbit/rabbit_mirror_queue_slave.erl (handle_go), rabbit_prequeue.erl and
+rabbit_mirror_queue_misc.erl (update_mirrors). A mirror joins the ring first and enters the row
+after that, so that it gets every message by the ring that a channel could send it directly.
 """
 
 from __future__ import annotations
@@ -44,7 +45,7 @@ async def start(process: QueueProcess) -> None:
             process.join_ring()
 
 
-# -- masters -----------------------------------------------------------------------------------------------
+# -- masters ---------------------------------------------------------------------------------------
 
 
 async def _declare(process: QueueProcess, declaration: DeclareStart) -> None:
@@ -142,7 +143,8 @@ async def _add_mirrors(process: QueueProcess, nodes: Sequence[str], announce: bo
 
 
 async def _add_mirror(process: QueueProcess, node: str) -> None:
-    """An unwilling node is no reason to crash: it looks for itself when it is up (rmq#2009, fixed in 3.8.4).
+    """An unwilling node is no reason to crash: it looks for itself when it is up (rmq#2009, fixed
+    in 3.8.4).
 
     Known-bug switch add_mirror_crashes_master would let the error end the master.
     """
@@ -164,7 +166,7 @@ def add_mirrors(process: QueueProcess, nodes: Sequence[str]) -> None:
         process.background(_add_mirrors(process, nodes, False))
 
 
-# -- mirrors -----------------------------------------------------------------------------------------------
+# -- mirrors ---------------------------------------------------------------------------------------
 
 
 async def _become_mirror(process: QueueProcess) -> None:
@@ -196,6 +198,11 @@ async def _become_mirror(process: QueueProcess) -> None:
         process.start.caller.reply(Done())
 
 
+def follow(process: QueueProcess, mirror: Mirror, master: Pid) -> None:
+    mirror.master = master
+    process.monitor_peer(master)
+
+
 async def request_depth(process: QueueProcess) -> None:
     """Once, as soon as the ring would carry it: how much does the master hold?"""
     ready = process.gm is not None and process.gm.is_ready
@@ -217,6 +224,9 @@ async def _check_place(process: QueueProcess) -> None:
     row = process.row()
     if row is None or process.pid not in (row.pid, *row.slave_pids):
         await ending.out_of_place(process)
+    elif isinstance(process.role, Mirror) and row.pid != process.role.master:
+        assert row.pid is not None
+        follow(process, process.role, row.pid)
 
 
 def _report_stale(process: QueueProcess, ring: GmShell) -> None:

@@ -1,4 +1,4 @@
-"""Where a node's queue processes keep their messages: one directory a queue, one owner at a time."""
+"""Where queue processes keep their messages: one directory a queue, one owner at a time."""
 
 from __future__ import annotations
 
@@ -16,7 +16,9 @@ DIRECTORY = "queues"
 
 
 class QueueStorage:
-    """Opens backing queues. A former owner that was killed can't write any more once its successor opens."""
+    """Opens backing queues. A former owner that was killed can't write any more once its successor
+    opens.
+    """
 
     def __init__(self, disk: Disk) -> None:
         self._disk = disk

@@ -1,11 +1,12 @@
 """QueueSupervisor: keeps the queue processes of one node. Registered as "queues".
 
-It recovers queues when the node has its tables, starts masters that are declared and mirrors that masters ask for, lets the
-node take its own place as a mirror when it comes up, starts crashed processes again (rabbit_prequeue.erl, with a
-limit), tells masters when the policies or the members change, and cleans up after nodes that are gone.
+It recovers queues when the node has its tables, starts masters that are declared and mirrors that
+masters ask for, lets the node take its own place as a mirror when it comes up, starts crashed
+processes again (rabbit_prequeue.erl, with a limit), tells masters when the policies or the members
+change, and cleans up after nodes that are gone.
 
-Whether a process of a queue belongs here is always decided on the row as it is now (``placement.decide``), never on
-what was true when something crashed.
+Whether a process of a queue belongs here is always decided on the row as it is now
+(``placement.decide``), never on what was true when something crashed.
 """
 
 from __future__ import annotations
@@ -19,10 +20,11 @@ from broker.metadata.api import TableChanged
 from broker.metadata.messages import Membership
 from broker.metadata.records import QueueRow
 from broker.mirrored import placement, policy, rows
+from broker.mirrored.master import Master
 from broker.mirrored.messages import (
     Claimed,
-    DeclareQueue,
     Declared,
+    DeclareQueue,
     Reconsider,
     StartMirror,
     StopProcess,
@@ -60,7 +62,8 @@ class QueueSupervisor(Process):
         self._keys: dict[Pid, str] = {}
         self._restarts: dict[str, deque[int]] = {}
         self._retries: dict[str, None] = {}
-        # Processes elsewhere that a decision waits for, by monitor; and those of them that were found dead.
+        # Processes elsewhere that a decision waits for, by monitor; and those of them that were
+        # found dead.
         self._watched: dict[Pid, int] = {}
         self._dead: dict[Pid, None] = {}
         self._tasks: dict[asyncio.Task[None], None] = {}
@@ -68,7 +71,7 @@ class QueueSupervisor(Process):
         self._empty = asyncio.Event()
         self._empty.set()
 
-    # -- Process ---------------------------------------------------------------------------------------
+    # -- Process -----------------------------------------------------------------------------------
 
     async def run(self) -> None:
         try:
@@ -112,7 +115,7 @@ class QueueSupervisor(Process):
                 return None
         return Failed("unsupported", type(request).__name__)
 
-    # -- for the node ----------------------------------------------------------------------------------
+    # -- for the node ------------------------------------------------------------------------------
 
     async def stop_all(self, timeout_ms: float) -> None:
         """An orderly end of every queue process; those that take too long are killed."""
@@ -147,7 +150,7 @@ class QueueSupervisor(Process):
         processes = (self.process_of(key) for key in sorted(self._children))
         return [process.claim() for process in processes if process is not None]
 
-    # -- children --------------------------------------------------------------------------------------
+    # -- children ----------------------------------------------------------------------------------
 
     def _declare(self, row: QueueRow, caller: Caller) -> Message | None:
         if row.key not in self._children:
@@ -221,7 +224,7 @@ class QueueSupervisor(Process):
             if pid.node != self.runtime.node and pid not in self._watched:
                 self._watched[pid] = self.runtime.monitor(pid, self.pid)
 
-    # -- the tables ------------------------------------------------------------------------------------
+    # -- the tables --------------------------------------------------------------------------------
 
     def _row(self, table: str, key: str) -> QueueRow | None:
         row = self._metadata.read(table, key)
@@ -243,9 +246,10 @@ class QueueSupervisor(Process):
             for pid in self._keys:
                 self.runtime.send(pid, UpdateMirroring())
         elif table == rows.QUEUE and key in self._children:
-            child = self._children[key]
+            child, process = self._children[key], self.process_of(key)
             row = self._row(rows.QUEUE, key)
-            if row is None or child not in (row.pid, *row.slave_pids):
+            is_master = process is not None and isinstance(process.role, Master)
+            if row is None or row.pid != child or not is_master:
                 self.runtime.send(child, UpdateMirroring())
 
     def _forget_dead_masters(self) -> None:

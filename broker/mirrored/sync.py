@@ -1,9 +1,10 @@
 """MasterSync: copies the master's contents to its unsynchronised mirrors.
 
-After rabbit/rabbit_mirror_queue_sync.erl. The start is told through the ring, so every mirror has applied all that the
-master did before; then the master goes straight to those that want it, batch by batch, each when all have taken the
-one before (that is the flow control). The queue serves nobody until it is over: eager synchronisation stops the world.
-A mirror that dies is forgotten; cancelling tells the others to start again empty.
+After rabbit/rabbit_mirror_queue_sync.erl. The start is told through the ring, so every mirror has
+applied all that the master did before; then the master goes straight to those that want it, batch
+by batch, each when all have taken the one before (that is the flow control). The queue serves
+nobody until it is over: eager synchronisation stops the world. A mirror that dies is forgotten;
+cancelling tells the others to start again empty.
 """
 
 from __future__ import annotations
@@ -65,7 +66,7 @@ class MasterSync:
     def mirrors(self) -> list[Pid]:
         return list(self._ready)
 
-    # -- what mirrors say ------------------------------------------------------------------------------
+    # -- what mirrors say --------------------------------------------------------------------------
 
     def answered(self, message: SyncAnswer) -> None:
         if message.ref == self._ref and self._asked.pop(message.mirror, 0) is None:
@@ -89,7 +90,7 @@ class MasterSync:
             self._shell.send(mirror, SyncAborted(self._ref))
         self._end("cancelled")
 
-    # -- batches ---------------------------------------------------------------------------------------
+    # -- batches -----------------------------------------------------------------------------------
 
     def _go_on(self) -> None:
         if self.is_over or self._asked or not all(self._ready.values()):

@@ -1,4 +1,6 @@
-"""Synchronisation, as the queue processes go through it: when it starts, who is blocked, what ends it."""
+"""Synchronisation, as the queue processes go through it: when it starts, who is blocked, what ends
+it.
+"""
 
 from __future__ import annotations
 
@@ -6,8 +8,8 @@ import logging
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from broker.mirrored import instructions as ins
 from broker.mirrored import ending, policy, rows
+from broker.mirrored import instructions as ins
 from broker.mirrored.master import Master
 from broker.mirrored.messages import (
     AutoSync,
@@ -38,7 +40,7 @@ class MirrorSync:
     syncer: Pid
 
 
-# -- the master --------------------------------------------------------------------------------------------
+# -- the master ------------------------------------------------------------------------------------
 
 
 async def handle_call(process: QueueProcess, request: Message) -> Message | None:
@@ -62,7 +64,9 @@ async def handle_call(process: QueueProcess, request: Message) -> Message | None
 
 
 def maybe_auto_sync(process: QueueProcess, mirror: Pid | None) -> None:
-    """If the policy says automatic and some mirror is behind. ``mirror`` may be newer than the row we see."""
+    """If the policy says automatic and some mirror is behind. ``mirror`` may be newer than the row
+    we see.
+    """
     row = process.row()
     if not isinstance(process.role, Master) or process.gm is None or row is None:
         return
@@ -129,7 +133,7 @@ async def handle(process: QueueProcess, message: Message) -> bool:
     return True
 
 
-# -- mirrors -----------------------------------------------------------------------------------------------
+# -- mirrors ---------------------------------------------------------------------------------------
 
 
 def mirror_starts(process: QueueProcess, start: ins.SyncStart) -> None:

@@ -7,7 +7,7 @@ from broker.errors import StorageError
 
 
 async def read_number(disk: Disk, path: str) -> int:
-    """The number in ``path``; 0 if there is no such file. Raises StorageError if it is no number."""
+    """The number in ``path``; 0 if it is absent. Raises StorageError if it holds no number."""
     try:
         file = await disk.open(path, create=False)
     except FileNotFoundError:

@@ -291,9 +291,9 @@ class TestNode:
 
     def _arrive(self, peer: TestNode, frame: Frame) -> None:
         """Frames that were under way when the link broke are lost."""
-        if self.cluster.nodes.get(peer.name) is peer and peer.is_up:
-            if self.is_up and self.cluster.is_linked(self.name, peer.name):
-                peer.runtime.receive(self.name, frame)
+        is_current = self.cluster.nodes.get(peer.name) is peer and peer.is_up and self.is_up
+        if is_current and self.cluster.is_linked(self.name, peer.name):
+            peer.runtime.receive(self.name, frame)
 
     def start_supervisor(self, **more: Any) -> None:
         context = QueueContext(

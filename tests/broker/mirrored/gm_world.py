@@ -1,4 +1,5 @@
-"""A world of GM members for tests: FIFO links, one group row that nodes may see late, crashes, joins.
+"""A world of GM members for tests: FIFO links, one group row that nodes may see late, crashes,
+joins.
 
 Every choice of what happens next is drawn from one seeded random source, so a failing seed repeats.
 """
@@ -49,7 +50,7 @@ class World:
         self.tokens: dict[int, Node] = {}
         self.token = 0
 
-    # -- what tests do ---------------------------------------------------------------------------------
+    # -- what tests do -----------------------------------------------------------------------------
 
     def add(self, name: str) -> Node:
         member = gm.Member("q", Pid(name, 1, 1), self.rows[-1])
@@ -109,7 +110,7 @@ class World:
         getattr(self, f"_do_{kind}")(what)
         return True
 
-    # -- steps -----------------------------------------------------------------------------------------
+    # -- steps -------------------------------------------------------------------------------------
 
     def _do_link(self, key: tuple[str, str]) -> None:
         node, item = self.nodes[key[1]], self.links[key].popleft()
@@ -159,7 +160,7 @@ class World:
     def _do_row(self, node: Node) -> None:
         node.row_index += 1
 
-    # -- shell -----------------------------------------------------------------------------------------
+    # -- shell -------------------------------------------------------------------------------------
 
     def feed(self, node: Node, given: gm.Input) -> None:
         for output in node.member.step(given, self.rows[node.row_index]):

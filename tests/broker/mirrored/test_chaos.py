@@ -1,5 +1,6 @@
-"""Random histories: whatever is killed, a safely configured queue keeps what it confirmed, and mirrors hold what
-their master holds. Every choice comes from one seed."""
+"""Random histories: whatever is killed, a safely configured queue keeps what it confirmed, and
+mirrors hold what their master holds. Every choice comes from one seed.
+"""
 
 from __future__ import annotations
 
@@ -89,8 +90,8 @@ async def torment(cluster: Cluster, rng: random.Random, steps: int, down_max: in
         down = [name for name in cluster.names if name not in cluster.nodes]
         draw = rng.random()
         if down_max == 1:
-            # Under "wait for synchronisation between restarts" (L4): a publish that only an unsynchronised mirror has
-            # confirmed is gone if its master dies.
+            # Under "wait for synchronisation between restarts" (L4): a publish that only an
+            # unsynchronised mirror has confirmed is gone if its master dies.
             await until(lambda: is_whole(cluster), "the queue is whole again")
         if down_max == 0:
             await cluster.kill_all()
@@ -162,7 +163,9 @@ def test_kills_of_all_nodes_at_once_lose_nothing(seed: int) -> None:
 
 
 def test_the_same_history_under_upstream_defaults_can_lose() -> None:
-    """The check can fail: unsynchronised mirrors are promoted, so successive restarts lose messages."""
+    """The check can fail: unsynchronised mirrors are promoted, so successive restarts lose
+    messages.
+    """
 
     async def scenario() -> None:
         async with Cluster("abc") as cluster:

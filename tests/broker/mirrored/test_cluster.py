@@ -36,7 +36,7 @@ async def mirrored_queue(cluster: Cluster, definition: dict[str, Any] = ALL) -> 
     await cluster.mirrored_on("q", "bc")
 
 
-# -- replication -------------------------------------------------------------------------------------------
+# -- replication -----------------------------------------------------------------------------------
 
 
 def test_a_mirrored_queue_is_declared_with_its_mirrors() -> None:
@@ -116,7 +116,7 @@ def test_deleting_a_queue_ends_every_process_and_wipes_every_disk() -> None:
     run(scenario())
 
 
-# -- failover ----------------------------------------------------------------------------------------------
+# -- failover --------------------------------------------------------------------------------------
 
 
 def test_the_oldest_mirror_is_promoted_and_no_confirmed_message_is_lost() -> None:
@@ -227,7 +227,7 @@ def test_a_restarted_node_takes_its_place_as_a_mirror_and_wipes() -> None:
     run(scenario())
 
 
-# -- synchronisation ---------------------------------------------------------------------------------------
+# -- synchronisation -------------------------------------------------------------------------------
 
 
 async def restart_mirrors(cluster: Cluster) -> None:
@@ -389,7 +389,7 @@ def test_a_death_in_the_middle_of_a_synchronisation(victim: str) -> None:
     run(scenario())
 
 
-# -- orderly stops -----------------------------------------------------------------------------------------
+# -- orderly stops ---------------------------------------------------------------------------------
 
 
 def test_an_orderly_stop_hands_over_to_a_synchronised_mirror() -> None:
@@ -450,7 +450,7 @@ def test_all_stop_and_all_start() -> None:
     run(scenario())
 
 
-# -- policies ----------------------------------------------------------------------------------------------
+# -- policies --------------------------------------------------------------------------------------
 
 
 def test_a_policy_mirrors_an_existing_queue_and_its_removal_unmirrors_it() -> None:
@@ -506,7 +506,7 @@ def test_mode_nodes_moves_the_master_once_its_new_node_is_synchronised() -> None
     run(scenario())
 
 
-# -- partitions --------------------------------------------------------------------------------------------
+# -- partitions ------------------------------------------------------------------------------------
 
 
 def test_a_partition_makes_two_masters_in_mode_ignore() -> None:

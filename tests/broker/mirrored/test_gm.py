@@ -55,7 +55,7 @@ def payloads(node: Node, origin: str) -> list[str]:
     return [payload for source, payload in node.delivered if source == origin]
 
 
-# -- the group row and the view ----------------------------------------------------------------------------
+# -- the group row and the view --------------------------------------------------------------------
 
 
 def test_dead_members_are_aliases_of_the_next_alive_downstream() -> None:
@@ -98,7 +98,7 @@ def test_a_group_made_again_never_repeats_a_version() -> None:
     assert apply_change(CreateGroup("q", b), dead).version > dead.version
 
 
-# -- arithmetic --------------------------------------------------------------------------------------------
+# -- arithmetic ------------------------------------------------------------------------------------
 
 
 def test_split_of_overlapping_queues() -> None:
@@ -124,7 +124,7 @@ def test_numbers_must_grow() -> None:
     assert list(state.pending) == pubs(1)
 
 
-# -- worked examples ---------------------------------------------------------------------------------------
+# -- worked examples -------------------------------------------------------------------------------
 
 
 def cut_after(world: World, source: str, target: str) -> None:
@@ -171,7 +171,7 @@ def test_c_dies_between_b_and_d_after_receiving_so_b_resends_to_d() -> None:
     assert payloads(b, "a") == ["m"]
     assert ring_order(world, "a") == "abd"
     assert all(not s.pending for s in (a.member.states or {}).values())
-    assert ((), ("c",)) in [c for c in world.nodes["d"].changes]
+    assert ((), ("c",)) in list(world.nodes["d"].changes)
 
 
 def test_e_joins_between_b_and_c_while_a_message_is_under_way_and_can_replace_b() -> None:
@@ -272,7 +272,7 @@ def test_a_large_buffer_is_sent_at_once() -> None:
     assert len(world.links[("a", "b")]) == 1
 
 
-# -- random histories --------------------------------------------------------------------------------------
+# -- random histories ------------------------------------------------------------------------------
 
 
 def wander(world: World, steps: int, crashes: int) -> None:
@@ -310,7 +310,9 @@ def check_delivery(world: World) -> None:
 
 
 def test_a_neighbours_words_from_an_earlier_time_are_not_heard_again() -> None:
-    """A slow link a-b: L joins between them, hands on what a said, and dies; then a's old words arrive."""
+    """A slow link a-b: L joins between them, hands on what a said, and dies; then a's old words
+    arrive.
+    """
     world = ring(0, "ab")
     a, b = world.nodes["a"], world.nodes["b"]
     world.broadcast("a", "m")

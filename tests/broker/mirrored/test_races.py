@@ -36,7 +36,7 @@ async def mirrored_queue(cluster: Cluster, definition: dict[str, Any] = ALL) -> 
 
 
 def test_a_master_whose_peers_supervisor_is_not_up_yet_neither_crashes_nor_stays_alone() -> None:
-    """Seed 003 and rmq#2009: all stop, all start, and b's tables are there before its supervisor."""
+    """Seed 003 and rmq#2009: all stop and start; b has its tables before its supervisor."""
 
     async def scenario() -> None:
         async with Cluster("abc") as cluster:
@@ -76,7 +76,9 @@ def test_a_crashed_master_finds_its_successor_and_becomes_a_mirror() -> None:
 
 
 def test_a_member_that_others_recorded_dead_starts_anew() -> None:
-    """rmq#714: a partial partition makes c believe that b is dead; b must not go on as if nothing was."""
+    """rmq#714: a partial partition makes c believe that b is dead; b must not go on as if nothing
+    was.
+    """
 
     async def scenario() -> None:
         async with Cluster("abc") as cluster:

@@ -203,7 +203,7 @@ def test_deletion_takes_the_bindings_along() -> None:
     assert [key for key, _ in world.tables.rows("binding")] == ["other"]
 
 
-# -- placement ---------------------------------------------------------------------------------------------
+# -- placement -------------------------------------------------------------------------------------
 
 
 def decide(live: QueueRow | None, durable: QueueRow | None, node: str, dead: str = "") -> str:

@@ -22,7 +22,7 @@ _FIELDS: tuple[tuple[int, str, str], ...] = tuple(
     (flag, name, commands.Basic.Properties.amqp_type(name))
     for name, flag in commands.Basic.Properties.flags.items()
 )
-_KINDS = {name: kind for _, name, kind in _FIELDS}
+_KINDS: Mapping[str, str] = {name: kind for _, name, kind in _FIELDS}
 _READ = ("headers", "delivery_mode", "priority", "expiration", "user_id")
 _MAX_EXPIRATION_MS = 2**32 - 1
 

@@ -9,7 +9,6 @@ directly. Everything of a run is in one directory, and who runs in it is written
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import hashlib
 import logging
 import os
@@ -104,8 +103,6 @@ class LocalCluster:
         self._specs.clear()
         self._counts.clear()
         remove_directory(self._directory)
-        with contextlib.suppress(OSError):
-            self._directory.parent.rmdir()  # unless somebody else keeps something there
         if self._state_path is not None:
             self._state_path.unlink(missing_ok=True)
             self._state_path = None

@@ -8,6 +8,7 @@ down; a directory is removed only if it carries the run's mark.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shutil
 import signal
@@ -58,9 +59,11 @@ def write_state(path: Path, state: RunState) -> None:
 
 
 def remove_directory(path: Path) -> None:
-    """Remove a run's directory, if it is one."""
+    """Remove a run's directory, if it is one, and the one around it if nothing else is there."""
     if (path / MARK).is_file():
         shutil.rmtree(path, ignore_errors=True)
+        with contextlib.suppress(OSError):
+            path.parent.rmdir()  # unless somebody else keeps something there
 
 
 async def sweep_local() -> list[str]:

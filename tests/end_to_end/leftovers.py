@@ -53,7 +53,7 @@ def _states(pid: int) -> list[str]:
 
 
 def _work_directories(cwd: Path) -> list[str]:
-    return [str(path) for path in cwd.glob("store/*/2*/work")]
+    return [str(path) for path in (cwd / "store").glob("*/2*/work")]
 
 
 async def _docker(pid: int) -> list[str]:

@@ -29,11 +29,11 @@ class Scenario:
     judge: Judge
     profile: str = "upstream"
     nodes: int = 3
-    time_limit_s: int = 12
-    interval_s: int = 8  # long enough that one fault fits into the time limit
-    duration_s: int = 6
+    time_limit_s: int = 10
+    interval_s: int = 7  # long enough that only one fault fits into the time limit
+    duration_s: int = 5
     net_tick_ms: int = 1000
-    seed: int = 7
+    seed: int = 11  # for which partitions last at least 4 s
 
 
 def valid(run: Done) -> None:
@@ -43,7 +43,7 @@ def valid(run: Done) -> None:
 
 
 def loses_on_one_side(run: Done) -> None:
-    """Messages are lost in a row, on the side that was restarted, because there were two masters."""
+    """Messages are lost in a row, on the side that was restarted: there were two masters."""
     assert run.exit_code == 1, run
     assert run.counts("mastership")["dual-master-claimed-count"] > 0
     assert run.counts("mastership")["dual-master-effective-count"] > 0
@@ -62,6 +62,13 @@ def conclusive(run: Done) -> None:
     assert run.exit_code in (0, 1), run
 
 
+def one_at_a_time() -> Scenario:
+    """Taking one node after the other away, each once the mirrors are synchronised again."""
+    return Scenario(
+        valid, profile="safe", net_tick_ms=2000, time_limit_s=9, interval_s=3, duration_s=2
+    )
+
+
 SCENARIOS: Mapping[str, Scenario] = {
     "partition-halves": Scenario(loses_on_one_side),
     "partition-random-halves": Scenario(loses_on_one_side),
@@ -70,18 +77,10 @@ SCENARIOS: Mapping[str, Scenario] = {
     "partition-bridge": Scenario(conclusive, nodes=5),
     "partition-one-way": Scenario(conclusive),
     "partition-isolate-master": Scenario(loses_on_one_side),
-    "kill": Scenario(
-        valid, profile="safe", net_tick_ms=2000, time_limit_s=10, interval_s=4, duration_s=2
-    ),
-    "stop": Scenario(
-        valid, profile="safe", net_tick_ms=2000, time_limit_s=10, interval_s=4, duration_s=2
-    ),
-    "pause": Scenario(
-        conclusive, profile="safe", net_tick_ms=1000, time_limit_s=10, duration_s=4
-    ),
-    "restart-all": Scenario(
-        conclusive, profile="safe", net_tick_ms=2000, time_limit_s=12, duration_s=2
-    ),
+    "kill": one_at_a_time(),
+    "stop": one_at_a_time(),
+    "pause": Scenario(conclusive, profile="safe", duration_s=4),
+    "restart-all": Scenario(conclusive, profile="safe", net_tick_ms=2000, duration_s=2),
 }
 # Names as they are typed: pytest -m docker -k partition_halves
 NAMES = {name.replace("-", "_"): name for name in SCENARIOS}
@@ -116,8 +115,10 @@ def perform(nemesis: str, cluster: str, cwd: Path) -> Done:
 
 
 def assert_faults_proved(run: Done, nemesis: str) -> None:
-    faults = run.rows(nemesis)
-    assert len(faults) == len(run.plan.faults) > 0, run
+    faults, planned = run.rows(nemesis), run.plan.faults
+    # The end of the load may find one that still waits for mirrors to be synchronised.
+    assert 0 < len(faults) <= len(planned), run
+    assert len(faults) == len(planned) or planned[-1].settle, run
     made = [fault for fault in faults if "skipped" not in fault["extra"]]
     assert made, [fault["extra"] for fault in faults]
     for fault in made:

@@ -8,6 +8,7 @@ restarted cluster recovers from.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, Literal
 
 import msgspec
@@ -101,7 +102,7 @@ class GroupMember(msgspec.Struct, frozen=True, array_like=True):
 Record = QueueRow | ExchangeRow | BindingRow | PolicyRow | GroupRow
 
 # table -> whether it is kept on disk. Keys: see the functions below.
-TABLES: dict[str, bool] = {
+TABLES: Mapping[str, bool] = {
     "queue": False,
     "durable_queue": True,
     "exchange": True,

@@ -20,7 +20,6 @@ from broker.metadata.api import TableChanged
 from broker.metadata.messages import Membership
 from broker.metadata.records import QueueRow
 from broker.mirrored import placement, policy, rows
-from broker.mirrored.master import Master
 from broker.mirrored.messages import (
     Claimed,
     Declared,
@@ -30,6 +29,7 @@ from broker.mirrored.messages import (
     StopProcess,
     UpdateMirroring,
 )
+from broker.mirrored.mirror import Mirror
 from broker.mirrored.modes import DeclareStart, MirrorStart, RecoverStart, Start
 from broker.mirrored.process import QueueContext, QueueProcess
 from broker.processes.messages import Done, Down, Failed, Message, Pid
@@ -248,8 +248,8 @@ class QueueSupervisor(Process):
         elif table == rows.QUEUE and key in self._children:
             child, process = self._children[key], self.process_of(key)
             row = self._row(rows.QUEUE, key)
-            is_master = process is not None and isinstance(process.role, Master)
-            if row is None or row.pid != child or not is_master:
+            is_mirror = process is not None and isinstance(process.role, Mirror)
+            if is_mirror or row is None or child not in (row.pid, *row.slave_pids):
                 self.runtime.send(child, UpdateMirroring())
 
     def _forget_dead_masters(self) -> None:

@@ -53,7 +53,8 @@ def _states(pid: int) -> list[str]:
 
 
 def _work_directories(cwd: Path) -> list[str]:
-    return [str(path) for path in (cwd / "store").glob("*/2*/work")]
+    runs = [run / "work" for run in (cwd / "store").glob("*/2*")]
+    return [str(path) for path in runs if path.exists()]
 
 
 async def _docker(pid: int) -> list[str]:

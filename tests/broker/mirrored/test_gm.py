@@ -1,3 +1,5 @@
+"""The GM ring: views, catch-up, acknowledgements round the ring, joins and deaths."""
+
 from __future__ import annotations
 
 from collections import deque

@@ -1,3 +1,5 @@
+"""Policies: which one is in force, what it may hold, which nodes it wants."""
+
 from __future__ import annotations
 
 from typing import Any

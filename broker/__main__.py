@@ -12,6 +12,7 @@ import logging
 import os
 import signal
 import sys
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -58,7 +59,11 @@ async def serve(config: NodeConfig) -> int:
     try:
         disk = OsDisk(Path(config.data_dir))
         node = await Node.open(
-            config, clock=clock, rng=seeded_rng(seed), disk=disk, open_events=open_events
+            config,
+            clock=clock,
+            make_rng=partial(seeded_rng, seed),
+            disk=disk,
+            open_events=open_events,
         )
         await node.start()
     except (BrokerError, OSError) as error:

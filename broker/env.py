@@ -63,9 +63,13 @@ class Env:
         return False
 
 
-def seeded_rng(seed: int) -> Rng:
-    """The random source of a real node; simulated nodes bring their own keyed streams."""
-    return random.Random(seed)
+def seeded_rng(seed: int, incarnation: int) -> Rng:
+    """The random source of one life of a real node; simulated nodes bring their own keyed streams.
+
+    Every life draws other numbers: message ids are drawn, and a restarted node that drew the ids of
+    its former life again would have its messages taken for those that are in the queue already.
+    """
+    return random.Random(f"{seed}/{incarnation}")
 
 
 async def pause_ms(duration_ms: float) -> None:

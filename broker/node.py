@@ -76,14 +76,21 @@ class Node:
         config: NodeConfig,
         *,
         clock: Clock,
-        rng: Rng,
+        make_rng: Callable[[int], Rng],
         disk: Disk,
         open_events: Callable[[int], Awaitable[EventLog]],
     ) -> Node:
-        """Read what a former life left on ``disk``. ``open_events`` gets the new incarnation."""
+        """Read what a former life left on ``disk``. The callables get the incarnation."""
         incarnation = await read_number(disk, "incarnation") + 1
         await write_number(disk, "incarnation", incarnation)
-        env = Env(config.name, incarnation, clock, rng, disk, await open_events(incarnation))
+        env = Env(
+            config.name,
+            incarnation,
+            clock,
+            make_rng(incarnation),
+            disk,
+            await open_events(incarnation),
+        )
         return cls(env, config, await TableJournal.open(disk))
 
     async def start(self) -> None:

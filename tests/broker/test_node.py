@@ -108,6 +108,26 @@ def test_confirmed_persistent_messages_survive_kill_9(node: NodeProcess) -> None
     assert_only_what_is_durable_is_there(node)
 
 
+def test_a_restarted_node_with_a_fixed_seed_does_not_draw_its_message_ids_again(
+    node: NodeProcess,
+) -> None:
+    """It once did, and took what was published for what it had: acknowledged, and lost."""
+    node.end(signal.SIGKILL)
+    node.config = msgspec.structs.replace(node.config, seed=7)
+    for life in range(3):
+        node.start()
+        node.await_running()
+        with connected(node.address) as connection:
+            channel = connection.channel()
+            channel.queue_declare("durable", durable=True)
+            channel.confirm_delivery()
+            publish(channel, "durable", *(b"%d" % number for number in range(5)))
+            assert channel.queue_declare("durable", passive=True).method.message_count == 5 * (
+                life + 1
+            )
+        node.end(signal.SIGKILL)
+
+
 def test_an_orderly_end_is_exit_0_and_knows_what_had_been_delivered(node: NodeProcess) -> None:
     connection = pika.BlockingConnection(pika.ConnectionParameters(HOST, node.address.port))
     channel = connection.channel()

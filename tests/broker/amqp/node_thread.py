@@ -119,7 +119,7 @@ def build_world(*, heartbeat_s: int = 60) -> World:
     queues = MemoryQueues(runtime, metadata)
     guard = [True]
     services = Services(
-        env=Env("n1", 1, SystemClock(), seeded_rng(1), NoDisk(), NoEvents()),
+        env=Env("n1", 1, SystemClock(), seeded_rng(1, 1), NoDisk(), NoEvents()),
         runtime=runtime,
         config=NodeConfig(name="n1", data_dir="unused", heartbeat_s=heartbeat_s),
         metadata=metadata,

@@ -73,7 +73,7 @@ class World:
         config = NodeConfig(
             name=node, data_dir="", peers=peers, net_tick_ms=200, partition_mode=self.partition_mode
         )
-        env = Env(node, 1, SystemClock(), seeded_rng(1), None, NoEvents())  # type: ignore[arg-type]
+        env = Env(node, 1, SystemClock(), seeded_rng(1, 1), None, NoEvents())  # type: ignore[arg-type]
         self.configs[node], self.envs[node] = config, env
         server = MetadataServer(env, config, self.journals[node])  # type: ignore[arg-type]
         runtime = self.board.runtimes[node]

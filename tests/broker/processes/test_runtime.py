@@ -93,7 +93,7 @@ async def make_pair(net_tick_ms: int = 400) -> list[tuple[Runtime, Mesh]]:
             net_tick_ms=net_tick_ms,
         )
         runtime = Runtime(name, 1, CODEC)
-        env = Env(name, 1, SystemClock(), seeded_rng(1), None, None)  # type: ignore[arg-type]
+        env = Env(name, 1, SystemClock(), seeded_rng(1, 1), None, None)  # type: ignore[arg-type]
         pair.append((runtime, Mesh(env, config, runtime)))
     return pair
 

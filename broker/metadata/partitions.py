@@ -257,6 +257,8 @@ class PartitionHandler(Process):
         if self._heal_losers or self._coordinator is not None:
             return
         running = [node for node, status in server.peers.items() if status.phase == "running"]
+        if len(running) + 1 < len(self._config.node_names):
+            return  # who is not back yet could turn the decision (all_rabbit_nodes_up)
         parted = bool(server.partitions) or any(server.peers[node].partitions for node in running)
         if not parted or any(node < self._config.name for node in running):
             return

@@ -145,6 +145,25 @@ def test_autoheal_restarts_the_side_with_fewer_clients(clients: int, losers: lis
     run("autoheal", body)
 
 
+def test_autoheal_waits_until_every_node_is_back() -> None:
+    async def body(world: World, controls: dict[str, Control]) -> None:
+        controls["n1"].clients = 2
+        controls["n2"].clients = controls["n3"].clients = 1
+        world.board.isolate("n1")
+        await world.until(lambda: len(world.servers["n2"].members) == 2)
+        await world.until(lambda: len(world.servers["n1"].members) == 1)
+        controls["n2"].clients = 5
+        world.board.link("n1", "n3")
+        await world.until(lambda: "n1" in world.servers["n3"].partitions)
+        await world.until(lambda: "n3" in world.servers["n1"].partitions)
+        assert all(control.log == [] for control in controls.values())
+        world.board.link("n1", "n2")
+        await world.until(lambda: controls["n1"].log == ["restart", "restarted"])
+        assert controls["n2"].log == controls["n3"].log == []
+
+    run("autoheal", body)
+
+
 def test_a_partial_partition_becomes_a_full_one() -> None:
     async def body(world: World, controls: dict[str, Control]) -> None:
         world.board.cut("n1", "n3")

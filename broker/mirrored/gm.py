@@ -311,6 +311,9 @@ class Member:
         while True:
             alive = () if row is None else tuple(m.id for m in row.members if m.alive)
             if row is not None and self.id in alive:
+                if len(alive) > 1:
+                    # Who added us died before its answer, and its catchup, got here: see _change_view.
+                    raise LostMembership("added by a neighbour that died")
                 return row
             if not alive:
                 row = yield from self._transact(CreateGroup(self.group, self.id))

@@ -15,7 +15,9 @@ from broker.mirrored import gm
 from broker.mirrored.gm_group import LostMembership, apply_change
 from broker.processes.messages import Pid
 
-Item = gm.RingMessage | tuple[str, str, MemberId, str]  # or ("down", side, member, reason)
+Item = (
+    gm.RingMessage | gm.JoinAnswered | tuple[str, str, MemberId, str]
+)  # or ("down", side, member, reason)
 
 
 @dataclass
@@ -78,7 +80,8 @@ class World:
                 queue.clear()
         self._report_down(node, "noconnection")
         for other in self.alive():
-            if other.asked is node:
+            kept_items = self.links.get((name, other.name), ())
+            if other.asked is node and not any(isinstance(i, gm.JoinAnswered) for i in kept_items):
                 self._answer_join(other, gm.JoinAnswered(node.member.id, "dead"))
 
     def alive(self) -> list[Node]:
@@ -116,7 +119,9 @@ class World:
         node, item = self.nodes[key[1]], self.links[key].popleft()
         if not node.is_alive or node.stopped is not None:
             return
-        if isinstance(item, tuple):
+        if isinstance(item, gm.JoinAnswered):
+            self._answer_join(node, item)
+        elif isinstance(item, tuple):
             _, side, member, reason = item
             if node.monitors.pop((side, member), 0) is None:
                 self.feed(node, gm.NeighbourDown(side, member, reason))
@@ -188,7 +193,8 @@ class World:
             case gm.AnswerAddOnRight(token, row):
                 asker = self.tokens.pop(token)
                 outcome = "not_ready" if row is None else "joined"
-                self._answer_join(asker, gm.JoinAnswered(node.member.id, outcome, row))
+                answer = gm.JoinAnswered(node.member.id, outcome, row)
+                self.links.setdefault((node.name, asker.name), deque()).append(answer)
             case gm.StartNeighbourDownTimer(side, member):
                 node.timers.append(("down", side, member))
             case gm.Confirmed(token, ok):

@@ -9,7 +9,7 @@ with it, so that there is nothing left to wait for.
 
 One rule is stricter than RabbitMQ's: a confirm of a mirror that is not synchronised does not count
 when the master died unconfirmed. Under promote-on-failure=when-synced such a mirror is thrown away,
-and the message with it, so an ack would be a lie (seen: two messages lost in one kill).
+and the message with it, so an ack would be a lie.
 
 Acknowledgements are coalesced. ``basic.ack(n, multiple)`` settles *everything* up to n at the
 client, so it is legal only if nothing up to n is still undecided, and only after the nacks among

@@ -118,7 +118,7 @@ class NemesisRunner:
             raise
         await self._cluster.heal()
         for node in self._cluster.nodes:
-            if (await self._cluster.status(node)).state != "running":
+            if (await self._cluster.status(node)).state not in ("running", "absent"):
                 await self._cluster.start(node)
         for task in self._tasks:
             if not task.cancelled() and (error := task.exception()) is not None:

@@ -8,6 +8,7 @@ the run's firewall table is known by the network's labels.
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -26,6 +27,9 @@ from cluster.docker.names import (
 )
 from cluster.owner import liveness, parse_owner, runs
 from harness.errors import HarnessError
+
+FREE_WITHIN_S = 20
+POLL_S = 0.05
 
 
 @dataclass(slots=True)
@@ -109,10 +113,10 @@ async def remove_run(engine: Engine, token: str, tables: Sequence[str]) -> None:
         return lambda api: api.remove_container(name, force=True, v=True)
 
     def volume(name: str) -> Callable[[docker.APIClient], Any]:
-        return lambda api: api.remove_volume(name)
+        return lambda api: _remove_when_free(lambda: api.remove_volume(name))
 
     def network(name: str) -> Callable[[docker.APIClient], Any]:
-        return lambda api: api.remove_network(name)
+        return lambda api: _remove_when_free(lambda: api.remove_network(name))
 
     await asyncio.gather(*(remove(container(name)) for name in found.containers))
     for table in tables:
@@ -125,6 +129,21 @@ async def remove_run(engine: Engine, token: str, tables: Sequence[str]) -> None:
     )
     if failed:
         raise failed[0]
+
+
+def _remove_when_free(remove: Callable[[], Any]) -> None:
+    """Wait for the containers that use it, if another sweeper is about to remove them. Blocks."""
+    deadline = time.monotonic() + FREE_WITHIN_S
+    while True:
+        try:
+            remove()
+        except docker.errors.APIError as error:
+            in_use = "in use" in str(error) or "active endpoints" in str(error)
+            if not in_use or time.monotonic() > deadline:
+                raise
+            time.sleep(POLL_S)
+        else:
+            return
 
 
 def _ignore_absent(function: Callable[[], Any]) -> None:

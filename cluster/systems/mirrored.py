@@ -140,7 +140,7 @@ class MirroredSystem:
     def read_events(self, collected: Path, run_start_wall_ns: int) -> Sequence[Mapping[str, Any]]:
         rows = [
             event_row(event, run_start_wall_ns)
-            for directory in sorted(collected.iterdir())
+            for directory in sorted(collected.glob("*"))  # none if nothing could be collected
             if directory.is_dir()
             for event in read_event_file(directory / "events.jsonl")
         ]

@@ -17,7 +17,7 @@ from cluster.base import Cluster, NodeSpec, Topology
 from cluster.docker.engine import Engine
 from cluster.docker.firewall import list_tables
 from cluster.docker.names import LABEL_RUN, run_token
-from cluster.docker.sweep import find_remains
+from cluster.docker.sweep import find_remains, sweep_docker
 from cluster.local.sweep import StartedProcess, end_processes, state_directory
 from cluster.owner import process_state, start_ticks
 from cluster.waiting import wait_until
@@ -71,6 +71,32 @@ def test_what_a_killed_harness_leaves_is_swept(backend: str, tmp_path: Path) -> 
     gone = wait_until(lambda: not any(process_state(int(pid)) for pid in pids), 5, 0.01)
     assert asyncio.run(gone)
     assert not any(run_id in sentence for sentence in select.sweep_all())
+
+
+@pytest.mark.docker
+def test_two_sweepers_that_meet_do_not_fail_each_other(tmp_path: Path) -> None:
+    run_id = fresh_run_id()
+    arguments = ("docker", run_id, str(tmp_path / "work"))
+    command = (sys.executable, "-m", "tests.cluster.doomed_harness", *arguments)
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=ROOT) as harness:
+        assert harness.stdout is not None
+        assert harness.stdout.readline().startswith("ready")
+        harness.send_signal(signal.SIGKILL)
+        harness.wait()
+
+    async def sweep() -> list[str]:
+        engine = Engine()
+        try:
+            return await sweep_docker(engine, kept=True)
+        finally:
+            engine.close()
+
+    async def meet() -> list[list[str]]:
+        return await asyncio.gather(*(sweep() for _ in range(4)))
+
+    swept = asyncio.run(meet())
+    assert any(run_id in sentence for sentences in swept for sentence in sentences)
+    assert leftovers("docker", run_id, tmp_path / "work") == []
 
 
 @pytest.mark.parametrize("backend", BACKENDS)

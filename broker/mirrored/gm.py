@@ -312,7 +312,7 @@ class Member:
             alive = () if row is None else tuple(m.id for m in row.members if m.alive)
             if row is not None and self.id in alive:
                 if len(alive) > 1:
-                    # Who added us died before its answer, and its catchup, got here: see _change_view.
+                    # Who added us died before its answer and its catchup came: see _change_view.
                     raise LostMembership("added by a neighbour that died")
                 return row
             if not alive:

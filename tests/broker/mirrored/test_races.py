@@ -238,3 +238,26 @@ def test_mirrors_come_and_go_under_load_and_every_confirm_is_kept() -> None:
             assert await channel.drain("q") == bodies(sent)
 
     run(scenario())
+
+
+def test_a_node_that_is_cut_off_from_the_tables_can_still_stop() -> None:
+    """In a minority that pauses, no transaction ends: processes that wait for one give up."""
+
+    async def scenario() -> None:
+        async with Cluster("abc") as cluster:
+            await mirrored_queue(cluster)
+            await cluster["a"].channel().publish_all("q", bodies(5))
+            never = asyncio.Event()
+
+            async def transact(body: Any, **more: Any) -> Any:
+                await never.wait()
+
+            cluster["a"].metadata.transact = transact  # type: ignore[method-assign, assignment]
+            cluster.partition("a", "bc")
+            await until(lambda: cluster.master("q") == "a" and len(cluster.mirrors("q")) <= 1)
+            await asyncio.wait_for(cluster.stop("a"), 4)
+            assert cluster.disks["a"].names
+            cluster.boot("a")
+            await until(lambda: cluster["a"].role("q") != "none")
+
+    run(scenario())

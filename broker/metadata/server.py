@@ -46,6 +46,7 @@ from broker.metadata.messages import (
     Status,
 )
 from broker.metadata.tables import StoredRow, Tables
+from broker.processes.mesh import linked_within_ms
 from broker.processes.messages import Failed, Message, Name, NodeDownEvent, NodeUp, Pid
 from broker.processes.process import Caller, Process
 
@@ -300,7 +301,7 @@ class MetadataServer(Process):
             self.after(RETRY_MS * 4, Reconsider())
 
     def _may_load_alone(self) -> bool:
-        """Give absent nodes a moment to come: one that runs has fresher tables than we do, and
+        """Give absent nodes the time to link: one that runs has fresher tables than we do, and
         those that resume with us must agree with us on who loads.
         """
         present = sum(1 for status in self.peers.values() if status.phase != "down") + 1
@@ -311,7 +312,7 @@ class MetadataServer(Process):
         if pauses and not is_majority(linked, len(self._config.node_names)):
             return False
         waited_s = asyncio.get_running_loop().time() - self._boot_at
-        return waited_s * 1000 >= self._config.net_tick_ms / 2
+        return waited_s * 1000 >= linked_within_ms(self._config.net_tick_ms)
 
     async def _join_through(self, status: Status) -> None:
         if not status.members or any(m.node not in self.peers for m in status.members):

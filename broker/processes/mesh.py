@@ -23,7 +23,20 @@ from broker.processes.wire import MAX_FRAME_BYTES, Frame, Hello, Tick, decode_fr
 
 log = logging.getLogger("broker.mesh")
 
-REDIAL_MS = 500
+REDIAL_MS = 500  # less for a short net tick
+
+
+def linked_within_ms(net_tick_ms: int) -> float:
+    """How long a node that has begun to listen may wait for a peer that runs and can be reached.
+
+    The peer's last dial may hang for a net tick, in the network or at a machine that was down; then
+    comes its pause, and the dial that gets through.
+    """
+    return 1.25 * net_tick_ms + _redial_ms(net_tick_ms)
+
+
+def _redial_ms(net_tick_ms: int) -> float:
+    return min(REDIAL_MS, net_tick_ms / 4)
 
 
 class LinkError(Exception):
@@ -112,7 +125,7 @@ class Mesh:
         while True:
             if peer.name not in self._links:
                 await self._dial(peer)
-            await pause_ms(REDIAL_MS)
+            await pause_ms(_redial_ms(self._config.net_tick_ms))
 
     async def _dial(self, peer: Peer) -> None:
         writer = None

@@ -164,6 +164,28 @@ def test_after_all_were_killed_the_last_to_go_decides() -> None:
     run(body)
 
 
+def test_a_node_that_comes_back_after_a_partition_waits_for_those_that_went_on() -> None:
+    """It saw them go, so it could load what it has; they dial it only when a net tick has passed,
+    for their last dial hangs."""
+
+    async def body(world: World) -> None:
+        world.board.isolate("n3")
+        await world.until(lambda: len(world.servers["n3"].members) == 1)
+        await world.until(lambda: "n3" not in world.servers["n1"].members)
+        await world.kill("n3")
+        await world.metadata["n1"].transact(put("x", 1))
+        assert list(world.journals["n3"].saw_down) == ["n1", "n2"]
+        world.make("n3")
+        net_tick_s = world.configs["n3"].net_tick_ms / 1000
+        asyncio.get_running_loop().call_later(net_tick_s, world.board.link_all)
+        async with asyncio.timeout(5):
+            await world.servers["n3"].boot()
+        assert list(world.servers["n3"].members) == ["n1", "n2", "n3"]
+        assert priority(world, "n3", "x") == 1
+
+    run(body)
+
+
 def test_a_node_joins_only_when_it_is_linked_to_every_member() -> None:
     async def body(world: World) -> None:
         await world.kill("n3")

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import asyncio
 from pathlib import Path
+from typing import Protocol
 
 import msgspec
 
@@ -14,20 +15,29 @@ from cluster.docker.names import LABEL_RUN, TABLE_PATTERN
 from cluster.docker.sweep import find_remains
 from cluster.local.sweep import RunState, state_directory
 from cluster.owner import parse_owner
-from tests.end_to_end.runs import Done
 
 
-def leftovers(done: Done) -> list[str]:
+class Harness(Protocol):
+    """One that has ended, or still runs."""
+
+    @property
+    def pid(self) -> int: ...
+
+    @property
+    def cwd(self) -> Path: ...
+
+
+def leftovers(harness: Harness) -> list[str]:
     """Everything, whatever backend the run had."""
-    return [*_processes(done.cwd), *_states(done.pid), *_work_directories(done.cwd)]
+    return [*_processes(harness), *_states(harness.pid), *_work_directories(harness.cwd)]
 
 
-def docker_leftovers(done: Done) -> list[str]:
+def docker_leftovers(harness: Harness) -> list[str]:
     """The same, and what is in Docker and in the host's firewall."""
-    return [*leftovers(done), *asyncio.run(_docker(done.pid))]
+    return [*leftovers(harness), *asyncio.run(_docker(harness.pid))]
 
 
-def _processes(cwd: Path) -> list[str]:
+def _processes(harness: Harness) -> list[str]:
     """Whatever was started with a file of this run."""
     found = []
     for process in Path("/proc").glob("[0-9]*"):
@@ -35,7 +45,7 @@ def _processes(cwd: Path) -> list[str]:
             command = (process / "cmdline").read_bytes().replace(b"\0", b" ").decode()
         except (FileNotFoundError, ProcessLookupError):
             continue
-        if str(cwd) in command:
+        if str(harness.cwd) in command:
             found.append(f"process {process.name}: {command}")
     return found
 

@@ -106,6 +106,10 @@ class Running:
         self._out.close()
         self._err.close()
 
+    @property
+    def pid(self) -> int:
+        return self.process.pid
+
     def wait(self) -> Done:
         code = self.process.wait(ENDS_S)
         return Done(self.process.pid, code, self._said("stdout"), self._said("stderr"), self.cwd)

@@ -10,14 +10,14 @@ from pathlib import Path
 import pytest
 
 from harness.recording import recover
-from tests.end_to_end.leftovers import docker_leftovers, leftovers
+from tests.end_to_end.leftovers import Harness, docker_leftovers, leftovers
 from tests.end_to_end.runs import Done, Running, shalott
 
 BACKENDS = [
     pytest.param("local", marks=pytest.mark.local),
     pytest.param("docker", marks=pytest.mark.docker),
 ]
-LEFT: dict[str, Callable[[Done], list[str]]] = {"local": leftovers, "docker": docker_leftovers}
+LEFT: dict[str, Callable[[Harness], list[str]]] = {"local": leftovers, "docker": docker_leftovers}
 
 
 def start(cluster: str, cwd: Path) -> Running:
@@ -88,7 +88,9 @@ def test_what_a_killed_harness_recorded_is_read_and_what_it_left_is_swept(
     killed_in, swept_in = tmp_path / "killed", tmp_path / "swept"
     with start(cluster, killed_in) as running:
         running.await_fault()
+        there = LEFT[cluster](running)
         done = running.end(signal.SIGKILL)
+    assert there, "what isn't seen while it is there isn't missed when it is gone"
     recording = done.directory.recording
     history = recover(recording)
     assert not history.complete and history.ops.num_rows > 100
@@ -97,7 +99,6 @@ def test_what_a_killed_harness_recorded_is_read_and_what_it_left_is_swept(
     assert "The run did not come to its end: it was cut short in the phase load." in analyzed.stdout
     assert (done.directory.path / "report.html").stat().st_size > 0
     assert recording.exists(), "nothing that was recorded is thrown away"
-    assert LEFT[cluster](done), "then sweeping proves nothing"
     swept = sweep(cluster, swept_in)
     assert swept.exit_code == 0, swept
     assert LEFT[cluster](done) == [], swept

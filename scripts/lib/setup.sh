@@ -207,6 +207,7 @@ start_engine() {
         install_packages docker.io || return 1
         engine_answers && return 0
     fi
+    forget_dead_engine
     say "starting dockerd (log: ${log#"$PROJECT_ROOT"/})"
     PATH="$PATH:/usr/sbin:/sbin" setsid dockerd >"$log" 2>&1 </dev/null 9>&- &
     DOCKERD_STARTED_PID=$!
@@ -225,6 +226,17 @@ start_engine() {
         fi
         sleep 0.1
     done
+}
+
+# forget_dead_engine  removes the pid file of a dockerd that was killed: a new one refuses to start while the file names a
+# process that exists, be it a zombie or somebody else's.
+forget_dead_engine() {
+    local file=/var/run/docker.pid pid
+    pid="$(cat "$file" 2>/dev/null)" || return 0
+    if [ "$(cat "/proc/$pid/comm" 2>/dev/null)" = dockerd ] && ! grep -q '^State:[[:space:]]*Z' "/proc/$pid/status"; then
+        return 0
+    fi
+    rm -f "$file"
 }
 
 # stop_engine  stops the dockerd that this shell started, and no other.

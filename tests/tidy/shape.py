@@ -32,7 +32,7 @@ PASSES_ON: Mapping[tuple[str, str], str] = {
 REMINDERS = re.compile(
     r"\b(" + "|".join(("TO" + "DO", "FIX" + "ME", "XX" + "X", "HA" + "CK")) + r")\b"
 )
-MACHINE_PATHS = re.compile(r"(?<![\w.}/-])/(?:root|home/\w+|Users/\w+|tmp)(?=[/\"'\s`)]|$)")
+MACHINE_PATHS = re.compile(r"(?<![\w.}/-])/(?:work|root|home/\w+|Users/\w+|tmp)(?=[/\"'\s`)]|$)")
 # (file, text): a path that only looks like one of this machine.
 PLACES_MEANT: Mapping[tuple[str, str], str] = {}
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import random
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -42,9 +43,19 @@ class SystemClock:
         return time.time_ns()
 
 
+def never(site: str) -> bool:
+    """``Env.buggify`` outside simulation."""
+    return False
+
+
 @dataclass(frozen=True, slots=True)
 class Env:
-    """What a node may touch. ``incarnation`` grows by one at every start of the node's process."""
+    """What a node may touch. ``incarnation`` grows by one at every start of the node's process.
+
+    ``buggify(site)`` says whether to misbehave now at ``site`` in a way that the design allows;
+    it never does outside simulation. ``bugs`` are the ids of the historical bugs that are switched
+    on in this node (broker/known_bugs.py).
+    """
 
     node_id: str
     incarnation: int
@@ -52,15 +63,17 @@ class Env:
     rng: Rng
     disk: Disk
     events: EventLog
+    bugs: tuple[str, ...] = ()
+    buggify: Callable[[str], bool] = never
 
     def choose_index(self, count: int) -> int:
         """A uniform index into a sequence of ``count`` items."""
         assert count > 0
         return int(self.rng.random() * count)
 
-    def buggify(self, site: str) -> bool:
-        """Whether to misbehave legally at ``site``. Always False outside simulation."""
-        return False
+    def has_bug(self, bug: str) -> bool:
+        """Whether the historical bug with this id is switched on."""
+        return bug in self.bugs
 
 
 def seeded_rng(seed: int, incarnation: int) -> Rng:

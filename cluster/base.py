@@ -5,7 +5,9 @@ A backend knows machines, processes and links, not brokers. What runs on the nod
 (cluster/systems/): its configuration files, command, readiness and administration.
 
 Cuts are directed and counted: ``cut(a, b)`` twice needs ``mend(a, b)`` twice, so overlapping
-faults compose. A mend of what is not cut does nothing: it comes late, after a ``heal``.
+faults compose. A mend of what is not cut does nothing: it comes late, after a ``heal``. Shapes,
+clocks and disks are settings, not counts: the last one stands, and who lays several over each other
+adds them up (nemesis/layers.py).
 Everything is healed and removed by ``teardown``; what a crashed harness left is removed by the
 next ``boot`` and by ``cluster.select.sweep_all``.
 """
@@ -19,7 +21,24 @@ from typing import Any, Literal, Protocol
 import msgspec
 
 # What a world can do. A plan that asks for what is missing is refused before boot.
-Capability = Literal["kill", "stop", "pause", "cut", "cut-one-way", "delay", "throttle", "wipe"]
+# "disk-error" stands for failing syncs and for short reads and writes.
+Capability = Literal[
+    "kill",
+    "stop",
+    "pause",
+    "cut",
+    "cut-one-way",
+    "delay",
+    "throttle",
+    "wipe",
+    "power",
+    "clock",
+    "loss",
+    "disk-slow",
+    "disk-full",
+    "disk-error",
+    "disk-corrupt",
+]
 
 NodeState = Literal["running", "paused", "exited", "absent"]
 
@@ -30,6 +49,27 @@ class NodeStatus(msgspec.Struct, frozen=True, kw_only=True):
     state: NodeState
     exit_code: int | None = None
     pid: int | None = None
+
+
+class LinkShape(msgspec.Struct, frozen=True, kw_only=True):
+    """How one direction of a link is slowed. Zero means: as it is."""
+
+    delay_ms: float = 0
+    rate_bytes_s: int = 0
+    loss: float = 0  # probability that a packet is lost; TCP makes a late one of it
+
+
+class DiskFaults(msgspec.Struct, frozen=True, kw_only=True):
+    """What is wrong with one node's disk. The defaults are a sound disk."""
+
+    slow_ms: float = 0  # every call takes that much longer, a sync too
+    full: bool = False  # writes that need space fail (ENOSPC)
+    fail_sync: bool = False  # syncs fail (EIO), and what they were to save is lost
+    short: bool = False  # reads and writes may do less than they were asked to
+    corrupt_bytes: int = 0  # so many of the stored bytes rot; rot is never undone by a heal
+
+
+SOUND_DISK = DiskFaults()
 
 
 class Endpoint(msgspec.Struct, frozen=True):
@@ -154,6 +194,13 @@ class Cluster(Protocol):
         """SIGKILL; returns when the process is gone."""
         ...
 
+    async def power_off(self, node: str) -> None:
+        """Cut the machine's power; returns when it is dark. ``start`` is power and process.
+
+        What was not synced may be lost or torn, and its peers hear nothing, no reset either.
+        """
+        ...
+
     async def pause(self, node: str) -> None: ...
 
     async def resume(self, node: str) -> None: ...
@@ -174,13 +221,55 @@ class Cluster(Protocol):
     async def mend(self, links: Sequence[tuple[str, str]]) -> None: ...
 
     async def shape(
-        self, source: str, destination: str, *, delay_ms: float = 0, rate_bytes_s: int = 0
+        self,
+        source: str,
+        destination: str,
+        *,
+        delay_ms: float = 0,
+        rate_bytes_s: int = 0,
+        loss: float = 0,
     ) -> None:
-        """Delay and throttle one direction; zeros restore it."""
+        """Delay, throttle and lose packets of one direction; zeros restore it."""
+        ...
+
+    async def link_shape(self, source: str, destination: str) -> LinkShape:
+        """What is in force on one direction now: the probe that proves shapes.
+
+        It is read where it works (the kernel's queues, the relay, the simulated link), not from
+        what was asked for.
+        """
+        ...
+
+    async def set_clock(self, node: str, *, offset_ms: float = 0, drift_ppm: float = 0) -> None:
+        """Set a node's clock that far from the true time, running that much faster from now on.
+
+        It outlives restarts. Zeros restore it. Only the wall clock jumps; drift moves the
+        monotonic clock and timers too.
+        """
+        ...
+
+    async def clock_offset_ms(self, node: str) -> float:
+        """How far the node's wall clock is ahead of the true time now, measured: the probe that
+        proves clock faults."""
+        ...
+
+    async def set_disk(self, node: str, faults: DiskFaults | None) -> None:
+        """Make a node's disk misbehave; it outlives restarts. None: a sound disk again.
+
+        Raising ``corrupt_bytes`` rots the difference; lowering it undoes nothing.
+        """
+        ...
+
+    async def disk_faults(self, node: str) -> DiskFaults:
+        """What is in force on the node's disk now, read from the disk: the probe that proves disk
+        faults."""
         ...
 
     async def heal(self) -> None:
-        """Undo every cut and shape, resume every paused node. Does not start stopped nodes."""
+        """Undo every cut and shape, restore every clock and disk, resume every paused node.
+
+        Does not start stopped nodes.
+        """
         ...
 
     async def reach(self, source: str, destination: str, timeout_ms: int = 1000) -> bool:

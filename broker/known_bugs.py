@@ -1,0 +1,252 @@
+"""Historical bugs of RabbitMQ's mirrored queues, each a switch that is off by default.
+
+A switch brings the old behaviour back at the very place where it was, so that a search must find
+what people once lost. ``NodeConfig.bugs`` names those that are on; ``Env.has_bug(id)`` asks for one
+in the code. Read from RabbitMQ's sources, issues and pull requests, which each entry links. An id
+KB-RMQ-n is a bug of theirs; KB-OWN-n is a rule by which we are stricter than they are, undone.
+Confidence: A is a fix or a source that was read, B an issue thread, C a title.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Literal
+
+from broker.errors import ConfigError
+
+_RABBITMQ = "https://github.com/rabbitmq/rabbitmq-server"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KnownBug:
+    """One bug: what it is, what sets it off, what is seen of it, and how it was mended.
+
+    ``switch`` is its name in words, as comments at its place in the code use it.
+    """
+
+    id: str
+    switch: str
+    title: str
+    links: tuple[str, ...]
+    confidence: Literal["A", "B", "C"]
+    trigger: str
+    symptom: str
+    fix: str
+
+
+def _issue(number: int) -> str:
+    return f"{_RABBITMQ}/issues/{number}"
+
+
+def _pull(number: int) -> str:
+    return f"{_RABBITMQ}/pull/{number}"
+
+
+CATALOGUE: tuple[KnownBug, ...] = (
+    KnownBug(
+        id="KB-RMQ-01",
+        switch="add_mirror_crashes_master",
+        title="A master crashes when the node that shall mirror it has no queue supervisor yet",
+        links=(_issue(2009), _pull(2273)),
+        confidence="A",
+        trigger="all nodes stop and start together; a master starts while a peer has loaded its "
+        "tables and not yet started its queue supervisor (startup_delay_ms widens the gap)",
+        symptom="the master crashes and restarts, again and again; after five crashes in ten "
+        "seconds the queue is left alone",
+        fix="the failed request is caught and logged; the peer adds its mirror itself when it is "
+        "up (3.7.25, 3.8.4)",
+    ),
+    KnownBug(
+        id="KB-RMQ-02",
+        switch="recover_writes_stale_row",
+        title="A restarted master stores the row that it read before another was promoted",
+        links=(_issue(2009),),
+        confidence="A",
+        trigger="a master crashes while its queue starts (KB-RMQ-01 does it); a mirror is promoted "
+        "between the restart's look at the row and its write",
+        symptom="two masters; the rightful one finds another recorded, ends, and stops all mirrors "
+        "on its way out: the queue is left without mirrors, or empty",
+        fix="ours: compare-and-set on the row's version within the transaction; RabbitMQ 3.8.35 "
+        "still writes blindly",
+    ),
+    KnownBug(
+        id="KB-RMQ-04",
+        switch="gm_stop_without_drain",
+        title="A ring member stops before what it published has been round",
+        links=(_issue(224),),
+        confidence="A",
+        trigger="a queue is deleted while its ring is busy, or a node dies during the deletion",
+        symptom="mirrors never hear of the deletion and live on, or wait for a member that is "
+        "gone; the queue's name is not free",
+        fix="a member defers its stop until all that is in flight has settled",
+    ),
+    KnownBug(
+        id="KB-RMQ-06",
+        switch="gm_ignore_lost_membership",
+        title="A ring member that others recorded as dead carries on",
+        links=(_issue(545), _issue(714), _pull(748)),
+        confidence="B",
+        trigger="a partial partition: one member records its neighbour dead, which lives on and "
+        "still sees the others",
+        symptom="a master finds itself out of its group; broadcasts and synchronisation wait for "
+        "ever, or members crash on each other's numbers",
+        fix="who finds itself missing in the group stops and joins anew",
+    ),
+    KnownBug(
+        id="KB-RMQ-07",
+        switch="find_common_strict",
+        title="A ring member crashes on a hole in its neighbour's messages",
+        links=(_issue(749),),
+        confidence="A",
+        trigger="acknowledgements reach members in another order after a change of neighbours: "
+        "a catchup lacks a message in the midst of those that both should hold",
+        symptom="the member's process crashes (case_clause in find_common)",
+        fix="holes are skipped on either side",
+    ),
+    KnownBug(
+        id="KB-RMQ-08",
+        switch="coordinator_no_master_changed_clause",
+        title="A master does not notice that another one is recorded",
+        links=(_issue(914), _pull(918)),
+        confidence="A",
+        trigger="a node restarts or a partition heals, and a master's ring brings it a mirror's "
+        "request or a death while the row names another master",
+        symptom="the coordinator crashes on it, and the queue process with it, again and again",
+        fix="a clause for it: the coordinator stops",
+    ),
+    KnownBug(
+        id="KB-RMQ-10",
+        switch="gm_group_row_missing_crash",
+        title="A ring member crashes when its group's row is gone",
+        links=(_issue(950),),
+        confidence="A",
+        trigger="one side of a partial partition deletes the group while a member joins or buries "
+        "a neighbour",
+        symptom="the member's process crashes (badmatch {error,not_found} in record_dead_member)",
+        fix="a missing group is a lost membership: stop and join anew",
+    ),
+    KnownBug(
+        id="KB-RMQ-11",
+        switch="stop_reason_normal_deletes_queue",
+        title="A master that yields to another ends as if its queue were deleted",
+        links=(_issue(953), _pull(918)),
+        confidence="B",
+        trigger="two masters meet after a partition; the one that is not recorded ends with the "
+        "reason 'normal'",
+        symptom="the queue's record is deleted: every message is lost",
+        fix="it ends with 'shutdown', and records are deleted only of queues whose processes are "
+        "dead",
+    ),
+    KnownBug(
+        id="KB-RMQ-13",
+        switch="no_pending_shutdown_list",
+        title="A mirror that outlives its master's stop blocks the next one on its node",
+        links=(_issue(802), _issue(863)),
+        confidence="A",
+        trigger="a master stops its mirrors; one does not die within slave_wait_timeout (paused or "
+        "cut off), and its node is to mirror the queue again",
+        symptom="two processes of the queue on one node; the new mirror is refused or the old one "
+        "goes on in a queue that has forgotten it",
+        fix="those that did not die are listed in the row and stopped before a new mirror starts",
+    ),
+    KnownBug(
+        id="KB-RMQ-20",
+        switch="vhost_up_no_mirrors",
+        title="Mirrors are not added again when a node's queues restart",
+        links=(_issue(1314),),
+        confidence="A",
+        trigger="the virtual host restarts on one node",
+        symptom="the queue stays without mirrors on that node",
+        fix="mirrors are started after the recovery",
+    ),
+    KnownBug(
+        id="KB-RMQ-21",
+        switch="undeletable_dead_queue",
+        title="A queue whose master is gone can be neither deleted nor declared",
+        links=(_issue(1501), _pull(1549)),
+        confidence="A",
+        trigger="the master's node is gone and no mirror may be promoted",
+        symptom="delete and declare fail until the node is back",
+        fix="a crashed queue is deleted by force",
+    ),
+    KnownBug(
+        id="KB-RMQ-22",
+        switch="promote_unsynced",
+        title="An unsynchronised mirror is promoted when its master crashes",
+        links=(_pull(1578),),
+        confidence="A",
+        trigger="a mirror joins empty, and the master dies before it is synchronised",
+        symptom="acknowledged messages are lost",
+        fix="ha-promote-on-failure=when-synced (3.7.5)",
+    ),
+    KnownBug(
+        id="KB-RMQ-24",
+        switch="confirm_on_dead_queue",
+        title="A publish is confirmed although no queue process has it",
+        links=(_pull(1893),),
+        confidence="A",
+        trigger="every process of a queue dies before it confirms",
+        symptom="acknowledged messages are lost",
+        fix="a negative acknowledgement when all processes died abnormally (3.8.0)",
+    ),
+    KnownBug(
+        id="KB-RMQ-25",
+        switch="migrate_clears_mirrors_first",
+        title="A transfer of the master clears the list of mirrors before there is a new one",
+        links=(_issue(2749),),
+        confidence="A",
+        trigger="the master is moved, with ha-mode exactly",
+        symptom="no message is left",
+        fix="mirrors are added and synchronised first (2021-01)",
+    ),
+    KnownBug(
+        id="KB-RMQ-29",
+        switch="requeue_not_broadcast_on_promotion",
+        title="A promoted mirror requeues without telling the other mirrors",
+        links=(_issue(7579), _pull(7731)),
+        confidence="A",
+        trigger="a master dies with unacknowledged deliveries, and another mirror survives",
+        symptom="mirrors differ from their master: duplicates, or messages lost at the next "
+        "promotion",
+        fix="the requeue is broadcast",
+    ),
+    KnownBug(
+        id="KB-RMQ-31",
+        switch="gm_blank_member_crash",
+        title="A ring member crashes on a catchup that comes before its own state",
+        links=(_pull(10356),),
+        confidence="B",
+        trigger="a member joins its ring again and gets a catchup while it has no state",
+        symptom="the member's process crashes (badmap), again and again",
+        fix="an unknown member has a blank state",
+    ),
+    KnownBug(
+        id="KB-RMQ-34",
+        switch="stale_master_after_pause",
+        title="A master that was suspended serves on although another was promoted",
+        links=("https://www.rabbitmq.com/docs/partitions",),
+        confidence="A",
+        trigger="the master's process is suspended for longer than the net tick, then goes on",
+        symptom="two masters acknowledge; what the old one took is lost",
+        fix="ours: a node that comes back asks before it serves",
+    ),
+)
+
+
+def known_bug(bug_id: str) -> KnownBug:
+    """The entry of ``bug_id``. Raises ConfigError with one sentence that names near ids."""
+    for bug in CATALOGUE:
+        if bug.id == bug_id:
+            return bug
+    known = [bug.id for bug in CATALOGUE]
+    near = difflib.get_close_matches(bug_id.upper(), known, n=3, cutoff=0.7)
+    advice = f"did you mean {' or '.join(near)}?" if near else "`shalott bugs` lists them"
+    raise ConfigError(f"there is no known bug {bug_id}: {advice}")
+
+
+def check_bugs(bug_ids: Iterable[str]) -> None:
+    """Raises ConfigError for the first id that is not in the catalogue."""
+    for bug_id in bug_ids:
+        known_bug(bug_id)

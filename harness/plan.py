@@ -56,7 +56,9 @@ class SystemPlan(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     partition_mode: str  # ignore, pause_minority, autoheal
     net_tick_ms: int
     policy: dict[str, Any]  # a RabbitMQ policy definition: ha-mode, ha-sync-mode, ...
-    bugs: tuple[str, ...] = ()
+    bugs: tuple[str, ...] = ()  # ids of broker/known_bugs.py
+    # How long a node that has loaded its tables waits before it starts its queues (KB-RMQ-01).
+    startup_delay_ms: int = 0
     # Who mends a partition under ignore.
     operator: Literal["restart-minority", "none"] = "restart-minority"
 
@@ -81,6 +83,45 @@ class GatePlan(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     min_acked: int = 50  # fewer acknowledged operations: unknown
 
 
+class NetworkPlan(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The simulated network between nodes when nothing is broken."""
+
+    latency_us: int = 300  # one way
+    jitter_us: int = 0  # a segment takes up to so much longer
+    link_spread_us: int = 0  # a direction of a link is slower by a constant of up to this
+    loss: float = 0.0  # share of segments that have to be sent again: late, never lost
+
+
+class DiskPlan(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The simulated disks when nothing is broken."""
+
+    read_us: int = 50
+    write_us: int = 50
+    sync_us: int = 1000
+    jitter_us: int = 0  # a call takes up to so much longer
+    short_share: float = 0.0  # of reads and writes that do only a part of what was asked
+
+
+class ClockPlan(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """How a node's clock differs from the world's from the beginning."""
+
+    node: str
+    offset_ms: float = 0.0
+    drift_ppm: float = 0.0
+
+
+class SimPlan(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The simulated world, every knob of it. Other worlds have their own nature and ignore this."""
+
+    seed: int  # of all that the world itself draws: latencies, fates of unsynced writes
+    network: NetworkPlan = NetworkPlan()
+    disk: DiskPlan = DiskPlan()
+    clocks: tuple[ClockPlan, ...] = ()
+    buggify: bool = False
+    buggify_off: tuple[str, ...] = ()  # sites that stay quiet nevertheless
+    callback_cost_ns: int = 0  # how far each callback moves the time
+
+
 class Plan(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """A whole run."""
 
@@ -96,21 +137,28 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     quiet_ms: int = 2000  # before the first fault
     settle_timeout_ms: int = 60000
     observe_interval_ms: int = 500
+    sim: SimPlan | None = None  # set in plans that were drawn for the simulation
+
+
+class _Versioned(msgspec.Struct, frozen=True):
+    """What plans of all versions have in common."""
+
+    version: int = PLAN_VERSION
 
 
 def load_plan(path: Path) -> Plan:
     """Read a stored plan. Raises UsageError with one sentence that says what is wrong."""
     try:
-        plan = msgspec.json.decode(path.read_bytes(), type=Plan)
+        data = path.read_bytes()
+        # First of all the version: what another version's plan holds is not known here.
+        version = msgspec.json.decode(data, type=_Versioned).version
+        if version == PLAN_VERSION:
+            return msgspec.json.decode(data, type=Plan)
     except OSError as error:
         raise UsageError(f"cannot read the plan {path}: {error.strerror}") from error
     except msgspec.MsgspecError as error:
         raise UsageError(f"{path} is not a plan: {error}") from error
-    if plan.version != PLAN_VERSION:
-        raise UsageError(
-            f"{path} is a plan of version {plan.version}; this is version {PLAN_VERSION}"
-        )
-    return plan
+    raise UsageError(f"{path} is a plan of version {version}; this is version {PLAN_VERSION}")
 
 
 def dump_plan(plan: Plan) -> bytes:

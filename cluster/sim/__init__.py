@@ -1,0 +1,1 @@
+"""Nodes in a deterministic simulation: one event loop, virtual time, one seed."""

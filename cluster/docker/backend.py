@@ -18,7 +18,15 @@ from pathlib import Path
 import docker
 import docker.errors
 
-from cluster.base import CommandResult, Endpoint, NodeStatus, System, Topology
+from cluster.base import (
+    CommandResult,
+    DiskFaults,
+    Endpoint,
+    LinkShape,
+    NodeStatus,
+    System,
+    Topology,
+)
 from cluster.docker import containers
 from cluster.docker.containers import CONFIG_DIR, DATA_DIR, Machine
 from cluster.docker.engine import Engine
@@ -29,10 +37,17 @@ from cluster.docker.namespaces import can_enter, datagram_arrives, run_in_namesp
 from cluster.docker.networks import create_network
 from cluster.docker.probe import datagram_arrives_by_exec
 from cluster.docker.programs import has_program, is_root
-from cluster.docker.shaping import Shape, qdisc_script, shaping_capabilities
+from cluster.docker.shaping import (
+    UNSHAPED,
+    listing_script,
+    qdisc_script,
+    read_shape,
+    shaping_capabilities,
+)
 from cluster.docker.sweep import remove_run, sweep_docker
 from cluster.links import Link, LinkCounts
 from cluster.owner import this_process
+from cluster.refusals import refusal
 from harness.errors import HarnessError
 
 log = logging.getLogger("cluster.docker")
@@ -61,7 +76,7 @@ class DockerCluster:
         self._addresses: dict[str, str] = {}
         self._pids: dict[str, int] = {}  # of running nodes' first processes, as the host sees them
         self._counts = LinkCounts()
-        self._shapes: dict[Link, Shape] = {}
+        self._shapes: dict[Link, LinkShape] = {}
         self._firewall: Firewall | None = None
         self._links_lock = asyncio.Lock()  # one change of the whole set at a time
         self._stopped: set[str] = set()  # paused by SIGSTOP, for lack of the freezer
@@ -177,6 +192,9 @@ class DockerCluster:
         self._stopped.discard(node)
         self._pids.pop(node, None)
 
+    async def power_off(self, node: str) -> None:
+        raise refusal(self.backend, "power")
+
     async def pause(self, node: str) -> None:
         name = self._machine(node).name
         if self._enters:
@@ -233,17 +251,28 @@ class DockerCluster:
             await self._firewall.drop(self._counts.cut_links())
 
     async def shape(
-        self, source: str, destination: str, *, delay_ms: float = 0, rate_bytes_s: int = 0
+        self,
+        source: str,
+        destination: str,
+        *,
+        delay_ms: float = 0,
+        rate_bytes_s: int = 0,
+        loss: float = 0,
     ) -> None:
-        for value, name in ((delay_ms, "delay"), (rate_bytes_s, "throttle")):
+        asked = {"delay": delay_ms, "throttle": rate_bytes_s, "loss": loss}
+        for name, value in asked.items():
             if value and name not in self.capabilities:
-                raise HarnessError(f"this host's kernel can't {name} links between containers")
-        shape = Shape(delay_ms, rate_bytes_s)
-        if shape == Shape():
+                raise HarnessError(f"this host's kernel lacks {name} for links between containers")
+        shape = LinkShape(delay_ms=delay_ms, rate_bytes_s=rate_bytes_s, loss=loss)
+        if shape == UNSHAPED:
             self._shapes.pop((source, destination), None)
         else:
             self._shapes[source, destination] = shape
         await self._apply_shapes(source)
+
+    async def link_shape(self, source: str, destination: str) -> LinkShape:
+        listing = await self._run_network_script(source, listing_script())
+        return read_shape(listing, self._addresses[destination])
 
     async def _apply_shapes(self, source: str) -> None:
         shapes = {
@@ -289,6 +318,21 @@ class DockerCluster:
         if result.exit_code != 0:
             raise HarnessError(f"{node}: {result.output.strip()}")
         return result.output
+
+    # -- what only a simulation can do
+    # ---------------------------------------------------------------------------------
+
+    async def set_clock(self, node: str, *, offset_ms: float = 0, drift_ppm: float = 0) -> None:
+        raise refusal(self.backend, "clock")
+
+    async def clock_offset_ms(self, node: str) -> float:
+        raise refusal(self.backend, "clock")
+
+    async def set_disk(self, node: str, faults: DiskFaults | None) -> None:
+        raise refusal(self.backend, "disk")
+
+    async def disk_faults(self, node: str) -> DiskFaults:
+        raise refusal(self.backend, "disk")
 
     # -- reading
     # -------------------------------------------------------------------------------------------

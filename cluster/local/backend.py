@@ -18,7 +18,16 @@ import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from cluster.base import CommandResult, Endpoint, NodeSpec, NodeStatus, System, Topology
+from cluster.base import (
+    CommandResult,
+    DiskFaults,
+    Endpoint,
+    LinkShape,
+    NodeSpec,
+    NodeStatus,
+    System,
+    Topology,
+)
 from cluster.links import Link, LinkCounts
 from cluster.local.ports import HOST, port_of, reserve_port
 from cluster.local.processes import NodeProcess, Program, launch, run_to_end
@@ -33,6 +42,7 @@ from cluster.local.sweep import (
     write_state,
 )
 from cluster.owner import this_process
+from cluster.refusals import refusal
 from harness.errors import HarnessError, UsageError
 
 log = logging.getLogger("cluster.local")
@@ -139,6 +149,9 @@ class LocalCluster:
     async def kill(self, node: str) -> None:
         await self._process(node).kill()
 
+    async def power_off(self, node: str) -> None:
+        raise refusal(self.backend, "power")
+
     async def pause(self, node: str) -> None:
         await self._process(node).pause()
 
@@ -173,9 +186,21 @@ class LocalCluster:
                 link.set_cut(is_cut)
 
     async def shape(
-        self, source: str, destination: str, *, delay_ms: float = 0, rate_bytes_s: int = 0
+        self,
+        source: str,
+        destination: str,
+        *,
+        delay_ms: float = 0,
+        rate_bytes_s: int = 0,
+        loss: float = 0,
     ) -> None:
+        if loss:
+            raise refusal(self.backend, "loss")
         self._relays.links[source, destination].set_shape(delay_ms / 1000, rate_bytes_s)
+
+    async def link_shape(self, source: str, destination: str) -> LinkShape:
+        link = self._relays.links[source, destination]
+        return LinkShape(delay_ms=link.delay_s * 1000, rate_bytes_s=link.rate_bytes_s)
 
     async def heal(self) -> None:
         self._counts.clear()
@@ -190,6 +215,21 @@ class LocalCluster:
         if not (self._process(source).is_alive and self._process(destination).is_alive):
             return False
         return await self._relays.probe(source, destination, timeout_ms)
+
+    # -- what only a simulation can do
+    # ---------------------------------------------------------------------------------
+
+    async def set_clock(self, node: str, *, offset_ms: float = 0, drift_ppm: float = 0) -> None:
+        raise refusal(self.backend, "clock")
+
+    async def clock_offset_ms(self, node: str) -> float:
+        raise refusal(self.backend, "clock")
+
+    async def set_disk(self, node: str, faults: DiskFaults | None) -> None:
+        raise refusal(self.backend, "disk")
+
+    async def disk_faults(self, node: str) -> DiskFaults:
+        raise refusal(self.backend, "disk")
 
     # -- reading
     # -------------------------------------------------------------------------------------------

@@ -4,15 +4,15 @@ of others)."""
 from __future__ import annotations
 
 import asyncio
-import time
 from collections.abc import Callable
 
 
 async def wait_until(condition: Callable[[], bool], timeout_s: float, interval_s: float) -> bool:
     """Ask until the condition holds; False if it still doesn't at the deadline."""
-    deadline = time.monotonic() + timeout_s
+    loop = asyncio.get_running_loop()
+    deadline_s = loop.time() + timeout_s
     while not condition():
-        if time.monotonic() > deadline:
+        if loop.time() > deadline_s:
             return False
         await asyncio.sleep(interval_s)
     return True

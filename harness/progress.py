@@ -8,7 +8,6 @@ that the recorder keeps anyway: watching costs the recording nothing.
 from __future__ import annotations
 
 import asyncio
-import time
 from dataclasses import dataclass
 from typing import TextIO
 
@@ -37,12 +36,13 @@ class Meter:
     """Turns the recorder's counters into rates over about a second."""
 
     def __init__(self) -> None:
-        self._at_s = time.monotonic()
+        self._now_s = asyncio.get_running_loop().time
+        self._at_s = self._now_s()
         self._counts = {"ok": 0, "fail": 0, "info": 0}
         self._rates = Rates(0, 0, 0)
 
     def read(self, counts: dict[str, int]) -> Rates:
-        now_s = time.monotonic()
+        now_s = self._now_s()
         passed_s = now_s - self._at_s
         if passed_s >= RATE_WINDOW_S:
             per_s = {name: (counts[name] - self._counts[name]) / passed_s for name in self._counts}
@@ -83,7 +83,7 @@ async def watch_plainly(stage: Stage, stream: TextIO, interval_s: float = PLAIN_
     meter = Meter()
     phase, due_s = "", 0.0
     while True:
-        now_s = time.monotonic()
+        now_s = asyncio.get_running_loop().time()
         rates = meter.read(stage.record.counts)
         if stage.phase != phase or now_s >= due_s:
             phase, due_s = stage.phase, now_s + interval_s

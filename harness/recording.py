@@ -12,7 +12,7 @@ import os
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import msgspec
 import numpy as np
@@ -21,7 +21,7 @@ import pyarrow.compute as pc
 import pyarrow.json
 
 from harness.errors import StoreError
-from harness.history import EMPTY_EVENTS, HISTORY_SCHEMA, History
+from harness.history import EMPTY_EVENTS, HISTORY_SCHEMA, History, Recorder
 from harness.op import NEMESIS, OpType
 
 FLUSH_INTERVAL_S = 0.1  # the contract is 250 ms
@@ -61,6 +61,36 @@ RECORD_SCHEMA = pa.schema(
         ("extra", pa.string()),
     ]
 )
+
+
+class RunRecorder(Recorder, Protocol):
+    """A Recorder as the flow of a run keeps it: counted, flushed, closed, and read at the end."""
+
+    counts: dict[str, int]  # client operations by outcome
+    start_wall_ns: int
+
+    async def keep_flushed(self) -> None:
+        """Keep what was recorded safe until cancelled; raises StoreError if it can't be."""
+        ...
+
+    def close(self) -> None:
+        """Nothing more happened. Raises StoreError; a second call does nothing."""
+        ...
+
+    def history(self, events: pa.Table = EMPTY_EVENTS) -> History:
+        """What was recorded, one row an operation. ``complete`` if it was closed."""
+        ...
+
+
+def loop_clock_ns() -> Callable[[], int]:
+    """The running event loop's clock: the same for timers and records, also where it is virtual."""
+    loop_time = asyncio.get_running_loop().time
+    return lambda: round(loop_time() * 1e9)
+
+
+def record_to_file(path: Path) -> RunRecorder:
+    """A recorder on the running loop's clock that survives the harness."""
+    return HistoryWriter(path, clock_ns=loop_clock_ns())
 
 
 class HistoryWriter:
@@ -176,6 +206,11 @@ class HistoryWriter:
             raise StoreError(f"cannot record the history in {self.path}: {error}") from error
         finally:
             os.close(self._file)
+
+    def history(self, events: pa.Table = EMPTY_EVENTS) -> History:
+        """What the file holds, with the nodes' events."""
+        recorded = recover(self.path)
+        return History(ops=recorded.ops, events=events, complete=recorded.complete)
 
     def _append(self, record: Record) -> None:
         buffer = self._buffer

@@ -19,7 +19,6 @@ from checkers.base import Result
 from harness.errors import StoreError
 from harness.history import EMPTY_EVENTS, History, events_table
 from harness.plan import Plan
-from harness.recording import HistoryWriter, recover
 from harness.report_meta import ReportMeta
 from harness.stage import Stage, World
 from harness.store import RunDirectory
@@ -82,7 +81,7 @@ async def run(
     directory.save_plan(plan)
     trouble = Trouble(notes=list(notes))
     with directory.logging():
-        record = HistoryWriter(directory.recording)
+        record = world.make_recorder(directory.recording)
         stage = Stage(
             plan,
             world,
@@ -181,8 +180,7 @@ def _save_history(stage: Stage, directory: RunDirectory, trouble: Trouble) -> Hi
         events = events_table(rows)
     except Exception as error:
         trouble.report("reading the nodes' events", error)
-    recorded = recover(directory.recording)
-    history = History(ops=recorded.ops, events=events, complete=recorded.complete)
+    history = stage.record.history(events)
     try:
         directory.save_history(history)
     except StoreError as error:

@@ -12,6 +12,7 @@ import contextlib
 import logging
 from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Protocol
 
 from cluster.base import Cluster, System
@@ -21,7 +22,7 @@ from harness.history import Recorder
 from harness.interpreter import Interpreter
 from harness.op import NEMESIS
 from harness.plan import FaultAction, Plan
-from harness.recording import HistoryWriter
+from harness.recording import RunRecorder, record_to_file
 from harness.worker import describe
 from harness.workload import Workload
 
@@ -57,6 +58,7 @@ class World:
     cluster: Cluster
     system: System
     make_nemesis: Callable[[Recorder], Nemesis]
+    make_recorder: Callable[[Path], RunRecorder] = record_to_file
 
 
 @dataclass
@@ -66,7 +68,7 @@ class Stage:
     plan: Plan
     world: World
     workload: Workload
-    record: HistoryWriter
+    record: RunRecorder
     nemesis: Nemesis
     phase: str = "boot"
     phase_began_ns: int = 0

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import time
 from typing import Any
 
 from cluster.base import Cluster
@@ -21,12 +20,13 @@ def management(cluster: Cluster, node: str, timeout_ms: int = 3000) -> Managemen
 
 async def put(cluster: Cluster, node: str, path: str, body: Any) -> None:
     """Put until it is certainly done: it may be repeated. Raises BootFailed."""
-    deadline = time.monotonic() + CONFIGURE_WITHIN_S
+    loop = asyncio.get_running_loop()
+    deadline_s = loop.time() + CONFIGURE_WITHIN_S
     while True:
         try:
             return await management(cluster, node, timeout_ms=5000).put(path, body)
         except ClientError as error:
             refused = isinstance(error, Definite) and " answered with 4" in str(error)
-            if refused or time.monotonic() > deadline:
+            if refused or loop.time() > deadline_s:
                 raise BootFailed(f"{node} can't be configured: {error}") from error
             await asyncio.sleep(RETRY_S)

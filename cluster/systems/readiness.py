@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import time
 from collections.abc import Awaitable, Callable, Sequence
 
 from cluster.base import Cluster
@@ -26,7 +25,8 @@ async def await_nodes(
     Raises BootFailed at the deadline, or as soon as a node's process has ended unless it
     ``may_exit``.
     """
-    deadline = time.monotonic() + timeout_ms / 1000
+    loop = asyncio.get_running_loop()
+    deadline_s = loop.time() + timeout_ms / 1000
     waiting = list(nodes)
     reasons: dict[str, str] = {}
     while True:
@@ -41,7 +41,7 @@ async def await_nodes(
                 await _fail(cluster, [node], {node: "its process has ended"})
         if not waiting:
             return
-        if time.monotonic() > deadline:
+        if loop.time() > deadline_s:
             await _fail(cluster, waiting, reasons)
         await asyncio.sleep(POLL_S)
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any
 
@@ -40,13 +39,14 @@ async def observe_all(observe: Observe, nodes: Sequence[str]) -> dict[str, Obser
 async def smaller_side(observe: Observe, nodes: Sequence[str], timeout_s: float) -> tuple[str, ...]:
     """The nodes that an operator restarts, once every node has noticed what became of the
     others."""
-    deadline = time.monotonic() + timeout_s
+    loop = asyncio.get_running_loop()
+    deadline_s = loop.time() + timeout_s
     while True:
         seen = await observe_all(observe, nodes)
         found = {node: answer for node, answer in seen.items() if answer is not None}
         running = {node: answer["running"] for node, answer in found.items()}
         partitions = {node: answer["partitions"] for node, answer in found.items()}
-        if is_known(nodes, running, partitions) or time.monotonic() > deadline:
+        if is_known(nodes, running, partitions) or loop.time() > deadline_s:
             return nodes_to_restart(nodes, partitions)
         await asyncio.sleep(POLL_S)
 
@@ -64,16 +64,18 @@ async def await_settled(
     ``sync_patience_s``: for how long nothing but a synchronisation may be missing before that is
     taken for something that won't come.
     """
-    deadline = time.monotonic() + timeout_ms / 1000
+    loop = asyncio.get_running_loop()
+    deadline_s = loop.time() + timeout_ms / 1000
     only_sync_since: float | None = None
     rounds: list[object] = []
     reason = "nothing was observed"
-    while time.monotonic() < deadline:
+    while loop.time() < deadline_s:
         seen = await observe_all(observe, nodes)
         reason = why_unsettled(seen, queues, policy)
         if reason and not why_unsettled(seen, queues, {**policy, "ha-sync-mode": "manual"}):
-            only_sync_since = only_sync_since or time.monotonic()
-            waited_s = time.monotonic() - only_sync_since
+            if only_sync_since is None:
+                only_sync_since = loop.time()
+            waited_s = loop.time() - only_sync_since
             if sync_patience_s is not None and waited_s >= sync_patience_s:
                 log.warning(
                     "taken as settled, although %s: nothing came of it for %.0f s", reason, waited_s

@@ -24,6 +24,7 @@ from harness.generator.queues import drain, queue_mix
 from harness.history import Recorder
 from harness.op import NEMESIS, Completion, Invocation
 from harness.plan import ClusterPlan, FaultAction, GatePlan, Plan, SystemPlan, WorkloadPlan
+from harness.recording import RunRecorder, record_to_file
 from harness.rng import stream_key
 from harness.stage import World
 from harness.workload import Workload
@@ -298,6 +299,7 @@ class MemoryWorld:
     system: MemorySystem = field(init=False)
     recipe: Recipe = field(init=False)
     nemeses: list[MemoryNemesis] = field(default_factory=list)
+    make_recorder: Callable[[Path], RunRecorder] = record_to_file
 
     def __post_init__(self) -> None:
         self.service = MemoryQueues(self.trap)
@@ -312,7 +314,12 @@ class MemoryWorld:
             self.nemeses.append(MemoryNemesis(self.cluster, plan, record, self.trap))
             return self.nemeses[-1]
 
-        return World(cluster=self.cluster, system=self.system, make_nemesis=make_nemesis)
+        return World(
+            cluster=self.cluster,
+            system=self.system,
+            make_nemesis=make_nemesis,
+            make_recorder=self.make_recorder,
+        )
 
     def _workload(self, plan: Plan) -> Workload:
         mix: Generator = queue_mix(QUEUES, plan.workload.enqueue_fraction, plan.seed)

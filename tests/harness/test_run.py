@@ -217,18 +217,14 @@ def test_a_run_cancelled_from_outside_still_ends_in_order(
     assert memory.cluster.calls[-1] == "teardown"
 
 
-def test_a_full_disk_stops_the_run_and_keeps_what_was_recorded(
-    runs: Runner, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    from harness import run as run_module
+def test_a_full_disk_stops_the_run_and_keeps_what_was_recorded(runs: Runner) -> None:
     from harness.recording import HistoryWriter
     from tests.harness.test_recording import FullDisk
 
     def small_disk(path: Path) -> HistoryWriter:
         return HistoryWriter(path, write=FullDisk(room=20_000))
 
-    monkeypatch.setattr(run_module, "HistoryWriter", small_disk)
-    memory = MemoryWorld()
+    memory = MemoryWorld(make_recorder=small_disk)
     outcome = runs(memory, memory_plan(time_limit_ms=20_000))
     assert outcome.exit_code == 255
     assert "No space left on device" in outcome.failures[0]

@@ -9,6 +9,7 @@ from typing import Annotated, Literal
 import msgspec
 
 from broker.errors import ConfigError
+from broker.known_bugs import check_bugs
 
 Port = Annotated[int, msgspec.Meta(ge=1, le=65535)]
 Positive = Annotated[int, msgspec.Meta(ge=1)]
@@ -45,9 +46,11 @@ class NodeConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     table_wait_timeout_ms: int = (
         30000  # how long a booting node waits for fresher nodes before it says so again
     )
-    startup_delay_ms: int = 0  # between "tables loaded" and "queue supervisor up" (KB-RMQ-01)
+    startup_delay_ms: Annotated[int, msgspec.Meta(ge=0)] = (
+        0  # between "tables loaded" and "queue supervisor up" (KB-RMQ-01)
+    )
     users: dict[str, str] = msgspec.field(default_factory=lambda: {"guest": "guest"})
-    bugs: tuple[str, ...] = ()
+    bugs: tuple[str, ...] = ()  # ids of known_bugs.py that are switched on
     seed: int = 0  # of the node's random source; 0 means: draw one
 
     @property
@@ -65,6 +68,8 @@ def load_config(path: Path) -> NodeConfig:
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise ConfigError(f"{path} is not TOML: {error}") from error
     try:
-        return msgspec.convert(raw, NodeConfig)
-    except msgspec.ValidationError as error:
+        config = msgspec.convert(raw, NodeConfig)
+        check_bugs(config.bugs)
+    except (msgspec.ValidationError, ConfigError) as error:
         raise ConfigError(f"{path}: {error}") from error
+    return config

@@ -240,10 +240,19 @@ def known_bug(bug_id: str) -> KnownBug:
     for bug in CATALOGUE:
         if bug.id == bug_id:
             return bug
-    known = [bug.id for bug in CATALOGUE]
-    near = difflib.get_close_matches(bug_id.upper(), known, n=3, cutoff=0.7)
+    near = _near(bug_id)
     advice = f"did you mean {' or '.join(near)}?" if near else "`shalott bugs` lists them"
     raise ConfigError(f"there is no known bug {bug_id}: {advice}")
+
+
+def _near(bug_id: str) -> list[str]:
+    """Ids that may have been meant: another case, no leading zero, or a slip of the finger."""
+    known = [bug.id for bug in CATALOGUE]
+    family, dash, number = bug_id.strip().upper().rpartition("-")
+    wanted = f"{family}{dash}{number.zfill(2)}"
+    if wanted in known:
+        return [wanted]
+    return difflib.get_close_matches(wanted, known, n=3, cutoff=0.7)
 
 
 def check_bugs(bug_ids: Iterable[str]) -> None:

@@ -33,6 +33,10 @@ def _option(text: str, *names: str, panel: str) -> Any:
 
 
 _RUN, _BROKER, _FAULTS, _JUDGE = "The run", "The broker", "The faults", "The verdict"
+BugOption = Annotated[
+    list[str] | None, _option("A historical bug: see `shalott bugs`.", "--bug", panel=_BROKER)
+]
+DelayOption = Annotated[str, _option("From a node's tables to its queues: 500ms.", panel=_BROKER)]
 StoreOption = Annotated[Path, typer.Option("--store", help="Where runs are kept.")]
 
 
@@ -67,6 +71,8 @@ def test(
     policy: Annotated[
         list[str] | None, _option("KEY=VALUE over the profile's; KEY= drops it.", panel=_BROKER)
     ] = None,
+    bug: BugOption = None,
+    startup_delay: DelayOption = "",
     operator: Annotated[
         str, _option("Who mends under ignore: restart-minority, none.", panel=_FAULTS)
     ] = "restart-minority",
@@ -97,6 +103,7 @@ def test(
         body_bytes=body_bytes, op_timeout=op_timeout, nemesis=nemesis,
         nemesis_interval=nemesis_interval, nemesis_duration=nemesis_duration, targets=targets,
         partition_mode=partition_mode, net_tick_ms=net_tick_ms, policy=tuple(policy or ()),
+        bug=tuple(bug or ()), startup_delay=startup_delay,
         operator=operator, delivery=delivery, max_rto=max_rto, min_acked=min_acked,
         seed=seed, name=name, leave_db_running=leave_db_running,
     )  # fmt: skip
@@ -127,6 +134,21 @@ def report(
     from spark_analysis.report import run_report
 
     run_report(store, out, Console())
+
+
+@app.command()
+def bugs(
+    bug: Annotated[str | None, typer.Argument(help="Tell all about this one: KB-RMQ-02.")] = None,
+) -> None:
+    """List the historical bugs that `--bug` switches on, or tell all about one."""
+    from rich.console import Console
+
+    from harness.cli_bugs import list_bugs, tell_bug
+
+    if bug is None:
+        list_bugs(Console())
+    else:
+        tell_bug(bug, Console())
 
 
 @app.command()

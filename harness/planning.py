@@ -16,6 +16,8 @@ from typing import Any, Literal
 
 import msgspec
 
+from broker.errors import ConfigError
+from broker.known_bugs import check_bugs
 from harness.errors import UsageError
 from harness.plan import ClusterPlan, GatePlan, Plan, SystemPlan, WorkloadPlan
 from nemesis.schedule import NEMESES, make_schedule
@@ -79,6 +81,8 @@ class Request:
     partition_mode: str = ""  # "": the profile's
     net_tick_ms: int = 4000
     policy: tuple[str, ...] = ()
+    bug: tuple[str, ...] = ()
+    startup_delay: str = ""  # "": none
     operator: str = "restart-minority"
     delivery: str = "at-least-once"
     max_rto: str = ""
@@ -137,6 +141,7 @@ def check_plan(plan: Plan) -> None:
     recipe_of(workload.name)
     _one_of("system", plan.system.name, SYSTEMS)
     _one_of("partition mode", plan.system.partition_mode, PARTITION_MODES)
+    _check_bugs(plan.system)
     parse_nodes(",".join(nodes))
     if workload.concurrency < len(nodes):
         raise UsageError(
@@ -151,7 +156,7 @@ def check_plan(plan: Plan) -> None:
         (workload.body_bytes >= SMALLEST_BYTES, f"a body needs {SMALLEST_BYTES} bytes or more"),
         (workload.op_timeout_ms > 0, "the operation timeout must be above 0"),
         (plan.system.net_tick_ms > 0, "the net tick must be above 0"),
-        (not plan.system.bugs, "this version has no known-bug switches: remove them from the plan"),
+        (plan.system.startup_delay_ms >= 0, "the startup delay must not be below 0"),
         (plan.observe_interval_ms > 0, "the observe interval must be above 0"),
     )
     for holds, sentence in rules:
@@ -245,6 +250,7 @@ def _system_plan(request: Request, profile: Profile) -> SystemPlan:
     _one_of("partition mode", mode, PARTITION_MODES)
     _one_of("operator", request.operator, OPERATORS)
     policy = {**profile.policy, **parse_policy(request.policy)}
+    delay = request.startup_delay
     operator: Literal["restart-minority", "none"] = (
         "none" if request.operator == "none" else "restart-minority"
     )
@@ -254,8 +260,23 @@ def _system_plan(request: Request, profile: Profile) -> SystemPlan:
         partition_mode=mode,
         net_tick_ms=request.net_tick_ms,
         policy={key: value for key, value in policy.items() if value is not None},
+        bugs=tuple(sorted(dict.fromkeys(request.bug))),
+        startup_delay_ms=parse_duration_ms("--startup-delay", delay) if delay else 0,
         operator=operator,
     )
+
+
+def _check_bugs(system: SystemPlan) -> None:
+    """Bugs that the catalogue has, in the one system that has them."""
+    if system.name != "mirrored" and (system.bugs or system.startup_delay_ms):
+        raise UsageError(
+            "only the mirrored system has known-bug switches and a startup delay: leave them out,"
+            " or use --system mirrored"
+        )
+    try:
+        check_bugs(system.bugs)
+    except ConfigError as error:
+        raise UsageError(str(error)) from error
 
 
 def _profile(name: str) -> Profile:

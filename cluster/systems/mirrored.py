@@ -75,6 +75,7 @@ class MirroredSystem:
             "net_tick_ms": self._plan.net_tick_ms,
             "partition_mode": self._plan.partition_mode,
             "bugs": self._plan.bugs,
+            "startup_delay_ms": self._plan.startup_delay_ms,
             "seed": _node_seed(self._seed, node),
         }
         try:

@@ -49,14 +49,14 @@ def topology() -> Topology:
 
 
 def test_a_node_reads_the_configuration_that_was_meant(tmp_path: Path) -> None:
-    spec = MirroredSystem(system_plan(bugs=("some_bug",)), seed=1).node_specs(topology())[0]
+    spec = MirroredSystem(system_plan(bugs=("KB-RMQ-02",)), seed=1).node_specs(topology())[0]
     path = tmp_path / "node.toml"
     path.write_text(spec.files["node.toml"])
     config = load_config(path)
     assert (config.name, config.bind_host, config.amqp_port) == ("n1", "127.0.0.1", 5672)
     assert config.peers == (Peer("n2", "127.0.0.1", 25673), Peer("n3", "127.0.0.1", 25673))
     assert (config.partition_mode, config.net_tick_ms) == ("autoheal", 4000)
-    assert (config.data_dir, config.bugs) == ("/data/n1", ("some_bug",))
+    assert (config.data_dir, config.bugs) == ("/data/n1", ("KB-RMQ-02",))
 
 
 def test_seeds_differ_between_nodes_and_repeat_between_runs() -> None:

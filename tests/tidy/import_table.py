@@ -88,7 +88,15 @@ ROOMS: tuple[Room, ...] = (
     Room(("nemesis",), ours=(*SPINE, "cluster.base"), libraries=("msgspec",)),
     Room(
         ("harness",),
-        ours=(*SPINE, "checkers", "workloads", "nemesis", "cluster.base"),
+        ours=(
+            *SPINE,
+            "checkers",
+            "workloads",
+            "nemesis",
+            "cluster.base",
+            "broker.errors",
+            "broker.known_bugs",
+        ),
         libraries=FLOW_LIBRARIES,
         lazily=("cluster",),
     ),

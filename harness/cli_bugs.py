@@ -1,0 +1,68 @@
+"""`shalott bugs`: the catalogue of historical bugs as a table, or all about one of them."""
+
+from __future__ import annotations
+
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from broker.errors import ConfigError
+from broker.known_bugs import CATALOGUE, KnownBug, known_bug
+from harness.errors import UsageError
+
+CONFIDENCE = {
+    "A": "the fix or the source was read",
+    "B": "the issue was read",
+    "C": "only the title is known",
+}
+
+
+def list_bugs(console: Console) -> None:
+    """A row for each bug, in the order of the catalogue."""
+    table = Table(box=None, pad_edge=False)
+    for heading in ("id", "conf.", "links", "what it is"):
+        table.add_column(heading, no_wrap=heading == "id", overflow="fold")
+    for bug in CATALOGUE:
+        links = ", ".join(short_link(link) for link in bug.links)
+        table.add_row(bug.id, bug.confidence, links, Text(bug.title))
+    console.print(table)
+    console.print(
+        "\nAll are off unless asked for: `shalott test --bug ID`. `shalott bugs ID` says more.",
+        markup=False,
+        highlight=False,
+    )
+
+
+def tell_bug(bug_id: str, console: Console) -> None:
+    """One bug in full. Raises UsageError if there is no such bug."""
+    try:
+        bug = known_bug(bug_id)
+    except ConfigError as error:
+        raise UsageError(str(error)) from error
+    table = Table.grid(padding=(0, 2))
+    table.add_column(no_wrap=True, style="bold")
+    table.add_column(overflow="fold")
+    for name, words in _facts(bug):
+        table.add_row(name, Text(words))
+    console.print(Text(f"{bug.id}  {bug.title}", style="bold"))
+    console.print(table)
+
+
+def _facts(bug: KnownBug) -> list[tuple[str, str]]:
+    return [
+        ("switch", bug.switch),
+        ("trigger", bug.trigger),
+        ("symptom", bug.symptom),
+        ("fix", bug.fix),
+        ("confidence", f"{bug.confidence}: {CONFIDENCE[bug.confidence]}"),
+        *(("link", link) for link in bug.links),
+        ("use it", f"shalott test --bug {bug.id}"),
+    ]
+
+
+def short_link(link: str) -> str:
+    """``rmq#2009`` for an issue or a pull request of RabbitMQ; others without their scheme."""
+    owner, _, number = link.rpartition("/")
+    if "rabbitmq/rabbitmq-server/" in owner and number.isdigit():
+        return f"rmq#{number}"
+    return link.removeprefix("https://")

@@ -22,7 +22,7 @@ from broker import messages
 from broker.application import Application
 from broker.config import NodeConfig
 from broker.disk import Disk
-from broker.env import Clock, Env, Rng
+from broker.env import Clock, Env, Rng, never
 from broker.errors import BrokerError, ConfigError
 from broker.events import EventLog
 from broker.management.api import respond
@@ -79,6 +79,7 @@ class Node:
         make_rng: Callable[[int], Rng],
         disk: Disk,
         open_events: Callable[[int], Awaitable[EventLog]],
+        buggify: Callable[[str], bool] = never,
     ) -> Node:
         """Read what a former life left on ``disk``. The callables get the incarnation."""
         incarnation = await read_number(disk, "incarnation") + 1
@@ -90,6 +91,8 @@ class Node:
             make_rng(incarnation),
             disk,
             await open_events(incarnation),
+            bugs=config.bugs,
+            buggify=buggify,
         )
         return cls(env, config, await TableJournal.open(disk))
 

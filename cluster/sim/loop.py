@@ -106,11 +106,23 @@ class SimHandle(asyncio.TimerHandle):
 class SimLoop(Fenced, asyncio.BaseEventLoop):
     """One simulation's loop. ``run`` it once.
 
-    ``deadline_ns``: global virtual time at which SimTimeLimit is raised. ``interrupted`` is asked
-    whenever time moves and raises what shall end the run.
+    ``deadline_ns``: global virtual time at which SimTimeLimit is raised. ``callback_cost_ns``: how
+    far each callback moves the time, so that overload shows. ``interrupted`` is asked whenever
+    time moves and raises what shall end the run.
     """
 
-    def __init__(self, *, trace: Trace | None = None, deadline_ns: int | None = None) -> None:
+    # Of the base class, where they are private.
+    _closed: bool
+    _stopping: bool
+    _check_closed: Callable[[], None]
+
+    def __init__(
+        self,
+        *,
+        trace: Trace | None = None,
+        deadline_ns: int | None = None,
+        callback_cost_ns: int = 0,
+    ) -> None:
         super().__init__()
         super().set_debug(False)
         self.now_ns = START_NS
@@ -120,6 +132,7 @@ class SimLoop(Fenced, asyncio.BaseEventLoop):
         self.deadline_ns = deadline_ns
         self.interrupted: Callable[[], None] | None = None
         self.callbacks = 0
+        self._cost_ns = callback_cost_ns
         self._ready: deque[SimHandle] = deque()
         self._timers: list[tuple[int, int, SimHandle]] = []
         self._timers_cancelled = 0
@@ -143,7 +156,7 @@ class SimLoop(Fenced, asyncio.BaseEventLoop):
             return at_ns / 1e9
         return process.clock.local_ns(at_ns) / 1e9
 
-    def call_at(
+    def call_at(  # type: ignore[override]
         self,
         when: float,
         callback: Callable[..., Any],
@@ -156,7 +169,7 @@ class SimLoop(Fenced, asyncio.BaseEventLoop):
             when_ns = process.clock.global_ns(when_ns)
         return self._set_timer(when_ns, callback, args, context)
 
-    def call_later(
+    def call_later(  # type: ignore[override]
         self,
         delay: float,
         callback: Callable[..., Any],
@@ -211,7 +224,7 @@ class SimLoop(Fenced, asyncio.BaseEventLoop):
             heappush(self._timers, (when_ns, seq, handle))
         return handle
 
-    def call_soon(
+    def call_soon(  # type: ignore[override]
         self, callback: Callable[..., Any], *args: Any, context: Context | None = None
     ) -> SimHandle:
         if self._closed:
@@ -319,7 +332,7 @@ class SimLoop(Fenced, asyncio.BaseEventLoop):
     def _run_once(self) -> None:
         """Run until stopped: the whole loop, since nothing comes from outside."""
         ready, words, trace = self._ready, self.trace.words, self.trace
-        pop = ready.popleft
+        pop, cost_ns = ready.popleft, self._cost_ns
         budget = CALLBACKS_PER_INSTANT_MAX
         while True:
             while ready:
@@ -342,6 +355,8 @@ class SimLoop(Fenced, asyncio.BaseEventLoop):
                     raise
                 except BaseException as error:
                     self._callback_failed(handle, error)
+                if cost_ns:
+                    self.now_ns += cost_ns
                 budget -= 1
                 if budget < 0:
                     self._livelocked(handle)
@@ -365,13 +380,13 @@ class SimLoop(Fenced, asyncio.BaseEventLoop):
                 f"at t={self.now_ns / 1e9:.3f}s nothing is ready to run and no timer is set"
             )
         self.trace.end_chunk_if_full()
-        now_ns = timers[0][0]
+        now_ns = max(self.now_ns, timers[0][0])
         if self.deadline_ns is not None and now_ns > self.deadline_ns:
             raise SimTimeLimit(f"the simulation reached t={self.deadline_ns / 1e9:.3f}s")
         self.now_ns = now_ns
         if self.interrupted is not None:
             self.interrupted()
-        while timers and timers[0][0] == now_ns:
+        while timers and timers[0][0] <= now_ns:
             ready.append(heappop(timers)[2])
 
     def _sweep_timers(self) -> None:

@@ -1,0 +1,298 @@
+"""SimCluster: every node in this process, on one deterministic event loop.
+
+It implements the same protocol as the backends with containers and processes, and must be used from
+within the simulation's loop: the whole run, harness and clients included, lives there. Machines
+(machine.py) are the nodes' hosts; links are the simulated network's (network.py). The harness is a
+host of its own that no fault reaches.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import tomllib
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import msgspec
+
+from broker.config import NodeConfig
+from cluster.base import (
+    CommandResult,
+    DiskFaults,
+    Endpoint,
+    LinkShape,
+    NodeSpec,
+    NodeStatus,
+    System,
+    Topology,
+)
+from cluster.links import Link
+from cluster.sim.buggify import Buggify
+from cluster.sim.clock import NodeClock
+from cluster.sim.disk import DiskKnobs, SimDisk
+from cluster.sim.loop import START_NS, SimLoop
+from cluster.sim.machine import EXIT_KILLED, Machine
+from cluster.sim.network import NetworkKnobs, SimNetwork
+from harness.errors import HarnessError, UsageError
+from harness.plan import SimPlan
+
+HARNESS = "harness"  # its host
+WALL_ORIGIN_NS = 1_700_000_000_000_000_000  # what the true wall clock shows at START_NS
+PORTS: Mapping[str, int] = {"amqp": 5672, "management": 15672, "cluster": 25672}
+
+
+class SimCluster:
+    """See ``cluster.base.Cluster``. One simulation's; not booted yet."""
+
+    backend = "sim"
+
+    def __init__(self, nodes: Sequence[str], loop: SimLoop, knobs: SimPlan) -> None:
+        self.nodes = tuple(nodes)
+        self.capabilities = frozenset(
+            {
+                *("kill", "stop", "pause", "cut", "cut-one-way", "delay", "throttle", "wipe"),
+                *("power", "clock", "loss", "disk-slow", "disk-full", "disk-error", "disk-short"),
+                "disk-corrupt",
+            }
+        )
+        self.loop = loop
+        self.network = SimNetwork(loop, knobs.seed, _network_knobs(knobs))
+        loop.network = self.network
+        for host in (HARNESS, *self.nodes):
+            self.network.add_host(host)
+        self.machines = {node: self._machine(node, knobs) for node in self.nodes}
+
+    def _machine(self, node: str, knobs: SimPlan) -> Machine:
+        clocks = {clock.node: clock for clock in knobs.clocks}
+        clock = NodeClock(lambda: self.loop.now_ns, wall_origin_ns=WALL_ORIGIN_NS - START_NS)
+        machine = Machine(
+            name=node,
+            loop=self.loop,
+            disk=SimDisk(self.loop, knobs.seed, node, _disk_knobs(knobs)),
+            clock=clock,
+            buggify=Buggify(knobs.seed, node, enabled=knobs.buggify, off=knobs.buggify_off),
+            seed=knobs.seed,
+            wall_ns=self.wall_ns,
+        )
+        machine.on_exit = self._exited
+        if node in clocks:
+            self._set_clock(machine, clocks[node].offset_ms, clocks[node].drift_ppm)
+        return machine
+
+    def wall_ns(self) -> int:
+        """The true time."""
+        return WALL_ORIGIN_NS + self.loop.now_ns - START_NS
+
+    # -- life --------------------------------------------------------------------------------------
+
+    async def boot(self, system: System) -> None:
+        if not system.runs_locally:
+            raise UsageError(f"{system.name} runs in containers only: use --cluster docker")
+        for spec in system.node_specs(self._topology(system)):
+            self.machines[spec.name].config = _node_config(spec)
+        for node in self.nodes:
+            await self.start(node)
+
+    def _topology(self, system: System) -> Topology:
+        def endpoints(node: str) -> dict[str, Endpoint]:
+            return {port: Endpoint(node, PORTS[port]) for port in system.port_names}
+
+        listen = {node: endpoints(node) for node in self.nodes}
+        dial = {
+            source: {node: listen[node] for node in self.nodes if node != source}
+            for source in self.nodes
+        }
+        return Topology(
+            listen=listen,
+            dial=dial,
+            data_dir=dict.fromkeys(self.nodes, "data"),
+            config_dir=dict.fromkeys(self.nodes, "config"),
+        )
+
+    async def teardown(self) -> None:
+        """Nothing outlives the loop."""
+        await self.heal()
+        for machine in self.machines.values():
+            if machine.is_alive:
+                await self.kill(machine.name)
+
+    async def start(self, node: str) -> None:
+        machine = self.machines[node]
+        if machine.is_alive:
+            return
+        if machine.config is None:
+            raise HarnessError(f"{node} is not booted")
+        self.network.host_up(node)
+        machine.start()
+
+    async def stop(self, node: str, timeout_ms: int = 20000) -> None:
+        machine = self.machines[node]
+        if not machine.is_alive:
+            return
+        machine.stop_asked.set()
+        try:
+            async with asyncio.timeout(timeout_ms / 1000):
+                await machine.ended.wait()
+        except TimeoutError:
+            await self.kill(node)
+
+    async def kill(self, node: str) -> None:
+        machine = self.machines[node]
+        process = machine.process
+        if process is None or process.state == "dead":
+            return
+        machine.end(EXIT_KILLED)
+        machine.disk.kill()
+        self.network.process_died(process, reset=True)
+
+    async def power_off(self, node: str) -> None:
+        machine = self.machines[node]
+        process = machine.process
+        alive = machine.is_alive
+        if alive:
+            machine.end(EXIT_KILLED)
+        machine.disk.power_loss()
+        self.network.host_down(node)
+        if process is not None and alive:
+            self.network.process_died(process, reset=False)
+
+    def _exited(self, machine: Machine) -> None:
+        """A program that ended by itself: its kernel closes what it had open."""
+        assert machine.process is not None
+        machine.disk.kill()
+        self.network.process_died(machine.process, reset=True)
+
+    async def pause(self, node: str) -> None:
+        machine = self.machines[node]
+        if machine.process is not None and machine.process.state == "running":
+            machine.process.state = "paused"
+
+    async def resume(self, node: str) -> None:
+        machine = self.machines[node]
+        if machine.process is not None:
+            self.loop.resume(machine.process)
+
+    async def wipe(self, node: str) -> None:
+        if self.machines[node].is_alive:
+            raise HarnessError(f"{node} runs: its data can't be wiped")
+        self.machines[node].disk.wipe()
+
+    async def status(self, node: str) -> NodeStatus:
+        machine = self.machines[node]
+        if machine.process is None:
+            return NodeStatus(state="absent")
+        if machine.process.state == "dead":
+            return NodeStatus(state="exited", exit_code=machine.exit_code)
+        return NodeStatus(
+            state="paused" if machine.process.state == "paused" else "running", pid=1
+        )
+
+    # -- links -------------------------------------------------------------------------------------
+
+    async def cut(self, links: Sequence[Link]) -> None:
+        self.network.cut(links)
+
+    async def mend(self, links: Sequence[Link]) -> None:
+        self.network.mend(links)
+
+    async def shape(
+        self,
+        source: str,
+        destination: str,
+        *,
+        delay_ms: float = 0,
+        rate_bytes_s: int = 0,
+        loss: float = 0,
+    ) -> None:
+        self.network.shape(
+            source, destination, delay_ms=delay_ms, rate_bytes_s=rate_bytes_s, loss=loss
+        )
+
+    async def link_shape(self, source: str, destination: str) -> LinkShape:
+        return self.network.shape_of(source, destination)
+
+    async def heal(self) -> None:
+        self.network.heal()
+        for machine in self.machines.values():
+            if machine.process is not None:
+                self.loop.resume(machine.process)
+
+    async def reach(self, source: str, destination: str, timeout_ms: int = 1000) -> bool:
+        both = self.machines[source].is_alive and self.machines[destination].is_alive
+        return both and self.network.reachable(source, destination)
+
+    # -- clocks and disks --------------------------------------------------------------------------
+
+    async def set_clock(self, node: str, *, offset_ms: float = 0, drift_ppm: float = 0) -> None:
+        self._set_clock(self.machines[node], offset_ms, drift_ppm)
+
+    def _set_clock(self, machine: Machine, offset_ms: float, drift_ppm: float) -> None:
+        machine.clock.set(offset_ms, drift_ppm)
+        machine.drifts = machine.drifts or drift_ppm != 0
+        if machine.drifts and machine.process is not None:
+            machine.process.clock = machine.clock
+
+    async def clock_offset_ms(self, node: str) -> float:
+        return (self.machines[node].clock.wall_ns() - self.wall_ns()) / 1e6
+
+    async def set_disk(self, node: str, faults: DiskFaults | None) -> None:
+        self.machines[node].disk.set_faults(faults)
+        self.machines[node].disk_faults = faults or DiskFaults()
+
+    async def disk_faults(self, node: str) -> DiskFaults:
+        return self.machines[node].disk_faults
+
+    # -- reading -----------------------------------------------------------------------------------
+
+    def endpoint(self, node: str, port: str) -> Endpoint:
+        return Endpoint(node, PORTS[port])
+
+    async def run_command(
+        self, node: str, command: Sequence[str], timeout_ms: int = 30000
+    ) -> CommandResult:
+        raise HarnessError("a simulated node has no shell")
+
+    async def output(self, node: str, lines: int = 20) -> str:
+        return "\n".join(list(self.machines[node].output)[-lines:])
+
+    async def collect(self, into: Path) -> None:
+        encode = msgspec.json.encode
+        for node, machine in self.machines.items():
+            (into / node).mkdir(parents=True, exist_ok=True)
+            (into / node / "output.log").write_text("".join(f"{x}\n" for x in machine.output))
+            lines = b"".join(encode(event) + b"\n" for event in machine.events)
+            (into / node / "events.jsonl").write_bytes(lines)
+
+    def describe(self) -> Mapping[str, str]:
+        return {
+            "backend": "sim: every node in one process, on one deterministic event loop",
+            "links": "a simulated network; a live connection never loses a byte",
+            "probe": "the state of the simulated link",
+            "pause": "callbacks and timers of the node wait",
+            "kill": "the node is frozen; its page cache survives, its peers get resets",
+        }
+
+
+def _node_config(spec: NodeSpec) -> NodeConfig:
+    return msgspec.convert(tomllib.loads(spec.files["node.toml"]), NodeConfig)
+
+
+def _network_knobs(knobs: SimPlan) -> NetworkKnobs:
+    plan = knobs.network
+    return NetworkKnobs(
+        latency_us=plan.latency_us,
+        jitter_us=plan.jitter_us,
+        spread_us=plan.link_spread_us,
+        loss=plan.loss,
+    )
+
+
+def _disk_knobs(knobs: SimPlan) -> DiskKnobs:
+    plan = knobs.disk
+    return DiskKnobs(
+        read_us=plan.read_us,
+        write_us=plan.write_us,
+        sync_us=plan.sync_us,
+        jitter_us=plan.jitter_us,
+        short_share=plan.short_share,
+    )

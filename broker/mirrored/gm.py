@@ -19,6 +19,7 @@ from collections import deque
 from collections.abc import Generator
 
 from broker.metadata.records import GroupRow, MemberId
+from broker.mirrored.gm_bugs import NO_BUGS, GmBugs
 from broker.mirrored.gm_group import (
     AddMember,
     CreateGroup,
@@ -43,108 +44,53 @@ from broker.mirrored.gm_members import (
     split,
 )
 from broker.mirrored.gm_steps import (
-    BROADCAST_DELAY_MS as BROADCAST_DELAY_MS,
-)
-from broker.mirrored.gm_steps import (
-    NEIGHBOUR_DOWN_DELAY_MS as NEIGHBOUR_DOWN_DELAY_MS,
-)
-from broker.mirrored.gm_steps import (
-    AddOnRight as AddOnRight,
-)
-from broker.mirrored.gm_steps import (
-    AnswerAddOnRight as AnswerAddOnRight,
-)
-from broker.mirrored.gm_steps import (
-    AskToJoin as AskToJoin,
-)
-from broker.mirrored.gm_steps import (
-    Broadcast as Broadcast,
-)
-from broker.mirrored.gm_steps import (
-    CancelFlushTimer as CancelFlushTimer,
-)
-from broker.mirrored.gm_steps import (
-    Confirmed as Confirmed,
-)
-from broker.mirrored.gm_steps import (
-    ConfirmedBroadcast as ConfirmedBroadcast,
-)
-from broker.mirrored.gm_steps import (
-    Deliver as Deliver,
-)
-from broker.mirrored.gm_steps import (
-    Demonitor as Demonitor,
-)
-from broker.mirrored.gm_steps import (
-    FlushTimerFired as FlushTimerFired,
-)
-from broker.mirrored.gm_steps import (
-    Idle as Idle,
-)
-from broker.mirrored.gm_steps import (
-    Input as Input,
-)
-from broker.mirrored.gm_steps import (
-    Join as Join,
-)
-from broker.mirrored.gm_steps import (
-    JoinAnswered as JoinAnswered,
-)
-from broker.mirrored.gm_steps import (
-    Joined as Joined,
-)
-from broker.mirrored.gm_steps import (
-    Leave as Leave,
-)
-from broker.mirrored.gm_steps import (
-    MembersChanged as MembersChanged,
-)
-from broker.mirrored.gm_steps import (
-    MembershipLost as MembershipLost,
-)
-from broker.mirrored.gm_steps import (
-    Monitor as Monitor,
-)
-from broker.mirrored.gm_steps import (
-    NeighbourDown as NeighbourDown,
-)
-from broker.mirrored.gm_steps import (
-    NeighbourDownDelayPassed as NeighbourDownDelayPassed,
-)
-from broker.mirrored.gm_steps import (
-    Output as Output,
-)
-from broker.mirrored.gm_steps import (
-    Received as Received,
-)
-from broker.mirrored.gm_steps import (
-    Send as Send,
-)
-from broker.mirrored.gm_steps import (
-    Side as Side,
-)
-from broker.mirrored.gm_steps import (
-    StartFlushTimer as StartFlushTimer,
-)
-from broker.mirrored.gm_steps import (
-    StartNeighbourDownTimer as StartNeighbourDownTimer,
-)
-from broker.mirrored.gm_steps import (
-    Stop as Stop,
-)
-from broker.mirrored.gm_steps import (
-    Stopped as Stopped,
-)
-from broker.mirrored.gm_steps import (
-    Transact as Transact,
-)
-from broker.mirrored.gm_steps import (
-    Transacted as Transacted,
-)
-from broker.mirrored.gm_steps import (
-    ValidateMembers as ValidateMembers,
+    BROADCAST_DELAY_MS,
+    NEIGHBOUR_DOWN_DELAY_MS,
+    AddOnRight,
+    AnswerAddOnRight,
+    AskToJoin,
+    Broadcast,
+    CancelFlushTimer,
+    Confirmed,
+    ConfirmedBroadcast,
+    Deliver,
+    Demonitor,
+    FlushTimerFired,
+    Idle,
+    Input,
+    Join,
+    JoinAnswered,
+    Joined,
+    Leave,
+    MembersChanged,
+    MembershipLost,
+    Monitor,
+    NeighbourDown,
+    NeighbourDownDelayPassed,
+    Output,
+    Received,
+    Send,
+    Side,
+    StartFlushTimer,
+    StartNeighbourDownTimer,
+    Stop,
+    Stopped,
+    Transact,
+    Transacted,
+    ValidateMembers,
 )
 from broker.processes.messages import Pid
+
+# The member, and the vocabulary that goes with it (gm_steps.py).
+__all__ = (
+    "Member", "RingMessage", "RING_SHUTDOWN", "BUFFER_BYTES_MAX", "BROADCAST_DELAY_MS",
+    "NEIGHBOUR_DOWN_DELAY_MS", "AddOnRight", "AnswerAddOnRight", "AskToJoin", "Broadcast",
+    "CancelFlushTimer", "Confirmed", "ConfirmedBroadcast", "Deliver", "Demonitor",
+    "FlushTimerFired", "Idle", "Input", "Join", "JoinAnswered", "Joined", "Leave",
+    "MembersChanged", "MembershipLost", "Monitor", "NeighbourDown", "NeighbourDownDelayPassed",
+    "Output", "Received", "Send", "Side", "StartFlushTimer", "StartNeighbourDownTimer", "Stop",
+    "Stopped", "Transact", "Transacted", "ValidateMembers",
+)  # fmt: skip
 
 BUFFER_BYTES_MAX = 100_000_000
 # The whole ring ends because the queue was deleted: nobody needs to bury anybody. (Who leaves for
@@ -158,8 +104,9 @@ Work = Generator[Transact | AskToJoin, "GroupRow | JoinAnswered", None]
 class Member:
     """One member of the ring of ``group``."""
 
-    def __init__(self, group: str, pid: Pid, row: GroupRow | None) -> None:
+    def __init__(self, group: str, pid: Pid, row: GroupRow | None, bugs: GmBugs = NO_BUGS) -> None:
         self.group = group
+        self.bugs = bugs
         self.id = MemberId(0 if row is None else row.version, pid)
         self.view: View | None = None
         self.left = self.right = self.id
@@ -311,7 +258,7 @@ class Member:
         while True:
             alive = () if row is None else tuple(m.id for m in row.members if m.alive)
             if row is not None and self.id in alive:
-                if len(alive) > 1:
+                if len(alive) > 1 and not self.bugs.blind_newcomers:
                     # Who added us died before its answer and its catchup came: see _change_view.
                     raise LostMembership("added by a neighbour that died")
                 return row
@@ -401,7 +348,10 @@ class Member:
             return
         if message.version > self.view.version:
             yield from self._refresh_view(message.version)
-        if message.sender != self.left or message.version <= self._left_floor:
+        if message.sender != self.left:
+            return
+        # OUR-05: the original has no floor.
+        if message.version <= self._left_floor and not self.bugs.hears_former_neighbours:
             return
         match message:
             case Catchup() if self.states is None:
@@ -524,10 +474,11 @@ class Member:
 
     def _change_view(self, view: View) -> None:
         assert self.view is not None
-        if self.states is None and self.left not in view.members and self.left != self.id:
+        is_blind = self.states is None and self.left not in view.members and self.left != self.id
+        if is_blind and not self.bugs.blind_newcomers:
             # Our left neighbour died before it told us what it knew, and we would stand in for it
-            # without knowing its last words, which may be under way already. (The original goes on,
-            # and members crash on the numbers.)
+            # without knowing its last words, which may be under way already. (OUR-06: the original
+            # goes on, and members crash on the numbers.)
             raise LostMembership("the left neighbour died before its catchup")
         before = self.view
         self.view = view
@@ -584,6 +535,10 @@ class Member:
         return Catchup(to, self.id, view.version, snapshots)
 
     def _forget_erased(self, view: View) -> None:
+        if self.bugs.blank_member_crash:
+            # KB-RMQ-31: the original looks its members up in states that a newcomer hasn't got
+            # before its first catchup (badmap in find_member_or_blank).
+            assert self.states is not None, "badmap: a member without states was told of a new view"
         if self.states is not None:
             known = dict.fromkeys(view.known())
             self.states = {m: state for m, state in self.states.items() if m in known}

@@ -16,6 +16,7 @@ from broker.errors import MetadataUnavailable, ProcessError
 from broker.metadata.api import Metadata
 from broker.metadata.records import GroupRow, MemberId
 from broker.mirrored import gm, rows
+from broker.mirrored.gm_bugs import gm_bugs
 from broker.mirrored.gm_group import GroupChange, LostMembership
 from broker.mirrored.gm_members import RingMessage
 from broker.mirrored.messages import (
@@ -55,7 +56,7 @@ class GmShell:
         self._env = env
         self._metadata = metadata
         self._key = key
-        self.member = gm.Member(key, owner.pid, self._row())
+        self.member = gm.Member(key, owner.pid, self._row(), gm_bugs(env.has_bug))
         self.events: deque[Event] = deque()
         self._refs: dict[int, tuple[gm.Side, MemberId]] = {}
         self._callers: dict[int, Caller] = {}

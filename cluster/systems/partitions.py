@@ -20,11 +20,11 @@ def nodes_to_restart(
 
     Of two sets of one size the one with the earlier names is kept.
     """
-    quarrels = {frozenset((a, b)) for a, others in partitions.items() for b in others if a != b}
+    quarrels = [(a, b) for a, others in partitions.items() for b in others if a != b]
     ordered = sorted(nodes)
     for size in range(len(ordered), 0, -1):
         for kept in combinations(ordered, size):
-            if not any(quarrel <= set(kept) for quarrel in quarrels):
+            if not any(a in kept and b in kept for a, b in quarrels):
                 return tuple(node for node in ordered if node not in kept)
     raise AssertionError("one node has no quarrel with itself")
 

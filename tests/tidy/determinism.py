@@ -9,7 +9,7 @@ interpreter's audit hooks see only some of them, so the rule is static: it reads
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from tests.tidy.sources import Source, is_within
@@ -34,6 +34,7 @@ class Scope:
 
     aliases: Mapping[str, str]
     once: frozenset[ast.stmt]
+    harmless: frozenset[ast.AST] = frozenset()  # see tests/tidy/simulated.py
 
     def dotted(self, node: ast.AST) -> str:
         """``asyncio.all_tasks`` for what means it, however it was imported; else ""."""
@@ -297,12 +298,16 @@ def determinism_violations(source: Source) -> list[str]:
     ]
 
 
-def findings(source: Source) -> Iterator[tuple[int, Ban]]:
+def findings(
+    source: Source,
+    bans: Sequence[Ban] = BANS,
+    harmless: frozenset[ast.AST] = frozenset(),
+) -> Iterator[tuple[int, Ban]]:
     """Every banned thing, exempt or not, once a line."""
-    scope = Scope(_aliases(source.tree), _run_once(source.tree))
+    scope = Scope(_aliases(source.tree), _run_once(source.tree), harmless)
     seen: dict[tuple[int, str], Ban] = {}
     for node in ast.walk(source.tree):
-        for ban in BANS:
+        for ban in bans:
             if ban.finds(scope, node):
                 seen[getattr(node, "lineno", 1), ban.name] = ban
     for (line, _), ban in sorted(seen.items(), key=lambda item: item[0]):

@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
@@ -53,12 +53,16 @@ class Nemesis(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class World:
-    """Where a run takes place. The nemesis is made when there is a history to record in."""
+    """Where a run takes place. The nemesis is made when there is a history to record in.
+
+    ``inspect`` is called between settling and draining, in worlds that can look into their nodes.
+    """
 
     cluster: Cluster
     system: System
     make_nemesis: Callable[[Recorder], Nemesis]
     make_recorder: Callable[[Path], RunRecorder] = record_to_file
+    inspect: Callable[[], Awaitable[None]] | None = None
 
 
 @dataclass
@@ -88,6 +92,8 @@ class Stage:
                     await self.heal()
                 async with self._phase("settle"):
                     await self._settle()
+                    if self.world.inspect is not None:
+                        await self.world.inspect()
                 async with self._phase("drain"):
                     await interpreter.run(self.workload.final_generator)
             async with self._phase("end"):

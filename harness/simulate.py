@@ -1,0 +1,185 @@
+"""Simulate: one run in the deterministic simulation, from a plan to its verdict, in memory.
+
+It is the same run as harness/run.py's: the same stage, workload, clients, nemesis, checkers and
+broker; only the loop, the network, the disks and the clocks are simulated (cluster/sim), and nothing
+is written down. The same plan gives the same digest of every callback and every byte, in any
+process, for one commit and one minor version of Python.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+import msgspec
+
+from checkers.base import Result
+from cluster.sim.backend import HARNESS, SimCluster
+from cluster.sim.loop import START_NS, SimLoop
+from cluster.sim.machine import Machine
+from cluster.sim.output import captured_output
+from cluster.sim.processes import SimProcess
+from cluster.sim.replicas import record_replicas
+from cluster.sim.trace import Trace
+from cluster.systems.events import event_row
+from harness.errors import MissingCapability
+from harness.history import History, Recorder, events_table
+from harness.memory_recording import MemoryRecorder
+from harness.plan import Plan, SimPlan
+from harness.stage import Nemesis, Stage, World
+from harness.verdict import judge
+from nemesis.runner import NemesisRunner
+from nemesis.schedule import required_capabilities
+from workloads.registry import recipe_of
+
+WATCH_INTERVAL_S = 1.0  # virtual
+QUIET = logging.CRITICAL + 1
+SLACK_MS = 600_000  # of virtual time beyond what the plan allows for, before a run is given up
+
+
+@dataclass(frozen=True, slots=True)
+class SimOutcome:
+    """What is known after a simulated run.
+
+    ``anomalies``: the distinct classes, sorted. ``sometimes``: how often what a campaign wants to
+    see happened. ``error``: what kept the run from its end, if anything did.
+    """
+
+    valid: bool | str
+    results: tuple[Result, ...]
+    anomalies: tuple[str, ...]
+    digest: str
+    callbacks: int
+    segments: int
+    virtual_ns: int
+    wall_s: float
+    sometimes: Mapping[str, int]
+    buggified: Mapping[str, int]
+    plan: Plan
+    history: History
+    error: str | None = None
+    output: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    trace: Trace | None = None
+
+
+def simulate(
+    plan: Plan,
+    *,
+    stop_early: bool = True,
+    label_chunk: int | None = None,
+    log_level: int = QUIET,
+) -> SimOutcome:
+    """Run ``plan``. ``label_chunk``: which part of the trace to keep as text (cluster/sim/trace.py).
+
+    ``log_level``: what of the nodes' logs to keep. Raises MissingCapability.
+    """
+    began = time.process_time()
+    trace = Trace(label_chunk=label_chunk)
+    knobs = plan.sim or SimPlan(seed=plan.seed)
+    budget_ms = plan.time_limit_ms + plan.settle_timeout_ms + SLACK_MS
+    loop = SimLoop(
+        trace=trace,
+        deadline_ns=START_NS + budget_ms * 1_000_000,
+        callback_cost_ns=knobs.callback_cost_ns,
+    )
+    cluster = SimCluster(plan.cluster.nodes, loop, knobs)
+    stage = make_stage(plan, cluster)
+    error = None
+    with captured_output(loop, cluster.machines, level=log_level):
+        try:
+            loop.run(_perform(stage, cluster, stop_early), SimProcess(HARNESS, fenced=False))
+        except Exception as failure:
+            error = f"{type(failure).__name__}: {failure}"
+    history = _history(stage, cluster.machines, complete=error is None)
+    verdict = judge(plan, history)
+    kinds = [anomaly.kind for result in verdict.results for anomaly in result.anomalies]
+    return SimOutcome(
+        valid=verdict.valid,
+        results=verdict.results,
+        anomalies=tuple(sorted(dict.fromkeys(kinds))),
+        digest=trace.digest(),
+        callbacks=loop.callbacks,
+        segments=cluster.network.segments,
+        virtual_ns=loop.now_ns - START_NS,
+        wall_s=time.process_time() - began,
+        sometimes=_sometimes(stage, cluster.machines),
+        buggified=_buggified(cluster.machines),
+        plan=resolved_plan(plan, stage),
+        history=history,
+        error=error,
+        output={name: tuple(machine.output) for name, machine in cluster.machines.items()},
+        trace=trace,
+    )
+
+
+def make_stage(plan: Plan, cluster: SimCluster) -> Stage:
+    """The run's stage in the simulated world. Raises MissingCapability for what it can't do."""
+    from cluster.select import make_system
+
+    missing = sorted(required_capabilities(plan.faults) - cluster.capabilities)
+    if missing:
+        raise MissingCapability(f"the simulation can't {', '.join(missing)}")
+    system = make_system(plan)
+    workload = recipe_of(plan.workload.name).build(plan)
+    recorder = MemoryRecorder(lambda: cluster.loop.now_ns, cluster.wall_ns)
+
+    def make_nemesis(record: Recorder) -> Nemesis:
+        return NemesisRunner(cluster, system, plan, record, queues=workload.queues)
+
+    world = World(
+        cluster=cluster,
+        system=system,
+        make_nemesis=make_nemesis,
+        inspect=lambda: record_replicas(cluster.machines),
+    )
+    return Stage(plan, world, workload, recorder, make_nemesis(recorder))
+
+
+async def _perform(stage: Stage, cluster: SimCluster, stop_early: bool) -> None:
+    """The experiment, cut short by the first crash of a broker's process if that is a violation."""
+    experiment = asyncio.create_task(stage.perform(), name="experiment")
+    watch = stop_early and stage.plan.gates.must_not_crash
+    while watch and not experiment.done():
+        await asyncio.wait((experiment,), timeout=WATCH_INTERVAL_S)
+        if any(e.kind == "crashed" for m in cluster.machines.values() for e in m.events):
+            experiment.cancel()
+            await asyncio.wait((experiment,))
+            return
+    await experiment
+
+
+def _history(stage: Stage, machines: Mapping[str, Machine], *, complete: bool) -> History:
+    if complete:
+        stage.record.close()
+    start_wall_ns = stage.record.start_wall_ns
+    rows = [event_row(e, start_wall_ns) for m in machines.values() for e in m.events]
+    rows.sort(key=lambda row: int(row["run_ns"]))
+    return stage.record.history(events_table(rows))
+
+
+def resolved_plan(plan: Plan, stage: Stage) -> Plan:
+    """The plan with the targets that its faults had."""
+    return msgspec.structs.replace(plan, faults=stage.nemesis.resolved_actions)
+
+
+def _sometimes(stage: Stage, machines: Mapping[str, Machine]) -> Mapping[str, int]:
+    """Node events by kind (and role or reason, where that is what matters)."""
+    counts: Counter[str] = Counter()
+    for machine in machines.values():
+        for event in machine.events:
+            if event.kind in ("role", "acked", "replica", "set_changed"):
+                continue
+            counts[event.kind] += 1
+    counts.update(f"client {kind}" for kind, count in stage.record.counts.items() if count)
+    return dict(sorted(counts.items()))
+
+
+def _buggified(machines: Mapping[str, Machine]) -> Mapping[str, int]:
+    counts: Counter[str] = Counter()
+    for machine in machines.values():
+        counts.update(machine.buggify.fired)
+    return dict(sorted(counts.items()))

@@ -1,0 +1,271 @@
+"""Swarm: a whole plan drawn from a seed, every knob of it.
+
+After swarm testing (Groce et al., "Swarm testing", ISSTA 2012) and TigerBeetle's VOPR: a run that
+leaves many features out finds what a run that has all of them hides, so every run draws anew which
+faults there are, how heavy, how long, and what the world is like. A ``Swarm`` says what each knob
+may be; a scenario (harness/scenarios.py) is a narrower one. Everything drawn stands in the plan,
+which is all that a run needs. Each knob has a random stream of its own, named after it, so another
+knob, or another range of one, moves nobody else's draws.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal, TypeVar
+
+from harness.errors import UsageError
+from harness.plan import (
+    ClockPlan,
+    ClusterPlan,
+    DiskPlan,
+    FaultAction,
+    GatePlan,
+    NetworkPlan,
+    Plan,
+    SimPlan,
+    SystemPlan,
+    WorkloadPlan,
+)
+from harness.planning import PROFILES, check_plan, parse_nodes
+from harness.rng import Stream, stream_key
+from nemesis.schedule import make_schedule
+
+Choice = TypeVar("Choice")
+
+MIN_ACKED = 20  # a plan of few operations under many faults still proves something
+BENIGN_SYNC_BATCHES = (1, 16, 4096)  # ha-sync-batch-size: how much travels at once, no promise
+
+
+@dataclass(frozen=True, slots=True)
+class Range:
+    """A number between two others, in whole steps from the lower one."""
+
+    low: float
+    high: float
+    step: float = 1
+
+    def draw(self, rng: Stream) -> float:
+        steps = int((self.high - self.low) / self.step + 1e-9)
+        return self.low + self.step * rng.below(steps + 1)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Swarm:
+    """What each knob may be: a tuple of choices (repeat one to favour it), or a Range.
+
+    ``None`` stands for what the profile allows. A share is the probability that a run has the
+    thing at all.
+    """
+
+    # the system
+    nodes: tuple[int, ...] = (3, 3, 5)
+    partition_modes: tuple[str, ...] | None = None
+    policies: tuple[Mapping[str, Any], ...] | None = None  # each laid over the profile's
+    net_tick_ms: tuple[int, ...] = (1000, 2000, 4000)
+    startup_delay_ms: tuple[int, ...] = (0, 0, 0, 200, 1000)
+    operators: tuple[Literal["restart-minority", "none"], ...] = ("restart-minority",)
+    # the clients
+    rate_hz: Range = Range(12, 28)
+    clients_a_node: tuple[int, ...] = (1, 1, 2, 3)
+    queues: tuple[int, ...] = (1, 1, 2, 3)
+    enqueue_fraction: Range = Range(0.5, 0.8, 0.05)
+    body_bytes: tuple[int, ...] = (12, 64, 64, 256, 1024, 8192)
+    op_timeout_ms: tuple[int, ...] = (2000, 5000)
+    time_limit_ms: tuple[int, ...] = (60_000,)
+    # the faults
+    faults: Mapping[str, float] | None = None  # weight by kind
+    fault_share: float = 0.5  # of the kinds that a run has
+    targets: tuple[str, ...] = ("one", "one", "master")
+    quiet_ms: tuple[int, ...] = (2000,)
+    interval_ms: Range = Range(3000, 15_000, 500)
+    duration_ms: Range = Range(500, 10_000, 500)
+    schedule: tuple[FaultAction, ...] | None = None  # these and no others
+    # the world
+    latency_us: tuple[int, ...] = (100, 300, 300, 1000, 5000)
+    jitter_us: tuple[int, ...] = (0, 100, 1000, 10_000)
+    link_spread_us: tuple[int, ...] = (0, 0, 500, 5000)
+    loss: tuple[float, ...] = (0.0, 0.0, 0.001, 0.01)
+    disk_sync_us: tuple[int, ...] = (200, 1000, 1000, 8000)
+    disk_call_us: tuple[int, ...] = (20, 50, 200)
+    disk_jitter_us: tuple[int, ...] = (0, 200, 5000)
+    disk_short_share: tuple[float, ...] = (0.0, 0.0, 0.05)
+    clock_offset_ms: tuple[float, ...] = (0.0, 0.0, 100.0, 5000.0)  # at most, either way
+    clock_drift_ppm: tuple[float, ...] = (0.0, 0.0, 100.0)  # at most, either way
+    buggify: tuple[bool, ...] = (False, True)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Subject:
+    """What a search is about: one system under one profile, perhaps with bugs switched on."""
+
+    system: str = "mirrored"
+    profile: str = "safe"
+    bugs: tuple[str, ...] = ()
+    swarm: Swarm = dataclasses.field(default_factory=Swarm)
+    name: str = ""  # "": the system's and the profile's
+
+
+def draw_plan(subject: Subject, seed: int) -> Plan:
+    """The seed's plan. Raises UsageError for a subject that can't be."""
+    swarm, draw = subject.swarm, _Draw(seed)
+    nodes = parse_nodes(str(draw.choice("nodes", swarm.nodes)))
+    limit_ms = draw.choice("time_limit_ms", swarm.time_limit_ms)
+    quiet_ms = draw.choice("quiet_ms", swarm.quiet_ms)
+    plan = Plan(
+        name=subject.name or f"{subject.system}-{subject.profile}-sim",
+        seed=seed,
+        time_limit_ms=limit_ms,
+        cluster=ClusterPlan(backend="sim", nodes=nodes),
+        system=_system(subject, draw, len(nodes)),
+        workload=_workload(swarm, draw, len(nodes)),
+        gates=GatePlan(min_acked=MIN_ACKED),
+        faults=_faults(subject, draw, nodes, quiet_ms=quiet_ms, limit_ms=limit_ms),
+        quiet_ms=quiet_ms,
+        sim=_world(swarm, draw, nodes),
+    )
+    check_plan(plan)
+    return plan
+
+
+class _Draw:
+    """A seed's draws: one stream a knob, called by the knob's name."""
+
+    def __init__(self, seed: int) -> None:
+        self.seed = seed
+
+    def stream(self, knob: str) -> Stream:
+        return Stream(self.seed, "swarm", knob)
+
+    def choice(self, knob: str, choices: Sequence[Choice]) -> Choice:
+        return self.stream(knob).choice(choices)
+
+    def range(self, knob: str, allowed: Range) -> float:
+        return round(allowed.draw(self.stream(knob)), 6)
+
+
+def _system(subject: Subject, draw: _Draw, node_count: int) -> SystemPlan:
+    swarm = subject.swarm
+    if subject.profile not in PROFILES:
+        raise UsageError(f"unknown profile {subject.profile}: choose one of {', '.join(PROFILES)}")
+    profile = PROFILES[subject.profile]
+    modes = swarm.partition_modes or _modes(subject.profile)
+    policies = swarm.policies or _policies(subject.profile, node_count)
+    policy = {**profile.policy, **draw.choice("policies", policies)}
+    return SystemPlan(
+        name=subject.system,
+        profile=subject.profile,
+        partition_mode=draw.choice("partition_modes", modes),
+        net_tick_ms=draw.choice("net_tick_ms", swarm.net_tick_ms),
+        policy={key: value for key, value in policy.items() if value is not None},
+        bugs=tuple(sorted(subject.bugs)),
+        startup_delay_ms=draw.choice("startup_delay_ms", swarm.startup_delay_ms),
+        operator=draw.choice("operators", swarm.operators),
+    )
+
+
+def _modes(profile: str) -> tuple[str, ...]:
+    """``safe`` promises something under pause_minority only."""
+    if profile == "safe":
+        return (PROFILES[profile].partition_mode,)
+    return ("ignore", "pause_minority", "autoheal")
+
+
+def _policies(profile: str, node_count: int) -> tuple[Mapping[str, Any], ...]:
+    """Variations that keep what the profile promises."""
+    some = node_count // 2 + 1
+    spread: list[dict[str, Any]] = [{}, {}, {"ha-mode": "exactly", "ha-params": some}]
+    if profile == "safe":
+        batches = [{"ha-sync-batch-size": size} for size in BENIGN_SYNC_BATCHES]
+        return tuple({**one, **batch} for one in spread for batch in batches)
+    others: list[dict[str, Any]] = [
+        {},
+        {"ha-sync-mode": "automatic"},
+        {"ha-promote-on-failure": "when-synced"},
+        {"ha-promote-on-shutdown": "always"},
+    ]
+    return tuple({**one, **other} for one in spread for other in others)
+
+
+def _workload(swarm: Swarm, draw: _Draw, node_count: int) -> WorkloadPlan:
+    return WorkloadPlan(
+        name="queue",
+        rate_hz=draw.range("rate_hz", swarm.rate_hz),
+        concurrency=node_count * draw.choice("clients_a_node", swarm.clients_a_node),
+        queues=draw.choice("queues", swarm.queues),
+        enqueue_fraction=draw.range("enqueue_fraction", swarm.enqueue_fraction),
+        body_bytes=draw.choice("body_bytes", swarm.body_bytes),
+        op_timeout_ms=draw.choice("op_timeout_ms", swarm.op_timeout_ms),
+    )
+
+
+def _world(swarm: Swarm, draw: _Draw, nodes: Sequence[str]) -> SimPlan:
+    call_us = draw.choice("disk_call_us", swarm.disk_call_us)
+    return SimPlan(
+        seed=stream_key(draw.seed, "swarm", "world") >> 1,
+        network=NetworkPlan(
+            latency_us=draw.choice("latency_us", swarm.latency_us),
+            jitter_us=draw.choice("jitter_us", swarm.jitter_us),
+            link_spread_us=draw.choice("link_spread_us", swarm.link_spread_us),
+            loss=draw.choice("loss", swarm.loss),
+        ),
+        disk=DiskPlan(
+            read_us=call_us,
+            write_us=call_us,
+            sync_us=draw.choice("disk_sync_us", swarm.disk_sync_us),
+            jitter_us=draw.choice("disk_jitter_us", swarm.disk_jitter_us),
+            short_share=draw.choice("disk_short_share", swarm.disk_short_share),
+        ),
+        clocks=tuple(_clocks(swarm, draw, nodes)),
+        buggify=draw.choice("buggify", swarm.buggify),
+    )
+
+
+def _clocks(swarm: Swarm, draw: _Draw, nodes: Sequence[str]) -> list[ClockPlan]:
+    """Each node's own offset and drift, within what the run allows; sound clocks are left out."""
+    offset_ms = draw.choice("clock_offset_ms", swarm.clock_offset_ms)
+    drift_ppm = draw.choice("clock_drift_ppm", swarm.clock_drift_ppm)
+    if not offset_ms and not drift_ppm:
+        return []
+    return [
+        ClockPlan(
+            node=node,
+            offset_ms=round(draw.stream(f"clock {node}").between(-offset_ms, offset_ms), 3),
+            drift_ppm=round(draw.stream(f"drift {node}").between(-drift_ppm, drift_ppm), 3),
+        )
+        for node in nodes
+    ]
+
+
+def _faults(
+    subject: Subject, draw: _Draw, nodes: Sequence[str], *, quiet_ms: int, limit_ms: int
+) -> tuple[FaultAction, ...]:
+    """Every fault of the run; the schedule itself where the swarm has one."""
+    swarm = subject.swarm
+    if swarm.schedule is not None:
+        return swarm.schedule
+    weights = _some(swarm.faults or {"kill": 1, "partition": 1, "pause": 1}, swarm, draw)
+    return make_schedule(
+        nemeses=tuple(weights),
+        nodes=nodes,
+        time_limit_ms=limit_ms,
+        quiet_ms=quiet_ms,
+        interval_ms=int(draw.range("interval_ms", swarm.interval_ms)),
+        duration_ms=int(draw.range("duration_ms", swarm.duration_ms)),
+        targets=draw.choice("targets", swarm.targets),
+        seed=stream_key(draw.seed, "swarm", "faults") >> 1,
+    )
+
+
+def _some(weights: Mapping[str, float], swarm: Swarm, draw: _Draw) -> dict[str, float]:
+    """The kinds that this run has: each with the swarm's share, at least one."""
+    chosen = {
+        kind: weight
+        for kind, weight in weights.items()
+        if draw.stream(f"has {kind}").random() < swarm.fault_share
+    }
+    if chosen:
+        return chosen
+    kind = draw.choice("one kind", tuple(weights))
+    return {kind: weights[kind]}

@@ -18,7 +18,7 @@ from harness.plan import Plan
 
 log = logging.getLogger("cluster.select")
 
-BACKENDS = ("auto", "docker", "local")
+BACKENDS = ("auto", "docker", "local", "sim")
 SYSTEMS = ("mirrored", "rabbitmq")
 CONTAINERS_ONLY = ("rabbitmq",)
 PING_TIMEOUT_S = 5
@@ -36,9 +36,11 @@ def choose_backend(wanted: str, system: str) -> Choice:
     """Resolve ``auto``; check that ``wanted`` can be had. Raises UsageError with what to do."""
     if wanted not in BACKENDS:
         raise UsageError(f"unknown cluster {wanted!r}: choose one of {', '.join(BACKENDS)}")
+    if wanted in ("local", "sim") and system in CONTAINERS_ONLY:
+        raise UsageError(f"{system} runs in containers only: use --cluster docker")
+    if wanted == "sim":
+        return Choice("sim", "cluster sim: every node in one process, in virtual time")
     if wanted == "local":
-        if system in CONTAINERS_ONLY:
-            raise UsageError(f"{system} runs in containers only: use --cluster docker")
         return Choice("local", "cluster local: one process a node, as asked for")
     obstacle = docker_obstacle()
     if obstacle is None:

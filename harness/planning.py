@@ -24,7 +24,7 @@ from nemesis.schedule import NEMESES, make_schedule
 from workloads.body import SMALLEST_BYTES
 from workloads.registry import recipe_of
 
-BACKENDS = ("auto", "docker", "local")
+BACKENDS = ("auto", "docker", "local", "sim")
 SYSTEMS = ("mirrored", "rabbitmq")
 PARTITION_MODES = ("ignore", "pause_minority", "autoheal")
 OPERATORS = ("restart-minority", "none")

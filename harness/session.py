@@ -77,10 +77,27 @@ def run_once(plan: Plan, store_root: Path, command: str, notes: tuple[str, ...] 
     """One run, from a fresh directory to the last line on the terminal."""
     store = Store(store_root)
     directory = store.name_run(plan.name)
+    if plan.cluster.backend == "sim":
+        store.begin(directory)
+        return _run_simulated(plan, directory, command, notes)
     world = build_world(plan, directory)  # may refuse; then nothing is left in the store
     store.begin(directory)
     outcome = asyncio.run(_run_until_signalled(plan, directory, world, command, notes))
     tell_outcome(outcome, command)
+    return outcome.exit_code
+
+
+def _run_simulated(
+    plan: Plan, directory: RunDirectory, command: str, notes: tuple[str, ...]
+) -> int:
+    from harness.sim_world import run_stored
+
+    outcome, record = run_stored(plan, directory, command, versions(plan), notes)
+    tell_outcome(outcome, command)
+    typer.echo(
+        f"Digest: {record.digest} ({record.callbacks} callbacks, {record.segments} segments,"
+        f" {record.virtual_ns / 1e9:.1f} virtual seconds)"
+    )
     return outcome.exit_code
 
 

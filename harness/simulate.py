@@ -1,9 +1,9 @@
 """Simulate: one run in the deterministic simulation, from a plan to its verdict, in memory.
 
 It is the same run as harness/run.py's: the same stage, workload, clients, nemesis, checkers and
-broker; only the loop, the network, the disks and the clocks are simulated (cluster/sim), and nothing
-is written down. The same plan gives the same digest of every callback and every byte, in any
-process, for one commit and one minor version of Python.
+broker; only the loop, the network, the disks and the clocks are simulated (cluster/sim), and
+nothing is written down. The same plan gives the same digest of every callback and every byte, in
+any process, for one commit and one minor version of Python.
 """
 
 from __future__ import annotations
@@ -14,31 +14,27 @@ import time
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 
 import msgspec
 
 from checkers.base import Result
-from cluster.sim.backend import HARNESS, SimCluster
-from cluster.sim.loop import START_NS, SimLoop
+from cluster.sim.backend import SimCluster
+from cluster.sim.loop import START_NS
 from cluster.sim.machine import Machine
 from cluster.sim.output import captured_output
-from cluster.sim.processes import SimProcess
-from cluster.sim.replicas import record_replicas
 from cluster.sim.trace import Trace
 from cluster.systems.events import event_row
-from harness.errors import MissingCapability
-from harness.history import History, Recorder, events_table
+from harness.history import History, events_table
 from harness.memory_recording import MemoryRecorder
-from harness.plan import Plan, SimPlan
-from harness.stage import Nemesis, Stage, World
+from harness.plan import Plan
+from harness.sim_world import harness_process, make_loop, make_world, sim_knobs
+from harness.stage import Stage
 from harness.verdict import judge
-from nemesis.runner import NemesisRunner
-from nemesis.schedule import required_capabilities
 from workloads.registry import recipe_of
 
 WATCH_INTERVAL_S = 1.0  # virtual
 QUIET = logging.CRITICAL + 1
-SLACK_MS = 600_000  # of virtual time beyond what the plan allows for, before a run is given up
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,25 +69,20 @@ def simulate(
     label_chunk: int | None = None,
     log_level: int = QUIET,
 ) -> SimOutcome:
-    """Run ``plan``. ``label_chunk``: which part of the trace to keep as text (cluster/sim/trace.py).
+    """Run ``plan``. Raises MissingCapability.
 
-    ``log_level``: what of the nodes' logs to keep. Raises MissingCapability.
+    ``label_chunk``: which part of the trace to keep as text (cluster/sim/trace.py). ``log_level``:
+    what of the nodes' logs to keep.
     """
     began = time.process_time()
     trace = Trace(label_chunk=label_chunk)
-    knobs = plan.sim or SimPlan(seed=plan.seed)
-    budget_ms = plan.time_limit_ms + plan.settle_timeout_ms + SLACK_MS
-    loop = SimLoop(
-        trace=trace,
-        deadline_ns=START_NS + budget_ms * 1_000_000,
-        callback_cost_ns=knobs.callback_cost_ns,
-    )
-    cluster = SimCluster(plan.cluster.nodes, loop, knobs)
+    loop = make_loop(plan, trace)
+    cluster = SimCluster(plan.cluster.nodes, loop, sim_knobs(plan))
     stage = make_stage(plan, cluster)
     error = None
     with captured_output(loop, cluster.machines, level=log_level):
         try:
-            loop.run(_perform(stage, cluster, stop_early), SimProcess(HARNESS, fenced=False))
+            loop.run(_perform(stage, cluster, stop_early), harness_process())
         except Exception as failure:
             error = f"{type(failure).__name__}: {failure}"
     history = _history(stage, cluster.machines, complete=error is None)
@@ -118,25 +109,14 @@ def simulate(
 
 def make_stage(plan: Plan, cluster: SimCluster) -> Stage:
     """The run's stage in the simulated world. Raises MissingCapability for what it can't do."""
-    from cluster.select import make_system
 
-    missing = sorted(required_capabilities(plan.faults) - cluster.capabilities)
-    if missing:
-        raise MissingCapability(f"the simulation can't {', '.join(missing)}")
-    system = make_system(plan)
+    def make_recorder(path: Path | None) -> MemoryRecorder:
+        return MemoryRecorder(lambda: cluster.loop.now_ns, cluster.wall_ns)
+
+    world = make_world(plan, cluster, make_recorder)
+    recorder = make_recorder(None)
     workload = recipe_of(plan.workload.name).build(plan)
-    recorder = MemoryRecorder(lambda: cluster.loop.now_ns, cluster.wall_ns)
-
-    def make_nemesis(record: Recorder) -> Nemesis:
-        return NemesisRunner(cluster, system, plan, record, queues=workload.queues)
-
-    world = World(
-        cluster=cluster,
-        system=system,
-        make_nemesis=make_nemesis,
-        inspect=lambda: record_replicas(cluster.machines),
-    )
-    return Stage(plan, world, workload, recorder, make_nemesis(recorder))
+    return Stage(plan, world, workload, recorder, world.make_nemesis(recorder))
 
 
 async def _perform(stage: Stage, cluster: SimCluster, stop_early: bool) -> None:

@@ -82,7 +82,7 @@ ROOMS: tuple[Room, ...] = (
     ),
     Room(
         ("cluster.sim",),
-        ours=("cluster", *SPINE, "broker.config", "broker.node"),
+        ours=("cluster", *SPINE, "broker"),
         libraries=("msgspec",),
     ),
     Room(("nemesis",), ours=(*SPINE, "cluster.base"), libraries=("msgspec",)),
@@ -99,6 +99,12 @@ ROOMS: tuple[Room, ...] = (
         ),
         libraries=FLOW_LIBRARIES,
         lazily=("cluster",),
+    ),
+    # The simulation is in this process: its runs can't be started without its loop.
+    Room(
+        ("harness.sim_world", "harness.simulate"),
+        ours=(*SPINE, "harness", "checkers", "workloads", "nemesis", "cluster"),
+        libraries=FLOW_LIBRARIES,
     ),
     # The command line alone reaches the Spark jobs, when `report` is asked for.
     Room(

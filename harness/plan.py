@@ -23,19 +23,28 @@ class FaultAction(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
 
     ``target`` is what was asked for: one, minority, majority, all, master, mirrors, or node names
     joined by "+". ``nodes`` and ``links`` are the targets resolved: at planning time where they can
-    be (None = when it fires). ``links`` are directed (source, destination) pairs to cut.
+    be (None = when it fires). ``links`` are directed (source, destination) pairs to cut or to
+    slow.
+
+    ``amount`` says how much, in the unit of the kind: ppm by which a clock runs faster (clock-skew),
+    ms by which it jumps (clock-jump), the probability that a packet is lost (loss), ms of delay
+    (delay), bytes/s that a link carries (clog), ms that each disk call takes longer (disk-slow),
+    bytes that rot (disk-corrupt). Other kinds have none.
     """
 
     id: int
     at_ms: int
     duration_ms: int
     # partition-halves, partition-random-halves, partition-one, partition-majorities-ring,
-    # partition-bridge, partition-one-way, partition-isolate-master, kill, stop, pause, restart-all
+    # partition-bridge, partition-one-way, partition-isolate-master; kill, stop, power, pause,
+    # restart-all, kill-all, power-all; loss, delay, clog, each also with -one-way; clock-skew,
+    # clock-jump; disk-slow, disk-full, disk-error, disk-short, disk-corrupt (nemesis/kinds.py)
     kind: str
     target: str = ""
     nodes: tuple[str, ...] | None = None
     links: tuple[tuple[str, str], ...] | None = None
-    jitter_ms: int = 0  # restart-all: spread of the starts
+    amount: float = 0
+    jitter_ms: int = 0  # restart-all, kill-all, power-all: spread of the starts
     seed: int = 0  # for what is drawn when it fires
     settle: bool = False  # fire only when mirrors are synchronised again after the last restart
 
@@ -81,6 +90,9 @@ class GatePlan(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     delivery: Literal["at-least-once", "at-most-once", "exactly-once"] = "at-least-once"
     max_rto_ms: int | None = None
     min_acked: int = 50  # fewer acknowledged operations: unknown
+    must_settle: bool = False  # after the heal, in the plan's time, and then be drained
+    must_not_crash: bool = False  # the broker's processes, unless their disk failed
+    must_converge: bool = False  # synchronised replicas hold at the end what their master holds
 
 
 class NetworkPlan(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

@@ -10,14 +10,15 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol
 
 from cluster.base import Cluster, System
+from cluster.systems.settling import observe_all, why_unsettled
 from harness.client import Client
-from harness.errors import ClientError, HarnessError
+from harness.errors import ClientError, HarnessError, Indefinite
 from harness.history import Recorder
 from harness.interpreter import Interpreter
 from harness.op import NEMESIS
@@ -90,8 +91,8 @@ class Stage:
                     await self._load(interpreter)
                 async with self._phase("heal"):
                     await self.heal()
-                async with self._phase("settle"):
-                    await self._settle()
+                async with self._phase("settle") as found:
+                    found.update(await self._settle())
                     if self.world.inspect is not None:
                         await self.world.inspect()
                 async with self._phase("drain"):
@@ -148,7 +149,8 @@ class Stage:
             await interpreter.run(self.workload.generator)
             faults.cancel()
 
-    async def _settle(self) -> None:
+    async def _settle(self) -> dict[str, Any]:
+        """Whether the cluster settled, and else what was still missing: what the row will say."""
         timeout_ms = self.plan.settle_timeout_ms
         settled = await self.world.system.await_settled(
             self.world.cluster, self.workload.queues, timeout_ms
@@ -159,14 +161,31 @@ class Stage:
                 " it was drained as it was."
             )
             log.warning("%s", self.notes[-1])
+        return {"settled": settled, "reason": "" if settled else await self._why_unsettled()}
+
+    async def _why_unsettled(self) -> str:
+        """What one more look at every node finds."""
+
+        async def observe(node: str) -> Mapping[str, Any]:
+            try:
+                async with asyncio.timeout(OBSERVE_TIMEOUT_S):
+                    return await self.world.system.observe(self.world.cluster, node)
+            except (HarnessError, OSError, TimeoutError) as error:
+                raise Indefinite(describe(error)) from error
+
+        seen = await observe_all(observe, self.world.cluster.nodes)
+        reason = why_unsettled(seen, self.workload.queues, self.plan.system.policy)
+        return reason or "it changed from look to look"
 
     @contextlib.asynccontextmanager
-    async def _phase(self, name: str) -> AsyncIterator[None]:
+    async def _phase(self, name: str) -> AsyncIterator[dict[str, Any]]:
+        """What is put into the mapping is recorded when the phase ends."""
         self.show(name)
         log.info("phase %s", name)
         index = self.record.invoke(NEMESIS, "", "phase", extra={"phase": name})
-        yield
-        self.record.complete(index, "ok")
+        found: dict[str, Any] = {}
+        yield found
+        self.record.complete(index, "ok", extra={"phase": name, **found} if found else None)
 
     @contextlib.asynccontextmanager
     async def _observing(self) -> AsyncIterator[None]:

@@ -27,7 +27,7 @@ from cluster.base import (
     Topology,
 )
 from cluster.links import Link
-from cluster.sim.buggify import Buggify
+from cluster.sim.buggify import ACTIVATION, Buggify
 from cluster.sim.clock import NodeClock
 from cluster.sim.disk import DiskKnobs, SimDisk
 from cluster.sim.loop import START_NS, SimLoop
@@ -70,7 +70,12 @@ class SimCluster:
             loop=self.loop,
             disk=SimDisk(self.loop, knobs.seed, node, _disk_knobs(knobs)),
             clock=clock,
-            buggify=Buggify(knobs.seed, node, enabled=knobs.buggify, off=knobs.buggify_off),
+            buggify=Buggify(
+                knobs.seed,
+                node,
+                disabled=knobs.buggify_off,
+                activation=ACTIVATION if knobs.buggify else 0.0,
+            ),
             seed=knobs.seed,
             wall_ns=self.wall_ns,
         )
@@ -183,9 +188,7 @@ class SimCluster:
             return NodeStatus(state="absent")
         if machine.process.state == "dead":
             return NodeStatus(state="exited", exit_code=machine.exit_code)
-        return NodeStatus(
-            state="paused" if machine.process.state == "paused" else "running", pid=1
-        )
+        return NodeStatus(state="paused" if machine.process.state == "paused" else "running", pid=1)
 
     # -- links -------------------------------------------------------------------------------------
 

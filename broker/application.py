@@ -20,6 +20,7 @@ from broker.env import Env, pause_ms
 from broker.metadata.access import ReplicatedMetadata
 from broker.metadata.api import Transaction
 from broker.metadata.records import exchange_key
+from broker.mirrored.maintenance import transfer_masters
 from broker.mirrored.messages import SUPERVISOR
 from broker.mirrored.orphans import drop_orphans
 from broker.mirrored.process import QueueContext
@@ -27,6 +28,7 @@ from broker.mirrored.queues_service import QueuesService
 from broker.mirrored.storage import QueueStorage
 from broker.mirrored.supervisor import QueueSupervisor
 from broker.processes.runtime import Runtime
+from broker.storage.lazy_sync import LazySyncDisk
 
 log = logging.getLogger("broker.application")
 
@@ -34,7 +36,9 @@ VHOST = "/"
 
 
 class Application:
-    """``fail`` ends the node's process: a queue's disk failed."""
+    """``fail`` ends the node's process: a queue's disk failed. ``restarted``: the process had a
+    broker before this one.
+    """
 
     def __init__(
         self,
@@ -45,6 +49,7 @@ class Application:
         *,
         may_confirm: Callable[[], bool],
         fail: Callable[[str], None],
+        restarted: bool = False,
     ) -> None:
         self._config = config
         self._runtime = runtime
@@ -55,9 +60,10 @@ class Application:
             env,
             config,
             metadata,
-            QueueStorage(env.disk),
+            QueueStorage(LazySyncDisk(env.disk) if env.has_bug("OUR-03") else env.disk),
             dead_letters=self.dead_letters.of,
             fail=fail,
+            restarted=restarted,
         )
         self.supervisor = QueueSupervisor(self._context)
         self.listener = Listener(Services(env, runtime, config, metadata, self.queues, may_confirm))
@@ -73,6 +79,11 @@ class Application:
         self._runtime.spawn(self.supervisor, name=SUPERVISOR)
         self._started = True
         await self.listener.start()
+
+    async def hand_over(self) -> None:
+        """The operator takes the node out of service, and ``stop`` follows."""
+        if self._started and self._context.env.has_bug("KB-RMQ-25"):
+            await transfer_masters(self._context, self._runtime)
 
     async def stop(self, reason: str) -> None:
         """Send the clients away (320), then end the queue processes."""

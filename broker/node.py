@@ -53,6 +53,7 @@ class Node:
         self.phase: NodePhase = "stopped"
         self.started_ns = env.clock.monotonic_ns()
         self.runtime = Runtime(config.name, env.incarnation, Codec(messages.ALL))
+        self.runtime.on_crash = self._crashed
         self.mesh = Mesh(env, config, self.runtime)
         self.metadata_server = MetadataServer(env, config, journal, connections=self.connections)
         self.metadata = ReplicatedMetadata(self.runtime, self.metadata_server)
@@ -114,6 +115,8 @@ class Node:
         if self._life is not None:
             self._life.cancel()
             await asyncio.gather(self._life, return_exceptions=True)
+        if self.broker is not None:
+            await self.broker.hand_over()
         await self._stop_broker("stopped", "the node stops")
         await self.management.stop()
         await self.mesh.stop()
@@ -125,7 +128,11 @@ class Node:
         """The node can't go on (its disk failed, say): end the process without pretending an
         orderly stop.
         """
+        self._crashed("node", f"crash: {reason}")
         self._give_up(BrokerError(reason))
+
+    def _crashed(self, process: str, reason: str) -> None:
+        self.env.events.emit("", "crashed", detail={"process": process, "reason": reason})
 
     def _give_up(self, error: BrokerError) -> None:
         if not self.fatal.done():
@@ -184,7 +191,7 @@ class Node:
             self._give_up(error)
         elif error is not None:
             log.error("the broker did not start", exc_info=error)
-            self.fail(f"the broker did not start: {error}")
+            self.fail(f"the broker did not start: {type(error).__name__}: {error}")
 
     async def _start_broker(self) -> None:
         self.phase = "booting"
@@ -196,6 +203,7 @@ class Node:
             self.metadata,
             may_confirm=self.partitions.may_confirm,
             fail=self.fail,
+            restarted=self.metadata_server.me.application > 1,
         )
         await self.broker.start()
         self.phase = "running"

@@ -28,6 +28,17 @@ from broker.processes.messages import Pid
 
 FLUSH_AT = 256  # verdicts that are sent although more may be coming
 
+# KB-RMQ-24: the ends that rabbit_misc:is_abnormal_exit calls benign, in this broker's words. Only
+# another reason made a nack; a process that ended so was struck off as if it had confirmed.
+BENIGN_ENDS = (
+    "normal",
+    "shutdown",
+    "noproc",
+    "noconnection",
+    "dropped",
+    "stopped by its master",
+)
+
 
 class Publisher:
     """basic.publish, confirm.select, and the acks and nacks that follow."""
@@ -86,7 +97,10 @@ class Publisher:
         self._unconfirmed.refuse(message.process, message.seqs)
 
     def on_down(self, process: Pid, reason: str) -> None:
-        self._unconfirmed.down(process, normal=reason == "normal")
+        if self._context.services.env.has_bug("KB-RMQ-24"):  # before 3.8.0
+            self._unconfirmed.down(process, normal=reason in BENIGN_ENDS)
+        else:
+            self._unconfirmed.down(process, normal=reason == "normal")
 
     async def flush(self) -> bool:
         """Send the verdicts that may be sent. False if acks were held back: try again later."""
@@ -146,6 +160,8 @@ class Publisher:
                 if seq is not None:
                     self._context.watch(process)
                 self._context.services.runtime.send(process, message)
+        if self._context.services.env.has_bug("OUR-01"):
+            unsynchronised = {}  # OUR-01: in the original a confirm is a confirm
         if seq is not None:
             self._unconfirmed.sent(seq, sent, unsynchronised)
 

@@ -219,6 +219,7 @@ class Master:
             message.seq is None
             or not message.sent_to
             or all(mirror in message.sent_to for mirror in self.shell.mirrors())
+            or self.shell.env.has_bug("OUR-02")  # OUR-02: as the original does
         ):
             self.shell.broadcast(instruction)
         else:
@@ -353,9 +354,13 @@ class Master:
     def requeue_all(self) -> None:
         """After a promotion: the consumers that held these are the old master's.
 
-        Known-bug switch requeue_not_broadcast_on_promotion would keep this from the other mirrors
-        (rmq#7579).
+        (rmq#7579: the other mirrors were not told.)
         """
+        if self.shell.env.has_bug("KB-RMQ-29"):
+            # KB-RMQ-29: promote_backing_queue_state requeued in its own backing queue only.
+            self.queue.requeue(self.queue.unacked_ids())
+            self.limits.trim()
+            return
         self._requeue(self.queue.unacked_ids())
 
     def purge(self) -> int:

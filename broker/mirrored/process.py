@@ -65,6 +65,7 @@ class QueueContext:
     storage: QueueStorage
     dead_letters: Callable[[QueueRow], DeadLetter] | None = None
     fail: Callable[[str], None] | None = None  # the disk failed: the node can't go on
+    restarted: bool = False  # not the node's first broker since its process began
 
 
 class QueueProcess(Process):
@@ -418,13 +419,16 @@ class QueueProcess(Process):
     def _on_storage_failure(self, error: StorageError) -> None:
         """Nothing will become durable any more: what was not confirmed must not be."""
         if self.context.fail is not None:
-            self.context.fail(f"queue '{self.key}': {error}")
-        self.deliver(StopProcess(f"crash: {error}"))
+            self.context.fail(f"queue '{self.key}': {type(error).__name__}: {error}")
+        self.deliver(StopProcess(f"crash: {type(error).__name__}: {error}"))
 
     def _on_durable(self, mark: int) -> None:
         if not self._durable_told:
             self._durable_told = True
             self.deliver(DurableAdvanced())
+
+    def describe(self) -> str:
+        return f"the process of queue '{self.key}'"
 
     def claim(self) -> Claimed:
         """What this process believes to be."""

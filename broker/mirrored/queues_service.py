@@ -116,9 +116,23 @@ class QueuesService:
                 answer = Failed("noproc")
             if isinstance(answer, Count):
                 return answer.count
+        if self._env.has_bug("KB-RMQ-21"):
+            await self._await_master(row)
+            return await self.remove(row)
         # The master couldn't do it (rmq#1501): its processes end when they see the row gone.
         await self._metadata.transact(lambda tx: _delete(tx, row))
         return 0
+
+    async def _await_master(self, row: QueueRow) -> None:
+        """KB-RMQ-21: before 3.7.5 only a master could delete its queue, and a request hung until
+        there was one. Ours gives up after a while, as the original's clients did.
+        """
+        for _ in range(DECLARE_TIMEOUT_MS // RETRY_MS):
+            current = self.lookup(row.vhost, row.name)
+            if current is not None and self.is_available(current):
+                return
+            await pause_ms(RETRY_MS)
+        raise MetadataUnavailable(f"queue '{row.name}' can't be deleted: it has no master")
 
 
 def _delete(tx: Transaction, row: QueueRow) -> None:

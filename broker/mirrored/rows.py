@@ -280,9 +280,16 @@ class Removal:
     master_was: Pid | None = None
 
 
-def remove_dead(tx: Transaction, key: str, me: Pid, dead: tuple[Pid, ...]) -> Removal:
+def remove_dead(
+    tx: Transaction,
+    key: str,
+    me: Pid,
+    dead: tuple[Pid, ...],
+    *,
+    promotes_unsynced: bool = False,
+) -> Removal:
     """Take the dead out of the row; if the master is among them, the oldest mirror that may is
-    promoted.
+    promoted: any of them with ``promotes_unsynced``, whatever the policy says.
     """
     row = read(tx, key)
     if row is None:
@@ -298,7 +305,7 @@ def remove_dead(tx: Transaction, key: str, me: Pid, dead: tuple[Pid, ...]) -> Re
     if row.pid in alive:
         mirrors = tuple(pid for pid in alive if pid != row.pid)
         return Removal("same", _settle(tx, row, row.pid, mirrors, alive_gm), row.pid)
-    successor = _successor(row, alive)
+    successor = alive[0] if promotes_unsynced else _successor(row, alive)
     if successor is None:
         if alive[0] == me:
             # This mirror is about to stop. The master's node must not wait for it when it is back.

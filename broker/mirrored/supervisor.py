@@ -67,6 +67,7 @@ class QueueSupervisor(Process):
         self._watched: dict[Pid, int] = {}
         self._dead: dict[Pid, None] = {}
         self._tasks: dict[asyncio.Task[None], None] = {}
+        self._masters_only: dict[str, None] = {}  # KB-RMQ-20, see started
         self._is_stopping = False
         self._empty = asyncio.Event()
         self._empty.set()
@@ -82,6 +83,10 @@ class QueueSupervisor(Process):
 
     async def started(self) -> None:
         self._metadata.subscribe(self.pid)
+        if self._context.restarted and self._context.env.has_bug("KB-RMQ-20"):
+            # KB-RMQ-20: mirrors were added when a *node* came up. A virtual host that was started
+            # again in a running node recovered the masters that belong to it, and nothing else.
+            self._masters_only = dict.fromkeys(self._known_keys())
         for key in self._known_keys():
             self._consider(key)
         self._forget_dead_masters()
@@ -164,6 +169,7 @@ class QueueSupervisor(Process):
     def _spawn(self, key: str, start: Start) -> None:
         process = QueueProcess(self._context, key, start)
         pid = self.runtime.spawn(process)
+        self._masters_only.pop(key, None)
         self._children[key] = pid
         self._keys[pid] = key
         self._empty.clear()
@@ -211,6 +217,8 @@ class QueueSupervisor(Process):
                 row = live if live is not None else durable
                 assert row is not None
                 self._spawn(key, RecoverStart(row.pid))
+            case "mirror" if key in self._masters_only:
+                pass
             case "mirror":
                 self._spawn(key, MirrorStart(None))
             case "wait":

@@ -87,6 +87,10 @@ class Process:
     async def stopping(self, reason: str) -> None:
         """Last thing on an orderly exit or a crash. Not called when killed."""
 
+    def describe(self) -> str:
+        """What a crash of it is reported as."""
+        return type(self).__name__
+
     # -- for use inside ----------------------------------------------------------------------------
 
     def exit(self, reason: str = "normal") -> None:

@@ -46,7 +46,7 @@ log = logging.getLogger("broker.processes")
 
 class Runtime:
     """All processes of one node. ``transmit`` is set by the mesh: it sends a frame to a peer, if it
-    is linked.
+    is linked. ``on_crash`` is told which process ended by an exception of its own, and by which.
     """
 
     def __init__(self, node: str, incarnation: int, codec: Codec) -> None:
@@ -54,6 +54,7 @@ class Runtime:
         self.incarnation = incarnation
         self.codec = codec
         self.transmit: Callable[[str, Frame], bool] = lambda node, frame: False
+        self.on_crash: Callable[[str, str], None] = lambda process, reason: None
         self._linked: dict[str, int] = {}  # peer -> its incarnation
         self._serial = 0
         self._ref = 0
@@ -101,12 +102,15 @@ class Runtime:
         except Exception as error:
             log.exception("%s crashed", type(process).__name__)
             reason = f"crash: {type(error).__name__}: {error}"
+        if reason.startswith("crash"):  # also of a task of the process's own: it says so itself
+            self.on_crash(process.describe(), reason)
         try:
             await process.stopping(reason)
         except ExitProcess:
             pass
-        except Exception:
+        except Exception as error:
             log.exception("%s crashed while stopping", type(process).__name__)
+            self.on_crash(process.describe(), f"crash: {type(error).__name__}: {error}")
         return reason
 
     def _ended(self, pid: Pid, reason: str) -> None:

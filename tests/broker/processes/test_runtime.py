@@ -138,6 +138,33 @@ def test_a_monitor_fires_once_with_the_reason(word: str, reason: str) -> None:
     run(body)
 
 
+def test_only_what_ends_by_its_own_exception_is_told_as_a_crash() -> None:
+    class FailsToStop(Recorder):
+        async def stopping(self, reason: str) -> None:
+            raise LookupError("too late")
+
+    async def body() -> None:
+        runtime = Runtime("a", 1, CODEC)
+        told: list[tuple[str, str]] = []
+        runtime.on_crash = lambda process, reason: told.append((process, reason))
+        watcher = Recorder()
+        watching = runtime.spawn(watcher)
+        for process, word in ((Recorder(), "end"), (Recorder(), "crash"), (FailsToStop(), "end")):
+            pid = runtime.spawn(process)
+            runtime.monitor(pid, watching)
+            runtime.send(pid, Note(word))
+        await watcher.until(lambda got: len(got) == 3)
+        killed = runtime.spawn(Recorder())
+        await runtime.kill(killed)
+        await runtime.kill(watching)
+        assert told == [
+            ("Recorder", "crash: ValueError: boom"),
+            ("FailsToStop", "crash: LookupError: too late"),
+        ]
+
+    run(body)
+
+
 def test_a_killed_process_fails_the_calls_in_its_mailbox() -> None:
     async def body() -> None:
         runtime = Runtime("a", 1, CODEC)

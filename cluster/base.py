@@ -21,7 +21,6 @@ from typing import Any, Literal, Protocol
 import msgspec
 
 # What a world can do. A plan that asks for what is missing is refused before boot.
-# "disk-error" stands for failing syncs and for short reads and writes.
 Capability = Literal[
     "kill",
     "stop",
@@ -37,6 +36,7 @@ Capability = Literal[
     "disk-slow",
     "disk-full",
     "disk-error",
+    "disk-short",
     "disk-corrupt",
 ]
 
@@ -195,9 +195,10 @@ class Cluster(Protocol):
         ...
 
     async def power_off(self, node: str) -> None:
-        """Cut the machine's power; returns when it is dark. ``start`` is power and process.
+        """Cut the machine's power, whatever its process does; returns when it is dark.
 
-        What was not synced may be lost or torn, and its peers hear nothing, no reset either.
+        ``start`` is power and process. What was not synced may be lost or torn, and its peers hear
+        nothing, no reset either.
         """
         ...
 

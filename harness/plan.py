@@ -26,10 +26,10 @@ class FaultAction(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     be (None = when it fires). ``links`` are directed (source, destination) pairs to cut or to
     slow.
 
-    ``amount`` says how much, in the unit of the kind: ppm by which a clock runs faster (clock-skew),
-    ms by which it jumps (clock-jump), the probability that a packet is lost (loss), ms of delay
-    (delay), bytes/s that a link carries (clog), ms that each disk call takes longer (disk-slow),
-    bytes that rot (disk-corrupt). Other kinds have none.
+    ``amount`` says how much, in the unit of the kind: ppm by which a clock runs faster
+    (clock-skew), ms by which it jumps (clock-jump), the probability that a packet is lost (loss),
+    ms of delay (delay), bytes/s that a link carries (clog), ms that each disk call takes longer
+    (disk-slow), bytes that rot (disk-corrupt). Other kinds have none.
     """
 
     id: int
@@ -107,11 +107,10 @@ class NetworkPlan(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
 class DiskPlan(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """The simulated disks when nothing is broken."""
 
-    read_us: int = 50
-    write_us: int = 50
-    sync_us: int = 1000
-    jitter_us: int = 0  # a call takes up to so much longer
-    short_share: float = 0.0  # of reads and writes that do only a part of what was asked
+    call_us: tuple[int, int] = (5, 60)  # reads and writes, which the page cache answers: range
+    sync_us: tuple[int, int] = (200, 3000)
+    # What a power loss does to unsynced writes: nothing, some are lost whole, or sectors of them.
+    power_loss: Literal["keep", "drop", "torn"] = "torn"
 
 
 class ClockPlan(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

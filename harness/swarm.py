@@ -90,7 +90,7 @@ class Swarm:
     disk_sync_us: tuple[int, ...] = (200, 1000, 1000, 8000)
     disk_call_us: tuple[int, ...] = (20, 50, 200)
     disk_jitter_us: tuple[int, ...] = (0, 200, 5000)
-    disk_short_share: tuple[float, ...] = (0.0, 0.0, 0.05)
+    power_loss: tuple[Literal["keep", "drop", "torn"], ...] = ("torn", "torn", "drop", "keep")
     clock_offset_ms: tuple[float, ...] = (0.0, 0.0, 100.0, 5000.0)  # at most, either way
     clock_drift_ppm: tuple[float, ...] = (0.0, 0.0, 100.0)  # at most, either way
     buggify: tuple[bool, ...] = (False, True)
@@ -202,6 +202,7 @@ def _workload(swarm: Swarm, draw: _Draw, node_count: int) -> WorkloadPlan:
 
 def _world(swarm: Swarm, draw: _Draw, nodes: Sequence[str]) -> SimPlan:
     call_us = draw.choice("disk_call_us", swarm.disk_call_us)
+    sync_us = draw.choice("disk_sync_us", swarm.disk_sync_us)
     return SimPlan(
         seed=stream_key(draw.seed, "swarm", "world") >> 1,
         network=NetworkPlan(
@@ -211,11 +212,9 @@ def _world(swarm: Swarm, draw: _Draw, nodes: Sequence[str]) -> SimPlan:
             loss=draw.choice("loss", swarm.loss),
         ),
         disk=DiskPlan(
-            read_us=call_us,
-            write_us=call_us,
-            sync_us=draw.choice("disk_sync_us", swarm.disk_sync_us),
-            jitter_us=draw.choice("disk_jitter_us", swarm.disk_jitter_us),
-            short_share=draw.choice("disk_short_share", swarm.disk_short_share),
+            call_us=(call_us, 2 * call_us),
+            sync_us=(sync_us, sync_us + draw.choice("disk_jitter_us", swarm.disk_jitter_us)),
+            power_loss=draw.choice("power_loss", swarm.power_loss),
         ),
         clocks=tuple(_clocks(swarm, draw, nodes)),
         buggify=draw.choice("buggify", swarm.buggify),

@@ -292,10 +292,4 @@ def _network_knobs(knobs: SimPlan) -> NetworkKnobs:
 
 def _disk_knobs(knobs: SimPlan) -> DiskKnobs:
     plan = knobs.disk
-    return DiskKnobs(
-        read_us=plan.read_us,
-        write_us=plan.write_us,
-        sync_us=plan.sync_us,
-        jitter_us=plan.jitter_us,
-        short_share=plan.short_share,
-    )
+    return DiskKnobs(call_us=plan.call_us, sync_us=plan.sync_us, power_loss=plan.power_loss)

@@ -3,8 +3,8 @@
 A switch brings the old behaviour back at the very place where it was, so that a search must find
 what people once lost. ``NodeConfig.bugs`` names those that are on; ``Env.has_bug(id)`` asks for one
 in the code. Read from RabbitMQ's sources, issues and pull requests, which each entry links. An id
-KB-RMQ-n is a bug of theirs; KB-OWN-n is a rule by which we are stricter than they are, undone.
-Confidence: A is a fix or a source that was read, B an issue thread, C a title.
+KB-RMQ-n is a bug of theirs; OUR-n is a rule by which we are stricter than they are, undone.
+Confidence: A is a fix or a source that was read, B an issue thread, C a title, own our own code.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class KnownBug:
     switch: str
     title: str
     links: tuple[str, ...]
-    confidence: Literal["A", "B", "C"]
+    confidence: Literal["A", "B", "C", "own"]
     trigger: str
     symptom: str
     fix: str
@@ -44,7 +44,7 @@ def _pull(number: int) -> str:
     return f"{_RABBITMQ}/pull/{number}"
 
 
-CATALOGUE: tuple[KnownBug, ...] = (
+RABBITMQ_BUGS: tuple[KnownBug, ...] = (
     KnownBug(
         id="KB-RMQ-01",
         switch="add_mirror_crashes_master",
@@ -154,22 +154,25 @@ CATALOGUE: tuple[KnownBug, ...] = (
     KnownBug(
         id="KB-RMQ-20",
         switch="vhost_up_no_mirrors",
-        title="Mirrors are not added again when a node's queues restart",
+        title="A node whose queues are started again adds no mirrors",
         links=(_issue(1314),),
         confidence="A",
-        trigger="the virtual host restarts on one node",
-        symptom="the queue stays without mirrors on that node",
-        fix="mirrors are started after the recovery",
+        trigger="a virtual host restarts in a node that goes on; here the whole broker in it: the "
+        "node pauses and resumes (pause_minority), or loses an autoheal",
+        symptom="the queue has no mirror on that node until its policy changes or another member "
+        "dies; what is left of it dies with the last copy",
+        fix="mirrors are added when a virtual host is up, not when a node is",
     ),
     KnownBug(
         id="KB-RMQ-21",
         switch="undeletable_dead_queue",
-        title="A queue whose master is gone can be neither deleted nor declared",
+        title="A queue whose master is gone can't be deleted, so neither declared anew",
         links=(_issue(1501), _pull(1549)),
         confidence="A",
-        trigger="the master's node is gone and no mirror may be promoted",
-        symptom="delete and declare fail until the node is back",
-        fix="a crashed queue is deleted by force",
+        trigger="the master's node is gone and no mirror may be promoted (when-synced); somebody "
+        "deletes the queue",
+        symptom="the deletion hangs until the node is back (here: for 30 s, and then fails)",
+        fix="a queue without a living process is deleted by force (3.7.5)",
     ),
     KnownBug(
         id="KB-RMQ-22",
@@ -178,8 +181,8 @@ CATALOGUE: tuple[KnownBug, ...] = (
         links=(_pull(1578),),
         confidence="A",
         trigger="a mirror joins empty, and the master dies before it is synchronised",
-        symptom="acknowledged messages are lost",
-        fix="ha-promote-on-failure=when-synced (3.7.5)",
+        symptom="acknowledged messages are lost, although the policy says when-synced",
+        fix="ha-promote-on-failure=when-synced (3.7.5); the switch makes the broker ignorant of it",
     ),
     KnownBug(
         id="KB-RMQ-24",
@@ -187,19 +190,22 @@ CATALOGUE: tuple[KnownBug, ...] = (
         title="A publish is confirmed although no queue process has it",
         links=(_pull(1893),),
         confidence="A",
-        trigger="every process of a queue dies before it confirms",
-        symptom="acknowledged messages are lost",
-        fix="a negative acknowledgement when all processes died abnormally (3.8.0)",
+        trigger="every process of a queue ends, or is out of reach of the channel, before it "
+        "confirms: a client on a node that has no replica and is cut off, a queue that is down",
+        symptom="acknowledged messages are lost, all of them while it lasts",
+        fix="a negative acknowledgement unless one process confirmed or all ended because the "
+        "queue was deleted (3.8.0)",
     ),
     KnownBug(
         id="KB-RMQ-25",
         switch="migrate_clears_mirrors_first",
-        title="A transfer of the master clears the list of mirrors before there is a new one",
-        links=(_issue(2749),),
+        title="A node that is taken out of service moves its masters to nodes that hold nothing",
+        links=(_issue(2749), _pull(2751), _pull(2755)),
         confidence="A",
-        trigger="the master is moved, with ha-mode exactly",
-        symptom="no message is left",
-        fix="mirrors are added and synchronised first (2021-01)",
+        trigger="ha-mode exactly with fewer replicas than nodes; an orderly stop of the master's "
+        "node, which moves the master to any node and drops all other replicas at once",
+        symptom="no message is left, also with when-synced: the dropped replicas are wiped",
+        fix="mirrors are added synchronously, then masters are not moved at all (3.8.12)",
     ),
     KnownBug(
         id="KB-RMQ-29",
@@ -207,19 +213,21 @@ CATALOGUE: tuple[KnownBug, ...] = (
         title="A promoted mirror requeues without telling the other mirrors",
         links=(_issue(7579), _pull(7731)),
         confidence="A",
-        trigger="a master dies with unacknowledged deliveries, and another mirror survives",
-        symptom="mirrors differ from their master: duplicates, or messages lost at the next "
-        "promotion",
+        trigger="a master dies with deliveries unacknowledged, and two mirrors survive",
+        symptom="the other mirrors differ from their master: what is ready there waits for an "
+        "acknowledgement here; what is then dropped (expiry, a length limit, a consumer that does "
+        "not acknowledge) breaks their count, and they crash",
         fix="the requeue is broadcast",
     ),
     KnownBug(
         id="KB-RMQ-31",
         switch="gm_blank_member_crash",
-        title="A ring member crashes on a catchup that comes before its own state",
+        title="A newcomer crashes when its ring changes before its first catchup",
         links=(_pull(10356),),
         confidence="B",
-        trigger="a member joins its ring again and gets a catchup while it has no state",
-        symptom="the member's process crashes (badmap), again and again",
+        trigger="two mirrors join at once, or a member dies while one joins: news of a newer view "
+        "overtakes the newcomer's catchup",
+        symptom="the member's process crashes (badmap in find_member_or_blank), again and again",
         fix="an unknown member has a blank state",
     ),
     KnownBug(
@@ -228,11 +236,84 @@ CATALOGUE: tuple[KnownBug, ...] = (
         title="A master that was suspended serves on although another was promoted",
         links=("https://www.rabbitmq.com/docs/partitions",),
         confidence="A",
-        trigger="the master's process is suspended for longer than the net tick, then goes on",
-        symptom="two masters acknowledge; what the old one took is lost",
-        fix="ours: a node that comes back asks before it serves",
+        trigger="the master's process is suspended for longer than the net tick, then goes on. "
+        "There is no code to switch: it is a limit of the design (loss window L11), ours as well",
+        symptom="what reached the old master's socket while it slept is acknowledged when it "
+        "wakes, beside the new master's writes; it is lost if that side yields",
+        fix="none; the partition modes do not cover suspended nodes",
     ),
 )
+
+# Rules by which this broker is stricter than RabbitMQ, undone.
+OWN_RULES: tuple[KnownBug, ...] = (
+    KnownBug(
+        id="OUR-01",
+        switch="unsynchronised_mirror_vouches",
+        title="The confirm of an unsynchronised mirror vouches for a master that died",
+        links=(),
+        confidence="own",
+        trigger="publishing while a mirror is not synchronised; the master dies before it "
+        "confirms, the mirror had confirmed; when-synced throws that mirror away",
+        symptom="acknowledged messages are lost",
+        fix="such a confirm counts only beside one of the master or a synchronised mirror",
+    ),
+    KnownBug(
+        id="OUR-02",
+        switch="ring_only_mirror_not_awaited",
+        title="A master does not wait for a mirror that the publishing channel did not know",
+        links=(),
+        confidence="own",
+        trigger="a mirror joins; a channel whose tables do not show it yet publishes; the master "
+        "dies after its confirm and before the ring brought the message round",
+        symptom="an acknowledged message is lost",
+        fix="Publish.sent_to: the master holds its confirm until the ring has delivered to all",
+    ),
+    KnownBug(
+        id="OUR-03",
+        switch="confirm_before_fsync",
+        title="A publish is confirmed when it is in the page cache",
+        links=(),
+        confidence="own",
+        trigger="every replica's node loses power within the second that the sync is late",
+        symptom="acknowledged persistent messages are lost; never by kill -9",
+        fix="a publish is confirmed when the journal has been synced",
+    ),
+    KnownBug(
+        id="OUR-04",
+        switch="blind_metadata_writes",
+        title="Metadata is written without a look at what is there",
+        links=(),
+        confidence="own",
+        trigger="two nodes change one row at once: a master crashes or a mirror joins while "
+        "another is promoted, or a node's tables lag",
+        symptom="one change is undone by the other's stale row: a mirror or master is forgotten, "
+        "two masters rule, a ring loses members",
+        fix="compare-and-set on the version of every row that was read or written",
+    ),
+    KnownBug(
+        id="OUR-05",
+        switch="gm_hears_former_neighbours",
+        title="A ring member takes what its neighbour sent in an earlier time as its neighbour",
+        links=(),
+        confidence="own",
+        trigger="a member joins between two others and dies while the left one's words are still "
+        "under way: the left one is the neighbour again",
+        symptom="numbers go back: the member's process crashes",
+        fix="a floor: what was sent at or below the version when another was the neighbour is old",
+    ),
+    KnownBug(
+        id="OUR-06",
+        switch="gm_blind_newcomer_goes_on",
+        title="A newcomer goes on without the last words of the neighbour that added it",
+        links=(),
+        confidence="own",
+        trigger="a mirror joins and the member that added it dies before its catchup arrives",
+        symptom="the newcomer stands in for the dead one without knowing what it published: "
+        "members crash on the numbers, or the ring never settles",
+        fix="it gives up its membership and joins anew",
+    ),
+)
+CATALOGUE: tuple[KnownBug, ...] = (*RABBITMQ_BUGS, *OWN_RULES)
 
 
 def known_bug(bug_id: str) -> KnownBug:

@@ -14,6 +14,7 @@ CONFIDENCE = {
     "A": "the fix or the source was read",
     "B": "the issue was read",
     "C": "only the title is known",
+    "own": "a rule of this broker's own, undone",
 }
 
 

@@ -19,7 +19,7 @@ def test_every_entry_is_whole_and_its_own() -> None:
         assert len(dict.fromkeys(values)) == len(values)
     for bug in CATALOGUE:
         assert all((bug.trigger, bug.symptom, bug.fix))
-        assert bug.links or bug.id.startswith("KB-OWN-")
+        assert bug.links or bug.id.startswith("OUR-")
         assert all(link.startswith("https://") for link in bug.links)
         assert known_bug(bug.id) is bug
 

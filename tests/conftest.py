@@ -17,7 +17,7 @@ from pathlib import Path
 import hypothesis
 import pytest
 
-TIERS = ("unit", "local", "docker", "spark")
+TIERS = ("unit", "sim", "local", "docker", "spark")
 
 hypothesis.settings.register_profile("steady", derandomize=True, deadline=None, database=None)
 hypothesis.settings.register_profile("explore", deadline=None, print_blob=True)

@@ -19,6 +19,7 @@ CONFIGURATION = """
 addopts = --strict-markers -ra -p no:cacheprovider
 markers =
     unit: a
+    sim: e
     local: b
     docker: c
     spark: d

@@ -55,8 +55,9 @@ class MemoryJournal:
 class World:
     """Three servers on a switchboard."""
 
-    def __init__(self, partition_mode: Any = "ignore") -> None:
+    def __init__(self, partition_mode: Any = "ignore", bugs: tuple[str, ...] = ()) -> None:
         self.partition_mode = partition_mode
+        self.bugs = bugs
         self.board = Switchboard(
             NODES, Codec((*MESSAGES, *messages.MESSAGES, *partitions.MESSAGES))
         )
@@ -73,7 +74,15 @@ class World:
         config = NodeConfig(
             name=node, data_dir="", peers=peers, net_tick_ms=200, partition_mode=self.partition_mode
         )
-        env = Env(node, 1, SystemClock(), seeded_rng(1, 1), None, NoEvents())  # type: ignore[arg-type]
+        env = Env(
+            node,
+            1,
+            SystemClock(),
+            seeded_rng(1, 1),
+            None,  # type: ignore[arg-type]
+            NoEvents(),
+            bugs=self.bugs,
+        )
         self.configs[node], self.envs[node] = config, env
         server = MetadataServer(env, config, self.journals[node])  # type: ignore[arg-type]
         runtime = self.board.runtimes[node]

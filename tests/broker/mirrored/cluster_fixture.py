@@ -273,6 +273,7 @@ class TestNode:
             rng=random.Random(f"{cluster.seed}-{name}-{incarnation}"),
             disk=disk,
             events=Events(name, cluster.events),
+            bugs=cluster.bugs,
         )
         self.config = NodeConfig(name=name, data_dir="", slave_wait_timeout_ms=1000)
         self.runtime = Runtime(name, incarnation, CODEC)
@@ -345,6 +346,7 @@ class TestNode:
 class Cluster:
     names: str
     seed: int = 0
+    bugs: tuple[str, ...] = ()  # of every node (broker/known_bugs.py)
     nodes: dict[str, TestNode] = field(default_factory=dict)
     cuts: dict[tuple[str, str], None] = field(default_factory=dict)
     events: list[Event] = field(default_factory=list)

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 
 from broker.metadata.records import GroupRow, MemberId
 from broker.mirrored import gm
+from broker.mirrored.gm_bugs import NO_BUGS, GmBugs
 from broker.mirrored.gm_group import LostMembership, apply_change
 from broker.processes.messages import Pid
 
@@ -44,8 +45,9 @@ class Node:
 
 
 class World:
-    def __init__(self, seed: int = 0) -> None:
+    def __init__(self, seed: int = 0, bugs: GmBugs = NO_BUGS) -> None:
         self.rng = random.Random(seed)
+        self.bugs = bugs
         self.rows: list[GroupRow | None] = [None]
         self.nodes: dict[str, Node] = {}
         self.links: dict[tuple[str, str], deque[Item]] = {}
@@ -55,7 +57,7 @@ class World:
     # -- what tests do -----------------------------------------------------------------------------
 
     def add(self, name: str) -> Node:
-        member = gm.Member("q", Pid(name, 1, 1), self.rows[-1])
+        member = gm.Member("q", Pid(name, 1, 1), self.rows[-1], self.bugs)
         node = Node(name, member, len(self.rows) - 1)
         self.nodes[name] = node
         self.feed(node, gm.Join())

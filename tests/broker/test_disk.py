@@ -10,13 +10,16 @@ import pytest
 
 from broker.disk import Disk, OsDisk
 from broker.errors import StorageError
+from cluster.sim.disk import SimDisk
 from tests.broker.storage.memory_disk import MemoryDisk
+from tests.cluster.sim.stock_loop import StockLoop
 
 pytestmark = pytest.mark.unit
 
 DISKS: dict[str, Callable[[Path], Disk]] = {
     "os": lambda root: OsDisk(root / "node"),
     "memory": lambda root: MemoryDisk(),
+    "sim": lambda root: SimDisk(StockLoop(), 1, "n1"),
 }
 
 

@@ -13,6 +13,9 @@ import msgspec
 
 from checkers.availability import Availability
 from checkers.base import Checker, Result, merge_valid
+from checkers.convergence import Convergence
+from checkers.crashes import Crashes
+from checkers.liveness import Liveness
 from checkers.mastership import Mastership
 from checkers.stats import Stats
 from checkers.total_queue import TotalQueue
@@ -41,13 +44,22 @@ def standard_checkers(
     strict: bool = False,
     tolerance_ms: int = 100,
     poll_round_ms: int = 500,
+    must_settle: bool = False,
+    must_not_crash: bool = False,
+    must_converge: bool = False,
 ) -> tuple[Checker, ...]:
-    """What every run of the queue workload is judged by."""
+    """What every run of the queue workload is judged by; the last three only where it is asked."""
+    gated: tuple[tuple[bool, Checker], ...] = (
+        (must_settle, Liveness()),
+        (must_not_crash, Crashes()),
+        (must_converge, Convergence()),
+    )
     return (
         TotalQueue(delivery=delivery),
         Mastership(strict=strict, tolerance_ms=tolerance_ms, poll_round_ms=poll_round_ms),
         Availability(max_rto_ms=max_rto_ms),
         Stats(min_acked=min_acked),
+        *(checker for wanted, checker in gated if wanted),
     )
 
 

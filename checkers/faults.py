@@ -55,6 +55,8 @@ class Phase:
     index: int
     begin_ns: int
     end_ns: int | None  # None: it never ended
+    settled: bool | None = None  # of the phase settle: whether it did, and else why not
+    reason: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,7 +111,17 @@ def read_surroundings(history: History) -> Surroundings:
         extra = decode_object(row["extra"])
         if row["f"] == "phase":
             name = str(extra.get("phase", ""))
-            phases.append(Phase(name, row["index"], row["invoke_ns"], row["complete_ns"]))
+            settled = extra.get("settled")
+            phases.append(
+                Phase(
+                    name,
+                    row["index"],
+                    row["invoke_ns"],
+                    row["complete_ns"],
+                    settled if isinstance(settled, bool) else None,
+                    str(extra.get("reason") or ""),
+                )
+            )
         elif row["f"] == "observe":
             observations.append(_observation(row, extra))
         elif row["f"] == "operator":

@@ -59,6 +59,18 @@ _KINDS: dict[str, tuple[str, str]] = {
         "two nodes called themselves master of one queue at once",
         "two nodes called themselves master of one queue at once, {n} times",
     ),
+    "stuck": (
+        "the healed cluster got stuck: {summary}",
+        "the healed cluster got stuck in {n} ways: {summary}, and more",
+    ),
+    "crashed": (
+        "a process of the broker crashed by itself: {summary}",
+        "processes of the broker crashed by themselves, {n} times: {summary}, and more",
+    ),
+    "diverged": (
+        "a synchronised replica differs from its master: {summary}",
+        "synchronised replicas differ from their masters, {n} times: {summary}, and more",
+    ),
     "redelivered": (
         "1 message was redelivered, flagged as such",
         "{n} messages were redelivered, flagged as such",
@@ -149,7 +161,7 @@ def _sentences(result: Result) -> list[tuple[str, str]]:
         doubtful = kind == "lost" and weight(result, kind) == "unknown"
         if kind in _KINDS:
             words = _MISSING if doubtful else _KINDS[kind]
-            text = words[number != 1].format(n=f"{number:,}")
+            text = words[number != 1].format(n=f"{number:,}", summary=kinds[kind][0])
         else:
             text = kinds[kind][0] + (f" ({number - 1:,} more)" if number > 1 else "")
         found.append((kind, _sentence(text)))

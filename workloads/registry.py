@@ -28,6 +28,9 @@ def queue_checkers(plan: Plan) -> Sequence[Checker]:
         min_acked=plan.gates.min_acked,
         max_rto_ms=plan.gates.max_rto_ms,
         poll_round_ms=plan.observe_interval_ms,
+        must_settle=plan.gates.must_settle,
+        must_not_crash=plan.gates.must_not_crash,
+        must_converge=plan.gates.must_converge,
     )
 
 

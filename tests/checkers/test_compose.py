@@ -71,6 +71,15 @@ def test_standard_checkers_pass_a_good_run() -> None:
     ]
 
 
+def test_gates_add_their_checkers_and_nothing_else_does() -> None:
+    gated = standard_checkers(must_settle=True, must_not_crash=True, must_converge=True)
+    assert [c.name for c in gated[4:]] == ["liveness", "crashes", "convergence"]
+    history = good().event("n1", 30, "crashed", group="", process="p", reason="crash: X").history()
+    assert check_all(standard_checkers(), history).valid is True
+    assert check_all(standard_checkers(must_not_crash=True), history).valid is False
+    assert check_all(standard_checkers(must_settle=True), history).valid == "unknown"
+
+
 def test_one_lost_message_turns_a_good_run_invalid() -> None:
     verdict = check_all(standard_checkers(), good().enqueue(99, 30.7).history())
     assert verdict.valid is False

@@ -43,6 +43,7 @@ class Trap:
     lose_every: int = 0  # every n-th acknowledged message is forgotten
     repeat_every: int = 0  # every n-th delivery is made twice
     settles: bool = True
+    parted_from: tuple[str, ...] = ()  # what every node says when it is asked
     hang: str = ""  # names a method that never returns
 
     async def spring(self, method: str) -> None:
@@ -215,7 +216,7 @@ class MemorySystem:
             }
             for queue, messages in self.service.queues.items()
         ]
-        return {"running": list(NODES), "partitions": [], "claims": claims}
+        return {"running": list(NODES), "partitions": [*self.trap.parted_from], "claims": claims}
 
     async def mend_partition(self, cluster: object) -> Sequence[str]:
         await self.trap.spring("mend_partition")

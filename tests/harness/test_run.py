@@ -95,6 +95,26 @@ def test_a_cluster_that_does_not_settle_is_drained_and_said_so(runs: Runner) -> 
     assert any("had not settled" in note for note in outcome.notes)
 
 
+def settle_row(outcome: Outcome) -> dict[str, object]:
+    rows = outcome.directory.load_history().ops.to_pylist()
+    found = [json.loads(row["extra"]) for row in rows if row["f"] == "phase"]
+    (settle,) = [extra for extra in found if extra["phase"] == "settle"]
+    assert isinstance(settle, dict)
+    return settle
+
+
+def test_the_settle_row_says_whether_it_settled_and_what_was_missing(runs: Runner) -> None:
+    assert settle_row(runs(MemoryWorld(), memory_plan())) == {
+        "phase": "settle", "settled": True, "reason": ""
+    }  # fmt: skip
+    trap = Trap(settles=False, parted_from=("n3",))
+    assert settle_row(runs(MemoryWorld(trap), memory_plan())) == {
+        "phase": "settle", "settled": False, "reason": "n1 reports a partition from n3"
+    }  # fmt: skip
+    restless = settle_row(runs(MemoryWorld(Trap(settles=False)), memory_plan()))
+    assert restless["reason"] == "it changed from look to look"
+
+
 CRASHES = [
     ("boot", ["boot"]),
     ("await_ready", ["boot"]),

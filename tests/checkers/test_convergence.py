@@ -1,0 +1,91 @@
+"""convergence: synchronised replicas that differ from their master at the end have diverged."""
+
+from __future__ import annotations
+
+import pytest
+
+from checkers.convergence import Convergence
+from tests.checkers.histories import Story
+
+pytestmark = pytest.mark.unit
+
+
+def replica(
+    story: Story,
+    node: str,
+    role: str = "mirror",
+    *,
+    at: float = 63,
+    depth: int = 7,
+    digest: str = "same",
+    synchronised: bool = True,
+    epoch: int = 4,
+    group: str = "q",
+) -> Story:
+    return story.event(node, at, "replica", role, epoch, group=group, depth=depth, digest=digest,
+                       synchronised=synchronised)  # fmt: skip
+
+
+def master(story: Story, node: str = "n1") -> Story:
+    return replica(story, node, "master")
+
+
+def test_equal_replicas_have_converged() -> None:
+    story = replica(replica(master(Story()), "n2"), "n3")
+    result = Convergence().check(story.history())
+    assert result.valid is True and not result.anomalies and not result.notes
+    assert result.counts == {"diverged-count": 0, "replica-count": 3, "synchronised-count": 3}
+
+
+def test_a_synchronised_mirror_that_lacks_messages_has_diverged() -> None:
+    story = replica(replica(master(Story()), "n2", depth=5, digest="other"), "n3")
+    history = story.history()
+    result = Convergence().check(history)
+    assert result.valid is False
+    (anomaly,) = result.anomalies
+    assert anomaly.kind == "diverged"
+    assert anomaly.summary == "n2 holds 5 messages, not the 7 that n1 holds of q"
+    nodes = history.events["node"].to_pylist()
+    assert [nodes[row] for row in anomaly.detail["events"]] == ["n1", "n2"]
+
+
+def test_as_many_but_other_messages_have_diverged() -> None:
+    story = replica(master(Story()), "n2", digest="reordered")
+    (anomaly,) = Convergence().check(story.history()).anomalies
+    assert anomaly.summary == "n2 holds other messages than the 7 that n1 holds of q"
+
+
+def test_a_mirror_that_is_not_synchronised_may_differ() -> None:
+    story = replica(master(Story()), "n2", depth=0, digest="", synchronised=False)
+    assert Convergence().check(story.history()).valid is True
+
+
+def test_queues_are_compared_apart() -> None:
+    story = replica(master(Story()), "n2", "master", group="r", digest="another", depth=1)
+    replica(story, "n1", group="r", digest="another", depth=1)
+    assert Convergence().check(story.history()).valid is True
+    replica(story, "n3", group="r", depth=7)
+    result = Convergence().check(story.history())
+    assert [anomaly.detail["group"] for anomaly in result.anomalies] == ["r"]
+
+
+def test_the_last_look_counts() -> None:
+    story = replica(master(Story()), "n2", depth=3, digest="behind")
+    assert Convergence().check(story.history()).valid is False
+    assert Convergence().check(replica(story, "n2", at=63.2).history()).valid is True
+
+
+def test_two_masters_at_the_end_have_diverged() -> None:
+    story = replica(master(Story()), "n2", "master", epoch=9)
+    result = Convergence().check(story.history())
+    (anomaly,) = result.anomalies
+    assert anomaly.kind == "diverged" and anomaly.summary == "n2 and n1 are both master of q"
+
+
+def test_what_was_not_compared_is_unknown() -> None:
+    nothing = Convergence().check(Story().role("n1", 0, "master").history())
+    assert nothing.valid == "unknown" and "nothing was compared" in nothing.notes[0]
+    headless = Convergence().check(replica(Story(), "n2").history())
+    assert headless.valid == "unknown" and headless.notes == (
+        "q had no master to compare its mirrors with.",
+    )

@@ -20,6 +20,7 @@ from broker.errors import ConfigError
 from broker.known_bugs import check_bugs
 from harness.errors import UsageError
 from harness.plan import ClusterPlan, GatePlan, Plan, SystemPlan, WorkloadPlan
+from nemesis.kinds import check_actions
 from nemesis.schedule import NEMESES, make_schedule
 from workloads.body import SMALLEST_BYTES
 from workloads.registry import recipe_of
@@ -30,7 +31,7 @@ PARTITION_MODES = ("ignore", "pause_minority", "autoheal")
 OPERATORS = ("restart-minority", "none")
 Delivery = Literal["at-least-once", "at-most-once", "exactly-once"]
 DELIVERIES = ("at-least-once", "at-most-once", "exactly-once")
-ALL_NEMESES = ("partition", "kill", "stop", "pause", "restart-all")
+ALL_NEMESES = ("partition", "kill", "stop", "pause", "restart-all")  # what every world can do
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,12 +163,7 @@ def check_plan(plan: Plan) -> None:
     for holds, sentence in rules:
         if not holds:
             raise UsageError(sentence)
-    for action in plan.faults:
-        strangers = [node for node in action.nodes or () if node not in nodes]
-        if strangers:
-            raise UsageError(
-                f"fault {action.id} names {strangers[0]}, which is no node of the plan"
-            )
+    check_actions(plan.faults, nodes)
 
 
 def parse_nodes(text: str) -> tuple[str, ...]:

@@ -61,6 +61,17 @@ def one_way(nodes: Sequence[str], silenced: Iterable[str]) -> Links:
     return tuple(link for link in both if link[0] in apart)
 
 
+def touching(nodes: Sequence[str], hit: Iterable[str], *, outgoing_only: bool) -> Links:
+    """Every link that leads from, or unless ``outgoing_only`` to, one of the nodes hit."""
+    ends = tuple(hit)
+    return _ordered(
+        (source, destination)
+        for source in nodes
+        for destination in nodes
+        if source != destination and (source in ends or (destination in ends and not outgoing_only))
+    )
+
+
 def bridge(nodes: Sequence[str], rng: Stream) -> Links:
     """Two halves that don't see each other, and one node that sees, and is seen by, both."""
     _require("partition-bridge", nodes, 3)

@@ -3,19 +3,33 @@
 Two faults may want the same node down, or one pause what another kills. Each lays a hold on the
 node and takes it off when it ends; the node is brought to the state that its holds add up to: down
 beats paused beats running. So a fault's end never revives a node that another one still holds.
+
+A node whose disk fails may end its own process, which is right of it. A ``disk`` hold says that it
+may: found exited, the node is left alone until the last such hold is off, and is started then. A
+node that can't even start from a corrupted disk gets an empty one, as an operator would give it. So
+a node that was ever held by a disk fault is looked at before it is believed to run.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+import logging
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
 from cluster.base import Cluster
 
-How = Literal["kill", "stop", "pause"]
+log = logging.getLogger("shalott.nemesis")
+
+How = Literal["kill", "stop", "power", "pause", "disk", "rot"]  # "rot": a disk hold by corruption
+DownBy = Literal["kill", "stop", "power"]
 State = Literal["running", "paused", "down"]
+
+LOOK_INTERVAL_S = 0.1
+SERVE_TIMEOUT_S = 10.0  # by when a node started from a corrupted disk serves, or has given up
+
+Serves = Callable[[str], Awaitable[bool]]
 
 
 @dataclass(slots=True)
@@ -23,13 +37,28 @@ class _Node:
     state: State = "running"
     holds: dict[int, How] = field(default_factory=dict)  # by fault
     lock: asyncio.Lock = field(default_factory=asyncio.Lock)
+    is_dark: bool = False
+    is_suspect: bool = False  # a disk fault has, or had, it: it may exit by itself
+    is_rotten: bool = False  # its disk holds corrupted bytes
+    gave_up: bool = False  # it exited by itself and was not started since
+    exit_codes: list[int | None] = field(default_factory=list)  # each time that it gave up
+    disks_replaced: int = 0
+
+    @property
+    def is_excused(self) -> bool:
+        """Whether it may be exited now without anybody having ended it."""
+        return any(how in ("disk", "rot") for how in self.holds.values())
 
 
 class Holds:
-    """The processes of one cluster's nodes. All of them run at first."""
+    """The processes of one cluster's nodes. All of them run at first.
 
-    def __init__(self, cluster: Cluster) -> None:
+    ``serves``: whether a node answers; it tells a start from a corrupted disk that went well.
+    """
+
+    def __init__(self, cluster: Cluster, serves: Serves) -> None:
         self._cluster = cluster
+        self._serves = serves
         self._nodes = {name: _Node() for name in cluster.nodes}
         self._changed = asyncio.Condition()
         self.changes = 0  # how often a node's state changed
@@ -40,19 +69,41 @@ class Holds:
     def wanted(self, name: str) -> State:
         """The state that the node's holds add up to."""
         holds = self._nodes[name].holds.values()
-        if "kill" in holds or "stop" in holds:
+        if any(how in ("kill", "stop", "power") for how in holds):
             return "down"
-        return "paused" if holds else "running"
+        return "paused" if "pause" in holds else "running"
+
+    def may_be_exited(self, name: str) -> bool:
+        return self._nodes[name].is_excused
+
+    def exit_codes(self, name: str) -> tuple[int | None, ...]:
+        """Of each time that the node ended by itself while a disk fault was its excuse."""
+        return tuple(self._nodes[name].exit_codes)
+
+    def disks_replaced(self, name: str) -> int:
+        """How often the node got an empty disk in place of one that it couldn't start from."""
+        return self._nodes[name].disks_replaced
 
     async def hold(self, fault: int, name: str, how: How) -> None:
         """Lay a fault's hold on a node and bring the node to its state."""
-        self._nodes[name].holds[fault] = how
-        await self._settle(name, "stop" if how == "stop" else "kill")
+        node = self._nodes[name]
+        node.holds[fault] = how
+        if how in ("disk", "rot"):
+            node.is_suspect = True
+            node.is_rotten = node.is_rotten or how == "rot"
+            return
+        await self._settle(name, "kill" if how == "pause" else how)  # type: ignore[arg-type]
 
     async def release(self, fault: int, name: str) -> None:
         """Take it off. Harmless if it is not on."""
         self._nodes[name].holds.pop(fault, None)
         await self._settle(name, "kill")
+
+    async def is_gone(self, name: str) -> bool:
+        """Whether it is down now. One that exited without an excuse any more is started."""
+        if self._nodes[name].is_suspect:
+            await self._settle(name, "kill")
+        return self.state(name) == "down"
 
     async def await_up(self, names: Sequence[str], timeout_s: float) -> bool:
         """Whether none of them is down, waiting for it."""
@@ -67,25 +118,51 @@ class Holds:
             return False
         return True
 
-    async def _settle(self, name: str, down_by: Literal["kill", "stop"]) -> None:
+    async def start_all(self) -> None:
+        """Start whatever does not run, for good: nothing is held any more."""
+        for name, node in self._nodes.items():
+            async with node.lock:
+                status = await self._cluster.status(name)
+                if status.state == "running" and node.is_rotten:
+                    await self._replace_if_unusable(name, node)
+                elif status.state not in ("running", "absent"):
+                    await self._start(name, node)
+
+    async def _settle(self, name: str, down_by: DownBy) -> None:
         node = self._nodes[name]
         async with node.lock:
+            if node.is_suspect:
+                await self._look(name, node)
             await self._bring(name, node, self.wanted(name), down_by)
         async with self._changed:
             self._changed.notify_all()
 
-    async def _bring(
-        self, name: str, node: _Node, wanted: State, down_by: Literal["kill", "stop"]
-    ) -> None:
-        if node.state == wanted:
+    async def _look(self, name: str, node: _Node) -> None:
+        """Notice that a node has ended by itself."""
+        if node.state == "down":
+            return
+        status = await self._cluster.status(name)
+        if status.state == "exited":
+            log.info("%s gave itself up with exit code %s", name, status.exit_code)
+            node.state, node.gave_up = "down", True
+            node.exit_codes.append(status.exit_code)
+            self.changes += 1
+
+    async def _bring(self, name: str, node: _Node, wanted: State, down_by: DownBy) -> None:
+        if wanted == "down" and down_by == "power" and not node.is_dark:
+            # Also where the process is gone already: what it had not synced goes now.
+            await self._cluster.power_off(name)
+            node.state, node.is_dark = "down", True
+            self.changes += 1
+            return
+        if node.state == wanted or (node.gave_up and node.is_excused):
             return
         if node.state == "paused":
             # A paused process neither hears SIGTERM nor can every backend kill it.
             await self._cluster.resume(name)
             node.state = "running"
         if node.state == "down":
-            await self._cluster.start(name)
-            node.state = "running"
+            await self._start(name, node)
         if wanted == "down":
             stop = self._cluster.stop if down_by == "stop" else self._cluster.kill
             await stop(name)
@@ -93,3 +170,23 @@ class Holds:
             await self._cluster.pause(name)
         node.state = wanted
         self.changes += 1
+
+    async def _start(self, name: str, node: _Node) -> None:
+        await self._cluster.start(name)
+        node.state, node.gave_up, node.is_dark = "running", False, False
+        if node.is_rotten and not node.is_excused:
+            await self._replace_if_unusable(name, node)
+
+    async def _replace_if_unusable(self, name: str, node: _Node) -> None:
+        """Give a node that ends by itself when it reads its disk an empty one."""
+        deadline_s = asyncio.get_running_loop().time() + SERVE_TIMEOUT_S
+        while (await self._cluster.status(name)).state != "exited":
+            if await self._serves(name) or asyncio.get_running_loop().time() > deadline_s:
+                return
+            await asyncio.sleep(LOOK_INTERVAL_S)
+        log.info("%s can't use its corrupted disk: it gets an empty one", name)
+        node.exit_codes.append((await self._cluster.status(name)).exit_code)
+        await self._cluster.wipe(name)
+        await self._cluster.start(name)
+        node.is_rotten = False
+        node.disks_replaced += 1

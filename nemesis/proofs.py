@@ -10,46 +10,47 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
-from cluster.base import Cluster
-from harness.errors import HarnessError
+from harness.errors import HarnessError, MissingCapability
 from harness.history import Recorder
 from harness.op import NEMESIS
 
 PROBE_INTERVAL_S = 0.1
-REACH_TIMEOUT_MS = 500
 
 Phase = Literal["effective", "healed"]
-Seen = bool | str
+Seen = bool | str | float | dict[str, Any]  # what JSON can hold
+
+
+def _same(seen: Seen, expected: Seen) -> bool:
+    return seen == expected
+
+
+async def _never() -> bool:
+    return False
 
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """One thing to look at: a link, or a node's process (then ``destination`` is "").
+    """One thing to look at. ``text`` names it in the history, ``node`` is whom it is about.
 
-    ``expected`` is asked anew at each look, for other faults come and go meanwhile. A link is
-    expected to reach or not; a process to be running, paused or down (exited or absent). A check
-    is ``moot`` while another fault holds an end of the link down: a dead node proves nothing.
+    ``expected`` is asked anew at each look, for other faults come and go meanwhile; ``agrees``
+    compares what was seen with it. A check is ``moot`` while another fault keeps from happening
+    what it looks for: a dead node proves nothing of a link.
     """
 
     node: str
-    destination: str
+    text: str
+    look: Callable[[], Awaitable[Seen]]
     expected: Callable[[], Seen]
-    moot: Callable[[], bool] = lambda: False
-
-    @property
-    def text(self) -> str:
-        if self.destination:
-            return f"reach {self.node}->{self.destination}"
-        return f"status {self.node}"
+    agrees: Callable[[Seen, Seen], bool] = _same
+    moot: Callable[[], Awaitable[bool]] = _never
 
 
 class Prover:
     """Probes one cluster and records what it saw."""
 
-    def __init__(self, cluster: Cluster, recorder: Recorder, timeout_s: float) -> None:
-        self._cluster = cluster
+    def __init__(self, recorder: Recorder, timeout_s: float) -> None:
         self._recorder = recorder
         self._timeout_s = timeout_s
 
@@ -68,36 +69,28 @@ class Prover:
             "seen": None,
         }
         index = self._recorder.invoke(NEMESIS, check.node, "probe", extra=extra)
-        look = self._reach if check.destination else self._status
-        seen, error = await _until_expected(look, check, self._timeout_s)
-        expected = check.expected()
-        if check.moot():
-            seen, error = None, "moot: another fault holds a node of this link down"
-        passed = error is None and seen == expected
+        seen, expected, error, is_moot = await self._until_expected(check)
+        if is_moot:
+            seen, error = None, "moot: another fault holds down a node that this looks at"
+        passed = error is None and seen is not None and check.agrees(seen, expected)
         kind: Literal["ok", "info"] = "ok" if passed else "info"
         extra |= {"expected": expected, "seen": seen}
         self._recorder.complete(index, kind, error=error, extra=extra)
-        return None if check.moot() else passed
+        return None if is_moot else passed
 
-    async def _reach(self, check: Check) -> Seen:
-        return await self._cluster.reach(check.node, check.destination, REACH_TIMEOUT_MS)
-
-    async def _status(self, check: Check) -> Seen:
-        state = (await self._cluster.status(check.node)).state
-        return "down" if state in ("exited", "absent") else state
-
-
-async def _until_expected(
-    look: Callable[[Check], Awaitable[Seen]], check: Check, timeout_s: float
-) -> tuple[Seen | None, str | None]:
-    """(what was seen last, error) once it is as expected or time is up."""
-    deadline_s = asyncio.get_running_loop().time() + timeout_s
-    while True:
-        try:
-            seen = await look(check)
-        except HarnessError as error:
-            return None, str(error)
-        left_s = deadline_s - asyncio.get_running_loop().time()
-        if seen == check.expected() or left_s <= 0 or check.moot():
-            return seen, None
-        await asyncio.sleep(min(PROBE_INTERVAL_S, left_s))
+    async def _until_expected(self, check: Check) -> tuple[Seen | None, Seen, str | None, bool]:
+        """(what was seen last, what was expected then, error, whether it was moot)."""
+        clock = asyncio.get_running_loop().time
+        deadline_s = clock() + self._timeout_s
+        while True:
+            try:
+                seen = await check.look()
+                expected = check.expected()
+                agreed = check.agrees(seen, expected)
+                is_moot = await check.moot()
+            except (HarnessError, MissingCapability) as error:
+                return None, check.expected(), str(error), False
+            left_s = deadline_s - clock()
+            if agreed or left_s <= 0 or is_moot:
+                return seen, expected, None, is_moot
+            await asyncio.sleep(min(PROBE_INTERVAL_S, left_s))

@@ -2,18 +2,18 @@
 too.
 
 Each fault action is a task of its own: wait for its time, find its targets, do it, prove it, wait
-for its end, undo it, prove that. So overlapping faults need no plan of their own: cuts are
-counted by the cluster, processes by holds (nemesis/holds.py). Cancelling ``run`` only tells the
-tasks that it is over; they still undo what they did, and ``heal`` waits for them. A fault that
-could not be proved, or that the backend could not make, says so in its row, and makes the run
-unknown (checkers/stats.py).
+for its end, undo it, prove that. What a kind of fault does, and how overlapping ones add up, is in
+nemesis/effects.py. Cancelling ``run`` only tells the tasks that it is over; they still undo what
+they did, and ``heal`` waits for them. A fault that could not be proved, or that the backend could
+not make, says so in its row, and makes the run unknown (checkers/stats.py). A node that ended its
+own process because its disk failed is no error: it is started when the fault ends, and the row
+says so.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections import Counter
 from collections.abc import Coroutine, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -21,14 +21,17 @@ from typing import Any
 import msgspec
 
 from cluster.base import Cluster, System
-from harness.errors import ClientError, HarnessError
+from harness.errors import ClientError, HarnessError, MissingCapability
 from harness.history import Recorder
 from harness.op import NEMESIS
 from harness.plan import FaultAction, Plan
 from harness.rng import Stream
-from nemesis.holds import Holds, How
-from nemesis.proofs import Check, Prover, Seen
-from nemesis.schedule import shape_links
+from nemesis.effects import Effects
+from nemesis.holds import Holds
+from nemesis.kinds import FATAL_DISK, family_of
+from nemesis.layers import Layers
+from nemesis.proofs import Prover
+from nemesis.schedule import aimed_links
 from nemesis.targets import is_role, role_nodes
 
 log = logging.getLogger("shalott.nemesis")
@@ -37,7 +40,6 @@ PROOF_TIMEOUT_S = 5.0
 RETURN_TIMEOUT_S = 60.0  # how long a healed link's proof waits for nodes that other faults took
 OBSERVE_TIMEOUT_S = 2.0
 SETTLE_WAIT_MS = 15_000  # how long a ``settle`` fault waits for mirrors to be synchronised
-HOWS: Mapping[str, How] = {"kill": "kill", "stop": "stop", "pause": "pause", "restart-all": "stop"}
 
 
 class Skipped(Exception):
@@ -53,12 +55,13 @@ class _Fault:
     nodes: tuple[str, ...]
     links: tuple[tuple[str, str], ...]
     text: str
-    is_cut: bool = False
     effective_ns: int | None = None
     healed_ns: int | None = None
     proved_effective: bool | None = None  # None: it could not be looked at yet
     proved_healed: bool = False
     errors: list[str] = field(default_factory=list)
+    given_up_before: dict[str, int] = field(default_factory=dict)  # by node, how often
+    replaced_before: dict[str, int] = field(default_factory=dict)
 
 
 class NemesisRunner:
@@ -82,9 +85,15 @@ class NemesisRunner:
         self._recorder = recorder
         self._queues = tuple(queues)
         self._settle_wait_ms = settle_wait_ms
-        self._holds = Holds(cluster)
-        self._prover = Prover(cluster, recorder, proof_timeout_s)
-        self._cuts: Counter[tuple[str, str]] = Counter()
+        self._holds = Holds(cluster, self._serves)
+        self._effects = Effects(
+            cluster,
+            self._holds,
+            Layers(cluster, recorder.now_ns, _planned_drifts(plan)),
+            now_ns=recorder.now_ns,
+            wait_ms=self._wait_ms,
+        )
+        self._prover = Prover(recorder, proof_timeout_s)
         self._resolved = {action.id: action for action in plan.faults}
         self._over = asyncio.Event()
         self._alone = asyncio.Lock()  # held while a ``settle`` fault waits or is in force
@@ -117,9 +126,7 @@ class NemesisRunner:
                 task.cancel()
             raise
         await self._cluster.heal()
-        for node in self._cluster.nodes:
-            if (await self._cluster.status(node)).state not in ("running", "absent"):
-                await self._cluster.start(node)
+        await self._holds.start_all()
         for task in self._tasks:
             if not task.cancelled() and (error := task.exception()) is not None:
                 raise HarnessError(f"the nemesis failed: {error}") from error
@@ -160,6 +167,9 @@ class NemesisRunner:
         index = self._recorder.invoke(NEMESIS, "", action.kind, extra=extra)
         text = " ".join([action.kind, "+".join(nodes)]).strip()
         fault = _Fault(action=action, index=index, nodes=nodes, links=links, text=text)
+        for node in nodes:
+            fault.given_up_before[node] = len(self._holds.exit_codes(node))
+            fault.replaced_before[node] = self._holds.disks_replaced(node)
         self.in_force.append(text)
         log.info("fault %d: %s", action.id, text)
         return fault
@@ -172,12 +182,30 @@ class NemesisRunner:
             "proved_effective": bool(fault.proved_effective),
             "proved_healed": fault.proved_healed,
         }
+        if fault.action.kind in FATAL_DISK:
+            extra |= self._given_up(fault)
         if fault.proved_effective is None:
             extra["skipped"] = "its nodes were down throughout, so it changed nothing"
         error = "; ".join(fault.errors) or None
         self._recorder.complete(fault.index, "info", error=error, extra=extra)
         self.in_force.remove(fault.text)
         log.info("fault %d ended: %s", fault.action.id, fault.text)
+
+    def _given_up(self, fault: _Fault) -> dict[str, Any]:
+        """Which of the fault's nodes ended themselves meanwhile, and which needed a new disk."""
+        codes = {
+            node: self._holds.exit_codes(node)[before:]
+            for node, before in fault.given_up_before.items()
+        }
+        replaced = [
+            node
+            for node, before in fault.replaced_before.items()
+            if self._holds.disks_replaced(node) > before
+        ]
+        found: dict[str, Any] = {
+            "exited": {node: list(code) for node, code in codes.items() if code}
+        }
+        return found | ({"replaced": replaced} if replaced else {})
 
     def _record_skip(self, action: FaultAction, reason: str) -> None:
         if self._over.is_set():
@@ -219,11 +247,14 @@ class NemesisRunner:
             if not nodes:
                 raise Skipped(f"no node says that it is {action.target} of a queue")
             action = msgspec.structs.replace(action, nodes=nodes)
-        if action.kind.startswith("partition"):
+        family = family_of(action)
+        if family in ("partition", "link"):
             if action.links is None:
                 rng = Stream(action.seed, "shape")
-                links = shape_links(action.kind, self._cluster.nodes, action.nodes or (), rng)
+                links = aimed_links(action.kind, self._cluster.nodes, action.nodes or (), rng)
                 action = msgspec.structs.replace(action, links=links)
+            if not action.links:
+                raise Skipped("it has no link to hit")
         elif not action.nodes:
             raise Skipped("it has no node to hit")
         elif action.kind == "pause" and all(self._is_down(node) for node in action.nodes):
@@ -232,69 +263,40 @@ class NemesisRunner:
         return action
 
     async def _observe_all(self) -> dict[str, Mapping[str, Any]]:
-        async def observe(node: str) -> Mapping[str, Any]:
-            try:
-                async with asyncio.timeout(OBSERVE_TIMEOUT_S):
-                    return await self._system.observe(self._cluster, node)
-            except (ClientError, HarnessError, OSError, TimeoutError):
-                return {}
-
         nodes = self._cluster.nodes
-        answers = await asyncio.gather(*(observe(node) for node in nodes))
+        answers = await asyncio.gather(*(self._observe(node) for node in nodes))
         return dict(zip(nodes, answers, strict=True))
+
+    async def _observe(self, node: str) -> Mapping[str, Any]:
+        """{} if it can't be asked."""
+        try:
+            async with asyncio.timeout(OBSERVE_TIMEOUT_S):
+                return await self._system.observe(self._cluster, node)
+        except (ClientError, HarnessError, OSError, TimeoutError):
+            return {}
 
     # -- doing and undoing
 
     async def _inject(self, fault: _Fault) -> None:
-        if fault.links:
-            await self._attempt(fault, [self._cut(fault)])
-        how = HOWS.get(fault.action.kind)
-        if how is not None:
-            holds = [self._holds.hold(fault.action.id, node, how) for node in fault.nodes]
-            await self._attempt(fault, holds)
+        await self._attempt(fault, self._effects.doings(fault.action))
         fault.effective_ns = self._recorder.now_ns()
-        checks = self._injected_checks(fault)
-        if checks and not fault.errors:
-            fault.proved_effective = await self._prover.prove(fault.action.id, "effective", checks)
-        elif fault.errors:
+        if fault.errors:
             fault.proved_effective = False
+        else:
+            fault.proved_effective = await self._prove_made(fault)
 
     async def _end(self, fault: _Fault) -> None:
         """Undo it and prove that it is gone."""
         if fault.proved_effective is None:  # its nodes were down; perhaps they are back by now
-            checks = self._injected_checks(fault)
-            fault.proved_effective = await self._prover.prove(fault.action.id, "effective", checks)
-        if fault.is_cut:
-            await self._attempt(fault, [self._mend(fault)])
-        if fault.action.kind in HOWS:
-            rng = Stream(fault.action.seed, "jitter")
-            delays_ms = [rng.between(0, fault.action.jitter_ms) for _ in fault.nodes]
-            releases = [
-                self._release(fault, node, delay_ms)
-                for node, delay_ms in zip(fault.nodes, delays_ms, strict=True)
-            ]
-            await self._attempt(fault, releases)
+            fault.proved_effective = await self._prove_made(fault)
+        await self._attempt(fault, self._effects.undoings(fault.action))
         fault.healed_ns = self._recorder.now_ns()
         fault.proved_healed = await self._prove_healed(fault)
-
-    async def _cut(self, fault: _Fault) -> None:
-        await self._cluster.cut(fault.links)
-        fault.is_cut = True
-        self._cuts.update(fault.links)
-
-    async def _mend(self, fault: _Fault) -> None:
-        await self._cluster.mend(fault.links)
-        fault.is_cut = False
-        self._cuts.subtract(fault.links)
-
-    async def _release(self, fault: _Fault, node: str, delay_ms: float) -> None:
-        await self._wait_ms(delay_ms)
-        await self._holds.release(fault.action.id, node)
 
     async def _attempt(self, fault: _Fault, doings: Iterable[Coroutine[Any, Any, None]]) -> None:
         """Do all at once; what the backend can't do is the fault's error, and the run goes on."""
         for outcome in await asyncio.gather(*doings, return_exceptions=True):
-            if isinstance(outcome, HarnessError | OSError):
+            if isinstance(outcome, HarnessError | MissingCapability | OSError):
                 fault.errors.append(str(outcome))
                 log.error("fault %d: %s", fault.action.id, outcome)
             elif isinstance(outcome, BaseException):
@@ -302,18 +304,14 @@ class NemesisRunner:
 
     # -- proving
 
-    def _injected_checks(self, fault: _Fault) -> list[Check]:
-        """What can be looked at now: a link needs a process at both ends."""
-        if fault.action.kind in HOWS:
-            return [self._status_check(node) for node in fault.nodes]
-        both = dict.fromkeys([*fault.links, *((b, a) for a, b in fault.links)])
-        alive = [link for link in both if not any(self._is_down(node) for node in link)]
-        return [self._link_check(link) for link in alive]
+    async def _prove_made(self, fault: _Fault) -> bool | None:
+        checks = self._effects.made_checks(fault.action)
+        return await self._prover.prove(fault.action.id, "effective", checks)
 
     async def _prove_healed(self, fault: _Fault) -> bool:
         """Prove it as far as other faults leave it healed; they may take nodes away meanwhile."""
+        checks = self._effects.healed_checks(fault.action)
         if not fault.links:
-            checks = [self._status_check(node) for node in fault.nodes]
             return bool(await self._prover.prove(fault.action.id, "healed", checks))
         ends = tuple(dict.fromkeys(node for link in fault.links for node in link))
         proved = False
@@ -321,29 +319,16 @@ class NemesisRunner:
             if not await self._holds.await_up(ends, RETURN_TIMEOUT_S):
                 return False
             before = self._holds.changes
-            checks = [self._link_check(link) for link in fault.links]
             proved = bool(await self._prover.prove(fault.action.id, "healed", checks))
             if proved or self._holds.changes == before:
                 break
         return proved
 
-    def _link_check(self, link: tuple[str, str]) -> Check:
-        def reaches() -> Seen:
-            return self._cuts[link] == 0
-
-        def moot() -> bool:
-            return any(self._is_down(node) for node in link)
-
-        return Check(link[0], link[1], reaches, moot)
-
-    def _status_check(self, node: str) -> Check:
-        def state() -> Seen:
-            return self._holds.wanted(node)
-
-        return Check(node, "", state)
-
     def _is_down(self, node: str) -> bool:
         return self._holds.state(node) == "down"
+
+    async def _serves(self, node: str) -> bool:
+        return bool(await self._observe(node))
 
     # -- time
 
@@ -376,11 +361,18 @@ class NemesisRunner:
             await asyncio.gather(task, over, return_exceptions=True)
 
 
+def _planned_drifts(plan: Plan) -> dict[str, float]:
+    """By node, of the clocks that the plan has wrong from the beginning."""
+    return {clock.node: clock.drift_ppm for clock in plan.sim.clocks} if plan.sim else {}
+
+
 def _extra(action: FaultAction) -> dict[str, Any]:
+    amount = {"amount": action.amount} if action.amount else {}
     return {
         "fault": action.id,
         "kind": action.kind,
         "target": action.target,
         "nodes": list(action.nodes or ()),
         "links": [list(link) for link in action.links or ()],
+        **amount,
     }

@@ -1,15 +1,20 @@
 """The schedule of faults: what is broken when, drawn from a seed before the run. Pure.
 
-Nemeses that take processes away (kill, stop, restart-all) share one lane: of them never two
-faults overlap. Every other nemesis has a lane of its own, so partitions compose with kills. In a
-lane a fault lasts ``duration_ms`` and faults begin ``interval_ms`` apart, each varied by up to
-``jitter`` (a fraction); between two faults of a lane there is at least MIN_CALM_MS. Every draw is
-keyed by seed and lane (harness/rng.py), so adding a nemesis does not move another one's faults.
+Nemeses that take processes away (kill, stop, power, and what they do to all nodes) share one lane:
+of them never two faults overlap. So do those that spoil disks, of one node at a time. Every other
+nemesis has a lane of its own, so partitions compose with kills. In a lane a fault lasts
+``duration_ms`` and faults begin ``interval_ms`` apart, each varied by up to ``jitter`` (a
+fraction); between two faults of a lane there is at least MIN_CALM_MS. Every draw is keyed by seed
+and lane (harness/rng.py), so adding a nemesis does not move another one's faults.
 
 The promise of the safe profile is that killing one node at a time loses nothing, and a restarted
 mirror is empty until it is synchronised: killing its master before that loses messages by our own
-doing. So where single nodes are killed or stopped and nothing else is done, the actions carry
-``settle``: the runner fires them only when the cluster has synchronised again, or skips them.
+doing. So where single nodes are taken and nothing else is done that could take another one, the
+actions carry ``settle``: the runner fires them only when the cluster has synchronised again, or
+skips them.
+
+Corruption is bounded as in TigerBeetle's storage fault atlas: one node's disk in a whole plan, for
+what has rotted stays rotten, and a second node's would be the last copy of something.
 """
 
 from __future__ import annotations
@@ -22,32 +27,20 @@ from harness.errors import UsageError
 from harness.plan import FaultAction
 from harness.rng import Stream, stream_key
 from nemesis import grudges
+from nemesis.kinds import ALL_NODES, FATAL_DISK, KINDS, PARTITIONS, is_one_way
 from nemesis.targets import check_target, draw_nodes, is_role, is_single
 
-PARTITIONS = (
-    "partition-halves",
-    "partition-random-halves",
-    "partition-one",
-    "partition-majorities-ring",
-    "partition-bridge",
-    "partition-one-way",
-    "partition-isolate-master",
-)
-PROCESS_KINDS = ("kill", "stop", "restart-all")
-NEMESES = ("partition", *PARTITIONS, "kill", "stop", "pause", "restart-all")
+PROCESS_KINDS = ("kill", "stop", "power", "restart-all", "kill-all", "power-all")
+DISK_KINDS = ("disk-slow", "disk-full", "disk-error", "disk-short", "disk-corrupt")
+NEMESES = ("partition", *KINDS)
+# Kinds that take a single node, if their target is one, until it has synchronised again.
+TAKING = ("kill", "stop", "power", *FATAL_DISK)
+# Kinds beside which a plan still takes one node at a time.
+HARMLESS = ("clock-skew", "clock-jump", "disk-slow", "disk-short")
 
 MIN_CALM_MS = 1000  # between two faults of one lane
 TAIL_MS = 500  # between the last fault's end and the end of the load
 RESTART_JITTER_MS = 3000
-
-_CAPABILITIES: Mapping[str, tuple[str, ...]] = {
-    "partition": ("cut",),
-    "partition-one-way": ("cut", "cut-one-way"),
-    "kill": ("kill",),
-    "stop": ("stop",),
-    "pause": ("pause",),
-    "restart-all": ("stop",),
-}
 
 
 def make_schedule(
@@ -74,7 +67,7 @@ def make_schedule(
             "a nemesis needs an interval and a duration above 0, and a jitter in [0, 1)"
         )
     drawn: list[FaultAction] = []
-    settle = bool(wanted) and set(wanted) <= {"kill", "stop"} and is_single(targets)
+    settle = set(wanted) <= {*TAKING, *HARMLESS} and is_single(targets)
     for lane in _lanes(wanted):
         timing = _times(
             Stream(seed, "nemesis", lane[0], "times"),
@@ -85,38 +78,44 @@ def make_schedule(
         )
         for number, (at_ms, lasts_ms) in enumerate(timing):
             rng = Stream(seed, "nemesis", lane[0], number)
+            kind = shape_of(rng.choice(lane), nodes, rng)
+            amounts = KINDS[kind].amounts
             draft = FaultAction(
                 id=0,
                 at_ms=at_ms,
                 duration_ms=lasts_ms,
-                kind=_kind(rng.choice(lane), nodes, rng),
+                kind=kind,
                 target=targets,
+                amount=Stream(seed, "nemesis", lane[0], number, "amount").choice(amounts or (0,)),
                 seed=stream_key(seed, "nemesis", lane[0], number, "firing") >> 1,
-                settle=settle,
+                settle=settle and kind in TAKING,
             )
-            drawn.append(_aim(draft, nodes, rng, restart_jitter_ms))
+            drawn.append(aim(draft, nodes, rng, atlas(seed, nodes), restart_jitter_ms))
     if wanted and not drawn:
         raise UsageError(
             f"a time limit of {time_limit_ms} ms leaves no room for a fault of {duration_ms} ms "
             f"after {quiet_ms} ms of quiet: raise the limit or shorten the faults"
         )
     drawn.sort(key=lambda action: (action.at_ms, action.kind))
-    return tuple(_renumbered(drawn))
+    return tuple(renumbered(drawn))
 
 
 def required_capabilities(actions: Iterable[FaultAction]) -> frozenset[str]:
     """What a cluster must be able to do to run these."""
-    needed: list[str] = []
-    for action in actions:
-        family = "partition" if action.kind.startswith("partition") else action.kind
-        needed += _CAPABILITIES.get(action.kind) or _CAPABILITIES[family]
-    return frozenset(needed)
+    return frozenset(need for action in actions for need in KINDS[action.kind].needs)
+
+
+def atlas(seed: int, nodes: Sequence[str]) -> str:
+    """The only node whose disk this seed's plan may corrupt."""
+    return Stream(seed, "atlas").choice(nodes)
 
 
 def _lanes(wanted: Sequence[str]) -> list[tuple[str, ...]]:
-    processes = tuple(name for name in wanted if name in PROCESS_KINDS)
-    lanes: list[tuple[str, ...]] = [(name,) for name in wanted if name not in PROCESS_KINDS]
-    return [*lanes, processes] if processes else lanes
+    alone = [(name,) for name in wanted if name not in (*PROCESS_KINDS, *DISK_KINDS)]
+    shared = [
+        tuple(name for name in wanted if name in kinds) for kinds in (PROCESS_KINDS, DISK_KINDS)
+    ]
+    return [*alone, *(lane for lane in shared if lane)]
 
 
 def _times(
@@ -145,7 +144,7 @@ def _times(
         at_ms += max(varied(interval_ms), lasts_ms + MIN_CALM_MS)
 
 
-def _kind(name: str, nodes: Sequence[str], rng: Stream) -> str:
+def shape_of(name: str, nodes: Sequence[str], rng: Stream) -> str:
     """The kind itself, or for ``partition`` one of the shapes that so many nodes allow."""
     if name != "partition":
         return name
@@ -172,20 +171,29 @@ _SHAPES: Mapping[str, _Shape] = {
 AIMED = ("partition-one", "partition-one-way", "partition-isolate-master")
 
 
-def shape_links(
+def aimed_links(
     kind: str, nodes: Sequence[str], hit: tuple[str, ...], rng: Stream
 ) -> grudges.Links:
-    """The links of a partition of this kind; ``hit`` are the nodes it is aimed at, if it is."""
-    return _SHAPES[kind](nodes, rng, hit)
+    """The links of a partition or link fault; ``hit`` are the nodes it is aimed at, if it is."""
+    if kind in _SHAPES:
+        return _SHAPES[kind](nodes, rng, hit)
+    return grudges.touching(nodes, hit, outgoing_only=is_one_way(kind))
 
 
-def _aim(
-    draft: FaultAction, nodes: Sequence[str], rng: Stream, restart_jitter_ms: int
+def aim(
+    draft: FaultAction, nodes: Sequence[str], rng: Stream, rotten: str, restart_jitter_ms: int
 ) -> FaultAction:
-    """Resolve nodes and links, as far as they can be before the run."""
+    """Resolve nodes and links, as far as they can be before the run.
+
+    ``rotten``: the only node whose disk may be corrupted.
+    """
     kind, target = draft.kind, draft.target
-    if kind == "restart-all":
+    if kind in ALL_NODES:
         target = "all"
+    elif kind == "disk-corrupt":
+        target = rotten
+    elif kind in FATAL_DISK and not is_single(target):
+        target = "one"
     elif kind == "partition-isolate-master":
         target = "master"
     elif kind in ("partition-one", "partition-one-way") and not is_single(target):
@@ -194,17 +202,17 @@ def _aim(
         target = ""
     hit = None if is_role(target) else draw_nodes(target, nodes, rng) if target else ()
     links = None
-    if kind.startswith("partition"):
-        links = None if hit is None else shape_links(kind, nodes, hit, rng)
+    if KINDS[kind].family in ("partition", "link"):
+        links = None if hit is None else aimed_links(kind, nodes, hit, rng)
     return msgspec.structs.replace(
         draft,
         target=target,
         nodes=hit,
         links=links,
-        jitter_ms=restart_jitter_ms if kind == "restart-all" else 0,
+        jitter_ms=restart_jitter_ms if kind in ALL_NODES else 0,
     )
 
 
-def _renumbered(actions: Sequence[FaultAction]) -> Iterator[FaultAction]:
+def renumbered(actions: Sequence[FaultAction]) -> Iterator[FaultAction]:
     for number, action in enumerate(actions, start=1):
         yield msgspec.structs.replace(action, id=number)

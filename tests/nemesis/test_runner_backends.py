@@ -11,7 +11,7 @@ import pytest
 from harness.plan import FaultAction
 from harness.rng import Stream
 from nemesis.runner import NemesisRunner
-from nemesis.schedule import NEMESES, shape_links
+from nemesis.schedule import NEMESES, aimed_links
 from tests.cluster.conftest import BACKENDS, fresh_run_id, make
 from tests.cluster.fake_system import NODES, FakeSystem
 from tests.nemesis.fakes import MemoryRecorder, make_plan
@@ -26,7 +26,7 @@ def every_kind() -> list[FaultAction]:
         hit = NODES if kind == "restart-all" else (NODES[number % 3],)
         links = None
         if kind.startswith("partition"):
-            links = shape_links(kind, NODES, hit, Stream(number))
+            links = aimed_links(kind, NODES, hit, Stream(number))
         action = FaultAction(
             id=number,
             at_ms=500 * number,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from itertools import pairwise
 
+import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -11,7 +12,9 @@ from hypothesis import strategies as st
 from harness.errors import UsageError
 from harness.plan import FaultAction
 from nemesis.grudges import seen_by
+from nemesis.kinds import ALL_NODES, KINDS, check_actions
 from nemesis.schedule import (
+    DISK_KINDS,
     MIN_CALM_MS,
     NEMESES,
     PROCESS_KINDS,
@@ -79,11 +82,15 @@ def test_schedule_properties(
     for action in actions:
         is_role = action.target in ("master", "mirrors")
         assert (action.nodes is None) == is_role
-        if action.kind.startswith("partition"):
+        if KINDS[action.kind].family in ("partition", "link"):
             assert (action.links is None) == is_role
             assert is_role or any(seen_by(n, nodes, action.links or ()) != {*nodes} for n in nodes)
         else:
             assert action.links is None
+    check_actions(actions, tuple(nodes))  # what is drawn is never refused
+    assert all(msgspec.json.decode(msgspec.json.encode(a), type=FaultAction) == a for a in actions)
+    spoilt = [action for action in actions if action.kind in DISK_KINDS]
+    assert all(after.at_ms - end_ms(a) >= MIN_CALM_MS for a, after in pairwise(spoilt))
 
 
 def test_another_seed_is_another_schedule() -> None:
@@ -118,15 +125,49 @@ def test_two_nodes_get_shapes_that_two_nodes_allow() -> None:
 def test_kills_of_single_nodes_wait_for_synchronisation_only_when_alone() -> None:
     assert all(action.settle for action in schedule("kill", "stop"))
     assert all(action.settle for action in schedule("kill", targets="master"))
+    assert all(action.settle for action in schedule("kill", "power", "disk-error"))
+    assert {a.kind: a.settle for a in schedule("power", "clock-jump", "disk-short")} == {
+        "power": True,
+        "clock-jump": False,
+        "disk-short": False,
+    }
+    assert not any(action.settle for action in schedule("kill", "loss"))
+    assert not any(action.settle for action in schedule("power-all"))
     assert not any(action.settle for action in schedule("kill", targets="minority"))
     assert not any(action.settle for action in schedule("kill", "partition"))
     assert not any(action.settle for action in schedule("pause"))
 
 
-def test_restart_all_hits_all_with_jitter() -> None:
-    for action in schedule("restart-all"):
+@pytest.mark.parametrize("kind", ALL_NODES)
+def test_faults_of_all_nodes_hit_all_with_jitter(kind: str) -> None:
+    for action in schedule(kind):
         assert action.nodes == NODES
         assert action.jitter_ms > 0
+
+
+def test_a_plan_corrupts_one_nodes_disk_only() -> None:
+    hit = {
+        seed: {a.nodes for a in schedule("disk-corrupt", seed=seed, targets="majority")}
+        for seed in range(30)
+    }
+    assert all(len(nodes) == 1 for nodes in hit.values())
+    assert {nodes.pop() for nodes in hit.values()} == {("n1",), ("n2",), ("n3",)}
+
+
+def test_amounts_are_drawn_from_the_kinds_own() -> None:
+    for name, kind in KINDS.items():
+        drawn = {a.amount for seed in range(30) for a in schedule(name, seed=seed)}
+        assert drawn == (set(kind.amounts) if kind.amounts else {0})
+
+
+def test_link_faults_touch_the_node_that_they_hit() -> None:
+    for action in schedule("loss", "clog-one-way"):
+        (hit,) = action.nodes or ()
+        others = [node for node in NODES if node != hit]
+        outgoing = {(hit, other) for other in others}
+        incoming = {(other, hit) for other in others}
+        both_ways = outgoing | incoming
+        assert set(action.links or ()) == (outgoing if "one-way" in action.kind else both_ways)
 
 
 def test_durations_are_exact_without_jitter() -> None:
@@ -163,4 +204,7 @@ def test_capabilities() -> None:
     assert required_capabilities(schedule("pause", "restart-all")) == {"pause", "stop"}
     assert required_capabilities(schedule("partition-halves")) == {"cut"}
     assert required_capabilities(schedule("partition-one-way")) == {"cut", "cut-one-way"}
+    assert required_capabilities(schedule("power", "power-all")) == {"power"}
+    assert required_capabilities(schedule("disk-corrupt")) == {"disk-corrupt", "wipe"}
+    assert required_capabilities(schedule("clog-one-way")) == {"throttle"}
     assert required_capabilities(()) == frozenset()

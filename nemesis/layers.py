@@ -1,0 +1,141 @@
+"""Layers: what the faults in force add up to on each link, clock and disk.
+
+A backend has one setting for each of them, and the last one stands. So each fault lays a layer and
+lifts it when it ends, and what is set is the sum of the layers: delays, offsets and drifts add, the
+narrowest link throttles, each layer loses its share of what the others let through. Lifting in
+whatever order leaves what the rest add up to; lifting the last restores.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass
+
+from cluster.base import SOUND_DISK, Cluster, DiskFaults, LinkShape
+
+Link = tuple[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class ClockLayer:
+    """So far off from its beginning on, and gaining from then."""
+
+    offset_ms: float
+    drift_ppm: float
+    since_ns: int
+
+    def offset_at(self, now_ns: int) -> float:
+        return self.offset_ms + self.drift_ppm * (now_ns - self.since_ns) / 1e12
+
+
+class Layers:
+    """The settings of one cluster. ``drifts``: by node, of clocks that were never right."""
+
+    def __init__(
+        self, cluster: Cluster, now_ns: Callable[[], int], drifts: Mapping[str, float] | None = None
+    ) -> None:
+        self._cluster = cluster
+        self._now_ns = now_ns
+        self._drifts = dict(drifts or {})
+        self._shapes: dict[Link, dict[int, LinkShape]] = {}
+        self._clocks: dict[str, dict[int, ClockLayer]] = {}
+        self._bases: dict[str, ClockLayer] = {}  # clocks as they were before any fault
+        self._disks: dict[str, dict[int, DiskFaults]] = {}
+        self._lock = asyncio.Lock()  # or an earlier sum could be set last
+
+    # -- what they add up to
+
+    def shape(self, link: Link) -> LinkShape:
+        return add_shapes(self._shapes.get(link, {}).values())
+
+    def offset_ms(self, node: str) -> float:
+        """By how much the node's clock should be ahead now."""
+        now_ns = self._now_ns()
+        return sum(layer.offset_at(now_ns) for layer in self._clock_layers(node))
+
+    def drift_ppm(self, node: str) -> float:
+        return sum(layer.drift_ppm for layer in self._clock_layers(node))
+
+    def disk(self, node: str) -> DiskFaults:
+        return add_disks(self._disks.get(node, {}).values())
+
+    def _clock_layers(self, node: str) -> list[ClockLayer]:
+        base = [self._bases[node]] if node in self._bases else []
+        return [*base, *self._clocks.get(node, {}).values()]
+
+    # -- laying and lifting; lifting what does not lie is harmless
+
+    async def lay_shape(self, fault: int, link: Link, shape: LinkShape) -> None:
+        async with self._lock:
+            self._shapes.setdefault(link, {})[fault] = shape
+            await self._set_shape(link)
+
+    async def lift_shape(self, fault: int, link: Link) -> None:
+        async with self._lock:
+            if self._shapes.get(link, {}).pop(fault, None) is not None:
+                await self._set_shape(link)
+
+    async def lay_clock(
+        self, fault: int, node: str, *, offset_ms: float = 0, drift_ppm: float = 0
+    ) -> None:
+        async with self._lock:
+            if node not in self._bases:
+                drift = self._drifts.get(node, 0.0)
+                was_wrong = node in self._drifts
+                ahead_ms = await self._cluster.clock_offset_ms(node) if was_wrong else 0.0
+                self._bases[node] = ClockLayer(ahead_ms, drift, self._now_ns())
+            layer = ClockLayer(offset_ms, drift_ppm, self._now_ns())
+            self._clocks.setdefault(node, {})[fault] = layer
+            await self._set_clock(node)
+
+    async def lift_clock(self, fault: int, node: str) -> None:
+        async with self._lock:
+            if self._clocks.get(node, {}).pop(fault, None) is not None:
+                await self._set_clock(node)
+
+    async def lay_disk(self, fault: int, node: str, faults: DiskFaults) -> None:
+        async with self._lock:
+            self._disks.setdefault(node, {})[fault] = faults
+            await self._set_disk(node)
+
+    async def lift_disk(self, fault: int, node: str) -> None:
+        async with self._lock:
+            if self._disks.get(node, {}).pop(fault, None) is not None:
+                await self._set_disk(node)
+
+    async def _set_shape(self, link: Link) -> None:
+        sum_ = self.shape(link)
+        await self._cluster.shape(
+            *link, delay_ms=sum_.delay_ms, rate_bytes_s=sum_.rate_bytes_s, loss=sum_.loss
+        )
+
+    async def _set_clock(self, node: str) -> None:
+        await self._cluster.set_clock(
+            node, offset_ms=self.offset_ms(node), drift_ppm=self.drift_ppm(node)
+        )
+
+    async def _set_disk(self, node: str) -> None:
+        faults = self.disk(node)
+        await self._cluster.set_disk(node, None if faults == SOUND_DISK else faults)
+
+
+def add_shapes(shapes: Collection[LinkShape]) -> LinkShape:
+    passed = 1.0
+    for shape in shapes:
+        passed *= 1 - shape.loss
+    return LinkShape(
+        delay_ms=sum(shape.delay_ms for shape in shapes),
+        rate_bytes_s=min((s.rate_bytes_s for s in shapes if s.rate_bytes_s), default=0),
+        loss=round(1 - passed, 12),
+    )
+
+
+def add_disks(disks: Collection[DiskFaults]) -> DiskFaults:
+    return DiskFaults(
+        slow_ms=sum(disk.slow_ms for disk in disks),
+        full=any(disk.full for disk in disks),
+        fail_sync=any(disk.fail_sync for disk in disks),
+        short=any(disk.short for disk in disks),
+        corrupt_bytes=sum(disk.corrupt_bytes for disk in disks),
+    )

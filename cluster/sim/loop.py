@@ -58,6 +58,8 @@ class Network(Protocol):
 
     async def getaddrinfo(self, host: str, port: int) -> list[tuple[Any, ...]]: ...
 
+    def close(self) -> None: ...
+
 
 class SimHandle(asyncio.TimerHandle):
     """A callback that is ready or set for a time. ``seq`` counts the loop's callbacks."""
@@ -421,6 +423,8 @@ class SimLoop(Fenced, asyncio.BaseEventLoop):
         """Close what was frozen or unfinished, in order of creation, and let nothing of it out."""
         self._muted = True
         self.process = None
+        if self.network is not None:
+            self.network.close()
         for process in self._processes:
             process.freeze()
             tasks, process.tasks = process.tasks, []

@@ -208,8 +208,8 @@ class Member:
     def _is_drained(self) -> bool:
         # A member that stops with pubs in flight would leave their settling to an alias owner
         # (rmq#224).
-        if self.states is None or self._is_alone():
-            return True
+        if self.states is None or self._is_alone() or self.bugs.stops_undrained:
+            return True  # KB-RMQ-04: a member that was told to stop stopped
         return not self._buffer and all(state.is_settled for state in self.states.values())
 
     def _is_alone(self) -> bool:
@@ -295,7 +295,12 @@ class Member:
         if self.states is None:
             self._emit(AnswerAddOnRight(token, None))
             return
-        row = yield from self._transact(AddMember(left=self.id, newcomer=newcomer))
+        try:
+            row = yield from self._transact(AddMember(left=self.id, newcomer=newcomer))
+        except LostMembership:
+            # KB-RMQ-06: record_new_member_in_group took it for granted that it is in the group.
+            assert not self.bugs.ignores_lost_membership, "badmatch: not in its own group"
+            raise
         view = group_to_view(row)
         self._forget_erased(view)
         self._emit(Send(newcomer, self._catchup_for(newcomer, view)))
@@ -364,8 +369,8 @@ class Member:
     def _refresh_view(self, version: int) -> Work:
         row = self._row
         if row is None or row.version < version:
-            row = yield from self._transact(ReadGroup(self.id))
-        view = group_to_view(check_membership(self.id, row))
+            row = yield from self._transact(ReadGroup(self._by))
+        view = group_to_view(self._check_membership(row))
         self._forget_erased(view)
         self._change_view(view)
 
@@ -381,21 +386,22 @@ class Member:
         before.
         """
         assert self.states is not None
+        strict = self.bugs.strict_common
         theirs = {snapshot.id: restore(snapshot) for snapshot in message.states}
         items = []
         for member in sorted({**self.states, **theirs}):
             left, own = theirs.get(member, MemberState()), self._state_of(member)
             if self._stands_in_for(member):
-                _, home, _ = split(left.pending, own.pending)
+                _, home, _ = split(left.pending, own.pending, strict=strict)
                 own.last_ack = left.last_ack
                 items.append(ActivityItem(member, tuple(home), ()))
             else:
-                acked, _, news = split(own.pending, left.pending)
+                acked, _, news = split(own.pending, left.pending, strict=strict)
                 items.append(ActivityItem(member, tuple(news), tuple(n for n, _ in acked)))
         return items
 
     def _activity(self, items: list[ActivityItem]) -> Work:
-        check_membership(self.id, self._row)
+        self._check_membership(self._row)
         forwarded = [self._account(item) for item in items]
         self._send_right([item for item in forwarded if item.pubs or item.acks])
         yield from self._maybe_erase_aliases()
@@ -410,7 +416,7 @@ class Member:
             state.publish(item.pubs)
             state.acknowledge(item.acks)
             return item
-        acks = state.come_home(item.pubs, item.acks)
+        acks = state.come_home(item.pubs, item.acks, strict=self.bugs.strict_common)
         if item.publisher == self.id:
             self._confirm(acks)
         return ActivityItem(item.publisher, (), acks)
@@ -434,13 +440,15 @@ class Member:
             if self.stop_reason is not None:
                 self._end(self.stop_reason)
             return
-        check_membership(self.id, self._row)
+        # KB-RMQ-10: a group that is gone went unnoticed here, and was looked for when burying.
+        if self._row is not None or not self.bugs.missing_group_crash:
+            self._check_membership(self._row)
         self._emit(StartNeighbourDownTimer(side, member))
 
     def _bury_neighbour(self, side: Side, member: MemberId) -> Work:
         if not self._is_neighbour(side, member):
             return
-        row = yield from self._transact(RecordDead(member, by=self.id))
+        row = yield from self._transact(RecordDead(member, by=self._by))
         view = group_to_view(row)
         if view.alive() == [self.id]:
             self.states = {}
@@ -450,6 +458,18 @@ class Member:
             yield from self._maybe_erase_aliases(view)
         else:
             self._change_view(view)
+
+    def _check_membership(self, row: GroupRow | None) -> GroupRow:
+        if row is not None and self.bugs.ignores_lost_membership:
+            # KB-RMQ-06: nobody asked. Who was recorded dead went on beside the ring, until it
+            # looked for its own place in it and crashed on not finding it.
+            return row
+        return check_membership(self.id, row)
+
+    @property
+    def _by(self) -> MemberId | None:
+        """Who makes a change in the group, to be checked within the transaction."""
+        return None if self.bugs.ignores_lost_membership else self.id
 
     def _is_neighbour(self, side: Side, member: MemberId) -> bool:
         current = self.left if side == "left" else self.right
@@ -464,7 +484,7 @@ class Member:
             alias for alias in aliases if self.states.get(alias, MemberState()).is_settled
         )
         if erasable:
-            view = group_to_view((yield from self._transact(EraseMembers(erasable, by=self.id))))
+            view = group_to_view((yield from self._transact(EraseMembers(erasable, by=self._by))))
             self._forget_erased(view)
         self._change_view(view)
 

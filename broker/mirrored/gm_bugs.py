@@ -17,11 +17,19 @@ class GmBugs:
     blank_member_crash: a member without states can't cope with news of a newer ring (KB-RMQ-31).
     hears_former_neighbours: what the left neighbour sent in a former time as our neighbour counts
     (OUR-05). blind_newcomers: who lost its left neighbour before the catchup goes on (OUR-06).
+    stops_undrained: a stopping member doesn't wait for its words to come round (KB-RMQ-04).
+    ignores_lost_membership: who was recorded dead goes on (KB-RMQ-06). strict_common: holes in a
+    neighbour's messages are not expected (KB-RMQ-07). missing_group_crash: nor is a group whose row
+    is gone (KB-RMQ-10).
     """
 
     blank_member_crash: bool = False
     hears_former_neighbours: bool = False
     blind_newcomers: bool = False
+    stops_undrained: bool = False
+    ignores_lost_membership: bool = False
+    strict_common: bool = False
+    missing_group_crash: bool = False
 
 
 NO_BUGS = GmBugs()
@@ -33,4 +41,8 @@ def gm_bugs(has_bug: Callable[[str], bool]) -> GmBugs:
         blank_member_crash=has_bug("KB-RMQ-31"),
         hears_former_neighbours=has_bug("OUR-05"),
         blind_newcomers=has_bug("OUR-06"),
+        stops_undrained=has_bug("KB-RMQ-04"),
+        ignores_lost_membership=has_bug("KB-RMQ-06"),
+        strict_common=has_bug("KB-RMQ-07"),
+        missing_group_crash=has_bug("KB-RMQ-10"),
     )

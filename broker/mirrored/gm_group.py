@@ -19,6 +19,10 @@ class LostMembership(Exception):
     """Somebody recorded this member as dead, or the group is gone: it must stop and join anew."""
 
 
+class GroupGone(LostMembership):
+    """There is no group any more."""
+
+
 @dataclass(frozen=True, slots=True)
 class CreateGroup:
     """First member, or the first after all others died."""
@@ -37,7 +41,9 @@ class AddMember:
 
 @dataclass(frozen=True, slots=True)
 class RecordDead:
-    """``by`` is None while joining: who isn't a member yet can't have lost its membership."""
+    """``by`` is None while joining: who isn't a member yet can't have lost its membership. (And in
+    every change under KB-RMQ-06: nobody asks who makes it.)
+    """
 
     member: MemberId
     by: MemberId | None
@@ -48,14 +54,14 @@ class EraseMembers:
     """Dead members of whom nothing is in flight any more."""
 
     members: tuple[MemberId, ...]
-    by: MemberId
+    by: MemberId | None
 
 
 @dataclass(frozen=True, slots=True)
 class ReadGroup:
     """A fresh read, for when a neighbour's message proves that the local row is old."""
 
-    by: MemberId
+    by: MemberId | None
 
 
 GroupChange = CreateGroup | AddMember | RecordDead | EraseMembers | ReadGroup
@@ -63,8 +69,15 @@ GroupChange = CreateGroup | AddMember | RecordDead | EraseMembers | ReadGroup
 
 def check_membership(member: MemberId, row: GroupRow | None) -> GroupRow:
     """The row, if ``member`` is alive in it. Raises LostMembership."""
-    if row is None or GroupMember(member) not in row.members:
+    row = _existing(row)
+    if GroupMember(member) not in row.members:
         raise LostMembership(str(member.pid))
+    return row
+
+
+def _existing(row: GroupRow | None) -> GroupRow:
+    if row is None:
+        raise GroupGone("the group is gone")
     return row
 
 
@@ -84,15 +97,15 @@ def apply_change(change: GroupChange, row: GroupRow | None, floor_version: int =
             row = check_membership(left, row)
             return row if _knows(row, newcomer) else _insert_right(row, left, newcomer)
         case RecordDead(member, by):
-            if by is not None:
-                check_membership(by, row)
-            if row is None:
-                raise LostMembership("the group is gone")
-            return _mark_dead(row, member)
+            return _mark_dead(_checked(by, row), member)
         case EraseMembers(members, by):
-            return _erase(check_membership(by, row), members)
+            return _erase(_checked(by, row), members)
         case ReadGroup(by):
-            return check_membership(by, row)
+            return _checked(by, row)
+
+
+def _checked(by: MemberId | None, row: GroupRow | None) -> GroupRow:
+    return _existing(row) if by is None else check_membership(by, row)
 
 
 def _knows(row: GroupRow, member: MemberId) -> bool:

@@ -91,11 +91,13 @@ class MemberState:
         while self.pending and self.pending[0][0] <= acks[-1]:
             self.pending.popleft()
 
-    def come_home(self, pubs: Sequence[Pub], acks: Sequence[int]) -> tuple[int, ...]:
+    def come_home(
+        self, pubs: Sequence[Pub], acks: Sequence[int], *, strict: bool = False
+    ) -> tuple[int, ...]:
         """Own (or an alias's) pubs went round: forget them; returns the numbers to acknowledge."""
         if acks:
             self._advance_ack(acks)
-        common, rest = _common(list(pubs), list(self.pending))
+        common, rest = _common(list(pubs), list(self.pending), strict=strict)
         self.pending = deque(rest)
         return tuple(number for number, _ in common)
 
@@ -111,7 +113,9 @@ def restore(snapshot: MemberSnapshot) -> MemberState:
     return MemberState(snapshot.pending, snapshot.last_pub, snapshot.last_ack)
 
 
-def split(a: Iterable[Pub], b: Iterable[Pub]) -> tuple[list[Pub], list[Pub], list[Pub]]:
+def split(
+    a: Iterable[Pub], b: Iterable[Pub], *, strict: bool = False
+) -> tuple[list[Pub], list[Pub], list[Pub]]:
     """(what of ``a`` is before the first of ``b``, what both hold, what of ``b`` is after ``a``
     ends).
 
@@ -124,12 +128,17 @@ def split(a: Iterable[Pub], b: Iterable[Pub]) -> tuple[list[Pub], list[Pub], lis
     start = 0
     while start < len(rest_a) and rest_a[start][0] < rest_b[0][0]:
         start += 1
-    common, suffix = _common(rest_a[start:], rest_b)
+    common, suffix = _common(rest_a[start:], rest_b, strict=strict)
     return rest_a[:start], common, suffix
 
 
-def _common(a: list[Pub], b: list[Pub]) -> tuple[list[Pub], list[Pub]]:
+def _common(a: list[Pub], b: list[Pub], *, strict: bool = False) -> tuple[list[Pub], list[Pub]]:
     """What both hold, and the rest of ``b`` after the end of ``a``."""
+    if strict:
+        # KB-RMQ-07: find_common knew two cases, the same message in both and the end of ``a``.
+        for at, (number, _) in enumerate(a):
+            same = at < len(b) and b[at][0] == number
+            assert same, f"case_clause in find_common: {number} where the other has a hole"
     common: list[Pub] = []
     at_a = at_b = 0
     while at_a < len(a) and at_b < len(b):

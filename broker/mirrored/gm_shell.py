@@ -17,7 +17,7 @@ from broker.metadata.api import Metadata
 from broker.metadata.records import GroupRow, MemberId
 from broker.mirrored import gm, rows
 from broker.mirrored.gm_bugs import gm_bugs
-from broker.mirrored.gm_group import GroupChange, LostMembership
+from broker.mirrored.gm_group import GroupChange, GroupGone, LostMembership, RecordDead
 from broker.mirrored.gm_members import RingMessage
 from broker.mirrored.messages import (
     FlushTimer,
@@ -171,7 +171,11 @@ class GmShell:
                 row = await self._metadata.transact(
                     lambda tx: rows.change_group(tx, self._key, change)
                 )
-            except LostMembership:
+            except LostMembership as error:
+                if self.member.bugs.missing_group_crash and isinstance(change, RecordDead):
+                    # KB-RMQ-10: {error,not_found} matched nothing in record_dead_member_in_group,
+                    # and the queue process ended with its ring's.
+                    assert not isinstance(error, GroupGone), "badmatch: {error,not_found}"
                 return self._answered(gm.MembershipLost())
             except MetadataUnavailable:
                 await pause_ms(RETRY_MS)  # a ring can't go on without its row

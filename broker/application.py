@@ -20,7 +20,7 @@ from broker.env import Env, pause_ms
 from broker.metadata.access import ReplicatedMetadata
 from broker.metadata.api import Transaction
 from broker.metadata.records import exchange_key
-from broker.mirrored.maintenance import transfer_masters
+from broker.mirrored.maintenance import hand_over
 from broker.mirrored.messages import SUPERVISOR
 from broker.mirrored.orphans import drop_orphans
 from broker.mirrored.process import QueueContext
@@ -82,8 +82,8 @@ class Application:
 
     async def hand_over(self) -> None:
         """The operator takes the node out of service, and ``stop`` follows."""
-        if self._started and self._context.env.has_bug("KB-RMQ-25"):
-            await transfer_masters(self._context, self._runtime)
+        if self._started:
+            await hand_over(self._context, self._runtime)
 
     async def stop(self, reason: str) -> None:
         """Send the clients away (320), then end the queue processes."""

@@ -30,7 +30,13 @@ NEW_MASTER_LOOKS = 100
 NEW_MASTER_LOOK_MS = 100
 
 
-async def transfer_masters(context: QueueContext, runtime: Runtime) -> None:
+async def hand_over(context: QueueContext, runtime: Runtime) -> None:
+    """The operator takes the node out of service."""
+    if context.env.has_bug("KB-RMQ-25"):
+        await _transfer_masters(context, runtime)
+
+
+async def _transfer_masters(context: QueueContext, runtime: Runtime) -> None:
     """Move every mirrored queue's master from this node to another, one after the other."""
     candidates = [node for node in context.metadata.running_nodes() if node != runtime.node]
     for key, row in context.metadata.rows(rows.QUEUE):

@@ -202,7 +202,10 @@ class TestChannel(Process):
             ]
             self.confirmed += [self.owed.pop(seq) for seq in upto]
 
-    def publish(self, queue: str, body: bytes, **more: Any) -> int:
+    def publish(
+        self, queue: str, body: bytes, *, to: tuple[Pid, ...] | None = None, **more: Any
+    ) -> int:
+        """``to``: the processes that this channel knows of, if not those in its node's tables."""
         row = self._node.row(queue)
         assert row is not None and row.pid is not None
         self._seq += 1
@@ -215,7 +218,7 @@ class TestChannel(Process):
             persistent=more.pop("persistent", True),
             **more,
         )
-        processes = (row.pid, *row.slave_pids)
+        processes = to if to is not None else (row.pid, *row.slave_pids)
         behind = [pid for pid in row.slave_pids if pid not in row.sync_slave_pids]
         self.owed[self._seq] = body
         self._unconfirmed.sent(self._seq, {queue: processes}, {queue: behind})

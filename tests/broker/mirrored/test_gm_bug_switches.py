@@ -1,0 +1,135 @@
+"""The ring with its historical faults switched on, and the same histories without them."""
+
+from __future__ import annotations
+
+from collections import deque
+
+import pytest
+
+from broker.mirrored import gm
+from broker.mirrored.gm_bugs import NO_BUGS, GmBugs, gm_bugs
+from tests.broker.mirrored.gm_world import Node, World
+from tests.broker.mirrored.test_gm import check_delivery, payloads, wander
+
+pytestmark = pytest.mark.unit
+
+
+def ring(names: str, bugs: GmBugs, seed: int = 0) -> World:
+    world = World(seed, bugs)
+    for name in names:
+        world.add(name)
+        world.settle()
+    return world
+
+
+def join_through(world: World, name: str, left: str) -> Node:
+    """``name`` is in the row, on the right of ``left``; the answer and the catchup are under
+    way.
+    """
+    newcomer = world.add(name)
+    newcomer.question = gm.AskToJoin((world.nodes[left].member.id,))
+    world._do_ask(newcomer)
+    world._do_transact(world.nodes[left])
+    return newcomer
+
+
+def drain(world: World, source: str, target: str) -> None:
+    """All that is under way from ``source`` arrives."""
+    while world.links.get((source, target)):
+        world._do_link((source, target))
+        if isinstance(world.nodes[target].question, gm.Transact):
+            world._do_transact(world.nodes[target])
+
+
+def test_every_flag_has_an_id() -> None:
+    assert gm_bugs(lambda bug: False) == NO_BUGS
+    assert gm_bugs(lambda bug: bug == "KB-RMQ-31").blank_member_crash
+    assert gm_bugs(lambda bug: bug == "OUR-05").hears_former_neighbours
+    assert gm_bugs(lambda bug: bug == "OUR-06").blind_newcomers
+
+
+# -- KB-RMQ-31 -------------------------------------------------------------------------------------
+
+
+def two_join_at_once(bugs: GmBugs) -> Node:
+    """m joins between a and n, and the way over m is faster than the one from a to n."""
+    world = ring("ab", bugs)
+    newcomer = join_through(world, "n", "a")
+    join_through(world, "m", "a")
+    drain(world, "a", "m")
+    drain(world, "m", "n")
+    drain(world, "a", "n")
+    world.settle()
+    world.broadcast("b", "news")
+    world.settle()
+    return newcomer
+
+
+def test_kb_rmq_31_a_newcomer_crashes_when_its_ring_changes_before_its_catchup() -> None:
+    with pytest.raises(AssertionError, match="badmap"):
+        two_join_at_once(GmBugs(blank_member_crash=True))
+
+
+def test_kb_rmq_31_without_the_switch_it_waits_for_its_catchup() -> None:
+    newcomer = two_join_at_once(NO_BUGS)
+    assert newcomer.stopped is None
+    assert payloads(newcomer, "b") == ["news"]
+
+
+# -- OUR-05 ----------------------------------------------------------------------------------------
+
+
+def neighbours_again(bugs: GmBugs) -> Node:
+    """A slow link a-b: l joins between them, hands on what a said, and dies; a's old words come."""
+    world = ring("ab", bugs)
+    world.broadcast("a", "m")
+    world.feed(world.nodes["a"], gm.Idle())
+    join_through(world, "l", "a")
+    late, world.links[("a", "b")] = world.links[("a", "b")], deque()
+    world.settle()
+    b = world.nodes["b"]
+    world.crash("l")
+    drain(world, "l", "b")
+    for timer in list(b.timers):
+        world._do_timer((b, timer))
+    world._do_transact(b)
+    assert b.member.left == world.nodes["a"].member.id
+    world.links[("a", "b")].extendleft(reversed(late))
+    drain(world, "a", "b")
+    world.broadcast("a", "n")
+    world.settle()
+    return b
+
+
+def test_our_05_a_neighbours_words_from_an_earlier_time_break_the_numbers() -> None:
+    with pytest.raises(AssertionError, match="pub 0 after 0"):
+        neighbours_again(GmBugs(hears_former_neighbours=True))
+
+
+def test_our_05_without_the_switch_they_are_not_heard_again() -> None:
+    assert payloads(neighbours_again(NO_BUGS), "a") == ["m", "n"]
+
+
+# -- OUR-06 ----------------------------------------------------------------------------------------
+
+
+def broken_histories(bugs: GmBugs, seeds: range) -> list[int]:
+    """Seeds whose random history of broadcasts, joins and crashes breaks the ring."""
+    broken = []
+    for seed in seeds:
+        world = ring("abcdef"[: 2 + seed % 5], bugs, seed)
+        try:
+            wander(world, steps=250, crashes=seed % 4)
+            world.settle()
+            check_delivery(world)
+        except AssertionError:
+            broken.append(seed)
+    return broken
+
+
+def test_our_06_blind_newcomers_break_the_ring() -> None:
+    assert broken_histories(GmBugs(blind_newcomers=True), range(60))
+
+
+def test_our_06_without_the_switch_they_give_up_and_nothing_breaks() -> None:
+    assert not broken_histories(NO_BUGS, range(60))

@@ -340,9 +340,10 @@ class SimFile:
         disk, inode = self._usable()
 
         def cut_off(fate: Stream) -> None:
-            pages = (offset + len(data)) // PAGE_BYTES - offset // PAGE_BYTES
-            if pages:
-                end = (offset // PAGE_BYTES + 1 + fate.below(pages)) * PAGE_BYTES
+            boundaries = (offset + len(data)) // PAGE_BYTES - offset // PAGE_BYTES
+            reached = fate.below(boundaries + 1)
+            if reached:
+                end = (offset // PAGE_BYTES + reached) * PAGE_BYTES
                 disk._write(inode, data[: end - offset], offset)
 
         return await disk._call(

@@ -12,7 +12,7 @@ import asyncio
 import logging
 import time
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -32,6 +32,8 @@ from harness.sim_world import harness_process, make_loop, make_world, sim_knobs
 from harness.stage import Stage
 from harness.verdict import judge
 from workloads.registry import recipe_of
+
+log = logging.getLogger("shalott.simulate")
 
 WATCH_INTERVAL_S = 1.0  # virtual
 QUIET = logging.CRITICAL + 1
@@ -84,7 +86,8 @@ def simulate(
         try:
             loop.run(_perform(stage, cluster, stop_early), harness_process())
         except Exception as failure:
-            error = f"{type(failure).__name__}: {failure}"
+            error = "; ".join(_causes(failure))
+            log.warning("seed %d did not reach its end", plan.seed, exc_info=failure)
     history = _history(stage, cluster.machines, complete=error is None)
     verdict = judge(plan, history)
     kinds = [anomaly.kind for result in verdict.results for anomaly in result.anomalies]
@@ -105,6 +108,15 @@ def simulate(
         output={name: tuple(machine.output) for name, machine in cluster.machines.items()},
         trace=trace,
     )
+
+
+def _causes(error: BaseException) -> Iterator[str]:
+    """What is inside groups of exceptions."""
+    if isinstance(error, BaseExceptionGroup):
+        for inner in error.exceptions:
+            yield from _causes(inner)
+    else:
+        yield f"{type(error).__name__}: {error}"
 
 
 def make_stage(plan: Plan, cluster: SimCluster) -> Stage:

@@ -71,7 +71,8 @@ LOSS_WINDOWS: tuple[Scenario, ...] = (
         seed_budget=100,
         profile="upstream",
         swarm=Swarm(
-            policies=(_MANUAL,), faults=_KILLS, fault_share=1, interval_ms=Range(3000, 6000, 500)
+            policies=(_MANUAL,), faults=_KILLS, fault_share=1, targets=("master", "one"),
+            interval_ms=Range(3000, 6000, 500),
         ),
         sound={"policies": (_WHEN_SYNCED,)},
     ),
@@ -95,11 +96,16 @@ LOSS_WINDOWS: tuple[Scenario, ...] = (
         profile="upstream",
         swarm=Swarm(
             partition_modes=("ignore", "autoheal"), faults=_PARTITIONS, fault_share=1,
-            net_tick_ms=(1000,), duration_ms=Range(5000, 15_000, 500),
+            net_tick_ms=(1000,), shortest_ms=Range(3000, 5000, 500),
+            longest_ms=Range(5000, 15_000, 500),
         ),
-        # What waits when the minority pauses may be confirmed: a node that is cut off alone for
-        # less than its net tick shows the same faults without that moment.
-        sound={"partition_modes": ("pause_minority",), "duration_ms": Range(200, 700, 100)},
+        # What waits when the minority pauses may be confirmed: cuts that are over before a net
+        # tick are the same faults without that moment.
+        sound={
+            "partition_modes": ("pause_minority",),
+            "shortest_ms": Range(200, 400, 100),
+            "longest_ms": Range(400, 700, 100),
+        },
     ),
     Scenario(
         id="L4",
@@ -110,7 +116,7 @@ LOSS_WINDOWS: tuple[Scenario, ...] = (
         swarm=Swarm(
             policies=(_MANUAL,), faults={"stop": 1.0, "kill": 1.0}, fault_share=1,
             targets=("one",), interval_ms=Range(3000, 5000, 500),
-            duration_ms=Range(500, 2000, 500), enqueue_fraction=Range(0.8, 1.0, 0.1),
+            longest_ms=Range(500, 2000, 500), enqueue_fraction=Range(0.8, 1.0, 0.1),
         ),
         sound={"policies": (_WHEN_SYNCED,)},
     ),
@@ -123,7 +129,7 @@ LOSS_WINDOWS: tuple[Scenario, ...] = (
         swarm=Swarm(
             policies=({**_MANUAL, "ha-promote-on-shutdown": "always"},), faults={"stop": 1.0},
             fault_share=1, targets=("master", "one"), interval_ms=Range(3000, 5000, 500),
-            duration_ms=Range(500, 2000, 500), enqueue_fraction=Range(0.8, 1.0, 0.1),
+            longest_ms=Range(500, 2000, 500), enqueue_fraction=Range(0.8, 1.0, 0.1),
         ),
         sound={"policies": ({**_WHEN_SYNCED, "ha-promote-on-shutdown": "when-synced"},)},
     ),

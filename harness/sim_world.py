@@ -15,8 +15,6 @@ from contextlib import contextmanager
 from pathlib import Path
 from types import FrameType
 
-import msgspec
-
 from cluster.select import make_system
 from cluster.sim.backend import HARNESS, SimCluster
 from cluster.sim.loop import START_NS, SimLoop
@@ -29,24 +27,14 @@ from harness.history import Recorder
 from harness.plan import Plan, SimPlan
 from harness.recording import HistoryWriter, RunRecorder
 from harness.run import Outcome, run
+from harness.sim_record import SimulationRecord, code_fingerprint, planned_faults, save_record
 from harness.stage import Nemesis, World
-from harness.store import RunDirectory
+from harness.store import PLAN, RunDirectory
 from nemesis.runner import NemesisRunner
 from nemesis.schedule import required_capabilities
 from workloads.registry import recipe_of
 
 SLACK_MS = 600_000  # of virtual time beyond what the plan allows for, before a run is given up
-SIMULATION = "simulation.json"
-
-
-class SimulationRecord(msgspec.Struct, frozen=True, kw_only=True):
-    """``simulation.json``: what a repeated run is compared with. Times are virtual."""
-
-    digest: str  # of every callback and every byte; promised per commit and minor Python version
-    python: str
-    callbacks: int
-    segments: int
-    virtual_ns: int
 
 
 def sim_knobs(plan: Plan) -> SimPlan:
@@ -130,8 +118,11 @@ def run_stored(
         callbacks=loop.callbacks,
         segments=cluster.network.segments,
         virtual_ns=loop.now_ns - START_NS,
+        code=code_fingerprint(),
+        checkpoints=tuple(checkpoint.hex() for checkpoint in trace.checkpoints),
+        planned=planned_faults(plan, directory.load_plan()),
     )
-    (directory.path / SIMULATION).write_bytes(msgspec.json.format(msgspec.json.encode(record)))
+    save_record(directory.path / PLAN, record)
     return outcome, record
 
 

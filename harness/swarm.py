@@ -30,12 +30,23 @@ from harness.plan import (
 )
 from harness.planning import PROFILES, check_plan, parse_nodes
 from harness.rng import Stream, stream_key
-from nemesis.schedule import make_schedule
+from nemesis.drawing import Promise, draw_faults
 
 Choice = TypeVar("Choice")
 
 MIN_ACKED = 20  # a plan of few operations under many faults still proves something
 BENIGN_SYNC_BATCHES = (1, 16, 4096)  # ha-sync-batch-size: how much travels at once, no promise
+
+# Which faults there are, and how often each beside the others.
+_ONE_AT_A_TIME: Mapping[str, float] = {
+    "kill": 3, "power": 3, "stop": 1, "pause": 2, "partition": 3,
+    "loss": 1, "loss-one-way": 0.5, "delay": 1, "delay-one-way": 0.5, "clog": 0.5,
+    "clock-skew": 0.5, "clock-jump": 0.5,
+    "disk-slow": 1, "disk-full": 0.5, "disk-error": 1, "disk-short": 0.5, "disk-corrupt": 0.5,
+}  # fmt: skip
+_ANYTHING: Mapping[str, float] = {
+    **_ONE_AT_A_TIME, "restart-all": 0.5, "kill-all": 0.5, "power-all": 0.5,
+}  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,10 +88,13 @@ class Swarm:
     # the faults
     faults: Mapping[str, float] | None = None  # weight by kind
     fault_share: float = 0.5  # of the kinds that a run has
+    promise: Promise | None = None
     targets: tuple[str, ...] = ("one", "one", "master")
     quiet_ms: tuple[int, ...] = (2000,)
-    interval_ms: Range = Range(3000, 15_000, 500)
-    duration_ms: Range = Range(500, 10_000, 500)
+    interval_ms: Range = Range(4000, 16_000, 500)
+    shortest_ms: Range = Range(500, 2000, 500)  # of a run's faults
+    longest_ms: Range = Range(2000, 10_000, 500)
+    fault_count: int | None = None  # at most
     schedule: tuple[FaultAction, ...] | None = None  # these and no others
     # the world
     latency_us: tuple[int, ...] = (100, 300, 300, 1000, 5000)
@@ -244,17 +258,32 @@ def _faults(
     swarm = subject.swarm
     if swarm.schedule is not None:
         return swarm.schedule
-    weights = _some(swarm.faults or {"kill": 1, "partition": 1, "pause": 1}, swarm, draw)
-    return make_schedule(
-        nemeses=tuple(weights),
+    return draw_faults(
+        stream_key(draw.seed, "swarm", "faults") >> 1,
         nodes=nodes,
         time_limit_ms=limit_ms,
+        kinds=_some(swarm.faults or _kinds(subject.profile), swarm, draw),
+        promise=swarm.promise or _promise(subject.profile),
         quiet_ms=quiet_ms,
         interval_ms=int(draw.range("interval_ms", swarm.interval_ms)),
-        duration_ms=int(draw.range("duration_ms", swarm.duration_ms)),
-        targets=draw.choice("targets", swarm.targets),
-        seed=stream_key(draw.seed, "swarm", "faults") >> 1,
+        duration_ms=_durations_ms(swarm, draw),
+        count=swarm.fault_count,
+        targets=swarm.targets,
     )
+
+
+def _promise(profile: str) -> Promise:
+    """``safe`` loses nothing as long as one node at a time is taken."""
+    return "one-at-a-time" if profile == "safe" else "anything"
+
+
+def _kinds(profile: str) -> Mapping[str, float]:
+    return _ONE_AT_A_TIME if profile == "safe" else _ANYTHING
+
+
+def _durations_ms(swarm: Swarm, draw: _Draw) -> tuple[int, int]:
+    shortest_ms = int(draw.range("shortest_ms", swarm.shortest_ms))
+    return shortest_ms, max(shortest_ms, int(draw.range("longest_ms", swarm.longest_ms)))
 
 
 def _some(weights: Mapping[str, float], swarm: Swarm, draw: _Draw) -> dict[str, float]:

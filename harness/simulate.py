@@ -166,7 +166,7 @@ def _sometimes(stage: Stage, machines: Mapping[str, Machine]) -> Mapping[str, in
             if event.kind in ("role", "acked", "replica", "set_changed"):
                 continue
             counts[event.kind] += 1
-    counts.update(f"client {kind}" for kind, count in stage.record.counts.items() if count)
+    counts.update({f"client {kind}": n for kind, n in stage.record.counts.items() if n})
     return dict(sorted(counts.items()))
 
 

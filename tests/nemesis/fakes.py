@@ -2,6 +2,7 @@
 
 The fake cluster keeps to the contract of cluster/base.py and fails loudly where a real backend
 would: killing a dead node, pausing a paused one, resuming what runs. Its defects can be planted.
+A node in ``gives_up`` ends itself as soon as its disk fails, and when it starts on a bad one.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from cluster.base import NodeStatus
+from cluster.base import SOUND_DISK, DiskFaults, LinkShape, NodeStatus
 from harness.errors import HarnessError, Indefinite
 from harness.history import EMPTY_EVENTS, HISTORY_SCHEMA, History
 from harness.op import OpType
@@ -35,7 +36,13 @@ class FakeCluster:
     """Nodes as words and links as counts."""
 
     backend = "fake"
-    capabilities = frozenset({"kill", "stop", "pause", "cut", "cut-one-way"})
+    capabilities = frozenset(
+        {
+            *("kill", "stop", "pause", "cut", "cut-one-way", "delay", "throttle", "wipe", "power"),
+            *("clock", "loss", "disk-slow", "disk-full", "disk-error", "disk-short"),
+            "disk-corrupt",
+        }
+    )
 
     def __init__(self, nodes: Sequence[str] = NODES) -> None:
         self.nodes = tuple(nodes)
@@ -46,6 +53,15 @@ class FakeCluster:
         self.mend_does_nothing = False
         self.kill_does_nothing = False
         self.cuts_both_ways = False
+        self.shapes: dict[tuple[str, str], LinkShape] = {}
+        self.shape_does_nothing = False
+        self.clocks = dict.fromkeys(nodes, (0.0, 0.0, 0))  # offset ms, drift ppm, since when
+        self.clock_does_nothing = False
+        self.disks = dict.fromkeys(nodes, SOUND_DISK)
+        self.disk_does_nothing = False
+        self.gives_up: set[str] = set()
+        self.rotten: set[str] = set()
+        self.exit_codes: dict[str, int] = {}
         self.broken: set[str] = set()  # calls that raise
         self.changed = asyncio.Event()
 
@@ -63,6 +79,7 @@ class FakeCluster:
     async def start(self, node: str) -> None:
         self._call("start", node)
         self._move(node, ["exited"], "running")
+        self._perhaps_give_up(node)
 
     async def stop(self, node: str, timeout_ms: int = 20000) -> None:
         self._call("stop", node)
@@ -72,6 +89,22 @@ class FakeCluster:
         self._call("kill", node)
         if not self.kill_does_nothing:
             self._move(node, ["running"], "exited")
+            self.exit_codes[node] = 137
+
+    async def power_off(self, node: str) -> None:
+        self._call("power_off", node)
+        self.states[node] = "exited"
+
+    async def wipe(self, node: str) -> None:
+        self._call("wipe", node)
+        self._move(node, ["exited"], "exited")
+        self.rotten.discard(node)
+
+    def _perhaps_give_up(self, node: str) -> None:
+        fails = self.disks[node].fail_sync or self.disks[node].full or node in self.rotten
+        if fails and node in self.gives_up and self.states[node] == "running":
+            self.states[node] = "exited"
+            self.exit_codes[node] = 70
 
     async def pause(self, node: str) -> None:
         self._call("pause", node)
@@ -82,7 +115,8 @@ class FakeCluster:
         self._move(node, ["paused"], "running")
 
     async def status(self, node: str) -> NodeStatus:
-        return NodeStatus(state=self.states[node])  # type: ignore[arg-type]
+        code = self.exit_codes.get(node) if self.states[node] == "exited" else None
+        return NodeStatus(state=self.states[node], exit_code=code)  # type: ignore[arg-type]
 
     async def cut(self, links: Sequence[tuple[str, str]]) -> None:
         self._call("cut")
@@ -100,9 +134,49 @@ class FakeCluster:
         ends = self.states[source], self.states[destination]
         return "exited" not in ends and self.cuts[source, destination] <= 0
 
+    async def shape(
+        self,
+        source: str,
+        destination: str,
+        *,
+        delay_ms: float = 0,
+        rate_bytes_s: int = 0,
+        loss: float = 0,
+    ) -> None:
+        self._call("shape", f"{source}->{destination}")
+        if not self.shape_does_nothing:
+            shape = LinkShape(delay_ms=delay_ms, rate_bytes_s=rate_bytes_s, loss=loss)
+            self.shapes[source, destination] = shape
+
+    async def link_shape(self, source: str, destination: str) -> LinkShape:
+        return self.shapes.get((source, destination), LinkShape())
+
+    async def set_clock(self, node: str, *, offset_ms: float = 0, drift_ppm: float = 0) -> None:
+        self._call("set_clock", node)
+        if not self.clock_does_nothing:
+            self.clocks[node] = offset_ms, drift_ppm, time.monotonic_ns()
+
+    async def clock_offset_ms(self, node: str) -> float:
+        offset_ms, drift_ppm, since_ns = self.clocks[node]
+        return offset_ms + drift_ppm * (time.monotonic_ns() - since_ns) / 1e12
+
+    async def set_disk(self, node: str, faults: DiskFaults | None) -> None:
+        self._call("set_disk", node)
+        if self.disk_does_nothing:
+            return
+        faults = faults or SOUND_DISK
+        if faults.corrupt_bytes > self.disks[node].corrupt_bytes:
+            self.rotten.add(node)
+        self.disks[node] = faults
+        self._perhaps_give_up(node)
+
+    async def disk_faults(self, node: str) -> DiskFaults:
+        return self.disks[node]
+
     async def heal(self) -> None:
         self._call("heal")
         self.cuts.clear()
+        self.shapes.clear()
         for node, state in self.states.items():
             if state == "paused":
                 self.states[node] = "running"

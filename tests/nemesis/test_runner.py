@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from checkers.stats import Stats
+from cluster.base import SOUND_DISK, LinkShape
 from harness.errors import HarnessError
 from harness.plan import FaultAction
 from nemesis.grudges import isolate
@@ -50,6 +51,9 @@ class Scene:
     def assert_healthy(self) -> None:
         assert set(self.cluster.states.values()) == {"running"}
         assert not +self.cluster.cuts
+        assert set(self.cluster.shapes.values()) <= {LinkShape()}
+        assert {clock[:2] for clock in self.cluster.clocks.values()} == {(0.0, 0.0)}
+        assert set(self.cluster.disks.values()) == {SOUND_DISK}
         assert self.runner.in_force == []
 
 

@@ -1,0 +1,161 @@
+"""Drawing faults for a search: a schedule for a seed, by weights of kinds, under a promise. Pure.
+
+The load's time is cut into slots of ``interval_ms``, and each slot has at most one action that is a
+function of (seed, its number) alone: taking a slot away, or letting a kind go, moves no other one.
+Every action carries its own end, and its target as far as it is known before the run, so any subset
+of the result is a schedule.
+
+``promise`` says what the system under test promises to survive, for a fault that goes further finds
+nothing but our own doing (nemesis/schedule.py). *one-at-a-time*, that of the safe profile: one
+node at a time is killed, stopped, powered off, paused, or has a disk that fails, or the cluster is
+partitioned, each ending within its slot and each waiting (``settle``) until mirrors are
+synchronised again. Only what takes nothing away (nemesis/kinds.py: CALM, with mild amounts) may
+last longer and overlap. *anything* has no bounds but the atlas of corruption: several nodes,
+overlapping, and all nodes at once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Literal
+
+from harness.errors import UsageError
+from harness.plan import FaultAction
+from harness.rng import Stream, stream_key
+from nemesis.kinds import ALL_NODES, CALM, KINDS
+from nemesis.schedule import (
+    MIN_CALM_MS,
+    NEMESES,
+    RESTART_JITTER_MS,
+    TAIL_MS,
+    aim,
+    atlas,
+    renumbered,
+    shape_of,
+)
+from nemesis.targets import check_target, is_single
+
+Promise = Literal["one-at-a-time", "anything"]
+PROMISES: tuple[Promise, ...] = ("one-at-a-time", "anything")
+BEGIN_SHARE = 0.4  # under one-at-a-time a fault begins within so much of its slot
+STEP_MS = 100  # times are round numbers, for who reads and who shrinks them
+
+
+def draw_faults(
+    seed: int,
+    *,
+    nodes: Sequence[str],
+    time_limit_ms: int,
+    kinds: Mapping[str, float],
+    promise: Promise,
+    quiet_ms: int = 2000,
+    interval_ms: int = 8000,
+    duration_ms: tuple[int, int] = (500, 5000),
+    count: int | None = None,
+    targets: Sequence[str] = ("one", "one", "master"),
+    restart_jitter_ms: int = RESTART_JITTER_MS,
+) -> tuple[FaultAction, ...]:
+    """The seed's faults, in order of time; () if nothing has a weight.
+
+    ``kinds``: weight by name, those of ``--nemesis`` (``partition`` draws a shape). At most
+    ``count`` actions, the first ones; one for each slot that has room for it otherwise. Raises
+    UsageError for what can't be drawn, or what the promise rules out.
+    """
+    _check(nodes, kinds, promise, interval_ms, duration_ms, targets)
+    drawn: list[FaultAction] = []
+    end_ms = time_limit_ms - TAIL_MS
+    for number, slot_ms in enumerate(range(quiet_ms, end_ms, interval_ms)):
+        kind = _weighted(kinds, Stream(seed, "faults", number, "kind"))
+        if kind is None or (count is not None and number >= count):
+            break
+        rng = Stream(seed, "faults", number, "aim")
+        kind = shape_of(kind, nodes, rng)
+        alone = promise == "one-at-a-time" and kind not in CALM
+        when = Stream(seed, "faults", number, "when")
+        at_ms, lasts_ms = _times(when, slot_ms, end_ms, interval_ms, duration_ms, alone=alone)
+        if lasts_ms <= 0:
+            continue
+        draft = FaultAction(
+            id=0,
+            at_ms=at_ms,
+            duration_ms=lasts_ms,
+            kind=kind,
+            target=Stream(seed, "faults", number, "target").choice(targets),
+            amount=_amount(kind, promise, Stream(seed, "faults", number, "amount")),
+            seed=stream_key(seed, "faults", number, "firing") >> 1,
+            settle=alone,
+        )
+        drawn.append(aim(draft, nodes, rng, atlas(seed, nodes), restart_jitter_ms))
+    drawn.sort(key=lambda action: (action.at_ms, action.kind))
+    return tuple(renumbered(drawn))
+
+
+def _check(
+    nodes: Sequence[str],
+    kinds: Mapping[str, float],
+    promise: str,
+    interval_ms: int,
+    duration_ms: tuple[int, int],
+    targets: Sequence[str],
+) -> None:
+    if promise not in PROMISES:
+        raise UsageError(f"unknown promise {promise}: choose one of {', '.join(PROMISES)}")
+    for name, weight in kinds.items():
+        if name not in NEMESES:
+            raise UsageError(f"unknown nemesis {name}: one of {', '.join(NEMESES)}")
+        if weight < 0:
+            raise UsageError(f"the weight of {name} is {weight:g}: it must not be below 0")
+        if weight and promise == "one-at-a-time" and name in ALL_NODES:
+            raise UsageError(f"{name} takes every node, which the promise one-at-a-time rules out")
+    for target in targets:
+        check_target(target, nodes)
+        if promise == "one-at-a-time" and not is_single(target):
+            raise UsageError(
+                f"the target {target} may be several nodes, which the promise one-at-a-time"
+                " rules out"
+            )
+    least_ms, most_ms = duration_ms
+    if not targets or not 0 < least_ms <= most_ms:
+        raise UsageError("faults need a target, and durations above 0, the shorter one first")
+    if interval_ms < 2 * MIN_CALM_MS:
+        raise UsageError(f"faults must be at least {2 * MIN_CALM_MS} ms apart, not {interval_ms}")
+
+
+def _weighted(kinds: Mapping[str, float], rng: Stream) -> str | None:
+    """A kind by weight, whatever the mapping's order; None if none has any."""
+    names = sorted(name for name, weight in kinds.items() if weight > 0)
+    if not names:
+        return None
+    left = rng.random() * sum(kinds[name] for name in names)
+    for name in names:
+        left -= kinds[name]
+        if left < 0:
+            return name
+    return names[-1]
+
+
+def _times(
+    rng: Stream,
+    slot_ms: int,
+    end_ms: int,
+    interval_ms: int,
+    duration_ms: tuple[int, int],
+    *,
+    alone: bool,
+) -> tuple[int, int]:
+    """(begin, length); a length of 0 if there is no room for it."""
+    share = BEGIN_SHARE if alone else 1.0
+    at_ms = slot_ms + _round(rng.random() * share * interval_ms)
+    lasts_ms = _round(rng.between(*duration_ms))
+    limit_ms = min(end_ms, slot_ms + interval_ms - MIN_CALM_MS) if alone else end_ms
+    return at_ms, min(max(lasts_ms, 1), limit_ms - at_ms)
+
+
+def _round(time_ms: float) -> int:
+    return int(time_ms) // STEP_MS * STEP_MS
+
+
+def _amount(kind: str, promise: Promise, rng: Stream) -> float:
+    entry = KINDS[kind]
+    mild = promise == "one-at-a-time" and kind in CALM
+    return rng.choice((entry.amounts[: entry.mild] if mild else entry.amounts) or (0,))

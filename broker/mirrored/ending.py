@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 from broker.amqp.queue_protocol import Count, Delete
 from broker.errors import StorageError
+from broker.metadata.records import QueueRow
 from broker.mirrored import gm, policy, rows
 from broker.mirrored import instructions as ins
 from broker.mirrored.master import Master
@@ -65,7 +66,8 @@ async def _delete(process: QueueProcess, master: Master, caller: Caller | None) 
     count = master.queue.ready
     master.flush()
     await process.transact(lambda tx: rows.delete_owned(tx, process.key, process.pid))
-    await process.guard_master()
+    if await process.guard_master():
+        return
     master.cancel_consumers()
     if caller is not None:
         caller.reply(Count(count))
@@ -75,6 +77,19 @@ async def _delete(process: QueueProcess, master: Master, caller: Caller | None) 
     else:
         process.broadcast(ins.DeleteAndTerminate())
         _drain(process)
+
+
+async def end_as_deleted(process: QueueProcess, row: QueueRow) -> None:
+    """KB-RMQ-11: terminate(normal) deletes the record, which is another master's by now, and
+    tells the ring that the queue is deleted.
+    """
+    process.is_deleting = True
+    await process.transact(lambda tx: rows.delete(tx, row))
+    process.emit("deleted")
+    if process.gm is None:
+        await _end_deleted(process)
+    process.broadcast(ins.DeleteAndTerminate())
+    _drain(process)
 
 
 async def ring_deleted(process: QueueProcess) -> None:
@@ -168,8 +183,13 @@ async def stop_timed_out(process: QueueProcess) -> None:
 async def _all_stopped(process: QueueProcess) -> None:
     stopping = process.stopping_mirrors
     assert stopping is not None
-    survivors = tuple(stopping.waiting)
-    await process.transact(lambda tx: rows.clear_mirrors(tx, process.key, process.pid, survivors))
+    # KB-RMQ-13: those that did not end in time were forgotten.
+    forgets = process.env.has_bug("KB-RMQ-13")
+    survivors = () if forgets else tuple(stopping.waiting)
+    anybodys = process.env.has_bug("KB-RMQ-02")
+    await process.transact(
+        lambda tx: rows.clear_mirrors(tx, process.key, process.pid, survivors, anybodys=anybodys)
+    )
     process.exit(stopping.reason)
 
 

@@ -19,9 +19,12 @@ class DeclareStart:
 
 @dataclass(frozen=True, slots=True)
 class RecoverStart:
-    """``seen``: the dead master in whose place it shall be."""
+    """``seen``: the dead master in whose place it shall be. ``snapshot`` is the row as it was then,
+    under KB-RMQ-02 only.
+    """
 
     seen: Pid | None
+    snapshot: QueueRow | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -272,28 +272,38 @@ class QueueProcess(Process):
                 syncing.mirror_starts(self, instruction)
             case ins.RequestDepth(mirror), Master():
                 self.new_mirrors[mirror] = None
-                await self.guard_master()
-                self.role.hear(instruction)
+                # KB-RMQ-08: it answered without a look at the row.
+                is_blind = self.env.has_bug("KB-RMQ-08")
+                if is_blind or not await self.guard_master(stops_mirrors=True):
+                    self.role.hear(instruction)
             case _, Master():
                 self.role.hear(instruction)
             case _, Mirror():
                 self.role.apply(instruction)
 
-    async def guard_master(self) -> None:
+    async def guard_master(self, *, stops_mirrors: bool = False) -> bool:
         """Two processes of a queue may both be promoted in a partition. Who finds another one
         recorded as master ends, as "shutdown" and not as "normal", which would look as if the queue
-        were deleted.
+        were deleted (rmq#914, rmq#953).
 
-        (rmq#914, rmq#953. Known-bug switches coordinator_no_master_changed_clause and
-        stop_reason_normal_deletes_queue would change this.)
+        Returns whether this process is not the master. Then it has ended, but for the known bugs.
         """
         row = self.row()
-        if row is not None and row.pid != self.pid:
-            log.warning(
-                "queue '%s': %s is recorded as master, this process ends", self.key, row.pid
-            )
-            self.emit("demoted", master=str(row.pid), reason="another master is recorded")
-            self.exit("shutdown")
+        if row is None or row.pid == self.pid:
+            return False
+        log.warning("queue '%s': %s is recorded as master, this process ends", self.key, row.pid)
+        self.emit("demoted", master=str(row.pid), reason="another master is recorded")
+        if self.env.has_bug("KB-RMQ-11"):
+            # KB-RMQ-11: it ended with "normal", the reason of a queue that was deleted.
+            await ending.end_as_deleted(self, row)
+            return True
+        if stops_mirrors and self.env.has_bug("KB-RMQ-02"):
+            # KB-RMQ-02: a master that ends stops every mirror in the row, whoever's they are, if
+            # none of them is synchronised (rabbit_mirror_queue_master:terminate).
+            await ending.stop(self, "shutdown")
+            return True
+        self.exit("shutdown")
+        raise AssertionError("unreachable")
 
     # -- monitors ----------------------------------------------------------------------------------
 

@@ -49,6 +49,11 @@ async def members_died(process: QueueProcess, deaths: tuple[Pid, ...]) -> None:
         lambda tx: rows.remove_dead(tx, process.key, process.pid, dead, promotes_unsynced=unsynced)
     )
     log.info("queue '%s': saw deaths of %s: %s", process.key, deaths, removal.outcome)
+    if isinstance(process.role, Master) and process.env.has_bug("KB-RMQ-08"):
+        # KB-RMQ-08: the coordinator's gm_deaths had a clause for its own master and one for a queue
+        # that is gone. Another master fitted neither, and the queue process ended with it.
+        recorded = process.pid if removal.row is None else removal.row.pid
+        assert recorded == process.pid, f"case_clause in gm_deaths: {recorded} is the master"
     match removal.outcome:
         case "gone" | "not_member":
             await ending.out_of_place(process)
@@ -61,7 +66,8 @@ async def members_died(process: QueueProcess, deaths: tuple[Pid, ...]) -> None:
         case "same":
             assert removal.row is not None
             if isinstance(process.role, Master):
-                await process.guard_master()
+                if await process.guard_master(stops_mirrors=True):
+                    return
                 process.emit("set_changed", removed=[pid.node for pid in deaths])
             _replace_dead(process, removal.row, deaths)
         case "other":

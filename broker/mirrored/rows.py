@@ -88,11 +88,20 @@ def take_over(tx: Transaction, key: str, me: Pid, seen: Pid | None) -> QueueRow 
     row = live if live is not None else durable
     if row is None or row.pid != seen:
         return None
-    # Known-bug switch recover_writes_stale_row would store the caller's snapshot here, unseen.
     fresh = msgspec.structs.replace(
         with_policy(tx, row), pid=me, slave_pids=(), sync_slave_pids=(), gm_pids=(), state="live"
     )
     return store(tx, fresh)
+
+
+def store_snapshot(tx: Transaction, snapshot: QueueRow, me: Pid) -> QueueRow:
+    """KB-RMQ-02: internal_declare(Q, true) stores what it was given, whatever the row says now: the
+    promotion that came in between is undone, and its ring member is gone from the row.
+    """
+    stale = msgspec.structs.replace(
+        snapshot, pid=me, slave_pids=(), sync_slave_pids=(), state="live"
+    )
+    return store(tx, stale)
 
 
 def update_policy(tx: Transaction, key: str, me: Pid) -> QueueRow | None:
@@ -114,12 +123,16 @@ def add_gm(tx: Transaction, key: str, me: Pid) -> QueueRow | None:
     return store(tx, msgspec.structs.replace(row, gm_pids=(me, *row.gm_pids)))
 
 
-def clear_mirrors(tx: Transaction, key: str, me: Pid, survivors: tuple[Pid, ...]) -> None:
+def clear_mirrors(
+    tx: Transaction, key: str, me: Pid, survivors: tuple[Pid, ...], *, anybodys: bool = False
+) -> None:
     """After stop_all_slaves: ``survivors`` didn't die in time and must be stopped before they come
     back.
+
+    ``anybodys``: even in the row of another master (KB-RMQ-02).
     """
     row = read(tx, key)
-    if row is None or row.pid != me:
+    if row is None or (row.pid != me and not anybodys):
         return
     store(
         tx,

@@ -40,6 +40,7 @@ log = logging.getLogger("broker.mirrored")
 RETRY_MS = 25
 RESTARTS_MAX = 5
 RESTARTS_WINDOW_MS = 10_000
+BUGS_OF_THE_DISPLACED = ("KB-RMQ-02", "KB-RMQ-04", "KB-RMQ-06", "KB-RMQ-08", "KB-RMQ-13")
 
 # Ends after which the queue is not wanted here, or its master's next start will see to it.
 FINAL = (
@@ -114,7 +115,7 @@ class QueueSupervisor(Process):
             case DeclareQueue(row):
                 return self._declare(row, caller)
             case StartMirror(key):
-                if key in self._children:
+                if key in self._children and not self._may_replace(key):
                     return Done()
                 self._spawn(key, MirrorStart(caller))
                 return None
@@ -175,6 +176,20 @@ class QueueSupervisor(Process):
         self._empty.clear()
         self.runtime.monitor(pid, self.pid)
 
+    def _may_replace(self, key: str) -> bool:
+        """Whether a mirror may be started beside this node's process of the queue.
+
+        Beside one that did not end when its master stopped it: the newcomer kills it (rmq#802).
+        Under KB-RMQ-02 beside whatever the row doesn't name, as the original does: the master's
+        list of mirrors is all that counts.
+        """
+        row, process = self._row(rows.QUEUE, key), self.process_of(key)
+        if row is None or process is None or process.role is None:
+            return False
+        if self._context.env.has_bug("KB-RMQ-02"):
+            return process.pid not in (row.pid, *row.slave_pids)
+        return process.pid in row.slave_pids_pending_shutdown
+
     def _child_ended(self, message: Down) -> None:
         key = self._keys.pop(message.pid, None)
         if key is None:
@@ -216,7 +231,8 @@ class QueueSupervisor(Process):
             case "master":
                 row = live if live is not None else durable
                 assert row is not None
-                self._spawn(key, RecoverStart(row.pid))
+                stale = row if self._context.env.has_bug("KB-RMQ-02") else None
+                self._spawn(key, RecoverStart(row.pid, stale))
             case "mirror" if key in self._masters_only:
                 pass
             case "mirror":
@@ -257,8 +273,15 @@ class QueueSupervisor(Process):
             child, process = self._children[key], self.process_of(key)
             row = self._row(rows.QUEUE, key)
             is_mirror = process is not None and isinstance(process.role, Mirror)
-            if is_mirror or row is None or child not in (row.pid, *row.slave_pids):
+            has_place = row is not None and child in (row.pid, *row.slave_pids)
+            if (is_mirror and has_place) or (not has_place and self._tells_the_displaced()):
                 self.runtime.send(child, UpdateMirroring())
+
+    def _tells_the_displaced(self) -> bool:
+        """In RabbitMQ nobody tells a process that the row doesn't name it any more: it learns that
+        from its ring, or never. These bugs are about what it does until then.
+        """
+        return not any(self._context.env.has_bug(bug) for bug in BUGS_OF_THE_DISPLACED)
 
     def _forget_dead_masters(self) -> None:
         """Queues without mirrors whose master's node is gone: down if durable, else deleted."""

@@ -1,0 +1,192 @@
+"""What a broker promises with a confirm or a write, broken by a switch, and kept without it."""
+
+from __future__ import annotations
+
+import asyncio
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from broker import messages
+from broker.amqp.publishing import Publisher
+from broker.amqp.queue_protocol import Content
+from broker.application import Application
+from broker.config import NodeConfig
+from broker.env import Env, SystemClock, seeded_rng
+from broker.metadata.messages import SERVER, Commit, Committed, Conflicted
+from broker.metadata.records import PolicyRow, QueueRow
+from broker.metadata.tables import Change
+from broker.processes.messages import Codec, Name, Pid
+from broker.processes.runtime import Runtime
+from broker.storage import lazy_sync
+from broker.storage.backing_queue import BackingQueue
+from broker.storage.lazy_sync import LazySyncDisk
+from tests.broker.metadata.world import World
+from tests.broker.storage.memory_disk import MemoryDisk
+
+pytestmark = pytest.mark.unit
+
+both = pytest.mark.parametrize("on", [True, False], ids=["switched on", "off"])
+
+MASTER, SYNCED, BEHIND = Pid("a", 1, 1), Pid("b", 1, 1), Pid("c", 1, 1)
+
+
+class NoEvents:
+    def emit(self, *args: Any, **kwargs: Any) -> None:
+        pass
+
+
+def env_with(*bugs: str, disk: Any = None) -> Env:
+    return Env("a", 1, SystemClock(), seeded_rng(1, 1), disk, NoEvents(), bugs=bugs)
+
+
+# -- a channel's confirms --------------------------------------------------------------------------
+
+
+def one_publish(*bugs: str) -> Publisher:
+    """A publish to a master, a synchronised mirror and one that is behind."""
+    services = SimpleNamespace(
+        env=env_with(*bugs), runtime=SimpleNamespace(send=lambda to, message: None)
+    )
+    context: Any = SimpleNamespace(
+        services=services, pid=Pid("d", 1, 1), watch=lambda process: None
+    )
+    publisher = Publisher(context)
+    row = QueueRow(
+        vhost="/",
+        name="q",
+        durable=True,
+        auto_delete=False,
+        exclusive_owner=None,
+        arguments={},
+        pid=MASTER,
+        slave_pids=(SYNCED, BEHIND),
+        sync_slave_pids=(SYNCED,),
+    )
+    publisher._send_to_queues([row], 1, Content(1, "", "q", b"", b"body", True))
+    return publisher
+
+
+def verdict(publisher: Publisher) -> str:
+    if publisher._unconfirmed.take_nacks():
+        return "nack"
+    return "ack" if publisher._unconfirmed.take_acks() else "undecided"
+
+
+@both
+@pytest.mark.parametrize("end", ["noconnection", "noproc", "shutdown", "dropped"])
+def test_kb_rmq_24_a_publish_that_no_process_has_is_confirmed(on: bool, end: str) -> None:
+    publisher = one_publish(*(["KB-RMQ-24"] if on else []))
+    for process in (MASTER, SYNCED):
+        publisher.on_down(process, end)
+    assert verdict(publisher) == "undecided"
+    publisher.on_down(BEHIND, end)
+    assert verdict(publisher) == ("ack" if on else "nack")
+
+
+@both
+def test_kb_rmq_24_is_about_ends_that_look_benign(on: bool) -> None:
+    for end, expected in (("crash: KeyError: 1", "nack"), ("normal", "ack")):
+        publisher = one_publish(*(["KB-RMQ-24"] if on else []))
+        for process in (MASTER, SYNCED, BEHIND):
+            publisher.on_down(process, end)
+        assert verdict(publisher) == expected
+
+
+@both
+def test_our_01_a_mirror_that_is_behind_vouches_for_a_dead_master(on: bool) -> None:
+    publisher = one_publish(*(["OUR-01"] if on else []))
+    publisher._unconfirmed.confirm(BEHIND, [1])
+    for process in (MASTER, SYNCED):
+        publisher.on_down(process, "noconnection")
+    assert verdict(publisher) == ("ack" if on else "nack")
+
+
+# -- the disk --------------------------------------------------------------------------------------
+
+
+def persistent(number: int) -> Content:
+    return Content(number, "", "q", b"", b"body", True)
+
+
+@both
+def test_our_03_what_is_confirmed_survives_a_kill_but_not_a_power_loss(on: bool) -> None:
+    async def body() -> None:
+        disk = MemoryDisk()
+        queue = await BackingQueue.create(LazySyncDisk(disk) if on else disk, "q")
+        await queue.wait_durable(queue.publish(persistent(1)))
+        killed = await BackingQueue.recover(disk.after_kill(), "q")
+        dark = await BackingQueue.recover(disk.after_power_loss(lambda: False), "q")
+        assert (killed.depth, dark.depth) == (1, 0 if on else 1)
+        await queue.close()
+        closed = await BackingQueue.recover(disk.after_power_loss(lambda: False), "q")
+        assert closed.depth == 1
+
+    asyncio.run(body())
+
+
+def test_our_03_the_sync_comes_in_the_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def body() -> None:
+        disk, synced = MemoryDisk(), asyncio.Event()
+        queue = await BackingQueue.create(LazySyncDisk(disk), "q")
+        disk.fault = lambda operation, path: synced.set() if operation == "sync" else None
+        await queue.wait_durable(queue.publish(persistent(1)))
+        await asyncio.wait_for(synced.wait(), 5)
+        await asyncio.sleep(0)
+        dark = await BackingQueue.recover(disk.after_power_loss(lambda: False), "q")
+        assert dark.depth == 1
+        await queue.abandon()
+
+    monkeypatch.setattr(lazy_sync, "SYNC_EVERY_MS", 1)
+    asyncio.run(body())
+
+
+@both
+def test_our_03_queues_get_the_lazy_disk_only_if_it_is_on(on: bool) -> None:
+    async def body() -> None:
+        disk: Any = MemoryDisk()
+        env = env_with(*(["OUR-03"] if on else []), disk=disk)
+        runtime = Runtime("a", 1, Codec(messages.ALL))
+        application = Application(
+            env,
+            NodeConfig(name="a", data_dir=""),
+            runtime,
+            None,  # type: ignore[arg-type]
+            may_confirm=lambda: True,
+            fail=lambda reason: None,
+        )
+        assert isinstance(application._context.storage._disk, LazySyncDisk) is on
+
+    asyncio.run(body())
+
+
+# -- the tables ------------------------------------------------------------------------------------
+
+
+@both
+def test_our_04_a_change_to_a_row_that_has_moved_on_is_written_blindly(on: bool) -> None:
+    def row(priority: int) -> PolicyRow:
+        return PolicyRow(vhost="/", name="p", pattern="^", definition={}, priority=priority)
+
+    async def body() -> None:
+        world = World(bugs=("OUR-04",) if on else ())
+        try:
+            await world.boot()
+            member = world.servers["n2"].me
+            leader = world.servers["n2"].leader
+            assert leader is not None
+            runtime = world.board.runtimes["n2"]
+
+            async def commit(priority: int) -> object:
+                stale = Commit(member, (Change("policy", "p", 0, row(priority)),))
+                return await runtime.call(Name(leader.node, SERVER), stale, timeout_ms=1000)
+
+            assert isinstance(await commit(1), Committed)
+            assert isinstance(await commit(2), Committed if on else Conflicted)
+            for server in world.servers.values():
+                assert server.tables.read("policy", "p") == row(2 if on else 1)
+        finally:
+            await world.close()
+
+    asyncio.run(body())

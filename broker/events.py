@@ -177,7 +177,10 @@ async def _end_of_last_line(file: File, size: int) -> int:
     end = size
     while end > 0:
         start = max(0, end - READ_BYTES)
-        found = (await file.pread(end - start, start)).rfind(b"\n")
+        chunk = b""
+        while more := await file.pread(end - start - len(chunk), start + len(chunk)):
+            chunk += more  # a read may be short, and what looks torn is cut off
+        found = chunk.rfind(b"\n")
         if found >= 0:
             return start + found + 1
         end = start

@@ -5,6 +5,8 @@ from __future__ import annotations
 from broker.disk import Disk
 from broker.errors import StorageError
 
+NUMBER_BYTES_MAX = 64
+
 
 async def read_number(disk: Disk, path: str) -> int:
     """The number in ``path``; 0 if it is absent. Raises StorageError if it holds no number."""
@@ -13,7 +15,9 @@ async def read_number(disk: Disk, path: str) -> int:
     except FileNotFoundError:
         return 0
     try:
-        text = await file.pread(64, 0)
+        text = b""
+        while chunk := await file.pread(NUMBER_BYTES_MAX, len(text)):  # reads may be short
+            text += chunk
     finally:
         await file.close()
     try:

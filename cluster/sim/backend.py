@@ -30,6 +30,7 @@ from cluster.links import Link
 from cluster.sim.buggify import ACTIVATION, Buggify
 from cluster.sim.clock import NodeClock
 from cluster.sim.disk import DiskKnobs, SimDisk
+from cluster.sim.disk_faults import FaultAtlas
 from cluster.sim.loop import START_NS, SimLoop
 from cluster.sim.machine import EXIT_KILLED, Machine
 from cluster.sim.network import NetworkKnobs, SimNetwork
@@ -60,6 +61,7 @@ class SimCluster:
         loop.network = self.network
         for host in (HARNESS, *self.nodes):
             self.network.add_host(host)
+        self._atlas = FaultAtlas()
         self.machines = {node: self._machine(node, knobs) for node in self.nodes}
 
     def _machine(self, node: str, knobs: SimPlan) -> Machine:
@@ -68,7 +70,7 @@ class SimCluster:
         machine = Machine(
             name=node,
             loop=self.loop,
-            disk=SimDisk(self.loop, knobs.seed, node, _disk_knobs(knobs)),
+            disk=SimDisk(self.loop, knobs.seed, node, _disk_knobs(knobs), self._atlas),
             clock=clock,
             buggify=Buggify(
                 knobs.seed,

@@ -17,7 +17,10 @@ import pytest
 from broker import events as events_module
 from broker.disk import OsDisk
 from broker.events import EVENTS_FILE, JsonlEventLog
+from cluster.base import DiskFaults
+from cluster.sim.disk import SimDisk
 from tests.broker.storage.memory_disk import MemoryDisk
+from tests.cluster.sim.stock_loop import StockLoop
 
 pytestmark = pytest.mark.unit
 
@@ -108,6 +111,21 @@ def test_a_torn_last_line_is_cut_off() -> None:
             log.emit("q", "demoted")
             await log.close()
             assert [event["kind"] for event in lines(disk)] == ["role", "demoted"]
+
+    asyncio.run(body())
+
+
+def test_short_transfers_cut_off_no_whole_line() -> None:
+    async def body() -> None:
+        for seed in range(20):
+            disk = SimDisk(StockLoop(), seed, "n1")
+            disk.set_faults(DiskFaults(short=True))
+            for incarnation in range(1, 4):
+                log = await JsonlEventLog.open(disk, Ticks(), node="n1", incarnation=incarnation)
+                log.emit("q", "role")
+                await log.close()
+            found = [json.loads(line) for line in disk.read_all(EVENTS_FILE).splitlines()]
+            assert [event["incarnation"] for event in found] == [1, 2, 3]
 
     asyncio.run(body())
 

@@ -10,6 +10,9 @@ import pytest
 from broker.disk import OsDisk
 from broker.errors import StorageError
 from broker.storage.files import read_number, write_number
+from cluster.base import DiskFaults
+from cluster.sim.disk import SimDisk
+from tests.cluster.sim.stock_loop import StockLoop
 
 pytestmark = pytest.mark.unit
 
@@ -27,3 +30,35 @@ def test_a_number_is_kept_and_an_absent_one_is_zero(tmp_path: Path) -> None:
         await disk.close()
 
     asyncio.run(body())
+
+
+def test_short_transfers_make_no_other_number_of_it() -> None:
+    async def body() -> None:
+        for seed in range(20):
+            disk = SimDisk(StockLoop(), seed, "n1")
+            disk.set_faults(DiskFaults(short=True))
+            await write_number(disk, "incarnation", 1234567)
+            assert await read_number(disk, "incarnation") == 1234567
+
+    asyncio.run(body())
+
+
+def test_a_power_loss_leaves_the_old_number_or_the_new_one() -> None:
+    async def body() -> dict[int, None]:
+        found = {}
+        for seed in range(200):
+            loop = StockLoop()
+            disk = SimDisk(loop, seed, "n1")
+            await write_number(disk, "incarnation", 1)
+            writing = asyncio.create_task(write_number(disk, "incarnation", 2))
+            for _ in range(seed % 25):
+                await asyncio.sleep(0)
+            promised = writing.done()
+            disk.power_loss()
+            writing.cancel()
+            number = await read_number(disk, "incarnation")
+            assert number == 2 or (number == 1 and not promised)
+            found[number] = None
+        return found
+
+    assert sorted(asyncio.run(body())) == [1, 2]

@@ -10,10 +10,10 @@ from __future__ import annotations
 
 import asyncio
 import errno
-import os
 from typing import TYPE_CHECKING
 
-from cluster.sim.tcp import Address, Socket
+from cluster.sim.addresses import MESSAGES, Address
+from cluster.sim.tcp import Socket
 
 if TYPE_CHECKING:
     from cluster.sim.links import Host
@@ -119,5 +119,5 @@ class Dial:
         if not self.connected.done():
             message = f"Connect call failed {self._remote}"
             if code == errno.ETIMEDOUT:
-                message = f"{os.strerror(code)}: {message}"
+                message = f"{MESSAGES[code]}: {message}"
             self.connected.set_exception(OSError(code, message))

@@ -6,7 +6,7 @@ happens on one link never shifts what another draws. Arithmetic is on integers o
 A lost segment is sent again after TCP's timeout, which doubles each time (``backoffs``): loss is
 lateness, never a hole. A throttled link serialises segments; a clogged one lets none depart for a
 while. A link is blocked while it is cut, however many times over, or while one of its hosts is
-down; then nothing arrives at all, and what was under way goes back to its sender's kernel (tcp.py).
+down; then nothing arrives at all, and what was under way is its sender's again (lanes.py).
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from cluster.base import LinkShape
 from harness.rng import draw_u64, stream_key
 
 if TYPE_CHECKING:
-    from cluster.sim.tcp import Segment, Socket
+    from cluster.sim.lanes import Lane, Segment
 
 US = 1_000
 MS = 1_000_000
@@ -92,7 +92,7 @@ def give_up_after_ns(rto_ns: int) -> int:
 
 
 class Link:
-    """One direction between two hosts. ``sockets`` are those that send over it."""
+    """One direction between two hosts. ``lanes`` are the connections' that lead over it."""
 
     __slots__ = (
         "_base_ns",
@@ -112,10 +112,10 @@ class Link:
         "blocks",
         "cuts",
         "destination",
+        "lanes",
         "latency_ns",
         "rto_ns",
         "shape",
-        "sockets",
         "source",
     )
 
@@ -143,7 +143,7 @@ class Link:
         self.rto_ns = knobs.rto_ms * MS
         self.cuts = 0
         self.blocks = (not source.up) + (not destination.up and not loopback)
-        self.sockets: dict[int, Socket] = {}
+        self.lanes: dict[int, Lane] = {}
         self._prune_at = PRUNE_MIN
         self.set_shape(LinkShape())
 
@@ -223,32 +223,31 @@ class Link:
 
     # -- who sends over it -------------------------------------------------------------------------
 
-    def add(self, socket: Socket) -> None:
-        self.sockets[socket.number] = socket
-        if len(self.sockets) >= self._prune_at:
-            self._live()
-            self._prune_at = max(PRUNE_MIN, 2 * len(self.sockets))
+    def add(self, lane: Lane, number: int) -> None:
+        self.lanes[number] = lane
+        if len(self.lanes) >= self._prune_at:
+            self.live()
+            self._prune_at = max(PRUNE_MIN, 2 * len(self.lanes))
 
-    def _live(self) -> list[Socket]:
-        """In order of creation; forgets those that have nothing more to send."""
-        sockets = {number: one for number, one in self.sockets.items() if not one.is_finished}
-        self.sockets = sockets
-        return list(sockets.values())
+    def live(self) -> list[Lane]:
+        """In order of creation; forgets those that are finished."""
+        self.lanes = {number: one for number, one in self.lanes.items() if not one.is_finished}
+        return list(self.lanes.values())
 
     def block(self) -> None:
         """One more reason why nothing passes."""
         self.blocks += 1
         if self.blocks == 1:
-            for socket in self._live():
-                socket.link_blocked()
+            for lane in self.live():
+                lane.blocked()
 
     def unblock(self) -> None:
         """One reason less; with the last, senders try again at their next timeouts."""
         assert self.blocks > 0, f"{self} is not blocked"
         self.blocks -= 1
         if self.blocks == 0:
-            for socket in self._live():
-                socket.link_unblocked()
+            for lane in self.live():
+                lane.unblocked()
 
     def cut(self) -> None:
         self.cuts += 1
@@ -263,8 +262,8 @@ class Link:
     def reshape(self, shape: LinkShape) -> None:
         """What waits for a retransmission or in the old shape's queue is sent by the new one."""
         self.set_shape(shape)
-        for socket in self._live():
-            socket.link_reshaped()
+        for lane in self.live():
+            lane.reshaped()
 
     def heal(self) -> None:
         self._clogged_until_ns = 0

@@ -8,12 +8,12 @@ it had not accepted is reset.
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import sys
 from typing import TYPE_CHECKING
 
-from cluster.sim.tcp import Address, Socket
-from cluster.sim.transport import ProtocolFactory, SimTransport, SocketName
+from cluster.sim.addresses import Address, SocketName
+from cluster.sim.tcp import Socket
+from cluster.sim.transport import ProtocolFactory, SimTransport
 
 if TYPE_CHECKING:
     from cluster.sim.loop import SimLoop
@@ -133,18 +133,9 @@ class SimServer(asyncio.AbstractServer):
         """Make the program's end of a connection."""
         try:
             protocol = self._factory()
-        except (SystemExit, KeyboardInterrupt):
-            raise
-        except BaseException as error:
-            with contextlib.suppress(Exception):
-                self._loop.call_exception_handler(
-                    {
-                        "message": "Error on transport creation for incoming connection",
-                        "exception": error,
-                    }
-                )
+        except BaseException:
             socket.close()
-            return
+            raise
         SimTransport(self._loop, socket, protocol, server=self)
 
     def attach(self) -> None:

@@ -10,16 +10,15 @@ from __future__ import annotations
 
 import asyncio
 import errno
-import os
-import socket
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 from cluster.base import LinkShape
+from cluster.sim.addresses import Address, cannot_bind, stream_info, unknown_name
 from cluster.sim.connecting import Dial
 from cluster.sim.links import MS, Host, Link, NetworkKnobs
 from cluster.sim.listening import Listener, SimServer
-from cluster.sim.tcp import Address, Socket
+from cluster.sim.tcp import Socket
 from cluster.sim.transport import ProtocolFactory, SimTransport
 from harness.rng import draw_float, stream_key
 
@@ -79,8 +78,8 @@ class SimNetwork:
             link.block()
         for link in links:
             if link.source is host:
-                for one in list(link.sockets.values()):
-                    one.vanish()
+                for lane in link.live():
+                    lane.sender.vanish()
         for (owner, _), listeners in list(self._listeners.items()):
             if owner == name:
                 for listener in list(listeners):
@@ -210,7 +209,7 @@ class SimNetwork:
 
     async def getaddrinfo(self, host: str | None, port: int) -> list[tuple[Any, ...]]:
         address = self._resolve(LOOPBACK if host is None else host)
-        return [(socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP, "", (address, port))]
+        return [stream_info((address, port))]
 
     def _here(self) -> Host:
         process = self.loop.process
@@ -225,12 +224,12 @@ class SimNetwork:
             return name
         if name in self._hosts:
             return self._hosts[name].address
-        raise socket.gaierror(socket.EAI_NONAME, "Name or service not known")
+        raise unknown_name()
 
     def _bind_address(self, here: Host, name: str | None) -> str:
         address = self._resolve(name) if name else ANY
         if address not in (ANY, LOOPBACK, here.address):
-            raise _cannot_bind(errno.EADDRNOTAVAIL, (address, 0))
+            raise cannot_bind(errno.EADDRNOTAVAIL, (address, 0))
         return address
 
     def _bind(self, here: Host, address: str, port: int) -> Address:
@@ -238,7 +237,7 @@ class SimNetwork:
             return address, self._free_port(here)
         for other in self._listeners.get((here.name, port), ()):
             if ANY in (address, other.address[0]) or address == other.address[0]:
-                raise _cannot_bind(errno.EADDRINUSE, (address, port))
+                raise cannot_bind(errno.EADDRINUSE, (address, port))
         return address, port
 
     def _free_port(self, host: Host) -> int:
@@ -290,8 +289,3 @@ class SimNetwork:
                 if one.transport is not None:
                     one.transport.freeze()
         self._sockets.clear()
-
-
-def _cannot_bind(code: int, address: Address) -> OSError:
-    reason = os.strerror(code).lower()
-    return OSError(code, f"error while attempting to bind on address {address!r}: {reason}")

@@ -10,11 +10,12 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import socket
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
 
-from cluster.sim.tcp import FIN, Address, Socket
+from cluster.sim.addresses import SocketName
+from cluster.sim.lanes import FIN
+from cluster.sim.tcp import Socket
 
 if TYPE_CHECKING:
     from cluster.sim.listening import SimServer
@@ -25,40 +26,6 @@ READ_BYTES_MAX = 256 * 1024
 WRITES_BEFORE_WARNING = 5
 
 log = logging.getLogger("asyncio")
-
-
-class SocketName:
-    """Stands in for a socket object: its names, and options that do nothing."""
-
-    __slots__ = ("_local", "_remote")
-
-    family = socket.AF_INET
-    type = socket.SOCK_STREAM
-    proto = socket.IPPROTO_TCP
-
-    def __init__(self, local: Address, remote: Address | None = None) -> None:
-        self._local = local
-        self._remote = remote
-
-    def __repr__(self) -> str:
-        return f"<SocketName {self._local} -> {self._remote}>"
-
-    def getsockname(self) -> Address:
-        return self._local
-
-    def getpeername(self) -> Address:
-        if self._remote is None:
-            raise OSError(107, "Transport endpoint is not connected")
-        return self._remote
-
-    def fileno(self) -> int:
-        return -1
-
-    def setsockopt(self, *option: object) -> None:
-        pass
-
-    def getsockopt(self, *option: object) -> int:
-        return 0
 
 
 class SimTransport(asyncio.Transport):

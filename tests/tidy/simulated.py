@@ -140,6 +140,7 @@ SIMULATED_EXEMPT: Mapping[tuple[str, str], str] = {
     ("cluster/sim/processes.py", "contexts"): _HOLDS_CONTEXTS,
     ("cluster/sim/tasks.py", "contexts"): _HOLDS_CONTEXTS,
     ("cluster/sim/backend.py", "set"): "capabilities are compared, and sorted before they are told",
+    ("cluster/sim/addresses.py", "sockets"): "constants, and the error of an unknown name",
     ("cluster/sim/loop.py", "garbage collector"): "no finalizer may run while a simulation does",
     ("nemesis/grudges.py", "set"): "whom a node sees is compared and asked for, never walked",
     ("nemesis/schedule.py", "set"): "capabilities are compared, and sorted before they are told",

@@ -156,7 +156,8 @@ class Tally:
     unknown: int = 0
     failed: int = 0
     repeated: int = 0
-    seen: dict[str, None] = field(default_factory=dict)  # events
+    wanted_events: tuple[str, ...] = ()
+    seen: dict[str, None] = field(default_factory=dict)  # of these
     virtual_ns: int = 0
 
     @property
@@ -172,7 +173,9 @@ class Tally:
         self.virtual_ns += report.virtual_ns
         for kind in report.violations if verdict == "invalid" else ():
             self.classes[kind] = self.classes.get(kind, 0) + 1
-        self.seen |= dict.fromkeys(name for name, times in report.sometimes.items() if times)
+        self.seen |= {
+            name: None for name in self.wanted_events if report.sometimes.get(name, 0) > 0
+        }
 
 
 class Watch(Protocol):
@@ -198,7 +201,7 @@ def run_search(
     campaign = open_campaign(request.store, name, header, fresh=request.fresh)
     began_s = time.monotonic()
     try:
-        at_work = _AtWork(search, request, campaign, watch, command)
+        at_work = _AtWork(search, request, campaign, watch, tuple(wanted_events))
         at_work.resume()
         interrupted = False
         if not at_work.over:
@@ -231,19 +234,18 @@ class _AtWork:
         request: SearchRequest,
         campaign: Campaign,
         watch: Watch,
-        command: str,
+        wanted_events: tuple[str, ...],
     ) -> None:
         self._search = search
         self._campaign = campaign
         self._watch = watch
-        self._command = command
         limit = request.time_limit
         self._limit_s = parse_duration_ms("--time-limit", limit) / 1000 if limit else None
         self._todo = deque(search.seeds)
         self._again: list[int] = []
         self._made_by: dict[int, int] = {}
         self._shelf = Shelf(request.keep)
-        self._tally = Tally(wanted=len(search.seeds))
+        self._tally = Tally(wanted=len(search.seeds), wanted_events=wanted_events)
         self.found_seed: int | None = None
 
     @property

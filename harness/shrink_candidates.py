@@ -50,6 +50,8 @@ _ROUND_MS = (1000, 500, 100)
 _SHORTEST_MS = 100
 _RATES_HZ = (1.0, 2.0, 5.0, 10.0, 20.0)
 _BODY_BYTES = 64
+CALM_NETWORK = NetworkPlan()
+CALM_DISK = DiskPlan(call_us=(50, 50), sync_us=(1000, 1000), power_loss="keep")
 
 
 def measure(plan: Plan) -> tuple[float, ...]:
@@ -325,8 +327,8 @@ def _noise(plan: Plan) -> list[str]:
         found.append("clocks")
     if sim.callback_cost_ns:
         found.append("cost")
-    found += [f"network.{name}" for name in _differing(sim.network, NetworkPlan())]
-    return found + [f"disk.{name}" for name in _differing(sim.disk, DiskPlan())]
+    found += [f"network.{name}" for name in _differing(sim.network, CALM_NETWORK)]
+    return found + [f"disk.{name}" for name in _differing(sim.disk, CALM_DISK)]
 
 
 def _differing(struct: msgspec.Struct, calm: msgspec.Struct) -> list[str]:
@@ -349,7 +351,7 @@ def _calmed(plan: Plan, knob: str) -> Plan:
         return replace(plan, sim=replace(plan.sim, callback_cost_ns=0))
     part, _, name = knob.partition(".")
     if part == "network":
-        network = replace(plan.sim.network, **{name: getattr(NetworkPlan(), name)})
+        network = replace(plan.sim.network, **{name: getattr(CALM_NETWORK, name)})
         return replace(plan, sim=replace(plan.sim, network=network))
-    disk = replace(plan.sim.disk, **{name: getattr(DiskPlan(), name)})
+    disk = replace(plan.sim.disk, **{name: getattr(CALM_DISK, name)})
     return replace(plan, sim=replace(plan.sim, disk=disk))

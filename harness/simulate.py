@@ -25,6 +25,7 @@ from cluster.sim.machine import Machine
 from cluster.sim.output import captured_output
 from cluster.sim.trace import Trace
 from cluster.systems.events import event_row
+from harness.coverage import sometimes
 from harness.history import History, events_table
 from harness.memory_recording import MemoryRecorder
 from harness.plan import Plan
@@ -100,7 +101,7 @@ def simulate(
         segments=cluster.network.segments,
         virtual_ns=loop.now_ns - START_NS,
         wall_s=time.process_time() - began,
-        sometimes=_sometimes(stage, cluster.machines),
+        sometimes=sometimes(history),
         buggified=_buggified(cluster.machines),
         plan=resolved_plan(plan, stage),
         history=history,
@@ -156,18 +157,6 @@ def _history(stage: Stage, machines: Mapping[str, Machine], *, complete: bool) -
 def resolved_plan(plan: Plan, stage: Stage) -> Plan:
     """The plan with the targets that its faults had."""
     return msgspec.structs.replace(plan, faults=stage.nemesis.resolved_actions)
-
-
-def _sometimes(stage: Stage, machines: Mapping[str, Machine]) -> Mapping[str, int]:
-    """Node events by kind (and role or reason, where that is what matters)."""
-    counts: Counter[str] = Counter()
-    for machine in machines.values():
-        for event in machine.events:
-            if event.kind in ("role", "acked", "replica", "set_changed"):
-                continue
-            counts[event.kind] += 1
-    counts.update({f"client {kind}": n for kind, n in stage.record.counts.items() if n})
-    return dict(sorted(counts.items()))
 
 
 def _buggified(machines: Mapping[str, Machine]) -> Mapping[str, int]:

@@ -34,7 +34,9 @@ from nemesis.drawing import Promise, draw_faults
 
 Choice = TypeVar("Choice")
 
-MIN_ACKED = 20  # a plan of few operations under many faults still proves something
+# A plan of few operations under many faults still proves something; and whoever can look into the
+# nodes asks more of them than their clients can.
+STRICT = GatePlan(min_acked=20, must_settle=True, must_not_crash=True, must_converge=True)
 BENIGN_SYNC_BATCHES = (1, 16, 4096)  # ha-sync-batch-size: how much travels at once, no promise
 
 # Which faults there are, and how often each beside the others.
@@ -84,6 +86,11 @@ class Swarm:
     enqueue_fraction: Range = Range(0.5, 0.8, 0.05)
     body_bytes: tuple[int, ...] = (12, 64, 64, 256, 1024, 8192)
     op_timeout_ms: tuple[int, ...] = (2000, 5000)
+    # What a careful client does; the others open L5, L6 and L7.
+    ack_mode: tuple[Literal["manual", "auto"], ...] = ("manual",)
+    durable: tuple[bool, ...] = (True,)
+    persistent: tuple[bool, ...] = (True,)
+    confirms: tuple[bool, ...] = (True,)
     time_limit_ms: tuple[int, ...] = (60_000,)
     # the faults
     faults: Mapping[str, float] | None = None  # weight by kind
@@ -101,13 +108,14 @@ class Swarm:
     jitter_us: tuple[int, ...] = (0, 100, 1000, 10_000)
     link_spread_us: tuple[int, ...] = (0, 0, 500, 5000)
     loss: tuple[float, ...] = (0.0, 0.0, 0.001, 0.01)
-    disk_sync_us: tuple[int, ...] = (200, 1000, 1000, 8000)
-    disk_call_us: tuple[int, ...] = (20, 50, 200)
-    disk_jitter_us: tuple[int, ...] = (0, 200, 5000)
-    power_loss: tuple[Literal["keep", "drop", "torn"], ...] = ("torn", "torn", "drop", "keep")
+    disk_call_us: tuple[tuple[int, int], ...] = ((5, 60), (5, 60), (50, 50), (20, 2000))
+    disk_sync_us: tuple[tuple[int, int], ...] = ((200, 3000), (1000, 1000), (500, 30_000))
+    power_loss: tuple[Literal["keep", "drop", "torn"], ...] = ("drop", "torn", "torn")
     clock_offset_ms: tuple[float, ...] = (0.0, 0.0, 100.0, 5000.0)  # at most, either way
     clock_drift_ppm: tuple[float, ...] = (0.0, 0.0, 100.0)  # at most, either way
     buggify: tuple[bool, ...] = (False, True)
+    # what decides
+    gates: GatePlan = STRICT
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -134,7 +142,7 @@ def draw_plan(subject: Subject, seed: int) -> Plan:
         cluster=ClusterPlan(backend="sim", nodes=nodes),
         system=_system(subject, draw, len(nodes)),
         workload=_workload(swarm, draw, len(nodes)),
-        gates=GatePlan(min_acked=MIN_ACKED),
+        gates=swarm.gates,
         faults=_faults(subject, draw, nodes, quiet_ms=quiet_ms, limit_ms=limit_ms),
         quiet_ms=quiet_ms,
         sim=_world(swarm, draw, nodes),
@@ -211,12 +219,14 @@ def _workload(swarm: Swarm, draw: _Draw, node_count: int) -> WorkloadPlan:
         enqueue_fraction=draw.range("enqueue_fraction", swarm.enqueue_fraction),
         body_bytes=draw.choice("body_bytes", swarm.body_bytes),
         op_timeout_ms=draw.choice("op_timeout_ms", swarm.op_timeout_ms),
+        ack_mode=draw.choice("ack_mode", swarm.ack_mode),
+        durable=draw.choice("durable", swarm.durable),
+        persistent=draw.choice("persistent", swarm.persistent),
+        confirms=draw.choice("confirms", swarm.confirms),
     )
 
 
 def _world(swarm: Swarm, draw: _Draw, nodes: Sequence[str]) -> SimPlan:
-    call_us = draw.choice("disk_call_us", swarm.disk_call_us)
-    sync_us = draw.choice("disk_sync_us", swarm.disk_sync_us)
     return SimPlan(
         seed=stream_key(draw.seed, "swarm", "world") >> 1,
         network=NetworkPlan(
@@ -226,8 +236,8 @@ def _world(swarm: Swarm, draw: _Draw, nodes: Sequence[str]) -> SimPlan:
             loss=draw.choice("loss", swarm.loss),
         ),
         disk=DiskPlan(
-            call_us=(call_us, 2 * call_us),
-            sync_us=(sync_us, sync_us + draw.choice("disk_jitter_us", swarm.disk_jitter_us)),
+            call_us=draw.choice("disk_call_us", swarm.disk_call_us),
+            sync_us=draw.choice("disk_sync_us", swarm.disk_sync_us),
             power_loss=draw.choice("power_loss", swarm.power_loss),
         ),
         clocks=tuple(_clocks(swarm, draw, nodes)),

@@ -186,7 +186,7 @@ class NemesisRunner:
             extra |= self._given_up(fault)
         if fault.proved_effective is None:
             extra["skipped"] = "its nodes were down throughout, so it changed nothing"
-        error = "; ".join(fault.errors) or None
+        error = "; ".join(dict.fromkeys(fault.errors)) or None
         self._recorder.complete(fault.index, "info", error=error, extra=extra)
         self.in_force.remove(fault.text)
         log.info("fault %d ended: %s", fault.action.id, fault.text)

@@ -17,7 +17,7 @@ from typing import Any
 import pyarrow as pa
 
 from cluster.base import SOUND_DISK, DiskFaults, LinkShape, NodeStatus
-from harness.errors import HarnessError, Indefinite
+from harness.errors import HarnessError, Indefinite, MissingCapability
 from harness.history import EMPTY_EVENTS, HISTORY_SCHEMA, History
 from harness.op import OpType
 from harness.plan import (
@@ -25,6 +25,7 @@ from harness.plan import (
     FaultAction,
     GatePlan,
     Plan,
+    SimPlan,
     SystemPlan,
     WorkloadPlan,
 )
@@ -62,7 +63,10 @@ class FakeCluster:
         self.gives_up: set[str] = set()
         self.rotten: set[str] = set()
         self.exit_codes: dict[str, int] = {}
+        self.power_does_nothing = False
+        self.start_is_idempotent = False
         self.broken: set[str] = set()  # calls that raise
+        self.lacking: set[str] = set()  # calls that this world can't do
         self.changed = asyncio.Event()
 
     def _call(self, name: str, node: str = "") -> None:
@@ -70,6 +74,8 @@ class FakeCluster:
         self.changed.set()
         if name in self.broken:
             raise HarnessError(f"{name} {node}: the backend is broken")
+        if name in self.lacking:
+            raise MissingCapability(f"the fake cluster can't {name}")
 
     def _move(self, node: str, allowed: Sequence[str], to: str) -> None:
         if self.states[node] not in allowed:
@@ -78,7 +84,7 @@ class FakeCluster:
 
     async def start(self, node: str) -> None:
         self._call("start", node)
-        self._move(node, ["exited"], "running")
+        self._move(node, ["exited", "running"][: 1 + self.start_is_idempotent], "running")
         self._perhaps_give_up(node)
 
     async def stop(self, node: str, timeout_ms: int = 20000) -> None:
@@ -93,7 +99,8 @@ class FakeCluster:
 
     async def power_off(self, node: str) -> None:
         self._call("power_off", node)
-        self.states[node] = "exited"
+        if not self.power_does_nothing:
+            self.states[node] = "exited"
 
     async def wipe(self, node: str) -> None:
         self._call("wipe", node)
@@ -212,6 +219,7 @@ class MemoryRecorder:
 
     def __init__(self) -> None:
         self.rows: list[dict[str, Any]] = []
+        self._completed = asyncio.Event()
         self._origin_ns = time.monotonic_ns()
 
     def now_ns(self) -> int:
@@ -256,8 +264,16 @@ class MemoryRecorder:
         row = self.rows[index]
         assert "complete_ns" not in row, f"operation {index} completed twice"
         row |= {"type": kind, "complete_ns": self.now_ns(), "error": error}
+        self._completed.set()
         if extra is not None:
             row["extra"] = json.dumps(extra)
+
+    async def until(self, condition: Callable[[], bool]) -> None:
+        """Wait for a completion that makes the condition true."""
+        async with asyncio.timeout(5):
+            while not condition():
+                self._completed.clear()
+                await self._completed.wait()
 
     def history(self) -> History:
         return History(ops=pa.Table.from_pylist(self.rows, HISTORY_SCHEMA), events=EMPTY_EVENTS)
@@ -275,7 +291,9 @@ class MemoryRecorder:
         return found
 
 
-def make_plan(*faults: FaultAction, time_limit_ms: int = 60_000) -> Plan:
+def make_plan(
+    *faults: FaultAction, time_limit_ms: int = 60_000, sim: SimPlan | None = None
+) -> Plan:
     return Plan(
         name="fake",
         seed=1,
@@ -287,4 +305,5 @@ def make_plan(*faults: FaultAction, time_limit_ms: int = 60_000) -> Plan:
         workload=WorkloadPlan(name="queue", rate_hz=100, concurrency=3),
         gates=GatePlan(),
         faults=tuple(faults),
+        sim=sim,
     )

@@ -25,14 +25,14 @@ LONG_MS = 600_000  # until the heal
 class Scene:
     """A runner with fakes around it. Built inside the event loop."""
 
-    def __init__(self, *faults: FaultAction, proof_timeout_s: float = 0.3, **limits: int) -> None:
+    def __init__(self, *faults: FaultAction, proof_timeout_s: float = 0.3, **more: Any) -> None:
         self.cluster = FakeCluster()
         self.system = FakeSystem()
         self.recorder = MemoryRecorder()
         self.runner = NemesisRunner(
             self.cluster,  # type: ignore[arg-type]
             self.system,  # type: ignore[arg-type]
-            make_plan(*faults, **limits),
+            make_plan(*faults, **more),
             self.recorder,
             queues=QUEUES,
             settle_wait_ms=50,
@@ -43,6 +43,15 @@ class Scene:
         """Run to the end and heal."""
         await self.runner.run()
         await self.runner.heal()
+
+    async def proved(self) -> None:
+        """Wait until the last probe of a fault's effect has ended."""
+        await self.recorder.until(
+            lambda: (
+                bool(rows := self.recorder.of("probe"))
+                and all("complete_ns" in row for row in rows)
+            )
+        )
 
     def fault(self) -> dict[str, Any]:
         (fault,) = self.recorder.faults()
@@ -67,6 +76,7 @@ def fault(
     duration_ms: int = 20,
     target: str = "one",
     settle: bool = False,
+    amount: float = 0,
 ) -> FaultAction:
     return FaultAction(
         id=number,
@@ -77,6 +87,7 @@ def fault(
         nodes=nodes,
         links=links,
         settle=settle,
+        amount=amount,
         seed=7,
     )
 

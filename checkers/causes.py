@@ -6,7 +6,7 @@ and the master died; L3 the losing side of a partition is discarded (``ignore``,
 what a master confirmed before ``pause_minority`` paused it); L4 a restarted mirror wiped its
 contents and was promoted before it was synchronised again; L8 the same as L1 on a controlled
 shutdown; L11 a suspended master acted on after it was resumed; L12 every node stopped and the first
-to start was not the last to stop.
+to start was not the last to stop. L5, L6 and L7 follow from what clients do: checkers/habits.py.
 
 A turning point is an instant at which a queue's contents may have changed hands for the worse, with
 the node event, observation or fault that shows it. A run of losses is explained by the first
@@ -33,6 +33,9 @@ WINDOWS = {
     "L2": "a mirror that had joined empty, and was never synchronised, was promoted",
     "L3": "the losing side of a partition was discarded",
     "L4": "a mirror that had been restarted, and was not synchronised since, was promoted",
+    "L5": "a dequeue that needed no acknowledgement was never answered",
+    "L6": "the queue or its messages were transient, and no node kept them running",
+    "L7": "the publisher had awaited no confirm",
     "L8": "an unsynchronised mirror was promoted on a controlled shutdown",
     "L11": "a suspended master went on acting as master",
     "L12": "every node had stopped; the one that recovered the queue had not stopped last",

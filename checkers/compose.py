@@ -15,6 +15,7 @@ from checkers.availability import Availability
 from checkers.base import Checker, Result, merge_valid
 from checkers.convergence import Convergence
 from checkers.crashes import Crashes
+from checkers.habits import CAREFUL, Habits
 from checkers.liveness import Liveness
 from checkers.mastership import Mastership
 from checkers.stats import Stats
@@ -44,6 +45,7 @@ def standard_checkers(
     strict: bool = False,
     tolerance_ms: int = 100,
     poll_round_ms: int = 500,
+    habits: Habits = CAREFUL,
     must_settle: bool = False,
     must_not_crash: bool = False,
     must_converge: bool = False,
@@ -55,7 +57,7 @@ def standard_checkers(
         (must_converge, Convergence()),
     )
     return (
-        TotalQueue(delivery=delivery),
+        TotalQueue(delivery=delivery, habits=habits),
         Mastership(strict=strict, tolerance_ms=tolerance_ms, poll_round_ms=poll_round_ms),
         Availability(max_rto_ms=max_rto_ms),
         Stats(min_acked=min_acked),

@@ -15,7 +15,12 @@ import pyarrow.compute as pc
 from harness.history import History
 from harness.op import NEMESIS
 
-PROCESS_FAULTS = ("kill", "stop", "restart")  # the first word of kinds that take processes away
+PROCESS_FAULTS = (
+    "kill",
+    "stop",
+    "restart",
+    "power",
+)  # the first word of kinds that take processes away
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,6 +18,7 @@ from checkers.causes import WINDOWS, TurningPoint, explain, turning_points
 from checkers.columns import Operations
 from checkers.fates import LOST, Fates
 from checkers.faults import Surroundings
+from checkers.habits import CAREFUL, Excuses, Habits, transient_points
 from checkers.loss import (
     POSITIONS,
     Acknowledged,
@@ -39,7 +40,11 @@ EXAMINED_MAX = 10_000  # runs whose cause is looked for
 
 
 def loss_story(
-    ops: Operations, fates: Fates, history: History, around: Surroundings
+    ops: Operations,
+    fates: Fates,
+    history: History,
+    around: Surroundings,
+    habits: Habits = CAREFUL,
 ) -> tuple[dict[str, Any], list[Anomaly]]:
     """The anatomy of loss as detail, and its longest runs as anomalies."""
     messages = fates.messages
@@ -54,8 +59,9 @@ def loss_story(
     told, acked = (runs, in_order)
     if len(node_runs.begin) < len(runs.begin):
         told, acked = (node_runs, by_node)
-    points = turning_points(read_events(history), around)
-    stories = _stories(ops, told, acked, around, points)
+    events = read_events(history)
+    points = transient_points(turning_points(events, around), events, habits)
+    stories = _stories(ops, told, acked, around, points, Excuses(ops, around, habits))
     detail = {
         "runs": _lengths(runs),
         "runs-by-node": _lengths(node_runs),
@@ -103,12 +109,13 @@ def _stories(
     acked: Acknowledged,
     around: Surroundings,
     points: Sequence[TurningPoint],
+    excuses: Excuses,
 ) -> list[dict[str, Any]]:
     by_queue: dict[str, list[TurningPoint]] = {}
     longest = runs.longest(ops, acked, EXAMINED_MAX)
     for queue in {run.queue for run in longest}:
         by_queue[queue] = [point for point in points if point.group in ("", queue)]
-    return [_story(ops, run, acked, around, by_queue[run.queue]) for run in longest]
+    return [_story(ops, run, acked, around, by_queue[run.queue], excuses) for run in longest]
 
 
 def _story(
@@ -117,8 +124,9 @@ def _story(
     acked: Acknowledged,
     around: Surroundings,
     points: Sequence[TurningPoint],
+    excuses: Excuses,
 ) -> dict[str, Any]:
-    point = explain(run, points)
+    point = excuses.untold_delivery(run) or explain(run, points) or excuses.unconfirmed(run)
     rows = acked.row[run.begin : run.end]
     return {
         "queue": run.queue,

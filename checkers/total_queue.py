@@ -13,6 +13,7 @@ A message is known to be lost only if its queue was drained: after the beginning
 every node that served clients answered ``empty`` for it, and the recording is whole. Messages that
 are missing from a queue that was not drained may still be in it: then the verdict is "unknown".
 An ``info`` dequeue without a value explains no loss: a client acknowledges only what it has read.
+(Where the broker was told not to wait for that, see checkers/habits.py, the loss is a loss still.)
 """
 
 from __future__ import annotations
@@ -38,6 +39,7 @@ from checkers.fates import (
     message_fates,
 )
 from checkers.faults import Surroundings, read_surroundings
+from checkers.habits import CAREFUL, Habits
 from checkers.loss_story import loss_story
 from harness.errors import UsageError
 from harness.history import History
@@ -53,9 +55,10 @@ VALUES_MAX = 1000  # values listed for one kind
 
 @dataclass(frozen=True, slots=True)
 class TotalQueue:
-    """``delivery``: at-least-once, at-most-once or exactly-once."""
+    """``delivery``: at-least-once, at-most-once or exactly-once. ``habits``: the clients'."""
 
     delivery: str = "at-least-once"
+    habits: Habits = CAREFUL
     name: str = "total-queue"
 
     def __post_init__(self) -> None:
@@ -68,7 +71,7 @@ class TotalQueue:
         fates = message_fates(ops)
         undrained = undrained_queues(ops, around, history.complete)
         counts = _counts(ops, fates)
-        loss, loss_anomalies = loss_story(ops, fates, history, around)
+        loss, loss_anomalies = loss_story(ops, fates, history, around, self.habits)
         doubtful = _doubtful_losses(ops, fates, undrained)
         counts["lost-provably-count"] = counts["lost-count"] - doubtful
         broken = [

@@ -94,11 +94,11 @@ def make_system(plan: Plan) -> System:
     if plan.system.name == "mirrored":
         from cluster.systems.mirrored import MirroredSystem
 
-        return MirroredSystem(plan.system, plan.seed)
+        return MirroredSystem(plan.system, plan.seed, durable=plan.workload.durable)
     if plan.system.name == "rabbitmq":
         from cluster.systems.rabbitmq import RabbitmqSystem
 
-        return RabbitmqSystem(plan.system)
+        return RabbitmqSystem(plan.system, durable=plan.workload.durable)
     raise UsageError(f"unknown system {plan.system.name!r}: choose one of {', '.join(SYSTEMS)}")
 
 

@@ -36,6 +36,13 @@ _RUN, _BROKER, _FAULTS, _JUDGE = "The run", "The broker", "The faults", "The ver
 BugOption = Annotated[
     list[str] | None, _option("A historical bug: see `shalott bugs`.", "--bug", panel=_BROKER)
 ]
+AckModeOption = Annotated[str, _option("manual; auto: delivered is done with.", panel=_RUN)]
+DurableOption = Annotated[bool, _option("Queues outlive their nodes.", panel=_RUN)]
+PersistentOption = Annotated[bool, _option("Messages outlive their nodes.", panel=_RUN)]
+ConfirmsOption = Annotated[bool, _option("Await a confirm of each enqueue.", panel=_RUN)]
+TargetsOption = Annotated[
+    str, _option("one, minority, majority, all, master, mirrors, or n1+n2.", panel=_FAULTS)
+]
 DelayOption = Annotated[str, _option("From a node's tables to its queues: 500ms.", panel=_BROKER)]
 StoreOption = Annotated[Path, typer.Option("--store", help="Where runs are kept.")]
 
@@ -45,7 +52,7 @@ def test(
     workload: Annotated[str, _option("queue.", "--workload", "-w", panel=_RUN)] = "queue",
     system: Annotated[str, _option("mirrored or rabbitmq.", panel=_BROKER)] = "mirrored",
     profile: Annotated[str, _option("upstream or safe.", panel=_BROKER)] = "upstream",
-    cluster: Annotated[str, _option("auto, docker or local.", panel=_RUN)] = "auto",
+    cluster: Annotated[str, _option("auto, docker, local or sim.", panel=_RUN)] = "auto",
     nodes: Annotated[str, _option("Names n1,n2,n3, or how many.", panel=_RUN)] = "3",
     node_count: Annotated[int, _option("How many nodes; as --nodes COUNT.", panel=_RUN)] = 0,
     concurrency: Annotated[
@@ -57,13 +64,14 @@ def test(
     enqueue_fraction: Annotated[float, _option("Share of enqueues.", panel=_RUN)] = 0.6,
     body_bytes: Annotated[int, _option("Size of a message.", panel=_RUN)] = 64,
     op_timeout: Annotated[str, _option("When an answer is given up.", panel=_RUN)] = "5",
+    ack_mode: AckModeOption = "manual",
+    durable: DurableOption = True,
+    persistent: PersistentOption = True,
+    confirms: ConfirmsOption = True,
     nemesis: Annotated[str, _option("a,b, none or all.", panel=_FAULTS)] = "partition,kill",
     nemesis_interval: Annotated[str, _option("From fault to fault.", panel=_FAULTS)] = "15",
     nemesis_duration: Annotated[str, _option("A fault's length.", panel=_FAULTS)] = "8",
-    targets: Annotated[
-        str,
-        _option("one, minority, majority, all, master, mirrors, or n1+n2.", panel=_FAULTS),
-    ] = "one",
+    targets: TargetsOption = "one",
     partition_mode: Annotated[
         str, _option("ignore, pause_minority, autoheal; else the profile's.", panel=_BROKER)
     ] = "",
@@ -100,7 +108,8 @@ def test(
         workload=workload, system=system, profile=profile, cluster=cluster,
         nodes=str(node_count) if node_count else nodes, concurrency=concurrency, rate=rate,
         time_limit=time_limit, queues=queues, enqueue_fraction=enqueue_fraction,
-        body_bytes=body_bytes, op_timeout=op_timeout, nemesis=nemesis,
+        body_bytes=body_bytes, op_timeout=op_timeout, ack_mode=ack_mode, durable=durable,
+        persistent=persistent, confirms=confirms, nemesis=nemesis,
         nemesis_interval=nemesis_interval, nemesis_duration=nemesis_duration, targets=targets,
         partition_mode=partition_mode, net_tick_ms=net_tick_ms, policy=tuple(policy or ()),
         bug=tuple(bug or ()), startup_delay=startup_delay,

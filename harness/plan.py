@@ -73,7 +73,14 @@ class SystemPlan(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
 
 
 class WorkloadPlan(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What the clients do."""
+    """What the clients do.
+
+    The defaults of the last four are what RabbitMQ's manual asks of who must not lose messages.
+    Each of the others opens a documented window of loss: dequeues that nobody acknowledges
+    (L5), queues or messages that a restart of every node forgets (L6), and publishes without
+    confirms (L7). Without confirms an enqueue is ok once it was written and a synchronous call on
+    the same channel came back: its channel has taken it, and nothing was promised.
+    """
 
     name: str  # queue
     rate_hz: float
@@ -82,6 +89,10 @@ class WorkloadPlan(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     enqueue_fraction: float = 0.6
     body_bytes: int = 64
     op_timeout_ms: int = 5000
+    ack_mode: Literal["manual", "auto"] = "manual"  # auto: delivered is done with (no_ack)
+    durable: bool = True  # the queues
+    persistent: bool = True  # the messages
+    confirms: bool = True
 
 
 class GatePlan(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

@@ -75,6 +75,10 @@ class Request:
     enqueue_fraction: float = 0.6
     body_bytes: int = 64
     op_timeout: str = "5"
+    ack_mode: str = "manual"
+    durable: bool = True
+    persistent: bool = True
+    confirms: bool = True
     nemesis: str = "partition,kill"
     nemesis_interval: str = "15"
     nemesis_duration: str = "8"
@@ -124,6 +128,10 @@ def make_plan(request: Request, *, backend: str, seed: int) -> Plan:
             enqueue_fraction=request.enqueue_fraction,
             body_bytes=request.body_bytes,
             op_timeout_ms=parse_duration_ms("--op-timeout", request.op_timeout),
+            ack_mode=_ack_mode(request.ack_mode),
+            durable=request.durable,
+            persistent=request.persistent,
+            confirms=request.confirms,
         ),
         gates=GatePlan(
             delivery=_delivery(request.delivery),
@@ -234,8 +242,8 @@ def repeat_command(request: Request, seed: int) -> str:
         flag = f"--{field.name.replace('_', '-')}"
         if isinstance(value, tuple):
             words += [word for item in value for word in (flag, item)]
-        elif value is True:
-            words.append(flag)
+        elif isinstance(value, bool):
+            words.append(flag if value else f"--no-{field.name.replace('_', '-')}")
         else:
             words += [flag, f"{value:g}" if isinstance(value, float) else str(value)]
     return shlex.join([*words, "--seed", str(seed)])
@@ -284,6 +292,11 @@ def _delivery(name: str) -> Delivery:
     _one_of("delivery", name, DELIVERIES)
     delivery: Delivery = msgspec.convert(name, Delivery)
     return delivery
+
+
+def _ack_mode(name: str) -> Literal["manual", "auto"]:
+    _one_of("acknowledgement mode", name, ("manual", "auto"))
+    return "auto" if name == "auto" else "manual"
 
 
 def _one_of(what: str, name: str, known: Sequence[str]) -> None:

@@ -1,17 +1,19 @@
 """The queue workload: concurrent enqueues and dequeues on a few queues, and a drain at the end.
 
-Enqueues are persistent, confirmed and run-unique; dequeues acknowledge by hand. Whatever was
-acknowledged to a producer must come out, at the latest when every node is drained after the heal.
+Enqueues are persistent, confirmed and run-unique; dequeues acknowledge by hand (unless the plan
+says otherwise, to open a documented window of loss). Whatever was acknowledged to a producer must
+come out, at the latest when every node is drained after the heal.
 """
 
 from __future__ import annotations
 
 from functools import partial
 
+from checkers.habits import Habits
 from harness.generator.base import Generator
 from harness.generator.combinators import Stagger, TimeLimit
 from harness.generator.queues import drain, queue_mix
-from harness.plan import Plan
+from harness.plan import Plan, WorkloadPlan
 from harness.rng import stream_key
 from harness.workload import Workload
 from workloads.clients.amqp import AmqpQueueClient
@@ -23,6 +25,16 @@ DRAIN_LIMIT_MS = 60_000
 def queue_names(count: int) -> tuple[str, ...]:
     """shalott.1, shalott.2, ..."""
     return tuple(f"{QUEUE_PREFIX}.{number}" for number in range(1, count + 1))
+
+
+def client_habits(workload: WorkloadPlan) -> Habits:
+    """What its clients do, and do not do, against loss."""
+    return Habits(
+        manual_acks=workload.ack_mode == "manual",
+        durable=workload.durable,
+        persistent=workload.persistent,
+        confirms=workload.confirms,
+    )
 
 
 def load_generator(plan: Plan) -> Generator:
@@ -41,14 +53,16 @@ def drain_generator(plan: Plan) -> Generator:
 
 def queue_workload(plan: Plan) -> Workload:
     """Everything a run needs to know about this workload."""
+    workload = plan.workload
     return Workload(
         name="queue",
         queues=queue_names(plan.workload.queues),
         port="amqp",
         make_client=partial(
             AmqpQueueClient,
-            body_bytes=plan.workload.body_bytes,
-            op_timeout_ms=plan.workload.op_timeout_ms,
+            body_bytes=workload.body_bytes,
+            op_timeout_ms=workload.op_timeout_ms,
+            habits=client_habits(workload),
         ),
         generator=load_generator(plan),
         final_generator=drain_generator(plan),

@@ -10,7 +10,7 @@ from checkers.compose import standard_checkers
 from harness.errors import UsageError
 from harness.plan import Plan
 from harness.workload import Workload
-from workloads.queue import queue_workload
+from workloads.queue import client_habits, queue_workload
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,6 +28,7 @@ def queue_checkers(plan: Plan) -> Sequence[Checker]:
         min_acked=plan.gates.min_acked,
         max_rto_ms=plan.gates.max_rto_ms,
         poll_round_ms=plan.observe_interval_ms,
+        habits=client_habits(plan.workload),
         must_settle=plan.gates.must_settle,
         must_not_crash=plan.gates.must_not_crash,
         must_converge=plan.gates.must_converge,

@@ -44,9 +44,10 @@ class MirroredSystem:
     image = "mirrored"
     runs_locally = True
 
-    def __init__(self, plan: SystemPlan, seed: int) -> None:
+    def __init__(self, plan: SystemPlan, seed: int, *, durable: bool = True) -> None:
         self._plan = plan
         self._seed = seed
+        self._durable = durable  # the queues
 
     def node_specs(self, topology: Topology) -> Sequence[NodeSpec]:
         return [
@@ -98,7 +99,7 @@ class MirroredSystem:
         await put(cluster, cluster.nodes[0], f"/api/policies/%2F/{POLICY_NAME}", policy)
         for i, queue in enumerate(queues):
             node = cluster.nodes[i % len(cluster.nodes)]
-            definition = {"durable": True, "auto_delete": False, "arguments": {}}
+            definition = {"durable": self._durable, "auto_delete": False, "arguments": {}}
             await put(cluster, node, f"/api/queues/%2F/{quote(queue, safe='')}", definition)
 
     async def observe(self, cluster: Cluster, node: str) -> Mapping[str, Any]:

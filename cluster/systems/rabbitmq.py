@@ -51,8 +51,9 @@ class RabbitmqSystem:
     image = "rabbitmq"
     runs_locally = False
 
-    def __init__(self, plan: SystemPlan) -> None:
+    def __init__(self, plan: SystemPlan, *, durable: bool = True) -> None:
         self._plan = plan
+        self._durable = durable  # the queues
 
     def node_specs(self, topology: Topology) -> Sequence[NodeSpec]:
         nodes = sorted(topology.listen)
@@ -119,7 +120,8 @@ class RabbitmqSystem:
         await put(cluster, cluster.nodes[0], f"/api/policies/%2F/{POLICY_NAME}", policy)
         for i, queue in enumerate(queues):
             node = cluster.nodes[i % len(cluster.nodes)]
-            body = {"durable": True, "auto_delete": False, "arguments": {}, "node": PREFIX + node}
+            body = {"durable": self._durable, "auto_delete": False, "arguments": {}}
+            body["node"] = PREFIX + node
             await put(cluster, node, f"/api/queues/%2F/{quote(queue, safe='')}", body)
 
     async def observe(self, cluster: Cluster, node: str) -> Mapping[str, Any]:

@@ -80,6 +80,21 @@ def test_the_repeat_command_plans_the_same_run() -> None:
     assert shlex.split(command)[-1] == "42"
 
 
+def test_careless_clients_are_in_the_plan_and_in_the_repeat_command() -> None:
+    careless = {"ack_mode": "auto", "durable": False, "persistent": False, "confirms": False}
+    workload = plan_of(**careless).workload
+    assert {name: getattr(workload, name) for name in careless} == careless
+    careful = plan_of().workload
+    assert (careful.ack_mode, careful.durable, careful.persistent, careful.confirms) == (
+        "manual", True, True, True
+    )  # fmt: skip
+    assert repeat_command(Request(**careless), 1) == (
+        "shalott test --ack-mode auto --no-durable --no-persistent --no-confirms --seed 1"
+    )
+    with pytest.raises(UsageError, match="unknown acknowledgement mode never"):
+        plan_of(ack_mode="never")
+
+
 def test_a_stored_plan_is_the_same_plan(tmp_path: object) -> None:
     from pathlib import Path
 

@@ -71,6 +71,8 @@ class FakeServer:
                         session.send(commands.Channel.OpenOk())
                     case commands.Confirm.Select():
                         session.send(commands.Confirm.SelectOk())
+                    case commands.Basic.Qos():
+                        session.send(commands.Basic.QosOk())
                     case commands.Connection.Close():
                         session.send(commands.Connection.CloseOk(), channel=0)
                     case commands.Channel.CloseOk() | ContentHeader():

@@ -19,6 +19,12 @@ Dequeue: basic.get, then an acknowledgement by hand.
     info    no answer in time, connection or channel ended: the server may hold it as delivered,
             and will give it to somebody again
 
+Careless habits (checkers/habits.py) open the documented windows of loss. Without confirms an
+enqueue is ok once it was written and a synchronous call on the same channel came back, which it
+does behind the return of a message that has no route. Without acknowledgements by hand a dequeue
+has the message deleted as it is sent. Transient queues may vanish with their nodes: one that an
+answer says is not there is declared again by the next operation on it, as applications do.
+
 A channel that the server closed (404: the queue's home node is down) is opened again by the next
 operation; a connection that was lost is the worker's to replace (``Unreachable``). The AMQP 0-9-1
 reference and RabbitMQ's guide on consumer acknowledgements and publisher confirms say what each
@@ -33,16 +39,19 @@ from contextlib import asynccontextmanager
 
 from pamqp import commands
 
+from checkers.habits import CAREFUL, Habits
 from harness.errors import Definite, Indefinite, Unreachable
 from harness.op import Completion, Invocation
 from workloads.body import decode_body, encode_body
 from workloads.clients.amqp_connection import Connection, ConnectionLost, Content, Event, connect
 
-PERSISTENT = 2
+TRANSIENT, PERSISTENT = 1, 2  # delivery modes
 EMPTY = "empty"
 CORRUPTED = "corrupted"
 _PUBLISH = commands.Basic.Publish.index
 _GET = commands.Basic.Get.index
+_DECLARE = commands.Queue.Declare.index
+_NO_ROUTE = 312
 
 
 class AmqpQueueClient:
@@ -55,6 +64,7 @@ class AmqpQueueClient:
         *,
         body_bytes: int = 64,
         op_timeout_ms: int = 5000,
+        habits: Habits = CAREFUL,
         user: str = "guest",
         password: str = "guest",
         vhost: str = "/",
@@ -63,6 +73,8 @@ class AmqpQueueClient:
         self._port = port
         self._body_bytes = body_bytes
         self._timeout_s = op_timeout_ms / 1000
+        self.habits = habits
+        self._missing: dict[str, None] = {}  # transient queues to be declared again
         self._credentials = (user, password, vhost)
         self._connection: Connection | None = None
         self._channel_open = False
@@ -82,6 +94,8 @@ class AmqpQueueClient:
     async def invoke(self, invocation: Invocation) -> Completion:
         async with self._deadline() as deadline:
             connection = await self._ready()
+            if invocation.key in self._missing:
+                await self._declare(connection, invocation.key)
             deadline.written = True
             if invocation.f == "enqueue":
                 assert invocation.value is not None
@@ -114,34 +128,46 @@ class AmqpQueueClient:
         if connection.blocked is not None:
             raise Definite(f"the server blocks publishers: {connection.blocked}")
         self._published += 1
+        mode = PERSISTENT if self.habits.persistent else TRANSIENT
         connection.send_content(
             commands.Basic.Publish(routing_key=queue, mandatory=True),
-            commands.Basic.Properties(delivery_mode=PERSISTENT),
+            commands.Basic.Properties(delivery_mode=mode),
             encode_body(value, self._body_bytes),
         )
+        if not self.habits.confirms:
+            connection.send(commands.Basic.Qos(prefetch_count=0))
         returned: str | None = None
-        wanted = (Content, commands.Basic.Ack, commands.Basic.Nack)
+        wanted = (Content, commands.Basic.Ack, commands.Basic.Nack, commands.Basic.QosOk)
         while True:
             event = await self._answer(connection, wanted, _PUBLISH)
             match event:
                 case Content(method=commands.Basic.Return() as refusal):
                     returned = f"returned: {refusal.reply_code} {refusal.reply_text}"
-                case commands.Basic.Ack() if self._confirms_last(event):
+                    if refusal.reply_code == _NO_ROUTE:
+                        self._misses(queue)
+                case commands.Basic.QosOk() | commands.Basic.Ack() if self._answers_last(event):
                     if returned is not None:
                         raise Definite(returned)
                     return Completion(type="ok")
-                case commands.Basic.Nack() if self._confirms_last(event):
+                case commands.Basic.Nack() if self._answers_last(event):
                     if returned is not None:
                         raise Definite(returned)
                     raise Indefinite("nack: no process of the queue lived to confirm it")
 
     async def _dequeue(self, connection: Connection, queue: str) -> Completion:
-        connection.send(commands.Basic.Get(queue=queue, no_ack=False))
-        event = await self._answer(connection, (Content, commands.Basic.GetEmpty), _GET)
+        no_ack = not self.habits.manual_acks
+        connection.send(commands.Basic.Get(queue=queue, no_ack=no_ack))
+        try:
+            event = await self._answer(connection, (Content, commands.Basic.GetEmpty), _GET)
+        except Definite as refusal:
+            if ": 404 NOT_FOUND - no queue " in str(refusal):
+                self._misses(queue)
+            raise
         if isinstance(event, commands.Basic.GetEmpty):
             return Completion(type="fail", error=EMPTY)
         assert isinstance(event, Content) and isinstance(event.method, commands.Basic.GetOk)
-        connection.send(commands.Basic.Ack(delivery_tag=event.method.delivery_tag or 0))
+        if not no_ack:
+            connection.send(commands.Basic.Ack(delivery_tag=event.method.delivery_tag or 0))
         value = decode_body(event.body)
         redelivered = bool(event.method.redelivered)
         if value is None:
@@ -149,9 +175,27 @@ class AmqpQueueClient:
             return Completion(type="ok", redelivered=redelivered, error=CORRUPTED, extra=head)
         return Completion(type="ok", value=value, redelivered=redelivered)
 
-    def _confirms_last(self, confirm: commands.Basic.Ack | commands.Basic.Nack) -> bool:
-        tag = int(confirm.delivery_tag or 0)
-        return tag == self._published or (bool(confirm.multiple) and tag in (0, self._published))
+    def _misses(self, queue: str) -> None:
+        if not self.habits.durable:
+            self._missing[queue] = None
+
+    async def _declare(self, connection: Connection, queue: str) -> None:
+        """Declare a transient queue. Definite if it can't be: nothing else was asked for yet."""
+        connection.send(commands.Queue.Declare(queue=queue, durable=False))
+        try:
+            await self._answer(connection, (commands.Queue.DeclareOk,), _DECLARE)
+        except Indefinite as error:
+            raise Definite(f"{queue} could not be declared again: {error}") from error
+        del self._missing[queue]
+
+    def _answers_last(
+        self, answer: commands.Basic.Ack | commands.Basic.Nack | commands.Basic.QosOk
+    ) -> bool:
+        """Whether it is the verdict on the last publish."""
+        if isinstance(answer, commands.Basic.QosOk):
+            return True
+        tag = int(answer.delivery_tag or 0)
+        return tag == self._published or (bool(answer.multiple) and tag in (0, self._published))
 
     async def _ready(self) -> Connection:
         """A connection with an open channel on which nothing was asked yet."""
@@ -169,14 +213,17 @@ class AmqpQueueClient:
         return connection
 
     async def _open_channel(self, connection: Connection) -> None:
-        connection.send(commands.Channel.Open(), commands.Confirm.Select())
+        confirms = self.habits.confirms
+        opening = (commands.Channel.Open(), *((commands.Confirm.Select(),) if confirms else ()))
+        opened = commands.Confirm.SelectOk if confirms else commands.Channel.OpenOk
+        connection.send(*opening)
         self._published = 0
         while True:
             event = await connection.next_event()
             if isinstance(event, commands.Channel.Close):
                 self._accept_channel_close(connection)
                 raise Definite(f"no channel: {event.reply_code} {event.reply_text}")
-            if isinstance(event, commands.Confirm.SelectOk):
+            if isinstance(event, opened):
                 self._channel_open = True
                 return
 

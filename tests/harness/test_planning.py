@@ -81,14 +81,14 @@ def test_the_repeat_command_plans_the_same_run() -> None:
 
 
 def test_careless_clients_are_in_the_plan_and_in_the_repeat_command() -> None:
-    careless = {"ack_mode": "auto", "durable": False, "persistent": False, "confirms": False}
-    workload = plan_of(**careless).workload
-    assert {name: getattr(workload, name) for name in careless} == careless
-    careful = plan_of().workload
-    assert (careful.ack_mode, careful.durable, careful.persistent, careful.confirms) == (
-        "manual", True, True, True
-    )  # fmt: skip
-    assert repeat_command(Request(**careless), 1) == (
+    careless = Request(ack_mode="auto", durable=False, persistent=False, confirms=False)
+    for request, expected in (
+        (careless, ("auto", False, False, False)),
+        (Request(), ("manual", True, True, True)),
+    ):
+        made = planning.make_plan(request, backend="local", seed=1).workload
+        assert (made.ack_mode, made.durable, made.persistent, made.confirms) == expected
+    assert repeat_command(careless, 1) == (
         "shalott test --ack-mode auto --no-durable --no-persistent --no-confirms --seed 1"
     )
     with pytest.raises(UsageError, match="unknown acknowledgement mode never"):

@@ -15,12 +15,8 @@ import pyarrow.compute as pc
 from harness.history import History
 from harness.op import NEMESIS
 
-PROCESS_FAULTS = (
-    "kill",
-    "stop",
-    "restart",
-    "power",
-)  # the first word of kinds that take processes away
+# The first words of kinds that take processes away.
+PROCESS_FAULTS = ("kill", "stop", "restart", "power")
 
 
 @dataclass(frozen=True, slots=True)

@@ -317,7 +317,6 @@ class SimLoop(Fenced, asyncio.BaseEventLoop):
         The garbage collector rests meanwhile: when it runs depends on what the interpreter did
         before, and what it finds may have finalizers.
         """
-        gc.collect()
         collecting = gc.isenabled()
         gc.disable()
         self.add_process(process)
@@ -437,7 +436,7 @@ class SimLoop(Fenced, asyncio.BaseEventLoop):
         self._ready.clear()
         self._timers.clear()
         self._processes.clear()
-        gc.collect()
+        gc.collect(0)  # all that the run made is in the youngest generation: nothing was collected
 
 
 _NOBODY = Context()

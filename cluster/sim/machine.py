@@ -57,6 +57,8 @@ class SimEventLog:
         detail: dict[str, Any] | None = None,
     ) -> None:
         machine = self._machine
+        if not machine.loop.is_running():
+            return  # the simulation is being dismantled: what its coroutines do then never was
         event = Event(
             at_ns=machine.clock.monotonic_ns(),
             wall_ns=machine.wall_ns(),
@@ -89,9 +91,7 @@ class Machine:
     drifts: bool = False
     disk_faults: DiskFaults = field(default_factory=DiskFaults)
     events: list[Event] = field(default_factory=list)
-    output: deque[str] = field(
-        default_factory=lambda: deque(maxlen=OUTPUT_LINES)
-    )
+    output: deque[str] = field(default_factory=lambda: deque(maxlen=OUTPUT_LINES))
     ended: asyncio.Event = field(default_factory=asyncio.Event)
     stop_asked: asyncio.Event = field(default_factory=asyncio.Event)
     _lives: int = 0

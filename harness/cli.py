@@ -1,4 +1,4 @@
-"""The command line: test, analyze, report, doctor, clean.
+"""The command line: test, search, replay, shrink, analyze, report, bugs, doctor, clean.
 
 Exit codes: 0 valid, 1 invalid, 2 unknown, 254 bad arguments, 255 the harness itself failed.
 Whatever a user can get wrong is one sentence on standard error. What is heavy is imported by the
@@ -14,6 +14,7 @@ from typing import Annotated, Any
 
 import typer
 
+from harness.cli_search import add_search_commands
 from harness.errors import HarnessError, ShalottError, UsageError
 
 EXIT_BAD_ARGUMENTS = 254
@@ -177,6 +178,9 @@ def clean() -> None:
 
     for sentence in sweep_all() or ["Nothing was left behind."]:
         typer.echo(sentence)
+
+
+add_search_commands(app)
 
 
 def main(arguments: Sequence[str] | None = None) -> None:

@@ -41,7 +41,9 @@ class Simulate(Protocol):
     """harness.simulate.simulate, or a test's own; a function at the top of a module, so that it
     can be named to another process."""
 
-    def __call__(self, plan: Plan, *, stop_early: bool = True) -> SimOutcome: ...
+    def __call__(
+        self, plan: Plan, *, stop_early: bool = True, label_chunk: int | None = None
+    ) -> SimOutcome: ...
 
 
 @dataclass(frozen=True, slots=True)

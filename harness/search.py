@@ -18,7 +18,7 @@ import re
 import signal
 import time
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -26,6 +26,7 @@ from types import FrameType
 from typing import Protocol
 
 from harness.campaign import Campaign, Header, open_campaign
+from harness.coverage import wanted_events
 from harness.crew import Answer, Crew, Job, Simulate, Task
 from harness.errors import UsageError
 from harness.findings import SeedReport, Shelf, save_evidence
@@ -35,7 +36,7 @@ from harness.scenarios import Scenario, scenario_of, scenario_of_bug
 from harness.search_summary import Summary, render_summary, summarise, verdict_of
 from harness.sim_record import code_fingerprint
 from harness.store import PLAN
-from harness.swarm import Subject, draw_plan
+from harness.swarm import Subject, draw_plan, fault_kinds, partition_modes
 
 AGAIN_SHARE = 0.05  # of the seeds that are run twice (FoundationDB's unseed_check_ratio)
 LOOK_S = 0.25
@@ -74,6 +75,12 @@ class Search:
     def header(self) -> Header:
         drawn_from = hashlib.blake2b(repr(self.subject).encode(), digest_size=8).hexdigest()
         return Header(subject=drawn_from, code=code_fingerprint())
+
+    @property
+    def wanted_events(self) -> tuple[str, ...]:
+        """What it wants to see happen at least once. Partitions of all shapes are one event."""
+        kinds = ["partition" if k.startswith("partition") else k for k in fault_kinds(self.subject)]
+        return wanted_events(partition_modes(self.subject), kinds)
 
     def is_found_by(self, report: SeedReport) -> bool:
         """Whether this run ends the search."""
@@ -193,7 +200,6 @@ def run_search(
     watch: Watch,
     *,
     command: str,
-    wanted_events: Sequence[str] = (),
 ) -> tuple[Summary, Path]:
     """Search; the summary, which is stored too, and the campaign's directory."""
     header = search.header
@@ -201,7 +207,7 @@ def run_search(
     campaign = open_campaign(request.store, name, header, fresh=request.fresh)
     began_s = time.monotonic()
     try:
-        at_work = _AtWork(search, request, campaign, watch, tuple(wanted_events))
+        at_work = _AtWork(search, request, campaign, watch)
         at_work.resume()
         interrupted = False
         if not at_work.over:
@@ -212,7 +218,7 @@ def run_search(
             search.seeds,
             command=command,
             seeds_text=search.seeds_text,
-            wanted_events=wanted_events,
+            wanted_events=search.wanted_events,
             wall_s=time.monotonic() - began_s,
             interrupted=interrupted,
             scenario=search.title,
@@ -234,7 +240,6 @@ class _AtWork:
         request: SearchRequest,
         campaign: Campaign,
         watch: Watch,
-        wanted_events: tuple[str, ...],
     ) -> None:
         self._search = search
         self._campaign = campaign
@@ -245,7 +250,7 @@ class _AtWork:
         self._again: list[int] = []
         self._made_by: dict[int, int] = {}
         self._shelf = Shelf(request.keep)
-        self._tally = Tally(wanted=len(search.seeds), wanted_events=wanted_events)
+        self._tally = Tally(wanted=len(search.seeds), wanted_events=search.wanted_events)
         self.found_seed: int | None = None
 
     @property

@@ -129,7 +129,7 @@ def analyze(run_name: str | None, store_root: Path) -> int:
     history = directory.load_history()
     verdict = judge(plan, history)
     save_verdict(plan, history, verdict, _stored_meta(directory), directory)
-    _tell_verdict(verdict.results)
+    tell_verdict(verdict.results)
     typer.echo(f"Report: {directory.path / REPORT}")
     return _exit_code(verdict.valid)
 
@@ -138,7 +138,7 @@ def tell_outcome(outcome: Outcome, command: str) -> None:
     """The last lines of a run."""
     for note in outcome.notes:
         typer.echo(note)
-    _tell_verdict(outcome.results)
+    tell_verdict(outcome.results)
     if outcome.failures:
         more = len(outcome.failures) - 1
         rest = f" (and {more} more, see {outcome.directory.path / LOG})" if more else ""
@@ -151,7 +151,7 @@ def tell_outcome(outcome: Outcome, command: str) -> None:
     typer.echo(f"Repeat: {command}")
 
 
-def _tell_verdict(results: Sequence[Result]) -> None:
+def tell_verdict(results: Sequence[Result]) -> None:
     valid = overall(results)
     colour = {True: "green", False: "red"}.get(valid, "yellow") if isinstance(valid, bool) else None
     typer.secho(headline(results), fg=colour or "yellow", bold=True)

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Literal
 import msgspec
 
 from harness.errors import StoreError, UsageError
-from harness.plan import FaultAction, Plan
+from harness.plan import FaultAction, Plan, dump_plan
 
 if TYPE_CHECKING:
     from harness.simulate import SimOutcome
@@ -39,6 +39,7 @@ class SimulationRecord(msgspec.Struct, frozen=True, kw_only=True):
     virtual_ns: int
     way: Literal["test", "search"] = "test"
     code: str = ""  # of the sources that ran
+    plan: str = ""  # of the stored plan
     checkpoints: tuple[str, ...] = ()  # the digest after each chunk of the trace
     # The faults as they were before their targets were found: what was run, where that differs from
     # the stored plan. A target that is known is not asked for, and so takes other steps.
@@ -61,6 +62,7 @@ def record_of(
         virtual_ns=outcome.virtual_ns,
         way="search",
         code=code,
+        plan=plan_digest(outcome.plan),
         checkpoints=tuple(checkpoint.hex() for checkpoint in checkpoints),
         planned=planned_faults(plan, outcome.plan),
         violations=tuple(violations),
@@ -79,6 +81,16 @@ def plan_as_run(stored: Plan, record: SimulationRecord) -> Plan:
     if record.planned is None:
         return stored
     return msgspec.structs.replace(stored, faults=record.planned)
+
+
+def plan_digest(plan: Plan) -> str:
+    """Tells whether a plan was edited."""
+    return hashlib.blake2b(dump_plan(plan), digest_size=8).hexdigest()
+
+
+def minor_version(python: str) -> str:
+    """3.11 of 3.11.7."""
+    return ".".join(python.split(".")[:2])
 
 
 def record_path(plan: Path) -> Path:

@@ -27,7 +27,13 @@ from harness.history import Recorder
 from harness.plan import Plan, SimPlan
 from harness.recording import HistoryWriter, RunRecorder
 from harness.run import Outcome, run
-from harness.sim_record import SimulationRecord, code_fingerprint, planned_faults, save_record
+from harness.sim_record import (
+    SimulationRecord,
+    code_fingerprint,
+    plan_digest,
+    planned_faults,
+    save_record,
+)
 from harness.stage import Nemesis, World
 from harness.store import PLAN, RunDirectory
 from nemesis.runner import NemesisRunner
@@ -119,6 +125,7 @@ def run_stored(
         segments=cluster.network.segments,
         virtual_ns=loop.now_ns - START_NS,
         code=code_fingerprint(),
+        plan=plan_digest(directory.load_plan()),
         checkpoints=tuple(checkpoint.hex() for checkpoint in trace.checkpoints),
         planned=planned_faults(plan, directory.load_plan()),
     )

@@ -172,7 +172,7 @@ def _system(subject: Subject, draw: _Draw, node_count: int) -> SystemPlan:
     if subject.profile not in PROFILES:
         raise UsageError(f"unknown profile {subject.profile}: choose one of {', '.join(PROFILES)}")
     profile = PROFILES[subject.profile]
-    modes = swarm.partition_modes or _modes(subject.profile)
+    modes = partition_modes(subject)
     policies = swarm.policies or _policies(subject.profile, node_count)
     policy = {**profile.policy, **draw.choice("policies", policies)}
     return SystemPlan(
@@ -187,11 +187,20 @@ def _system(subject: Subject, draw: _Draw, node_count: int) -> SystemPlan:
     )
 
 
-def _modes(profile: str) -> tuple[str, ...]:
-    """``safe`` promises something under pause_minority only."""
-    if profile == "safe":
-        return (PROFILES[profile].partition_mode,)
+def partition_modes(subject: Subject) -> tuple[str, ...]:
+    """What is drawn from. ``safe`` promises something under pause_minority only."""
+    if subject.swarm.partition_modes is not None:
+        return subject.swarm.partition_modes
+    if subject.profile == "safe":
+        return (PROFILES[subject.profile].partition_mode,)
     return ("ignore", "pause_minority", "autoheal")
+
+
+def fault_kinds(subject: Subject) -> Mapping[str, float]:
+    """What is drawn from, by weight."""
+    if subject.swarm.schedule is not None:
+        return {action.kind: 1 for action in subject.swarm.schedule}
+    return subject.swarm.faults or (_ONE_AT_A_TIME if subject.profile == "safe" else _ANYTHING)
 
 
 def _policies(profile: str, node_count: int) -> tuple[Mapping[str, Any], ...]:
@@ -272,7 +281,7 @@ def _faults(
         stream_key(draw.seed, "swarm", "faults") >> 1,
         nodes=nodes,
         time_limit_ms=limit_ms,
-        kinds=_some(swarm.faults or _kinds(subject.profile), swarm, draw),
+        kinds=_some(fault_kinds(subject), swarm, draw),
         promise=swarm.promise or _promise(subject.profile),
         quiet_ms=quiet_ms,
         interval_ms=int(draw.range("interval_ms", swarm.interval_ms)),
@@ -285,10 +294,6 @@ def _faults(
 def _promise(profile: str) -> Promise:
     """``safe`` loses nothing as long as one node at a time is taken."""
     return "one-at-a-time" if profile == "safe" else "anything"
-
-
-def _kinds(profile: str) -> Mapping[str, float]:
-    return _ONE_AT_A_TIME if profile == "safe" else _ANYTHING
 
 
 def _durations_ms(swarm: Swarm, draw: _Draw) -> tuple[int, int]:

@@ -19,6 +19,7 @@ from pathlib import Path
 import msgspec
 
 from checkers.base import Result
+from checkers.crashes import Crashes
 from cluster.sim.backend import SimCluster
 from cluster.sim.loop import START_NS
 from cluster.sim.machine import Machine
@@ -133,12 +134,21 @@ def make_stage(plan: Plan, cluster: SimCluster) -> Stage:
 
 
 async def _perform(stage: Stage, cluster: SimCluster, stop_early: bool) -> None:
-    """The experiment, cut short by the first crash of a broker's process if that is a violation."""
+    """The experiment, cut short by the first crash of a broker's process if that is a violation.
+
+    A crash that a failing disk explains is none (checkers/crashes.py), and the run goes on.
+    """
     experiment = asyncio.create_task(stage.perform(), name="experiment")
     watch = stop_early and stage.plan.gates.must_not_crash
+    judged = 0
     while watch and not experiment.done():
         await asyncio.wait((experiment,), timeout=WATCH_INTERVAL_S)
-        if any(e.kind == "crashed" for m in cluster.machines.values() for e in m.events):
+        events = [e for m in cluster.machines.values() for e in m.events]
+        crashed = sum(e.kind == "crashed" for e in events)
+        if crashed == judged:
+            continue
+        judged = crashed
+        if not Crashes().check(_history(stage, cluster.machines, complete=False)).valid:
             experiment.cancel()
             await asyncio.wait((experiment,))
             return

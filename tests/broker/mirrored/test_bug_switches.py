@@ -289,6 +289,16 @@ def test_kb_rmq_34_a_master_that_nobody_follows_any_more_confirms_what_reaches_i
 # -- OUR-02 ----------------------------------------------------------------------------------------
 
 
+def ring_is_quiet(cluster: Cluster, names: str) -> bool:
+    """All that was said in q's ring has settled with everybody."""
+    for process in (cluster[name].process("q") for name in names):
+        assert process is not None and process.gm is not None
+        member = process.gm.member
+        if not member.states or not all(state.is_settled for state in member.states.values()):
+            return False
+    return True
+
+
 @both
 def test_our_02_a_message_that_only_the_ring_carries_is_confirmed_before_it_went_round(
     on: bool,
@@ -299,6 +309,7 @@ def test_our_02_a_message_that_only_the_ring_carries_is_confirmed_before_it_went
             process, channel = cluster["a"].process("q"), cluster["d"].channel()
             assert process is not None and isinstance(process.role, Master)
             master = process.role
+            await until(lambda: ring_is_quiet(cluster, "abc"))
             for mirror in "bc":  # silently: what the ring carries is lost
                 cluster.cuts["a", mirror] = None
             channel.publish("q", b"x", to=(process.pid,))  # d's tables do not show the mirrors yet

@@ -123,6 +123,9 @@ async def update_mirroring(process: QueueProcess, *, announce: bool = False) -> 
         return
     row = await process.transact(lambda tx: rows.update_policy(tx, process.key, process.pid))
     if row is None:
+        is_blind = process.env.has_bug("KB-RMQ-02") or process.env.has_bug("KB-RMQ-08")
+        if is_blind and process.row() is not None:
+            return  # KB-RMQ-02, KB-RMQ-08: a change of policy was no occasion to look
         if not await process.guard_master():
             await ending.out_of_place(process)
         return

@@ -68,6 +68,7 @@ class QueueSupervisor(Process):
         self._watched: dict[Pid, int] = {}
         self._dead: dict[Pid, None] = {}
         self._tasks: dict[asyncio.Task[None], None] = {}
+        self._asked: dict[str, None] = {}  # for a mirror, when there was a process already
         self._masters_only: dict[str, None] = {}  # KB-RMQ-20, see started
         self._is_stopping = False
         self._empty = asyncio.Event()
@@ -116,6 +117,7 @@ class QueueSupervisor(Process):
                 return self._declare(row, caller)
             case StartMirror(key):
                 if key in self._children and not self._may_replace(key):
+                    self._asked[key] = None
                     return Done()
                 self._spawn(key, MirrorStart(caller))
                 return None
@@ -171,6 +173,7 @@ class QueueSupervisor(Process):
         process = QueueProcess(self._context, key, start)
         pid = self.runtime.spawn(process)
         self._masters_only.pop(key, None)
+        self._asked.pop(key, None)
         self._children[key] = pid
         self._keys[pid] = key
         self._empty.clear()
@@ -184,9 +187,9 @@ class QueueSupervisor(Process):
         list of mirrors is all that counts.
         """
         row, process = self._row(rows.QUEUE, key), self.process_of(key)
-        if row is None or process is None or process.role is None:
+        if row is None or process is None:
             return False
-        if self._context.env.has_bug("KB-RMQ-02"):
+        if self._context.env.has_bug("KB-RMQ-02") and process.role is not None:
             return process.pid not in (row.pid, *row.slave_pids)
         return process.pid in row.slave_pids_pending_shutdown
 
@@ -198,7 +201,9 @@ class QueueSupervisor(Process):
             del self._children[key]
         if not self._keys:
             self._empty.set()
-        if self._is_stopping or message.reason in FINAL:
+        # A master asked for a mirror while the former one was ending: what ended it is over.
+        is_final = message.reason in FINAL and key not in self._asked
+        if self._is_stopping or is_final:
             return
         if message.reason.startswith(("crash", "killed")) and not self._may_restart(key):
             log.error("queue '%s' crashed too often: it is left alone", key)

@@ -312,6 +312,17 @@ OWN_RULES: tuple[KnownBug, ...] = (
         "members crash on the numbers, or the ring never settles",
         fix="it gives up its membership and joins anew",
     ),
+    KnownBug(
+        id="OUR-07",
+        switch="pause_guard_asks_late",
+        title="A master that is about to pause confirms what only its lost mirrors were missing",
+        links=("https://www.rabbitmq.com/docs/partitions",),
+        confidence="own",
+        trigger="pause_minority; the master is cut off from the majority while clients that reach "
+        "it publish: channels hear of the lost mirrors before the node has decided to pause",
+        symptom="about one acknowledged message for each publisher is lost (RabbitMQ 3.10 too)",
+        fix="the guard asks whether a majority is linked, not whether the node has decided",
+    ),
 )
 CATALOGUE: tuple[KnownBug, ...] = (*RABBITMQ_BUGS, *OWN_RULES)
 

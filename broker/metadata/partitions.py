@@ -10,10 +10,12 @@ rabbit_autoheal.erl).
   pause_minority the node pauses until the *whole* cluster is back. The incarnation in the question
   keeps a quick restart of X from looking like one.
 
-``may_confirm`` is RabbitMQ's pause_partition_guard: no confirm leaves a node that has decided to
-pause. Queue processes and channels hear of the lost peers (Down) before this process does
-(NodeDownEvent), as in RabbitMQ, so what only the lost mirrors were missing is still confirmed:
-about one message for each publisher on the paused master (measured on RabbitMQ 3.10).
+``may_confirm`` is RabbitMQ's pause_partition_guard: no confirm leaves a node that is about to pause.
+Queue processes and channels hear of the lost peers (Down) before this process does (NodeDownEvent).
+RabbitMQ asks whether the node has decided to pause; in between it confirms what only the lost
+mirrors were missing, about one message for each publisher on the paused master (measured on
+RabbitMQ 3.10), and the other side discards it. We ask for the majority itself, which is gone as
+soon as the link is (known-bug switch OUR-07 brings RabbitMQ's guard back).
 """
 
 from __future__ import annotations
@@ -135,7 +137,11 @@ class PartitionHandler(Process):
 
     def may_confirm(self) -> bool:
         """Whether confirms may leave this node."""
-        return not self._pausing
+        if self._pausing:
+            return False
+        if self._config.partition_mode != "pause_minority" or self._env.has_bug("OUR-07"):
+            return True
+        return is_majority(len(self.runtime.nodes()) + 1, len(self._config.node_names))
 
     async def started(self) -> None:
         self.runtime.watch_nodes(self.pid)

@@ -38,14 +38,17 @@ log = logging.getLogger("cluster.sim")
 
 
 class SimEventLog:
-    """Implements broker.events.EventLog. ``wall_ns`` is the true time, however skewed the node's
-    clock is: the checkers put events of several nodes beside each other.
+    """Implements broker.events.EventLog for one life of a node.
+
+    ``wall_ns`` is the true time, however skewed the node's clock is: the checkers put events of
+    several nodes beside each other. A dead process says nothing, even when its frozen coroutines
+    are closed at the end.
     """
 
-    def __init__(self, machine: Machine, incarnation: int, sink: list[Event]) -> None:
+    def __init__(self, machine: Machine, incarnation: int, process: SimProcess | None) -> None:
         self._machine = machine
         self._incarnation = incarnation
-        self._sink = sink
+        self._process = process
 
     def emit(
         self,
@@ -70,7 +73,7 @@ class SimEventLog:
             epoch=epoch,
             detail={} if detail is None else detail,
         )
-        self._sink.append(event)
+        machine.events.append(event)
 
 
 @dataclass
@@ -163,7 +166,7 @@ class Machine:
         return Stream(self.seed, "node", self.name, incarnation)
 
     async def _open_events(self, incarnation: int) -> SimEventLog:
-        return SimEventLog(self, incarnation, self.events)
+        return SimEventLog(self, incarnation, self.process)
 
     def _unhandled(self, context: dict[str, Any]) -> None:
         """An exception that no task of the node retrieved: on a real node a line in its log."""
@@ -172,4 +175,4 @@ class Machine:
         self.output.append(sentence)
         detail = {"process": "asyncio", "reason": sentence}
         incarnation = 0 if self.process is None else self.process.incarnation
-        SimEventLog(self, incarnation, self.events).emit("", "crashed", detail=detail)
+        SimEventLog(self, incarnation, self.process).emit("", "crashed", detail=detail)

@@ -79,7 +79,7 @@ async def record_replicas(machines: Mapping[str, Machine]) -> None:
         await asyncio.sleep(POLL_S)
     for replica in replicas:
         machine = machines[replica.node]
-        log = SimEventLog(machine, 0, machine.events)
+        log = SimEventLog(machine, 0, None)
         detail = {
             "depth": replica.depth,
             "digest": replica.digest,

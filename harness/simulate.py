@@ -92,7 +92,8 @@ def simulate(
             log.warning("seed %d did not reach its end", plan.seed, exc_info=failure)
     history = _history(stage, cluster.machines, complete=error is None)
     verdict = judge(plan, history)
-    kinds = [anomaly.kind for result in verdict.results for anomaly in result.anomalies]
+    wrong = [result for result in verdict.results if result.valid is False]
+    kinds = [anomaly.kind for result in wrong for anomaly in result.anomalies]
     return SimOutcome(
         valid=verdict.valid,
         results=verdict.results,

@@ -91,6 +91,11 @@ class Socket:
 
     # -- sending -----------------------------------------------------------------------------------
 
+    @property
+    def room(self) -> int:
+        """How many bytes the kernels take now."""
+        return max(0, self._network.knobs.window_bytes - self._unacked)
+
     def send(self, data: bytes) -> int:
         """Take what there is room for; says how much."""
         size = min(len(data), self._network.knobs.window_bytes - self._unacked)

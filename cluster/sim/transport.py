@@ -226,7 +226,7 @@ class SimTransport(asyncio.Transport):
         """The kernel has room again."""
         if self._lost or not self._buffer:
             return
-        sent = self._socket.send(bytes(self._buffer))
+        sent = self._socket.send(bytes(self._buffer[: self._socket.room]))
         del self._buffer[:sent]
         self._maybe_resume_protocol()
         if not self._buffer:

@@ -15,6 +15,7 @@ from tests.cluster.sim.both_loops import agree
 pytestmark = pytest.mark.unit
 
 SHORT_S = 0.01
+LATER_S = 0.3  # surely after SHORT_S, on a busy machine too
 LONG_S = 60
 
 
@@ -218,7 +219,7 @@ def test_wait_for_returns_times_out_and_hands_cancellation_on() -> None:
 
 def test_a_shielded_task_goes_on() -> None:
     async def program() -> Any:
-        inner = asyncio.create_task(later("survived"))
+        inner = asyncio.create_task(later("survived", LATER_S))
         outer = asyncio.create_task(_shielded(inner))
         await asyncio.sleep(0)
         outer.cancel()
@@ -237,7 +238,7 @@ def test_gather_keeps_the_order_and_raises_the_first_error() -> None:
         seen: list[Any] = [await asyncio.gather(later("slow", 0.02), later("fast", 0.001))]
         results = await asyncio.gather(later(1), failing(), return_exceptions=True)
         seen.append([repr(result) for result in results])
-        other = asyncio.create_task(later("goes on", 0.03))
+        other = asyncio.create_task(later("goes on", LATER_S))
         try:
             await asyncio.gather(failing(), other)
         except ValueError:
@@ -269,13 +270,13 @@ def test_gather_keeps_the_order_and_raises_the_first_error() -> None:
     [
         (asyncio.FIRST_COMPLETED, None, (["fast"], 2)),
         (asyncio.FIRST_EXCEPTION, None, (["fast", "failed"], 1)),
-        (asyncio.ALL_COMPLETED, 0.03, (["fast", "failed"], 1)),
+        (asyncio.ALL_COMPLETED, 2 * LATER_S, (["fast", "failed"], 1)),
         (asyncio.ALL_COMPLETED, 0, ([], 3)),
     ],
 )
 def test_wait_returns_when_it_should(until: str, timeout_s: float | None, expected: Any) -> None:
     async def program() -> Any:
-        names = {"fast": later(1, 0.001), "failed": failing(0.01), "slow": later(1, LONG_S)}
+        names = {"fast": later(1, 0), "failed": failing(LATER_S), "slow": later(1, LONG_S)}
         tasks = [asyncio.create_task(coroutine, name=name) for name, coroutine in names.items()]
         done, pending = await asyncio.wait(tasks, timeout=timeout_s, return_when=until)
         in_order = [task.get_name() for task in tasks if task in done]

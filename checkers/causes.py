@@ -53,6 +53,7 @@ class TurningPoint:
     text: str
     evidence: dict[str, Any] = field(default_factory=dict)
     node: str = ""  # whose contents were lost, where known
+    in_minority: bool = False  # a master that paused
 
 
 def turning_points(events: Sequence[NodeEvent], around: Surroundings) -> list[TurningPoint]:
@@ -67,7 +68,7 @@ def turning_points(events: Sequence[NodeEvent], around: Surroundings) -> list[Tu
     known = {point.group for point in promoted}
     found = [
         *promoted,
-        *(p for p in _observed_promotions(around, by_polls) if p.group not in known),
+        *(p for p in _observed_promotions(around, by_polls, events) if p.group not in known),
         *_ended_double_reigns(reigns, events, around),
         *_discards(events, around),
         *_told_windows(events),
@@ -147,8 +148,16 @@ def _sync_begun(events: Sequence[NodeEvent], promotion: NodeEvent) -> bool:
     )
 
 
-def _observed_promotions(around: Surroundings, reigns: Sequence[Reign]) -> Iterator[TurningPoint]:
+def _observed_promotions(
+    around: Surroundings, reigns: Sequence[Reign], events: Sequence[NodeEvent]
+) -> Iterator[TurningPoint]:
     """A new master that its predecessor did not list as synchronised when it was last asked."""
+    # A poll is up to a round old: a node's own word about the same promotion is better.
+    synchronised = [
+        (e.group, e.node, e.run_ns)
+        for e in events
+        if e.kind == "promoted" and e.detail.get("synchronised") is True
+    ]
     last_reign: dict[str, Reign] = {}
     for reign in sorted(reigns, key=lambda r: r.begin_ns):
         old = last_reign.get(reign.group)
@@ -162,7 +171,11 @@ def _observed_promotions(around: Surroundings, reigns: Sequence[Reign]) -> Itera
             if claim.group == reign.group and poll.node == old.node and claim.role == "master"
             and poll.end_ns <= max(old.end_ns, old.begin_ns) + S
         ]  # fmt: skip
-        if seen and reign.node not in seen[-1][1].synchronised:
+        refuted = any(
+            (group, node) == (reign.group, reign.node) and abs(at_ns - reign.begin_ns) <= 2 * S
+            for group, node, at_ns in synchronised
+        )
+        if seen and not refuted and reign.node not in seen[-1][1].synchronised:
             poll = seen[-1][0]
             stopped = any(
                 f.kind == "stop"
@@ -289,6 +302,7 @@ def _paused_minorities(
                     f"{_s(event.run_ns)}",
                     evidence={"event": event.row},
                     node=event.node,
+                    in_minority=True,
                 )
 
 

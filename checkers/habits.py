@@ -11,7 +11,8 @@ were up to, together with the history:
   master that comes back.
 - L7: publishing without confirms. "ok" says that the channel took the message, not that a queue
   has it. Near a fault (before it is noticed, messages go to who is no longer there), a loss that
-  nothing else explains is of this kind.
+  nothing else explains is of this kind; so is what went to a master that found itself in a
+  minority and paused, which for who awaits confirms is the last moment of L3.
 """
 
 from __future__ import annotations
@@ -50,18 +51,19 @@ class Habits:
 CAREFUL = Habits()
 
 
-def transient_points(
+def habitual_points(
     points: Sequence[TurningPoint], events: Sequence[NodeEvent], habits: Habits
 ) -> list[TurningPoint]:
-    """The turning points as they look when queues or messages are transient, in order of time."""
+    """The turning points as they look to clients of such habits, in order of time."""
     why = habits.transient
-    if not why:
-        return list(points)
-    found = [
-        replace(point, window="L6", text=f"{point.text}; {why}") if point.window == "L12" else point
-        for point in points
-    ]
-    for event in events:
+    found = []
+    for point in points:
+        if why and point.window == "L12":
+            point = replace(point, window="L6", text=f"{point.text}; {why}")
+        elif not habits.confirms and point.in_minority:
+            point = replace(point, window="L7")
+        found.append(point)
+    for event in events if why else ():
         if event.kind == "role" and event.detail.get("started_as") == "recovered":
             at_s = event.run_ns / S
             found.append(

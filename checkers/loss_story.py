@@ -18,7 +18,7 @@ from checkers.causes import WINDOWS, TurningPoint, explain, turning_points
 from checkers.columns import Operations
 from checkers.fates import LOST, Fates
 from checkers.faults import Surroundings
-from checkers.habits import CAREFUL, Excuses, Habits, transient_points
+from checkers.habits import CAREFUL, Excuses, Habits, habitual_points
 from checkers.loss import (
     POSITIONS,
     Acknowledged,
@@ -60,7 +60,7 @@ def loss_story(
     if len(node_runs.begin) < len(runs.begin):
         told, acked = (node_runs, by_node)
     events = read_events(history)
-    points = transient_points(turning_points(events, around), events, habits)
+    points = habitual_points(turning_points(events, around), events, habits)
     stories = _stories(ops, told, acked, around, points, Excuses(ops, around, habits))
     detail = {
         "runs": _lengths(runs),

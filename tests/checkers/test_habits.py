@@ -119,6 +119,14 @@ class TestL7:
         told.event("n2", 23, "promoted", "master", 3, synchronised=False)
         assert loss(told, self.habits)["cause"] == "L2"
 
+    def test_a_master_that_paused_in_a_minority_had_promised_nothing(self) -> None:
+        links = (("n1", "n2"), ("n2", "n1"), ("n1", "n3"), ("n3", "n1"))
+        told = story(range(20, 24)).fault(3, "partition-one", 19, 28, ["n1"], links)
+        told.role("n1", 0, "master").role("n1", 24, "none")
+        told.event("n1", 24.1, "role", "paused", group="")
+        assert loss(told, self.habits)["cause"] == "L7"
+        assert loss(told, CAREFUL)["cause"] == "L3"
+
     def test_who_awaits_confirms_may_not_lose_it(self) -> None:
         told = story(range(20, 22)).fault(3, "kill", 21.5, 25, ["n1"])
         assert loss(told, CAREFUL)["cause"] == "unexplained"

@@ -238,6 +238,14 @@ class TestCauses:
             story.observe("n2", second, "master", 2)
         assert self.cause(story)[0] == "L4"
 
+    def test_the_word_of_the_promoted_goes_before_an_old_poll(self) -> None:
+        story = self.story().fault(2, "kill", 30, 50, ["n1"])
+        story.observe("n1", 29, "master", synchronised=["n3"])
+        story.observe("n2", 31, "master", 2).observe("n2", 32, "master", 2)
+        assert self.cause(story)[0] == "L2"
+        story.event("n2", 30.8, "promoted", "master", 2, synchronised=True)
+        assert self.cause(story)[0] == "unexplained"
+
     def test_observed_promotion_of_a_listed_mirror_explains_nothing(self) -> None:
         story = self.story().fault(2, "kill", 30, 50, ["n1"])
         for second in range(30):

@@ -183,6 +183,12 @@ def load_plan(path: Path) -> Plan:
     raise UsageError(f"{path} is a plan of version {version}; this is version {PLAN_VERSION}")
 
 
+def canonical(plan: Plan) -> Plan:
+    """The plan as it is after it was stored and read: whole numbers of fractional fields are
+    fractions, lists are tuples. Equal plans then do equal things, to the last byte."""
+    return msgspec.json.decode(msgspec.json.encode(plan), type=Plan)
+
+
 def dump_plan(plan: Plan) -> bytes:
     """The plan as indented JSON, ending in a newline."""
     return msgspec.json.format(msgspec.json.encode(plan), indent=2) + b"\n"

@@ -20,7 +20,7 @@ from typing import TypeVar
 
 import msgspec
 
-from harness.plan import FaultAction, Plan
+from harness.plan import FaultAction, Plan, canonical
 from harness.shrink_candidates import (
     calmer,
     cut_at,
@@ -112,6 +112,7 @@ class _Search:
 
     def accept(self, candidate: Plan) -> bool:
         """Take the candidate if it is smaller and still fails."""
+        candidate = canonical(candidate)
         if measure(candidate) < measure(self.best) and self.fails(candidate):
             self.best = candidate
             return True

@@ -283,9 +283,9 @@ def _shorter_times(time_ms: int) -> list[int]:
 
 
 def _rounded_down(time_ms: int) -> list[int]:
-    """Rounder times no later than ``time_ms``, the roundest first."""
+    """Rounder times before ``time_ms``, the roundest first."""
     rounded = dict.fromkeys(time_ms // step * step for step in _ROUND_MS)
-    return [number for number in rounded if 0 < number <= time_ms]
+    return [number for number in rounded if 0 < number < time_ms]
 
 
 # -- calmer ----------------------------------------------------------------------------------------

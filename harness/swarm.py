@@ -27,6 +27,7 @@ from harness.plan import (
     SimPlan,
     SystemPlan,
     WorkloadPlan,
+    canonical,
 )
 from harness.planning import PROFILES, check_plan, parse_nodes
 from harness.rng import Stream, stream_key
@@ -148,7 +149,7 @@ def draw_plan(subject: Subject, seed: int) -> Plan:
         sim=_world(swarm, draw, nodes),
     )
     check_plan(plan)
-    return plan
+    return canonical(plan)
 
 
 class _Draw:

@@ -1,4 +1,8 @@
-"""`shalott bugs`: the catalogue of historical bugs as a table, or all about one of them."""
+"""`shalott bugs`: the catalogue of historical bugs as a table, or all about one of them.
+
+A bug that a search can look for has a scenario (harness/scenarios.py): the anomaly that it must
+report, and within how many seeds.
+"""
 
 from __future__ import annotations
 
@@ -9,6 +13,7 @@ from rich.text import Text
 from broker.errors import ConfigError
 from broker.known_bugs import CATALOGUE, KnownBug, known_bug
 from harness.errors import UsageError
+from harness.scenarios import scenario_of_bug
 
 CONFIDENCE = {
     "A": "the fix or the source was read",
@@ -21,14 +26,16 @@ CONFIDENCE = {
 def list_bugs(console: Console) -> None:
     """A row for each bug, in the order of the catalogue."""
     table = Table(box=None, pad_edge=False)
-    for heading in ("id", "conf.", "links", "what it is"):
+    for heading in ("id", "conf.", "links", "anomaly", "seeds", "what it is"):
         table.add_column(heading, no_wrap=heading == "id", overflow="fold")
     for bug in CATALOGUE:
-        links = ", ".join(short_link(link) for link in bug.links)
-        table.add_row(bug.id, bug.confidence, links, Text(bug.title))
+        links = "\n".join(short_link(link) for link in bug.links)
+        anomaly, budget = _scenario(bug)
+        table.add_row(bug.id, bug.confidence, links, anomaly, budget, Text(bug.title))
     console.print(table)
     console.print(
-        "\nAll are off unless asked for: `shalott test --bug ID`. `shalott bugs ID` says more.",
+        "\nAll are off unless asked for: `shalott test --bug ID`. A search for one reports the"
+        " anomaly within so many seeds: `shalott search --bug ID`. `shalott bugs ID` says more.",
         markup=False,
         highlight=False,
     )
@@ -49,7 +56,14 @@ def tell_bug(bug_id: str, console: Console) -> None:
     console.print(table)
 
 
+def _scenario(bug: KnownBug) -> tuple[str, str]:
+    """The anomaly and the seed budget of its scenario, if somebody wrote one."""
+    scenario = scenario_of_bug(bug.id)
+    return ("-", "-") if scenario is None else (scenario.anomaly, str(scenario.seed_budget))
+
+
 def _facts(bug: KnownBug) -> list[tuple[str, str]]:
+    anomaly, budget = _scenario(bug)
     return [
         ("switch", bug.switch),
         ("trigger", bug.trigger),
@@ -57,6 +71,8 @@ def _facts(bug: KnownBug) -> list[tuple[str, str]]:
         ("fix", bug.fix),
         ("confidence", f"{bug.confidence}: {CONFIDENCE[bug.confidence]}"),
         *(("link", link) for link in bug.links),
+        ("anomaly", anomaly),
+        ("seed budget", budget),
         ("use it", f"shalott test --bug {bug.id}"),
     ]
 

@@ -3,10 +3,8 @@ of the process that publishes them."""
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import AsyncIterator, Coroutine
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from typing import Any
 
 import pytest
 
@@ -15,15 +13,11 @@ from broker.amqp.dead_letters import DeadLetters
 from broker.metadata.records import PolicyRow, policy_key
 from broker.mirrored.mirror import Mirror
 from broker.processes.messages import Pid
-from tests.broker.mirrored.cluster_fixture import Cluster, TestNode, until
+from tests.broker.mirrored.cluster_fixture import Cluster, TestNode, run, until
 
 pytestmark = pytest.mark.unit
 
 TO_GRAVE = {"x-dead-letter-exchange": "", "x-dead-letter-routing-key": "grave"}
-
-
-def run(test: Coroutine[Any, Any, None]) -> None:
-    asyncio.run(test)
 
 
 @asynccontextmanager

@@ -1,17 +1,18 @@
-"""A cluster of queue supervisors in one event loop: real processes, real queues, an in-memory mesh
-and shared tables.
+"""A cluster of queue supervisors in one simulated event loop: real processes, real queues, an
+in-memory mesh and shared tables.
 
-Frames travel encoded, in FIFO order, one loop turn each. Links can be cut (both sides notice at
-once), nodes killed, stopped and started; the tables can be split, as a partition in mode ignore
-splits them.
+Each node is a process of the loop, so a killed one does nothing more from that instant on. Frames
+travel encoded, in FIFO order. Links can be cut (both sides notice at once), nodes killed, stopped
+and started; the tables can be split, as a partition in mode ignore splits them. How long frames,
+rows of tables, calls of the disk and the news of a death take is drawn from a seed (``Latency``),
+or always the same (``Steady``).
 """
 
 from __future__ import annotations
 
 import asyncio
 import random
-import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Coroutine, Iterable
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
@@ -33,6 +34,8 @@ from broker.processes.messages import Codec, Down, Message, Pid
 from broker.processes.process import Process
 from broker.processes.runtime import Runtime
 from broker.processes.wire import Frame
+from cluster.sim.loop import SimLoop
+from cluster.sim.processes import SimProcess
 from tests.broker.storage.memory_disk import MemoryDisk
 
 T = TypeVar("T")
@@ -40,21 +43,67 @@ CODEC = Codec((*pm.MESSAGES, *qp.MESSAGES, *mm.MESSAGES))
 DEADLINE_S = 10.0
 
 
+def run(test: Coroutine[Any, Any, T]) -> T:
+    """What ``asyncio.run`` would do, in virtual time: fast, and the same every time."""
+    return SimLoop().run(test, SimProcess("test", fenced=False))
+
+
+def sim() -> SimLoop:
+    loop = asyncio.get_running_loop()
+    assert isinstance(loop, SimLoop), "run the test with cluster_fixture.run"
+    return loop
+
+
 async def until(condition: Callable[[], Any], what: str = "") -> None:
     """Give the others turns until ``condition`` holds."""
-    deadline = time.monotonic() + DEADLINE_S
+    deadline = sim().time() + DEADLINE_S
     while not condition():
-        if time.monotonic() > deadline:
+        if sim().time() > deadline:
             raise AssertionError(f"never happened: {what or condition}")
         await asyncio.sleep(0.001)
 
 
 class Clock:
     def monotonic_ns(self) -> int:
-        return time.monotonic_ns()
+        return sim().now_ns
 
     def wall_ns(self) -> int:
-        return time.time_ns()
+        return sim().now_ns
+
+
+class Latency:
+    """Mostly short, now and then long."""
+
+    def __init__(self, seed: int) -> None:
+        self._rng = random.Random(f"{seed}-latency")
+        self._last_ns: dict[tuple[str, str], int] = {}  # of what went this way
+
+    def draw_ns(self) -> int:
+        longest_ms = 0.5 if self._rng.random() < 0.95 else 10.0
+        return int(self._rng.random() * longest_ms * 1e6)
+
+    def draw_s(self) -> float:
+        return self.draw_ns() / 1e9
+
+    def arrival_ns(self, source: str, target: str) -> int:
+        """When something sent now arrives: never before what was sent the same way."""
+        way = (source, target)
+        self._last_ns[way] = max(self._last_ns.get(way, 0), sim().now_ns + self.draw_ns())
+        return self._last_ns[way]
+
+    def loss_ns(self, source: str, target: str) -> int:
+        """When ``target`` sees that ``source`` died. All that was under way arrives before, or
+        only some of it.
+        """
+        now_ns, last_ns = sim().now_ns, self.arrival_ns(source, target)
+        return last_ns if self._rng.random() < 0.5 else now_ns + self.draw_ns()
+
+
+class Steady(Latency):
+    """Everything takes its tenth of a millisecond."""
+
+    def draw_ns(self) -> int:
+        return 100_000
 
 
 @dataclass(frozen=True)
@@ -94,23 +143,23 @@ class Store:
         self.leader = tables
         self.members: dict[str, NodeMetadata] = {}
 
-    def commit(self, writer: NodeMetadata, rows: list[StoredRow]) -> None:
-        writer.take(rows)
-        for member in self.members.values():
-            if member is not writer:
-                asyncio.get_running_loop().call_soon(member.take, rows)
-
-    def announce(self) -> None:
-        for member in self.members.values():
-            member.tell(Membership(tuple(sorted(self.members))))
+    def commit(self, rows: list[StoredRow], latency: Latency) -> int:
+        """Hand the rows out; returns when every member has them."""
+        last_ns = 0
+        for name, member in self.members.items():
+            at_ns = latency.arrival_ns("tables", name)
+            sim().call_at_ns(at_ns, member.take, rows, process=member.node.life)
+            last_ns = max(last_ns, at_ns)
+        return last_ns
 
 
 class NodeMetadata:
     """Implements broker.metadata.api.Metadata."""
 
-    def __init__(self, runtime: Runtime, store: Store) -> None:
-        self._runtime = runtime
+    def __init__(self, node: TestNode, store: Store) -> None:
+        self.node = node
         self.store = store
+        self.running: dict[str, None] = {}  # as this node sees it
         self.tables = copy_of(store.leader)
         self._subscribers: list[Pid] = []
 
@@ -124,7 +173,7 @@ class NodeMetadata:
         return self.tables.rows(table)
 
     def running_nodes(self) -> list[str]:
-        return sorted(self.store.members)
+        return sorted(self.running)
 
     def subscribe(self, pid: Pid) -> None:
         self._subscribers.append(pid)
@@ -136,12 +185,15 @@ class NodeMetadata:
             if not transaction.writes:
                 return result
             changes = transaction.changes()
-            await asyncio.sleep(0)
+            latency = self.node.cluster.latency
+            await asyncio.sleep(latency.draw_s())
             if not self.store.leader.conflicts(changes):
                 version = self.store.leader.version + 1
-                self.store.commit(self, self.store.leader.apply(version, changes))
+                rows = self.store.leader.apply(version, changes)
+                everywhere_ns = self.store.commit(rows, latency)
+                await asyncio.sleep((everywhere_ns - sim().now_ns) / 1e9 + latency.draw_s())
                 return result
-            await asyncio.sleep(0)
+            await asyncio.sleep(latency.draw_s())
 
     def take(self, rows: list[StoredRow]) -> None:
         for row in self.tables.store(rows):
@@ -149,7 +201,12 @@ class NodeMetadata:
 
     def tell(self, message: Message) -> None:
         for pid in self._subscribers:
-            self._runtime.send(pid, message)
+            self.node.runtime.send(pid, message)
+
+    def sees(self, names: Iterable[str]) -> None:
+        """These are up."""
+        self.running = dict.fromkeys(names)
+        self.tell(Membership(tuple(sorted(self.running))))
 
 
 def copy_of(tables: Tables, *, durable_only: bool = False) -> Tables:
@@ -269,6 +326,8 @@ class TestNode:
         self.cluster = cluster
         self.name = name
         self.disk = disk
+        self.life = SimProcess(name, incarnation, fenced=False)
+        sim().add_process(self.life)
         self.env = Env(
             node_id=name,
             incarnation=incarnation,
@@ -281,30 +340,51 @@ class TestNode:
         self.config = NodeConfig(name=name, data_dir="", slave_wait_timeout_ms=1000)
         self.runtime = Runtime(name, incarnation, CODEC)
         self.runtime.transmit = self._transmit
-        self.metadata = NodeMetadata(self.runtime, cluster.store)
+        self.metadata = NodeMetadata(self, cluster.store)
         self.queues = QueuesService(self.env, self.runtime, self.metadata)
         self.supervisor: QueueSupervisor | None = None
         self.is_up = False
 
+    def inside(self, call: Callable[[], T]) -> T:
+        """Do ``call`` as a part of this node."""
+        loop, before = sim(), sim().process
+        loop.process = self.life
+        try:
+            return self.life.context.run(call)
+        finally:
+            loop.process = before
+
+    def sees(self, node: str, incarnation: int) -> bool:
+        return self.runtime.is_alive(Pid(node, incarnation, 0))
+
     def _transmit(self, node: str, frame: Frame) -> bool:
-        peer = self.cluster.nodes.get(node)
-        if peer is None or not self.cluster.is_linked(self.name, node):
+        if node not in self.runtime.nodes() or not self.cluster.is_linked(self.name, node):
             return False
-        asyncio.get_running_loop().call_soon(self._arrive, peer, frame)
+        peer = self.cluster.nodes.get(node)
+        if peer is not None:
+            at_ns = self.cluster.latency.arrival_ns(self.name, node)
+            sim().call_at_ns(at_ns, peer._arrive, self, frame, process=peer.life)
         return True
 
-    def _arrive(self, peer: TestNode, frame: Frame) -> None:
+    def _arrive(self, sender: TestNode, frame: Frame) -> None:
         """Frames that were under way when the link broke are lost."""
-        is_current = self.cluster.nodes.get(peer.name) is peer and peer.is_up and self.is_up
-        if is_current and self.cluster.is_linked(self.name, peer.name):
-            peer.runtime.receive(self.name, frame)
+        is_up = self.sees(sender.name, sender.env.incarnation)
+        if is_up and self.cluster.is_linked(self.name, sender.name):
+            self.runtime.receive(sender.name, frame)
+
+    def lose(self, peer: str, incarnation: int, reason: str) -> None:
+        """The link to that life of ``peer`` is down."""
+        if self.sees(peer, incarnation):
+            self.runtime.link_down(peer, reason)
+            self.metadata.sees(name for name in self.metadata.running if name != peer)
 
     def start_supervisor(self, **more: Any) -> None:
         context = QueueContext(
             self.env, self.config, self.metadata, QueueStorage(self.disk), **more
         )
         self.supervisor = QueueSupervisor(context)
-        self.runtime.spawn(self.supervisor, name=mm.SUPERVISOR)
+        supervisor = self.supervisor
+        self.inside(lambda: self.runtime.spawn(supervisor, name=mm.SUPERVISOR))
 
     def row(self, queue: str) -> QueueRow | None:
         row = self.metadata.read("queue", queue_key("/", queue))
@@ -341,7 +421,7 @@ class TestNode:
 
     def channel(self) -> TestChannel:
         channel = TestChannel(self)
-        self.runtime.spawn(channel)
+        self.inside(lambda: self.runtime.spawn(channel))
         return channel
 
 
@@ -350,6 +430,7 @@ class Cluster:
     names: str
     seed: int = 0
     bugs: tuple[str, ...] = ()  # of every node (broker/known_bugs.py)
+    latency: Latency = field(default_factory=lambda: Steady(0))
     nodes: dict[str, TestNode] = field(default_factory=dict)
     cuts: dict[tuple[str, str], None] = field(default_factory=dict)
     events: list[Event] = field(default_factory=list)
@@ -381,37 +462,37 @@ class Cluster:
         """Start a node; its tables come from the members, or from those of the last that was up."""
         self.incarnations[name] = self.incarnations.get(name, 0) + 1
         disk = self.disks.get(name, MemoryDisk())
+        disk.delay_s = self.latency.draw_s
         if not self.store.members:
             self.store.leader = copy_of(self.store.leader, durable_only=True)
         node = TestNode(self, name, self.incarnations[name], disk)
         self.nodes[name] = node
         node.is_up = True
         self.store.members[name] = node.metadata
+        node.metadata.running[name] = None
         for peer in self.nodes.values():
-            if peer is not node and peer.is_up and self.is_linked(name, peer.name):
-                peer.runtime.link_up(name, node.env.incarnation)
-                node.runtime.link_up(peer.name, peer.env.incarnation)
-        self.store.announce()
+            if peer is not node and self.is_linked(name, peer.name):
+                self._link(node, peer)
         if supervisor:
             node.start_supervisor()
         return node
 
-    async def kill(self, name: str) -> None:
-        """kill -9: what was written survives, nobody says goodbye."""
-        node = self.nodes.pop(name)
-        node.is_up = False
-        self.disks[name] = node.disk.after_kill()
-        await self._bury(node)
+    def _link(self, node: TestNode, peer: TestNode) -> None:
+        peer.inside(lambda: peer.lose(node.name, node.env.incarnation - 1, "replaced"))
+        for one, other in ((node, peer), (peer, node)):
+            one.runtime.link_up(other.name, other.env.incarnation)
+            one.metadata.sees((*one.metadata.running, other.name))
 
-    async def kill_all(self) -> None:
+    async def kill(self, name: str, *, power: Callable[[], bool] | None = None) -> None:
+        """kill -9: what was written survives, nobody says goodbye. Or a power loss: what was synced
+        survives, and of the rest what ``power`` wants.
+        """
+        self._end(self.nodes[name], power)
+
+    async def kill_all(self, *, power: Callable[[], bool] | None = None) -> None:
         """Every node at the same instant."""
-        nodes = list(self.nodes.values())
-        for node in nodes:
-            node.is_up = False
-            self.disks[node.name] = node.disk.after_kill()
-        self.nodes.clear()
-        for node in nodes:
-            await self._bury(node)
+        for node in list(self.nodes.values()):
+            self._end(node, power)
 
     async def stop(self, name: str) -> None:
         """An orderly stop."""
@@ -419,19 +500,22 @@ class Cluster:
         assert node.supervisor is not None
         await node.supervisor.stop_all(5000)
         await asyncio.sleep(0.01)
-        del self.nodes[name]
-        node.is_up = False
-        self.disks[name] = node.disk.after_kill()
-        await self._bury(node)
+        if self.nodes.get(name) is node:
+            self._end(node, None)
 
-    async def _bury(self, node: TestNode) -> None:
+    def _end(self, node: TestNode, power: Callable[[], bool] | None) -> None:
+        """Nothing of it runs from now on."""
+        node.life.freeze()
+        node.is_up = False
+        del self.nodes[node.name]
+        after = node.disk.after_kill() if power is None else node.disk.after_power_loss(power)
+        self.disks[node.name] = after
         node.metadata.store.members.pop(node.name, None)
-        for peer in list(self.nodes.values()):
+        for peer in self.nodes.values():
             if self.is_linked(node.name, peer.name):
-                peer.runtime.link_down(node.name, "killed")
-        node.metadata.store.announce()
-        for pid in list(node.runtime._processes):
-            await node.runtime.kill(pid)
+                at_ns = self.latency.loss_ns(node.name, peer.name)
+                lost = (node.name, node.env.incarnation, "killed")
+                sim().call_at_ns(at_ns, peer.lose, *lost, process=peer.life)
 
     async def kill_process(self, name: str, queue: str) -> None:
         process = self.nodes[name].process(queue)
@@ -456,7 +540,7 @@ class Cluster:
                 node.metadata.take(store.leader.snapshot())
                 node.metadata.store = store
                 store.members[name] = node.metadata
-            store.announce()
+                node.metadata.sees(side)
 
     # -- policies ----------------------------------------------------------------------------------
 

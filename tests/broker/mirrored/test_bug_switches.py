@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
-from collections.abc import Coroutine
 from typing import Any
 
 import pytest
@@ -13,7 +12,7 @@ from broker.errors import MetadataUnavailable
 from broker.mirrored import maintenance, queues_service
 from broker.mirrored.maintenance import hand_over
 from broker.mirrored.master import Master
-from tests.broker.mirrored.cluster_fixture import Cluster, until
+from tests.broker.mirrored.cluster_fixture import Cluster, run, until
 
 pytestmark = pytest.mark.unit
 
@@ -22,10 +21,6 @@ AUTO: dict[str, Any] = {**ALL, "ha-sync-mode": "automatic"}
 WHEN_SYNCED: dict[str, Any] = {"ha-promote-on-failure": "when-synced"}
 
 both = pytest.mark.parametrize("on", [True, False], ids=["switched on", "off"])
-
-
-def run(test: Coroutine[Any, Any, None]) -> None:
-    asyncio.run(test)
 
 
 def cluster_with(names: str, bug: str, on: bool) -> Cluster:

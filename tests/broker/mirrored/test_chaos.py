@@ -13,7 +13,7 @@ import pytest
 
 from broker.amqp import queue_protocol as qp
 from broker.errors import BrokerError
-from tests.broker.mirrored.cluster_fixture import Cluster, TestChannel, until
+from tests.broker.mirrored.cluster_fixture import Cluster, Latency, TestChannel, run, until
 
 pytestmark = pytest.mark.unit
 
@@ -128,7 +128,7 @@ async def end_channels(cluster: Cluster) -> None:
 
 async def run_chaos(seed: int, down_max: int, steps: int = 8) -> None:
     rng = random.Random(seed)
-    async with Cluster("abc", seed=seed) as cluster:
+    async with Cluster("abc", seed=seed, latency=Latency(seed)) as cluster:
         await cluster.set_policy(SAFE)
         await until(lambda: all(n.metadata.rows("policy") for n in cluster.nodes.values()))
         await cluster["a"].declare("q")
@@ -140,7 +140,7 @@ async def run_chaos(seed: int, down_max: int, steps: int = 8) -> None:
             if name not in cluster.nodes:
                 cluster.boot(name)
         await until(lambda: cluster.master("q") and len(cluster.mirrors("q")) == 2, f"{seed}")
-        await asyncio.sleep(0.05)
+        await asyncio.sleep(0.2)
         stop.set()
         await asyncio.gather(*clients)
         await until(
@@ -157,12 +157,12 @@ async def run_chaos(seed: int, down_max: int, steps: int = 8) -> None:
 
 @pytest.mark.parametrize("seed", range(6))
 def test_kills_one_node_at_a_time_lose_nothing(seed: int) -> None:
-    asyncio.run(run_chaos(seed, down_max=1))
+    run(run_chaos(seed, down_max=1))
 
 
 @pytest.mark.parametrize("seed", range(100, 103))
 def test_kills_of_all_nodes_at_once_lose_nothing(seed: int) -> None:
-    asyncio.run(run_chaos(seed, down_max=0))
+    run(run_chaos(seed, down_max=0))
 
 
 def test_the_same_history_under_upstream_defaults_can_lose() -> None:
@@ -185,7 +185,7 @@ def test_the_same_history_under_upstream_defaults_can_lose() -> None:
             reasons = [e.detail["reason"] for e in cluster.events_of("promoted")]
             assert any("L1" in reason for reason in reasons)
 
-    asyncio.run(scenario())
+    run(scenario())
 
 
 @pytest.mark.parametrize("seed", range(4))
@@ -233,4 +233,4 @@ def test_mirrors_hold_what_their_master_holds(seed: int) -> None:
             await asyncio.sleep(0.01)
             await channel.ask("q", qp.CancelConsumer(channel.pid, f"t{number}"))
 
-    asyncio.run(scenario())
+    run(scenario())

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Coroutine
 from typing import Any
 
 import pytest
@@ -11,17 +9,13 @@ import pytest
 from broker.amqp import queue_protocol as qp
 from broker.mirrored import messages as mm
 from broker.processes.messages import Done, Failed
-from tests.broker.mirrored.cluster_fixture import Cluster, until
+from tests.broker.mirrored.cluster_fixture import Cluster, run, until
 
 pytestmark = pytest.mark.unit
 
 ALL: dict[str, Any] = {"ha-mode": "all"}
 AUTO: dict[str, Any] = {"ha-mode": "all", "ha-sync-mode": "automatic"}
 SAFE: dict[str, Any] = {**AUTO, "ha-promote-on-failure": "when-synced"}
-
-
-def run(test: Coroutine[Any, Any, None]) -> None:
-    asyncio.run(test)
 
 
 def bodies(count: int, start: int = 0) -> list[bytes]:

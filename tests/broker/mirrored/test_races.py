@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Coroutine
 from typing import Any
 
 import msgspec
@@ -12,16 +11,12 @@ import pytest
 from broker.amqp import queue_protocol as qp
 from broker.mirrored.gm_group import RecordDead, apply_change
 from broker.mirrored.messages import UpdateMirroring
-from tests.broker.mirrored.cluster_fixture import Cluster, until
+from tests.broker.mirrored.cluster_fixture import Cluster, run, until
 
 pytestmark = pytest.mark.unit
 
 ALL: dict[str, Any] = {"ha-mode": "all"}
 AUTO: dict[str, Any] = {"ha-mode": "all", "ha-sync-mode": "automatic"}
-
-
-def run(test: Coroutine[Any, Any, None]) -> None:
-    asyncio.run(test)
 
 
 def bodies(count: int, start: int = 0) -> list[bytes]:

@@ -3,20 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Coroutine
-from typing import Any
 
 import pytest
 
 from broker.amqp import queue_protocol as qp
 from broker.processes.messages import Done, Failed
-from tests.broker.mirrored.cluster_fixture import Cluster, until
+from tests.broker.mirrored.cluster_fixture import Cluster, run, until
 
 pytestmark = pytest.mark.unit
-
-
-def run(test: Coroutine[Any, Any, None]) -> None:
-    asyncio.run(test)
 
 
 def bodies(count: int, start: int = 0) -> list[bytes]:

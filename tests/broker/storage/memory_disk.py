@@ -57,7 +57,8 @@ class MemoryDisk:
     """Implements broker.disk.Disk.
 
     ``fault`` is called with the operation and the path before each operation and may raise;
-    ``write_limit`` makes writes short; ``room`` is how many more bytes fit.
+    ``write_limit`` makes writes short; ``room`` is how many more bytes fit; ``delay_s`` says how
+    long the next operation takes.
     """
 
     def __init__(self) -> None:
@@ -67,6 +68,7 @@ class MemoryDisk:
         self.fault: Callable[[str, str], None] = lambda operation, path: None
         self.write_limit: int | None = None
         self.room: int | None = None
+        self.delay_s: Callable[[], float] = lambda: 0.0
 
     # -- after a crash -----------------------------------------------------------------------------
 
@@ -81,7 +83,7 @@ class MemoryDisk:
 
     async def step(self, operation: str, path: str) -> None:
         self.operations += 1
-        await asyncio.sleep(0)
+        await asyncio.sleep(self.delay_s())
         self.fault(operation, path)
 
     async def open(self, path: str, *, create: bool) -> MemoryFile:

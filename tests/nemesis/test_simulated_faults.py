@@ -1,0 +1,100 @@
+"""Whole runs in the simulation: every kind of fault is made, proved, healed and proved healed."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from harness.plan import FaultAction, Plan
+from harness.rng import Stream
+from harness.simulate import SimOutcome, simulate
+from harness.swarm import Subject, Swarm, draw_plan
+from nemesis.kinds import ALL_NODES, KINDS
+from nemesis.schedule import aimed_links
+
+pytestmark = [
+    pytest.mark.sim,
+    # A killed node is frozen, never cancelled: nobody closes what it had open.
+    pytest.mark.filterwarnings("ignore:unclosed:ResourceWarning"),
+    pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"),
+]
+
+NODES = ("n1", "n2", "n3")
+
+
+def plan_of(*actions: FaultAction, limit_ms: int) -> Plan:
+    swarm = Swarm(
+        nodes=(3,), schedule=actions, time_limit_ms=(limit_ms,), buggify=(False,), loss=(0.0,)
+    )
+    return draw_plan(Subject(profile="upstream", swarm=swarm), 5)
+
+
+def one_of_each(families: tuple[str, ...], *, apart_ms: int, lasts_ms: int) -> list[FaultAction]:
+    actions = []
+    kinds = [name for name, kind in KINDS.items() if kind.family in families]
+    for number, name in enumerate(kinds, start=1):
+        kind = KINDS[name]
+        # Corruption may hit one node only; the others take turns.
+        node = NODES[0] if name == "disk-corrupt" else NODES[number % 3]
+        hit = NODES if name in ALL_NODES else (node,)
+        has_links = kind.family in ("partition", "link")
+        actions.append(
+            FaultAction(
+                id=number,
+                at_ms=2000 + apart_ms * number,
+                duration_ms=lasts_ms,
+                kind=name,
+                nodes=hit,
+                links=aimed_links(name, NODES, hit, Stream(number)) if has_links else None,
+                amount=kind.amounts[0] if kind.amounts else 0,
+                seed=number,
+            )
+        )
+    return actions
+
+
+def fault_rows(outcome: SimOutcome) -> list[dict[str, Any]]:
+    rows = outcome.history.ops.to_pylist()
+    return [
+        json.loads(row["extra"]) | {"error": row["error"]}
+        for row in rows
+        if row["process"] == -1 and row["f"] in KINDS
+    ]
+
+
+@pytest.mark.parametrize(
+    ("families", "apart_ms", "lasts_ms"),
+    [
+        (("partition",), 1500, 1000),
+        (("process",), 4000, 1500),
+        (("link", "clock"), 700, 2000),  # each overlaps its neighbours
+        (("disk",), 4000, 1500),
+    ],
+)
+def test_every_kind_is_proved_in_the_simulation(
+    families: tuple[str, ...], apart_ms: int, lasts_ms: int
+) -> None:
+    actions = one_of_each(families, apart_ms=apart_ms, lasts_ms=lasts_ms)
+    limit_ms = max(action.at_ms + action.duration_ms for action in actions) + 2000
+    outcome = simulate(plan_of(*actions, limit_ms=limit_ms), stop_early=False)
+    assert outcome.error is None
+    rows = {row["kind"]: row for row in fault_rows(outcome)}
+    assert list(rows) == [action.kind for action in actions]
+    for name, row in rows.items():
+        assert row["error"] is None, (name, row["error"])
+        assert row["proved_effective"] and row["proved_healed"], row
+        assert row.get("amount", 0) == (KINDS[name].amounts or (0,))[0]
+
+
+def test_a_node_whose_syncs_fail_gives_itself_up_and_the_run_goes_on() -> None:
+    error = FaultAction(
+        id=1, at_ms=3000, duration_ms=3000, kind="disk-error", nodes=("n2",), seed=1
+    )
+    outcome = simulate(plan_of(error, limit_ms=12_000))
+    (row,) = fault_rows(outcome)
+    assert row["exited"] == {"n2": [70]}
+    assert row["proved_effective"] and row["proved_healed"] and row["error"] is None
+    assert outcome.valid != "unknown" and "crashed" not in outcome.anomalies
+    assert outcome.virtual_ns > 12_000_000_000

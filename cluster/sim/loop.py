@@ -405,6 +405,8 @@ class SimLoop(Fenced, asyncio.BaseEventLoop):
         )
 
     def _callback_failed(self, handle: SimHandle, error: BaseException) -> None:
+        if handle.process is None or not handle.process.fenced:
+            raise error  # a fault of the simulation itself: it proves nothing any more
         what = describe_callback(handle._callback)
         self.call_exception_handler({"message": f"Exception in {what}", "exception": error})
 

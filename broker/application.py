@@ -60,7 +60,9 @@ class Application:
             env,
             config,
             metadata,
-            QueueStorage(LazySyncDisk(env.disk) if env.has_bug("OUR-03") else env.disk),
+            QueueStorage(
+                LazySyncDisk(env.disk) if env.has_bug("OUR-03") else env.disk, env.buggify
+            ),
             dead_letters=self.dead_letters.of,
             fail=fail,
             restarted=restarted,

@@ -182,7 +182,9 @@ class Channel(Process):
         self.exit("normal")
 
     async def _flush(self) -> None:
-        done = await self.publisher.flush()
+        # Confirms may come late: then they are sent when it looks again.
+        is_late = self._services.env.buggify("channel.confirm_late")
+        done = not is_late and await self.publisher.flush()
         if not done and not self._retrying_confirms:
             self._retrying_confirms = True
             self.after(CONFIRM_RETRY_MS, RetryConfirms())

@@ -21,7 +21,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from broker.config import NodeConfig
-from broker.env import Env
+from broker.env import Env, pause_ms
 from broker.errors import ProcessError
 from broker.metadata.api import TableChanged
 from broker.metadata.boot import BootState, choose_loader
@@ -56,6 +56,7 @@ if TYPE_CHECKING:
 log = logging.getLogger("broker.metadata")
 
 RETRY_MS = 50
+COMMIT_LATE_MS = 200  # in simulation, now and then
 
 
 class MetadataServer(Process):
@@ -359,6 +360,8 @@ class MetadataServer(Process):
     # -- writes ------------------------------------------------------------------------------------
 
     async def _commit(self, request: Commit, caller: Caller) -> Message | None:
+        if self._env.buggify("metadata.commit_late"):  # the leader may be busy, or fail meanwhile
+            await pause_ms(self._env.rng.random() * COMMIT_LATE_MS)
         if self.phase != "running" or self.leader != self._me:
             return Failed("not_leader", str(self.leader))
         if self.members.get(request.member.node) != request.member:

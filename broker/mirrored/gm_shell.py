@@ -111,6 +111,9 @@ class GmShell:
         if request.left != self.member.id or self.member.is_stopped:
             caller.reply(Failed("noproc"))
             return
+        if self._env.buggify("gm.join_not_ready"):  # it asks again
+            caller.reply(Failed("not_ready"))
+            return
         self._token += 1
         self._callers[self._token] = caller
         self.feed(gm.AddOnRight(request.newcomer, self._token))

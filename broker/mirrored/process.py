@@ -49,6 +49,8 @@ from broker.processes.process import Caller, Envelope, Process
 
 log = logging.getLogger("broker.mirrored")
 
+CONFIRM_LATE_MS = 20
+
 T = TypeVar("T")
 RETRY_MS = 25
 # How long a transaction may still take when the node stops.
@@ -145,9 +147,12 @@ class QueueProcess(Process):
         return None
 
     async def idle(self) -> None:
+        if self.env.buggify("confirm.late"):  # a process may get its turn late
+            await pause_ms(self.env.rng.random() * CONFIRM_LATE_MS)
         if self.role is not None:
             self.role.flush()
-        if self.gm is not None:
+        # The ring's flush timer sends what is not sent here.
+        if self.gm is not None and not self.env.buggify("gm.flush_late"):
             self.gm.idle()
 
     async def stopping(self, reason: str) -> None:

@@ -12,6 +12,7 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING
 
+from broker.env import pause_ms
 from broker.metadata.records import QueueRow
 from broker.mirrored import ending, policy, rows, starting, syncing
 from broker.mirrored import instructions as ins
@@ -23,6 +24,8 @@ if TYPE_CHECKING:
     from broker.mirrored.process import QueueProcess
 
 log = logging.getLogger("broker.mirrored")
+
+PROMOTION_LATE_MS = 500
 
 
 async def master_down(process: QueueProcess, master: Pid) -> None:
@@ -40,6 +43,8 @@ async def master_down(process: QueueProcess, master: Pid) -> None:
 async def members_died(process: QueueProcess, deaths: tuple[Pid, ...]) -> None:
     if process.role is None:
         return
+    if process.env.buggify("promotion.late"):  # others may have decided by then
+        await pause_ms(process.env.rng.random() * PROMOTION_LATE_MS)
     # All that ever died: a master that stays recorded because nobody may replace it is still dead.
     process.known_dead.update(dict.fromkeys(deaths))
     dead = tuple(process.known_dead)

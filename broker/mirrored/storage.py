@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import hashlib
 import logging
+from collections.abc import Callable
 
 from broker.disk import Disk
+from broker.env import never
 from broker.errors import StorageError
 from broker.metadata.records import QueueRow
 from broker.storage.backing_queue import BackingQueue
@@ -20,8 +22,9 @@ class QueueStorage:
     opens.
     """
 
-    def __init__(self, disk: Disk) -> None:
+    def __init__(self, disk: Disk, buggify: Callable[[str], bool] = never) -> None:
         self._disk = disk
+        self._buggify = buggify
         self._open: dict[str, BackingQueue] = {}
 
     def directory(self, key: str) -> str:
@@ -34,6 +37,7 @@ class QueueStorage:
         if not row.durable:
             return BackingQueue.in_memory(), discarded
         queue = await BackingQueue.create(self._disk, self.directory(row.key))
+        queue.buggify = self._buggify
         self._open[row.key] = queue
         return queue, discarded
 
@@ -43,6 +47,7 @@ class QueueStorage:
         if not row.durable:
             return BackingQueue.in_memory()
         queue = await BackingQueue.recover(self._disk, self.directory(row.key))
+        queue.buggify = self._buggify
         self._open[row.key] = queue
         return queue
 

@@ -99,7 +99,10 @@ def _start(process: QueueProcess, mirrors: tuple[Pid, ...]) -> None:
         process,
         master.queue,
         mirrors,
-        policy.sync_batch_size(row, process.config.sync_batch_size),
+        # Small batches leave more moments at which a synchronisation can be interrupted.
+        1
+        if process.env.buggify("sync.batch_of_one")
+        else policy.sync_batch_size(row, process.config.sync_batch_size),
         process.env.rng.getrandbits(62),
         lambda outcome: _ended(process, outcome),
     )

@@ -126,6 +126,8 @@ class Mesh:
             if peer.name not in self._links:
                 await self._dial(peer)
             await pause_ms(_redial_ms(self._config.net_tick_ms))
+            if self._env.buggify("mesh.redial_late"):  # links come back in any order
+                await pause_ms(self._env.rng.random() * self._config.net_tick_ms)
 
     async def _dial(self, peer: Peer) -> None:
         writer = None

@@ -24,6 +24,7 @@ from typing import NamedTuple
 
 from broker.amqp.queue_protocol import Content
 from broker.disk import Disk
+from broker.env import never
 from broker.errors import StorageError
 from broker.storage import recovery
 from broker.storage.flusher import Flusher
@@ -96,6 +97,7 @@ class BackingQueue:
         self._ready_bytes = 0
         self._bytes = 0
         self._live_record_bytes = 0
+        self.buggify: Callable[[str], bool] = never  # of the node's Env
 
     # -- life --------------------------------------------------------------------------------------
 
@@ -213,7 +215,8 @@ class BackingQueue:
             return 0
         record = encode_record(Published(entry.serial, redelivered, content))
         self._count_record(entry, len(record))
-        return self._flusher.append(record, eager=True)
+        # A flush may come late: nothing is promised before it.
+        return self._flusher.append(record, eager=not self.buggify("storage.flush_late"))
 
     def _enter(self, entry: Entry) -> None:
         size = len(entry.content.body)
@@ -383,7 +386,10 @@ class BackingQueue:
     def _compaction(self, journal_bytes: int) -> Iterator[Record] | None:
         """The records that would replace a journal of ``journal_bytes``, if it is worth it now."""
         garbage = journal_bytes - self._live_record_bytes
-        if garbage < COMPACT_MIN_GARBAGE_BYTES or garbage < self._live_record_bytes:
+        is_early = self.buggify("storage.compact_early")  # always right, seldom worth it
+        if not is_early and (
+            garbage < COMPACT_MIN_GARBAGE_BYTES or garbage < self._live_record_bytes
+        ):
             return None
         # A snapshot: those removed while it is being written are in it, and a Removed record
         # follows.

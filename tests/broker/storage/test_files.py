@@ -45,7 +45,7 @@ def test_short_transfers_make_no_other_number_of_it() -> None:
 
 def test_a_power_loss_leaves_the_old_number_or_the_new_one() -> None:
     async def body() -> dict[int, None]:
-        found = {}
+        found: dict[int, None] = {}
         for seed in range(200):
             loop = StockLoop()
             disk = SimDisk(loop, seed, "n1")

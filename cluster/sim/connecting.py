@@ -96,6 +96,8 @@ class Dial:
         if listener is None:
             self._end(errno.ECONNREFUSED)
             return
+        if listener.is_full:  # by now; it takes no notice of the last ACK
+            return
         client, server = self._pair(listener)
         if listener.listening:
             listener.pending += 1

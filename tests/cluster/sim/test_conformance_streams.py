@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Any
+from typing import Any, TypeAlias
 
 import pytest
 
@@ -11,7 +11,8 @@ from tests.cluster.sim.both_loops import HOST, agree, end, serve, settle
 
 pytestmark = pytest.mark.unit
 
-Reader, Writer = asyncio.StreamReader, asyncio.StreamWriter
+Reader: TypeAlias = asyncio.StreamReader
+Writer: TypeAlias = asyncio.StreamWriter
 MANY_BYTES = 16 << 20  # more than real kernels keep
 
 

@@ -40,6 +40,7 @@ from harness.swarm import Subject, draw_plan, fault_kinds, partition_modes
 
 AGAIN_SHARE = 0.05  # of the seeds that are run twice (FoundationDB's unseed_check_ratio)
 LOOK_S = 0.25
+CONTAINERS_ONLY = ("rabbitmq",)
 STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 _SEEDS = re.compile(r"(\d+)(?:-(\d+))?")
 
@@ -95,8 +96,15 @@ def plan_search(request: SearchRequest) -> Search:
         raise UsageError("give 1 or more --jobs, and 0 or more findings to --keep")
     if request.bug and request.scenario:
         raise UsageError("give --bug or --scenario, not both: a bug's scenario has its id")
+    if request.time_limit:
+        parse_duration_ms("--time-limit", request.time_limit)
     search = _scenario_search(request) if request.bug or request.scenario else _plain(request)
     draw_plan(search.subject, search.seeds[0])
+    if search.subject.system in CONTAINERS_ONLY:
+        raise UsageError(
+            f"{search.subject.system} runs in containers only, and the simulation has none:"
+            " search --system mirrored"
+        )
     return search
 
 

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Literal
 import msgspec
 
 from harness.errors import StoreError, UsageError
-from harness.plan import FaultAction, Plan, dump_plan
+from harness.plan import FaultAction, Plan, canonical, dump_plan
 
 if TYPE_CHECKING:
     from harness.simulate import SimOutcome
@@ -85,7 +85,7 @@ def plan_as_run(stored: Plan, record: SimulationRecord) -> Plan:
 
 def plan_digest(plan: Plan) -> str:
     """Tells whether a plan was edited."""
-    return hashlib.blake2b(dump_plan(plan), digest_size=8).hexdigest()
+    return hashlib.blake2b(dump_plan(canonical(plan)), digest_size=8).hexdigest()
 
 
 def minor_version(python: str) -> str:

@@ -16,7 +16,6 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from cluster.base import Cluster, System
-from cluster.systems.settling import observe_all, why_unsettled
 from harness.client import Client
 from harness.errors import ClientError, HarnessError, Indefinite
 from harness.history import Recorder
@@ -165,6 +164,7 @@ class Stage:
 
     async def _why_unsettled(self) -> str:
         """What one more look at every node finds."""
+        from cluster.systems.settling import observe_all, why_unsettled
 
         async def observe(node: str) -> Mapping[str, Any]:
             try:

@@ -238,9 +238,10 @@ RABBITMQ_BUGS: tuple[KnownBug, ...] = (
         confidence="A",
         trigger="the master's process is suspended for longer than the net tick, then goes on. "
         "There is no code to switch: it is a limit of the design (loss window L11), ours as well",
-        symptom="what reached the old master's socket while it slept is acknowledged when it "
-        "wakes, beside the new master's writes; it is lost if that side yields",
-        fix="none; the partition modes do not cover suspended nodes",
+        symptom="under ignore and autoheal the old master goes on beside the new one; what it "
+        "takes, first of all what reached its socket while it slept, is lost if its side yields",
+        fix="none; the partition modes do not cover suspended nodes. Under pause_minority the "
+        "node stops when it wakes, and holds its acknowledgements until it has",
     ),
 )
 

@@ -12,14 +12,14 @@ from __future__ import annotations
 
 import asyncio
 import logging
-
-import msgspec
+from collections.abc import Callable
 
 from broker.config import NodeConfig, Peer
 from broker.env import Env, pause_ms
 from broker.errors import cannot_listen
+from broker.processes.link import Link, LinkError
 from broker.processes.runtime import Runtime
-from broker.processes.wire import MAX_FRAME_BYTES, Frame, Hello, Tick, decode_frame, encode_frame
+from broker.processes.wire import Frame, Hello, Tick
 
 log = logging.getLogger("broker.mesh")
 
@@ -39,39 +39,6 @@ def _redial_ms(net_tick_ms: int) -> float:
     return min(REDIAL_MS, net_tick_ms / 4)
 
 
-class LinkError(Exception):
-    """The peer said something it should not, or is not who it should be."""
-
-
-class Link:
-    """An established connection to one peer."""
-
-    def __init__(
-        self, peer: str, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
-    ) -> None:
-        self.peer = peer
-        self.reader = reader
-        self.writer = writer
-        self.received_at = asyncio.get_running_loop().time()
-        self.up = True
-
-    def send(self, frame: Frame) -> None:
-        if not self.writer.is_closing():
-            self.writer.write(encode_frame(frame))
-
-
-async def read_frame(reader: asyncio.StreamReader) -> Frame:
-    """Raises IncompleteReadError at the end, LinkError on nonsense."""
-    size = int.from_bytes(await reader.readexactly(4), "big")
-    if size > MAX_FRAME_BYTES:
-        raise LinkError(f"a frame of {size} bytes")
-    body = await reader.readexactly(size)
-    try:
-        return decode_frame(body)
-    except msgspec.DecodeError as error:
-        raise LinkError(f"an unreadable frame: {error}") from error
-
-
 class Mesh:
     """Links of one node. ``start`` listens and dials; frames and link changes go to the runtime."""
 
@@ -81,7 +48,7 @@ class Mesh:
         self._runtime = runtime
         self._links: dict[str, Link] = {}
         self._tasks: list[asyncio.Task[None]] = []
-        self._serving: dict[asyncio.Task[None], None] = {}
+        self._ungreeted: dict[Link, None] = {}
         self._server: asyncio.Server | None = None
         runtime.transmit = self.transmit
 
@@ -89,7 +56,8 @@ class Mesh:
         """Raises ConfigError if the port can't be had."""
         host, port = self._config.bind_host, self._config.cluster_port
         try:
-            self._server = await asyncio.start_server(self._accept, host, port)
+            loop = asyncio.get_running_loop()
+            self._server = await loop.create_server(self._accepted, host, port)
         except OSError as error:
             raise cannot_listen("other nodes", host, port, "cluster_port", error) from error
         for peer in self._config.peers:
@@ -100,12 +68,13 @@ class Mesh:
         self._tasks.append(asyncio.create_task(self._tick(), name="net tick"))
 
     async def stop(self) -> None:
-        tasks = [*self._tasks, *self._serving]
-        for task in tasks:
+        for task in self._tasks:
             task.cancel()
         if self._server is not None:
             self._server.close()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        for link in list(self._ungreeted):
+            link.abort()
         for peer in list(self._links):
             self._drop(peer, "stopped")
 
@@ -130,18 +99,44 @@ class Mesh:
                 await pause_ms(self._env.rng.random() * self._config.net_tick_ms)
 
     async def _dial(self, peer: Peer) -> None:
-        writer = None
+        link = self._new_link(lambda link, frame: self._greeted_by_dialled(link, frame, peer.name))
+        loop = asyncio.get_running_loop()
         try:
             async with asyncio.timeout(self._config.net_tick_ms / 1000):
-                reader, writer = await asyncio.open_connection(peer.host, peer.port)
-                writer.write(encode_frame(self._hello(peer.name)))
-                hello = self._check(await read_frame(reader), expected=peer.name)
-        except (OSError, TimeoutError, asyncio.IncompleteReadError, LinkError) as error:
+                await loop.create_connection(lambda: link, peer.host, peer.port)
+                link.send(self._hello(peer.name))
+                await link.greeted
+        except (OSError, TimeoutError) as error:
             log.debug("no link to %s: %r", peer.name, error)
-            if writer is not None:
-                writer.transport.abort()
-            return
-        self._serve(hello, reader, writer)
+        finally:
+            if not link.up:
+                link.abort()
+            self._ungreeted.pop(link, None)
+
+    def _greeted_by_dialled(self, link: Link, frame: Frame, expected: str) -> None:
+        self._serve(self._check(frame, expected=expected), link)
+
+    def _accepted(self) -> Link:
+        """A peer has dialled. It may take one net tick to say who it is."""
+        link = self._new_link(self._greeted_by_dialler)
+        loop = asyncio.get_running_loop()
+        loop.call_later(self._config.net_tick_ms / 1000, self._abort_unless_greeted, link)
+        return link
+
+    def _greeted_by_dialler(self, link: Link, frame: Frame) -> None:
+        hello = self._check(frame, expected=None)
+        link.send(self._hello(hello.node))
+        self._serve(hello, link)
+
+    def _abort_unless_greeted(self, link: Link) -> None:
+        if link in self._ungreeted:
+            log.info("refused a link: nobody said hello")
+            link.abort()
+
+    def _new_link(self, on_hello: Callable[[Link, Frame], None]) -> Link:
+        link = Link(on_hello, self._receive, self._ended)
+        self._ungreeted[link] = None
+        return link
 
     def _hello(self, to: str) -> Hello:
         return Hello(self._config.name, to, self._runtime.incarnation, self._config.cookie)
@@ -157,47 +152,25 @@ class Mesh:
             raise LinkError(f"{frame.node} is not a node of this cluster")
         return frame
 
-    async def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        try:
-            async with asyncio.timeout(self._config.net_tick_ms / 1000):
-                hello = self._check(await read_frame(reader), expected=None)
-        except (OSError, TimeoutError, asyncio.IncompleteReadError, LinkError) as error:
-            log.info("refused a link: %r", error)
-            writer.transport.abort()
-            return
-        except asyncio.CancelledError:
-            writer.transport.abort()
-            return
-        writer.write(encode_frame(self._hello(hello.node)))
-        self._serve(hello, reader, writer)
-
-    def _serve(
-        self, hello: Hello, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
-    ) -> None:
+    def _serve(self, hello: Hello, link: Link) -> None:
         # A peer dials only when it has no link: the one that we still have is dead already.
         self._drop(hello.node, "replaced by a new connection")
-        link = Link(hello.node, reader, writer)
+        link.peer, link.up = hello.node, True
+        self._ungreeted.pop(link, None)
         self._links[hello.node] = link
         log.info("linked to %s (incarnation %d)", hello.node, hello.incarnation)
-        task = asyncio.create_task(self._receive(link), name=f"link {hello.node}")
-        self._serving[task] = None
-        task.add_done_callback(lambda done: self._serving.pop(done, None))
         self._runtime.link_up(hello.node, hello.incarnation)
 
-    async def _receive(self, link: Link) -> None:
-        loop = asyncio.get_running_loop()
-        try:
-            while True:
-                frame = await read_frame(link.reader)
-                link.received_at = loop.time()
-                if link.up and not isinstance(frame, Hello | Tick):
-                    self._runtime.receive(link.peer, frame)
-        except asyncio.IncompleteReadError:
-            reason = "connection closed"
-        except (OSError, LinkError, msgspec.DecodeError) as error:
-            reason = repr(error)
+    def _receive(self, link: Link, frame: Frame) -> None:
+        if not isinstance(frame, Hello | Tick):
+            self._runtime.receive(link.peer, frame)
+
+    def _ended(self, link: Link, reason: str) -> None:
         if link.up:
             self._drop(link.peer, reason)
+        elif link in self._ungreeted:
+            del self._ungreeted[link]
+            log.info("refused a link: %s", reason)
 
     async def _tick(self) -> None:
         """Send proofs of life; drop the links of peers that gave none."""
@@ -216,6 +189,6 @@ class Mesh:
         if link is None:
             return
         link.up = False
-        link.writer.transport.abort()
+        link.abort()
         log.warning("link to %s is down: %s", peer, reason)
         self._runtime.link_down(peer, reason)

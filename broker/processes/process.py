@@ -66,7 +66,7 @@ class Process:
 
     def __init__(self) -> None:
         self._mailbox: deque[Message | Envelope[Message]] = deque()
-        self._arrived = asyncio.Event()
+        self._waiter: asyncio.Future[None] | None = None  # while the mailbox is empty
         self._timers: list[asyncio.TimerHandle] = []
 
     # -- to override -------------------------------------------------------------------------------
@@ -110,7 +110,9 @@ class Process:
 
     def deliver(self, item: Message | Envelope[Message]) -> None:
         self._mailbox.append(item)
-        self._arrived.set()
+        waiter, self._waiter = self._waiter, None
+        if waiter is not None and not waiter.done():
+            waiter.set_result(None)
 
     async def run(self) -> None:
         """Handle messages until ExitProcess, an exception, or cancellation (a kill)."""
@@ -126,8 +128,8 @@ class Process:
                     await self.handle(item)
             await self.idle()
             if not self._mailbox:
-                self._arrived.clear()
-                await self._arrived.wait()
+                self._waiter = asyncio.get_running_loop().create_future()
+                await self._waiter
 
     def drop_timers(self) -> None:
         for timer in self._timers:

@@ -242,6 +242,22 @@ def test_a_cut_backs_up_to_the_writer() -> None:
     world.run(main())
 
 
+def test_the_window_is_whole_again_after_a_cut() -> None:
+    async def main() -> None:
+        joined = await world.join()
+        for number in range(10):
+            world.network.cut([("a", "b")])
+            for _ in range(10):
+                joined.write(b"x" * 100)
+                await asyncio.sleep(0.01)
+            assert joined.near.transport.get_write_buffer_size() == 0
+            world.network.mend([("a", "b")])
+            await joined.far.has(1000 * (number + 1))
+
+    world = World(NetworkKnobs(window_bytes=1000))
+    world.run(main())
+
+
 def test_an_end_of_file_waits_behind_what_is_held() -> None:
     async def main() -> None:
         joined = await world.join()
@@ -359,6 +375,28 @@ def test_a_cut_also_holds_what_waits_for_a_retransmission() -> None:
         assert joined.far.received == b""
         world.network.mend([("a", "b")])
         await joined.far.has(4)
+
+    world = World(PLAIN)
+    world.run(main())
+
+
+def test_a_cut_takes_what_is_under_way_back_before_what_is_held_already() -> None:
+    async def main() -> None:
+        joined = await world.join()
+        world.network.shape("a", "b", delay_ms=100)
+        joined.write(b"under way ")
+        await asyncio.sleep(0.01)
+        world.network.shape("a", "b", delay_ms=100, loss=1)
+        joined.write(b"lost ")
+        await asyncio.sleep(0.01)
+        world.network.shape("a", "b")  # what was lost is held, and due at the next timeout
+        joined.write(b"behind")
+        world.network.cut([("a", "b")])
+        await asyncio.sleep(5)
+        assert joined.far.received == b""
+        world.network.mend([("a", "b")])
+        await joined.far.has(21)
+        assert joined.far.received == b"under way lost behind"
 
     world = World(PLAIN)
     world.run(main())

@@ -11,7 +11,6 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -21,6 +20,7 @@ import msgspec
 from checkers.base import Result
 from checkers.crashes import Crashes
 from cluster.sim.backend import SimCluster
+from cluster.sim.buggify import fired_in_run
 from cluster.sim.loop import START_NS
 from cluster.sim.machine import Machine
 from cluster.sim.output import captured_output
@@ -104,7 +104,7 @@ def simulate(
         virtual_ns=loop.now_ns - START_NS,
         wall_s=time.process_time() - began,
         sometimes=sometimes(history),
-        buggified=_buggified(cluster.machines),
+        buggified=fired_in_run(cluster.buggify.values()),
         plan=resolved_plan(plan, stage),
         history=history,
         error=error,
@@ -168,10 +168,3 @@ def _history(stage: Stage, machines: Mapping[str, Machine], *, complete: bool) -
 def resolved_plan(plan: Plan, stage: Stage) -> Plan:
     """The plan with the targets that its faults had."""
     return msgspec.structs.replace(plan, faults=stage.nemesis.resolved_actions)
-
-
-def _buggified(machines: Mapping[str, Machine]) -> Mapping[str, int]:
-    counts: Counter[str] = Counter()
-    for machine in machines.values():
-        counts.update(machine.buggify.fired)
-    return dict(sorted(counts.items()))

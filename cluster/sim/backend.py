@@ -9,13 +9,11 @@ host of its own that no fault reaches.
 from __future__ import annotations
 
 import asyncio
-import tomllib
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 import msgspec
 
-from broker.config import NodeConfig
 from cluster.base import (
     CommandResult,
     DiskFaults,
@@ -32,13 +30,15 @@ from cluster.sim.clock import NodeClock
 from cluster.sim.disk import DiskKnobs, SimDisk
 from cluster.sim.disk_faults import FaultAtlas
 from cluster.sim.loop import START_NS, SimLoop
-from cluster.sim.machine import EXIT_KILLED, Machine
+from cluster.sim.machine import EXIT_KILLED, Machine, Program
 from cluster.sim.network import NetworkKnobs, SimNetwork
+from cluster.sim.program import broker_program
 from harness.errors import HarnessError, UsageError
 from harness.plan import SimPlan
 
 HARNESS = "harness"  # its host
 WALL_ORIGIN_NS = 1_700_000_000_000_000_000  # what the true wall clock shows at START_NS
+MakeProgram = Callable[[NodeSpec, int, Buggify], Program]
 PORTS: Mapping[str, int] = {"amqp": 5672, "management": 15672, "cluster": 25672}
 
 
@@ -47,8 +47,16 @@ class SimCluster:
 
     backend = "sim"
 
-    def __init__(self, nodes: Sequence[str], loop: SimLoop, knobs: SimPlan) -> None:
+    def __init__(
+        self,
+        nodes: Sequence[str],
+        loop: SimLoop,
+        knobs: SimPlan,
+        make_program: MakeProgram = broker_program,
+    ) -> None:
         self.nodes = tuple(nodes)
+        self._knobs = knobs
+        self._make_program = make_program
         self.capabilities = frozenset(
             {
                 *("kill", "stop", "pause", "cut", "cut-one-way", "delay", "throttle", "wipe"),
@@ -62,9 +70,11 @@ class SimCluster:
         for host in (HARNESS, *self.nodes):
             self.network.add_host(host)
         self._atlas = FaultAtlas()
-        self.machines = {node: self._machine(node, knobs) for node in self.nodes}
+        self.machines = {node: self._machine(node) for node in self.nodes}
+        self.buggify = {node: self._buggify(node) for node in self.nodes}
 
-    def _machine(self, node: str, knobs: SimPlan) -> Machine:
+    def _machine(self, node: str) -> Machine:
+        knobs = self._knobs
         clocks = {clock.node: clock for clock in knobs.clocks}
         clock = NodeClock(lambda: self.loop.now_ns, wall_origin_ns=WALL_ORIGIN_NS - START_NS)
         machine = Machine(
@@ -72,19 +82,21 @@ class SimCluster:
             loop=self.loop,
             disk=SimDisk(self.loop, knobs.seed, node, _disk_knobs(knobs), self._atlas),
             clock=clock,
-            buggify=Buggify(
-                knobs.seed,
-                node,
-                disabled=knobs.buggify_off,
-                activation=ACTIVATION if knobs.buggify else 0.0,
-            ),
-            seed=knobs.seed,
             wall_ns=self.wall_ns,
+            on_exit=self._exited,
         )
-        machine.on_exit = self._exited
         if node in clocks:
             self._set_clock(machine, clocks[node].offset_ms, clocks[node].drift_ppm)
         return machine
+
+    def _buggify(self, node: str) -> Buggify:
+        knobs = self._knobs
+        return Buggify(
+            knobs.seed,
+            node,
+            disabled=knobs.buggify_off,
+            activation=ACTIVATION if knobs.buggify else 0.0,
+        )
 
     def wall_ns(self) -> int:
         """The true time."""
@@ -96,7 +108,8 @@ class SimCluster:
         if not system.runs_locally:
             raise UsageError(f"{system.name} runs in containers only: use --cluster docker")
         for spec in system.node_specs(self._topology(system)):
-            self.machines[spec.name].config = _node_config(spec)
+            program = self._make_program(spec, self._knobs.seed, self.buggify[spec.name])
+            self.machines[spec.name].program = program
         for node in self.nodes:
             await self.start(node)
 
@@ -127,7 +140,7 @@ class SimCluster:
         machine = self.machines[node]
         if machine.is_alive:
             return
-        if machine.config is None:
+        if machine.program is None:
             raise HarnessError(f"{node} is not booted")
         self.network.host_up(node)
         machine.start()
@@ -137,6 +150,7 @@ class SimCluster:
         if not machine.is_alive:
             return
         machine.stop_asked.set()
+        await self.resume(node)  # a stopped process can't act on its SIGTERM
         try:
             async with asyncio.timeout(timeout_ms / 1000):
                 await machine.ended.wait()
@@ -276,10 +290,6 @@ class SimCluster:
             "pause": "callbacks and timers of the node wait",
             "kill": "the node is frozen; its page cache survives, its peers get resets",
         }
-
-
-def _node_config(spec: NodeSpec) -> NodeConfig:
-    return msgspec.convert(tomllib.loads(spec.files["node.toml"]), NodeConfig)
 
 
 def _network_knobs(knobs: SimPlan) -> NetworkKnobs:

@@ -321,14 +321,17 @@ class SimLoop(Fenced, asyncio.BaseEventLoop):
         gc.disable()
         self.add_process(process)
         try:
-            with watching(self):
-                task = self.create_task(main, name="main", context=process.context)
-                return self.run_until_complete(task)
+            return self.run_part(main, process)
         finally:
-            self._dismantle()
-            self.close()
+            self.dismantle()
             if collecting:
                 gc.enable()
+
+    def run_part(self, main: Coroutine[Any, Any, T], process: SimProcess) -> T:
+        """Run ``main`` to its end, in a simulation that goes on afterwards with the next part."""
+        with watching(self):
+            task = self.create_task(main, name="main", context=process.context)
+            return self.run_until_complete(task)
 
     def _run_once(self) -> None:
         """Run until stopped: the whole loop, since nothing comes from outside."""
@@ -420,7 +423,7 @@ class SimLoop(Fenced, asyncio.BaseEventLoop):
         else:
             super().call_exception_handler(context)
 
-    def _dismantle(self) -> None:
+    def dismantle(self) -> None:
         """Close what was frozen or unfinished, in order of creation, and let nothing of it out."""
         self._muted = True
         self.process = None
@@ -438,6 +441,7 @@ class SimLoop(Fenced, asyncio.BaseEventLoop):
         self._ready.clear()
         self._timers.clear()
         self._processes.clear()
+        self.close()
         gc.collect(0)  # all that the run made is in the youngest generation: nothing was collected
 
 

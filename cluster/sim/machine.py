@@ -1,40 +1,31 @@
 """Machine: one simulated host of a node: its disk and clock, which outlive its programs, and the
 program that runs on it now.
 
-The program does what ``python -m broker`` does on an operating system: open the node on what the
-disk holds, run it until it is asked to stop or gives itself up. What it prints and the events that
-it emits are kept by the machine, outside of the disk: they are the harness's eyes, and no fault
-blinds them.
+What the program prints and the events that it emits are kept by the machine, outside of the disk:
+they are the harness's eyes, and no fault blinds them.
 """
 
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from dataclasses import dataclass, field
 from typing import Any
 
-from broker.config import NodeConfig
-from broker.errors import BrokerError
 from broker.events import Event
 from broker.node import Node
 from cluster.base import DiskFaults
-from cluster.sim.buggify import Buggify
 from cluster.sim.clock import NodeClock
 from cluster.sim.disk import SimDisk
 from cluster.sim.loop import SimLoop
 from cluster.sim.processes import SimProcess
-from harness.rng import Stream
 
-EXIT_ORDERLY = 0
-EXIT_GAVE_UP = 70  # as broker.__main__ has them
-EXIT_CONFIG = 78
-EXIT_KILLED = -9
+EXIT_KILLED = 128 + 9  # as shells and container engines tell it
 OUTPUT_LINES = 20_000  # kept of one node's log
 
-log = logging.getLogger("cluster.sim")
+# One life of what runs on a machine: (machine, its process, "please stop") -> exit code.
+Program = Callable[["Machine", SimProcess, asyncio.Event], Coroutine[Any, Any, int]]
 
 
 class SimEventLog:
@@ -78,16 +69,18 @@ class SimEventLog:
 
 @dataclass
 class Machine:
-    """``wall_ns`` is the true wall clock. ``crashes`` are exceptions that nobody handled."""
+    """``wall_ns`` is the true wall clock. ``on_exit`` is told when the program ended by itself.
+
+    ``node`` is the broker while one runs here, for looks that only a simulation allows.
+    """
 
     name: str
     loop: SimLoop
     disk: SimDisk
     clock: NodeClock
-    buggify: Buggify
-    seed: int
     wall_ns: Callable[[], int]
-    config: NodeConfig | None = None
+    on_exit: Callable[[Machine], None]
+    program: Program | None = None
     process: SimProcess | None = None
     node: Node | None = None
     exit_code: int | None = None
@@ -106,7 +99,7 @@ class Machine:
     def start(self) -> None:
         """A new life of the program, as a process of its own."""
         assert not self.is_alive
-        assert self.config is not None
+        assert self.program is not None
         self._lives += 1
         process = SimProcess(
             self.name,
@@ -117,9 +110,13 @@ class Machine:
         self.process, self.exit_code = process, None
         self.ended, self.stop_asked = asyncio.Event(), asyncio.Event()
         self.loop.add_process(process)
-        self.loop.create_task(
-            self._serve(self.config, self.stop_asked), name="node", context=process.context
-        )
+        life = self._live(self.program, process, self.stop_asked)
+        self.loop.create_task(life, name="node", context=process.context)
+
+    async def _live(self, program: Program, process: SimProcess, stop: asyncio.Event) -> None:
+        """The program to its own end. Its kernel goes on and resets what the peers have open."""
+        self.end(await program(self, process, stop))
+        self.on_exit(self)
 
     def end(self, exit_code: int) -> None:
         """Nothing of the program runs from now on."""
@@ -128,45 +125,6 @@ class Machine:
         self.node = None
         self.exit_code = exit_code
         self.ended.set()
-
-    on_exit: Callable[[Machine], None] = field(default=lambda machine: None)
-
-    async def _serve(self, config: NodeConfig, stop_asked: asyncio.Event) -> None:
-        """What broker.__main__.serve does."""
-        try:
-            node = await Node.open(
-                config,
-                clock=self.clock,
-                make_rng=self._make_rng,
-                disk=self.disk,
-                open_events=self._open_events,
-                buggify=self.buggify,
-            )
-            self.node = node
-            await node.start()
-        except (BrokerError, OSError) as error:
-            self.output.append(f"broker: {config.name} can't start: {error}")
-            self._exit(EXIT_CONFIG)
-            return
-        asked = asyncio.ensure_future(stop_asked.wait())
-        await asyncio.wait((asked, node.fatal), return_when=asyncio.FIRST_COMPLETED)
-        if node.fatal.done():
-            self.output.append(f"giving up: {node.fatal.result()}")
-            self._exit(EXIT_GAVE_UP)
-            return
-        await node.stop()
-        self._exit(EXIT_ORDERLY)
-
-    def _exit(self, code: int) -> None:
-        """The program's own end. Its kernel goes on: peers get what is left and then a reset."""
-        self.end(code)
-        self.on_exit(self)
-
-    def _make_rng(self, incarnation: int) -> Stream:
-        return Stream(self.seed, "node", self.name, incarnation)
-
-    async def _open_events(self, incarnation: int) -> SimEventLog:
-        return SimEventLog(self, incarnation, self.process)
 
     def _unhandled(self, context: dict[str, Any]) -> None:
         """An exception that no task of the node retrieved: on a real node a line in its log."""

@@ -8,7 +8,7 @@ import itertools
 import os
 from collections.abc import Coroutine, Iterator
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, Protocol, TypeVar
 
 import pytest
 
@@ -16,6 +16,11 @@ from cluster.base import Cluster
 from cluster.docker import backend as docker_backend
 from cluster.docker.backend import DockerCluster
 from cluster.local.backend import LocalCluster
+from cluster.sim.backend import HARNESS, SimCluster
+from cluster.sim.loop import SimLoop
+from cluster.sim.processes import SimProcess
+from harness.plan import SimPlan
+from tests.cluster.fake_program import fake_program
 from tests.cluster.fake_system import NODES, FakeSystem
 
 T = TypeVar("T")
@@ -24,6 +29,7 @@ READY_MS = 20000
 
 # docker-exec: what a user without root gets, chains and probes through exec.
 BACKENDS = [
+    pytest.param("sim", marks=pytest.mark.sim),
     pytest.param("local", marks=pytest.mark.local),
     pytest.param("docker", marks=pytest.mark.docker),
     pytest.param("docker-exec", marks=pytest.mark.docker),
@@ -40,10 +46,28 @@ def make(backend: str, run_id: str, work_dir: Path) -> Cluster:
     return DockerCluster(NODES, run_id)
 
 
+class Runner(Protocol):
+    """What runs coroutines on one event loop, one after the other."""
+
+    def run(self, coroutine: Coroutine[Any, Any, T]) -> T: ...
+
+
+class SimRunner:
+    """Parts of one simulation."""
+
+    def __init__(self, loop: SimLoop) -> None:
+        self._loop = loop
+        self._harness = SimProcess(HARNESS, fenced=False)
+        loop.add_process(self._harness)
+
+    def run(self, coroutine: Coroutine[Any, Any, T]) -> T:
+        return self._loop.run_part(coroutine, self._harness)
+
+
 class World:
     """A booted cluster and the event loop that it lives on."""
 
-    def __init__(self, runner: asyncio.Runner, cluster: Cluster) -> None:
+    def __init__(self, runner: Runner, cluster: Cluster) -> None:
         self._runner = runner
         self.cluster = cluster
         self.system = FakeSystem()
@@ -64,6 +88,9 @@ class World:
 def booted(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[World]:
+    if request.param == "sim":
+        yield from booted_in_simulation()
+        return
     with pytest.MonkeyPatch.context() as patch, asyncio.Runner() as runner:
         if request.param == "docker-exec":
             patch.setattr(docker_backend, "can_enter", lambda pid: False)
@@ -74,6 +101,18 @@ def booted(
             yield world
         finally:
             runner.run(cluster.teardown())
+
+
+def booted_in_simulation() -> Iterator[World]:
+    loop = SimLoop()
+    cluster = SimCluster(NODES, loop, SimPlan(seed=1), fake_program)
+    world = World(SimRunner(loop), cluster)
+    try:
+        world.run(cluster.boot(world.system))
+        yield world
+    finally:
+        world.run(cluster.teardown())
+        loop.dismantle()
 
 
 @pytest.fixture

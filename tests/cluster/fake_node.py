@@ -2,7 +2,8 @@
 echoes.
 
 Run with a JSON file: name, data_dir, ports by name (with the host to bind), peers by name.
-Standard library only: it runs inside a container as well. On its management port it answers
+Standard library only: it runs inside a container as well; ``Life`` is what a simulated machine
+(fake_program.py) does otherwise than an operating system. On its management port it answers
 
   GET /deaf                 from now on SIGTERM is ignored
   GET /starts               how often it has been started over its data directory
@@ -24,21 +25,22 @@ from typing import Any
 BULK_BYTES = 128 * 1024
 
 
-class FakeNode:
+class Life:
+    """One life of a fake node's process on an operating system."""
+
     def __init__(self, config: dict[str, Any]) -> None:
         self.config = config
-        self.starts = 0
-        self.held: dict[str, tuple[asyncio.StreamReader, asyncio.StreamWriter]] = {}
 
-    def note_start(self) -> None:
+    async def note_start(self) -> int:
+        """Count this start where it outlives the process, and say so; returns the count."""
         path = Path(self.config["data_dir"]) / "starts"
-        self.starts = 1 + (int(path.read_text()) if path.exists() else 0)
-        path.write_text(str(self.starts))
+        starts = 1 + (int(path.read_text()) if path.exists() else 0)
+        path.write_text(str(starts))
         event = {
             "at_ns": time.monotonic_ns(),
             "wall_ns": time.time_ns(),
             "node": self.config["name"],
-            "incarnation": self.starts,
+            "incarnation": starts,
             "group": "",
             "kind": "role",
             "role": "running",
@@ -47,11 +49,23 @@ class FakeNode:
         }
         with (Path(self.config["data_dir"]) / "events.jsonl").open("a") as file:
             file.write(json.dumps(event) + "\n")
+        sys.stdout.write(f"{self.config['name']} starts for the {starts}. time\n")
+        sys.stdout.flush()
+        return starts
+
+    def go_deaf(self) -> None:
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)
+
+
+class FakeNode:
+    def __init__(self, config: dict[str, Any], life: Life) -> None:
+        self.config = config
+        self.life = life
+        self.starts = 0
+        self.held: dict[str, tuple[asyncio.StreamReader, asyncio.StreamWriter]] = {}
 
     async def run(self) -> None:
-        self.note_start()
-        sys.stdout.write(f"{self.config['name']} starts for the {self.starts}. time\n")
-        sys.stdout.flush()
+        self.starts = await self.life.note_start()
         handlers = {"cluster": self.echo, "management": self.answer}
         for name, (host, port) in self.config["ports"].items():
             if name in handlers:
@@ -81,7 +95,7 @@ class FakeNode:
         if path == "/starts":
             return 200, self.starts
         if path == "/deaf":
-            signal.signal(signal.SIGTERM, signal.SIG_IGN)
+            self.life.go_deaf()
             return 200, {}
         if path.startswith("/bulk/"):
             return 200, await self.bulk_seconds(path.removeprefix("/bulk/"))
@@ -93,11 +107,12 @@ class FakeNode:
 
     async def bulk_seconds(self, peer: str) -> float:
         reader, writer = await asyncio.open_connection(*self.config["peers"][peer])
-        started = time.monotonic()
+        loop = asyncio.get_running_loop()
+        started = loop.time()
         writer.write(bytes(BULK_BYTES))
         await reader.readexactly(BULK_BYTES)
         writer.close()
-        return time.monotonic() - started
+        return loop.time() - started
 
     async def echoes(self, peer: str, keep: bool) -> bool:
         try:
@@ -108,7 +123,7 @@ class FakeNode:
                     reader, writer = await asyncio.open_connection(*self.config["peers"][peer])
                 if keep:
                     self.held[peer] = reader, writer
-                token = str(time.monotonic_ns()).rjust(24).encode()
+                token = str(asyncio.get_running_loop().time()).rjust(24).encode()
                 writer.write(token)
                 while await reader.readexactly(24) != token:
                     pass  # an answer to an earlier attempt that was held
@@ -120,4 +135,5 @@ class FakeNode:
 
 
 if __name__ == "__main__":
-    asyncio.run(FakeNode(json.loads(Path(sys.argv[1]).read_text())).run())
+    given = json.loads(Path(sys.argv[1]).read_text())
+    asyncio.run(FakeNode(given, Life(given)).run())

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -39,10 +38,11 @@ class FakeSystem:
         ]
 
     async def await_ready(self, cluster: Cluster, nodes: Sequence[str], timeout_ms: int) -> None:
-        deadline = time.monotonic() + timeout_ms / 1000
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + timeout_ms / 1000
         for node in nodes:
             while not await answers(cluster, node):
-                if time.monotonic() > deadline:
+                if loop.time() > deadline:
                     raise BootFailed(f"{node}: {await cluster.output(node)}")
                 await asyncio.sleep(0.01)
 

@@ -289,6 +289,20 @@ def test_syncing_either_directory_makes_a_rename_between_them_durable(synced: st
     assert all(found == ["b/g", "b/i"] for found in outcomes(body))
 
 
+def test_what_took_a_freed_name_never_survives_without_the_rename_that_freed_it() -> None:
+    async def body(loop: SimLoop, disk: SimDisk) -> tuple[tuple[str, bytes], ...]:
+        await stored(disk, "f", b"old")
+        await disk.rename("f", "g")
+        file = await disk.open("f", create=True)
+        await file.pwrite(b"new", 0)
+        await file.sync()
+        disk.power_loss()
+        return tuple((path, disk.read_all(path)) for path in disk.files())
+
+    undone, renamed = (("f", b"old"),), (("g", b"old"),)
+    assert set(outcomes(body)) == {undone, renamed, (("f", b"new"), ("g", b"old"))}
+
+
 def test_a_removed_file_may_come_back_and_then_has_its_bytes() -> None:
     async def body(loop: SimLoop, disk: SimDisk) -> tuple[str, ...]:
         file = await stored(disk, "f", b"bytes")

@@ -187,6 +187,7 @@ async def _all_stopped(process: QueueProcess) -> None:
     forgets = process.env.has_bug("KB-RMQ-13")
     survivors = () if forgets else tuple(stopping.waiting)
     anybodys = process.env.has_bug("KB-RMQ-02")
+    process.renew_grace()
     await process.transact(
         lambda tx: rows.clear_mirrors(tx, process.key, process.pid, survivors, anybodys=anybodys)
     )

@@ -403,6 +403,11 @@ class QueueProcess(Process):
                 log.warning("queue '%s': %s", self.key, error)
                 await pause_ms(RETRY_MS)
 
+    def renew_grace(self) -> None:
+        """The stop began long ago, and a transaction is still to be made."""
+        self._must_stop.clear()
+        self.after(STOP_GRACE_MS, StopNow())
+
     def deliver(self, item: Message | Envelope[Message]) -> None:
         if isinstance(item, StopProcess) and item.reason == "shutdown":
             self.after(STOP_GRACE_MS, StopNow())

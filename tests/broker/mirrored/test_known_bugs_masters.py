@@ -5,7 +5,6 @@ beside their ring (06): each with its switch on, and the same moment with it off
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Coroutine
 from typing import Any
 
 import msgspec
@@ -17,7 +16,7 @@ from broker.mirrored.gm_group import RecordDead, apply_change
 from broker.mirrored.instructions import ProcessDeath
 from broker.mirrored.messages import StopProcess, UpdateMirroring
 from broker.mirrored.process import QueueProcess
-from tests.broker.mirrored.cluster_fixture import Cluster, TestNode, until
+from tests.broker.mirrored.cluster_fixture import Cluster, Latency, TestNode, run, until
 
 pytestmark = pytest.mark.unit
 
@@ -26,10 +25,6 @@ AUTO: dict[str, Any] = {"ha-mode": "all", "ha-sync-mode": "automatic"}
 BOTH = pytest.mark.parametrize("on", [True, False], ids=["on", "off"])
 
 Crashes = list[tuple[str, str]]
-
-
-def run(test: Coroutine[Any, Any, None]) -> None:
-    asyncio.run(test)
 
 
 def bodies(count: int, start: int = 0) -> list[bytes]:
@@ -109,7 +104,7 @@ class Late:
 
     def __call__(self, site: str) -> bool:
         self.starts += site == "recover.late"
-        return self.starts == 3
+        return site == "recover.late" and self.starts == 3
 
     async def pause(self, duration_ms: float) -> None:
         self.is_held.set()
@@ -121,9 +116,9 @@ def states_of_row(cluster: Cluster) -> list[QueueRow]:
     states: list[QueueRow] = []
     commit = cluster.store.commit
 
-    def record(writer: Any, stored: Any) -> None:
+    def record(stored: Any, latency: Latency) -> int:
         states.extend(s.record for s in stored if s.table == "queue" and s.record is not None)
-        commit(writer, stored)
+        return commit(stored, latency)
 
     cluster.store.commit = record  # type: ignore[method-assign, assignment]
     return states

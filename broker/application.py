@@ -51,6 +51,7 @@ class Application:
         fail: Callable[[str], None],
         restarted: bool = False,
     ) -> None:
+        self._env = env
         self._config = config
         self._runtime = runtime
         self._metadata = metadata
@@ -75,7 +76,8 @@ class Application:
         """Recover queues and take clients. Raises ConfigError if the AMQP port can't be had."""
         await self._metadata.transact(_declare_exchanges)
         if self._config.startup_delay_ms:
-            await pause_ms(self._config.startup_delay_ms)
+            # Another one at each start: nodes that start together must not be ready together.
+            await pause_ms(self._env.rng.random() * self._config.startup_delay_ms)
         await drop_orphans(self._context, self._runtime)
         self._runtime.spawn(self.dead_letters)
         self._runtime.spawn(self.supervisor, name=SUPERVISOR)

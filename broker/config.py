@@ -46,9 +46,9 @@ class NodeConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     table_wait_timeout_ms: int = (
         30000  # how long a booting node waits for fresher nodes before it says so again
     )
-    startup_delay_ms: Annotated[int, msgspec.Meta(ge=0)] = (
-        0  # between "tables loaded" and "queue supervisor up" (KB-RMQ-01)
-    )
+    # At most so long between "tables loaded" and "queue supervisor up", drawn at every start
+    # (KB-RMQ-01).
+    startup_delay_ms: Annotated[int, msgspec.Meta(ge=0)] = 0
     users: dict[str, str] = msgspec.field(default_factory=lambda: {"guest": "guest"})
     bugs: tuple[str, ...] = ()  # ids of known_bugs.py that are switched on
     seed: int = 0  # of the node's random source; 0 means: draw one

@@ -44,7 +44,9 @@ ConfirmsOption = Annotated[bool, _option("Await a confirm of each enqueue.", pan
 TargetsOption = Annotated[
     str, _option("one, minority, majority, all, master, mirrors, or n1+n2.", panel=_FAULTS)
 ]
-DelayOption = Annotated[str, _option("From a node's tables to its queues: 500ms.", panel=_BROKER)]
+DelayOption = Annotated[
+    str, _option("At most, from a node's tables to its queues: 1s.", panel=_BROKER)
+]
 StoreOption = Annotated[Path, typer.Option("--store", help="Where runs are kept.")]
 
 

@@ -66,7 +66,8 @@ class SystemPlan(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     net_tick_ms: int
     policy: dict[str, Any]  # a RabbitMQ policy definition: ha-mode, ha-sync-mode, ...
     bugs: tuple[str, ...] = ()  # ids of broker/known_bugs.py
-    # How long a node that has loaded its tables waits before it starts its queues (KB-RMQ-01).
+    # How long, at most, a node that has loaded its tables waits before it starts its queues
+    # (KB-RMQ-01). Drawn at every start.
     startup_delay_ms: int = 0
     # Who mends a partition under ignore.
     operator: Literal["restart-minority", "none"] = "restart-minority"

@@ -9,7 +9,6 @@ it drew before.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
 
 import msgspec
 
@@ -119,17 +118,14 @@ def cut_at(plan: Plan, limit_ms: int) -> Plan:
 def fewer_operations(plan: Plan) -> Iterator[Plan]:
     """Slower, fewer clients, fewer queues."""
     workload = plan.workload
-
-    def with_workload(**changes: Any) -> Plan:
-        return replace(plan, workload=replace(workload, **changes))
-
-    for rate_hz in _RATES_HZ:
-        if rate_hz < workload.rate_hz:
-            yield with_workload(rate_hz=rate_hz)
-    for count in _below(workload.concurrency, len(plan.cluster.nodes)):
-        yield with_workload(concurrency=count)
-    for count in _below(workload.queues, 1):
-        yield with_workload(queues=count)
+    smaller = [replace(workload, rate_hz=rate) for rate in _RATES_HZ if rate < workload.rate_hz]
+    smaller += [
+        replace(workload, concurrency=count)
+        for count in _below(workload.concurrency, len(plan.cluster.nodes))
+    ]
+    smaller += [replace(workload, queues=count) for count in _below(workload.queues, 1)]
+    for other in smaller:
+        yield replace(plan, workload=other)
 
 
 def _below(value: int, least: int) -> list[int]:

@@ -23,6 +23,7 @@ CATCHES_ALL: Mapping[str, str] = {
     "checkers/compose.py": "a checker that crashes is unknown, never valid",
     "broker/processes/runtime.py": "a crashing process takes nobody along: its monitors hear why",
     "harness/simulate.py": "one seed that can't be run must not end a campaign: its error is kept",
+    "harness/crew.py": "what a worker met must reach its campaign, whatever it was",
 }
 
 # Where everything is caught, as asyncio's own loop and transports do, and why.

@@ -227,6 +227,8 @@ class Lane:
 
     def drop_held(self) -> None:
         """The kernel forgets what it had to send."""
+        for segment in self._held:
+            self._dropped(segment)
         self._held.clear()
         self._fresh = None
         self._release_timer = _cancelled(self._release_timer)
@@ -252,8 +254,13 @@ class Lane:
         for segment in segments:
             segment.handle.cancel()
             self.wire.pop()
+            self._dropped(segment)
             dropped = True
         return dropped
+
+    def _dropped(self, segment: Segment) -> None:
+        if segment.kind == OPEN:
+            self.sender.peer.never_accepted()
 
     def expect_give_up(self) -> None:
         """A timeout runs: something is not acked."""

@@ -163,6 +163,11 @@ class Socket:
             self._fin_received = True
             self._notify(FIN)
 
+    def never_accepted(self) -> None:
+        """The end of the handshake is lost for good; it keeps no place in the backlog."""
+        if self.listener is not None:
+            self.listener.pending -= 1
+
     def _notify(self, sign: int) -> None:
         if self.reading and not self.inbox and self.transport is not None:
             self.transport.receive_sign(sign)

@@ -115,7 +115,7 @@ class SimTransport(asyncio.Transport):
         self._start_reading()
 
     def write(self, data: bytes | bytearray | memoryview) -> None:
-        if not isinstance(data, bytes | bytearray | memoryview):
+        if type(data) is not bytes and not isinstance(data, bytes | bytearray | memoryview):
             raise TypeError(
                 f"data argument must be a bytes-like object, not {type(data).__name__!r}"
             )

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import asyncio
 import errno
-import socket
 from typing import Any
 
 import pytest
@@ -165,6 +164,27 @@ def test_a_full_backlog_answers_no_more() -> None:
         assert len(connected) == 3  # backlog + 1, as Linux
         world.loop.resume(server)
         assert await asyncio.gather(*dials) == [b""] * 5
+
+    world = World(PLAIN)
+    world.run(main())
+
+
+def test_a_handshake_that_nobody_ends_keeps_no_place_in_the_backlog() -> None:
+    async def narrow() -> None:
+        await asyncio.start_server(lambda reader, writer: writer.close(), None, PORT, backlog=1)
+
+    async def main() -> None:
+        world.spawn("b", narrow())
+        await asyncio.sleep(0.1)
+        for _ in range(5):
+            process, _ = world.spawn("a", fetch())
+            await asyncio.sleep(0.0025)  # the SYN-ACK has come, the last ACK is under way
+            world.power_off(process)
+            await asyncio.sleep(0.1)
+            world.network.host_up("a")
+        began = world.now_ms
+        assert await fetch() == b""
+        assert world.now_ms - began == pytest.approx(2 * ROUND_TRIP_MS)
 
     world = World(PLAIN)
     world.run(main())
@@ -446,71 +466,3 @@ def test_the_end_of_the_simulation_calls_nobody() -> None:
     assert writer.is_closing()
     for end in (killed, open_to_the_end.near, open_to_the_end.far):
         assert not end.lost.is_set()
-
-
-# -- names -----------------------------------------------------------------------------------------
-
-
-def test_unknown_names_and_foreign_addresses_are_refused() -> None:
-    async def main() -> None:
-        loop = asyncio.get_running_loop()
-        with pytest.raises(socket.gaierror):
-            await asyncio.open_connection("nowhere", PORT)
-        with pytest.raises(OSError, match="cannot assign requested address") as caught:
-            await loop.create_server(asyncio.Protocol, "b", PORT)
-        assert caught.value.errno == errno.EADDRNOTAVAIL
-
-    world = World()
-    world.run(main())
-
-
-@pytest.mark.parametrize("bound", [None, "", "0.0.0.0", "b"])
-def test_a_server_is_reached_by_its_hosts_name(bound: str | None) -> None:
-    async def serve() -> None:
-        def greet(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-            writer.write(b"hello")
-            writer.close()
-
-        await asyncio.start_server(greet, bound, PORT)
-
-    async def main() -> None:
-        world.spawn("b", serve())
-        await asyncio.sleep(0)
-        reader, writer = await asyncio.open_connection("b", PORT)
-        assert await reader.read() == b"hello"
-        writer.close()
-
-    world = World()
-    world.run(main())
-
-
-def test_a_server_on_loopback_is_reached_from_its_own_host_only() -> None:
-    async def serve() -> None:
-        await asyncio.start_server(lambda reader, writer: writer.close(), "127.0.0.1", PORT)
-
-    async def dial() -> str:
-        _, writer = await asyncio.open_connection("localhost", PORT)
-        writer.close()
-        return "connected"
-
-    async def main() -> None:
-        world.spawn("b", serve())
-        await asyncio.sleep(0.1)
-        _, dialled = world.spawn("b", dial())
-        assert await dialled == "connected"
-        with pytest.raises(ConnectionRefusedError):
-            await asyncio.open_connection("b", PORT)
-        with pytest.raises(ConnectionRefusedError):
-            await asyncio.open_connection("127.0.0.1", PORT)  # the harness's own
-
-    world = World()
-    world.run(main())
-
-
-def test_loopback_is_never_cut() -> None:
-    async def main() -> None:
-        with pytest.raises(AssertionError, match="a can't be cut from itself"):
-            world.network.cut([("a", "a")])
-
-    world = World()
-    world.run(main())

@@ -261,6 +261,11 @@ class Member:
                 if len(alive) > 1 and not self.bugs.blind_newcomers:
                     # Who added us died before its answer and its catchup came: see _change_view.
                     raise LostMembership("added by a neighbour that died")
+                dead = tuple(m.id for m in row.members if not m.alive)
+                if dead:
+                    # The same, and nobody else is left. Of these nothing will ever come that could
+                    # settle them, and a member that isn't settled isn't reported dead.
+                    row = yield from self._transact(EraseMembers(dead, by=self._by))
                 return row
             if not alive:
                 row = yield from self._transact(CreateGroup(self.group, self.id))

@@ -7,9 +7,13 @@ the last process of a queue is gone and none had confirmed, nobody is known to h
 the client gets a nack, unless all of them ended normally: the queue was deleted, and its messages
 with it, so that there is nothing left to wait for.
 
-One rule is stricter than RabbitMQ's: a confirm of a mirror that is not synchronised does not count
-when the master died unconfirmed. Under promote-on-failure=when-synced such a mirror is thrown away,
-and the message with it, so an ack would be a lie.
+Two rules are stricter than RabbitMQ's. A confirm of a mirror that is not synchronised does not
+count when the master died unconfirmed: under promote-on-failure=when-synced such a mirror is thrown
+away, and the message with it, so an ack would be a lie. And one of those that confirmed must be the
+*recorded* master (``master_of``): should everything die now, the queue comes back from that one's
+disk, whoever else had the message. So what a dead master had not confirmed is *in question* until
+its successor is recorded; if that is none of those that confirmed, or there is none in time, the
+client gets a nack.
 
 Acknowledgements are coalesced. ``basic.ack(n, multiple)`` settles *everything* up to n at the
 client, so it is legal only if nothing up to n is still undecided, and only after the nacks among
@@ -18,11 +22,13 @@ them were sent.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 import msgspec
 
 from broker.processes.messages import Pid
+
+IN_QUESTION_MAX_NS = 10_000_000_000  # a failover that takes longer is not waited for
 
 
 class Verdict(msgspec.Struct, frozen=True):
@@ -36,19 +42,26 @@ class Verdict(msgspec.Struct, frozen=True):
 class _Debt:
     """What one queue owes for one publish."""
 
-    __slots__ = ("all_normal", "confirmed", "owing", "unsynchronised")
+    __slots__ = ("all_normal", "confirmed", "owing", "processes", "since_ns", "unsynchronised")
 
     def __init__(self, processes: Sequence[Pid], unsynchronised: Sequence[Pid]) -> None:
+        self.processes = tuple(processes)
         self.owing: dict[Pid, None] = dict.fromkeys(processes)
         self.unsynchronised = tuple(unsynchronised)
-        self.confirmed = False  # by one process at least that was the master or synchronised
+        self.confirmed: dict[Pid, None] = {}  # by these, which were the master or synchronised
+        self.since_ns: int | None = None  # when it was first found in question
         self.all_normal = True  # every process that went down unconfirmed ended normally
 
 
 class UnconfirmedMessages:
-    """One channel's publishes in confirm mode. ``seq`` counts up from 1."""
+    """One channel's publishes in confirm mode. ``seq`` counts up from 1.
 
-    def __init__(self) -> None:
+    ``master_of``: a queue's master, as it is recorded; without it every confirm counts alike.
+    """
+
+    def __init__(self, master_of: Callable[[str], Pid | None] | None = None) -> None:
+        self._master_of = master_of
+        self._in_question: dict[int, dict[str, None]] = {}  # seq -> queues
         self._debts: dict[int, dict[str, _Debt]] = {}  # seq -> queue -> debt; in order of seq
         self._owed_by: dict[Pid, dict[int, str]] = {}  # process -> seq -> queue
         self._acks: list[int] = []  # decided, not yet taken
@@ -57,6 +70,11 @@ class UnconfirmedMessages:
     def __len__(self) -> int:
         """How many publishes are undecided."""
         return len(self._debts)
+
+    @property
+    def in_question(self) -> bool:
+        """Whether ``reconsider`` is to be called again."""
+        return bool(self._in_question)
 
     @property
     def decided(self) -> int:
@@ -97,7 +115,7 @@ class UnconfirmedMessages:
                 if process in debt.unsynchronised:
                     debt.all_normal = False  # it lives: the queue was not deleted
                 else:
-                    debt.confirmed = True
+                    debt.confirmed[process] = None
                 del debt.owing[process]
                 self._settle(seq, queue)
         self._tidy(process)
@@ -116,6 +134,20 @@ class UnconfirmedMessages:
             debt.all_normal = debt.all_normal and normal
             del debt.owing[process]
             self._settle(seq, queue)
+
+    def reconsider(self, now_ns: int) -> None:
+        """Decide what a new master decides, and what was in question for too long."""
+        for seq, queues in list(self._in_question.items()):
+            for queue in list(queues):
+                debt = self._debts[seq][queue] if seq in self._debts else None
+                if debt is None:
+                    break  # a nack on another queue's account
+                if debt.since_ns is None:
+                    debt.since_ns = now_ns
+                if now_ns - debt.since_ns >= IN_QUESTION_MAX_NS:
+                    self._nack(seq)
+                else:
+                    self._settle(seq, queue)
 
     def take_nacks(self) -> list[Verdict]:
         """Nacks decided since the last call, in order. To be sent before any ``take_acks``."""
@@ -142,15 +174,40 @@ class UnconfirmedMessages:
         debt = debts[queue]
         if debt.owing:
             return
-        if not debt.confirmed and not debt.all_normal:
+        verdict = self._judge(queue, debt)
+        if verdict is None:
+            self._in_question.setdefault(seq, {})[queue] = None
+            return
+        if not verdict:
             self._nack(seq)
             return
+        self._answered(seq, queue)
         del debts[queue]
         if not debts:
             del self._debts[seq]
             self._acks.append(seq)
 
+    def _judge(self, queue: str, debt: _Debt) -> bool | None:
+        """Nobody owes anything any more. None: in question."""
+        if not debt.confirmed:
+            return debt.all_normal
+        if self._master_of is None:
+            return True
+        master = self._master_of(queue)
+        if master in debt.confirmed:
+            return True
+        if master is None:  # deleted; or down without a mirror, and it will be another process
+            return True if debt.all_normal else None
+        return None if master in debt.processes else False
+
+    def _answered(self, seq: int, queue: str) -> None:
+        queues = self._in_question.get(seq, {})
+        queues.pop(queue, None)
+        if not queues:
+            self._in_question.pop(seq, None)
+
     def _nack(self, seq: int) -> None:
+        self._in_question.pop(seq, None)
         for debt in self._debts.pop(seq).values():
             for process in debt.owing:
                 self._owed_by.get(process, {}).pop(seq, None)

@@ -47,7 +47,10 @@ class Publisher:
         self._context = context
         self._confirming = False
         self._seq = 0
-        self._unconfirmed = UnconfirmedMessages()
+        # OUR-01, KB-RMQ-24: in the original a confirm is a confirm, whose ever it is.
+        env = context.services.env
+        lenient = env.has_bug("OUR-01") or env.has_bug("KB-RMQ-24")
+        self._unconfirmed = UnconfirmedMessages(None if lenient else self._master_of)
 
     @property
     def unconfirmed(self) -> int:
@@ -103,18 +106,24 @@ class Publisher:
             self._unconfirmed.down(process, normal=reason == "normal")
 
     async def flush(self) -> bool:
-        """Send the verdicts that may be sent. False if acks were held back: try again later."""
+        """Send the verdicts that may be sent. False if some were held back: try again later."""
+        if self._unconfirmed.in_question:
+            self._unconfirmed.reconsider(self._context.services.env.clock.monotonic_ns())
         if not self._unconfirmed.decided:
-            return True
+            return not self._unconfirmed.in_question
         for nack in self._unconfirmed.take_nacks():
             await self._context.port.send(commands.Basic.Nack(nack.seq, requeue=False))
         if not self._unconfirmed.decided:
-            return True
+            return not self._unconfirmed.in_question
         if not self._context.services.may_confirm():
             return False
         for ack in self._unconfirmed.take_acks():
             await self._send_ack(ack)
-        return True
+        return not self._unconfirmed.in_question
+
+    def _master_of(self, queue: str) -> Pid | None:
+        row = self._context.services.metadata.read("queue", queue)
+        return row.pid if isinstance(row, QueueRow) else None
 
     async def _send_ack(self, ack: Verdict) -> None:
         await self._context.port.send(commands.Basic.Ack(ack.seq, multiple=ack.multiple))

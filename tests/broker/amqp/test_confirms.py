@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from broker.amqp.confirms import UnconfirmedMessages, Verdict
+from broker.amqp.confirms import IN_QUESTION_MAX_NS, UnconfirmedMessages, Verdict
 from broker.processes.messages import Pid
 
 pytestmark = pytest.mark.unit
@@ -94,6 +94,84 @@ def test_a_mirror_that_is_not_synchronised_cannot_vouch_for_a_dead_master(
     unconfirmed.down(MASTER, normal=False)
     assert bool(unconfirmed.take_nacks()) is not acked
     assert bool(unconfirmed.take_acks()) is acked
+
+
+def in_question(
+    processes: Iterable[Pid] = ALL,
+) -> tuple[UnconfirmedMessages, dict[str, Pid | None]]:
+    """The master died unconfirmed, both mirrors confirmed; and who is recorded as master."""
+    recorded: dict[str, Pid | None] = {"q": MASTER}
+    unconfirmed = UnconfirmedMessages(recorded.get)
+    unconfirmed.sent(1, {"q": tuple(processes)})
+    unconfirmed.confirm(MIRROR, [1])
+    unconfirmed.confirm(MIRROR2, [1])
+    unconfirmed.down(MASTER, normal=False)
+    unconfirmed.reconsider(1)
+    assert verdicts(unconfirmed) == ([], [])
+    assert unconfirmed.in_question
+    return unconfirmed, recorded
+
+
+def test_what_a_dead_master_had_not_confirmed_waits_for_a_successor_that_has_it() -> None:
+    unconfirmed, recorded = in_question()
+    recorded["q"] = MIRROR2
+    unconfirmed.reconsider(2)
+    assert verdicts(unconfirmed) == ([1], [])
+    assert not unconfirmed.in_question and len(unconfirmed) == 0
+
+
+def test_a_successor_that_did_not_confirm_makes_a_nack() -> None:
+    unconfirmed, recorded = in_question()
+    recorded["q"] = OTHER
+    unconfirmed.reconsider(2)
+    assert verdicts(unconfirmed) == ([], [1])
+    assert not unconfirmed.in_question
+
+
+def test_a_failover_is_not_waited_for_for_ever() -> None:
+    unconfirmed, _ = in_question()
+    unconfirmed.reconsider(IN_QUESTION_MAX_NS)
+    assert verdicts(unconfirmed) == ([], [])
+    unconfirmed.reconsider(IN_QUESTION_MAX_NS + 1)
+    assert verdicts(unconfirmed) == ([], [1])
+
+
+def test_a_successor_that_died_without_the_message_is_in_question_though_the_master_had_it() -> (
+    None
+):
+    """All died, and the queue would come back from the successor's disk."""
+    recorded: dict[str, Pid | None] = {"q": MASTER}
+    unconfirmed = UnconfirmedMessages(recorded.get)
+    unconfirmed.sent(1, {"q": [MASTER, MIRROR]})
+    unconfirmed.confirm(MASTER, [1])
+    recorded["q"] = MIRROR
+    unconfirmed.down(MASTER, normal=False)
+    unconfirmed.down(MIRROR, normal=False)
+    assert verdicts(unconfirmed) == ([], [])
+    recorded["q"] = Pid("n2", 2, 1)  # it is back, with what it had
+    unconfirmed.reconsider(1)
+    assert verdicts(unconfirmed) == ([], [1])
+
+
+def test_a_dead_master_that_confirmed_and_is_still_recorded_is_enough() -> None:
+    unconfirmed = UnconfirmedMessages({"q": MASTER}.get)
+    unconfirmed.sent(1, {"q": [MASTER, MIRROR]})
+    unconfirmed.confirm(MASTER, [1])
+    unconfirmed.down(MASTER, normal=False)
+    unconfirmed.down(MIRROR, normal=False)
+    assert verdicts(unconfirmed) == ([1], [])
+
+
+def test_a_refusal_on_another_queues_account_ends_the_question() -> None:
+    recorded: dict[str, Pid | None] = {"a": MASTER, "b": OTHER}
+    unconfirmed = UnconfirmedMessages(recorded.get)
+    unconfirmed.sent(1, {"a": [MASTER, MIRROR], "b": [OTHER]})
+    unconfirmed.confirm(MIRROR, [1])
+    unconfirmed.down(MASTER, normal=False)
+    assert unconfirmed.in_question
+    unconfirmed.refuse(OTHER, [1])
+    assert verdicts(unconfirmed) == ([], [1])
+    assert not unconfirmed.in_question
 
 
 def test_without_a_master_only_synchronised_mirrors_count() -> None:

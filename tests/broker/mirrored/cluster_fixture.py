@@ -18,6 +18,7 @@ from typing import Any, TypeVar
 
 from broker.amqp import queue_protocol as qp
 from broker.amqp.confirms import UnconfirmedMessages
+from broker.amqp.services import RetryConfirms
 from broker.config import NodeConfig
 from broker.env import Env
 from broker.metadata.api import TableChanged, Transaction
@@ -227,7 +228,7 @@ class TestChannel(Process):
         super().__init__()
         self._node = node
         self._seq = 0
-        self._unconfirmed = UnconfirmedMessages()
+        self._unconfirmed = UnconfirmedMessages(self._master_of)
         self.owed: dict[int, bytes] = {}  # undecided: seq -> body
         self.confirmed: list[bytes] = []
         self.nacked: list[bytes] = []
@@ -250,7 +251,14 @@ class TestChannel(Process):
                 self._unconfirmed.down(pid, normal=message.reason == "normal")
         self._decide()
 
+    def _master_of(self, queue: str) -> Pid | None:
+        row = self._node.row(queue)
+        return None if row is None else row.pid
+
     def _decide(self) -> None:
+        if self._unconfirmed.in_question:
+            self._unconfirmed.reconsider(sim().now_ns)
+            self.after(10, RetryConfirms())
         for verdict in self._unconfirmed.take_nacks():
             self.nacked.append(self.owed.pop(verdict.seq))
         for verdict in self._unconfirmed.take_acks():

@@ -313,9 +313,10 @@ async def _write(file: File, data: bytes, offset: int) -> None:
 
 
 async def _recover(file: File, path: str) -> Scan:
-    """Read the file, cut off its torn tail, and sync:
+    """Read the file, cut off its torn tail, write what is left anew, and sync.
 
-    what the last life wrote may be in the page cache only.
+    What the last life wrote may be in the page cache only. A sync alone would not save it: after a
+    sync that failed the kernel calls those pages clean, and a page must be dirty to be saved.
     """
     chunks = []
     offset = 0
@@ -329,8 +330,19 @@ async def _recover(file: File, path: str) -> Scan:
     if found.size < offset:
         log.warning("%s: cut off a torn tail of %d bytes", path, offset - found.size)
         await file.truncate(found.size)
+    await _write_again(file, b"".join(chunks)[: found.size])
     await file.sync()
     return found
+
+
+async def _write_again(file: File, data: bytes) -> None:
+    """The same bytes at the same places: whatever a crash leaves of this, the file is the same."""
+    offset = 0
+    while offset < len(data):
+        count = await file.pwrite(data[offset : offset + READ_BYTES], offset)
+        if count <= 0:
+            raise OSError(errno.EIO, "the disk takes no more bytes")
+        offset += count
 
 
 async def sync_parents(disk: Disk, path: str) -> None:

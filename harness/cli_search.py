@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import shlex
 from dataclasses import fields
 from pathlib import Path
@@ -72,6 +73,7 @@ def replay(
     from harness.replay import replay as run_again
     from harness.simulate import simulate
 
+    _keep_logs_quiet()
     code = run_again(
         plan,
         cluster=cluster,
@@ -93,8 +95,15 @@ def shrink(
     from harness.shrink_session import shrink_plan
     from harness.simulate import simulate
 
+    _keep_logs_quiet()
     code = shrink_plan(plan, budget=budget, anomaly=anomaly, out=out, simulate=simulate)
     raise typer.Exit(code)
+
+
+def _keep_logs_quiet() -> None:
+    """What a stage logs goes to the file of a run that has one; simulated by the hundred, it is
+    noise between the lines that tell how far things are."""
+    logging.getLogger().addHandler(logging.NullHandler())
 
 
 def _command(name: str, request: Any) -> str:

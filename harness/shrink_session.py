@@ -100,9 +100,9 @@ def _interruptible(work: Callable[[], Shrunk], place: Path) -> Shrunk:
     try:
         return work()
     except KeyboardInterrupt:
-        if place.exists():
-            typer.echo(f"Interrupted; the smallest plan so far is {place}.", err=True)
-        raise
+        kept = f"the smallest plan so far is {place}" if place.exists() else "nothing was gained"
+        typer.echo(f"Interrupted; {kept}.", err=True)
+        raise typer.Exit(2) from None
 
 
 def _save(place: Path, plan: Plan) -> None:

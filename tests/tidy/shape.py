@@ -87,9 +87,7 @@ def handlers(source: Source) -> Iterator[str]:
         if "" in names:
             yield f"{source.path}:{node.lineno}: bare except: name what is expected"
         elif (
-            "BaseException" in names
-            and not _raises_again(node)
-            and source.path not in CATCHES_BASE
+            "BaseException" in names and not _raises_again(node) and source.path not in CATCHES_BASE
         ):
             yield f"{source.path}:{node.lineno}: except BaseException that does not raise again"
         elif "Exception" in names and source.path not in CATCHES_ALL:

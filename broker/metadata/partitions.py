@@ -10,7 +10,7 @@ rabbit_autoheal.erl).
   pause_minority the node pauses until the *whole* cluster is back. The incarnation in the question
   keeps a quick restart of X from looking like one.
 
-``may_confirm`` is RabbitMQ's pause_partition_guard: no confirm leaves a node that is about to pause.
+``may_confirm`` is RabbitMQ's pause_partition_guard: no confirm leaves a node about to pause.
 Queue processes and channels hear of the lost peers (Down) before this process does (NodeDownEvent).
 RabbitMQ asks whether the node has decided to pause; in between it confirms what only the lost
 mirrors were missing, about one message for each publisher on the paused master (measured on

@@ -176,9 +176,12 @@ def _parting(plan: Plan, first: SimulationRecord, simulate: Simulate) -> str:
 
 
 def on_backend(plan: Plan, backend: str) -> Plan:
-    return msgspec.structs.replace(
-        plan, cluster=msgspec.structs.replace(plan.cluster, backend=backend)
-    )
+    """The plan for another cluster. Only a simulation can look into its nodes, so nothing else is
+    asked whether the replicas are equal.
+    """
+    replace = msgspec.structs.replace
+    gates = plan.gates if backend == SIM else replace(plan.gates, must_converge=False)
+    return replace(plan, cluster=replace(plan.cluster, backend=backend), gates=gates)
 
 
 def _on(plan: Plan, backend: str, drop_unsupported: bool) -> Plan:

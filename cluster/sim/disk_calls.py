@@ -77,6 +77,7 @@ class CallLine:
     def _finish(self, call: Call) -> None:
         # Not always the first in the line: a paused program's calls wait there for it.
         self._line.remove(call)
+        call.timer = None  # its arguments hold the call: a cycle less for the collector
         future = call.future
         try:
             result = call.effect()

@@ -36,7 +36,7 @@ class Segment:
 
     __slots__ = ("arrival_ns", "chunks", "depart_ns", "first_ns", "handle", "kind", "lost", "size")
 
-    handle: SimHandle
+    handle: SimHandle | None  # None: it has arrived
 
     def __init__(self, kind: int, chunks: list[bytes], size: int, first_ns: int) -> None:
         self.kind = kind
@@ -193,6 +193,7 @@ class Lane:
         self._last_arrival_ns = self.wire[-1].arrival_ns if self.wire else 0
         behind, self._held = self._held, deque()
         for segment in recalled:
+            assert segment.handle is not None
             segment.handle.cancel()
             self._hold(segment)
         for segment in behind:
@@ -252,6 +253,7 @@ class Lane:
         self._fresh = None
         dropped = False
         for segment in segments:
+            assert segment.handle is not None
             segment.handle.cancel()
             self.wire.pop()
             self._dropped(segment)

@@ -16,7 +16,7 @@ from broker.metadata.records import QueueRow
 from cluster.sim.machine import Machine, SimEventLog
 
 STEP_TIMEOUT_S = 5.0  # for what is still under way in the ring
-POLL_S = 0.05
+FIRST_POLL_S, LAST_POLL_S = 0.05, 1.0  # each look reads every message of every replica
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,11 +72,13 @@ async def record_replicas(machines: Mapping[str, Machine]) -> None:
     """Write down what they hold, as soon as they are in step, or after a while as it is."""
     loop = asyncio.get_running_loop()
     deadline = loop.time() + STEP_TIMEOUT_S
+    poll_s = FIRST_POLL_S
     while True:
         replicas = [replica for machine in machines.values() for replica in look(machine)]
         if in_step(replicas) or loop.time() > deadline:
             break
-        await asyncio.sleep(POLL_S)
+        await asyncio.sleep(poll_s)
+        poll_s = min(2 * poll_s, LAST_POLL_S)
     for replica in replicas:
         machine = machines[replica.node]
         log = SimEventLog(machine, 0, None)

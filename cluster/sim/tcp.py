@@ -130,6 +130,7 @@ class Socket:
         network = self._network
         first = self.peer.lane.wire.popleft()
         assert first is segment, "segments overtook each other"
+        segment.handle = None  # its arguments hold the segment: a cycle less for the collector
         network.segments += 1
         kind = segment.kind
         if kind != DATA:

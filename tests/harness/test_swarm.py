@@ -51,7 +51,7 @@ def test_every_knob_is_drawn() -> None:
             seen.setdefault(name, set()).add(value)
     constant = {name for name, values in seen.items() if len(values) == 1}
     assert constant == {
-        "version", "name", "time_limit_ms", "quiet_ms", "settle_timeout_ms", "observe_interval_ms",
+        "version", "name", "time_limit_ms", "quiet_ms", "settle_timeout_ms",
         "cluster.backend", "cluster.leave_running", "system.name", "system.profile", "system.bugs",
         "system.operator", "workload.name", "workload.ack_mode", "workload.durable",
         "workload.persistent", "workload.confirms", "gates.delivery", "gates.max_rto_ms",

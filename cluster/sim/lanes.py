@@ -244,6 +244,15 @@ class Lane:
         now_ns = self._loop.now_ns
         self._drop([one for one in self.wire if one.arrival_ns > now_ns])
 
+    def outlive_reader(self) -> None:
+        """The reader has closed its end: what is under way to it reaches its kernel, also if its
+        process is gone by then."""
+        arrive, now_ns = self.sender.peer.arrive, self._loop.now_ns
+        for segment in self.wire:
+            segment.handle.cancel()
+            at_ns = max(segment.arrival_ns, now_ns)
+            segment.handle = self._loop.call_at_ns(at_ns, arrive, segment)
+
     def drop_wire(self) -> bool:
         """Nobody is there to read it. Whether there was any."""
         return self._drop(list(self.wire))

@@ -252,6 +252,7 @@ class Socket:
         self.closed = True
         self.reading = False
         self.inbox.clear()
+        self.peer.lane.outlive_reader()
         self._network.forget(self)
 
     def gave_up(self) -> None:

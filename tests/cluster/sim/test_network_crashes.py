@@ -243,6 +243,25 @@ def test_a_killed_process_may_also_end_its_connections_in_order() -> None:
     world.run(main())
 
 
+def test_what_was_under_way_to_a_program_that_closed_and_ended_meets_its_kernel() -> None:
+    """Nothing of it may stay on the wire, before what is sent later."""
+
+    async def main() -> None:
+        joined = await world.join()
+        joined.write(b"too late")
+        joined.far.transport.close()
+        await joined.far.lost.wait()
+        world.kill(joined.server)
+        await asyncio.sleep(0.1)
+        joined.write(b"and later")
+        await asyncio.sleep(0.1)
+        joined.write(b"hello?")
+        await joined.near.lost.wait()
+
+    world = World(PLAIN)
+    world.run(main())
+
+
 def test_unread_bytes_make_a_reset_of_every_kill() -> None:
     async def main() -> None:
         joined = await world.join()

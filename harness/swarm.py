@@ -93,6 +93,7 @@ class Swarm:
     persistent: tuple[bool, ...] = (True,)
     confirms: tuple[bool, ...] = (True,)
     time_limit_ms: tuple[int, ...] = (60_000,)
+    settle_timeout_ms: tuple[int, ...] = (60_000,)
     # How often each node is asked what it believes: seldom, as the nodes' own events tell it too,
     # and HTTP is the dearest of all that a simulated run does.
     observe_interval_ms: tuple[int, ...] = (5000, 10_000, 20_000)
@@ -149,6 +150,7 @@ def draw_plan(subject: Subject, seed: int) -> Plan:
         gates=swarm.gates,
         faults=_faults(subject, draw, nodes, quiet_ms=quiet_ms, limit_ms=limit_ms),
         quiet_ms=quiet_ms,
+        settle_timeout_ms=draw.choice("settle_timeout_ms", swarm.settle_timeout_ms),
         observe_interval_ms=draw.choice("observe_interval_ms", swarm.observe_interval_ms),
         sim=_world(swarm, draw, nodes),
     )

@@ -18,6 +18,7 @@ from harness.crew import Answer, Crew, Job, Simulate, Task, run_seed
 from harness.errors import UsageError
 from harness.findings import SeedReport
 from harness.plan import load_plan
+from harness.scenarios import SCENARIOS
 from harness.search import (
     Search,
     SearchRequest,
@@ -349,7 +350,8 @@ def test_seeds_are_a_number_or_a_range() -> None:
 def test_a_bug_brings_its_scenario_and_its_budget() -> None:
     search = plan_search(SearchRequest(bug="KB-RMQ-22"))
     assert search.subject.bugs == ("KB-RMQ-22",)
-    assert (search.anomaly, search.ends, len(search.seeds)) == ("lost", True, 200)
+    budget = SCENARIOS["KB-RMQ-22"].seed_budget
+    assert (search.anomaly, search.ends, len(search.seeds)) == ("lost", True, budget)
     assert plan_search(SearchRequest(bug="KB-RMQ-22", seeds="7-9")).seeds == range(7, 10)
 
 

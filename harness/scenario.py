@@ -1,0 +1,79 @@
+"""A scenario: a narrow swarm that must find one known bug or one documented loss window.
+
+It says which bugs are switched on, which faults and settings bring them out, the anomaly that the
+search must report, and within how many seeds. It narrows the swarm no more than the trigger needs:
+what is not named is drawn as ever. The entries are in harness/scenarios_*.py, and
+harness/scenarios.py finds one by its id. Runs are short and small (``SHORT``), because a search
+pays for events, and a bug that needs a minute of load is not found sooner by it.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from harness.swarm import Range, Subject, Swarm
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Scenario:
+    """``id``: the known bug's (KB-RMQ-02), or the loss window's (L1)."""
+
+    id: str
+    title: str
+    anomaly: str  # the class that the search must report
+    seed_budget: int  # seeds within which it must
+    bugs: tuple[str, ...] = ()
+    system: str = "mirrored"
+    profile: str = "safe"
+    swarm: Swarm = field(default_factory=Swarm)
+    # What closes the window: settings laid over the swarm's. Bugs need none: their switch goes off.
+    sound: Mapping[str, Any] = field(default_factory=dict)
+
+    def subject(self) -> Subject:
+        """What to search to find it."""
+        return Subject(
+            system=self.system,
+            profile=self.profile,
+            bugs=self.bugs,
+            swarm=self.swarm,
+            name=f"{self.system}-{self.id.lower()}",
+        )
+
+    def sound_subject(self) -> Subject:
+        """The same search with nothing to find."""
+        swarm = dataclasses.replace(self.swarm, **self.sound)
+        return dataclasses.replace(
+            self.subject(), bugs=(), swarm=swarm, name=f"{self.system}-{self.id.lower()}-sound"
+        )
+
+
+# A few seconds of load on one queue of three nodes that notice quickly who is gone.
+SHORT = Swarm(
+    nodes=(3,),
+    net_tick_ms=(1000,),
+    startup_delay_ms=(0,),
+    rate_hz=Range(20, 40),
+    clients_a_node=(1, 2),
+    queues=(1,),
+    body_bytes=(12, 64),
+    op_timeout_ms=(2000,),
+    time_limit_ms=(12_000,),
+    settle_timeout_ms=(20_000,),
+    quiet_ms=(1000,),
+    fault_share=1,
+)
+
+ALL = {"ha-mode": "all"}
+WHEN_SYNCED = {
+    "ha-sync-mode": "automatic",
+    "ha-promote-on-failure": "when-synced",
+    "ha-promote-on-shutdown": "when-synced",
+}
+TWO = {"ha-mode": "exactly", "ha-params": 2}
+BY_HAND = {"ha-sync-mode": "manual"}  # nobody synchronises
+
+KILLS = {"kill": 1.0}
+STOPS = {"stop": 1.0}

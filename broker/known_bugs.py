@@ -324,6 +324,31 @@ OWN_RULES: tuple[KnownBug, ...] = (
         symptom="about one acknowledged message for each publisher is lost (RabbitMQ 3.10 too)",
         fix="the guard asks whether a majority is linked, not whether the node has decided",
     ),
+    KnownBug(
+        id="OUR-08",
+        switch="tables_without_quorum",
+        title="Under pause_minority too each group of nodes writes metadata on its own",
+        links=("https://www.rabbitmq.com/docs/partitions",),
+        confidence="own",
+        trigger="pause_minority; a flap, a one-way cut, or a partition in which each node sees a "
+        "majority and no two see the same one: members drop each other at different times",
+        symptom="two groups that both have, or believe to have, a majority: two masters confirm, "
+        "the nodes run apart although every link is up, and nothing brings them together; a node "
+        "that resumes recovers a queue from a copy that is older than another's",
+        fix="writes need a majority, one leader decides who is a member, and a node that is not "
+        "joins anew (metadata/quorum.py)",
+    ),
+    KnownBug(
+        id="OUR-09",
+        switch="confirm_forgets_unreachable",
+        title="A confirm does not wait for a queue process that is out of reach",
+        links=("https://www.rabbitmq.com/docs/partitions",),
+        confidence="own",
+        trigger="pause_minority; the link between a channel and a mirror breaks while the mirror "
+        "lives on, and it is promoted",
+        symptom="a message that it never got was acknowledged, and is lost",
+        fix="the confirm waits until the queue's row, which a majority wrote, is without it",
+    ),
 )
 CATALOGUE: tuple[KnownBug, ...] = (*RABBITMQ_BUGS, *OWN_RULES)
 

@@ -70,6 +70,7 @@ class Node:
         self.metadata_server.on_lost_membership = lambda: self.restart(
             "the other members do not know this node", wait_for_go=False
         )
+        self.metadata_server.on_out_of_majority = lambda why: self.restart(why, wait_for_go=False)
 
     @classmethod
     async def open(
@@ -170,6 +171,8 @@ class Node:
         while True:
             command, reason = await self._wanted.get()
             log.info("%s: %s", command, reason)
+            if command == "start" and starting is not None and not starting.done():
+                continue  # it may have to wait for other nodes, and the next command with it
             if starting is not None:
                 if command != "start":
                     starting.cancel()

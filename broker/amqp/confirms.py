@@ -15,6 +15,10 @@ disk, whoever else had the message. So what a dead master had not confirmed is *
 its successor is recorded; if that is none of those that confirmed, or there is none in time, the
 client gets a nack.
 
+A third rule holds where metadata need a majority: a process that is only out of reach (``suspect``)
+may live and be promoted, so it owes its confirm until the queue's row is without it. Its debts can
+still come to a nack, which promises nothing.
+
 Acknowledgements are coalesced. ``basic.ack(n, multiple)`` settles *everything* up to n at the
 client, so it is legal only if nothing up to n is still undecided, and only after the nacks among
 them were sent.
@@ -46,7 +50,7 @@ class _Debt:
 
     def __init__(self, processes: Sequence[Pid], unsynchronised: Sequence[Pid]) -> None:
         self.processes = tuple(processes)
-        self.owing: dict[Pid, None] = dict.fromkeys(processes)
+        self.owing: dict[Pid, bool] = dict.fromkeys(processes, True)  # -> whether in reach
         self.unsynchronised = tuple(unsynchronised)
         self.confirmed: dict[Pid, None] = {}  # by these, which were the master or synchronised
         self.since_ns: int | None = None  # when it was first found in question
@@ -148,6 +152,18 @@ class UnconfirmedMessages:
                     self._nack(seq)
                 else:
                     self._settle(seq, queue)
+
+    def suspect(self, process: Pid) -> None:
+        """``process`` is out of reach, and may have a part in the queue nevertheless."""
+        for seq, queue in list(self._owed_by.get(process, {}).items()):
+            debt = self._debts[seq][queue]
+            debt.owing[process] = debt.all_normal = False
+            if not debt.confirmed and not any(debt.owing.values()):
+                self._nack(seq)
+
+    def queues_owed_by(self, process: Pid) -> list[str]:
+        """The queues for which it still owes a confirm."""
+        return list(dict.fromkeys(self._owed_by.get(process, {}).values()))
 
     def take_nacks(self) -> list[Verdict]:
         """Nacks decided since the last call, in order. To be sent before any ``take_acks``."""

@@ -51,6 +51,14 @@ class Publisher:
         env = context.services.env
         lenient = env.has_bug("OUR-01") or env.has_bug("KB-RMQ-24")
         self._unconfirmed = UnconfirmedMessages(None if lenient else self._master_of)
+        self._suspects: dict[Pid, None] = {}  # out of reach, and perhaps still in a queue's row
+        # OUR-09: the original strikes them off at once.
+        self._waits_for_rows = (
+            context.services.config.partition_mode == "pause_minority"
+            and not env.has_bug("OUR-09")
+            and not env.has_bug("OUR-08")
+            and not env.has_bug("KB-RMQ-24")
+        )
 
     @property
     def unconfirmed(self) -> int:
@@ -102,13 +110,40 @@ class Publisher:
     def on_down(self, process: Pid, reason: str) -> None:
         if self._context.services.env.has_bug("KB-RMQ-24"):  # before 3.8.0
             self._unconfirmed.down(process, normal=reason in BENIGN_ENDS)
-        else:
+        elif reason == "normal" or not self._may_return(process):
             self._unconfirmed.down(process, normal=reason == "normal")
+        else:
+            self._suspects[process] = None
+            self._unconfirmed.suspect(process)
+
+    def _may_return(self, process: Pid) -> bool:
+        """Whether a queue's row may name it: then it can be promoted, or recovered from.
+
+        A link that broke proves nothing: without the process's confirm the message may be missing
+        in the copy that survives. The row is a majority's word, so it decides.
+        """
+        metadata = self._context.services.metadata
+        for key in self._unconfirmed.queues_owed_by(process) if self._waits_for_rows else ():
+            row = metadata.read("queue", key)
+            named = isinstance(row, QueueRow) and process in (row.pid, *row.slave_pids)
+            if named or not metadata.is_settled("queue", key):
+                return True
+        return False
+
+    def _clear_suspects(self) -> None:
+        for process in list(self._suspects):
+            if not self._may_return(process):
+                del self._suspects[process]
+                self._unconfirmed.down(process, normal=False)
 
     async def flush(self) -> bool:
         """Send the verdicts that may be sent. False if some were held back: try again later."""
         if self._unconfirmed.in_question:
             self._unconfirmed.reconsider(self._context.services.env.clock.monotonic_ns())
+        self._clear_suspects()
+        return await self._flush() and not self._suspects
+
+    async def _flush(self) -> bool:
         if not self._unconfirmed.decided:
             return not self._unconfirmed.in_question
         for nack in self._unconfirmed.take_nacks():

@@ -38,6 +38,9 @@ class ReplicatedMetadata:
     def running_nodes(self) -> list[str]:
         return sorted(self._server.members)
 
+    def is_settled(self, table: str, key: str) -> bool:
+        return self._server.is_settled(table, key)
+
     def subscribe(self, pid: Pid) -> None:
         """``pid`` gets TableChanged for every row that changes, and Membership."""
         self._server.subscribe(pid)

@@ -77,6 +77,11 @@ class Metadata(Protocol):
         """Nodes that share these tables with us now, sorted, this one among them."""
         ...
 
+    def is_settled(self, table: str, key: str) -> bool:
+        """Whether the row as this node sees it can't be undone any more (always, where tables need
+        no majority)."""
+        ...
+
     def subscribe(self, pid: Pid) -> None:
         """From now on ``pid`` gets TableChanged for every row that changes here, and
         ``broker.metadata.messages.Membership`` when the running nodes change."""

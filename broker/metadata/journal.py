@@ -33,7 +33,13 @@ class SawDown(msgspec.Struct, frozen=True, array_like=True, tag="saw_down"):
     nodes: tuple[str, ...]
 
 
-Entry = Rows | Mark | SawDown
+class Ballot(msgspec.Struct, frozen=True, array_like=True, tag="ballot"):
+    """Whose tables these are (quorum.py)."""
+
+    number: int
+
+
+Entry = Rows | Mark | SawDown | Ballot
 
 _encoder = msgspec.msgpack.Encoder()
 _decoder: msgspec.msgpack.Decoder[Entry] = msgspec.msgpack.Decoder(Entry)
@@ -48,6 +54,7 @@ class TableJournal:
         self._tables = Tables()  # durable rows only
         self.mark = 0
         self.saw_down: dict[str, None] = {}
+        self.ballot = 0
 
     @classmethod
     async def open(cls, disk: Disk) -> TableJournal:
@@ -61,6 +68,8 @@ class TableJournal:
                     self.mark = version
                 case SawDown(nodes):
                     self.saw_down = dict.fromkeys(nodes)
+                case Ballot(number):
+                    self.ballot = number
         return self
 
     @property
@@ -88,8 +97,11 @@ class TableJournal:
             del self.saw_down[node]
             await self._append([SawDown(tuple(self.saw_down))])
 
-    async def replace(self, tables: Tables, *, saw_down: Iterable[str]) -> None:
+    async def replace(
+        self, tables: Tables, *, saw_down: Iterable[str] = (), ballot: int = 0
+    ) -> None:
         """Forget everything; keep the durable rows of ``tables`` instead."""
+        self.ballot = ballot
         self._tables = Tables()
         self._tables.store(tables.snapshot(durable_only=True))
         self.mark = max(self.mark, tables.version + MARK_STEP)
@@ -114,6 +126,7 @@ class TableJournal:
             Rows(tuple(self._tables.snapshot())),
             Mark(self.mark),
             SawDown(tuple(self.saw_down)),
+            Ballot(self.ballot),
         ]
         await self._journal.rewrite([_encoder.encode(entry) for entry in entries])
         self._appended = 0

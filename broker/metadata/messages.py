@@ -36,6 +36,8 @@ class Status(Message):
     members: tuple[Member, ...]
     partitions: tuple[str, ...]
     connections: int  # AMQP clients: autoheal's winner has the most
+    version: int = 0  # of its tables: how much it has heard of its leader
+    leading: bool = False  # a leader that has a majority (quorum.py)
 
 
 class Commit(Message):
@@ -88,6 +90,7 @@ class Joined(Message):
     members: tuple[Member, ...]
     version: int
     rows: tuple[StoredRow, ...]
+    ballot: int = 0
 
 
 class MemberJoined(Message):
@@ -104,6 +107,39 @@ class Dump(Message):
 class Dumped(Message):
     version: int
     rows: tuple[StoredRow, ...]
+    ballot: int = 0
+    member: Member | None = None
+
+
+class Install(Message):
+    """call by a new leader -> Done or Failed: these are the tables, whatever you have."""
+
+    leader: Member
+    to: Member
+    ballot: int
+    members: tuple[Member, ...]
+    version: int
+    rows: tuple[StoredRow, ...]
+
+
+class Verify(Message):
+    """call by a leader -> Done or Failed: do you follow me?"""
+
+    leader: Member
+    to: Member
+
+
+class Settled(Message):
+    """leader -> member: every row up to ``version`` is on a majority."""
+
+    leader: Member
+    version: int
+
+
+class Watch(Message):
+    """To the server itself, again and again: is this node still in the majority?"""
+
+    application: int
 
 
 class SettleTables(Message):
@@ -122,5 +158,6 @@ class Membership(Message):
 
 MESSAGES: tuple[type[Message], ...] = (
     TableChanged, Member, Status, Commit, Committed, Conflicted, Apply, Applied, Join, Joined,
-    MemberJoined, Dump, Dumped, SettleTables, Reconsider, Membership,
+    MemberJoined, Dump, Dumped, Install, Verify, Settled, Watch, SettleTables, Reconsider,
+    Membership,
 )  # fmt: skip

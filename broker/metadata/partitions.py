@@ -8,7 +8,8 @@ rabbit_autoheal.erl).
   what they had.
 - A partial partition (I see X down, Y sees it up) is made a full one by breaking with Y; under
   pause_minority the node pauses until the *whole* cluster is back. The incarnation in the question
-  keeps a quick restart of X from looking like one.
+  keeps a quick restart of X from looking like one. (Where tables need a majority, quorum.py, their
+  leader drops one of the two instead. OUR-08 brings the pause back.)
 
 ``may_confirm`` is RabbitMQ's pause_partition_guard: no confirm leaves a node about to pause.
 Queue processes and channels hear of the lost peers (Down) before this process does (NodeDownEvent).
@@ -141,7 +142,8 @@ class PartitionHandler(Process):
             return False
         if self._config.partition_mode != "pause_minority" or self._env.has_bug("OUR-07"):
             return True
-        return is_majority(len(self.runtime.nodes()) + 1, len(self._config.node_names))
+        is_linked = is_majority(len(self.runtime.nodes()) + 1, len(self._config.node_names))
+        return is_linked and self._server.may_confirm()
 
     async def started(self) -> None:
         self.runtime.watch_nodes(self.pid)
@@ -196,6 +198,8 @@ class PartitionHandler(Process):
         if self._config.partition_mode == "pause_minority" and not self._sees_majority():
             self._pause(f"minority: {node} is down and fewer than half of the nodes are left")
             return
+        if self._server.quorum is not None:
+            return  # the leader decides what becomes of two members without a link
         for peer in self.runtime.nodes():
             question = CheckPartial(self._config.name, node, incarnation)
             self.runtime.send(Name(peer, NAME), question)

@@ -4,7 +4,8 @@ Theory. Nodes that share tables are *members*, in order of joining; the oldest i
 write goes to the leader, which checks every row's version, applies, sends the rows to all members
 and answers when each member that is still up has applied them. There is no quorum: a member that
 goes down is dropped and writes go on, on every side of a partition, as Mnesia does it; what
-partitions do about it is partitions.py's business. When the leader goes down the next oldest first
+partitions do about it is partitions.py's business. (Under pause_minority a majority is needed:
+quorum.py.) When the leader goes down the next oldest first
 collects every member's rows, keeps the newest version of each and hands them out: an answer given
 by the old leader had reached all of them, so it survives.
 
@@ -18,6 +19,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from broker.config import NodeConfig
@@ -35,6 +37,7 @@ from broker.metadata.messages import (
     Conflicted,
     Dump,
     Dumped,
+    Install,
     Join,
     Joined,
     Member,
@@ -42,12 +45,16 @@ from broker.metadata.messages import (
     Membership,
     Phase,
     Reconsider,
+    Settled,
     SettleTables,
     Status,
+    Verify,
+    Watch,
 )
+from broker.metadata.quorum import Quorum, rows_that_differ
 from broker.metadata.tables import StoredRow, Tables
 from broker.processes.mesh import linked_within_ms
-from broker.processes.messages import Failed, Message, Name, NodeDownEvent, NodeUp, Pid
+from broker.processes.messages import Done, Failed, Message, Name, NodeDownEvent, NodeUp, Pid
 from broker.processes.process import Caller, Process
 
 if TYPE_CHECKING:
@@ -57,6 +64,15 @@ log = logging.getLogger("broker.metadata")
 
 RETRY_MS = 50
 COMMIT_LATE_MS = 200  # in simulation, now and then
+
+
+@dataclass(slots=True)
+class Pending:
+    """A write that is not everywhere yet: who waits for it, where it is not, and where it is."""
+
+    caller: Caller
+    waiting: dict[str, None]
+    applied: dict[str, None]
 
 
 class MetadataServer(Process):
@@ -83,14 +99,17 @@ class MetadataServer(Process):
         self._me = Member(config.name, env.incarnation, 0)
         self._subscribers: list[Pid] = []
         self._running = asyncio.Event()
-        # version -> (who waits for it to be everywhere, where it is not yet)
-        self._pending: dict[int, tuple[Caller, dict[str, None]]] = {}
+        self._pending: dict[int, Pending] = {}
         self._held: list[tuple[Commit, Caller]] = []  # commits that came while reconciling
-        self._reconciling = False
+        self.reconciling = False
         self._boot_at = 0.0
         self._changed = asyncio.Event()
+        self._reconsider_timer: asyncio.TimerHandle | None = None
         self.on_status: Callable[[], None] = lambda: None
         self.on_lost_membership: Callable[[], None] = lambda: None
+        self.on_out_of_majority: Callable[[str], None] = lambda why: None
+        needs_majority = config.partition_mode == "pause_minority" and not env.has_bug("OUR-08")
+        self.quorum = Quorum(self, config) if needs_majority else None
 
     # -- for the node and the facade ---------------------------------------------------------------
 
@@ -106,7 +125,9 @@ class MetadataServer(Process):
         self.partitions = {}
         self._boot_at = asyncio.get_running_loop().time()
         self._running.clear()
-        self._set_phase("booting")
+        if self.quorum is not None:
+            self.quorum.booting(self._journal.ballot)
+        self.set_phase("booting")
         self.deliver(Reconsider())
         await self._running.wait()
 
@@ -115,7 +136,7 @@ class MetadataServer(Process):
         self.members = {}
         self.partitions = {}
         self._fail_pending()
-        self._set_phase("down")
+        self.set_phase("down")
 
     def subscribe(self, pid: Pid) -> None:
         """From now on ``pid`` (local) gets TableChanged and Membership."""
@@ -142,6 +163,14 @@ class MetadataServer(Process):
             if n not in states and n not in self._journal.saw_down
         ]
 
+    def may_confirm(self) -> bool:
+        """Whether this node is in the group that may write, if there is only one such group."""
+        return self.quorum is None or self.quorum.is_in
+
+    def is_settled(self, table: str, key: str) -> bool:
+        """Whether the row as it is here can't be undone by a partition."""
+        return self.quorum is None or self.tables.row_version(table, key) <= self.quorum.committed
+
     async def await_version(self, version: int) -> None:
         """Return once this node's tables are at least at ``version``."""
         while self.tables.version < version:
@@ -156,10 +185,10 @@ class MetadataServer(Process):
     async def handle(self, message: Message) -> None:
         match message:
             case NodeUp(node, _):
-                self._tell(node, self.status())
+                self.tell(node, self.status())
             case NodeDownEvent(node, _):
                 self.peers.pop(node, None)
-                await self._member_down(node)
+                await self.member_down(node)
                 await self._reconsider()
                 self.on_status()
             case Status():
@@ -168,14 +197,18 @@ class MetadataServer(Process):
                 await self._apply(message)
             case Applied(member, version):
                 if self.members.get(member.node) == member:
-                    self._settle(version, member.node)
+                    self._applied(version, member.node)
             case MemberJoined(leader, member):
-                if leader == self.leader:
-                    await self._add_member(member)
+                if leader == self.leader and self.quorum is None:
+                    await self._add_member(member)  # else it is in the leader's status
             case SettleTables():
                 await self._reconcile()
             case Reconsider():
                 await self._reconsider()
+            case Settled() if self.quorum is not None:
+                self.quorum.settled(message)
+            case Watch() if self.quorum is not None:
+                await self.quorum.watch(message)
 
     async def handle_call(self, request: Message, caller: Caller) -> Message | None:
         match request:
@@ -183,6 +216,12 @@ class MetadataServer(Process):
                 return await self._commit(request, caller)
             case Join(member, linked):
                 return await self._join(member, linked)
+            case Dump() if self.quorum is not None:
+                return self.quorum.dump(request)
+            case Verify() if self.quorum is not None:
+                return self.quorum.verify(request)
+            case Install() if self.quorum is not None:
+                return await self._installed(request, self.quorum)
             case Dump(leader):
                 if self.phase != "running" or leader != self.leader:
                     return Failed("other_leader", str(self.leader))
@@ -199,18 +238,20 @@ class MetadataServer(Process):
             tuple(self.members.values()),
             tuple(self.partitions),
             self._connections(),
+            self.tables.version,
+            self.quorum is not None and self.quorum.is_leading,
         )
 
     def broadcast_status(self) -> None:
         status = self.status()
         for node in self.runtime.nodes():
-            self._tell(node, status)
+            self.tell(node, status)
         self.on_status()
 
-    def _tell(self, node: str, message: Message) -> None:
+    def tell(self, node: str, message: Message) -> None:
         self.runtime.send(Name(node, SERVER), message)
 
-    def _set_phase(self, phase: Phase) -> None:
+    def set_phase(self, phase: Phase) -> None:
         self.phase = phase
         self.broadcast_status()
         if phase == "running":
@@ -225,8 +266,10 @@ class MetadataServer(Process):
         if mine is not None and (
             status.member.is_newer_than(mine) or (mine == status.member and status.phase == "down")
         ):
-            await self._member_down(node)
-        if self.phase == "running":
+            await self.member_down(node)
+        if self.phase == "running" and self.quorum is not None:
+            await self.quorum.peer_status(status)
+        elif self.phase == "running":
             self._note_partition(status)
         await self._reconsider()
         self.on_status()
@@ -247,19 +290,24 @@ class MetadataServer(Process):
             del self.partitions[node]
             self.broadcast_status()
 
-    async def _member_down(self, node: str) -> None:
+    async def member_down(self, node: str) -> None:
         if node not in self.members or self.phase != "running":
             return
         was_leader = self.leader == self._me
         del self.members[node]
-        await self._journal.note_down(node)
+        if self.quorum is None:
+            await self._journal.note_down(node)
         log.warning("%s left; members now: %s", node, ", ".join(self.members))
         for version in list(self._pending):
             self._settle(version, node)
+        if self.quorum is not None and was_leader and not self.quorum.is_leading:
+            self.quorum.lost(f"this leader has lost {node}, and its majority")
         if self.leader == self._me and not was_leader:
-            self._reconciling = True
+            self.reconciling = True
+            if self.quorum is not None:
+                self.quorum.begin_election()
             self.deliver(SettleTables())
-        self._membership_changed()
+        self.membership_changed()
 
     async def _add_member(self, member: Member) -> None:
         self.members.pop(member.node, None)
@@ -267,9 +315,9 @@ class MetadataServer(Process):
         self.partitions.pop(member.node, None)
         await self._journal.note_up(member.node)
         log.info("%s joined; members now: %s", member.node, ", ".join(self.members))
-        self._membership_changed()
+        self.membership_changed()
 
-    def _membership_changed(self) -> None:
+    def membership_changed(self) -> None:
         self.broadcast_status()
         self._publish(Membership(tuple(sorted(self.members))))
 
@@ -288,18 +336,29 @@ class MetadataServer(Process):
         """While booting: join a running node, load, or wait for something to change."""
         if self.phase != "booting":
             return
+        if self.quorum is not None:
+            await self.quorum.boot()
+        else:
+            await self._load_or_join()
+        if self.phase == "booting":
+            self._look_again()
+
+    def _look_again(self) -> None:
+        if self._reconsider_timer is not None:
+            self._reconsider_timer.cancel()
+        self._reconsider_timer = self.after(RETRY_MS * 4, Reconsider())
+
+    async def _load_or_join(self) -> None:
         running = [status for _, status in sorted(self.peers.items()) if status.phase == "running"]
         if running:
-            await self._join_through(running[0])
+            await self.join_through(running[0])
         elif self._may_load_alone() and choose_loader(
             self._config.node_names, self._boot_states()
         ) == (self._config.name):
             log.info("loading the tables from this node's disk")
             self.members = {self._config.name: self._me}
-            self._set_phase("running")
-            self._membership_changed()
-        if self.phase == "booting":
-            self.after(RETRY_MS * 4, Reconsider())
+            self.set_phase("running")
+            self.membership_changed()
 
     def _may_load_alone(self) -> bool:
         """Give absent nodes the time to link: one that runs has fresher tables than we do, and
@@ -311,11 +370,11 @@ class MetadataServer(Process):
         linked = len(self.peers) + 1
         pauses = self._config.partition_mode == "pause_minority"
         if pauses and not is_majority(linked, len(self._config.node_names)):
-            return False
+            return False  # OUR-08
         waited_s = asyncio.get_running_loop().time() - self._boot_at
         return waited_s * 1000 >= linked_within_ms(self._config.net_tick_ms)
 
-    async def _join_through(self, status: Status) -> None:
+    async def join_through(self, status: Status) -> None:
         if not status.members or any(m.node not in self.peers for m in status.members):
             return  # not linked to all of them yet
         try:
@@ -333,28 +392,38 @@ class MetadataServer(Process):
         self.tables = Tables()
         self.tables.store(answer.rows)
         self.tables.version = max(self.tables.version, answer.version)
-        await self._journal.replace(self.tables, saw_down=[])
+        await self._journal.replace(self.tables, ballot=answer.ballot)
         self.members = {member.node: member for member in answer.members}
+        if self.quorum is not None:
+            self.quorum.became_member(answer.version, answer.ballot)
         self._changed.set()
-        self._set_phase("running")
-        self._membership_changed()
+        self.set_phase("running")
+        self.membership_changed()
 
     async def _join(self, member: Member, linked: tuple[str, ...]) -> Message:
-        if self.phase != "running" or self.leader != self._me or self._reconciling:
+        if self.phase != "running" or self.leader != self._me or self.reconciling:
             return Failed("not_leader", str(self.leader))
         strangers = [n for n in self.members if n not in linked and n != self._config.name]
         if any(node != member.node for node in strangers):
             return Failed("not_linked", ", ".join(strangers))
-        await self._member_down(member.node)
+        if self.quorum is not None and not await self.quorum.is_confirmed(but=member):
+            return Failed("not_leader", "it has no majority")
+        await self.member_down(member.node)
+        if self.quorum is not None:
+            self.tables.version += 1  # tells what was said before from what is said after
+            self.quorum.joined(member, self.tables.version)
         for node in self.members:
             if node != self._config.name:
-                self._tell(node, MemberJoined(self._me, member))
+                self.tell(node, MemberJoined(self._me, member))
         await self._add_member(member)
+        if self.quorum is not None:
+            self.tell(member.node, Settled(self._me, self.quorum.committed))
         return Joined(
             self._me,
             tuple(self.members.values()),
             self.tables.version,
             tuple(self.tables.snapshot()),
+            0 if self.quorum is None else self.quorum.ballot,
         )
 
     # -- writes ------------------------------------------------------------------------------------
@@ -366,7 +435,9 @@ class MetadataServer(Process):
             return Failed("not_leader", str(self.leader))
         if self.members.get(request.member.node) != request.member:
             return Failed("not_member", request.member.node)
-        if self._reconciling:
+        if self.quorum is not None and not self.reconciling and not self.quorum.is_leading:
+            return Failed("no_majority")
+        if self.reconciling:
             self._held.append((request, caller))
             return None
         # OUR-04: written blindly, as rabbit_amqqueue:internal_declare does to this day.
@@ -378,31 +449,39 @@ class MetadataServer(Process):
         self.tables.version = version
         others = dict.fromkeys(node for node in self.members if node != self._config.name)
         for node in others:
-            self._tell(node, Apply(self._me, version, rows))
-        self._pending[version] = (caller, others)
+            self.tell(node, Apply(self._me, version, rows))
+        self._pending[version] = Pending(caller, others, {})
         await self._written(version, rows)
-        self._settle(version, self._config.name)
+        self._applied(version, self._config.name)
         return None
+
+    def _applied(self, version: int, node: str) -> None:
+        entry = self._pending.get(version)
+        if entry is not None:
+            entry.applied[node] = None
+            self._settle(version, node)
 
     def _settle(self, version: int, node: str) -> None:
         """``node`` needs no more waiting for; answer the writer if it was the last."""
         entry = self._pending.get(version)
         if entry is None:
             return
-        caller, waiting = entry
-        waiting.pop(node, None)
-        if not waiting:
+        entry.waiting.pop(node, None)
+        is_safe = self.quorum is None or self.quorum.has_majority(len(entry.applied))
+        if not entry.waiting and is_safe:
             del self._pending[version]
-            caller.reply(Committed(version))
+            entry.caller.reply(Committed(version))
+            if self.quorum is not None:
+                self.quorum.tell_settled(min(self._pending, default=self.tables.version + 1) - 1)
 
     def _fail_pending(self) -> None:
-        for caller, _ in self._pending.values():
-            caller.reply(Failed("not_running"))
+        for entry in self._pending.values():
+            entry.caller.reply(Failed("not_running"))
         self._pending.clear()
         for _, caller in self._held:
             caller.reply(Failed("not_running"))
         self._held.clear()
-        self._reconciling = False
+        self.reconciling = False
 
     async def _apply(self, message: Apply) -> None:
         if self.phase != "running" or message.leader != self.leader:
@@ -410,7 +489,7 @@ class MetadataServer(Process):
         taken = self.tables.store(message.rows)
         self.tables.version = max(self.tables.version, message.version)
         await self._written(message.version, taken)
-        self._tell(message.leader.node, Applied(self._me, message.version))
+        self.tell(message.leader.node, Applied(self._me, message.version))
 
     async def _written(self, version: int, rows: list[StoredRow] | tuple[StoredRow, ...]) -> None:
         await self._journal.write(version, rows)
@@ -422,14 +501,45 @@ class MetadataServer(Process):
         for pid in self._subscribers:
             self.runtime.send(pid, message)
 
+    async def install(self, tables: Tables, ballot: int) -> None:
+        """These are the tables now, whatever there was."""
+        changed = rows_that_differ(self.tables, tables)
+        self.tables = tables
+        await self._journal.replace(tables, ballot=ballot)
+        self._changed.set()
+        for row in changed:
+            self._publish(TableChanged(row.table, row.key))
+
+    async def _installed(self, request: Install, quorum: Quorum) -> Message:
+        if not quorum.accepts(request):
+            return Failed("other_leader", str(self.leader))
+        tables = Tables()
+        tables.store(request.rows)
+        tables.version = request.version
+        await self.install(tables, request.ballot)
+        self.members = {member.node: member for member in request.members}
+        quorum.became_member(request.version, request.ballot)
+        self.set_phase("running")
+        self.membership_changed()
+        return Done()
+
     # -- a new leader ------------------------------------------------------------------------------
 
     async def _reconcile(self) -> None:
         """Collect every member's rows, keep the newest, hand them out; then take the commits that
         waited.
         """
-        if not self._reconciling or self.leader != self._me or self.phase != "running":
-            self._reconciling = False
+        if not self.reconciling or self.leader != self._me or self.phase != "running":
+            self.reconciling = False
+            return
+        if self.quorum is not None:
+            voters = [node for node in self.members if node != self._config.name]
+            if await self.quorum.elect(voters):
+                self.reconciling = False
+                self.membership_changed()
+                await self._take_held()
+            else:
+                self.after(RETRY_MS, SettleTables())
             return
         newest: list[StoredRow] = []
         for node in [node for node in self.members if node != self._config.name]:
@@ -448,9 +558,13 @@ class MetadataServer(Process):
         version = self.tables.version = self.tables.version + 1
         for node in self.members:
             if node != self._config.name:
-                self._tell(node, Apply(self._me, version, tuple(self.tables.snapshot())))
+                self.tell(node, Apply(self._me, version, tuple(self.tables.snapshot())))
         await self._written(version, taken)
-        self._reconciling = False
+        self.reconciling = False
+        await self._take_held()
+
+    async def _take_held(self) -> None:
+        """The commits that came before this node led."""
         held, self._held = self._held, []
         for request, caller in held:
             answer_now = await self._commit(request, caller)

@@ -30,9 +30,10 @@ PROMOTION_LATE_MS = 500
 
 async def master_down(process: QueueProcess, master: Pid) -> None:
     """The master that this mirror follows is dead or out of reach."""
-    # The ring is lazy: without some traffic its members wouldn't hear of the death.
+    # The ring is lazy: without some traffic its members wouldn't hear of the death. It tells the
+    # death when all that the master said has come round. Who took it for dead before that, on the
+    # occasion of another death, would be promoted without what others hold already.
     process.broadcast(ins.ProcessDeath())
-    process.known_dead[master] = None
     assert process.gm is not None
     view = process.gm.member.view
     if view is None or all(member.pid != master for member in view.known()):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from functools import partial
 from typing import Any
 
 import pytest
@@ -58,9 +59,13 @@ class Control:
         return self.clients
 
 
-def run(mode: str, body: Callable[[World, dict[str, Control]], Awaitable[Any]]) -> None:
+def run(
+    mode: str,
+    body: Callable[[World, dict[str, Control]], Awaitable[Any]],
+    bugs: tuple[str, ...] = (),
+) -> None:
     async def main() -> None:
-        world = World(mode)
+        world = World(mode, bugs)
         controls = {node: Control(world, node) for node in NODES}
         handlers: list[Process] = []
         for node, control in controls.items():
@@ -68,6 +73,7 @@ def run(mode: str, body: Callable[[World, dict[str, Control]], Awaitable[Any]]) 
                 world.envs[node], world.configs[node], world.servers[node], control
             )
             world.board.runtimes[node].spawn(control.handler, name=NAME)
+            world.servers[node].on_out_of_majority = partial(control.restart, wait_for_go=False)
             handlers.append(control.handler)
         await asyncio.sleep(0)
         try:
@@ -89,7 +95,7 @@ def test_the_minority_pauses_holds_its_confirms_and_comes_back() -> None:
         world.board.isolate("n1")
         await world.until(lambda: controls["n1"].log == ["pause"])
         assert not controls["n1"].handler.may_confirm()
-        assert controls["n2"].handler.may_confirm()
+        await world.until(controls["n2"].handler.may_confirm)
         assert controls["n2"].log == controls["n3"].log == []
         world.board.link_all()
         await world.until(lambda: len(world.servers["n1"].members) == 3)
@@ -174,7 +180,7 @@ def test_a_partial_partition_becomes_a_full_one() -> None:
     run("ignore", body)
 
 
-def test_a_partial_partition_under_pause_minority_pauses_until_all_are_back() -> None:
+def test_with_our_08_a_partial_partition_pauses_a_node_until_all_are_back() -> None:
     async def body(world: World, controls: dict[str, Control]) -> None:
         world.board.cut("n1", "n3")
         await world.until(
@@ -184,6 +190,44 @@ def test_a_partial_partition_under_pause_minority_pauses_until_all_are_back() ->
         await world.until(
             lambda: all(len(server.members) == 3 for server in world.servers.values())
         )
+
+    run("pause_minority", body, bugs=("OUR-08",))
+
+
+@pytest.mark.parametrize(("one", "other"), [("n1", "n3"), ("n2", "n3")])
+def test_of_two_members_without_a_link_one_waits_until_it_is_back(one: str, other: str) -> None:
+    """n1 leads: who loses its leader, or the newer of two others, goes."""
+
+    async def body(world: World, controls: dict[str, Control]) -> None:
+        kept = [node for node in NODES if node != other]
+        world.board.cut(one, other)
+        await world.until(lambda: controls[other].log == ["restart"])
+        await world.until(lambda: world.servers[other].phase == "booting")
+        assert all(list(world.servers[node].members) == kept for node in kept)
+        assert all(controls[node].handler.may_confirm() for node in kept)
+        assert not controls[other].handler.may_confirm()
+        world.board.link_all()
+        await world.until(
+            lambda: all(len(server.members) == 3 for server in world.servers.values())
+        )
+        assert all(controls[node].log == [] for node in kept)
+
+    run("pause_minority", body)
+
+
+def test_a_link_that_breaks_and_comes_back_at_once_splits_no_views() -> None:
+    """Every flap but the leader's is forgotten; who loses its leader joins anew."""
+
+    async def body(world: World, controls: dict[str, Control]) -> None:
+        for one, other in (("n2", "n3"), ("n1", "n2")):
+            world.board.cut(one, other)
+            world.board.link(one, other)
+        await world.until(lambda: controls["n2"].log == ["restart", "restarted"])
+        await world.until(
+            lambda: all(len(server.members) == 3 for server in world.servers.values())
+        )
+        assert controls["n1"].log == controls["n3"].log == []
+        assert all(control.handler.may_confirm() for control in controls.values())
 
     run("pause_minority", body)
 

@@ -30,6 +30,7 @@ class MemoryJournal:
         self.tables = Tables()
         self.mark = 0
         self.saw_down: dict[str, None] = {}
+        self.ballot = 0
 
     @property
     def rows(self) -> list[StoredRow]:
@@ -45,7 +46,10 @@ class MemoryJournal:
     async def note_up(self, node: str) -> None:
         self.saw_down.pop(node, None)
 
-    async def replace(self, tables: Tables, *, saw_down: Iterable[str]) -> None:
+    async def replace(
+        self, tables: Tables, *, saw_down: Iterable[str] = (), ballot: int = 0
+    ) -> None:
+        self.ballot = ballot
         self.tables = Tables()
         self.tables.store(tables.snapshot(durable_only=True))
         self.mark = tables.version

@@ -53,12 +53,7 @@ class Publisher:
         self._unconfirmed = UnconfirmedMessages(None if lenient else self._master_of)
         self._suspects: dict[Pid, None] = {}  # out of reach, and perhaps still in a queue's row
         # OUR-09: the original strikes them off at once.
-        self._waits_for_rows = (
-            context.services.config.partition_mode == "pause_minority"
-            and not env.has_bug("OUR-09")
-            and not env.has_bug("OUR-08")
-            and not env.has_bug("KB-RMQ-24")
-        )
+        self._waits_for_rows = not any(map(env.has_bug, ("OUR-08", "OUR-09", "KB-RMQ-24")))
 
     @property
     def unconfirmed(self) -> int:
@@ -123,6 +118,8 @@ class Publisher:
         in the copy that survives. The row is a majority's word, so it decides.
         """
         metadata = self._context.services.metadata
+        if not metadata.needs_majority:
+            return False
         for key in self._unconfirmed.queues_owed_by(process) if self._waits_for_rows else ():
             row = metadata.read("queue", key)
             named = isinstance(row, QueueRow) and process in (row.pid, *row.slave_pids)

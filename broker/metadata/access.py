@@ -38,6 +38,10 @@ class ReplicatedMetadata:
     def running_nodes(self) -> list[str]:
         return sorted(self._server.members)
 
+    @property
+    def needs_majority(self) -> bool:
+        return self._server.quorum is not None
+
     def is_settled(self, table: str, key: str) -> bool:
         return self._server.is_settled(table, key)
 

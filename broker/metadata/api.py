@@ -77,6 +77,11 @@ class Metadata(Protocol):
         """Nodes that share these tables with us now, sorted, this one among them."""
         ...
 
+    @property
+    def needs_majority(self) -> bool:
+        """Whether a write needs a majority of the listed nodes (quorum.py)."""
+        ...
+
     def is_settled(self, table: str, key: str) -> bool:
         """Whether the row as this node sees it can't be undone any more (always, where tables need
         no majority)."""

@@ -114,6 +114,9 @@ class Member:
         # present one sent at that version or before belongs to an earlier time as our neighbour,
         # and reached us by another way since.
         self._left_floor = -1
+        # A left neighbour whose link broke, and that is to be buried in a moment. (The original
+        # sleeps until then.) What it sends by a new link comes after what was lost with the old.
+        self._broken_left: MemberId | None = None
         self.states: dict[MemberId, MemberState] | None = None
         self.stop_reason: str | None = None
         self.is_stopped = False
@@ -358,7 +361,7 @@ class Member:
             return
         if message.version > self.view.version:
             yield from self._refresh_view(message.version)
-        if message.sender != self.left:
+        if message.sender != self.left or message.sender == self._broken_left:
             return
         # OUR-05: the original has no floor.
         if message.version <= self._left_floor and not self.bugs.hears_former_neighbours:
@@ -448,6 +451,8 @@ class Member:
         # KB-RMQ-10: a group that is gone went unnoticed here, and was looked for when burying.
         if self._row is not None or not self.bugs.missing_group_crash:
             self._check_membership(self._row)
+        if side == "left":
+            self._broken_left = member
         self._emit(StartNeighbourDownTimer(side, member))
 
     def _bury_neighbour(self, side: Side, member: MemberId) -> Work:

@@ -47,7 +47,9 @@ def env_with(*bugs: str, disk: Any = None) -> Env:
 def one_publish(*bugs: str) -> Publisher:
     """A publish to a master, a synchronised mirror and one that is behind."""
     services = SimpleNamespace(
-        env=env_with(*bugs), runtime=SimpleNamespace(send=lambda to, message: None)
+        env=env_with(*bugs),
+        runtime=SimpleNamespace(send=lambda to, message: None),
+        metadata=SimpleNamespace(needs_majority=False),
     )
     context: Any = SimpleNamespace(
         services=services, pid=Pid("d", 1, 1), watch=lambda process: None

@@ -83,6 +83,11 @@ class MemoryMetadata:
             raise self.broken
         return body(MemoryTransaction(self))
 
+    needs_majority = False
+
+    def is_settled(self, table: str, key: str) -> bool:
+        return True
+
     def running_nodes(self) -> list[str]:
         return ["n1"]
 

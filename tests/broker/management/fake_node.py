@@ -82,6 +82,11 @@ class FakeMetadata:
         self.tables.apply(self.tables.version + 1, transaction.changes())
         return result
 
+    needs_majority = False
+
+    def is_settled(self, table: str, key: str) -> bool:
+        return True
+
     def running_nodes(self) -> list[str]:
         return self.running
 

@@ -173,6 +173,11 @@ class NodeMetadata:
     def rows(self, table: str) -> list[tuple[str, Record]]:
         return self.tables.rows(table)
 
+    needs_majority = False
+
+    def is_settled(self, table: str, key: str) -> bool:
+        return True
+
     def running_nodes(self) -> list[str]:
         return sorted(self.running)
 

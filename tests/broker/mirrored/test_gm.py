@@ -369,3 +369,21 @@ def test_a_link_that_loses_a_message_is_noticed() -> None:
     world.settle()
     with pytest.raises(AssertionError, match="missed"):
         check_delivery(world)
+
+
+def test_what_comes_by_a_new_link_is_not_taken_for_what_was_lost_with_the_old() -> None:
+    """A neighbour whose link broke is buried in a moment; until then it may talk again."""
+    for seed in range(20):
+        world = ring(seed, "abc")
+        left = world.nodes["a"]
+        right = world.nodes[right_of(world, "a")]
+        world.broadcast("a", "lost")
+        world.feed(left, gm.Idle())
+        cut_after(world, left.name, right.name)
+        world.feed(right, gm.NeighbourDown("left", left.member.id, "noconnection"))
+        world.broadcast("a", "late")
+        world.feed(left, gm.Idle())
+        world.settle()
+        for node in world.nodes.values():
+            told = payloads(node, "a")
+            assert told in ([], ["lost"], ["lost", "late"]), (seed, node.name, told)

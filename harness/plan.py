@@ -105,6 +105,7 @@ class GatePlan(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     must_settle: bool = False  # after the heal, in the plan's time, and then be drained
     must_not_crash: bool = False  # the broker's processes, unless their disk failed
     must_converge: bool = False  # synchronised replicas hold at the end what their master holds
+    one_master: bool = False  # at a time: two that claim a queue are more than a remark
 
 
 class NetworkPlan(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -142,6 +143,7 @@ class SimPlan(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     clocks: tuple[ClockPlan, ...] = ()
     buggify: bool = False
     buggify_off: tuple[str, ...] = ()  # sites that stay quiet nevertheless
+    buggify_on: tuple[str, ...] = ()  # sites that are active without being drawn
     callback_cost_ns: int = 0  # how far each callback moves the time
 
 

@@ -31,13 +31,14 @@ class Scenario:
     swarm: Swarm = field(default_factory=Swarm)
     # What closes the window: settings laid over the swarm's. Bugs need none: their switch goes off.
     sound: Mapping[str, Any] = field(default_factory=dict)
+    stage: tuple[str, ...] = ()  # bugs that set the stage only: on in the sound search as well
 
     def subject(self) -> Subject:
         """What to search to find it."""
         return Subject(
             system=self.system,
             profile=self.profile,
-            bugs=self.bugs,
+            bugs=(*self.bugs, *self.stage),
             swarm=self.swarm,
             name=f"{self.system}-{self.id.lower()}",
         )
@@ -45,9 +46,8 @@ class Scenario:
     def sound_subject(self) -> Subject:
         """The same search with nothing to find."""
         swarm = dataclasses.replace(self.swarm, **self.sound)
-        return dataclasses.replace(
-            self.subject(), bugs=(), swarm=swarm, name=f"{self.system}-{self.id.lower()}-sound"
-        )
+        name = f"{self.system}-{self.id.lower()}-sound"
+        return dataclasses.replace(self.subject(), bugs=self.stage, swarm=swarm, name=name)
 
 
 # A few seconds of load on one queue of three nodes that notice quickly who is gone.

@@ -12,12 +12,13 @@ from collections.abc import Mapping
 
 from harness.errors import UsageError
 from harness.scenario import Scenario
+from harness.scenarios_masters import MASTER_BUGS
 from harness.scenarios_own import OWN_RULES
 from harness.scenarios_queues import QUEUE_BUGS
 from harness.scenarios_windows import LOSS_WINDOWS
 
 # One entry for each known bug: the ids are those of broker/known_bugs.py.
-KNOWN_BUGS: tuple[Scenario, ...] = (*QUEUE_BUGS, *OWN_RULES)
+KNOWN_BUGS: tuple[Scenario, ...] = (*MASTER_BUGS, *QUEUE_BUGS, *OWN_RULES)
 
 SCENARIOS: Mapping[str, Scenario] = {
     scenario.id: scenario for scenario in (*KNOWN_BUGS, *LOSS_WINDOWS)

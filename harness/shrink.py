@@ -164,7 +164,7 @@ def _fewer_faults(search: _Search) -> None:
 
 def _fewer_sites(search: _Search, sites: Sequence[str]) -> None:
     """No buggify at all, or as few sites as will do."""
-    if search.best.sim is None or not search.best.sim.buggify:
+    if search.best.sim is None or not (search.best.sim.buggify or search.best.sim.buggify_on):
         return
     if search.accept(quieter_sites(search.best, ())):
         return

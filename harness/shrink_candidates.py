@@ -90,7 +90,9 @@ def _extent(action: FaultAction, node_count: int) -> int:
 
 def _loudness(sim: SimPlan | None) -> int:
     """Buggify off, then with as many silenced sites as possible."""
-    return 0 if sim is None or not sim.buggify else 1_000_000 - len(sim.buggify_off)
+    if sim is None or not (sim.buggify or sim.buggify_on):
+        return 0
+    return 1_000_000 - len(sim.buggify_off)
 
 
 def _roughness(time_ms: int) -> int:
@@ -291,7 +293,7 @@ def quieter_sites(plan: Plan, silenced: Sequence[str]) -> Plan:
     """Without these buggify sites; with none given, without any at all."""
     assert plan.sim is not None
     if not silenced:
-        return replace(plan, sim=replace(plan.sim, buggify=False, buggify_off=()))
+        return replace(plan, sim=replace(plan.sim, buggify=False, buggify_off=(), buggify_on=()))
     return replace(plan, sim=replace(plan.sim, buggify_off=tuple(silenced)))
 
 

@@ -119,6 +119,7 @@ class Swarm:
     clock_offset_ms: tuple[float, ...] = (0.0, 0.0, 100.0, 5000.0)  # at most, either way
     clock_drift_ppm: tuple[float, ...] = (0.0, 0.0, 100.0)  # at most, either way
     buggify: tuple[bool, ...] = (False, True)
+    buggify_on: tuple[str, ...] = ()  # sites that are active in every run
     # what decides
     gates: GatePlan = STRICT
 
@@ -258,6 +259,7 @@ def _world(swarm: Swarm, draw: _Draw, nodes: Sequence[str]) -> SimPlan:
         ),
         clocks=tuple(_clocks(swarm, draw, nodes)),
         buggify=draw.choice("buggify", swarm.buggify),
+        buggify_on=swarm.buggify_on,
     )
 
 

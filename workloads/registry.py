@@ -29,6 +29,7 @@ def queue_checkers(plan: Plan) -> Sequence[Checker]:
         max_rto_ms=plan.gates.max_rto_ms,
         poll_round_ms=plan.observe_interval_ms,
         habits=client_habits(plan.workload),
+        strict=plan.gates.one_master,
         must_settle=plan.gates.must_settle,
         must_not_crash=plan.gates.must_not_crash,
         must_converge=plan.gates.must_converge,

@@ -95,6 +95,7 @@ class SimCluster:
             knobs.seed,
             node,
             disabled=knobs.buggify_off,
+            enabled=knobs.buggify_on,
             activation=ACTIVATION if knobs.buggify else 0.0,
         )
 

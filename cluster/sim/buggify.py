@@ -34,7 +34,7 @@ class Site:
 class Buggify:
     """One node's answers, for all its lives. Call it: ``buggify("site")``.
 
-    ``disabled`` sites never fire.
+    ``disabled`` sites never fire; the other ``enabled`` ones are active in every run.
     """
 
     def __init__(
@@ -43,12 +43,14 @@ class Buggify:
         node: str,
         *,
         disabled: Iterable[str] = (),
+        enabled: Iterable[str] = (),
         activation: float = ACTIVATION,
         firing: float = FIRING,
     ) -> None:
         self._seed = seed
         self._node = node
         self._disabled = tuple(disabled)
+        self._enabled = tuple(enabled)
         self._activation = activation
         self._firing = firing
         self._sites: dict[str, Site] = {}
@@ -76,7 +78,8 @@ class Buggify:
     def _firing_key(self, site: str) -> int | None:
         if site in self._disabled:
             return None
-        if draw_float(stream_key(self._seed, "buggify", site), 0) >= self._activation:
+        is_drawn = draw_float(stream_key(self._seed, "buggify", site), 0) < self._activation
+        if not is_drawn and site not in self._enabled:
             return None
         return stream_key(self._seed, "buggify", site, self._node)
 

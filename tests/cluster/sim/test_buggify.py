@@ -45,6 +45,17 @@ def test_the_same_seed_gives_the_same_answers_whatever_other_sites_do() -> None:
         assert mixed[SITES[2]] == alone[SITES[2]]
 
 
+def test_an_enabled_site_is_active_in_every_run_unless_it_is_disabled() -> None:
+    for seed in range(40):
+        drawn, none = Buggify(seed, "n1", enabled=SITES[:1]), SITES[:1]
+        assert any(answers(drawn, SITES[0]))
+        assert answers(drawn, SITES[1]) == answers(Buggify(seed, "n1"), SITES[1])
+        assert not any(answers(Buggify(seed, "n1", enabled=none, disabled=none), SITES[0]))
+        quiet = Buggify(seed, "n1", enabled=none, activation=0.0)
+        assert any(answers(quiet, SITES[0]))
+        assert not any(answers(quiet, SITES[1]))
+
+
 def test_what_fired_is_recorded_a_site_and_a_run() -> None:
     nodes = [Buggify(3, node, activation=1.0) for node in ("n1", "n2")]
     expected: dict[str, int] = {}

@@ -9,11 +9,11 @@ pays for events, and a bug that needs a minute of load is not found sooner by it
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
+from harness.plan import FaultAction
 from harness.swarm import Range, Subject, Swarm
 
 
@@ -45,9 +45,9 @@ class Scenario:
 
     def sound_subject(self) -> Subject:
         """The same search with nothing to find."""
-        swarm = dataclasses.replace(self.swarm, **self.sound)
+        swarm = replace(self.swarm, **self.sound)
         name = f"{self.system}-{self.id.lower()}-sound"
-        return dataclasses.replace(self.subject(), bugs=self.stage, swarm=swarm, name=name)
+        return replace(self.subject(), bugs=self.stage, swarm=swarm, name=name)
 
 
 # A few seconds of load on one queue of three nodes that notice quickly who is gone.
@@ -77,3 +77,25 @@ BY_HAND = {"ha-sync-mode": "manual"}  # nobody synchronises
 
 KILLS = {"kill": 1.0}
 STOPS = {"stop": 1.0}
+
+# Four nodes, the last three with replicas, so that no link to the first one, which leads, is slow.
+SLOW_LINKS = replace(
+    SHORT, nodes=(4,), policies=({"ha-mode": "nodes", "ha-params": ["n2", "n3", "n4"]},),
+    net_tick_ms=(4000,), op_timeout_ms=(10_000,), latency_us=(300,), jitter_us=(0,),
+    link_spread_us=(0,), enqueue_fraction=Range(0.5, 0.7, 0.1), power_loss=("drop",),
+)  # fmt: skip
+
+
+def slow(
+    fault: int,
+    link: tuple[str, str],
+    delay_ms: float,
+    *,
+    at_ms: int = 1500,
+    duration_ms: int = 10_000,
+) -> FaultAction:
+    """One direction of a link; by default when the mirrors are there, for the rest of the run."""
+    return FaultAction(
+        id=fault, at_ms=at_ms, duration_ms=duration_ms, kind="delay-one-way", target=link[0],
+        nodes=(link[0],), links=(link,), amount=delay_ms,
+    )  # fmt: skip

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from harness.scenario import BY_HAND, KILLS, SHORT, Scenario
+from harness.plan import FaultAction
+from harness.scenario import BY_HAND, KILLS, SHORT, SLOW_LINKS, Scenario, slow
 from harness.swarm import Range
 
 OWN_RULES: tuple[Scenario, ...] = (
@@ -19,6 +20,27 @@ OWN_RULES: tuple[Scenario, ...] = (
             promise="anything", interval_ms=Range(2000, 3000, 500),
             shortest_ms=Range(300, 500, 100), longest_ms=Range(500, 1000, 100),
             enqueue_fraction=Range(1.0, 1.0), rate_hz=Range(100, 200), clients_a_node=(8,),
+        ),
+    ),
+    Scenario(
+        id="OUR-02",
+        title="A master does not wait for a mirror that the publishing channel did not know",
+        anomaly="lost",
+        seed_budget=50,
+        bugs=("OUR-02",),
+        # What n4 sends to the master n2 is long under way: it was sent before n3 was a mirror again
+        # and arrives after that. The ring takes its time to n3, and the master dies.
+        swarm=replace(
+            SLOW_LINKS, policies=({"ha-mode": "nodes", "ha-params": ["n2", "n3"]},),
+            clients_a_node=(20,), rate_hz=Range(60, 80), enqueue_fraction=Range(0.9, 1.0, 0.1),
+            time_limit_ms=(9000,),
+            schedule=(
+                slow(1, ("n4", "n2"), 3000),
+                slow(2, ("n2", "n3"), 400),
+                FaultAction(id=3, at_ms=1700, duration_ms=500, kind="kill", nodes=("n3",)),
+                FaultAction(id=4, at_ms=4500, duration_ms=1000, kind="power", nodes=("n2",)),
+            ),
+            late_ms={4: 2500},
         ),
     ),
     Scenario(
@@ -37,25 +59,51 @@ OWN_RULES: tuple[Scenario, ...] = (
         id="OUR-04",
         title="Metadata is written without a look at what is there",
         anomaly="stuck",
-        seed_budget=100,
+        seed_budget=50,
         bugs=("OUR-04",),
+        # Rows that many nodes change at once, and see changed late.
         swarm=replace(
-            SHORT, faults={"kill": 1.0, "stop": 1.0, "partition": 1.0}, promise="anything",
-            interval_ms=Range(2000, 4000, 500), rate_hz=Range(10, 20),
-            latency_us=(1000, 5000), jitter_us=(1000, 10_000),
-            shortest_ms=Range(300, 500, 100), longest_ms=Range(500, 3000, 500),
+            SHORT, nodes=(5,), queues=(4,), faults=KILLS, targets=("master",),
+            promise="anything", interval_ms=Range(2000, 3000, 500), rate_hz=Range(10, 20),
+            latency_us=(20_000,), jitter_us=(10_000,), clients_a_node=(1,),
+            shortest_ms=Range(300, 500, 100), longest_ms=Range(500, 1000, 500),
+        ),
+    ),
+    Scenario(
+        id="OUR-05",
+        title="A ring member takes what its neighbour sent in an earlier time as its neighbour",
+        anomaly="crashed",
+        seed_budget=100,
+        bugs=("OUR-05",),
+        # n4 joins anew, perhaps between n2 and n3, and dies again while n2's old words to n3 are
+        # still under way.
+        swarm=replace(
+            SLOW_LINKS,
+            schedule=(
+                slow(1, ("n2", "n3"), 3000),
+                FaultAction(id=2, at_ms=1700, duration_ms=500, kind="kill", nodes=("n4",)),
+                FaultAction(id=3, at_ms=3100, duration_ms=1000, kind="kill", nodes=("n4",)),
+            ),
+            late_ms={3: 2700},
         ),
     ),
     Scenario(
         id="OUR-06",
         title="A newcomer goes on without the last words of the neighbour that added it",
-        anomaly="stuck",
+        anomaly="crashed",
         seed_budget=100,
         bugs=("OUR-06",),
+        # n4 joins anew, perhaps by n2, and hears of it late; n2 has words under way to n3 when it
+        # dies meanwhile.
         swarm=replace(
-            SHORT, nodes=(5,), faults=KILLS, promise="anything",
-            interval_ms=Range(2000, 2500, 500), shortest_ms=Range(300, 500, 100),
-            longest_ms=Range(500, 1500, 100), jitter_us=(10_000,), clients_a_node=(1,),
+            SLOW_LINKS,
+            schedule=(
+                slow(1, ("n2", "n4"), 1500),
+                slow(2, ("n3", "n2"), 400),
+                FaultAction(id=3, at_ms=1700, duration_ms=500, kind="kill", nodes=("n4",)),
+                FaultAction(id=4, at_ms=6500, duration_ms=1000, kind="power", nodes=("n2",)),
+            ),
+            late_ms={4: 1500}, time_limit_ms=(11_000,),
         ),
     ),
     Scenario(

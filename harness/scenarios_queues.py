@@ -4,7 +4,18 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from harness.scenario import BY_HAND, KILLS, SHORT, STOPS, TWO, WHEN_SYNCED, Scenario
+from harness.plan import FaultAction
+from harness.scenario import (
+    BY_HAND,
+    KILLS,
+    SHORT,
+    SLOW_LINKS,
+    STOPS,
+    TWO,
+    WHEN_SYNCED,
+    Scenario,
+    slow,
+)
 from harness.swarm import Range
 
 QUEUE_BUGS: tuple[Scenario, ...] = (
@@ -72,6 +83,24 @@ QUEUE_BUGS: tuple[Scenario, ...] = (
             clients_a_node=(3,), latency_us=(5000,), interval_ms=Range(3000, 4000, 500),
             shortest_ms=Range(300, 500, 100), longest_ms=Range(500, 1000, 100),
             enqueue_fraction=Range(0.5, 0.6, 0.1),
+        ),
+    ),
+    Scenario(
+        id="KB-RMQ-31",
+        title="A newcomer crashes when its ring changes before its first catchup",
+        anomaly="crashed",
+        seed_budget=100,
+        bugs=("KB-RMQ-31",),
+        # n4 joins anew on the right of n2, whose words it gets late; n3 joins between them
+        # meanwhile, and has less far to go. Half of the nodes are gone for a while.
+        swarm=replace(
+            SLOW_LINKS, partition_modes=("ignore",), time_limit_ms=(9000,),
+            schedule=(
+                slow(1, ("n2", "n4"), 1000),
+                FaultAction(id=2, at_ms=1700, duration_ms=500, kind="kill", nodes=("n4",)),
+                FaultAction(id=3, at_ms=1800, duration_ms=2000, kind="kill", nodes=("n3",)),
+            ),
+            late_ms={3: 3000},
         ),
     ),
     Scenario(

@@ -15,6 +15,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, TypeVar
 
+import msgspec
+
 from harness.errors import UsageError
 from harness.plan import (
     ClockPlan,
@@ -31,7 +33,7 @@ from harness.plan import (
 )
 from harness.planning import PROFILES, check_plan, parse_nodes
 from harness.rng import Stream, stream_key
-from nemesis.drawing import Promise, draw_faults
+from nemesis.drawing import STEP_MS, Promise, draw_faults
 
 Choice = TypeVar("Choice")
 
@@ -108,6 +110,8 @@ class Swarm:
     longest_ms: Range = Range(2000, 10_000, 500)
     fault_count: int | None = None  # at most
     schedule: tuple[FaultAction, ...] | None = None  # these and no others
+    # By number of a scheduled fault: it begins up to so much later.
+    late_ms: Mapping[int, int] = dataclasses.field(default_factory=dict)
     # the world
     latency_us: tuple[int, ...] = (100, 300, 300, 1000, 5000)
     jitter_us: tuple[int, ...] = (0, 100, 1000, 10_000)
@@ -285,7 +289,7 @@ def _faults(
     """Every fault of the run; the schedule itself where the swarm has one."""
     swarm = subject.swarm
     if swarm.schedule is not None:
-        return swarm.schedule
+        return tuple(_later(action, swarm, draw) for action in swarm.schedule)
     return draw_faults(
         stream_key(draw.seed, "swarm", "faults") >> 1,
         nodes=nodes,
@@ -298,6 +302,13 @@ def _faults(
         count=swarm.fault_count,
         targets=swarm.targets,
     )
+
+
+def _later(action: FaultAction, swarm: Swarm, draw: _Draw) -> FaultAction:
+    if action.id not in swarm.late_ms:
+        return action
+    late_ms = draw.range(f"late {action.id}", Range(0, swarm.late_ms[action.id], STEP_MS))
+    return msgspec.structs.replace(action, at_ms=action.at_ms + int(late_ms))
 
 
 def _promise(profile: str) -> Promise:

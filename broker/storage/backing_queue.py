@@ -35,6 +35,7 @@ Record = bytes  # inside the class, ``bytes`` is a property
 
 # Compact when this much of the journal is garbage, and half of it at least.
 COMPACT_MIN_GARBAGE_BYTES = 1 << 20
+EARLY_MIN_GARBAGE_BYTES = 4096  # where buggify makes it happen early
 
 
 class Place(enum.IntEnum):
@@ -386,7 +387,8 @@ class BackingQueue:
     def _compaction(self, journal_bytes: int) -> Iterator[Record] | None:
         """The records that would replace a journal of ``journal_bytes``, if it is worth it now."""
         garbage = journal_bytes - self._live_record_bytes
-        is_early = self.buggify("storage.compact_early")  # always right, seldom worth it
+        # Always right, seldom worth it.
+        is_early = garbage >= EARLY_MIN_GARBAGE_BYTES and self.buggify("storage.compact_early")
         if not is_early and (
             garbage < COMPACT_MIN_GARBAGE_BYTES or garbage < self._live_record_bytes
         ):

@@ -9,6 +9,7 @@ told to the failure listener, once.
 from __future__ import annotations
 
 import asyncio
+import functools
 import logging
 from collections.abc import Callable, Iterator
 
@@ -34,7 +35,7 @@ class Flusher:
         self._compaction = compaction
         self._timer: asyncio.TimerHandle | None = None
         self._retry: asyncio.TimerHandle | None = None  # set while the disk is full
-        self._flushing: asyncio.Task[None] | None = None
+        self._flushing: asyncio.Future[None] | None = None  # or compacting
         self._waiters: list[tuple[int, asyncio.Future[None]]] = []
         self._failure: StorageError | None = None
         self._announced = 0
@@ -114,44 +115,51 @@ class Flusher:
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
-        if self._flushing is None and self._retry is None and not self._closed:
-            self._flushing = asyncio.create_task(self._flush_all(), name="flusher")
+        if self._flushing is not None or self._retry is not None or self._closed:
+            return
+        if self._failure is None and self._behind():
+            self._begin(self._journal.begin_flush)
+
+    def _begin(self, work: Callable[[], asyncio.Future[None]]) -> None:
+        try:
+            self._flushing = work()
+        except StorageError as error:
+            self._refused(error)
+        else:
             self._flushing.add_done_callback(self._flushed)
 
     def _try_again(self) -> None:
         self._retry = None
         self._flush_now()
 
-    def _flushed(self, task: asyncio.Task[None]) -> None:
+    def _flushed(self, flushing: asyncio.Future[None]) -> None:
+        """A flush or a compaction has ended: announce it, and go on with what is due."""
         self._flushing = None
-        if not task.cancelled() and not self._closed and self._failure is None and self._behind():
-            self._flush_now()
-
-    def _behind(self) -> bool:
-        return self._journal.durable_mark < self._journal.mark
-
-    async def _flush_all(self) -> None:
-        while self._behind() and not self._closed:
-            try:
-                await self._journal.flush()
-                self._announce()
-                await self._compact()
-            except DiskFull:
-                if not self._closed:
-                    self._retry = _call_later(DISK_FULL_RETRY_MS, self._try_again)
-                return
-            except StorageError as error:
-                self._announce()
-                if not self._closed:
-                    self._fail(error)
-                return
-
-    async def _compact(self) -> None:
+        error = None if flushing.cancelled() else flushing.exception()
+        if error is not None:
+            if not isinstance(error, StorageError):
+                raise error
+            self._refused(error)
+            return
+        self._announce()
         # Once closed, the last record must stay the last.
         replacement = None if self._closed else self._compaction(self._journal.size)
         if replacement is not None:
-            await self._journal.rewrite(replacement)
-            self._announce()  # the journal went on writing behind the replacement
+            self._begin(functools.partial(self._journal.begin_rewrite, replacement))
+        else:
+            self._flush_now()
+
+    def _refused(self, error: StorageError) -> None:
+        if isinstance(error, DiskFull):
+            if not self._closed:
+                self._retry = _call_later(DISK_FULL_RETRY_MS, self._try_again)
+            return
+        self._announce()
+        if not self._closed:
+            self._fail(error)
+
+    def _behind(self) -> bool:
+        return self._journal.durable_mark < self._journal.mark
 
     def _announce(self) -> None:
         """Tell everyone how far durability has come."""

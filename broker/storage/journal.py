@@ -129,12 +129,16 @@ class Journal:
         Cancelling it does not cancel the write.
         """
         self._require_usable()
-        if self._durable_mark >= self._mark:
-            return
+        if self._durable_mark < self._mark:
+            await self.begin_flush()
+
+    def begin_flush(self) -> asyncio.Future[None]:
+        """``flush`` for who doesn't await it: what is returned is done when it would return."""
+        self._require_usable()
         waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._waiters.append((self._mark, waiter))
         self._start_writing()
-        await waiter
+        return waiter
 
     async def rewrite(self, records: Iterable[bytes]) -> None:
         """Replace everything appended before this call by ``records``; what is appended after it
@@ -143,11 +147,15 @@ class Journal:
         ``records`` is consumed a batch at a time while the loop runs on: it must not change. Raises
         DiskFull, with the old file in force, or StorageError.
         """
+        await self.begin_rewrite(records)
+
+    def begin_rewrite(self, records: Iterable[bytes]) -> asyncio.Future[None]:
+        """``rewrite`` for who doesn't await it: what is returned is done when it would return."""
         self._require_usable()
         done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._pending.append(Rewrite(records, done))
         self._start_writing()
-        await done
+        return done
 
     async def close(self) -> None:
         """Flush and close. Raises what ``flush`` raises, with the file closed all the same."""

@@ -36,6 +36,7 @@ class Link(asyncio.Protocol):
         self.peer = ""
         self.up = False
         self.received_at = 0.0
+        self.is_quiet = True  # nothing was sent since the last net tick
         self.greeted: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._on_hello = on_hello
         self._on_frame = on_frame
@@ -49,6 +50,7 @@ class Link(asyncio.Protocol):
         """Never blocks, and never fails: what can't be sent is lost with the link."""
         transport = self._transport
         if transport is not None and not transport.is_closing():
+            self.is_quiet = False
             transport.write(encode_frame(frame))
 
     def abort(self) -> None:

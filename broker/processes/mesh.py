@@ -3,9 +3,9 @@ down.
 
 Of each pair the node whose name sorts first dials, again and again. A link is up after both sides
 said Hello. It is down when the connection ends, or when nothing at all arrived for ``net_tick_ms``;
-ticks go out every quarter of that, so a silent peer is declared down between 1 and 1.25 net ticks
-after its last byte (Erlang's net_kernel works so). A link that broke for an instant is broken: both
-sides see the other go down and come back.
+on a link that carries nothing else a tick goes out every quarter of that, so a silent peer is
+declared down between 1 and 1.25 net ticks after its last byte (Erlang's net_kernel works so). A
+link that broke for an instant is broken: both sides see the other go down and come back.
 """
 
 from __future__ import annotations
@@ -162,7 +162,7 @@ class Mesh:
         self._runtime.link_up(hello.node, hello.incarnation)
 
     def _receive(self, link: Link, frame: Frame) -> None:
-        if not isinstance(frame, Hello | Tick):
+        if type(frame) is not Tick and type(frame) is not Hello:
             self._runtime.receive(link.peer, frame)
 
     def _ended(self, link: Link, reason: str) -> None:
@@ -177,12 +177,14 @@ class Mesh:
         loop = asyncio.get_running_loop()
         silence_s = self._config.net_tick_ms / 1000
         while True:
-            await pause_ms(self._config.net_tick_ms / 4)
+            await pause_ms(self._config.net_tick_ms / 8)
             for link in list(self._links.values()):
                 if loop.time() - link.received_at >= silence_s:
                     self._drop(link.peer, "net_tick_timeout")
-                else:
+                elif link.is_quiet:
                     link.send(Tick())
+                else:
+                    link.is_quiet = True  # if nothing is sent until the next look
 
     def _drop(self, peer: str, reason: str) -> None:
         link = self._links.pop(peer, None)

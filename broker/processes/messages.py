@@ -87,11 +87,17 @@ class Codec:
 
     def __init__(self, messages: Sequence[type[Message]]) -> None:
         self._encoder = msgspec.msgpack.Encoder()
+        self._last: tuple[Message, bytes] | None = None
         union = functools.reduce(operator.or_, messages)
         self._decoder: msgspec.msgpack.Decoder[Message] = msgspec.msgpack.Decoder(union)
 
     def encode(self, message: Message) -> bytes:
-        return self._encoder.encode(message)
+        last = self._last
+        if last is not None and last[0] is message:  # one message to many: a publish to its queue
+            return last[1]
+        data = self._encoder.encode(message)
+        self._last = message, data
+        return data
 
     def decode(self, data: bytes) -> Message:
         """Raises msgspec.DecodeError on bytes that are none of the messages."""

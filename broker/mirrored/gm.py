@@ -16,7 +16,7 @@ order is the original's.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Generator
+from collections.abc import Generator, Sequence
 
 from broker.metadata.records import GroupRow, MemberId
 from broker.mirrored.gm_bugs import NO_BUGS, GmBugs
@@ -38,11 +38,12 @@ from broker.mirrored.gm_members import (
     Catchup,
     CheckNeighbours,
     MemberState,
-    Pub,
     RingMessage,
+    missed_of_others,
+    missed_of_own,
     restore,
-    split,
 )
+from broker.mirrored.gm_outgoing import Outgoing
 from broker.mirrored.gm_steps import (
     BROADCAST_DELAY_MS,
     NEIGHBOUR_DOWN_DELAY_MS,
@@ -97,6 +98,8 @@ BUFFER_BYTES_MAX = 100_000_000
 # another reason must not end as "normal": channels would take the queue for deleted as well.)
 RING_SHUTDOWN = "normal"
 
+_ANSWERS = (Transacted, MembershipLost, JoinAnswered)
+
 # A blocked activity: yields what it must have done, is sent the answer.
 Work = Generator[Transact | AskToJoin, "GroupRow | JoinAnswered", None]
 
@@ -121,10 +124,8 @@ class Member:
         self.stop_reason: str | None = None
         self.is_stopped = False
         self._row = row
-        self._pub_count = -1
-        self._buffer: list[Pub] = []
-        self._buffer_bytes = 0
-        self._confirms: deque[tuple[int, int]] = deque()  # (pub number, token)
+        self._is_in: GroupRow | None = None  # the row in which we were found last
+        self._outgoing = Outgoing()
         self._timer_runs = False
         self._work: Work | None = None
         self._kept_back: deque[Input] = deque()
@@ -138,23 +139,31 @@ class Member:
             self._row = row
         elif row is None:
             self._row = None
-        if isinstance(given, Transacted | MembershipLost | JoinAnswered):
+        if isinstance(given, _ANSWERS):
             self._resume(given)
         else:
             self._kept_back.append(given)
         while self._kept_back and self._work is None and not self.is_stopped:
-            self._start(self._handle(self._kept_back.popleft()))
+            self._start(self._kept_back.popleft())
         outputs, self._outputs = self._outputs, []
         return outputs
 
     @property
     def has_unsent(self) -> bool:
         """Whether ``Idle`` would send something."""
-        return bool(self._buffer) and self._work is None
+        return bool(self._outgoing.pubs) and self._work is None
 
-    def _start(self, work: Work) -> None:
-        self._work = work
-        self._advance(None)
+    def _start(self, given: Input) -> None:
+        try:
+            work = self._handle(given)
+        except LostMembership:
+            self._end("shutdown")
+            return
+        if work is None:
+            self._after_input()
+        else:
+            self._work = work
+            self._advance(None)
 
     def _resume(self, answer: Transacted | MembershipLost | JoinAnswered) -> None:
         if self.is_stopped:
@@ -192,10 +201,10 @@ class Member:
             return
         if self.stop_reason is not None and self._is_drained():
             self._end(self.stop_reason)
-        elif self._buffer and not self._timer_runs:
+        elif self._outgoing.pubs and not self._timer_runs:
             self._timer_runs = True
             self._emit(StartFlushTimer())
-        elif not self._buffer and self._timer_runs:
+        elif not self._outgoing.pubs and self._timer_runs:
             self._timer_runs = False
             self._emit(CancelFlushTimer())
 
@@ -204,8 +213,7 @@ class Member:
 
     def _end(self, reason: str) -> None:
         self.is_stopped = True
-        for _, token in self._confirms:
-            self._emit(Confirmed(token, ok=False))
+        self._outputs += (Confirmed(token, ok=False) for token in self._outgoing.drop_confirms())
         self._emit(Stopped(reason))
 
     def _is_drained(self) -> bool:
@@ -213,38 +221,40 @@ class Member:
         # (rmq#224).
         if self.states is None or self._is_alone() or self.bugs.stops_undrained:
             return True  # KB-RMQ-04: a member that was told to stop stopped
-        return not self._buffer and all(state.is_settled for state in self.states.values())
+        return not self._outgoing.pubs and all(state.is_settled for state in self.states.values())
 
     def _is_alone(self) -> bool:
         return self.right == self.id
 
-    def _handle(self, given: Input) -> Work:
+    def _handle(self, given: Input) -> Work | None:
+        """Most inputs are dealt with at once; those that must have something done first are not."""
         match given:
-            case Join():
-                yield from self._join()
+            case Received(message):
+                return self._received(message)
             case Broadcast(payload):
                 self._broadcast(payload)
             case ConfirmedBroadcast(payload, token):
                 self._confirmed_broadcast(payload, token)
-            case Received(message):
-                yield from self._received(message)
-            case NeighbourDown(side, member, reason):
-                self._neighbour_down(side, member, reason)
-            case NeighbourDownDelayPassed(side, member):
-                yield from self._bury_neighbour(side, member)
+            case Idle():
+                self._flush()
             case FlushTimerFired():
                 self._timer_runs = False
                 self._flush()
-            case Idle():
-                self._flush()
-            case AddOnRight(newcomer, token):
-                yield from self._add_on_right(newcomer, token)
+            case NeighbourDown(side, member, reason):
+                self._neighbour_down(side, member, reason)
             case ValidateMembers(pids):
                 self._validate_members(pids)
             case Stop(reason):
                 self.stop_reason = reason
             case Leave():
                 self._end("normal")
+            case Join():
+                return self._join()
+            case NeighbourDownDelayPassed(side, member):
+                return self._bury_neighbour(side, member)
+            case AddOnRight(newcomer, token):
+                return self._add_on_right(newcomer, token)
+        return None
 
     # -- joining -----------------------------------------------------------------------------------
 
@@ -323,11 +333,9 @@ class Member:
         if self.stop_reason is not None or self.states is None:
             return
         if not self._is_alone():
-            self._pub_count += 1
-            self._buffer.append((self._pub_count, payload))
-            self._buffer_bytes += len(payload)
+            self._outgoing.add(payload)
         self._emit(Deliver(self.id.pid, payload))
-        if self._buffer_bytes > BUFFER_BYTES_MAX:
+        if self._outgoing.bytes > BUFFER_BYTES_MAX:
             self._flush()
 
     def _confirmed_broadcast(self, payload: bytes, token: int) -> None:
@@ -338,41 +346,43 @@ class Member:
         if self._is_alone():
             self._emit(Confirmed(token))
         else:
-            self._confirms.append((self._pub_count, token))
+            self._outgoing.want_confirm(token)
             self._flush()
 
     def _flush(self) -> None:
-        if not self._buffer:
+        pubs = self._outgoing.take()
+        if not pubs:
             return
-        assert self.states is not None
-        pubs = tuple(self._buffer)
-        self._drop_buffer()
         self._send_right([ActivityItem(self.id, pubs, ())])
         self._state_of(self.id).publish(pubs)
 
-    def _drop_buffer(self) -> None:
-        self._buffer = []
-        self._buffer_bytes = 0
-
     # -- from the ring -----------------------------------------------------------------------------
 
-    def _received(self, message: RingMessage) -> Work:
+    def _received(self, message: RingMessage) -> Work | None:
         if self.view is None or (self.states is None and isinstance(message, CheckNeighbours)):
-            return
+            return None
         if message.version > self.view.version:
-            yield from self._refresh_view(message.version)
+            return self._refresh_and_take(message)
+        return self._take(message)
+
+    def _refresh_and_take(self, message: RingMessage) -> Work:
+        yield from self._refresh_view(message.version)
+        yield from self._take(message) or ()
+
+    def _take(self, message: RingMessage) -> Work | None:
         if message.sender != self.left or message.sender == self._broken_left:
-            return
+            return None
         # OUR-05: the original has no floor.
         if message.version <= self._left_floor and not self.bugs.hears_former_neighbours:
-            return
+            return None
         match message:
+            case Activity() if self.states is not None:
+                return self._activity(message.items)
             case Catchup() if self.states is None:
                 self._adopt(message)
             case Catchup():
-                yield from self._activity(self._missed(message))
-            case Activity() if self.states is not None:
-                yield from self._activity(list(message.items))
+                return self._activity(self._missed(message))
+        return None
 
     def _refresh_view(self, version: int) -> Work:
         row = self._row
@@ -399,21 +409,27 @@ class Member:
         items = []
         for member in sorted({**self.states, **theirs}):
             left, own = theirs.get(member, MemberState()), self._state_of(member)
-            if self._stands_in_for(member):
-                _, home, _ = split(left.pending, own.pending, strict=strict)
-                own.last_ack = left.last_ack
-                items.append(ActivityItem(member, tuple(home), ()))
-            else:
-                acked, _, news = split(own.pending, left.pending, strict=strict)
-                items.append(ActivityItem(member, tuple(news), tuple(n for n, _ in acked)))
+            missed = missed_of_own if self._stands_in_for(member) else missed_of_others
+            items.append(missed(member, own, left, strict=strict))
         return items
 
-    def _activity(self, items: list[ActivityItem]) -> Work:
+    def _activity(self, items: Sequence[ActivityItem]) -> Work | None:
+        assert self.view is not None
         self._check_membership(self._row)
         forwarded = [self._account(item) for item in items]
         self._send_right([item for item in forwarded if item.pubs or item.acks])
-        yield from self._maybe_erase_aliases()
-        for item in forwarded:
+        erasable = self._erasable_aliases(self.view)
+        if erasable:
+            return self._erase_and_deliver(erasable, forwarded)
+        self._deliver(forwarded)
+        return None
+
+    def _erase_and_deliver(self, erasable: tuple[MemberId, ...], items: list[ActivityItem]) -> Work:
+        yield from self._erase_aliases(erasable)
+        self._deliver(items)
+
+    def _deliver(self, items: list[ActivityItem]) -> None:
+        for item in items:
             for _, payload in item.pubs:
                 self._emit(Deliver(item.publisher.pid, payload))
 
@@ -426,12 +442,8 @@ class Member:
             return item
         acks = state.come_home(item.pubs, item.acks, strict=self.bugs.strict_common)
         if item.publisher == self.id:
-            self._confirm(acks)
+            self._outputs += map(Confirmed, self._outgoing.confirmed(acks))
         return ActivityItem(item.publisher, (), acks)
-
-    def _confirm(self, acks: tuple[int, ...]) -> None:
-        while acks and self._confirms and self._confirms[0][0] <= acks[-1]:
-            self._emit(Confirmed(self._confirms.popleft()[1]))
 
     def _send_right(self, items: list[ActivityItem]) -> None:
         assert self.view is not None
@@ -462,19 +474,21 @@ class Member:
         view = group_to_view(row)
         if view.alive() == [self.id]:
             self.states = {}
-            for _, token in self._confirms:
-                self._emit(Confirmed(token))
-            self._confirms.clear()
-            yield from self._maybe_erase_aliases(view)
-        else:
-            self._change_view(view)
+            self._outputs += map(Confirmed, self._outgoing.drop_confirms())
+            erasable = self._erasable_aliases(view)
+            if erasable:
+                yield from self._erase_aliases(erasable)
+                return
+        self._change_view(view)
 
     def _check_membership(self, row: GroupRow | None) -> GroupRow:
         if row is not None and self.bugs.ignores_lost_membership:
             # KB-RMQ-06: nobody asked. Who was recorded dead went on beside the ring, until it
             # looked for its own place in it and crashed on not finding it.
             return row
-        return check_membership(self.id, row)
+        if row is None or row is not self._is_in:
+            self._is_in = check_membership(self.id, row)
+        return self._is_in
 
     @property
     def _by(self) -> MemberId | None:
@@ -485,17 +499,16 @@ class Member:
         current = self.left if side == "left" else self.right
         return current == member != self.id
 
-    def _maybe_erase_aliases(self, view: View | None = None) -> Work:
-        """Drop from the group the dead for whom we stand in and of whom nothing is in flight."""
-        view = view if view is not None else self.view
-        assert view is not None and self.states is not None
-        aliases = view.members[self.id].aliases
-        erasable = tuple(
-            alias for alias in aliases if self.states.get(alias, MemberState()).is_settled
-        )
-        if erasable:
-            view = group_to_view((yield from self._transact(EraseMembers(erasable, by=self._by))))
-            self._forget_erased(view)
+    def _erasable_aliases(self, view: View) -> tuple[MemberId, ...]:
+        """The dead for whom we stand in and of whom nothing is in flight."""
+        assert self.states is not None
+        states, aliases = self.states, view.members[self.id].aliases
+        return aliases and tuple(a for a in aliases if states.get(a, MemberState()).is_settled)
+
+    def _erase_aliases(self, erasable: tuple[MemberId, ...]) -> Work:
+        """Drop them from the group."""
+        view = group_to_view((yield from self._transact(EraseMembers(erasable, by=self._by))))
+        self._forget_erased(view)
         self._change_view(view)
 
     def _validate_members(self, pids: tuple[Pid, ...]) -> None:
@@ -521,8 +534,9 @@ class Member:
         self._check_neighbours()
 
     def _announce(self, before: tuple[Pid, ...], after: tuple[Pid, ...]) -> None:
-        births = tuple(pid for pid in after if pid not in before)
-        deaths = tuple(pid for pid in before if pid not in after)
+        were, are = dict.fromkeys(before), dict.fromkeys(after)
+        births = tuple(pid for pid in after if pid not in were)
+        deaths = tuple(pid for pid in before if pid not in are)
         if births or deaths:
             self._emit(MembersChanged(births, deaths))
 
@@ -533,7 +547,7 @@ class Member:
         self.left = self._meet("left", self.left, place.left)
         self.right = self._meet("right", self.right, place.right)
         if self._is_alone():
-            self._drop_buffer()
+            self._outgoing.take()
         elif self.right != right_before and self.states is not None:
             self._emit(Send(self.right, self._catchup_for(self.right, self.view)))
 
@@ -553,7 +567,10 @@ class Member:
 
     def _state_of(self, member: MemberId) -> MemberState:
         assert self.states is not None
-        return self.states.setdefault(member, MemberState())
+        state = self.states.get(member)
+        if state is None:
+            state = self.states[member] = MemberState()
+        return state
 
     def _stands_in_for(self, member: MemberId) -> bool:
         assert self.view is not None

@@ -132,6 +132,24 @@ def split(
     return rest_a[:start], common, suffix
 
 
+def missed_of_own(
+    member: MemberId, own: MemberState, left: MemberState, *, strict: bool
+) -> ActivityItem:
+    """What of a publisher for which we stand in has come home to our left neighbour, and not to
+    us."""
+    _, home, _ = split(left.pending, own.pending, strict=strict)
+    own.last_ack = left.last_ack
+    return ActivityItem(member, tuple(home), ())
+
+
+def missed_of_others(
+    member: MemberId, own: MemberState, left: MemberState, *, strict: bool
+) -> ActivityItem:
+    """What of another publisher our left neighbour has heard, and we have not."""
+    acked, _, news = split(own.pending, left.pending, strict=strict)
+    return ActivityItem(member, tuple(news), tuple(number for number, _ in acked))
+
+
 def _common(a: list[Pub], b: list[Pub], *, strict: bool = False) -> tuple[list[Pub], list[Pub]]:
     """What both hold, and the rest of ``b`` after the end of ``a``."""
     if strict:

@@ -7,6 +7,8 @@ the ring passes them on unread.
 
 from __future__ import annotations
 
+from typing import get_args
+
 from broker.amqp.queue_protocol import Content
 from broker.processes.messages import Codec, Message, Pid
 
@@ -98,19 +100,7 @@ Instruction = (
     | DeleteAndTerminate
 )
 
-CODEC = Codec(
-    (
-        Published,
-        Discarded,
-        Dropped,
-        Acked,
-        Requeued,
-        Depth,
-        RequestDepth,
-        SenderDeath,
-        EnsureMonitoring,
-        ProcessDeath,
-        SyncStart,
-        DeleteAndTerminate,
-    )
-)
+CODEC = Codec(get_args(Instruction))
+
+# Those that a mirror only has to apply to its contents.
+CONTENTS = (Published, Discarded, Dropped, Acked, Requeued, Depth, SenderDeath)

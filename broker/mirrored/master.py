@@ -98,6 +98,11 @@ class Master:
         for delivery in deliveries:
             self.publish(delivery)
 
+    @property
+    def has_flags(self) -> bool:
+        """Whether there is something for the process to do."""
+        return self.is_deletable or self.limits.is_unused
+
     # -- messages and calls ------------------------------------------------------------------------
 
     def handle(self, message: Message) -> bool:

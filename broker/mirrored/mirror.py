@@ -66,6 +66,11 @@ class Mirror:
     def is_synchronised(self) -> bool:
         return self.depth_delta == 0
 
+    @property
+    def has_flags(self) -> bool:
+        """Whether there is something for the process to do."""
+        return self.became_synchronised
+
     # -- from channels -----------------------------------------------------------------------------
 
     def publish(self, message: Publish) -> None:

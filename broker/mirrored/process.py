@@ -17,7 +17,7 @@ from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
-from broker.amqp.queue_protocol import Delete, Publish, Stat
+from broker.amqp.queue_protocol import Delete, Publish, Settle, Stat
 from broker.config import NodeConfig
 from broker.env import Env, pause_ms
 from broker.errors import MetadataUnavailable, StorageError
@@ -53,6 +53,7 @@ CONFIRM_LATE_MS = 20
 
 T = TypeVar("T")
 RETRY_MS = 25
+_CLIENTS = (Publish, Settle)  # what channels send and want no answer to
 # How long a transaction may still take when the node stops.
 STOP_GRACE_MS = 1000
 
@@ -111,7 +112,12 @@ class QueueProcess(Process):
         await self.after_message()
 
     async def handle(self, message: Message) -> None:
-        if self.gm is not None and self.gm.handle(message):
+        if isinstance(message, _CLIENTS):  # first, as most messages are either these or the ring's
+            if self.is_blocked:
+                self._stash.append(message)
+                return
+            self._handle_in_role(message)
+        elif self.gm is not None and self.gm.handle(message):
             pass
         elif isinstance(message, Down):
             await self._down(message)
@@ -215,11 +221,16 @@ class QueueProcess(Process):
 
     async def after_message(self) -> None:
         """What a handler left to do: ring events, flags of the role, what was stashed."""
+        # Asked here whether there is anything to do: mostly there is not, and a coroutine that does
+        # nothing costs as much as many a message.
         while True:
-            await self._pump()
-            await starting.request_depth(self)
-            await self._act_on_flags()
-            if self.is_blocked or not self._stash:
+            if self.gm is not None and self.gm.events:
+                await self._pump()
+            if not self.depth_requested:
+                await starting.request_depth(self)
+            if self.role is not None and self.role.has_flags:
+                await self._act_on_flags()
+            if not self._stash or self.is_blocked:
                 return
             await self._unstash(self._stash.popleft())
 
@@ -257,7 +268,10 @@ class QueueProcess(Process):
                     if origin != self.pid:
                         instruction = ins.CODEC.decode(payload)
                         assert isinstance(instruction, ins.Instruction)
-                        await self._hear(instruction)
+                        if isinstance(self.role, Mirror) and isinstance(instruction, ins.CONTENTS):
+                            self.role.apply(instruction)
+                        else:
+                            await self._hear(instruction)
                 case gm.Confirmed(token, ok):
                     if ok and isinstance(self.role, Master):
                         self.role.ring_has(token)

@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from cluster.base import Cluster
 from harness.errors import BootFailed, ClientError
 
-POLL_S = 0.05
+FIRST_POLL_S, LAST_POLL_S = 0.05, 0.4
 QUOTED_LINES = 8
 
 
@@ -29,6 +29,7 @@ async def await_nodes(
     deadline_s = loop.time() + timeout_ms / 1000
     waiting = list(nodes)
     reasons: dict[str, str] = {}
+    poll_s = FIRST_POLL_S
     while True:
         for node in list(waiting):
             try:
@@ -43,7 +44,8 @@ async def await_nodes(
             return
         if loop.time() > deadline_s:
             await _fail(cluster, waiting, reasons)
-        await asyncio.sleep(POLL_S)
+        await asyncio.sleep(poll_s)
+        poll_s = min(1.2 * poll_s, LAST_POLL_S)
 
 
 async def _fail(cluster: Cluster, nodes: Sequence[str], reasons: dict[str, str]) -> None:

@@ -17,7 +17,7 @@ from harness.errors import ClientError
 
 log = logging.getLogger("cluster.systems")
 
-POLL_S = 0.25
+POLL_S, LAST_POLL_S = 0.25, 1.0
 ROUNDS = 2  # in a row, and alike: a promotion in between would show
 
 Observation = Mapping[str, Any]
@@ -69,6 +69,7 @@ async def await_settled(
     only_sync_since: float | None = None
     rounds: list[object] = []
     reason = "nothing was observed"
+    poll_s = POLL_S
     while loop.time() < deadline_s:
         seen = await observe_all(observe, nodes)
         reason = why_unsettled(seen, queues, policy)
@@ -86,7 +87,8 @@ async def await_settled(
         rounds = [*rounds, _roles(seen)] if not reason else []
         if len(rounds) >= ROUNDS and all(roles == rounds[-1] for roles in rounds[-ROUNDS:]):
             return True
-        await asyncio.sleep(POLL_S)
+        await asyncio.sleep(poll_s)
+        poll_s = min(1.1 * poll_s, LAST_POLL_S)
     log.warning("the cluster has not settled within %d ms: %s", timeout_ms, reason)
     return False
 

@@ -33,6 +33,8 @@ from broker.storage.lazy_sync import LazySyncDisk
 log = logging.getLogger("broker.application")
 
 VHOST = "/"
+# What a master that has waited in vain for its mirrors needs to write so into its queue's row.
+CLEAR_MS = 2000
 
 
 class Application:
@@ -94,7 +96,7 @@ class Application:
         log.info("stopping the broker: %s", reason)
         await self.listener.stop(f"broker forced connection closure: {reason}")
         if self._started:
-            await self.supervisor.stop_all(self._config.slave_wait_timeout_ms)
+            await self.supervisor.stop_all(self._config.slave_wait_timeout_ms + CLEAR_MS)
             await self._runtime.kill(self.supervisor.pid)
             await self._runtime.kill(self.dead_letters.pid)
 

@@ -48,12 +48,13 @@ def standard_checkers(
     habits: Habits = CAREFUL,
     must_settle: bool = False,
     must_not_crash: bool = False,
+    crash_text: str = "",
     must_converge: bool = False,
 ) -> tuple[Checker, ...]:
     """What every run of the queue workload is judged by; the last three only where it is asked."""
     gated: tuple[tuple[bool, Checker], ...] = (
         (must_settle, Liveness()),
-        (must_not_crash, Crashes()),
+        (must_not_crash, Crashes(crash_text)),
         (must_converge, Convergence()),
     )
     return (

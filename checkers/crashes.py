@@ -9,6 +9,9 @@ give up rather than to promise what it can't keep, so a crash by a storage error
 moment when such a fault hit that node. Full disks recover: the excuse ends soon after the fault.
 Failed syncs and rot don't: what was dropped or damaged may be met at any later time. Slow disks and
 short reads and writes excuse nothing.
+
+``text`` narrows it to crashes of one kind, whose reason contains it. A search for one bug that
+shows only beside another, which crashes as well, needs that.
 """
 
 from __future__ import annotations
@@ -35,11 +38,13 @@ EXCUSES_NS: Mapping[str, int] = {
 
 @dataclass(frozen=True, slots=True)
 class Crashes:
+    text: str = ""
     name: str = "crashes"
 
     def check(self, history: History) -> Result:
         faults = read_surroundings(history).injected
-        crashed = [event for event in read_events(history) if event.kind == "crashed"]
+        events = [event for event in read_events(history) if event.kind == "crashed"]
+        crashed = [event for event in events if self.text in str(event.detail.get("reason", ""))]
         own = [event for event in crashed if not is_excused(event, faults)]
         return Result(
             checker=self.name,

@@ -104,6 +104,7 @@ class GatePlan(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     min_acked: int = 50  # fewer acknowledged operations: unknown
     must_settle: bool = False  # after the heal, in the plan's time, and then be drained
     must_not_crash: bool = False  # the broker's processes, unless their disk failed
+    crash_text: str = ""  # if not empty, only those count whose reason has this in it
     must_converge: bool = False  # synchronised replicas hold at the end what their master holds
     one_master: bool = False  # at a time: two that claim a queue are more than a remark
 

@@ -47,6 +47,19 @@ MASTER_BUGS: tuple[Scenario, ...] = (
         swarm=TWO_MASTERS,
     ),
     Scenario(
+        id="KB-RMQ-08",
+        title="A master does not notice that another one is recorded",
+        anomaly="crashed",
+        seed_budget=50,
+        bugs=("KB-RMQ-08",),
+        stage=("KB-RMQ-01", "KB-RMQ-02"),  # they make two masters; only one crashes by this
+        profile="upstream",
+        swarm=replace(
+            TWO_MASTERS,
+            gates=GatePlan(min_acked=20, must_not_crash=True, crash_text="case_clause in gm_deaths"),
+        ),
+    ),
+    Scenario(
         id="KB-RMQ-11",
         title="A master that yields to another ends as if its queue were deleted",
         anomaly="stuck",

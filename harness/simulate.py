@@ -149,7 +149,8 @@ async def _perform(stage: Stage, cluster: SimCluster, stop_early: bool) -> None:
         if crashed == judged:
             continue
         judged = crashed
-        if not Crashes().check(_history(stage, cluster.machines, complete=False)).valid:
+        found = Crashes(stage.plan.gates.crash_text)
+        if not found.check(_history(stage, cluster.machines, complete=False)).valid:
             experiment.cancel()
             await asyncio.wait((experiment,))
             return

@@ -32,6 +32,7 @@ def queue_checkers(plan: Plan) -> Sequence[Checker]:
         strict=plan.gates.one_master,
         must_settle=plan.gates.must_settle,
         must_not_crash=plan.gates.must_not_crash,
+        crash_text=plan.gates.crash_text,
         must_converge=plan.gates.must_converge,
     )
 

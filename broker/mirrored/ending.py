@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from broker.amqp.queue_protocol import Count, Delete
+from broker.env import pause_ms
 from broker.errors import StorageError
 from broker.metadata.records import QueueRow
 from broker.mirrored import gm, policy, rows
@@ -30,6 +31,7 @@ log = logging.getLogger("broker.mirrored")
 
 # How long a deleted queue's ring may take to settle before a process ends regardless.
 DELETE_DRAIN_MS = 3_000
+CLOSE_LATE_MS = 60_000
 
 
 @dataclass(slots=True)
@@ -212,6 +214,9 @@ async def stopped(process: QueueProcess, reason: str) -> None:
     process.emit("role", was=role.role)
     process.emit("stopped", reason=reason)
     try:
+        if reason == "stopped by its master" and process.env.buggify("mirror.close_late"):
+            # To write out all that it holds may take longer than its master waits (rmq#802).
+            await pause_ms(process.env.rng.random() * CLOSE_LATE_MS)
         if reason in ("shutdown", "stopped by its master"):
             await role.queue.close()
         elif reason not in ("normal", "dropped"):  # those wiped it

@@ -40,7 +40,7 @@ log = logging.getLogger("broker.mirrored")
 RETRY_MS = 25
 RESTARTS_MAX = 5
 RESTARTS_WINDOW_MS = 10_000
-BUGS_OF_THE_DISPLACED = ("KB-RMQ-02", "KB-RMQ-04", "KB-RMQ-06", "KB-RMQ-08", "KB-RMQ-13")
+BUGS_OF_THE_DISPLACED = tuple(f"KB-RMQ-{number}" for number in ("02", "04", "06", "08", "10", "13"))
 
 # Ends after which the queue is not wanted here, or its master's next start will see to it.
 FINAL = (

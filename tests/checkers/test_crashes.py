@@ -37,6 +37,13 @@ def test_a_crash_is_reported_with_its_process_and_reason() -> None:
     assert history.events["kind"].to_pylist()[anomaly.detail["events"][0]] == "crashed"
 
 
+def test_only_crashes_of_one_kind_count_where_that_is_asked() -> None:
+    history = crashed().history()
+    assert Crashes("names another master").check(history).valid is False
+    other = Crashes("case_clause").check(history)
+    assert other.valid is True and other.counts["crashed-count"] == 0
+
+
 @pytest.mark.parametrize("kind", ["disk-full", "disk-error", "disk-corrupt"])
 @pytest.mark.parametrize(
     "error", ["StorageError: short", "DiskFull: no room", "OSError: [Errno 5] Input/output error"]

@@ -1,0 +1,70 @@
+"""Scenarios of RabbitMQ's bugs about the ring of a queue, and about who is still in it."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from harness.plan import FaultAction
+from harness.scenario import BY_HAND, SHORT, Scenario
+from harness.swarm import Range
+
+ALL_THREE = ("n1", "n2", "n3")
+
+
+def restart_all(fault: int, at_ms: int) -> FaultAction:
+    """Every mirror is empty afterwards; each master is where it was, and n1 keeps the tables."""
+    return FaultAction(id=fault, at_ms=at_ms, duration_ms=300, kind="kill-all", nodes=ALL_THREE)
+
+
+def stop(fault: int, node: str, at_ms: int, duration_ms: int) -> FaultAction:
+    return FaultAction(
+        id=fault, at_ms=at_ms, duration_ms=duration_ms, kind="stop", target=node, nodes=(node,)
+    )
+
+
+def cut(fault: int, one: str, other: str, at_ms: int, duration_ms: int) -> FaultAction:
+    """One link, both ways: both ends still see everybody else."""
+    return FaultAction(
+        id=fault, at_ms=at_ms, duration_ms=duration_ms, kind="partition-bridge", nodes=(),
+        links=((one, other), (other, one)),
+    )  # fmt: skip
+
+
+# shalott.2 has its master on n2, and mirrors that hold nothing, which n2 stops when it stops.
+UNSYNCHRONISED = replace(
+    SHORT, policies=(BY_HAND,), queues=(2,), enqueue_fraction=Range(0.8, 0.9, 0.1),
+)  # fmt: skip
+
+RING_BUGS: tuple[Scenario, ...] = (
+    Scenario(
+        id="KB-RMQ-10",
+        title="A ring member crashes when its group's row is gone",
+        anomaly="crashed",
+        seed_budget=20,
+        bugs=("KB-RMQ-10",),
+        # n2 stops n3's mirror, which can't hear it, and deletes the group, which n1 tells n3.
+        swarm=replace(
+            UNSYNCHRONISED, partition_modes=("ignore", "autoheal"), time_limit_ms=(10_000,),
+            schedule=(
+                restart_all(1, 1500),
+                cut(2, "n2", "n3", 4000, 4000),
+                stop(3, "n2", 4100, 3000),
+            ),
+            late_ms={3: 1000},
+        ),
+    ),
+    Scenario(
+        id="KB-RMQ-13",
+        title="A mirror that outlives its master's stop blocks the next one on its node",
+        anomaly="stuck",
+        seed_budget=50,
+        bugs=("KB-RMQ-13",),
+        # A mirror takes its time to end, longer than n2 waits for it, and n2 is soon back.
+        swarm=replace(
+            UNSYNCHRONISED, buggify=(False,), buggify_on=("mirror.close_late",),
+            time_limit_ms=(23_000,), settle_timeout_ms=(10_000,), rate_hz=Range(10, 15),
+            schedule=(restart_all(1, 1500), stop(2, "n2", 4000, 16_500)),
+            late_ms={2: 1000},
+        ),
+    ),
+)  # fmt: skip

@@ -165,8 +165,9 @@ def test_kills_of_all_nodes_at_once_lose_nothing(seed: int) -> None:
     run(run_chaos(seed, down_max=0))
 
 
-# 34 lost what a dead master had confirmed and its successor had not; 73 never got its queue back.
-@pytest.mark.parametrize("seed", [34, 73])
+# Beyond what is promised. Without the rule of the recorded master (amqp/confirms.py) 30 lost four
+# messages when it was written; schedules shift, so the rule's proof is in test_confirms.py.
+@pytest.mark.parametrize("seed", [30])
 def test_kills_of_any_number_of_nodes_lose_nothing(seed: int) -> None:
     run(run_chaos(seed, down_max=3))
 

@@ -10,6 +10,7 @@ its seed is reported as failed.
 from __future__ import annotations
 
 import contextlib
+import gc
 import logging
 import multiprocessing
 import signal
@@ -210,6 +211,8 @@ def _work(connection: Connection, job: Job) -> None:
         connection.send("the sources changed while the search ran: start it again")
         return
     with contextlib.suppress(EOFError, BrokenPipeError, ConnectionResetError):
+        connection.send(run_seed(connection.recv(), job))
+        gc.freeze()  # all modules are loaded: no collection need look at them again
         while True:
             connection.send(run_seed(connection.recv(), job))
 

@@ -40,7 +40,11 @@ def stream_key(seed: int, *names: str | int) -> int:
 
 def draw_u64(key: int, position: int) -> int:
     """The number at ``position`` of a stream."""
-    return mix64(key + (position + 1) * GAMMA)
+    # mix64, written out: a simulation draws several numbers for each segment and disk call.
+    value = (key + (position + 1) * GAMMA) & MASK
+    value = ((value ^ (value >> 30)) * 0xBF58476D1CE4E5B9) & MASK
+    value = ((value ^ (value >> 27)) * 0x94D049BB133111EB) & MASK
+    return value ^ (value >> 31)
 
 
 def draw_float(key: int, position: int) -> float:
@@ -64,9 +68,9 @@ class Stream:
         self._position = 0
 
     def next_u64(self) -> int:
-        value = draw_u64(self._key, self._position)
-        self._position += 1
-        return value
+        position = self._position
+        self._position = position + 1
+        return draw_u64(self._key, position)
 
     def random(self) -> float:
         return (self.next_u64() >> 11) * (1.0 / (1 << 53))

@@ -249,6 +249,7 @@ class Lane:
         process is gone by then."""
         arrive, now_ns = self.sender.peer.arrive, self._loop.now_ns
         for segment in self.wire:
+            assert segment.handle is not None
             segment.handle.cancel()
             at_ns = max(segment.arrival_ns, now_ns)
             segment.handle = self._loop.call_at_ns(at_ns, arrive, segment)

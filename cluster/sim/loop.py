@@ -28,7 +28,7 @@ from cluster.sim.errors import SimDeadlock, SimLivelock, SimTimeLimit
 from cluster.sim.fences import Fenced, watching
 from cluster.sim.processes import PROCESS, SimProcess
 from cluster.sim.tasks import SimFuture, SimTask
-from cluster.sim.trace import Trace, describe_callback
+from cluster.sim.trace import CHUNK_WORDS, Trace, describe_callback
 
 T = TypeVar("T")
 
@@ -127,6 +127,8 @@ class SimLoop(Fenced, asyncio.BaseEventLoop):
     ) -> None:
         super().__init__()
         super().set_debug(False)
+        # False, in one call of a built-in: every task and every future asks.
+        self.get_debug = bool  # type: ignore[method-assign]
         self.now_ns = START_NS
         self.trace = trace if trace is not None else Trace()
         self.process: SimProcess | None = None
@@ -245,7 +247,9 @@ class SimLoop(Fenced, asyncio.BaseEventLoop):
 
     def create_future(self) -> SimFuture[Any]:
         self._objects += 1
-        return SimFuture(self._objects, loop=self)
+        future: SimFuture[Any] = SimFuture(loop=self)
+        future.number = self._objects
+        return future
 
     def create_task(  # type: ignore[override]
         self,
@@ -383,8 +387,11 @@ class SimLoop(Fenced, asyncio.BaseEventLoop):
             raise SimDeadlock(
                 f"at t={self.now_ns / 1e9:.3f}s nothing is ready to run and no timer is set"
             )
-        self.trace.end_chunk_if_full()
-        now_ns = max(self.now_ns, timers[0][0])
+        if len(self.trace.words) >= CHUNK_WORDS:
+            self.trace.end_chunk()
+        now_ns = timers[0][0]
+        if now_ns < self.now_ns:  # callbacks that cost time have passed it
+            now_ns = self.now_ns
         if self.deadline_ns is not None and now_ns > self.deadline_ns:
             raise SimTimeLimit(f"the simulation reached t={self.deadline_ns / 1e9:.3f}s")
         self.now_ns = now_ns

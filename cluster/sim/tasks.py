@@ -35,11 +35,11 @@ class SimTask(asyncio.Task[T]):
 
 
 class SimFuture(asyncio.Future[T]):
-    """``number`` counts the loop's tasks and futures."""
+    """``number`` counts the loop's tasks and futures. The loop sets it: a constructor of our own
+    would double what a future costs.
+    """
 
-    def __init__(self, number: int, *, loop: asyncio.AbstractEventLoop) -> None:
-        self.number = number
-        super().__init__(loop=loop)
+    number: int
 
     def __hash__(self) -> int:
         return self.number

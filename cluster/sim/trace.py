@@ -46,18 +46,14 @@ class Trace:
             f" {describe_callback(handle._callback)}"
         )
 
-    def end_chunk_if_full(self) -> None:
-        """Called when time moves, so chunks end between instants."""
-        if len(self.words) >= CHUNK_WORDS:
-            self._end_chunk()
-
     def digest(self) -> str:
         """Of all so far, as hexadecimal digits."""
         if self.words:
-            self._end_chunk()
+            self.end_chunk()
         return self._hash.hexdigest()
 
-    def _end_chunk(self) -> None:
+    def end_chunk(self) -> None:
+        """Called when time moves and there are CHUNK_WORDS, so chunks end between instants."""
         self._hash.update(array("Q", self.words).tobytes())
         self.words.clear()  # in place: the loop holds the list
         self.checkpoints.append(self._hash.digest())

@@ -114,6 +114,8 @@ class Channel(Process):
             if command is not None:
                 self._count_down()
                 await self._on_command(command)
+            elif isinstance(message, Confirmed):  # one from each process for each publish
+                self.publisher.on_confirmed(message)
             else:
                 await self._on_message(message)
             if self.publisher.flush_due:
@@ -126,7 +128,8 @@ class Channel(Process):
         self._schedule_consumers()
 
     async def idle(self) -> None:
-        await self._flush()
+        if self.publisher.has_verdicts:
+            await self._flush()
 
     async def _on_command(self, command: Command) -> None:
         method = command.method
@@ -145,8 +148,6 @@ class Channel(Process):
 
     async def _on_message(self, message: Message) -> None:
         match message:
-            case Confirmed():
-                self.publisher.on_confirmed(message)
             case Refused():
                 self.publisher.on_refused(message)
             case Deliver():

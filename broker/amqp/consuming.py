@@ -83,7 +83,8 @@ class Consumers:
     @property
     def waiting(self) -> bool:
         """Whether some consumer has no master, so that RetryConsumers should come."""
-        return any(consumer.process is None for consumer in self._consumers.values())
+        consumers = self._consumers
+        return bool(consumers) and any(one.process is None for one in consumers.values())
 
     # -- requests ----------------------------------------------------------------------------------
 

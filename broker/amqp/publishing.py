@@ -60,6 +60,11 @@ class Publisher:
         return len(self._unconfirmed)
 
     @property
+    def has_verdicts(self) -> bool:
+        """Whether ``flush`` has something to send."""
+        return self._unconfirmed.decided > 0
+
+    @property
     def flush_due(self) -> bool:
         return self._unconfirmed.decided >= FLUSH_AT
 

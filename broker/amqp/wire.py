@@ -11,7 +11,7 @@ from __future__ import annotations
 import asyncio
 import decimal
 import struct
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 import msgspec
 from pamqp import base, commands, decode, encode
@@ -39,6 +39,12 @@ _HEAD = struct.Struct(">BHI")
 _HEADER_FIXED = struct.Struct(">HHQ")
 
 Method = base.Frame
+
+# Of each method its fields, in order, and their types. Asked of pamqp once.
+_FIELDS: Mapping[type[Method], tuple[tuple[str, str], ...]] = {
+    kind: tuple((field, kind.amqp_type(field)) for field in kind.attributes())  # type: ignore[attr-defined]
+    for kind in commands.INDEX_MAPPING.values()
+}
 
 # What the field decoders raise on bytes that are not what they should be.
 _MALFORMED = (
@@ -116,8 +122,7 @@ def decode_method(payload: bytes) -> Method:
 
 def _decode_fields(method: Method, data: bytes) -> None:
     bit_offset = -1  # -1: not within a run of bits
-    for field in method.attributes():
-        kind = method.amqp_type(field)
+    for field, kind in _FIELDS[type(method)]:
         if kind == "bit":
             if bit_offset == 8:
                 data, bit_offset = data[1:], -1

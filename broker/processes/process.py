@@ -44,6 +44,7 @@ class Caller:
 
 
 M = TypeVar("M")
+PRUNE_MIN = 16  # timers of a process, over or not, before the list is gone through
 
 
 class Envelope(Generic[M]):
@@ -68,6 +69,7 @@ class Process:
         self._mailbox: deque[Message | Envelope[Message]] = deque()
         self._waiter: asyncio.Future[None] | None = None  # while the mailbox is empty
         self._timers: list[asyncio.TimerHandle] = []
+        self._prune_at = PRUNE_MIN
 
     # -- to override -------------------------------------------------------------------------------
 
@@ -100,8 +102,10 @@ class Process:
     def after(self, delay_ms: float, message: Message) -> asyncio.TimerHandle:
         """Put ``message`` into the own mailbox in ``delay_ms``. Cancel it with ``.cancel()``."""
         loop = asyncio.get_running_loop()
-        now = loop.time()
-        self._timers = [t for t in self._timers if not t.cancelled() and t.when() > now]
+        if len(self._timers) >= self._prune_at:
+            now = loop.time()
+            self._timers = [t for t in self._timers if not t.cancelled() and t.when() > now]
+            self._prune_at = max(PRUNE_MIN, 2 * len(self._timers))
         timer = loop.call_later(delay_ms / 1000, self.deliver, message)
         self._timers.append(timer)
         return timer

@@ -298,7 +298,7 @@ class Runtime:
         the link.
         """
         match frame:
-            case SendFrame(pid, name, payload):
+            case SendFrame(pid, name, payload):  # first: most frames are
                 process = self._resolve(pid if pid is not None else Name(self.node, name))
                 if process is not None:
                     process.deliver(self.codec.decode(payload))

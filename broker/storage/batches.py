@@ -51,19 +51,13 @@ class Scan(NamedTuple):
 
 def encode_batch(ordinal: int, records: Sequence[bytes]) -> bytes:
     """One batch with ``records`` in it."""
-    parts = [b""]
+    parts = []
     for record in records:
         parts.append(LENGTH.pack(len(record)))
         parts.append(record)
-    parts[0] = _header(ordinal, sum(map(len, parts)), parts)
-    return b"".join(parts)
-
-
-def _header(ordinal: int, length: int, parts: Sequence[bytes]) -> bytes:
-    crc = zlib.crc32(struct.pack(">QI", ordinal, length))
-    for part in parts:
-        crc = zlib.crc32(part, crc)
-    return HEADER.pack(MAGIC, ordinal, length, crc)
+    payload = b"".join(parts)
+    crc = zlib.crc32(payload, zlib.crc32(struct.pack(">QI", ordinal, len(payload))))
+    return HEADER.pack(MAGIC, ordinal, len(payload), crc) + payload
 
 
 def scan(data: bytes) -> Scan:

@@ -35,6 +35,7 @@ class Fault:
     proved_effective: bool
     proved_healed: bool
     skipped: str = ""
+    refused: str = ""  # what the system did not do for an operator while it lasted
 
     @property
     def name(self) -> str:
@@ -174,6 +175,7 @@ def _fault(row: dict[str, Any], extra: dict[str, Any], end_ns: int) -> Fault:
         proved_effective=bool(extra.get("proved_effective")),
         proved_healed=bool(extra.get("proved_healed")),
         skipped=str(extra.get("skipped") or ""),
+        refused=str(extra.get("refused") or ""),
     )
 
 

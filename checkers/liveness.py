@@ -4,8 +4,9 @@ After the heal every node runs, no link is cut and no disk is broken: what is st
 plan's time for settling is over will be missing for ever. The phase ``settle`` records whether the
 cluster settled (``settled``, ``reason``; cluster/systems/settling.py says what that means). Then
 every node that served clients must say of every queue that it is empty (see
-checkers/total_queue.py). Either failing is the anomaly ``stuck``. A run that was cut short before
-its drain ended, or whose history does not say whether it settled, is "unknown".
+checkers/total_queue.py). Either failing is the anomaly ``stuck``, and so is an operator's request
+that was refused, or not answered, while nothing but its own fault was in force. A run that was cut
+short before its drain ended, or whose history does not say whether it settled, is "unknown".
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from dataclasses import dataclass
 
 from checkers.base import Anomaly, Result
 from checkers.columns import client_operations
-from checkers.faults import Phase, Surroundings, read_surroundings
+from checkers.faults import Fault, Phase, Surroundings, read_surroundings
 from checkers.total_queue import undrained_queues
 from harness.history import History
 
@@ -32,6 +33,7 @@ class Liveness:
         settle, drain = around.phase("settle"), around.phase("drain")
         if settle is not None and settle.settled is False:
             stuck.append(_unsettled(settle))
+        stuck += [_refused(fault) for fault in around.injected if _is_stuck(fault, around)]
         undrained: dict[str, str] = {}
         if drain is not None and drain.end_ns is not None and history.complete:
             undrained = undrained_queues(client_operations(history), around, history.complete)
@@ -62,6 +64,23 @@ def _unsettled(settle: Phase) -> Anomaly:
         summary=f"it had not settled after {waited_s:.1f} s: {reason}",
         operations=(settle.index,),
         detail={"reason": reason, "begin_ns": settle.begin_ns, "end_ns": settle.end_ns},
+    )
+
+
+def _is_stuck(fault: Fault, around: Surroundings) -> bool:
+    """Whether an operator was refused although nothing else was broken at the time."""
+    others = [other for other in around.injected if other.id != fault.id]
+    return bool(fault.refused) and not any(
+        other.invoke_ns <= fault.end_ns and fault.invoke_ns <= other.end_ns for other in others
+    )
+
+
+def _refused(fault: Fault) -> Anomaly:
+    return Anomaly(
+        kind="stuck",
+        summary=f"during {fault.name}: {fault.refused}",
+        operations=(fault.index,),
+        detail={"fault": fault.id, "reason": fault.refused},
     )
 
 

@@ -142,6 +142,14 @@ class System(Protocol):
         """Put the plan's policy in place and declare the queues, spread over the nodes."""
         ...
 
+    async def declare_queue(self, cluster: Cluster, node: str, queue: str) -> None:
+        """Ask ``node`` for a queue whose master is there. Raises ClientError."""
+        ...
+
+    async def delete_queue(self, cluster: Cluster, node: str, queue: str, timeout_ms: int) -> None:
+        """Ask ``node`` to delete it. Raises ClientError."""
+        ...
+
     async def observe(self, cluster: Cluster, node: str) -> Mapping[str, Any]:
         """What ``node`` believes now. Raises ClientError if it can't be asked.
 

@@ -151,13 +151,29 @@ def report(
 @app.command()
 def bugs(
     bug: Annotated[str | None, typer.Argument(help="Tell all about this one: KB-RMQ-02.")] = None,
+    measure: Annotated[
+        bool, typer.Option("--measure", help="Run the scenarios; write docs/known-bugs.md.")
+    ] = False,
+    document: Annotated[
+        bool, typer.Option("--document", help="Write docs/known-bugs.md from what was measured.")
+    ] = False,
+    seeds: Annotated[
+        str, typer.Option(help="For --measure: how many, or a range.")
+    ] = "50000-50199",
+    out: Annotated[Path, typer.Option(help="Where the document is.")] = Path("docs"),
 ) -> None:
     """List the historical bugs that `--bug` switches on, or tell all about one."""
     from rich.console import Console
 
-    from harness.cli_bugs import list_bugs, tell_bug
+    from harness.cli_bugs import document_bugs, list_bugs, measure_bugs, tell_bug
 
-    if bug is None:
+    if measure:
+        from harness.simulate import simulate
+
+        measure_bugs(bug, seeds, out, simulate, Console())
+    elif document:
+        document_bugs(out, Console())
+    elif bug is None:
         list_bugs(Console())
     else:
         tell_bug(bug, Console())

@@ -6,14 +6,19 @@ report, and within how many seeds.
 
 from __future__ import annotations
 
+from pathlib import Path
+
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
 from broker.errors import ConfigError
 from broker.known_bugs import CATALOGUE, KnownBug, known_bug
+from harness.bug_catalogue import DOCUMENT, Cost, load_costs, measure_all, write
+from harness.crew import Simulate
 from harness.errors import UsageError
-from harness.scenarios import scenario_of_bug
+from harness.scenarios import SCENARIOS, scenario_of, scenario_of_bug
+from harness.search import parse_seeds
 
 CONFIDENCE = {
     "A": "the fix or the source was read",
@@ -54,6 +59,26 @@ def tell_bug(bug_id: str, console: Console) -> None:
         table.add_row(name, Text(words))
     console.print(Text(f"{bug.id}  {bug.title}", style="bold"))
     console.print(table)
+
+
+def measure_bugs(
+    scenario_id: str | None, seeds: str, directory: Path, simulate: Simulate, console: Console
+) -> None:
+    """Measure one scenario, or all; docs/known-bugs.md then says so. Raises UsageError."""
+
+    def tell(name: str, cost: Cost) -> None:
+        after = "not found" if cost.found_after is None else f"found after {cost.found_after}"
+        off = f"{cost.control_findings} of {cost.controls} with the switch off"
+        console.print(Text(f"{name}: {after}, {cost.cpu_s:.1f} CPU s; {off}"))
+
+    ids = tuple(SCENARIOS) if scenario_id is None else (scenario_of(scenario_id).id,)
+    measure_all(ids, parse_seeds(seeds), simulate, directory, tell)
+
+
+def document_bugs(directory: Path, console: Console) -> None:
+    """Write docs/known-bugs.md from what was measured before."""
+    write(directory, load_costs(directory))
+    console.print(Text(f"{directory / DOCUMENT} is written."))
 
 
 def _scenario(bug: KnownBug) -> tuple[str, str]:

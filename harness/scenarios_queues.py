@@ -32,6 +32,20 @@ QUEUE_BUGS: tuple[Scenario, ...] = (
         ),
     ),
     Scenario(
+        id="KB-RMQ-21",
+        title="A queue whose master is gone can't be deleted, so neither declared anew",
+        anomaly="stuck",
+        seed_budget=20,
+        bugs=("KB-RMQ-21",),
+        # Queues without mirrors: whose node is down, has no master.
+        swarm=replace(
+            SHORT, policies=({"ha-mode": "exactly", "ha-params": 1},),
+            faults={"kill-redeclare": 1.0}, fault_count=1, time_limit_ms=(8000,),
+            rate_hz=Range(10, 20), shortest_ms=Range(300, 500, 100),
+            longest_ms=Range(500, 1500, 100),
+        ),
+    ),
+    Scenario(
         id="KB-RMQ-22",
         title="An unsynchronised mirror is promoted when its master crashes",
         anomaly="lost",

@@ -56,10 +56,10 @@ LOSS_WINDOWS: tuple[Scenario, ...] = (
         seed_budget=50,
         profile="upstream",
         swarm=replace(
-            _WORN, faults={"stop": 1.0, "kill": 1.0}, targets=("one",),
+            _WORN, faults={"stop": 1.0, "kill": 1.0}, targets=("mirrors", "one", "master"),
             enqueue_fraction=Range(0.8, 1.0, 0.1),
         ),
-        sound={"policies": (_SAFE,), "promise": "one-at-a-time"},
+        sound={"policies": (_SAFE,), "promise": "one-at-a-time", "targets": ("one", "master")},
     ),
     Scenario(
         id="L5",

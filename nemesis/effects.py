@@ -14,15 +14,17 @@ from typing import Any
 
 import msgspec
 
-from cluster.base import Cluster, DiskFaults, LinkShape
+from cluster.base import Cluster, DiskFaults, LinkShape, System
+from harness.errors import ClientError
 from harness.plan import FaultAction
 from harness.rng import Stream
 from nemesis.holds import Holds, How
-from nemesis.kinds import FATAL_DISK, family_of
+from nemesis.kinds import FATAL_DISK, REDECLARE, family_of
 from nemesis.layers import Layers, Link
 from nemesis.proofs import Check, Seen
 
 REACH_TIMEOUT_MS = 500
+OPERATOR_TIMEOUT_MS = 10_000
 SKEW_SPAN_S = 0.2  # between the two readings that show how fast a clock runs
 SKEW_TOLERANCE = 0.1  # of the drift, and SKEW_TOLERANCE_PPM
 SKEW_TOLERANCE_PPM = 5.0
@@ -33,6 +35,7 @@ GIVING_UP_S = 0.5
 
 HOWS: Mapping[str, How] = {
     "kill": "kill",
+    REDECLARE: "kill",
     "stop": "stop",
     "power": "power",
     "pause": "pause",
@@ -51,6 +54,7 @@ class Effects:
     def __init__(
         self,
         cluster: Cluster,
+        system: System,
         holds: Holds,
         layers: Layers,
         *,
@@ -58,12 +62,14 @@ class Effects:
         wait_ms: WaitMs,
     ) -> None:
         self._cluster = cluster
+        self._system = system
         self._holds = holds
         self._layers = layers
         self._now_ns = now_ns
         self._wait_ms = wait_ms
         self._cuts: Counter[Link] = Counter()
         self._cutting: dict[int, tuple[Link, ...]] = {}  # by fault
+        self.refusals: dict[int, str] = {}  # by fault: what an operator was not given, and why
 
     # -- doing
 
@@ -72,6 +78,8 @@ class Effects:
         match family_of(action):
             case "partition":
                 return [self._cut(action)]
+            case "process" if action.kind == REDECLARE:
+                return [self._redeclare(action)]
             case "process":
                 how = HOWS[action.kind]
                 return [self._holds.hold(action.id, node, how) for node in action.nodes or ()]
@@ -115,6 +123,25 @@ class Effects:
     async def _release(self, action: FaultAction, node: str, delay_ms: float) -> None:
         await self._wait_ms(delay_ms)
         await self._holds.release(action.id, node)
+
+    async def _redeclare(self, action: FaultAction) -> None:
+        """See nemesis/kinds.py. What the system refuses is no error of the fault."""
+        (home,) = action.nodes or ()
+        queue = f"operator.{action.id}"
+        try:
+            await self._system.declare_queue(self._cluster, home, queue)
+        except ClientError as error:
+            self.refusals[action.id] = f"{queue} was not declared on {home}: {error}"
+        await self._holds.hold(action.id, home, "kill")
+        others = [node for node in self._cluster.nodes if self._holds.state(node) == "running"]
+        if action.id in self.refusals or not others:
+            return
+        asked = Stream(action.seed, "asked").choice(others)
+        try:
+            await self._system.delete_queue(self._cluster, asked, queue, OPERATOR_TIMEOUT_MS)
+            await self._system.declare_queue(self._cluster, asked, queue)
+        except ClientError as error:
+            self.refusals[action.id] = f"{queue} was not deleted and declared anew: {error}"
 
     async def _set_clock(self, action: FaultAction, node: str) -> None:
         if action.kind == "clock-jump":

@@ -59,6 +59,10 @@ _LOSS = Kind("link", ("loss",), "probability", (0.01, 0.05, 0.2, 0.5), 2, 0.0001
 _DELAY = Kind("link", ("delay",), "ms", (10, 50, 200, 1_000, 3_000), 3, 0.001, 600_000)
 _CLOG = Kind("link", ("throttle",), "bytes/s", (20_000, 2_000, 200), 0, 1, 1_000_000_000)
 
+# An operator has a queue of his own on the node that is killed. While the node is down he asks
+# another one to delete that queue, and to declare it anew; the system owes him both.
+REDECLARE = "kill-redeclare"
+
 KINDS: Mapping[str, Kind] = {
     **{name: Kind("partition", ("cut",)) for name in PARTITIONS},
     "partition-one-way": Kind("partition", ("cut", "cut-one-way")),
@@ -83,6 +87,7 @@ KINDS: Mapping[str, Kind] = {
     "disk-short": Kind("disk", ("disk-short",)),
     # A node that can't read its disk any more gets an empty one: nemesis/holds.py.
     "disk-corrupt": Kind("disk", ("disk-corrupt", "wipe"), "bytes", (1, 16, 256), 0, 1, 1 << 30),
+    REDECLARE: Kind("process", ("kill",)),
 }
 
 ALL_NODES = tuple(name for name, kind in KINDS.items() if kind.of_all)

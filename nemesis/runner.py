@@ -88,6 +88,7 @@ class NemesisRunner:
         self._holds = Holds(cluster, self._serves)
         self._effects = Effects(
             cluster,
+            system,
             self._holds,
             Layers(cluster, recorder.now_ns, _planned_drifts(plan)),
             now_ns=recorder.now_ns,
@@ -182,6 +183,8 @@ class NemesisRunner:
             "proved_effective": bool(fault.proved_effective),
             "proved_healed": fault.proved_healed,
         }
+        if fault.action.id in self._effects.refusals:
+            extra["refused"] = self._effects.refusals[fault.action.id]
         if fault.action.kind in FATAL_DISK:
             extra |= self._given_up(fault)
         if fault.proved_effective is None:

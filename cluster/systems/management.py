@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from typing import Any
+from urllib.parse import quote
 
 from cluster.base import Cluster
 from cluster.http import Management
@@ -16,6 +17,15 @@ RETRY_S = 0.1
 
 def management(cluster: Cluster, node: str, timeout_ms: int = 3000) -> Management:
     return Management(cluster.endpoint(node, "management"), timeout_ms=timeout_ms)
+
+
+def queue_path(queue: str) -> str:
+    return f"/api/queues/%2F/{quote(queue, safe='')}"
+
+
+async def delete_queue(cluster: Cluster, node: str, queue: str, timeout_ms: int) -> None:
+    """Ask ``node`` to delete it. Raises ClientError."""
+    await management(cluster, node, timeout_ms).delete(queue_path(queue))
 
 
 async def put(cluster: Cluster, node: str, path: str, body: Any) -> None:

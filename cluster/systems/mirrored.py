@@ -17,7 +17,6 @@ import logging
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
-from urllib.parse import quote
 
 import msgspec
 
@@ -25,7 +24,7 @@ from broker.config import NodeConfig
 from cluster.base import Cluster, NodeSpec, Topology
 from cluster.systems import settling
 from cluster.systems.events import event_row, read_event_file
-from cluster.systems.management import POLICY_NAME, management, put
+from cluster.systems.management import POLICY_NAME, delete_queue, management, put, queue_path
 from cluster.systems.readiness import await_nodes
 from harness.errors import Definite, UsageError
 from harness.plan import SystemPlan
@@ -99,8 +98,16 @@ class MirroredSystem:
         await put(cluster, cluster.nodes[0], f"/api/policies/%2F/{POLICY_NAME}", policy)
         for i, queue in enumerate(queues):
             node = cluster.nodes[i % len(cluster.nodes)]
-            definition = {"durable": self._durable, "auto_delete": False, "arguments": {}}
-            await put(cluster, node, f"/api/queues/%2F/{quote(queue, safe='')}", definition)
+            await put(cluster, node, queue_path(queue), self._definition())
+
+    async def declare_queue(self, cluster: Cluster, node: str, queue: str) -> None:
+        await management(cluster, node).put(queue_path(queue), self._definition())
+
+    async def delete_queue(self, cluster: Cluster, node: str, queue: str, timeout_ms: int) -> None:
+        await delete_queue(cluster, node, queue, timeout_ms)
+
+    def _definition(self) -> dict[str, Any]:
+        return {"durable": self._durable, "auto_delete": False, "arguments": {}}
 
     async def observe(self, cluster: Cluster, node: str) -> Mapping[str, Any]:
         answer = await management(cluster, node).get("/api/shalott/claims")

@@ -12,12 +12,11 @@ import logging
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
-from urllib.parse import quote
 
 from cluster.base import Cluster, NodeSpec, Topology
 from cluster.systems import settling
 from cluster.systems.events import event_row
-from cluster.systems.management import POLICY_NAME, management, put
+from cluster.systems.management import POLICY_NAME, delete_queue, management, put, queue_path
 from cluster.systems.rabbitmq_log import read_log
 from cluster.systems.readiness import await_nodes
 from harness.errors import Definite, Indefinite
@@ -120,9 +119,17 @@ class RabbitmqSystem:
         await put(cluster, cluster.nodes[0], f"/api/policies/%2F/{POLICY_NAME}", policy)
         for i, queue in enumerate(queues):
             node = cluster.nodes[i % len(cluster.nodes)]
-            body = {"durable": self._durable, "auto_delete": False, "arguments": {}}
-            body["node"] = PREFIX + node
-            await put(cluster, node, f"/api/queues/%2F/{quote(queue, safe='')}", body)
+            await put(cluster, node, queue_path(queue), self._definition(node))
+
+    async def declare_queue(self, cluster: Cluster, node: str, queue: str) -> None:
+        await management(cluster, node).put(queue_path(queue), self._definition(node))
+
+    async def delete_queue(self, cluster: Cluster, node: str, queue: str, timeout_ms: int) -> None:
+        await delete_queue(cluster, node, queue, timeout_ms)
+
+    def _definition(self, node: str) -> dict[str, Any]:
+        plain = {"durable": self._durable, "auto_delete": False, "arguments": {}}
+        return {**plain, "node": PREFIX + node}
 
     async def observe(self, cluster: Cluster, node: str) -> Mapping[str, Any]:
         """As ``System.observe``; ``running`` is empty while the node waits for one that is cut

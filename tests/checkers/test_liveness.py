@@ -48,6 +48,18 @@ def test_a_node_that_never_says_empty_is_stuck() -> None:
     assert result.counts["undrained-count"] == 1
 
 
+def test_an_operator_who_is_refused_while_nothing_else_is_broken_is_stuck() -> None:
+    refused = story().fault(1, "kill-redeclare", 10, 20, ["n1"], refused="n2 did not answer")
+    (anomaly,) = Liveness().check(refused.empty(64.5).history()).anomalies
+    assert anomaly.kind == "stuck"
+    assert anomaly.summary == "during 1 kill-redeclare n1: n2 did not answer"
+    beside = refused.fault(2, "partition-one", 15, 25, ["n2"]).history()
+    assert Liveness().check(beside).valid is True
+    later = story().fault(1, "kill-redeclare", 10, 20, ["n1"], refused="n2 did not answer")
+    after = later.fault(2, "partition-one", 21, 25, ["n2"]).empty(64.5).history()
+    assert Liveness().check(after).valid is False
+
+
 def test_what_was_said_before_the_drain_does_not_count() -> None:
     assert Liveness().check(story().empty(63.5).history()).valid is False
 

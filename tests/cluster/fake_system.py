@@ -48,6 +48,12 @@ class FakeSystem:
 
     async def configure(self, cluster: Cluster, queues: Sequence[str]) -> None: ...
 
+    async def declare_queue(self, cluster: Cluster, node: str, queue: str) -> None: ...
+
+    async def delete_queue(
+        self, cluster: Cluster, node: str, queue: str, timeout_ms: int
+    ) -> None: ...
+
     async def observe(self, cluster: Cluster, node: str) -> Mapping[str, Any]:
         return {}
 

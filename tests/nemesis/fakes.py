@@ -203,6 +203,16 @@ class FakeSystem:
         self.claims = dict(claims or {})
         self.settled = True
         self.asked_settled: list[tuple[tuple[str, ...], int]] = []
+        self.queues: dict[str, str] = {}  # what an operator has, by name: its node
+        self.keeps_dead_queues = False
+
+    async def declare_queue(self, cluster: object, node: str, queue: str) -> None:
+        self.queues.setdefault(queue, node)
+
+    async def delete_queue(self, cluster: object, node: str, queue: str, timeout_ms: int) -> None:
+        if self.keeps_dead_queues:
+            raise Indefinite(f"{node} did not answer within {timeout_ms} ms")
+        del self.queues[queue]
 
     async def observe(self, cluster: object, node: str) -> Mapping[str, Any]:
         if node not in self.claims:

@@ -174,6 +174,23 @@ def test_process_faults(kind: str, calls: list[str], seen: str) -> None:
     within(5, scene())
 
 
+@pytest.mark.parametrize("keeps", [False, True])
+def test_an_operator_redeclares_the_queue_of_a_killed_node(keeps: bool) -> None:
+    async def scene() -> None:
+        s = Scene(fault("kill-redeclare", nodes=("n2",)))
+        s.system.keeps_dead_queues = keeps
+        await s.perform()
+        s.assert_healthy()
+        assert s.cluster.calls[:2] == ["kill n2", "start n2"]
+        ((queue, home),) = s.system.queues.items()
+        row = s.fault()
+        assert row["proved_effective"] is True and row["proved_healed"] is True
+        assert (home == "n2") is keeps
+        assert row.get("refused", "").startswith(f"{queue} was not deleted") is keeps
+
+    within(5, scene())
+
+
 def test_restart_all_stops_and_starts_everyone() -> None:
     async def scene() -> None:
         s = Scene(fault("restart-all", nodes=NODES, target="all"))

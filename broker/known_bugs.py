@@ -349,6 +349,18 @@ OWN_RULES: tuple[KnownBug, ...] = (
         symptom="a message that it never got was acknowledged, and is lost",
         fix="the confirm waits until the queue's row, which a majority wrote, is without it",
     ),
+    KnownBug(
+        id="OUR-10",
+        switch="gm_hears_broken_left",
+        title="A ring member goes on hearing a left neighbour whose link broke",
+        links=(),
+        confidence="own",
+        trigger="a link breaks and is back within the tenth of a second that a neighbour waits "
+        "before it buries the other one; what was under way by the old link is lost",
+        symptom="messages follow by the new link to which others are missing: mirrors beyond hold "
+        "less than their master, and count otherwise",
+        fix="after its link broke a left neighbour is heard no more, as it is to be buried",
+    ),
 )
 CATALOGUE: tuple[KnownBug, ...] = (*RABBITMQ_BUGS, *OWN_RULES)
 

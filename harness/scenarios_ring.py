@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from harness.plan import FaultAction
+from harness.plan import FaultAction, GatePlan
 from harness.scenario import BY_HAND, SHORT, Scenario
 from harness.swarm import Range
 
 ALL_THREE = ("n1", "n2", "n3")
+PAIRS = (("n1", "n2"), ("n2", "n3"), ("n1", "n3"))
 
 
 def restart_all(fault: int, at_ms: int) -> FaultAction:
@@ -37,6 +38,38 @@ UNSYNCHRONISED = replace(
 
 RING_BUGS: tuple[Scenario, ...] = (
     Scenario(
+        id="KB-RMQ-06",
+        title="A ring member that others recorded as dead carries on",
+        anomaly="crashed",
+        seed_budget=20,
+        bugs=("KB-RMQ-06",),
+        # n2 and n3 lose each other, and see n1, through which they record each other dead. Links
+        # are slow, so a node hears of its death before it hears why it must pause.
+        swarm=replace(
+            SHORT, queues=(3,), latency_us=(20_000, 50_000), jitter_us=(0, 20_000),
+            time_limit_ms=(10_000,), schedule=(cut(1, "n2", "n3", 2500, 4000),),
+            late_ms={1: 1000},
+        ),
+    ),
+    Scenario(
+        id="KB-RMQ-07",
+        title="A ring member crashes on a hole in its neighbour's messages",
+        anomaly="crashed",
+        seed_budget=50,
+        bugs=("KB-RMQ-07",),
+        stage=("OUR-10",),  # makes the holes
+        # Links that are back as soon as one side has noticed that they were gone.
+        swarm=replace(
+            SHORT, queues=(3,), rate_hz=Range(40, 60), time_limit_ms=(14_000,),
+            schedule=tuple(
+                cut(number + 1, *PAIRS[number % 3], 1500 + 2000 * number, 1000)
+                for number in range(6)
+            ),
+            late_ms=dict.fromkeys(range(1, 7), 500),
+            gates=GatePlan(min_acked=20, must_not_crash=True, crash_text="find_common"),
+        ),
+    ),
+    Scenario(
         id="KB-RMQ-10",
         title="A ring member crashes when its group's row is gone",
         anomaly="crashed",
@@ -61,7 +94,7 @@ RING_BUGS: tuple[Scenario, ...] = (
         bugs=("KB-RMQ-13",),
         # A mirror takes its time to end, longer than n2 waits for it, and n2 is soon back.
         swarm=replace(
-            UNSYNCHRONISED, buggify=(False,), buggify_on=("mirror.close_late",),
+            UNSYNCHRONISED, queues=(5,), buggify=(False,), buggify_on=("mirror.close_late",),
             time_limit_ms=(23_000,), settle_timeout_ms=(10_000,), rate_hz=Range(10, 15),
             schedule=(restart_all(1, 1500), stop(2, "n2", 4000, 16_500)),
             late_ms={2: 1000},

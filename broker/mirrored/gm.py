@@ -463,7 +463,7 @@ class Member:
         # KB-RMQ-10: a group that is gone went unnoticed here, and was looked for when burying.
         if self._row is not None or not self.bugs.missing_group_crash:
             self._check_membership(self._row)
-        if side == "left":
+        if side == "left" and not self.bugs.hears_broken_left:  # OUR-10
             self._broken_left = member
         self._emit(StartNeighbourDownTimer(side, member))
 

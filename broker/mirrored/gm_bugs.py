@@ -20,7 +20,8 @@ class GmBugs:
     stops_undrained: a stopping member doesn't wait for its words to come round (KB-RMQ-04).
     ignores_lost_membership: who was recorded dead goes on (KB-RMQ-06). strict_common: holes in a
     neighbour's messages are not expected (KB-RMQ-07). missing_group_crash: nor is a group whose row
-    is gone (KB-RMQ-10).
+    is gone (KB-RMQ-10). hears_broken_left: a left neighbour whose link broke is heard by its next
+    link (OUR-10).
     """
 
     blank_member_crash: bool = False
@@ -30,6 +31,7 @@ class GmBugs:
     ignores_lost_membership: bool = False
     strict_common: bool = False
     missing_group_crash: bool = False
+    hears_broken_left: bool = False
 
 
 NO_BUGS = GmBugs()
@@ -45,4 +47,5 @@ def gm_bugs(has_bug: Callable[[str], bool]) -> GmBugs:
         ignores_lost_membership=has_bug("KB-RMQ-06"),
         strict_common=has_bug("KB-RMQ-07"),
         missing_group_crash=has_bug("KB-RMQ-10"),
+        hears_broken_left=has_bug("OUR-10"),
     )

@@ -9,7 +9,7 @@ import pytest
 from broker.mirrored import gm
 from broker.mirrored.gm_bugs import NO_BUGS, GmBugs, gm_bugs
 from tests.broker.mirrored.gm_world import Node, World
-from tests.broker.mirrored.test_gm import check_delivery, payloads, wander
+from tests.broker.mirrored.test_gm import check_delivery, cut_after, payloads, right_of, wander
 
 pytestmark = pytest.mark.unit
 
@@ -46,6 +46,7 @@ def test_every_flag_has_an_id() -> None:
     assert gm_bugs(lambda bug: bug == "KB-RMQ-31").blank_member_crash
     assert gm_bugs(lambda bug: bug == "OUR-05").hears_former_neighbours
     assert gm_bugs(lambda bug: bug == "OUR-06").blind_newcomers
+    assert gm_bugs(lambda bug: bug == "OUR-10").hears_broken_left
 
 
 # -- KB-RMQ-31 -------------------------------------------------------------------------------------
@@ -133,3 +134,39 @@ def test_our_06_blind_newcomers_break_the_ring() -> None:
 
 def test_our_06_without_the_switch_they_give_up_and_nothing_breaks() -> None:
     assert not broken_histories(NO_BUGS, range(60))
+
+
+# -- OUR-10 ----------------------------------------------------------------------------------------
+
+
+def late_words_by_a_new_link(bugs: GmBugs, seed: int) -> World:
+    """a's link to its right neighbour breaks, and is back before either buries the other."""
+    world = ring("abc", bugs, seed)
+    left, right = world.nodes["a"], world.nodes[right_of(world, "a")]
+    world.broadcast("a", "lost")
+    world.feed(left, gm.Idle())
+    cut_after(world, left.name, right.name)
+    world.feed(right, gm.NeighbourDown("left", left.member.id, "noconnection"))
+    world.broadcast("a", "late")
+    world.feed(left, gm.Idle())
+    return world
+
+
+def with_a_hole(bugs: GmBugs) -> list[int]:
+    """The seeds in which somebody got the later word and not the one before."""
+    worlds = {seed: late_words_by_a_new_link(bugs, seed) for seed in range(20)}
+    for world in worlds.values():
+        world.settle()
+    return [
+        seed
+        for seed, world in worlds.items()
+        if any(payloads(node, "a") == ["late"] for node in world.nodes.values())
+    ]
+
+
+def test_our_10_what_was_lost_with_the_old_link_leaves_a_hole() -> None:
+    assert with_a_hole(GmBugs(hears_broken_left=True))
+
+
+def test_our_10_without_the_switch_nobody_has_a_hole() -> None:
+    assert with_a_hole(NO_BUGS) == []

@@ -42,6 +42,9 @@ class ReplicatedMetadata:
     def needs_majority(self) -> bool:
         return self._server.quorum is not None
 
+    def is_in_majority(self) -> bool:
+        return self._server.may_confirm()
+
     def is_settled(self, table: str, key: str) -> bool:
         return self._server.is_settled(table, key)
 

@@ -82,6 +82,11 @@ class Metadata(Protocol):
         """Whether a write needs a majority of the listed nodes (quorum.py)."""
         ...
 
+    def is_in_majority(self) -> bool:
+        """Whether this node may write, as far as it knows (always, where tables need no
+        majority)."""
+        ...
+
     def is_settled(self, table: str, key: str) -> bool:
         """Whether the row as this node sees it can't be undone any more (always, where tables need
         no majority)."""

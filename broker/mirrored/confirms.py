@@ -56,12 +56,9 @@ class Outbox:
         self._size = 0
         self._interval: AckedInterval | None = None
 
-    def confirm(self, channel: Pid, seq: int, now_ns: int) -> None:
+    def confirm(self, channel: Pid, seq: int) -> None:
         self._confirmed.setdefault(channel, []).append(seq)
         self._size += 1
-        first = now_ns if self._interval is None else self._interval.first_ns
-        count = 0 if self._interval is None else self._interval.count
-        self._interval = AckedInterval(first, now_ns, count + 1)
 
     def refuse(self, channel: Pid, seq: int) -> None:
         self._refused.setdefault(channel, []).append(seq)
@@ -71,10 +68,19 @@ class Outbox:
     def is_full(self) -> bool:
         return self._size >= BATCH_MAX
 
-    def take(self) -> list[tuple[Pid, Message]]:
-        """What to send, to whom."""
+    @property
+    def has_confirms(self) -> bool:
+        return bool(self._confirmed)
+
+    def take(self, now_ns: int) -> list[tuple[Pid, Message]]:
+        """What to send now, to whom."""
         if not self._size:
             return []
+        if self._confirmed:
+            first = now_ns if self._interval is None else self._interval.first_ns
+            count = 0 if self._interval is None else self._interval.count
+            count += sum(len(seqs) for seqs in self._confirmed.values())
+            self._interval = AckedInterval(first, now_ns, count)
         letters: list[tuple[Pid, Message]] = []
         for channel, seqs in self._confirmed.items():
             letters.append((channel, Confirmed(self._process, self._queue, tuple(seqs))))

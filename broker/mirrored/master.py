@@ -119,6 +119,7 @@ class Master:
             case FlushAcked():
                 self._acked_timer_runs = False
                 self.emit_acked()
+                self.flush()
             case _:
                 in_use = len(self.consumers) > 0
                 return self.limits.handle(message, self._expire, in_use=in_use)
@@ -262,16 +263,20 @@ class Master:
         owed = self._owed.pop(message_id, None)
         if owed is None:
             return
-        self.outbox.confirm(*owed, self.shell.env.clock.monotonic_ns())
-        if not self._acked_timer_runs:
-            self._acked_timer_runs = True
-            self.shell.after(ACKED_INTERVAL_MS, FlushAcked())
+        self.outbox.confirm(*owed)
         if self.outbox.is_full:
             self.flush()
 
     def flush(self) -> None:
-        """Send the confirms that have gathered."""
-        for channel, letter in self.outbox.take():
+        """Send the confirms that have gathered. Outside the majority they are held: another may be
+        master by now, and this one soon learns it.
+        """
+        if self.outbox.has_confirms and not self._acked_timer_runs:
+            self._acked_timer_runs = True
+            self.shell.after(ACKED_INTERVAL_MS, FlushAcked())
+        if not self.shell.metadata.is_in_majority():
+            return
+        for channel, letter in self.outbox.take(self.shell.env.clock.monotonic_ns()):
             self.shell.send(channel, letter)
 
     def emit_acked(self) -> None:

@@ -95,12 +95,12 @@ class Mirror:
 
     def _confirm(self, message: Publish) -> None:
         assert message.seq is not None
-        self.outbox.confirm(message.channel, message.seq, self.shell.env.clock.monotonic_ns())
+        self.outbox.confirm(message.channel, message.seq)
         if self.outbox.is_full:
             self.flush()
 
     def flush(self) -> None:
-        for channel, letter in self.outbox.take():
+        for channel, letter in self.outbox.take(self.shell.env.clock.monotonic_ns()):
             self.shell.send(channel, letter)
 
     def durable_advanced(self) -> None:

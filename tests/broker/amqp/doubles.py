@@ -85,6 +85,9 @@ class MemoryMetadata:
 
     needs_majority = False
 
+    def is_in_majority(self) -> bool:
+        return True
+
     def is_settled(self, table: str, key: str) -> bool:
         return True
 

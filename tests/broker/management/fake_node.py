@@ -84,6 +84,9 @@ class FakeMetadata:
 
     needs_majority = False
 
+    def is_in_majority(self) -> bool:
+        return True
+
     def is_settled(self, table: str, key: str) -> bool:
         return True
 

@@ -175,6 +175,9 @@ class NodeMetadata:
 
     needs_majority = False
 
+    def is_in_majority(self) -> bool:
+        return True
+
     def is_settled(self, table: str, key: str) -> bool:
         return True
 

@@ -65,7 +65,8 @@ class Node:
         self.fatal: asyncio.Future[BrokerError] = asyncio.get_running_loop().create_future()
         self._journal = journal
         self._go = asyncio.Event()
-        self._wanted = asyncio.Queue[tuple[str, str]]()  # (start | stop | restart, reason)
+        # (start | stop | restart | restart when told, reason)
+        self._wanted = asyncio.Queue[tuple[str, str]]()
         self._life: asyncio.Task[None] | None = None
         self.metadata_server.on_lost_membership = lambda: self.restart(
             "the other members do not know this node", wait_for_go=False
@@ -148,9 +149,7 @@ class Node:
         self._wanted.put_nowait(("start", "resumed"))
 
     def restart(self, reason: str, *, wait_for_go: bool) -> None:
-        if not wait_for_go:
-            self._go.set()
-        self._wanted.put_nowait(("restart", reason))
+        self._wanted.put_nowait(("restart when told" if wait_for_go else "restart", reason))
 
     def go(self) -> None:
         self._go.set()
@@ -178,13 +177,13 @@ class Node:
                     starting.cancel()
                 await asyncio.gather(starting, return_exceptions=True)
                 starting = None
-            if command in ("stop", "restart"):
+            if command != "start":
                 await self._stop_broker("paused" if command == "stop" else "booting", reason)
-            if command == "restart":
+            if command == "restart when told":
                 self.partitions.broker_stopped()
                 await self._go.wait()
                 self._go.clear()
-            if command in ("start", "restart") and self.phase != "running":
+            if command != "stop" and self.phase != "running":
                 starting = asyncio.create_task(self._start_broker(), name="start broker")
                 starting.add_done_callback(self._start_ended)
 

@@ -92,7 +92,7 @@ class ReplicatedMetadata:
         if isinstance(answer, Conflicted | Committed):
             await self._catch_up(answer.version)
         if isinstance(answer, Failed) and answer.kind == "not_member":
-            self._server.on_lost_membership()
+            self._server.lost_membership()
         return answer
 
     async def _catch_up(self, version: int) -> None:

@@ -163,6 +163,13 @@ class MetadataServer(Process):
             if n not in states and n not in self._journal.saw_down
         ]
 
+    def lost_membership(self) -> None:
+        """The leader says that this node is no member."""
+        if self.quorum is None:
+            self.on_lost_membership()
+        else:
+            self.quorum.lost("the leader does not know this node")
+
     def may_confirm(self) -> bool:
         """Whether this node is in the group that may write, if there is only one such group."""
         return self.quorum is None or self.quorum.is_in

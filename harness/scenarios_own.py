@@ -119,4 +119,16 @@ OWN_RULES: tuple[Scenario, ...] = (
             longest_ms=Range(4000, 5000, 500), enqueue_fraction=Range(0.7, 0.9, 0.1),
         ),
     ),
+    Scenario(
+        id="OUR-08",
+        title="Under pause_minority too each group of nodes writes metadata on its own",
+        anomaly="dual-master-effective",
+        seed_budget=200,
+        bugs=("OUR-08",),
+        swarm=replace(
+            SHORT, nodes=(5,), faults={"partition-majorities-ring": 1.0, "partition-one-way": 1.0},
+            interval_ms=Range(4000, 6000, 500), net_tick_ms=(1000,), queues=(2, 3),
+            shortest_ms=Range(500, 1500, 100), longest_ms=Range(1500, 3000, 500),
+        ),
+    ),
 )  # fmt: skip

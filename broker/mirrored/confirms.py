@@ -89,6 +89,10 @@ class Outbox:
         self._confirmed, self._refused, self._size = {}, {}, 0
         return letters
 
+    @property
+    def has_interval(self) -> bool:
+        return self._interval is not None
+
     def take_interval(self) -> AckedInterval | None:
         """What was confirmed since this was last asked."""
         interval, self._interval = self._interval, None

@@ -153,6 +153,17 @@ class Member:
         """Whether ``Idle`` would send something."""
         return bool(self._outgoing.pubs) and self._work is None
 
+    @property
+    def published(self) -> int:
+        """The number of the last broadcast."""
+        return self._outgoing.last
+
+    def is_home(self, number: int) -> bool:
+        """Whether every member has delivered all broadcasts of this one up to ``number``."""
+        own = None if self.states is None else self.states.get(self.id)
+        waiting = [*(own.pending if own is not None else ()), *self._outgoing.pubs]
+        return not waiting or waiting[0][0] > number
+
     def _start(self, given: Input) -> None:
         try:
             work = self._handle(given)

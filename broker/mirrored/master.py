@@ -29,7 +29,7 @@ from broker.amqp.queue_protocol import (
 )
 from broker.metadata.records import QueueRow
 from broker.mirrored import instructions as ins
-from broker.mirrored.confirms import DurableMarks, Outbox
+from broker.mirrored.confirms import AckedInterval, DurableMarks, Outbox
 from broker.mirrored.consumers import Consumers
 from broker.mirrored.limits import Limits
 from broker.mirrored.messages import FlushAcked
@@ -85,6 +85,7 @@ class Master:
         self._marks = heritage.marks
         self._in_ring: dict[int, bool] = {}  # message id -> whether it is safe here
         self._acked_timer_runs = False
+        self._unheard: tuple[AckedInterval, int] | None = None  # with the ring's mark
         if row.exclusive_owner is not None:
             shell.monitor(row.exclusive_owner)
         for channel in heritage.senders:
@@ -271,23 +272,39 @@ class Master:
         """Send the confirms that have gathered. Outside the majority they are held: another may be
         master by now, and this one soon learns it.
         """
-        if self.outbox.has_confirms and not self._acked_timer_runs:
-            self._acked_timer_runs = True
-            self.shell.after(ACKED_INTERVAL_MS, FlushAcked())
+        if self.outbox.has_confirms:
+            self._start_acked_timer()
         if not self.shell.metadata.is_in_majority():
             return
         for channel, letter in self.outbox.take(self.shell.env.clock.monotonic_ns()):
             self.shell.send(channel, letter)
 
     def emit_acked(self) -> None:
-        interval = self.outbox.take_interval()
-        if interval is not None:
-            self.shell.emit(
-                "acked",
-                first_ns=interval.first_ns,
-                last_ns=interval.last_ns,
-                count=interval.count,
-            )
+        """Tell the log when publishes were confirmed.
+
+        Where tables need a majority, only of what the ring has brought home: a master that was
+        replaced without knowing it confirms to channels that wait for its mirrors in vain, so no
+        client hears of that.
+        """
+        if self._unheard is None and (interval := self.outbox.take_interval()) is not None:
+            self._unheard = interval, self.shell.ring_mark()
+        if self._unheard is not None:
+            interval, mark = self._unheard
+            if not self.shell.metadata.needs_majority or self.shell.ring_is_home(mark):
+                self._unheard = None
+                self.shell.emit(
+                    "acked",
+                    first_ns=interval.first_ns,
+                    last_ns=interval.last_ns,
+                    count=interval.count,
+                )
+        if self._unheard is not None or self.outbox.has_interval:
+            self._start_acked_timer()
+
+    def _start_acked_timer(self) -> None:
+        if not self._acked_timer_runs:
+            self._acked_timer_runs = True
+            self.shell.after(ACKED_INTERVAL_MS, FlushAcked())
 
     # -- consuming ---------------------------------------------------------------------------------
 

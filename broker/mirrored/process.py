@@ -366,6 +366,12 @@ class QueueProcess(Process):
         assert self.gm is not None
         self.gm.feed(gm.ConfirmedBroadcast(ins.CODEC.encode(instruction), message_id))
 
+    def ring_mark(self) -> int:
+        return 0 if self.gm is None else self.gm.member.published
+
+    def ring_is_home(self, mark: int) -> bool:
+        return self.gm is None or self.gm.member.is_home(mark)
+
     def mirrors(self) -> tuple[Pid, ...]:
         row = self.row()
         recorded = () if row is None else row.slave_pids

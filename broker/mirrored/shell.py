@@ -35,6 +35,14 @@ class Shell(Protocol):
         """The same; ``Master.ring_has`` is called when every member has delivered it."""
         ...
 
+    def ring_mark(self) -> int:
+        """The number of what was broadcast last."""
+        ...
+
+    def ring_is_home(self, mark: int) -> bool:
+        """Whether every member has delivered what was broadcast up to ``mark``."""
+        ...
+
     def mirrors(self) -> tuple[Pid, ...]:
         """Every mirror that this master knows of."""
         ...

@@ -117,8 +117,8 @@ class Member:
         # present one sent at that version or before belongs to an earlier time as our neighbour,
         # and reached us by another way since.
         self._left_floor = -1
-        # A left neighbour whose link broke, and that is to be buried in a moment. (The original
-        # sleeps until then.) What it sends by a new link comes after what was lost with the old.
+        # A left neighbour whose link broke, to be buried in a moment (the original sleeps until then):
+        # what it sends by a new link comes after what was lost with the old.
         self._broken_left: MemberId | None = None
         self.states: dict[MemberId, MemberState] | None = None
         self.stop_reason: str | None = None
@@ -155,14 +155,12 @@ class Member:
 
     @property
     def published(self) -> int:
-        """The number of the last broadcast."""
         return self._outgoing.last
 
     def is_home(self, number: int) -> bool:
         """Whether every member has delivered all broadcasts of this one up to ``number``."""
-        own = None if self.states is None else self.states.get(self.id)
-        waiting = [*(own.pending if own is not None else ()), *self._outgoing.pubs]
-        return not waiting or waiting[0][0] > number
+        own = MemberState() if self.states is None else self._state_of(self.id)
+        return all(first > number for first, _ in (*own.pending, *self._outgoing.pubs)[:1])
 
     def _start(self, given: Input) -> None:
         try:

@@ -117,7 +117,7 @@ class Member:
         # present one sent at that version or before belongs to an earlier time as our neighbour,
         # and reached us by another way since.
         self._left_floor = -1
-        # A left neighbour whose link broke, to be buried in a moment (the original sleeps until then):
+        # A left neighbour whose link broke, to be buried in a moment (the original sleeps first):
         # what it sends by a new link comes after what was lost with the old.
         self._broken_left: MemberId | None = None
         self.states: dict[MemberId, MemberState] | None = None

@@ -1,0 +1,41 @@
+"""Plans that once showed a fault of this broker under ``safe``, shrunk: they show none any more."""
+
+from __future__ import annotations
+
+import msgspec
+import pytest
+
+from harness.plan import Plan, load_plan
+from harness.simulate import simulate
+from tests.tidy.sources import ROOT
+
+pytestmark = pytest.mark.sim
+
+PLANS = ROOT / "tests" / "simulation" / "plans"
+
+
+def plan_of(name: str, *bugs: str) -> Plan:
+    plan = load_plan(PLANS / f"{name}.json")
+    return msgspec.structs.replace(plan, system=msgspec.structs.replace(plan.system, bugs=bugs))
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "split-views",  # members dropped each other at different times, and never met again
+        "one-way-cut",  # two masters confirmed for half a minute
+        "replaced-master",  # the log said of a master that was replaced that it acknowledged
+        "ring-after-flaps",  # a ring's words by a new link were taken for those lost with the old
+    ],
+)
+def test_what_was_mended_stays_so(name: str) -> None:
+    outcome = simulate(plan_of(name))
+    assert outcome.error is None
+    assert outcome.anomalies == ()
+    assert outcome.valid is True
+
+
+def test_without_a_quorum_the_views_split_for_good() -> None:
+    outcome = simulate(plan_of("split-views", "OUR-08"))
+    assert outcome.error is None
+    assert "stuck" in outcome.anomalies

@@ -35,7 +35,8 @@ Record = bytes  # inside the class, ``bytes`` is a property
 
 # Compact when this much of the journal is garbage, and half of it at least.
 COMPACT_MIN_GARBAGE_BYTES = 1 << 20
-EARLY_MIN_GARBAGE_BYTES = 4096  # where buggify makes it happen early
+# Where buggify makes it happen early: still, so much is garbage, and such a part of what is kept.
+EARLY_MIN_GARBAGE_BYTES, EARLY_MIN_GARBAGE_SHARE = 4096, 1 / 8
 
 
 class Place(enum.IntEnum):
@@ -388,7 +389,10 @@ class BackingQueue:
         """The records that would replace a journal of ``journal_bytes``, if it is worth it now."""
         garbage = journal_bytes - self._live_record_bytes
         # Always right, seldom worth it.
-        is_early = garbage >= EARLY_MIN_GARBAGE_BYTES and self.buggify("storage.compact_early")
+        early_bytes = EARLY_MIN_GARBAGE_SHARE * self._live_record_bytes
+        is_early = garbage >= max(EARLY_MIN_GARBAGE_BYTES, early_bytes) and self.buggify(
+            "storage.compact_early"
+        )
         if not is_early and (
             garbage < COMPACT_MIN_GARBAGE_BYTES or garbage < self._live_record_bytes
         ):

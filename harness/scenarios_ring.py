@@ -38,6 +38,21 @@ UNSYNCHRONISED = replace(
 
 RING_BUGS: tuple[Scenario, ...] = (
     Scenario(
+        id="KB-RMQ-04",
+        title="A ring member stops before what it published has been round",
+        anomaly="stuck",
+        seed_budget=100,
+        bugs=("KB-RMQ-04",),
+        # A queue is deleted when its master's right neighbour is dead, and not buried yet.
+        swarm=replace(
+            SHORT, faults={"power-redeclare": 1.0}, time_limit_ms=(14_000,),
+            rate_hz=Range(10, 20), clients_a_node=(1,), interval_ms=Range(4000, 4500, 500),
+            shortest_ms=Range(1800, 2000, 100), longest_ms=Range(2000, 2500, 500),
+            latency_us=(100, 300, 1000), jitter_us=(0, 1000),
+            disk_sync_us=((200, 3000), (1000, 1000)),
+        ),
+    ),
+    Scenario(
         id="KB-RMQ-06",
         title="A ring member that others recorded as dead carries on",
         anomaly="crashed",

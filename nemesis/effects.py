@@ -19,11 +19,12 @@ from harness.errors import ClientError
 from harness.plan import FaultAction
 from harness.rng import Stream
 from nemesis.holds import Holds, How
-from nemesis.kinds import FATAL_DISK, REDECLARE, family_of
+from nemesis.kinds import FATAL_DISK, REDECLARE, UNNOTICED_REDECLARE, family_of
 from nemesis.layers import Layers, Link
 from nemesis.proofs import Check, Seen
 
 REACH_TIMEOUT_MS = 500
+MIRRORED_WITHIN_MS = 1000
 OPERATOR_TIMEOUT_MS = 10_000
 SKEW_SPAN_S = 0.2  # between the two readings that show how fast a clock runs
 SKEW_TOLERANCE = 0.1  # of the drift, and SKEW_TOLERANCE_PPM
@@ -36,6 +37,7 @@ GIVING_UP_S = 0.5
 HOWS: Mapping[str, How] = {
     "kill": "kill",
     REDECLARE: "kill",
+    UNNOTICED_REDECLARE: "power",
     "stop": "stop",
     "power": "power",
     "pause": "pause",
@@ -78,7 +80,7 @@ class Effects:
         match family_of(action):
             case "partition":
                 return [self._cut(action)]
-            case "process" if action.kind == REDECLARE:
+            case "process" if action.kind in (REDECLARE, UNNOTICED_REDECLARE):
                 return [self._redeclare(action)]
             case "process":
                 how = HOWS[action.kind]
@@ -126,14 +128,20 @@ class Effects:
 
     async def _redeclare(self, action: FaultAction) -> None:
         """See nemesis/kinds.py. What the system refuses is no error of the fault."""
-        (home,) = action.nodes or ()
-        queue = f"operator.{action.id}"
+        (taken,) = action.nodes or ()
+        home, queue = taken, f"operator.{action.id}"
+        if action.kind == UNNOTICED_REDECLARE:
+            others = [node for node in self._cluster.nodes if node != taken]
+            home = Stream(action.seed, "home").choice(others)
         try:
             await self._system.declare_queue(self._cluster, home, queue)
+            if home != taken:
+                await self._wait_ms(MIRRORED_WITHIN_MS)
         except ClientError as error:
             self.refusals[action.id] = f"{queue} was not declared on {home}: {error}"
-        await self._holds.hold(action.id, home, "kill")
-        others = [node for node in self._cluster.nodes if self._holds.state(node) == "running"]
+        await self._holds.hold(action.id, taken, HOWS[action.kind])
+        running = [node for node in self._cluster.nodes if self._holds.state(node) == "running"]
+        others = [node for node in running if node != home] or running
         if action.id in self.refusals or not others:
             return
         asked = Stream(action.seed, "asked").choice(others)

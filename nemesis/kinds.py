@@ -62,6 +62,8 @@ _CLOG = Kind("link", ("throttle",), "bytes/s", (20_000, 2_000, 200), 0, 1, 1_000
 # An operator has a queue of his own on the node that is killed. While the node is down he asks
 # another one to delete that queue, and to declare it anew; the system owes him both.
 REDECLARE = "kill-redeclare"
+# The same with a queue of another node, while nobody knows yet that this one has lost its power.
+UNNOTICED_REDECLARE = "power-redeclare"
 
 KINDS: Mapping[str, Kind] = {
     **{name: Kind("partition", ("cut",)) for name in PARTITIONS},
@@ -88,6 +90,7 @@ KINDS: Mapping[str, Kind] = {
     # A node that can't read its disk any more gets an empty one: nemesis/holds.py.
     "disk-corrupt": Kind("disk", ("disk-corrupt", "wipe"), "bytes", (1, 16, 256), 0, 1, 1 << 30),
     REDECLARE: Kind("process", ("kill",)),
+    UNNOTICED_REDECLARE: Kind("process", ("power",)),
 }
 
 ALL_NODES = tuple(name for name, kind in KINDS.items() if kind.of_all)

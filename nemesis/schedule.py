@@ -27,14 +27,25 @@ from harness.errors import UsageError
 from harness.plan import FaultAction
 from harness.rng import Stream, stream_key
 from nemesis import grudges
-from nemesis.kinds import ALL_NODES, FATAL_DISK, KINDS, PARTITIONS, REDECLARE, is_one_way
+from nemesis.kinds import (
+    ALL_NODES,
+    FATAL_DISK,
+    KINDS,
+    PARTITIONS,
+    REDECLARE,
+    UNNOTICED_REDECLARE,
+    is_one_way,
+)
 from nemesis.targets import check_target, draw_nodes, is_role, is_single
 
-PROCESS_KINDS = ("kill", REDECLARE, "stop", "power", "restart-all", "kill-all", "power-all")
+PROCESS_KINDS = (
+    *("kill", REDECLARE, "stop", "power", UNNOTICED_REDECLARE),
+    *("restart-all", "kill-all", "power-all"),
+)
 DISK_KINDS = ("disk-slow", "disk-full", "disk-error", "disk-short", "disk-corrupt")
 NEMESES = ("partition", *KINDS)
 # Kinds that take a single node, if their target is one, until it has synchronised again.
-TAKING = ("kill", REDECLARE, "stop", "power", *FATAL_DISK)
+TAKING = ("kill", REDECLARE, "stop", "power", UNNOTICED_REDECLARE, *FATAL_DISK)
 # Kinds beside which a plan still takes one node at a time.
 HARMLESS = ("clock-skew", "clock-jump", "disk-slow", "disk-short")
 

@@ -191,6 +191,21 @@ def test_an_operator_redeclares_the_queue_of_a_killed_node(keeps: bool) -> None:
     within(5, scene())
 
 
+@pytest.mark.parametrize("keeps", [False, True])
+def test_an_operator_redeclares_a_queue_when_a_mirror_of_it_lost_its_power(keeps: bool) -> None:
+    async def scene() -> None:
+        s = Scene(fault("power-redeclare", nodes=("n2",), duration_ms=1500))
+        s.system.keeps_dead_queues = keeps
+        await s.perform()
+        s.assert_healthy()
+        assert s.cluster.calls[:2] == ["power_off n2", "start n2"]
+        ((_, home),) = s.system.queues.items()
+        assert home in ("n1", "n3")
+        assert ("refused" in s.fault()) is keeps
+
+    within(5, scene())
+
+
 def test_restart_all_stops_and_starts_everyone() -> None:
     async def scene() -> None:
         s = Scene(fault("restart-all", nodes=NODES, target="all"))

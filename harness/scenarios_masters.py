@@ -13,7 +13,7 @@ from harness.swarm import Range
 TWO_MASTERS = replace(
     SHORT, nodes=(2, 3), queues=(2, 3), faults={"kill-all": 1.0}, promise="anything",
     partition_modes=("ignore",), buggify_on=("recover.late",),
-    policies=({"ha-sync-mode": "automatic", "ha-promote-on-shutdown": "always"},),
+    policies=({"ha-sync-mode": "automatic"},),
     startup_delay_ms=(500, 1000, 2000), time_limit_ms=(20_000,), rate_hz=Range(10, 20),
     interval_ms=Range(5000, 7000, 500), shortest_ms=Range(300, 500, 100),
     longest_ms=Range(500, 1500, 100), observe_interval_ms=(500,),

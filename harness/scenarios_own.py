@@ -13,13 +13,18 @@ OWN_RULES: tuple[Scenario, ...] = (
         id="OUR-01",
         title="The confirm of an unsynchronised mirror vouches for a master that died",
         anomaly="lost",
-        seed_budget=200,
+        seed_budget=50,
         bugs=("OUR-01",),
+        stage=("OUR-09",),  # whose rule covers the same confirms while the row is as it was
+        # Disks that take their time: mirrors are often done before their master, and what it had
+        # not synced is gone with its power.
         swarm=replace(
-            SHORT, policies=(BY_HAND,), faults=KILLS, targets=("master", "one"),
-            promise="anything", interval_ms=Range(2000, 2500, 500),
-            shortest_ms=Range(300, 500, 100), longest_ms=Range(500, 1000, 100),
-            enqueue_fraction=Range(1.0, 1.0), rate_hz=Range(60, 90), clients_a_node=(8,),
+            SHORT, policies=(BY_HAND,), faults={"kill": 1.0, "power": 1.0},
+            targets=("master", "one"), promise="anything", power_loss=("drop",),
+            disk_sync_us=((200, 100_000),),
+            interval_ms=Range(2000, 2500, 500), shortest_ms=Range(300, 500, 100),
+            longest_ms=Range(500, 1000, 100), enqueue_fraction=Range(0.9, 1.0, 0.1),
+            rate_hz=Range(40, 60), clients_a_node=(4,), op_timeout_ms=(10_000,),
         ),
     ),
     Scenario(

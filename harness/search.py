@@ -32,7 +32,8 @@ from harness.errors import UsageError
 from harness.findings import SeedReport, Shelf, save_evidence
 from harness.planning import parse_duration_ms
 from harness.rng import Stream
-from harness.scenarios import Scenario, scenario_of, scenario_of_bug
+from harness.scenario import Scenario
+from harness.scenarios import scenario_of, scenario_of_bug
 from harness.search_summary import Summary, render_summary, summarise, verdict_of
 from harness.sim_record import code_fingerprint
 from harness.store import PLAN

@@ -27,11 +27,13 @@ T = TypeVar("T")
 SERIAL = itertools.count(1)
 READY_MS = 20000
 
-# docker-exec: what a user without root gets, chains and probes through exec.
+LOCAL = pytest.param("local", marks=pytest.mark.local)
+DOCKER = pytest.param("docker", marks=pytest.mark.docker)
 BACKENDS = [
     pytest.param("sim", marks=pytest.mark.sim),
-    pytest.param("local", marks=pytest.mark.local),
-    pytest.param("docker", marks=pytest.mark.docker),
+    LOCAL,
+    DOCKER,
+    # What a user without root gets: chains and probes through exec.
     pytest.param("docker-exec", marks=pytest.mark.docker),
 ]
 

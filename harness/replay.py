@@ -141,32 +141,26 @@ def _why(
         return f"two runs of now differ too, and that is a fault of the simulation; {event}"
     if stored.code and stored.code != again.code:
         return "the code has changed since it was stored"
-    chunk = _first_differing(stored.checkpoints, again.checkpoints)
+    from cluster.sim.trace import differing_chunk
+
+    chunk = differing_chunk(stored.checkpoints, again.checkpoints)
     where = f" in chunk {chunk} of its trace" if chunk is not None else ""
     return f"two runs of now are alike, and the stored one went another way{where}"
 
 
-def _first_differing(first: Sequence[str], second: Sequence[str]) -> int | None:
-    pairs = enumerate(zip(first, second, strict=False))
-    found = next((number for number, (one, other) in pairs if one != other), None)
-    if found is None and first and second and len(first) != len(second):
-        return min(len(first), len(second))
-    return found
-
-
 def _parting(plan: Plan, first: SimulationRecord, simulate: Simulate) -> str:
     """The first event in which a second run differs from the first one; "" if none does."""
+    from cluster.sim.trace import differing_chunk, first_difference
+
     second = simulate(plan)
     if second.digest == first.digest:
         return ""
-    chunk = _first_differing(
+    chunk = differing_chunk(
         first.checkpoints,
         [mark.hex() for mark in second.trace.checkpoints] if second.trace is not None else (),
     )
     if chunk is None:
         return "no event can be named"
-    from cluster.sim.trace import first_difference
-
     traces = [simulate(plan, label_chunk=chunk).trace for _ in range(2)]
     labels = [trace.labels if trace is not None else [] for trace in traces]
     return first_difference(*labels)

@@ -103,13 +103,6 @@ CALM = (
 )
 
 
-def kind_of(name: str) -> Kind:
-    """Raises UsageError, naming what there is."""
-    if name not in KINDS:
-        raise UsageError(f"unknown kind of fault {name}: one of {', '.join(KINDS)}")
-    return KINDS[name]
-
-
 def family_of(action: FaultAction) -> Family:
     return KINDS[action.kind].family
 

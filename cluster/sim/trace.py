@@ -12,6 +12,7 @@ from __future__ import annotations
 import hashlib
 import zlib
 from array import array
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -70,14 +71,16 @@ def describe_callback(callback: Any) -> str:
     return str(getattr(function, "__qualname__", type(function).__name__))
 
 
-def differing_chunk(first: Trace, second: Trace) -> int | None:
-    """The number of the first chunk in which two finished traces differ; None if they are equal."""
-    for number, (one, other) in enumerate(zip(first.checkpoints, second.checkpoints, strict=False)):
-        if one != other:
-            return number
-    if len(first.checkpoints) != len(second.checkpoints):
-        return min(len(first.checkpoints), len(second.checkpoints))
-    return None
+def differing_chunk(first: Sequence[bytes | str], second: Sequence[bytes | str]) -> int | None:
+    """The number of the first chunk in which two runs' checkpoints differ; None if they are equal.
+
+    Kept records may have no checkpoints; nothing can be said of them.
+    """
+    pairs = enumerate(zip(first, second, strict=False))
+    found = next((number for number, (one, other) in pairs if one != other), None)
+    if found is None and first and second and len(first) != len(second):
+        return min(len(first), len(second))
+    return found
 
 
 def first_difference(first: list[str], second: list[str]) -> str:

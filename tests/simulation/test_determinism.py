@@ -101,7 +101,7 @@ def test_a_run_that_differs_is_noticed_and_the_first_event_named() -> None:
     traces = [simulate(plan).trace for _ in range(2)]
     assert traces[0] is not None
     assert traces[1] is not None
-    chunk = differing_chunk(traces[0], traces[1])
+    chunk = differing_chunk(traces[0].checkpoints, traces[1].checkpoints)
     assert chunk is not None
     labelled = [simulate(plan, label_chunk=chunk).trace for _ in range(2)]
     assert labelled[0] is not None

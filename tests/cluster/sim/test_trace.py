@@ -39,13 +39,13 @@ def _the_odd_one() -> None:
 
 def test_equal_runs_have_equal_digests() -> None:
     assert traced().digest() == traced().digest()
-    assert differing_chunk(traced(), traced()) is None
+    assert differing_chunk(traced().checkpoints, traced().checkpoints) is None
 
 
 def test_one_callback_more_is_seen_and_named() -> None:
     plain, odd = traced(), traced(odd_at=2500)
     assert plain.digest() != odd.digest()
-    chunk = differing_chunk(plain, odd)
+    chunk = differing_chunk(plain.checkpoints, odd.checkpoints)
     assert chunk is not None
     assert chunk > 0
     labels = traced(label_chunk=chunk).labels, traced(odd_at=2500, label_chunk=chunk).labels

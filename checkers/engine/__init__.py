@@ -1,0 +1,54 @@
+"""The native engine, as Python sees it: ``lib`` (its functions) and ``ffi`` (their memory).
+
+The C files here are built with the package (build_engine.py). Arrays are passed without copying:
+``column`` borrows a numpy array's memory, which must outlive the call.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from checkers.engine._engine import ffi, lib
+
+__all__ = ["column", "ffi", "lib", "new_budget"]
+
+_C_NAMES = {
+    "int32": "int32_t[]",
+    "int64": "int64_t[]",
+    "uint8": "uint8_t[]",
+    "uint64": "uint64_t[]",
+}
+
+
+def column(array: npt.NDArray[Any]) -> Any:
+    """A numpy array as C sees it: a pointer into the same memory. It must be contiguous."""
+    if not array.flags.c_contiguous:
+        raise ValueError("the engine reads contiguous arrays only")
+    return ffi.from_buffer(_C_NAMES[array.dtype.name], array)
+
+
+def new_budget(*, time_limit_s: float | None = None, memory_limit_bytes: int | None = None) -> Any:
+    """A fresh ``shl_budget *``: limits from now on; None is no limit."""
+    budget = ffi.new("shl_budget *")
+    if time_limit_s is not None:
+        budget.deadline_ns = lib.shl_now_ns() + max(1, int(time_limit_s * 1e9))
+    if memory_limit_bytes is not None:
+        budget.memory_limit = max(1, memory_limit_bytes)
+    return budget
+
+
+def ranks(
+    invoke_ns: npt.NDArray[np.int64], complete_ns: npt.NDArray[np.int64], budget: Any
+) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.int32], int]:
+    """(call, ret, how many ranks) from clock times; see shl_rank in engine.h."""
+    n = len(invoke_ns)
+    call, ret = np.empty(n, dtype=np.int32), np.empty(n, dtype=np.int32)
+    count = lib.shl_rank(
+        n, column(invoke_ns), column(complete_ns), column(call), column(ret), budget
+    )
+    if count < 0:
+        raise MemoryError("ranking the history takes more memory than the limit allows")
+    return call, ret, count

@@ -1,0 +1,65 @@
+"""Builds the native engine: every C file of this directory, bound with cffi in API mode.
+
+cffi is given the headers themselves, without their preprocessor lines, so there is one declaration
+of everything. ``SHALOTT_ENGINE_CFLAGS`` adds compiler flags (the sanitized build of the tests uses
+it).
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from pathlib import Path
+
+from cffi import FFI
+
+HERE = Path(__file__).parent
+ROOT = HERE.parent.parent
+CFLAGS = ("-O3", "-std=gnu11", "-Wall", "-Wextra", "-pthread", "-fno-semantic-interposition")
+
+# The model is asked through this one function; see search.h.
+ANSWERED_IN_PYTHON = (
+    'extern "Python" int32_t shl_ask(void *user, shl_table *table, int32_t state, int32_t kind);'
+)
+
+
+def declarations(header: Path) -> str:
+    """A header as cffi reads it: comments and preprocessor lines left out."""
+    text = re.sub(r"/\*.*?\*/", "", header.read_text(), flags=re.S)
+    return "\n".join(line for line in text.splitlines() if not line.lstrip().startswith("#"))
+
+
+def headers() -> list[Path]:
+    """engine.h first: the others build on it. Headers named internal_*.h are C's own business."""
+    public = [path for path in sorted(HERE.glob("*.h")) if not path.name.startswith("internal_")]
+    return sorted(public, key=lambda path: path.name != "engine.h")
+
+
+def sources() -> list[Path]:
+    """Every C file but the one that cffi writes."""
+    return [path for path in sorted(HERE.glob("*.c")) if path.name != "_engine.c"]
+
+
+def make_builder() -> FFI:
+    builder = FFI()
+    for header in headers():
+        builder.cdef(declarations(header))
+    if any(header.name == "search.h" for header in headers()):
+        builder.cdef(ANSWERED_IN_PYTHON)
+    builder.set_source(
+        "checkers.engine._engine",
+        "\n".join(f'#include "{header.name}"' for header in headers()),
+        sources=[
+            str(path.relative_to(ROOT))
+            for path in sorted(HERE.glob("*.c"))
+            if path.name != "_engine.c"
+        ],
+        depends=[str(path.relative_to(ROOT)) for path in sorted(HERE.glob("*.h"))],
+        include_dirs=[str(HERE.relative_to(ROOT))],
+        extra_compile_args=[*CFLAGS, *os.environ.get("SHALOTT_ENGINE_CFLAGS", "").split()],
+        extra_link_args=["-pthread", *os.environ.get("SHALOTT_ENGINE_CFLAGS", "").split()],
+    )
+    return builder
+
+
+ffi = make_builder()

@@ -1,0 +1,117 @@
+"""What every fast lane is: a checker for one kind of object that answers in (near-)linear time.
+
+A lane is given the history of one object (one key) and either decides it or says in a clause why it
+can't; it never guesses. An invalid answer names the operations that prove it. The shortest prefix
+that is not linearizable is found here for any lane, by asking it about prefixes: linearizability is
+prefix-closed (Herlihy & Wing 1990), so prefixes are valid up to some event and invalid from there
+on. The search starts at the last event of the proof and gallops away from it, since the earliest
+proof is mostly near: few prefixes are checked, and none much longer than needed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any, Protocol, runtime_checkable
+
+import numpy as np
+
+from checkers.concurrent import FAIL, INFO, NEVER, ConcurrentHistory
+
+
+@dataclass(frozen=True, slots=True)
+class LaneAnswer:
+    """A lane's verdict on the history of one object."""
+
+    lane: str  # the name that is reported: "FIFO queue monitor"
+    valid: bool | str  # True, False or "unknown"
+    why: str = ""  # unknown: one clause ("value 7 was enqueued twice"), or time, memory, cancelled
+    violation: str = (
+        ""  # invalid: a word (order, lost, repeated, fresh, empty, stale, overlap, ...)
+    )
+    operations: tuple[int, ...] = ()  # invalid: the rows that prove it; the violation says in order
+    reason: str = ""  # invalid: one sentence in the domain's words
+
+
+class Lane(Protocol):
+    """Checks the history of one object. ``fail`` rows are still in it; the lane drops them.
+
+    ``budget`` is an engine ``shl_budget *`` (checkers.engine.new_budget).
+    """
+
+    @property
+    def name(self) -> str: ...
+
+    def __call__(self, history: ConcurrentHistory, budget: Any) -> LaneAnswer: ...
+
+
+@runtime_checkable
+class PrefixLane(Lane, Protocol):
+    """A lane that finds the shortest invalid prefix faster than by being asked about many."""
+
+    def shortest_prefix(
+        self, history: ConcurrentHistory, answer: LaneAnswer, budget: Any
+    ) -> int: ...
+
+
+def cut(history: ConcurrentHistory, rank: int) -> ConcurrentHistory:
+    """The history up to and including the event ``rank``; ranks are unchanged.
+
+    What was called later is gone; what had not completed by then counts as crashed. An operation
+    that failed later is gone too: it had no effect, and was not observed to fail yet.
+    """
+    late = history.ret > rank
+    rows = (history.call <= rank) & ~(late & (history.type == FAIL))
+    kept, late = history.take(rows), late[rows]
+    return replace(
+        kept,
+        type=np.where(late, np.uint8(INFO), kept.type),
+        ret=np.where(late, np.int32(NEVER), kept.ret),
+    )
+
+
+def shortest_prefix(lane: Lane, history: ConcurrentHistory, answer: LaneAnswer, budget: Any) -> int:
+    """The smallest rank such that ``cut(history, rank)`` is invalid, given an invalid ``answer``.
+
+    It is the rank of a completion. If the budget runs out, the smallest rank that is known to do.
+    """
+    if isinstance(lane, PrefixLane):
+        return lane.shortest_prefix(history, answer, budget)
+    completions = np.sort(history.ret[history.ret != NEVER])
+    proof = history.ret[list(answer.operations)]
+    guess = int(np.searchsorted(completions, proof[proof != NEVER].max(initial=0)))
+    found = first_true(
+        len(completions),
+        guess,
+        lambda at: _is_invalid(lane(cut(history, int(completions[at])), budget)),
+    )
+    return int(completions[found])
+
+
+def _is_invalid(answer: LaneAnswer) -> bool | None:
+    return None if answer.valid == "unknown" else not answer.valid
+
+
+def first_true(count: int, guess: int, ask: Callable[[int], bool | None]) -> int:
+    """The first of ``count`` places where ``ask`` is true; it stays true, and is true at the last.
+
+    Gallops away from ``guess``, then bisects. None (not known) ends it: the first known to be true.
+    """
+    low, high = -1, count - 1  # false (or before the first) at low, true at high
+    at, step = guess, 1
+    was_true = was_false = False
+    while high - low > 1:
+        at = min(max(at, low + 1), high - 1)
+        answer = ask(at)
+        if answer is None:
+            break
+        if answer:
+            high, was_true = at, True
+        else:
+            low, was_false = at, True
+        if was_true and was_false:
+            at = (low + high) // 2
+        else:
+            at = high - step if answer else low + step
+            step *= 2
+    return high

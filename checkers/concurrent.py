@@ -43,12 +43,33 @@ class Unknown:
 UNKNOWN: Final = Unknown()
 
 
+class Failed:
+    """What an operation that certainly did not happen returned."""
+
+    _only: Failed | None = None
+
+    def __new__(cls) -> Failed:
+        if cls._only is None:
+            cls._only = super().__new__(cls)
+        return cls._only
+
+    def __repr__(self) -> str:
+        return "failed"
+
+
+FAILED: Final = Failed()
+
+
 class Operation(NamedTuple):
-    """One operation as a model sees it. ``result`` is UNKNOWN if it crashed."""
+    """One operation as a model sees it. ``result`` is UNKNOWN if it crashed, FAILED if it failed.
+
+    ``process`` is told to models that ask for it (locks with owners); otherwise it is -1.
+    """
 
     f: str
     argument: Hashable = None
     result: Hashable = None
+    process: int = -1
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,11 +145,12 @@ class ConcurrentHistory:
 
     def operation(self, row: int) -> Operation:
         """Row ``row`` as a model sees it."""
-        known = self.type[row] != INFO
+        kind = self.type[row]
         return Operation(
             self.f.names[self.f.codes[row]],
             self.argument.get(row),
-            self.result.get(row) if known else UNKNOWN,
+            self.result.get(row) if kind == OK else UNKNOWN if kind == INFO else FAILED,
+            int(self.process[row]),
         )
 
 

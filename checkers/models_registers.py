@@ -1,0 +1,184 @@
+"""Sequential specifications of registers: plain, with compare-and-set, several at once, key-value.
+
+A read of nil: Porcupine's models take nil for a value like any other; Knossos takes it for "did not
+look" and lets it match anything. ``nil`` says which, "value" or "any".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterable
+from dataclasses import dataclass
+from typing import ClassVar
+
+from checkers.concurrent import FAILED, UNKNOWN, Operation
+from checkers.models_base import Meaning, Meanings, aliases, exact, one_of
+
+READ = Meaning("read", result=True, pure=True)
+WRITE = Meaning("write", argument=True)
+
+
+@dataclass(frozen=True, slots=True)
+class Register:
+    """Holds one value: write(v), read -> v."""
+
+    name: ClassVar[str] = "register"
+    meanings: ClassVar[Meanings] = aliases(("read get", READ), ("write put set", WRITE))
+
+    initial: Hashable = None
+    nil: str = "value"  # a read of nil: a "value" like any other, or "any" will do
+
+    def __post_init__(self) -> None:
+        one_of("nil", self.nil, "value", "any")
+
+    @property
+    def init(self) -> Hashable:
+        return (exact(self.initial),)
+
+    def step(self, state: Hashable, op: Operation) -> Hashable:
+        return _step(state, op, self.nil)
+
+
+@dataclass(frozen=True, slots=True)
+class CasRegister:
+    """A register with cas((from, to)), which writes ``to`` if the value is ``from``, or fails."""
+
+    name: ClassVar[str] = "cas-register"
+
+    initial: Hashable = None
+    nil: str = "value"
+    failed_cas: str = "checked"  # the value must have differed; or "ignored", as Knossos does
+
+    def __post_init__(self) -> None:
+        one_of("nil", self.nil, "value", "any")
+        one_of("failed_cas", self.failed_cas, "checked", "ignored")
+
+    @property
+    def meanings(self) -> Meanings:
+        return _CAS_CHECKED if self.failed_cas == "checked" else _CAS_IGNORED
+
+    @property
+    def init(self) -> Hashable:
+        return (exact(self.initial),)
+
+    def step(self, state: Hashable, op: Operation) -> Hashable:
+        if op.f != "cas":
+            return _step(state, op, self.nil)
+        if not isinstance(op.argument, tuple) or len(op.argument) != 2:
+            raise ValueError(f"a cas needs a pair (from, to), not {op.argument!r}")
+        before, after = op.argument
+        matches = state == (exact(before),)
+        if op.result is FAILED or op.result is False:
+            return None if matches else state
+        return (exact(after),) if matches else None
+
+
+def _cas_meanings(failed: bool) -> Meanings:
+    cas = Meaning("cas", argument=True, result=True, failed=failed)
+    return aliases(("read get", READ), ("write put set", WRITE), ("cas compare-and-set", cas))
+
+
+_CAS_CHECKED, _CAS_IGNORED = _cas_meanings(True), _cas_meanings(False)
+
+
+def _step(state: Hashable, op: Operation, nil: str) -> Hashable:
+    if op.f == "write":
+        return (exact(op.argument),)
+    if op.result is UNKNOWN or (op.result is None and nil == "any"):
+        return state
+    return state if state == (exact(op.result),) else None
+
+
+@dataclass(frozen=True, slots=True)
+class KeyValue:
+    """The value of one key: put(v), append(v), get -> v. Each key is an object of its own."""
+
+    name: ClassVar[str] = "key-value"
+    meanings: ClassVar[Meanings] = aliases(
+        ("get read", Meaning("get", result=True, pure=True)),
+        ("put write set", Meaning("put", argument=True)),
+        ("append", Meaning("append", argument=True)),
+    )
+
+    initial: Hashable = ""
+
+    @property
+    def init(self) -> Hashable:
+        return (exact(self.initial),)
+
+    def step(self, state: Hashable, op: Operation) -> Hashable:
+        if op.f == "put":
+            return (exact(op.argument),)
+        if op.f == "append":
+            return (_appended(state, op.argument),)
+        return state if op.result is UNKNOWN or state == (exact(op.result),) else None
+
+
+def _appended(state: Hashable, value: Hashable) -> Hashable:
+    assert isinstance(state, tuple)
+    (before,) = state
+    if before is None:
+        before = "" if isinstance(value, str) else ()
+    if isinstance(before, str) and isinstance(value, str):
+        return before + value
+    if isinstance(before, tuple):
+        return (*before, value)
+    raise ValueError(f"can't append {value!r} to {before!r}")
+
+
+@dataclass(frozen=True, slots=True)
+class MultiRegister:
+    """Several registers, written and read at one instant.
+
+    read: a result of pairs (name, value). write: an argument of pairs. txn: a tuple of micro
+    operations ("read" or "r" | "write" or "w", name, value), done one after the other. The value
+    of a read that did not look is nil, if ``nil`` is "any".
+    """
+
+    name: ClassVar[str] = "multi-register"
+    meanings: ClassVar[Meanings] = aliases(
+        ("read", READ),
+        ("write", WRITE),
+        ("txn", Meaning("txn", argument=True, result=True)),
+    )
+
+    initial: Hashable = None  # of every register
+    nil: str = "value"
+
+    def __post_init__(self) -> None:
+        one_of("nil", self.nil, "value", "any")
+
+    @property
+    def init(self) -> Hashable:
+        return frozenset[Hashable]()
+
+    def step(self, state: Hashable, op: Operation) -> Hashable:
+        assert isinstance(state, frozenset)
+        values = dict(state)
+        for word, name, value in _micro_operations(op):
+            if word in ("write", "w"):
+                values[name] = exact(value)
+            elif op.result is UNKNOWN or (value is None and self.nil == "any"):
+                continue
+            elif values.get(name, exact(self.initial)) != exact(value):
+                return None
+        return frozenset(values.items())
+
+
+def _micro_operations(op: Operation) -> Iterable[tuple[str, Hashable, Hashable]]:
+    known = op.result is not UNKNOWN and op.result is not None
+    if op.f == "txn":
+        done = op.result if known else op.argument
+        if not isinstance(done, tuple) or not all(_is_tuple(micro, 3) for micro in done):
+            raise ValueError(f"a txn needs (f, name, value) triples, not {done!r}")
+        for micro in done:
+            if micro[0] not in ("read", "r", "write", "w"):
+                raise ValueError(f"a txn reads and writes: {micro[0]!r} is neither")
+        return done
+    pairs = op.argument if op.f == "write" else op.result if known else ()
+    if not isinstance(pairs, tuple | frozenset) or not all(_is_tuple(pair, 2) for pair in pairs):
+        raise ValueError(f"a {op.f} of several registers needs (name, value) pairs, not {pairs!r}")
+    return [(op.f, name, value) for name, value in pairs]
+
+
+def _is_tuple(value: Hashable, length: int) -> bool:
+    return isinstance(value, tuple) and len(value) == length

@@ -12,11 +12,20 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Any, Protocol, runtime_checkable
+from typing import Any, Final, Protocol, runtime_checkable
 
 import numpy as np
+import numpy.typing as npt
 
 from checkers.concurrent import FAIL, INFO, NEVER, ConcurrentHistory
+from checkers.engine import lib, ranks
+
+# Why the engine stopped, as ``LaneAnswer.why`` says it.
+STOPPED_BY: Final = {
+    lib.SHL_TIME: "time",
+    lib.SHL_MEMORY: "memory",
+    lib.SHL_CANCELLED: "cancelled",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,6 +77,25 @@ def cut(history: ConcurrentHistory, rank: int) -> ConcurrentHistory:
         type=np.where(late, np.uint8(INFO), kept.type),
         ret=np.where(late, np.int32(NEVER), kept.ret),
     )
+
+
+def close_ranks(
+    history: ConcurrentHistory, budget: Any
+) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.int32], int]:
+    """(call, ret, how many ranks): the history's own, or without the gaps if they are wide.
+
+    One key's operations among many have few of the ranks, and lanes keep arrays over all of them.
+    Raises MemoryError if the budget's limit is reached.
+    """
+    if not len(history):
+        return history.call, history.ret, 0
+    completed = np.where(history.ret == NEVER, np.int32(0), history.ret)
+    last = max(int(history.call[-1]), int(completed.max()))
+    if last < 4 * len(history) + 64:
+        return history.call, history.ret, last + 1
+    never = np.iinfo(np.int64).max
+    complete = np.where(history.ret == NEVER, never, history.ret.astype(np.int64))
+    return ranks(history.call.astype(np.int64), complete, budget)
 
 
 def shortest_prefix(lane: Lane, history: ConcurrentHistory, answer: LaneAnswer, budget: Any) -> int:

@@ -1,0 +1,108 @@
+/* FIFO queues with distinct values: what a bag must satisfy, and the order.
+ *
+ * Value b overtook value a if a's enqueue returned before b's was called, and b's dequeue returned
+ * before a's was called. With neither that nor what a bag forbids, the history of the dequeued
+ * values is linearizable: "enqueued before" and "dequeued before" are interval orders, so a shortest
+ * cycle of the two has length two (Gibbons, Bruno & Phillips 2002 for complete histories). It takes
+ * one sweep over time with the latest dequeue call among the values enqueued so far.
+ *
+ * A residual value a (enqueued, never returned by a dequeue) must have been removed by a crashed
+ * dequeue before the first return of any b enqueued after it: its deadline. Deadlines grow with the
+ * time of the enqueue, so if the i-th residual value has a deadline, all before it have, and what is
+ * needed (Hall) is that the i-th crashed dequeue was called before it. */
+#include "internal_queues.h"
+
+enum { NONE_OVERTOOK = INT32_MAX, NO_DEADLINE = INT32_MAX };
+
+/* The first return among the dequeues of values that overtook one, + 1. */
+static int32_t first_overtaking(const queue_check *check)
+{
+    const int32_t *timeline = check->timeline;
+    int32_t latest_call = 0, first = NONE_OVERTOOK;
+    for (int32_t rank = 0; rank < check->ranks; rank++) {
+        int32_t event = timeline[rank];
+        int32_t call = event < 0 && event != NEVER_DEQUEUED ? -event : 0;
+        latest_call = call > latest_call ? call : latest_call;
+        int32_t overtaking = event > 0 && event < latest_call ? event : NONE_OVERTOOK;
+        first = overtaking < first ? overtaking : first;
+    }
+    return first;
+}
+
+static value_span overtaker(const queue_check *check, int32_t ret)
+{
+    const int32_t *rows = queue_rows(check, DEQUEUES);
+    while (check->history->ret[*rows] != ret)
+        rows++;
+    return queue_span(check, *rows);
+}
+
+/* Of the values that b overtook, the one that was dequeued first: the proof that ends earliest. */
+static void explain_order(queue_check *check, value_span b)
+{
+    value_span found = b;
+    int32_t ret = SHL_NEVER;
+    for (int64_t i = 0; i < queue_count(check, DEQUEUES); i++) {
+        value_span a = queue_span(check, queue_rows(check, DEQUEUES)[i]);
+        if (a.enqueue_ret < b.enqueue_call && b.dequeue_ret < a.dequeue_call &&
+            a.dequeue_ret < ret) {
+            found = a;
+            ret = a.dequeue_ret;
+        }
+    }
+    queue_violation(check, SHL_QUEUE_ORDER, found.enqueue, found.dequeue, b.enqueue, b.dequeue);
+}
+
+static int check_order(queue_check *check)
+{
+    int32_t first = first_overtaking(check);
+    if (first != NONE_OVERTOOK)
+        explain_order(check, overtaker(check, first - 1));
+    return first == NONE_OVERTOOK;
+}
+
+/* The first residual value, in the order of their returns, that no crashed dequeue can have removed
+ * in time; its deadline is given. Going back in time finds it last. SHL_NONE: there is none. */
+static int32_t first_lost(const queue_check *check, int32_t *deadline)
+{
+    const int32_t *crashed = queue_rows(check, CRASHED);
+    int64_t left = check->residual, takers = queue_count(check, CRASHED);
+    int32_t earliest = NO_DEADLINE, found = SHL_NONE;
+    for (int32_t rank = check->ranks - 1; left > 0; rank--) {
+        int32_t event = check->timeline[rank];
+        int32_t ret = event > 0 ? event : NO_DEADLINE;
+        earliest = ret < earliest ? ret : earliest;
+        if (event != NEVER_DEQUEUED)
+            continue;
+        left--;
+        if (earliest <= check->ranks &&
+            (left >= takers || check->history->call[crashed[left]] >= earliest)) {
+            found = rank;
+            *deadline = earliest - 1;
+        }
+    }
+    return found;
+}
+
+static int check_lost(queue_check *check)
+{
+    int32_t deadline = 0, ret = check->residual ? first_lost(check, &deadline) : SHL_NONE;
+    if (ret == SHL_NONE)
+        return 1;
+    const int32_t *rows = queue_rows(check, ENQUEUES);
+    while (check->history->ret[*rows] != ret)
+        rows++;
+    value_span b = overtaker(check, deadline);
+    queue_violation(check, SHL_QUEUE_LOST, *rows, b.enqueue, b.dequeue, SHL_NONE);
+    return 0;
+}
+
+void shl_check_fifo(const shl_queue_history *history, int32_t until, shl_budget *budget,
+                    shl_answer *answer)
+{
+    queue_check check = {
+        .history = history, .until = until, .budget = budget, .answer = answer};
+    if (queue_open(&check, 1) && check_order(&check) && check_lost(&check))
+        queue_check_empties(&check);
+    queue_close(&check);
+}

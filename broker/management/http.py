@@ -71,6 +71,11 @@ def unavailable(reason: str) -> ApiError:
     return ApiError(503, "service_unavailable", reason)
 
 
+def is_true(request: Request, key: str) -> bool:
+    """Whether the query says ``key=true``."""
+    return request.query.get(key, "false") == "true"
+
+
 def decode_body(request: Request, shape: type[T]) -> T:
     """The JSON body as ``shape``; an empty one counts as {}. Raises ApiError(400)."""
     try:

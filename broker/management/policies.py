@@ -16,6 +16,7 @@ from broker.management.http import (
     Response,
     bad_request,
     decode_body,
+    is_true,
     json_response,
     not_found,
 )
@@ -62,7 +63,15 @@ async def list_policies(
 async def show_policy(
     backend: ManagementBackend, request: Request, parameters: Mapping[str, str]
 ) -> Response:
-    row = backend.metadata.read(TABLE, policy_key(parameters["vhost"], parameters["name"]))
+    """As this node has it. With consistent=true in the query (our own) the tables' leader confirms
+    it: 503 while it can't.
+    """
+    key = policy_key(parameters["vhost"], parameters["name"])
+    if is_true(request, "consistent"):
+        running_queues(backend)
+        row = await backend.metadata.transact(lambda tx: tx.read(TABLE, key), confirmed=True)
+    else:
+        row = backend.metadata.read(TABLE, key)
     if not isinstance(row, PolicyRow):
         raise not_found()
     return json_response(view_policy(row))
@@ -99,17 +108,19 @@ async def put_policy(
 async def delete_policy(
     backend: ManagementBackend, request: Request, parameters: Mapping[str, str]
 ) -> Response:
+    """404 if this node knows none: then nothing was done. 204 once there is none any more, whoever
+    was the first to delete it: what a lost answer was about is not told apart.
+    """
     running_queues(backend)
     key = policy_key(parameters["vhost"], parameters["name"])
-
-    def clear(tx: Transaction) -> bool:
-        existed = tx.read(TABLE, key) is not None
-        if existed:
-            tx.delete(TABLE, key)
-        return existed
-
-    if not await backend.metadata.transact(clear):
+    if backend.metadata.read(TABLE, key) is None:
         raise not_found()
+
+    def clear(tx: Transaction) -> None:
+        if tx.read(TABLE, key) is not None:
+            tx.delete(TABLE, key)
+
+    await backend.metadata.transact(clear, confirmed=True)
     return Response(204)
 
 

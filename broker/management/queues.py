@@ -16,6 +16,7 @@ from broker.management.http import (
     Response,
     bad_request,
     decode_body,
+    is_true,
     json_response,
     not_found,
     unavailable,
@@ -23,7 +24,8 @@ from broker.management.http import (
 from broker.management.queue_view import queue_rows, view_queue, view_queues
 from broker.management.router import Route
 from broker.management.vhosts import require_vhost
-from broker.metadata.records import QueueRow
+from broker.metadata.api import Transaction
+from broker.metadata.records import QueueRow, Record, queue_key
 from broker.mirrored.messages import CancelSync, SyncQueue
 from broker.processes.messages import Failed, Message
 
@@ -78,7 +80,22 @@ async def list_queues(
 async def show_queue(
     backend: ManagementBackend, request: Request, parameters: Mapping[str, str]
 ) -> Response:
-    return json_response(await view_queue(backend, find_row(backend, parameters)))
+    """With consistent=true in the query (our own) the tables' leader confirms that it is there, or
+    is not: 503 while it can't.
+    """
+    if not is_true(request, "consistent"):
+        return json_response(await view_queue(backend, find_row(backend, parameters)))
+    running_queues(backend)
+    key = queue_key(parameters["vhost"], parameters["name"])
+
+    def read(tx: Transaction) -> Record | None:
+        live, durable = tx.read("queue", key), tx.read("durable_queue", key)
+        return durable if live is None else live
+
+    row = await backend.metadata.transact(read, confirmed=True)
+    if not isinstance(row, QueueRow):
+        raise not_found()
+    return json_response(await view_queue(backend, row))
 
 
 async def put_queue(
@@ -117,7 +134,7 @@ async def delete_queue(
     queues = running_queues(backend)
     row = find_row(backend, parameters)
     conditions = Delete(
-        if_unused=_is_true(request, "if-unused"), if_empty=_is_true(request, "if-empty")
+        if_unused=is_true(request, "if-unused"), if_empty=is_true(request, "if-empty")
     )
     if conditions.if_unused or conditions.if_empty:
         answer = await ask_master(backend, row, conditions)
@@ -126,10 +143,6 @@ async def delete_queue(
     else:
         await queues.remove(row)
     return Response(204)
-
-
-def _is_true(request: Request, key: str) -> bool:
-    return request.query.get(key, "false") == "true"
 
 
 async def purge_queue(

@@ -55,7 +55,13 @@ class ReplicatedMetadata:
     def unsubscribe(self, pid: Pid) -> None:
         self._server.unsubscribe(pid)
 
-    async def transact(self, body: Callable[[Transaction], T], *, timeout_ms: float = 30000) -> T:
+    async def transact(
+        self,
+        body: Callable[[Transaction], T],
+        *,
+        confirmed: bool = False,
+        timeout_ms: float = 30000,
+    ) -> T:
         """See broker.metadata.api.Metadata.transact."""
         loop = asyncio.get_running_loop()
         deadline = loop.time() + timeout_ms / 1000
@@ -64,7 +70,7 @@ class ReplicatedMetadata:
             if self._server.phase == "running":
                 transaction = LocalTransaction(self._server.tables)
                 result = body(transaction)
-                if not transaction.writes:
+                if not transaction.writes and not confirmed:
                     return result
                 answer = await self._commit(transaction, deadline)
                 if isinstance(answer, Committed):

@@ -3,7 +3,8 @@
 Reads are local and may be stale ("dirty" in Mnesia's words). ``transact`` runs its body against the
 local tables, then commits what it wrote if every row that it read or wrote is still at the version
 that it saw; otherwise the body runs again on fresher rows. So every write is compare-and-set on the
-row's version: no node can overwrite a row with a stale snapshot.
+row's version: no node can overwrite a row with a stale snapshot. What only reads is not committed,
+and may be stale, unless it is to be ``confirmed``.
 """
 
 from __future__ import annotations
@@ -64,9 +65,19 @@ class Metadata(Protocol):
 
     def rows(self, table: str) -> list[tuple[str, Record]]: ...
 
-    async def transact(self, body: Callable[[Transaction], T], *, timeout_ms: float = 30000) -> T:
+    async def transact(
+        self,
+        body: Callable[[Transaction], T],
+        *,
+        confirmed: bool = False,
+        timeout_ms: float = 30000,
+    ) -> T:
         """Commit what ``body`` writes on every running node. The body may run more than once: no
         side effects.
+
+        ``confirmed``: also if it writes nothing. What it read then was so at a moment between call
+        and return, as far as a majority is needed for a write (else: as this side of a partition
+        has it).
 
         Raises MetadataUnavailable when no leader took the write in time: the outcome is then
         unknown.

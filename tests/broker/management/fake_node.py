@@ -74,7 +74,13 @@ class FakeMetadata:
     def rows(self, table: str) -> list[tuple[str, Record]]:
         return self.tables.rows(table)
 
-    async def transact(self, body: Callable[[Transaction], T], *, timeout_ms: float = 30000) -> T:
+    async def transact(
+        self,
+        body: Callable[[Transaction], T],
+        *,
+        confirmed: bool = False,
+        timeout_ms: float = 30000,
+    ) -> T:
         if not self.is_available:
             raise MetadataUnavailable("no leader")
         transaction = LocalTransaction(self.tables)

@@ -226,6 +226,22 @@ def test_a_bad_policy_is_refused_with_the_reason(policy: Any, text: str) -> None
     on_node(body)
 
 
+def test_a_consistent_read_needs_a_leader_and_a_plain_one_does_not() -> None:
+    async def body(node: FakeNode) -> None:
+        await node.add_queue("orders")
+        policy = {"pattern": "^", "definition": {"max-length": 7}}
+        await ask(node, "PUT", POLICY, policy)
+        for path in (POLICY, QUEUE):
+            assert await get(node, f"{path}?consistent=true") == await get(node, path)
+            assert (await ask(node, "GET", f"{path}x?consistent=true")).status == 404
+        node.metadata.is_available = False
+        for path in (POLICY, QUEUE):
+            assert (await ask(node, "GET", f"{path}?consistent=true")).status == 503
+            assert (await ask(node, "GET", path)).status == 200
+
+    on_node(body)
+
+
 def test_a_write_without_a_leader_is_unavailable() -> None:
     async def body(node: FakeNode) -> None:
         node.metadata.is_available = False

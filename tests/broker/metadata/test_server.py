@@ -7,6 +7,7 @@ from collections.abc import Awaitable, Callable
 
 import pytest
 
+from broker.errors import MetadataUnavailable
 from broker.metadata.api import Transaction
 from broker.metadata.messages import SERVER, Join
 from broker.metadata.records import PolicyRow
@@ -203,3 +204,30 @@ def test_a_node_joins_only_when_it_is_linked_to_every_member() -> None:
         await world.until(lambda: all(len(s.members) == 3 for s in world.servers.values()))
 
     run(body)
+
+
+def test_a_plain_read_may_be_stale_and_a_confirmed_one_is_refused_without_a_majority() -> None:
+    async def body(world: World) -> None:
+        await world.metadata["n1"].transact(put("x", 1))
+        world.board.isolate("n1")
+        await world.until(lambda: len(world.servers["n2"].members) == 2)
+        await world.metadata["n2"].transact(put("x", 2), timeout_ms=3000)
+        assert priority(world, "n1", "x") == 1
+        with pytest.raises(MetadataUnavailable):
+            await world.metadata["n1"].transact(
+                lambda tx: tx.read("policy", "x"), confirmed=True, timeout_ms=100
+            )
+        row = await world.metadata["n3"].transact(
+            lambda tx: tx.read("policy", "x"), confirmed=True, timeout_ms=3000
+        )
+        assert isinstance(row, PolicyRow) and row.priority == 2
+
+    async def main() -> None:
+        world = World("pause_minority")
+        try:
+            await world.boot()
+            await body(world)
+        finally:
+            await world.close()
+
+    asyncio.run(main())

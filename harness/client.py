@@ -9,7 +9,7 @@ a new connection. Mapping an unknown outcome to fail is the gravest bug a harnes
 
 from __future__ import annotations
 
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 from harness.op import Completion, Invocation
 
@@ -22,3 +22,12 @@ class Client(Protocol):
     async def invoke(self, invocation: Invocation) -> Completion: ...
 
     async def close(self) -> None: ...
+
+
+@runtime_checkable
+class Watchful(Protocol):
+    """A client that notices, between two operations, that what it holds is no longer its own."""
+
+    async def until_lost(self) -> None:
+        """Return when it notices. May be cancelled."""
+        ...

@@ -66,7 +66,10 @@ async def _serve(worker: Worker, cell: _Cell) -> None:
         if isinstance(answer, Pending):
             await cell.changed(answer.until_ns)
             continue
-        await cell.wait_until(answer.at_ns)
+        if answer.when_lost:
+            await worker.until_lost((answer.at_ns - cell.now_ns()) / 1e9)
+        else:
+            await cell.wait_until(answer.at_ns)
         process = worker.process
         cell.in_flight += 1
         try:

@@ -17,7 +17,7 @@ from typing import Any, Protocol
 
 from cluster.base import Cluster, System
 from harness.client import Client
-from harness.errors import ClientError, HarnessError, Indefinite
+from harness.errors import BootFailed, ClientError, Definite, HarnessError, Indefinite
 from harness.history import Recorder
 from harness.interpreter import Interpreter
 from harness.op import NEMESIS
@@ -140,6 +140,23 @@ class Stage:
         await cluster.boot(system)
         await system.await_ready(cluster, cluster.nodes, BOOT_TIMEOUT_MS)
         await system.configure(cluster, self.workload.queues)
+        await self._set_up()
+
+    async def _set_up(self) -> None:
+        """What the workload needs before anything is measured. Raises BootFailed."""
+        if not self.workload.setup:
+            return
+        client = self._make_client(self.plan.cluster.nodes[0])
+        try:
+            await client.open()
+            for invocation in self.workload.setup:
+                done = await client.invoke(invocation)
+                if done.type != "ok":
+                    raise Definite(done.error or done.type)
+        except ClientError as error:
+            raise BootFailed(f"the workload can't be set up: {describe(error)}") from error
+        finally:
+            await client.close()
 
     async def _load(self, interpreter: Interpreter) -> None:
         """Clients and faults side by side; the clients' time limit ends both."""

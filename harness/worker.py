@@ -12,7 +12,7 @@ import asyncio
 import logging
 from collections.abc import Callable
 
-from harness.client import Client
+from harness.client import Client, Watchful
 from harness.errors import ClientError, Definite, ShalottError, Unreachable
 from harness.history import Recorder
 from harness.op import Completion, Invocation, OpType
@@ -80,6 +80,18 @@ class Worker:
             self.process += self._stride
             await self.close()
         return kind, error
+
+    async def until_lost(self, timeout_s: float) -> None:
+        """Return when the client notices that it has lost what it holds, or after ``timeout_s``."""
+        client = self._client
+        if not isinstance(client, Watchful):
+            await asyncio.sleep(max(0.0, timeout_s))
+            return
+        try:
+            async with asyncio.timeout(max(0.0, timeout_s)):
+                await client.until_lost()
+        except TimeoutError:
+            pass
 
     @property
     def backoff_s(self) -> float:

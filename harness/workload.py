@@ -1,4 +1,8 @@
-"""A workload: what the clients do in one run, as values that the flow uses without knowing more."""
+"""A workload: what the clients do in one run, as values that the flow uses without knowing more.
+
+``setup`` is done once, when the queues are there and before the load: one after the other, by a
+client of the first node. It stands in no history: a run whose setup fails has not booted.
+"""
 
 from __future__ import annotations
 
@@ -7,6 +11,7 @@ from typing import Protocol
 
 from harness.client import Client
 from harness.generator.base import Generator
+from harness.op import Invocation
 
 
 class MakeClient(Protocol):
@@ -25,3 +30,4 @@ class Workload:
     make_client: MakeClient
     generator: Generator
     final_generator: Generator
+    setup: tuple[Invocation, ...] = ()

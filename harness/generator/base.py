@@ -26,10 +26,14 @@ class Context(msgspec.Struct, frozen=True):
 
 
 class Scheduled(msgspec.Struct, frozen=True):
-    """Do this at ``at_ns``, or at once if that has passed."""
+    """Do this at ``at_ns``, or at once if that has passed.
+
+    ``when_lost``: or as soon as the client notices that it has lost what it holds (``Watchful``).
+    """
 
     at_ns: int
     invocation: Invocation
+    when_lost: bool = False
 
 
 class Pending(msgspec.Struct, frozen=True):

@@ -25,25 +25,20 @@ does behind the return of a message that has no route. Without acknowledgements 
 has the message deleted as it is sent. Transient queues may vanish with their nodes: one that an
 answer says is not there is declared again by the next operation on it, as applications do.
 
-A channel that the server closed (404: the queue's home node is down) is opened again by the next
-operation; a connection that was lost is the worker's to replace (``Unreachable``). The AMQP 0-9-1
-reference and RabbitMQ's guide on consumer acknowledgements and publisher confirms say what each
-answer promises.
+The channel is amqp_channel.py's. The AMQP 0-9-1 reference and RabbitMQ's guide on consumer
+acknowledgements and publisher confirms say what each answer promises.
 """
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
-
 from pamqp import commands
 
 from checkers.habits import CAREFUL, Habits
-from harness.errors import Definite, Indefinite, Unreachable
+from harness.errors import Definite, Indefinite
 from harness.op import Completion, Invocation
 from workloads.body import decode_body, encode_body
-from workloads.clients.amqp_connection import Connection, ConnectionLost, Content, Event, connect
+from workloads.clients.amqp_channel import GUEST, AmqpChannel, Credentials
+from workloads.clients.amqp_connection import Connection, Content
 
 TRANSIENT, PERSISTENT = 1, 2  # delivery modes
 EMPTY = "empty"
@@ -65,35 +60,25 @@ class AmqpQueueClient:
         body_bytes: int = 64,
         op_timeout_ms: int = 5000,
         habits: Habits = CAREFUL,
-        user: str = "guest",
-        password: str = "guest",
-        vhost: str = "/",
+        credentials: Credentials = GUEST,
     ) -> None:
-        self._host = host
-        self._port = port
         self._body_bytes = body_bytes
-        self._timeout_s = op_timeout_ms / 1000
         self.habits = habits
         self._missing: dict[str, None] = {}  # transient queues to be declared again
-        self._credentials = (user, password, vhost)
-        self._connection: Connection | None = None
-        self._channel_open = False
-        self._published = 0  # the sequence number of the last publish on this channel
-        self._unsettled = False  # an operation is under way, or ended without an answer
+        self._channel = AmqpChannel(
+            host,
+            port,
+            op_timeout_ms=op_timeout_ms,
+            confirms=habits.confirms,
+            credentials=credentials,
+        )
 
     async def open(self) -> None:
-        user, password, vhost = self._credentials
-        self._connection = await connect(
-            self._host, self._port, user=user, password=password, vhost=vhost
-        )
-        try:
-            await self._open_channel(self._connection)
-        except ConnectionLost as error:
-            raise Unreachable(str(error)) from error
+        await self._channel.open()
 
     async def invoke(self, invocation: Invocation) -> Completion:
-        async with self._deadline() as deadline:
-            connection = await self._ready()
+        async with self._channel.deadline() as deadline:
+            connection = await self._channel.ready()
             if invocation.key in self._missing:
                 await self._declare(connection, invocation.key)
             deadline.written = True
@@ -106,28 +91,21 @@ class AmqpQueueClient:
 
     async def declare_passive(self, queue: str) -> int:
         """How many messages are ready in ``queue``; Definite if the server says it is not there."""
-        async with self._deadline():
-            connection = await self._ready()
+        async with self._channel.deadline():
+            connection = await self._channel.ready()
             connection.send(commands.Queue.Declare(queue=queue, passive=True))
             method = commands.Queue.Declare.index
-            event = await self._answer(connection, (commands.Queue.DeclareOk,), method)
+            event = await self._channel.answer(connection, (commands.Queue.DeclareOk,), method)
             assert isinstance(event, commands.Queue.DeclareOk)
             return int(event.message_count or 0)
 
     async def close(self) -> None:
-        connection, self._connection = self._connection, None
-        self._channel_open = False
-        if connection is None:
-            return
-        if self._unsettled:
-            connection.abort("closed")  # it did not answer; it would not answer a goodbye
-        else:
-            await connection.close()
+        await self._channel.close()
 
     async def _enqueue(self, connection: Connection, queue: str, value: int) -> Completion:
         if connection.blocked is not None:
             raise Definite(f"the server blocks publishers: {connection.blocked}")
-        self._published += 1
+        self._channel.published += 1
         mode = PERSISTENT if self.habits.persistent else TRANSIENT
         connection.send_content(
             commands.Basic.Publish(routing_key=queue, mandatory=True),
@@ -139,7 +117,7 @@ class AmqpQueueClient:
         returned: str | None = None
         wanted = (Content, commands.Basic.Ack, commands.Basic.Nack, commands.Basic.QosOk)
         while True:
-            event = await self._answer(connection, wanted, _PUBLISH)
+            event = await self._channel.answer(connection, wanted, _PUBLISH)
             match event:
                 case Content(method=commands.Basic.Return() as refusal):
                     returned = f"returned: {refusal.reply_code} {refusal.reply_text}"
@@ -158,7 +136,7 @@ class AmqpQueueClient:
         no_ack = not self.habits.manual_acks
         connection.send(commands.Basic.Get(queue=queue, no_ack=no_ack))
         try:
-            event = await self._answer(connection, (Content, commands.Basic.GetEmpty), _GET)
+            event = await self._channel.answer(connection, (Content, commands.Basic.GetEmpty), _GET)
         except Definite as refusal:
             if ": 404 NOT_FOUND - no queue " in str(refusal):
                 self._misses(queue)
@@ -183,7 +161,7 @@ class AmqpQueueClient:
         """Declare a transient queue. Definite if it can't be: nothing else was asked for yet."""
         connection.send(commands.Queue.Declare(queue=queue, durable=False))
         try:
-            await self._answer(connection, (commands.Queue.DeclareOk,), _DECLARE)
+            await self._channel.answer(connection, (commands.Queue.DeclareOk,), _DECLARE)
         except Indefinite as error:
             raise Definite(f"{queue} could not be declared again: {error}") from error
         del self._missing[queue]
@@ -195,85 +173,6 @@ class AmqpQueueClient:
         if isinstance(answer, commands.Basic.QosOk):
             return True
         tag = int(answer.delivery_tag or 0)
-        return tag == self._published or (bool(answer.multiple) and tag in (0, self._published))
-
-    async def _ready(self) -> Connection:
-        """A connection with an open channel on which nothing was asked yet."""
-        connection = self._connection
-        if connection is None or connection.lost is not None:
-            raise Unreachable("not connected" if connection is None else str(connection.lost))
-        while (event := connection.poll_event()) is not None:
-            if isinstance(event, commands.Channel.Close):
-                self._accept_channel_close(connection)
-        if not self._channel_open:
-            try:
-                await self._open_channel(connection)
-            except ConnectionLost as error:
-                raise Unreachable(str(error)) from error
-        return connection
-
-    async def _open_channel(self, connection: Connection) -> None:
-        confirms = self.habits.confirms
-        opening = (commands.Channel.Open(), *((commands.Confirm.Select(),) if confirms else ()))
-        opened = commands.Confirm.SelectOk if confirms else commands.Channel.OpenOk
-        connection.send(*opening)
-        self._published = 0
-        while True:
-            event = await connection.next_event()
-            if isinstance(event, commands.Channel.Close):
-                self._accept_channel_close(connection)
-                raise Definite(f"no channel: {event.reply_code} {event.reply_text}")
-            if isinstance(event, opened):
-                self._channel_open = True
-                return
-
-    def _accept_channel_close(self, connection: Connection) -> None:
-        connection.send(commands.Channel.CloseOk())
-        self._channel_open = False
-
-    async def _answer(
-        self, connection: Connection, wanted: tuple[type[Event], ...], method_index: int
-    ) -> Event:
-        """The first event of a wanted kind. ``method_index`` is the method that was sent."""
-        while True:
-            event = await connection.next_event()
-            if isinstance(event, commands.Channel.Close):
-                self._accept_channel_close(connection)
-                text = f"channel closed: {event.reply_code} {event.reply_text}"
-                caused_by = (int(event.class_id or 0) << 16) | int(event.method_id or 0)
-                if caused_by == method_index:
-                    raise Definite(text)
-                raise Indefinite(text)
-            if isinstance(event, wanted):
-                return event
-
-    @asynccontextmanager
-    async def _deadline(self) -> AsyncIterator[_Progress]:
-        """Bound one operation, and turn what ends it into Unreachable or Indefinite."""
-        progress = _Progress()
-        self._unsettled = True
-        try:
-            async with asyncio.timeout(self._timeout_s):
-                yield progress
-        except TimeoutError as error:
-            text = f"timeout: no answer in {self._timeout_s:g} s"
-            if progress.written:
-                raise Indefinite(text) from error
-            raise Unreachable(text) from error
-        except ConnectionLost as error:
-            if progress.written:
-                raise Indefinite(str(error)) from error
-            raise Unreachable(str(error)) from error
-        except Definite:
-            self._unsettled = False
-            raise
-        self._unsettled = False
-
-
-class _Progress:
-    """Whether an operation may have reached the server."""
-
-    __slots__ = ("written",)
-
-    def __init__(self) -> None:
-        self.written = False
+        return tag == self._channel.published or (
+            bool(answer.multiple) and tag in (0, self._channel.published)
+        )

@@ -125,6 +125,14 @@ class StartMirror(Message, frozen=True):
     queue: str
 
 
+class LookAgain(Message, frozen=True):
+    """From the supervisor of ``node``, which has just come to see the receiver's node: may it
+    mirror what it could not before?
+    """
+
+    node: str
+
+
 # -- to itself -------------------------------------------------------------------------------------
 
 
@@ -196,4 +204,5 @@ MESSAGES: tuple[type[Message], ...] = (
     DeclareQueue,
     Declared,
     StartMirror,
+    LookAgain,
 )

@@ -2,8 +2,12 @@
 
 It recovers queues when the node has its tables, starts masters that are declared and mirrors that
 masters ask for, lets the node take its own place as a mirror when it comes up, starts crashed
-processes again (rabbit_prequeue.erl, with a limit), tells masters when the policies or the members
-change, and cleans up after nodes that are gone.
+processes again (rabbit_prequeue.erl, with a limit), tells masters when the policies change,
+and cleans up after nodes that are gone.
+
+A mirror needs two nodes that see each other, and after a start of all nodes any two may do so last:
+the master asks whom it sees when it starts, and a node asks for itself when it comes up. So two
+nodes look again whenever one comes to see the other (LookAgain); nothing else ever would.
 
 Whether a process of a queue belongs here is always decided on the row as it is now
 (``placement.decide``), never on what was true when something crashed.
@@ -21,9 +25,11 @@ from broker.metadata.messages import Membership
 from broker.metadata.records import QueueRow
 from broker.mirrored import placement, policy, rows
 from broker.mirrored.messages import (
+    SUPERVISOR,
     Claimed,
     Declared,
     DeclareQueue,
+    LookAgain,
     Reconsider,
     StartMirror,
     StopProcess,
@@ -32,7 +38,7 @@ from broker.mirrored.messages import (
 from broker.mirrored.mirror import Mirror
 from broker.mirrored.modes import DeclareStart, MirrorStart, RecoverStart, Start
 from broker.mirrored.process import QueueContext, QueueProcess
-from broker.processes.messages import Done, Down, Failed, Message, Pid
+from broker.processes.messages import Done, Down, Failed, Message, Name, Pid
 from broker.processes.process import Caller, Process
 
 log = logging.getLogger("broker.mirrored")
@@ -67,6 +73,7 @@ class QueueSupervisor(Process):
         # found dead.
         self._watched: dict[Pid, int] = {}
         self._dead: dict[Pid, None] = {}
+        self._members: tuple[str, ...] = ()  # as they were when this was told of them last
         self._tasks: dict[asyncio.Task[None], None] = {}
         self._asked: dict[str, None] = {}  # for a mirror, when there was a process already
         self._masters_only: dict[str, None] = {}  # KB-RMQ-20, see started
@@ -85,6 +92,7 @@ class QueueSupervisor(Process):
 
     async def started(self) -> None:
         self._metadata.subscribe(self.pid)
+        self._members = tuple(self._metadata.running_nodes())
         if self._context.restarted and self._context.env.has_bug("KB-RMQ-20"):
             # KB-RMQ-20: mirrors were added when a *node* came up. A virtual host that was started
             # again in a running node recovered the masters that belong to it, and nothing else.
@@ -106,8 +114,11 @@ class QueueSupervisor(Process):
                 self._consider(key)
             case TableChanged(table, key):
                 self._changed(table, key)
-            case Membership():
+            case Membership(nodes):
                 self._forget_dead_masters()
+                self._members_are(nodes)
+            case LookAgain(node):
+                self._look_again(node)
 
     async def handle_call(self, request: Message, caller: Caller) -> Message | None:
         if self._is_stopping:
@@ -246,6 +257,21 @@ class QueueSupervisor(Process):
                 assert live is not None
                 self._watch(live.slave_pids)
                 self._retry(key)
+
+    def _members_are(self, nodes: tuple[str, ...]) -> None:
+        came = [node for node in nodes if node not in (*self._members, self.runtime.node)]
+        self._members = nodes
+        for node in came:
+            # It may have seen us before we saw it: when our masters asked for mirrors, not it.
+            self.runtime.send(Name(node, SUPERVISOR), LookAgain(self.runtime.node))
+            self._look_again(node)
+
+    def _look_again(self, node: str) -> None:
+        """``node`` is in sight, and with it its masters, and mirrors that may be promoted."""
+        for key, row in self._metadata.rows(rows.QUEUE):
+            assert isinstance(row, QueueRow)
+            if any(pid is not None and pid.node == node for pid in (row.pid, *row.slave_pids)):
+                self._consider(key)
 
     def _watch(self, mirrors: tuple[Pid, ...]) -> None:
         """A node may live on without the process that the row names: only a monitor can tell."""

@@ -229,6 +229,7 @@ async def request_depth(process: QueueProcess) -> None:
     assert process.gm is not None
     if isinstance(process.role, Master):
         process.role.tell_depth()  # mirrors may have come into the ring, and asked, before it did
+        syncing.sync_what_waited(process)
         return
     process.broadcast(ins.RequestDepth(process.pid))
     _report_stale(process, process.gm)

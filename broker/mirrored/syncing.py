@@ -113,6 +113,13 @@ def _start(process: QueueProcess, mirrors: tuple[Pid, ...]) -> None:
 def _ended(process: QueueProcess, outcome: Outcome) -> None:
     log.info("queue '%s': synchronising: %s", process.key, outcome)
     process.sync = None
+    sync_what_waited(process)
+
+
+def sync_what_waited(process: QueueProcess) -> None:
+    """A mirror came while another synchronisation ran, or while this master was still waiting for
+    the ring, which may have been made by its mirrors, to take it in.
+    """
     if process.sync_again:
         process.sync_again = False
         process.deliver(AutoSync())

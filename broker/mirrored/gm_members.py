@@ -75,6 +75,14 @@ class MemberState:
     def is_settled(self) -> bool:
         return self.last_pub == self.last_ack
 
+    @property
+    def acked(self) -> int:
+        """The last message that this member, which does not stand in for the publisher, needs no
+        acknowledgement of. A newcomer begins without those whose acknowledgements were under way
+        then: they may have died with somebody, and nobody would miss them, or the dead publisher.
+        """
+        return self.pending[0][0] - 1 if self.pending else self.last_pub
+
     def publish(self, pubs: Sequence[Pub]) -> None:
         """More was published. Numbers only grow: anything else means that the ring is broken."""
         if not pubs:
@@ -138,7 +146,7 @@ def missed_of_own(
     """What of a publisher for which we stand in has come home to our left neighbour, and not to
     us."""
     _, home, _ = split(left.pending, own.pending, strict=strict)
-    own.last_ack = left.last_ack
+    own.last_ack = left.acked
     return ActivityItem(member, tuple(home), ())
 
 

@@ -347,6 +347,40 @@ def test_a_newcomer_whose_neighbour_dies_before_its_catchup_gives_up() -> None:
     assert sorted(n.name for n in world.alive()) == sorted({"a", "b", "c"} - {first})
 
 
+def test_an_acknowledgement_that_died_with_its_bearer_is_not_waited_for() -> None:
+    """b's message has come home, and x, which died, had the acknowledgement. n comes before x is
+    buried: it has never known the message, and it is all that is left of the ring besides b.
+    """
+    world = ring(0, "bx")
+    b = world.nodes["b"]
+    world.broadcast("b", "m")
+    world.feed(b, gm.Idle())
+    world._do_link(("b", "x"))
+    world._do_link(("x", "b"))
+    assert b.member.is_home(0)
+    world.crash("x", keep={"b": 1})
+    world.add("n")
+    world.nodes["n"].question = gm.AskToJoin((b.member.id,))
+    world._do_ask(world.nodes["n"])
+    world._do_transact(b)
+    world.settle()
+    assert world.nodes["n"].stopped is None
+    for node in (b, world.nodes["n"]):
+        world.feed(node, gm.Stop("shutdown"))
+        world.settle()
+        assert node.stopped == "shutdown"
+
+
+def check_burials(world: World) -> None:
+    """With some traffic, as GM is lazy, whoever died is settled, and told, and forgotten."""
+    for node in world.alive():
+        world.broadcast(node.name, "traffic")
+    world.settle()
+    row = world.rows[-1]
+    assert row is not None
+    assert [m.id.pid.node for m in row.members if not m.alive] == []
+
+
 @pytest.mark.parametrize("block", range(10))
 def test_survivors_agree_whatever_happens(block: int) -> None:
     for seed in range(block * 12, block * 12 + 12):
@@ -358,6 +392,7 @@ def test_survivors_agree_whatever_happens(block: int) -> None:
         check_delivery(world)
         for node in world.alive():
             assert not any(s.pending for s in (node.member.states or {}).values()), seed
+        check_burials(world)
 
 
 def test_a_link_that_loses_a_message_is_noticed() -> None:

@@ -53,3 +53,8 @@ def test_without_a_quorum_the_views_split_for_good() -> None:
 
 def test_with_it_they_meet_again_in_every_world() -> None:
     assert [anomalies("split-views", world) for world in WORLDS] == [()] * len(WORLDS)
+
+
+def test_after_a_start_of_all_nodes_every_mirror_is_added_whichever_link_comes_last() -> None:
+    """Two of these worlds left a queue with one mirror of two for ever."""
+    assert [anomalies("late-link", world) for world in WORLDS] == [()] * len(WORLDS)

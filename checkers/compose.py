@@ -52,13 +52,41 @@ def standard_checkers(
     must_converge: bool = False,
 ) -> tuple[Checker, ...]:
     """What every run of the queue workload is judged by; the last three only where it is asked."""
+    return (
+        TotalQueue(delivery=delivery, habits=habits),
+        *common_checkers(
+            min_acked=min_acked,
+            max_rto_ms=max_rto_ms,
+            strict=strict,
+            tolerance_ms=tolerance_ms,
+            poll_round_ms=poll_round_ms,
+            must_settle=must_settle,
+            must_not_crash=must_not_crash,
+            crash_text=crash_text,
+            must_converge=must_converge,
+        ),
+    )
+
+
+def common_checkers(
+    *,
+    min_acked: int = 50,
+    max_rto_ms: int | None = None,
+    strict: bool = False,
+    tolerance_ms: int = 100,
+    poll_round_ms: int = 500,
+    must_settle: bool = False,
+    must_not_crash: bool = False,
+    crash_text: str = "",
+    must_converge: bool = False,
+) -> tuple[Checker, ...]:
+    """What a run of any workload is judged by besides its own checkers."""
     gated: tuple[tuple[bool, Checker], ...] = (
         (must_settle, Liveness()),
         (must_not_crash, Crashes(crash_text)),
         (must_converge, Convergence()),
     )
     return (
-        TotalQueue(delivery=delivery, habits=habits),
         Mastership(strict=strict, tolerance_ms=tolerance_ms, poll_round_ms=poll_round_ms),
         Availability(max_rto_ms=max_rto_ms),
         Stats(min_acked=min_acked),

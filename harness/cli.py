@@ -34,6 +34,7 @@ def _option(text: str, *names: str, panel: str) -> Any:
 
 
 _RUN, _BROKER, _FAULTS, _JUDGE = "The run", "The broker", "The faults", "The verdict"
+_WORKLOADS = "Of some workloads"
 BugOption = Annotated[
     list[str] | None, _option("A historical bug: see `shalott bugs`.", "--bug", panel=_BROKER)
 ]
@@ -41,6 +42,15 @@ AckModeOption = Annotated[str, _option("manual; auto: delivered is done with.", 
 DurableOption = Annotated[bool, _option("Queues outlive their nodes.", panel=_RUN)]
 PersistentOption = Annotated[bool, _option("Messages outlive their nodes.", panel=_RUN)]
 ConfirmsOption = Annotated[bool, _option("Await a confirm of each enqueue.", panel=_RUN)]
+HoldOption = Annotated[str, _option("lock: held so long, on average.", panel=_WORKLOADS)]
+ConsumersOption = Annotated[str, _option("fifo: competing; single: one a queue.", panel=_WORKLOADS)]
+OrderOption = Annotated[
+    str, _option("fifo: judge the first-delivery, or exactly-once.", panel=_WORKLOADS)
+]
+ReadsOption = Annotated[
+    str, _option("metadata: confirmed by the leader, or local.", panel=_WORKLOADS)
+]
+ObjectsOption = Annotated[str, _option("metadata: policy, queue or both.", panel=_WORKLOADS)]
 TargetsOption = Annotated[
     str, _option("one, minority, majority, all, master, mirrors, or n1+n2.", panel=_FAULTS)
 ]
@@ -52,7 +62,9 @@ StoreOption = Annotated[Path, typer.Option("--store", help="Where runs are kept.
 
 @app.command()
 def test(
-    workload: Annotated[str, _option("queue.", "--workload", "-w", panel=_RUN)] = "queue",
+    workload: Annotated[
+        str, _option("queue, lock, fifo or metadata.", "--workload", "-w", panel=_RUN)
+    ] = "queue",
     system: Annotated[str, _option("mirrored or rabbitmq.", panel=_BROKER)] = "mirrored",
     profile: Annotated[str, _option("upstream or safe.", panel=_BROKER)] = "upstream",
     cluster: Annotated[str, _option("auto, docker, local or sim.", panel=_RUN)] = "auto",
@@ -63,14 +75,19 @@ def test(
     ] = "2n",
     rate: Annotated[float, _option("Operations a second.", "--rate", "-r", panel=_RUN)] = 200.0,
     time_limit: Annotated[str, _option("Load for so long: 60, 90s, 2m.", panel=_RUN)] = "60",
-    queues: Annotated[int, _option("Queues; 0: one a node.", panel=_RUN)] = 0,
-    enqueue_fraction: Annotated[float, _option("Share of enqueues.", panel=_RUN)] = 0.6,
+    queues: Annotated[int, _option("Queues, locks, objects; 0: one a node.", panel=_RUN)] = 0,
+    enqueue_fraction: Annotated[float, _option("Share of enqueues, or writes.", panel=_RUN)] = 0.6,
     body_bytes: Annotated[int, _option("Size of a message.", panel=_RUN)] = 64,
     op_timeout: Annotated[str, _option("When an answer is given up.", panel=_RUN)] = "5",
     ack_mode: AckModeOption = "manual",
     durable: DurableOption = True,
     persistent: PersistentOption = True,
     confirms: ConfirmsOption = True,
+    hold: HoldOption = "200ms",
+    consumers: ConsumersOption = "competing",
+    order: OrderOption = "first-delivery",
+    reads: ReadsOption = "leader",
+    objects: ObjectsOption = "policy",
     nemesis: Annotated[str, _option("a,b, none or all.", panel=_FAULTS)] = "partition,kill",
     nemesis_interval: Annotated[str, _option("From fault to fault.", panel=_FAULTS)] = "15",
     nemesis_duration: Annotated[str, _option("A fault's length.", panel=_FAULTS)] = "8",
@@ -112,7 +129,8 @@ def test(
         nodes=str(node_count) if node_count else nodes, concurrency=concurrency, rate=rate,
         time_limit=time_limit, queues=queues, enqueue_fraction=enqueue_fraction,
         body_bytes=body_bytes, op_timeout=op_timeout, ack_mode=ack_mode, durable=durable,
-        persistent=persistent, confirms=confirms, nemesis=nemesis,
+        persistent=persistent, confirms=confirms, hold=hold, consumers=consumers, order=order,
+        reads=reads, objects=objects, nemesis=nemesis,
         nemesis_interval=nemesis_interval, nemesis_duration=nemesis_duration, targets=targets,
         partition_mode=partition_mode, net_tick_ms=net_tick_ms, policy=tuple(policy or ()),
         bug=tuple(bug or ()), startup_delay=startup_delay,

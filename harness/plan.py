@@ -82,9 +82,12 @@ class WorkloadPlan(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     (L5), queues or messages that a restart of every node forgets (L6), and publishes without
     confirms (L7). Without confirms an enqueue is ok once it was written and a synchronous call on
     the same channel came back: its channel has taken it, and nothing was promised.
+
+    ``queues`` counts locks in the workload lock, and objects of each kind in metadata; there
+    ``enqueue_fraction`` is the share of writes.
     """
 
-    name: str  # queue
+    name: str  # queue, lock, fifo, metadata
     rate_hz: float
     concurrency: int
     queues: int = 1
@@ -95,6 +98,11 @@ class WorkloadPlan(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     durable: bool = True  # the queues
     persistent: bool = True  # the messages
     confirms: bool = True
+    hold_ms: int = 200  # lock: how long a lock is held, on average
+    consumers: Literal["competing", "single"] = "competing"  # fifo: of a queue
+    order: Literal["first-delivery", "exactly-once"] = "first-delivery"  # fifo: what is judged
+    reads: Literal["leader", "local"] = "leader"  # metadata: who answers
+    objects: tuple[str, ...] = ("policy",)  # metadata: policy, queue
 
 
 class GatePlan(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

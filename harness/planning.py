@@ -31,6 +31,7 @@ PARTITION_MODES = ("ignore", "pause_minority", "autoheal")
 OPERATORS = ("restart-minority", "none")
 Delivery = Literal["at-least-once", "at-most-once", "exactly-once"]
 DELIVERIES = ("at-least-once", "at-most-once", "exactly-once")
+OBJECTS = ("policy", "queue")
 ALL_NEMESES = ("partition", "kill", "stop", "pause", "restart-all")  # what every world can do
 
 
@@ -79,6 +80,11 @@ class Request:
     durable: bool = True
     persistent: bool = True
     confirms: bool = True
+    hold: str = "200ms"
+    consumers: str = "competing"
+    order: str = "first-delivery"
+    reads: str = "leader"
+    objects: str = "policy"
     nemesis: str = "partition,kill"
     nemesis_interval: str = "15"
     nemesis_duration: str = "8"
@@ -132,6 +138,11 @@ def make_plan(request: Request, *, backend: str, seed: int) -> Plan:
             durable=request.durable,
             persistent=request.persistent,
             confirms=request.confirms,
+            hold_ms=parse_duration_ms("--hold", request.hold),
+            consumers=_choice("consumers", request.consumers, "competing", "single"),
+            order=_choice("order", request.order, "first-delivery", "exactly-once"),
+            reads=_choice("reads", request.reads, "leader", "local"),
+            objects=_objects(request.objects),
         ),
         gates=GatePlan(
             delivery=_delivery(request.delivery),
@@ -171,7 +182,31 @@ def check_plan(plan: Plan) -> None:
     for holds, sentence in rules:
         if not holds:
             raise UsageError(sentence)
+    _check_workload(plan)
     check_actions(plan.faults, nodes)
+
+
+def _check_workload(plan: Plan) -> None:
+    """What only some workloads can do."""
+    workload = plan.workload
+    if workload.hold_ms <= 0:
+        raise UsageError("a lock must be held for more than 0")
+    if (
+        workload.name == "metadata"
+        and workload.reads == "leader"
+        and plan.system.name != "mirrored"
+    ):
+        raise UsageError(
+            f"{plan.system.name} has no reads that the leader of its metadata confirms:"
+            " use --reads local"
+        )
+    careful = workload.ack_mode == "manual" and workload.durable and workload.persistent
+    if workload.name == "lock" and not careful:
+        raise UsageError(
+            "a lock is a durable queue with a persistent message that nobody acknowledges: leave"
+            " out --ack-mode, --no-durable and --no-persistent"
+        )
+    _objects(",".join(workload.objects))
 
 
 def parse_nodes(text: str) -> tuple[str, ...]:
@@ -292,6 +327,19 @@ def _delivery(name: str) -> Delivery:
     _one_of("delivery", name, DELIVERIES)
     delivery: Delivery = msgspec.convert(name, Delivery)
     return delivery
+
+
+def _choice(what: str, name: str, *known: str) -> Any:
+    """``name``, which a field of the plan lists as well."""
+    _one_of(what, name, known)
+    return name
+
+
+def _objects(text: str) -> tuple[str, ...]:
+    names = tuple(dict.fromkeys(name.strip() for name in text.split(",") if name.strip()))
+    for name in names or ("none",):
+        _one_of("kind of object", name, OBJECTS)
+    return names
 
 
 def _ack_mode(name: str) -> Literal["manual", "auto"]:

@@ -6,10 +6,15 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from checkers.base import Checker
-from checkers.compose import standard_checkers
+from checkers.compose import common_checkers, standard_checkers
+from checkers.fifo_order import FifoOrder
+from checkers.locks import Locks
 from harness.errors import UsageError
 from harness.plan import Plan
 from harness.workload import Workload
+from workloads.fifo import fifo_workload
+from workloads.lock import lock_workload
+from workloads.metadata import metadata_workload
 from workloads.queue import client_habits, queue_workload
 
 
@@ -37,7 +42,42 @@ def queue_checkers(plan: Plan) -> Sequence[Checker]:
     )
 
 
-WORKLOADS: Mapping[str, Recipe] = {"queue": Recipe(build=queue_workload, checkers=queue_checkers)}
+def _other_checkers(plan: Plan) -> Sequence[Checker]:
+    """The judges that do not ask what became of messages."""
+    return common_checkers(
+        min_acked=plan.gates.min_acked,
+        max_rto_ms=plan.gates.max_rto_ms,
+        poll_round_ms=plan.observe_interval_ms,
+        strict=plan.gates.one_master,
+        must_settle=plan.gates.must_settle,
+        must_not_crash=plan.gates.must_not_crash,
+        crash_text=plan.gates.crash_text,
+        must_converge=plan.gates.must_converge,
+    )
+
+
+def lock_checkers(plan: Plan) -> Sequence[Checker]:
+    """Two holders at once, too few of them, lost locks. A lock acquired is two operations."""
+    return (Locks(min_acquired=plan.gates.min_acked // 2), *_other_checkers(plan))
+
+
+def fifo_checkers(plan: Plan) -> Sequence[Checker]:
+    """The queue workload's, and the order."""
+    exactly_once = plan.workload.order == "exactly-once"
+    return (FifoOrder(exactly_once=exactly_once), *queue_checkers(plan))
+
+
+def metadata_checkers(plan: Plan) -> Sequence[Checker]:
+    """Objects as linearizable registers."""
+    return _other_checkers(plan)
+
+
+WORKLOADS: Mapping[str, Recipe] = {
+    "queue": Recipe(build=queue_workload, checkers=queue_checkers),
+    "lock": Recipe(build=lock_workload, checkers=lock_checkers),
+    "fifo": Recipe(build=fifo_workload, checkers=fifo_checkers),
+    "metadata": Recipe(build=metadata_workload, checkers=metadata_checkers),
+}
 
 
 def recipe_of(name: str) -> Recipe:

@@ -23,20 +23,27 @@ EMPTIES_WANTED = 2
 
 
 class QueueMix(msgspec.Struct, frozen=True):
-    """Enqueues and dequeues for ever, as the seed draws them."""
+    """Enqueues and dequeues for ever, as the seed draws them.
+
+    ``threads``: not 0 if each queue has one consumer, the thread with its number among so many. The
+    consumers then dequeue the more, so that the whole has its share of enqueues as far as it can.
+    """
 
     keys: tuple[str, ...]
     enqueue_fraction: float
     mix_key: int
     queue_key: int
     value_base: int
+    threads: int = 0
     count: int = 0
     enqueued: int = 0
 
     def next(self, context: Context) -> tuple[Answer, Generator]:
         count = self.count
-        key = self.keys[draw_below(self.queue_key, count, len(self.keys))]
-        enqueues = draw_float(self.mix_key, count) < self.enqueue_fraction
+        own = self._consumed_by(context.process)
+        enqueues = draw_float(self.mix_key, count) < self._enqueue_fraction(len(own))
+        keys = self.keys if enqueues else own
+        key = keys[draw_below(self.queue_key, count, len(keys))]
         if enqueues:
             invocation = Invocation(f="enqueue", key=key, value=self.value_base + self.enqueued)
         else:
@@ -47,23 +54,40 @@ class QueueMix(msgspec.Struct, frozen=True):
             self.mix_key,
             self.queue_key,
             self.value_base,
+            self.threads,
             count + 1,
             self.enqueued + enqueues,
         )
         return Scheduled(context.now_ns, invocation), successor
 
+    def _consumed_by(self, process: int) -> tuple[str, ...]:
+        """The queues that a process may dequeue from."""
+        if not self.threads:
+            return self.keys
+        return self.keys[process % self.threads :: self.threads]
+
+    def _enqueue_fraction(self, own: int) -> float:
+        """Of a process that consumes so many queues."""
+        if not self.threads:
+            return self.enqueue_fraction
+        consumers = min(len(self.keys), self.threads)
+        return 1 - (1 - self.enqueue_fraction) * self.threads / consumers if own else 1.0
+
     def update(self, event: Completed) -> Generator:
         return self
 
 
-def queue_mix(keys: Sequence[str], enqueue_fraction: float, seed: int) -> QueueMix:
-    """The mix of one run."""
+def queue_mix(
+    keys: Sequence[str], enqueue_fraction: float, seed: int, *, threads: int = 0
+) -> QueueMix:
+    """The mix of one run; ``threads`` is its concurrency if each queue has one consumer."""
     return QueueMix(
         keys=tuple(keys),
         enqueue_fraction=enqueue_fraction,
         mix_key=stream_key(seed, "queue", "mix"),
         queue_key=stream_key(seed, "queue", "key"),
         value_base=(draw_u64(stream_key(seed, "queue", "run"), 0) >> 44) << COUNTER_BITS,
+        threads=threads,
     )
 
 

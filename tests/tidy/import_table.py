@@ -66,7 +66,7 @@ ROOMS: tuple[Room, ...] = (
     Room(("workloads",), ours=(*SPINE, "checkers"), libraries=("msgspec",)),
     Room(
         ("workloads.clients",),
-        ours=("workloads", *SPINE, "checkers", "broker.remoting"),
+        ours=("workloads", *SPINE, "checkers", "broker.remoting", "cluster.base", "cluster.http"),
         libraries=("msgspec", "pamqp", "pika", "aio_pika"),
     ),
     Room(

@@ -61,6 +61,7 @@ class AmqpChannel:
         self._connection: Connection | None = None
         self._unsettled = False  # an operation is under way, or ended without an answer
         self.is_open = False
+        self.why_lost = "not connected"  # the last channel
         self.lives = 0
         self.published = 0  # the sequence number of the last publish on this channel
 
@@ -92,7 +93,7 @@ class AmqpChannel:
             raise Unreachable("not connected" if connection is None else str(connection.lost))
         while (event := connection.poll_event()) is not None:
             if isinstance(event, commands.Channel.Close):
-                self._accept_close(connection)
+                self._accept_close(connection, event)
         if not self.is_open:
             try:
                 await self._open(connection)
@@ -100,21 +101,30 @@ class AmqpChannel:
                 raise Unreachable(str(error)) from error
         return connection
 
-    async def until_lost(self) -> str:
-        """Wait until the channel or its connection ends while nothing is asked; returns why."""
+    def still(self, life: int) -> Connection | None:
+        """The connection, if the channel of that number is open as far as this side knows."""
+        connection = self._connection
+        if connection is None or not self.is_open or life != self.lives:
+            return None
+        while (event := connection.poll_event()) is not None:
+            if isinstance(event, commands.Channel.Close):
+                self._accept_close(connection, event)
+        if connection.lost is not None:
+            self.is_open, self.why_lost = False, connection.lost
+        return connection if self.is_open else None
+
+    async def until_lost(self) -> None:
+        """Wait, while nothing is asked, until the channel or its connection ends (``why_lost``)."""
         connection = self._connection
         if connection is None:
-            return "not connected"
+            return
         try:
             while self.is_open:
                 event = await connection.next_event()
                 if isinstance(event, commands.Channel.Close):
-                    self._accept_close(connection)
-                    return f"channel closed: {event.reply_code} {event.reply_text}"
+                    self._accept_close(connection, event)
         except ConnectionLost as error:
-            self.is_open = False
-            return str(error)
-        return "the channel is closed"
+            self.is_open, self.why_lost = False, str(error)
 
     async def answer(
         self, connection: Connection, wanted: tuple[type[Event], ...], method_index: int
@@ -123,8 +133,7 @@ class AmqpChannel:
         while True:
             event = await connection.next_event()
             if isinstance(event, commands.Channel.Close):
-                self._accept_close(connection)
-                text = f"channel closed: {event.reply_code} {event.reply_text}"
+                text = self._accept_close(connection, event)
                 caused_by = (int(event.class_id or 0) << 16) | int(event.method_id or 0)
                 if caused_by == method_index:
                     raise Definite(text)
@@ -163,13 +172,15 @@ class AmqpChannel:
         while True:
             event = await connection.next_event()
             if isinstance(event, commands.Channel.Close):
-                self._accept_close(connection)
+                self._accept_close(connection, event)
                 raise Definite(f"no channel: {event.reply_code} {event.reply_text}")
             if isinstance(event, opened):
                 self.is_open = True
                 self.lives += 1
                 return
 
-    def _accept_close(self, connection: Connection) -> None:
+    def _accept_close(self, connection: Connection, event: commands.Channel.Close) -> str:
         connection.send(commands.Channel.CloseOk())
         self.is_open = False
+        self.why_lost = f"channel closed: {event.reply_code} {event.reply_text}"
+        return self.why_lost

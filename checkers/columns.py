@@ -14,6 +14,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from checkers.words import Words
 from harness.history import History
 
 Ints = npt.NDArray[np.int64]
@@ -21,26 +22,6 @@ Bools = npt.NDArray[np.bool_]
 Codes = npt.NDArray[np.int32]
 
 NEVER = np.iinfo(np.int64).max  # the time of what never happened
-
-
-@dataclass(frozen=True, slots=True)
-class Words:
-    """A string column: ``names[codes[i]]`` is row i's string; a null is ""."""
-
-    codes: Codes
-    names: tuple[str, ...]
-
-    def equal(self, name: str) -> Bools:
-        if name not in self.names:
-            return np.zeros(len(self.codes), dtype=np.bool_)
-        return np.asarray(self.codes == self.names.index(name))
-
-    def among(self, names: tuple[str, ...]) -> Bools:
-        wanted = [code for code, name in enumerate(self.names) if name in names]
-        return np.asarray(np.isin(self.codes, wanted))
-
-    def take(self, rows: Ints | Bools) -> Words:
-        return Words(self.codes[rows], self.names)
 
 
 @dataclass(frozen=True, slots=True)

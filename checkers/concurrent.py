@@ -18,7 +18,7 @@ from typing import Final, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from checkers.columns import Words
+from checkers.words import Words
 
 NEVER: Final = 2**31 - 1  # the ret of a crashed operation: SHL_NEVER in engine/engine.h
 

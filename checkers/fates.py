@@ -25,7 +25,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from checkers.columns import NEVER, Bools, Codes, Ints, Operations, Words
+from checkers.columns import NEVER, Bools, Codes, Ints, Operations
+from checkers.words import Words
 
 OK, RECOVERED, LOST, DUPLICATED, REDELIVERED, PHANTOM, NOT_ENQUEUED = range(7)
 FATES = ("ok", "recovered", "lost", "duplicated", "redelivered", "phantom", "not-enqueued")

@@ -2,7 +2,8 @@
 
 ShalottError
  ├─ UsageError            the user asked for what can't be done: one sentence, exit 254
- │   └─ MissingCapability a plan asks for a fault that its world can't make
+ │   ├─ MissingCapability a plan asks for a fault that its world can't make
+ │   └─ UnreadableHistory a file holds no history, or a malformed one: says where
  ├─ HarnessError          the harness itself failed: exit 255, never the system's failure
  │   ├─ BootFailed        the cluster did not come up
  │   └─ StoreError        a run can't be written or read
@@ -23,6 +24,9 @@ class UsageError(ShalottError): ...
 
 
 class MissingCapability(UsageError): ...
+
+
+class UnreadableHistory(UsageError): ...
 
 
 class HarnessError(ShalottError): ...

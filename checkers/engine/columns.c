@@ -3,19 +3,35 @@
 
 #include <string.h>
 
-/* Sorts rows by key, stable. Completions come almost in order of their invocations, so runs are
- * found and merged: n log(runs), and one pass when there is nothing to do. */
+/* Sorts rows by key, stable. Completions come almost in order of their invocations, so short
+ * stretches are sorted by insertion, and of two stretches only the part that overlaps is merged:
+ * one pass where there is nothing to do. */
 typedef struct {
     int64_t key;
     int32_t row;
 } keyed;
 
-static void merge(const keyed *from, keyed *to, int64_t low, int64_t middle, int64_t high)
+/* The first of rows[low..high) whose key is above `key`, or not below it. */
+static int64_t first_beyond(const keyed *rows, int64_t low, int64_t high, int64_t key, int above)
 {
-    int64_t left = low, right = middle;
-    for (int64_t at = low; at < high; at++) {
-        int take_left = left < middle && (right >= high || from[left].key <= from[right].key);
-        to[at] = take_left ? from[left++] : from[right++];
+    while (low < high) {
+        int64_t middle = low + (high - low) / 2;
+        int before = above ? rows[middle].key <= key : rows[middle].key < key;
+        low = before ? middle + 1 : low;
+        high = before ? high : middle;
+    }
+    return low;
+}
+
+static void merge(keyed *rows, keyed *spare, int64_t low, int64_t middle, int64_t high)
+{
+    low = first_beyond(rows, low, middle, rows[middle].key, 1);
+    high = first_beyond(rows, middle, high, rows[middle - 1].key, 0);
+    int64_t left = 0, lefts = middle - low, right = middle;
+    memcpy(spare, rows + low, (size_t)lefts * sizeof *rows);
+    for (int64_t at = low; left < lefts; at++) {
+        int take_left = right >= high || spare[left].key <= rows[right].key;
+        rows[at] = take_left ? spare[left++] : rows[right++];
     }
 }
 
@@ -33,24 +49,18 @@ static void settle(keyed *rows, int64_t low, int64_t high)
 
 enum { STRETCH = 32 };
 
-static keyed *sort_rows(keyed *rows, keyed *spare, int64_t n)
+static void sort_rows(keyed *rows, keyed *spare, int64_t n)
 {
     for (int64_t low = 0; low < n; low += STRETCH)
         settle(rows, low, low + STRETCH < n ? low + STRETCH : n);
     for (int64_t width = STRETCH; width < n; width *= 2) {
-        for (int64_t low = 0; low < n; low += 2 * width) {
-            int64_t middle = low + width < n ? low + width : n;
+        for (int64_t low = 0; low + width < n; low += 2 * width) {
+            int64_t middle = low + width;
             int64_t high = low + 2 * width < n ? low + 2 * width : n;
-            if (middle == high || rows[middle - 1].key <= rows[middle].key)
-                memcpy(spare + low, rows + low, (size_t)(high - low) * sizeof *rows);
-            else
+            if (rows[middle - 1].key > rows[middle].key)
                 merge(rows, spare, low, middle, high);
         }
-        keyed *swapped = rows;
-        rows = spare;
-        spare = swapped;
     }
-    return rows;
 }
 
 int32_t shl_rank(int64_t n, const int64_t *invoke_ns, const int64_t *complete_ns, int32_t *call,
@@ -65,13 +75,13 @@ int32_t shl_rank(int64_t n, const int64_t *invoke_ns, const int64_t *complete_ns
         if (complete_ns[i] != INT64_MAX)
             rows[completed++] = (keyed){complete_ns[i], (int32_t)i};
     }
-    const keyed *sorted = sort_rows(rows, rows + n, completed);
+    sort_rows(rows, rows + n, completed);
     int32_t rank = 0;
     int64_t called = 0;
     for (int64_t at = 0; at < completed; at++) {
-        while (called < n && invoke_ns[called] <= sorted[at].key)
+        while (called < n && invoke_ns[called] <= rows[at].key)
             call[called++] = rank++;
-        ret[sorted[at].row] = rank++;
+        ret[rows[at].row] = rank++;
     }
     while (called < n)
         call[called++] = rank++;

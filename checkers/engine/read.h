@@ -1,0 +1,107 @@
+/* Histories as text, read into columns: EDN, our own recording, logs of Jepsen and of Violin.
+ *
+ * A reader is fed pieces of a file and keeps what it could not finish for the next one. It pairs
+ * completions with invocations as it goes, so what it holds is one row an operation. What is not
+ * an integer is kept as a distinct slice of bytes, once each, for Python to decode. */
+#ifndef SHL_READ_H
+#define SHL_READ_H
+
+#include "engine.h"
+
+enum {
+    SHL_READ_EDN = 0,        /* maps, one after the other or in one vector: Jepsen, Porcupine kv */
+    SHL_READ_RECORDING = 1,  /* our own JSON lines: completions name their invocation's index */
+    SHL_READ_JEPSEN_LOG = 2, /* "INFO  jepsen.util - PROCESS :type :f value" */
+    SHL_READ_VIOLIN = 3,     /* "[id] call add(1)", "[id] return 1" */
+};
+
+/* What is wrong with a file. */
+enum {
+    SHL_READ_FINE = 0,
+    SHL_READ_STOPPED = 1,    /* the budget: see budget->stopped */
+    SHL_READ_UNEXPECTED = 2, /* a byte that can't stand where it does */
+    SHL_READ_MISMATCHED = 3, /* a bracket closed by one of another kind */
+    SHL_READ_TOO_DEEP = 4,   /* brackets in brackets */
+    SHL_READ_ODD_MAP = 5,    /* a key without a value */
+    SHL_READ_NO_MAP = 6,     /* something stands where an operation should */
+    SHL_READ_CUT_LINE = 7,   /* a line ends within an operation, and it is not the last one */
+    SHL_READ_NO_PROCESS = 10,
+    SHL_READ_NO_TYPE = 11,
+    SHL_READ_NO_F = 12,
+    SHL_READ_BAD_PROCESS = 13,
+    SHL_READ_BAD_TYPE = 14,
+    SHL_READ_BAD_F = 15,
+    SHL_READ_BAD_TIME = 16,
+    SHL_READ_NOT_KEYED = 17, /* the value is no [key value] */
+    SHL_READ_NO_INDEX = 18,
+    SHL_READ_BAD_VALUE = 19, /* a recording's value is no integer */
+    SHL_READ_INVOKED_TWICE = 20,
+    SHL_READ_NOT_INVOKED = 21,
+    SHL_READ_OTHER_F = 22,
+    SHL_READ_OTHER_KEY = 23,
+    SHL_READ_TOO_MANY = 24,
+};
+
+/* Columns of the operations, and their types. Values are two columns: kind (0 nothing, 1 integer,
+ * 2 form) and number (the integer, or which form). */
+enum {
+    SHL_READ_F = 0,                /* int32: which word */
+    SHL_READ_KEY = 1,              /* int32: which key, -1 where there is none */
+    SHL_READ_ARGUMENT_KIND = 2,    /* uint8 */
+    SHL_READ_ARGUMENT_NUMBER = 3,  /* int64 */
+    SHL_READ_RESULT_KIND = 4,      /* uint8 */
+    SHL_READ_RESULT_NUMBER = 5,    /* int64 */
+    SHL_READ_TYPE = 6,             /* uint8: 0 ok, 1 fail, 2 info */
+    SHL_READ_PROCESS = 7,          /* int32 */
+    SHL_READ_CALL = 8,             /* int32 */
+    SHL_READ_RET = 9,              /* int32: SHL_NEVER where it crashed */
+    SHL_READ_CALL_NS = 10,         /* int64 */
+    SHL_READ_RET_NS = 11,          /* int64: -1 where there is none */
+    SHL_READ_LINE = 12,            /* int32: of the invocation */
+    SHL_READ_ENTRY = 13,           /* int32: which entry of the file, from 0 */
+    SHL_READ_COLUMNS = 14,
+};
+
+/* Tables of distinct slices. */
+enum { SHL_READ_WORDS = 0, SHL_READ_KEYS = 1, SHL_READ_FORMS = 2, SHL_READ_TABLES = 3 };
+
+/* How far a reader is, and what it met. */
+typedef struct {
+    int64_t operations;
+    int64_t ranks;
+    int64_t entries; /* invocations and completions, those of the nemesis too */
+    int64_t nemesis; /* of these, the nemesis's */
+    int64_t ignored; /* lines of a log that are no operations */
+    int64_t line;    /* where it stands, from 1 */
+    int64_t torn;    /* 0, or the line where an entry begins that the end of the file cuts off */
+    int32_t timed;   /* every entry has a clock time */
+    int32_t keyed;   /* some entry names a key */
+    int32_t crowded; /* two entries begin on one line */
+    int32_t ended;   /* a recording's end mark was met */
+    int32_t error;
+    int64_t error_line;
+    int64_t error_column;
+    int64_t error_id;    /* the process, or the operation's number */
+    int64_t error_other; /* the line of the invocation that it clashes with */
+    char error_word[64]; /* what was met, cut short */
+} shl_reading;
+
+typedef struct shl_reader shl_reader;
+
+/* keyed: an EDN value is [key value]. NULL: no memory. */
+shl_reader *shl_reader_new(int32_t dialect, int32_t keyed, shl_budget *budget);
+void shl_reader_free(shl_reader *reader);
+const shl_reading *shl_reader_state(const shl_reader *reader);
+/* How many of these bytes were used up: the rest is to be given again, with more behind it. -1: the
+ * file is malformed, see the state. last: nothing comes behind these bytes. */
+int64_t shl_reader_feed(shl_reader *reader, const char *bytes, int64_t length, int32_t last);
+/* A column, the caller's from now on, who gives it to shl_column_free; NULL: there are no rows. */
+void *shl_reader_column(shl_reader *reader, int32_t column);
+void shl_column_free(void *memory);
+/* A table: how many slices, and their bytes in all. */
+int64_t shl_reader_names(const shl_reader *reader, int32_t table, int64_t *bytes);
+/* Its bytes one after the other, where each ends, and the line where each stood first. */
+void shl_reader_take_names(const shl_reader *reader, int32_t table, char *bytes, int64_t *ends,
+                           int64_t *lines);
+
+#endif

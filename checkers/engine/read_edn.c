@@ -1,0 +1,536 @@
+/* EDN (https://github.com/edn-format/edn) as Jepsen writes histories: one map an entry, on a line of
+ * its own or not, or all of them in one vector.
+ *
+ * Only the map of an entry is understood; its values are stepped over, brackets matched, and kept
+ * as text. An entry is taken in once its closing brace was seen, so bytes that end early cost
+ * nothing: the parser goes back to where the entry began and says SHL_MORE. */
+#include "internal_read.h"
+
+#include <string.h>
+
+enum { DEEPEST = 128 };
+
+enum { TOKEN = 0, SPACE = 1, DELIMITER = 2, CONTROL = 3 };
+
+static const uint8_t CLASS[256] = {
+    [0 ... 8] = CONTROL, [11] = CONTROL, [14 ... 31] = CONTROL, [127] = CONTROL,
+    ['\t'] = SPACE, ['\n'] = SPACE, ['\f'] = SPACE, ['\r'] = SPACE, [' '] = SPACE, [','] = SPACE,
+    ['('] = DELIMITER, [')'] = DELIMITER, ['['] = DELIMITER, [']'] = DELIMITER,
+    ['{'] = DELIMITER, ['}'] = DELIMITER, ['"'] = DELIMITER, [';'] = DELIMITER,
+};
+
+static uint8_t class_of(char byte)
+{
+    return CLASS[(uint8_t)byte];
+}
+
+static int is_digit(char byte)
+{
+    return (uint8_t)(byte - '0') < 10;
+}
+
+static int skip_form(shl_cursor *cursor);
+
+static void skip_comment(shl_cursor *cursor)
+{
+    const char *newline = memchr(cursor->at, '\n', (size_t)(cursor->end - cursor->at));
+    cursor->at = newline ? newline : cursor->end;
+}
+
+static int skip_blank(shl_cursor *cursor)
+{
+    for (;;) {
+        const char *at = cursor->at;
+        while (at < cursor->end && class_of(*at) == SPACE)
+            cursor->line += *at++ == '\n';
+        cursor->at = at;
+        if (at == cursor->end)
+            return SHL_READ_FINE;
+        if (*at == ';') {
+            skip_comment(cursor);
+        } else if (*at == '#' && at + 1 < cursor->end && at[1] == '_') {
+            cursor->at += 2;
+            int status = skip_form(cursor);
+            if (status)
+                return status;
+        } else {
+            return SHL_READ_FINE;
+        }
+    }
+}
+
+/* Mostly there is one space and no more, or none. */
+static inline int blank(shl_cursor *cursor)
+{
+    const char *at = cursor->at;
+    if (cursor->end - at < 2)
+        return skip_blank(cursor);
+    at += *at == ' ';
+    if (class_of(*at) != TOKEN || *at == '#')
+        return skip_blank(cursor);
+    cursor->at = at;
+    return SHL_READ_FINE;
+}
+
+/* Space, commas, comments and discarded forms. The bytes may end here: that is no fault. */
+int shl_edn_blank(shl_cursor *cursor)
+{
+    return skip_blank(cursor);
+}
+
+static inline shl_slice read_token(shl_cursor *cursor)
+{
+    const char *from = cursor->at, *at = from;
+    while (at < cursor->end && class_of(*at) == TOKEN)
+        at++;
+    cursor->at = at;
+    return (shl_slice){from, at - from};
+}
+
+shl_slice shl_edn_token(shl_cursor *cursor)
+{
+    return read_token(cursor);
+}
+
+static int skip_string(shl_cursor *cursor)
+{
+    for (const char *at = cursor->at + 1; at < cursor->end; at++) {
+        if (*at == '"') {
+            cursor->at = at + 1;
+            return SHL_READ_FINE;
+        }
+        cursor->line += *at == '\n';
+        if (*at == '\\' && ++at < cursor->end)
+            cursor->line += *at == '\n';
+    }
+    return SHL_MORE;
+}
+
+static char closer_of(char opener)
+{
+    return opener == '(' ? ')' : opener == '[' ? ']' : '}';
+}
+
+/* The brackets that are open, and how many forms are still to be discarded before one counts. */
+typedef struct {
+    char closers[DEEPEST];
+    int32_t depth;
+    int32_t discards;
+} nesting;
+
+static int open_bracket(shl_cursor *cursor, nesting *open, int64_t length, char closer)
+{
+    if (open->depth == DEEPEST)
+        return SHL_READ_TOO_DEEP;
+    open->closers[open->depth++] = closer;
+    cursor->at += length;
+    return SHL_READ_FINE;
+}
+
+/* Whether a form that ends here is the one that was asked for. */
+static int is_whole(nesting *open)
+{
+    if (open->depth)
+        return 0;
+    return open->discards ? (open->discards--, 0) : 1;
+}
+
+/* What begins with a hash: a set, a discard, a tag, ##Inf. Tags and discards are followed by the
+ * form that they belong to. */
+static int skip_hash(shl_cursor *cursor, nesting *open, int *whole)
+{
+    if (cursor->at + 1 == cursor->end)
+        return SHL_MORE;
+    char next = cursor->at[1];
+    if (next == '{')
+        return open_bracket(cursor, open, 2, '}');
+    if (next == '_') {
+        cursor->at += 2;
+        open->discards += !open->depth; /* within brackets nothing waits for a form */
+        return SHL_READ_FINE;
+    }
+    if (next == '"') { /* a regular expression */
+        cursor->at++;
+        int status = skip_string(cursor);
+        *whole = is_whole(open);
+        return status;
+    }
+    cursor->at++;
+    if (next == '#') {
+        cursor->at++;
+        shl_slice name = shl_edn_token(cursor);
+        *whole = is_whole(open);
+        return name.length ? SHL_READ_FINE : SHL_READ_UNEXPECTED;
+    }
+    return shl_edn_token(cursor).length ? SHL_READ_FINE : SHL_READ_UNEXPECTED;
+}
+
+static int skip_character(shl_cursor *cursor)
+{
+    if (cursor->at + 1 >= cursor->end)
+        return SHL_MORE;
+    cursor->line += cursor->at[1] == '\n';
+    cursor->at += 2;
+    shl_edn_token(cursor);
+    return SHL_READ_FINE;
+}
+
+static int close_bracket(shl_cursor *cursor, nesting *open, int *whole)
+{
+    if (!open->depth)
+        return SHL_READ_UNEXPECTED;
+    if (open->closers[open->depth - 1] != *cursor->at)
+        return SHL_READ_MISMATCHED;
+    open->depth--;
+    cursor->at++;
+    *whole = is_whole(open);
+    return SHL_READ_FINE;
+}
+
+static int skip_piece(shl_cursor *cursor, nesting *open, int *whole)
+{
+    switch (*cursor->at) {
+    case '(':
+    case '[':
+    case '{':
+        return open_bracket(cursor, open, 1, closer_of(*cursor->at));
+    case ')':
+    case ']':
+    case '}':
+        return close_bracket(cursor, open, whole);
+    case '"': {
+        int status = skip_string(cursor);
+        *whole = status == SHL_READ_FINE && is_whole(open);
+        return status;
+    }
+    case '\\': {
+        int status = skip_character(cursor);
+        *whole = status == SHL_READ_FINE && is_whole(open);
+        return status;
+    }
+    case '#':
+        return skip_hash(cursor, open, whole);
+    default:
+        if (class_of(*cursor->at) == CONTROL)
+            return SHL_READ_UNEXPECTED;
+        shl_edn_token(cursor);
+        *whole = is_whole(open);
+        return SHL_READ_FINE;
+    }
+}
+
+/* Steps over one form, whatever it is, with the tags and discards before it. */
+static int skip_form(shl_cursor *cursor)
+{
+    nesting open;
+    open.depth = 0;
+    open.discards = 0;
+    for (int whole = 0; !whole;) {
+        const char *at = cursor->at;
+        while (at < cursor->end && class_of(*at) == SPACE)
+            cursor->line += *at++ == '\n';
+        cursor->at = at;
+        if (at == cursor->end)
+            return SHL_MORE;
+        if (*at == ';') {
+            skip_comment(cursor);
+            continue;
+        }
+        int status = skip_piece(cursor, &open, &whole);
+        if (status)
+            return status;
+    }
+    return SHL_READ_FINE;
+}
+
+/* --- values ------------------------------------------------------------------------------------*/
+
+int shl_edn_integer(shl_slice token, int64_t *number)
+{
+    const char *at = token.at, *end = at + token.length;
+    int negative = at < end && *at == '-';
+    at += at < end && (*at == '-' || *at == '+');
+    if (end - at > 1 && end[-1] == 'N')
+        end--;
+    if (at == end)
+        return 0;
+    uint64_t sum = 0, limit = (uint64_t)INT64_MAX + (uint64_t)negative;
+    for (; at < end; at++) {
+        uint64_t digit = (uint8_t)(*at - '0');
+        if (digit > 9 || sum > (limit - digit) / 10)
+            return 0;
+        sum = sum * 10 + digit;
+    }
+    *number = negative ? (int64_t)(0 - sum) : (int64_t)sum;
+    return 1;
+}
+
+/* An integer of at most 18 digits and nothing else; 0: it is something else. */
+static inline int read_short_integer(shl_cursor *cursor, shl_value *value)
+{
+    const char *at = cursor->at, *end = cursor->end - at > 18 ? at + 18 : cursor->end;
+    int64_t sum = 0;
+    for (; at < end && is_digit(*at); at++)
+        sum = sum * 10 + (*at - '0');
+    if (at == cursor->end || class_of(*at) == TOKEN)
+        return 0;
+    value->kind = SHL_INTEGER;
+    value->number = sum;
+    value->slice = (shl_slice){cursor->at, at - cursor->at};
+    cursor->at = at;
+    return 1;
+}
+
+/* A value as the columns keep it: nothing, an integer, or its text. */
+static inline int read_value(shl_cursor *cursor, shl_value *value)
+{
+    if (cursor->at == cursor->end)
+        return SHL_MORE;
+    const char *from = cursor->at;
+    char first = *from;
+    if (is_digit(first) && read_short_integer(cursor, value))
+        return SHL_READ_FINE;
+    value->kind = SHL_FORM;
+    value->number = 0;
+    if (class_of(first) == TOKEN && first != '#' && first != '\\') {
+        shl_slice token = read_token(cursor);
+        value->slice = token;
+        if (is_digit(first) || first == '-' || first == '+')
+            value->kind = shl_edn_integer(token, &value->number) ? SHL_INTEGER : SHL_FORM;
+        else if (SHL_IS(token, "nil"))
+            value->kind = SHL_NOTHING;
+        return SHL_READ_FINE;
+    }
+    int status = skip_form(cursor);
+    value->slice = (shl_slice){from, cursor->at - from};
+    return status;
+}
+
+int shl_edn_value(shl_cursor *cursor, shl_value *value)
+{
+    return read_value(cursor, value);
+}
+
+uint8_t shl_entry_type(shl_slice word)
+{
+    if (SHL_IS(word, "invoke"))
+        return SHL_INVOKE;
+    if (SHL_IS(word, "ok"))
+        return SHL_OK;
+    if (SHL_IS(word, "fail"))
+        return SHL_FAIL;
+    return SHL_IS(word, "info") ? SHL_INFO : SHL_NO_TYPE;
+}
+
+/* --- entries -----------------------------------------------------------------------------------*/
+
+/* The fields of an entry, as they stand in the file, and where each stands. A field that is missing
+ * has a slice of length 0. */
+typedef struct {
+    shl_value process, type, f, key, value, time, error;
+} fields;
+
+static shl_value *field_of(fields *found, shl_slice name)
+{
+    switch (name.length) {
+    case 2:
+        return SHL_IS(name, ":f") ? &found->f : NULL;
+    case 4:
+        return SHL_IS(name, ":key") ? &found->key : NULL;
+    case 5:
+        return SHL_IS(name, ":type") ? &found->type : SHL_IS(name, ":time") ? &found->time : NULL;
+    case 6:
+        return SHL_IS(name, ":value")   ? &found->value
+               : SHL_IS(name, ":error") ? &found->error
+                                        : NULL;
+    case 8:
+        return SHL_IS(name, ":process") ? &found->process : NULL;
+    default:
+        return NULL;
+    }
+}
+
+/* A keyword's or a string's text; nothing of anything else. */
+static shl_slice word_of(const shl_value *value)
+{
+    shl_slice slice = value->slice;
+    if (value->kind == SHL_FORM && slice.length > 1 && *slice.at == ':')
+        return (shl_slice){slice.at + 1, slice.length - 1};
+    if (value->kind == SHL_FORM && slice.length > 2 && *slice.at == '"')
+        return (shl_slice){slice.at + 1, slice.length - 2};
+    return (shl_slice){slice.at, 0};
+}
+
+static int read_fields(shl_cursor *cursor, fields *found)
+{
+    cursor->at++; /* the brace */
+    for (;;) {
+        int status = blank(cursor);
+        if (status)
+            return status;
+        if (cursor->at == cursor->end)
+            return SHL_MORE;
+        if (*cursor->at == '}') {
+            cursor->at++;
+            return SHL_READ_FINE;
+        }
+        shl_value name, unknown, *field;
+        if ((status = read_value(cursor, &name)) || (status = blank(cursor)))
+            return status;
+        if (cursor->at == cursor->end)
+            return SHL_MORE;
+        if (*cursor->at == '}')
+            return SHL_READ_ODD_MAP;
+        field = field_of(found, name.slice);
+        if ((status = read_value(cursor, field ? field : &unknown)))
+            return status;
+    }
+}
+
+/* [key value] into its two. */
+static int split_tuple(shl_slice tuple, shl_entry *entry)
+{
+    shl_cursor cursor = {tuple.at, tuple.at + tuple.length, 0};
+    shl_value key;
+    while (cursor.at < cursor.end && *cursor.at == '#') { /* its tag */
+        shl_edn_token(&cursor);
+        if (shl_edn_blank(&cursor))
+            return 0;
+    }
+    if (cursor.at == cursor.end || *cursor.at != '[')
+        return 0;
+    cursor.at++;
+    if (shl_edn_blank(&cursor) || cursor.at == cursor.end || *cursor.at == ']' ||
+        shl_edn_value(&cursor, &key) || shl_edn_blank(&cursor) || cursor.at == cursor.end ||
+        *cursor.at == ']' || shl_edn_value(&cursor, &entry->value) || shl_edn_blank(&cursor))
+        return 0;
+    entry->key = key.slice;
+    entry->has_key = 1;
+    return cursor.at < cursor.end && *cursor.at == ']';
+}
+
+static int complain_of(shl_reader *reader, int code, int64_t line, const shl_value *field,
+                       const char *begin)
+{
+    shl_complain_of(reader, field->slice);
+    return shl_complain(reader, code, line, field->slice.length ? field->slice.at : begin);
+}
+
+static int key_entry(shl_reader *reader, const fields *found, shl_entry *entry, const char *begin)
+{
+    if (found->key.slice.length) {
+        entry->has_key = 1;
+        entry->key = found->key.slice;
+    }
+    if (!reader->keyed)
+        return SHL_READ_FINE;
+    /* A completion may have lost its value: what crashed or failed need not say its key again. */
+    if (entry->type != SHL_INVOKE && found->value.kind == SHL_NOTHING)
+        return SHL_READ_FINE;
+    if (found->value.kind == SHL_FORM && split_tuple(found->value.slice, entry))
+        return SHL_READ_FINE;
+    entry->value = found->value;
+    if (entry->type == SHL_FAIL || entry->type == SHL_INFO) {
+        entry->has_key = 0;
+        return SHL_READ_FINE;
+    }
+    return complain_of(reader, SHL_READ_NOT_KEYED, entry->line, &found->value, begin);
+}
+
+static int take_fields(shl_reader *reader, const fields *found, int64_t line, const char *begin)
+{
+    shl_entry entry = {.line = line, .value = found->value};
+    shl_slice error = word_of(&found->error);
+    if (!found->process.slice.length)
+        return shl_complain(reader, SHL_READ_NO_PROCESS, line, begin);
+    if (found->process.kind != SHL_INTEGER) {
+        if (!SHL_IS(word_of(&found->process), "nemesis"))
+            return complain_of(reader, SHL_READ_BAD_PROCESS, line, &found->process, begin);
+        shl_take_nemesis(reader, line);
+        return SHL_READ_FINE;
+    }
+    entry.id = entry.process = found->process.number;
+    if (entry.process > INT32_MAX || entry.process < INT32_MIN)
+        return complain_of(reader, SHL_READ_BAD_PROCESS, line, &found->process, begin);
+    if (!found->type.slice.length)
+        return shl_complain(reader, SHL_READ_NO_TYPE, line, begin);
+    entry.type = shl_entry_type(word_of(&found->type));
+    if (entry.type == SHL_NO_TYPE)
+        return complain_of(reader, SHL_READ_BAD_TYPE, line, &found->type, begin);
+    entry.f = word_of(&found->f);
+    if (!found->f.slice.length)
+        return shl_complain(reader, SHL_READ_NO_F, line, begin);
+    if (!entry.f.length)
+        return complain_of(reader, SHL_READ_BAD_F, line, &found->f, begin);
+    if (found->time.slice.length && found->time.kind == SHL_FORM)
+        return complain_of(reader, SHL_READ_BAD_TIME, line, &found->time, begin);
+    entry.has_time = found->time.kind == SHL_INTEGER;
+    entry.time = found->time.number;
+    entry.empty = (uint8_t)SHL_IS(error, "empty");
+    int wrong = key_entry(reader, found, &entry, begin);
+    return wrong ? wrong : shl_take_entry(reader, &entry, begin);
+}
+
+/* Steps over the tags before an entry: #jepsen.history.Op{...}. */
+static int skip_tags(shl_cursor *cursor)
+{
+    while (cursor->at < cursor->end && *cursor->at == '#') {
+        cursor->at++;
+        if (cursor->at < cursor->end && class_of(*cursor->at) != TOKEN)
+            return SHL_READ_NO_MAP;
+        shl_edn_token(cursor);
+        int status = shl_edn_blank(cursor);
+        if (status)
+            return status;
+    }
+    return cursor->at == cursor->end ? SHL_MORE : SHL_READ_FINE;
+}
+
+static int read_entry(shl_reader *reader, shl_cursor *cursor)
+{
+    const char *begin = cursor->at;
+    int64_t line = cursor->line;
+    fields found;
+    memset(&found, 0, sizeof found);
+    int status = skip_tags(cursor);
+    if (!status && *cursor->at != '{')
+        status = SHL_READ_NO_MAP;
+    if (!status)
+        status = read_fields(cursor, &found);
+    if (status)
+        return status;
+    return take_fields(reader, &found, line, begin);
+}
+
+int shl_read_edn(shl_reader *reader, shl_cursor *cursor, int32_t last)
+{
+    for (;;) {
+        shl_cursor entry = *cursor;
+        int status = shl_edn_blank(&entry);
+        if (status == SHL_MORE)
+            return SHL_MORE;
+        if (status)
+            return shl_complain(reader, status, entry.line, entry.at);
+        if (entry.at == entry.end) {
+            /* A comment that the bytes cut may go on behind them. */
+            if (last)
+                *cursor = entry;
+            return last && reader->closer ? SHL_MORE : SHL_READ_FINE;
+        }
+        if (reader->closer ? *entry.at == reader->closer : *entry.at == '[' || *entry.at == '(') {
+            reader->closer = reader->closer ? 0 : closer_of(*entry.at);
+            entry.at++;
+            *cursor = entry;
+            continue;
+        }
+        cursor->line = entry.line;
+        cursor->at = entry.at;
+        status = read_entry(reader, &entry);
+        if (status == SHL_MORE)
+            return SHL_MORE;
+        if (status)
+            return reader->state.error ? status
+                                       : shl_complain(reader, status, entry.line, entry.at);
+        *cursor = entry;
+    }
+}

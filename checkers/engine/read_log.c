@@ -1,0 +1,218 @@
+/* Logs, an entry a line: Jepsen's own (as Porcupine's tests keep those of etcd), and Violin's. */
+#define _GNU_SOURCE /* memmem */
+#include "internal_read.h"
+
+#include <string.h>
+
+static int is_space(char byte)
+{
+    return byte == ' ' || byte == '\t' || byte == '\r';
+}
+
+static void skip_space(shl_cursor *line)
+{
+    while (line->at < line->end && is_space(*line->at))
+        line->at++;
+}
+
+static shl_slice word(shl_cursor *line)
+{
+    skip_space(line);
+    const char *from = line->at;
+    while (line->at < line->end && !is_space(*line->at))
+        line->at++;
+    return (shl_slice){from, line->at - from};
+}
+
+static int complain_of(shl_reader *reader, int code, int64_t line, shl_slice met)
+{
+    shl_complain_of(reader, met);
+    return shl_complain(reader, code, line, met.at);
+}
+
+/* --- Jepsen ------------------------------------------------------------------------------------*/
+
+/* Whatever a logger puts before the entry ends in " - "; without it the line is the entry. */
+static void skip_logger(shl_cursor *line)
+{
+    static const char LOGGER[] = "jepsen.util - ";
+    int64_t length = (int64_t)sizeof LOGGER - 1;
+    const char *found = NULL;
+    if (line->end - line->at >= length)
+        found = memmem(line->at, (size_t)(line->end - line->at), LOGGER, (size_t)length);
+    if (found)
+        line->at = found + length;
+}
+
+static int looks_like_entry(shl_cursor line)
+{
+    shl_slice process = word(&line), type = word(&line);
+    int64_t number;
+    return (shl_edn_integer(process, &number) || SHL_IS(process, ":nemesis")) && type.length > 1 &&
+           *type.at == ':';
+}
+
+static shl_slice without_colon(shl_slice keyword)
+{
+    return (shl_slice){keyword.at + 1, keyword.length - 1};
+}
+
+int shl_read_jepsen_line(shl_reader *reader, shl_cursor *line)
+{
+    skip_logger(line);
+    if (!looks_like_entry(*line)) {
+        skip_space(line);
+        reader->state.ignored += line->at < line->end;
+        return SHL_READ_FINE;
+    }
+    shl_slice process = word(line), type = word(line), f = word(line);
+    shl_entry entry = {.line = line->line};
+    if (!shl_edn_integer(process, &entry.id)) {
+        shl_take_nemesis(reader, line->line);
+        return SHL_READ_FINE;
+    }
+    entry.process = entry.id;
+    if (entry.id < 0 || entry.id > INT32_MAX)
+        return complain_of(reader, SHL_READ_BAD_PROCESS, line->line, process);
+    entry.type = shl_entry_type(without_colon(type));
+    if (entry.type == SHL_NO_TYPE)
+        return complain_of(reader, SHL_READ_BAD_TYPE, line->line, type);
+    if (f.length < 2 || *f.at != ':')
+        return complain_of(reader, f.length ? SHL_READ_BAD_F : SHL_READ_NO_F, line->line, f);
+    entry.f = without_colon(f);
+    skip_space(line);
+    if (line->at < line->end) {
+        int status = shl_edn_value(line, &entry.value);
+        if (status == SHL_MORE)
+            return SHL_MORE;
+        if (status)
+            return shl_complain(reader, status, line->line, line->at);
+    }
+    return shl_take_entry(reader, &entry, process.at);
+}
+
+/* --- Violin ------------------------------------------------------------------------------------*/
+
+/* Violin names no processes, only operations: each takes the process that was idle last. */
+static int32_t take_process(shl_reader *reader)
+{
+    return reader->idle_count ? reader->idle[--reader->idle_count] : reader->processes++;
+}
+
+static int give_process(shl_reader *reader, int32_t process)
+{
+    if (reader->idle_count == reader->idle_room) {
+        int64_t bytes = (int64_t)sizeof *reader->idle, room = reader->idle_room * 2 + 16;
+        int32_t *idle = reader->idle ? shl_resize(reader->budget, reader->idle,
+                                                  reader->idle_room * bytes, room * bytes)
+                                     : shl_alloc(reader->budget, room * bytes);
+        if (!idle)
+            return 0;
+        reader->idle = idle;
+        reader->idle_room = room;
+    }
+    reader->idle[reader->idle_count++] = process;
+    return 1;
+}
+
+/* [id] */
+static int read_id(shl_reader *reader, shl_cursor *line, int64_t *id)
+{
+    skip_space(line);
+    const char *from = line->at;
+    const char *close = memchr(from, ']', (size_t)(line->end - from));
+    if (from == line->end || *from != '[')
+        return shl_complain(reader, SHL_READ_NO_MAP, line->line, from);
+    if (!close)
+        return SHL_MORE;
+    if (!shl_edn_integer((shl_slice){from + 1, close - from - 1}, id))
+        return complain_of(reader, SHL_READ_BAD_PROCESS, line->line,
+                           (shl_slice){from, close - from + 1});
+    line->at = close + 1;
+    return SHL_READ_FINE;
+}
+
+/* name or name(argument) */
+static int read_call(shl_cursor *line, shl_entry *entry)
+{
+    skip_space(line);
+    const char *from = line->at, *at = from;
+    while (at < line->end && *at != '(' && !is_space(*at))
+        at++;
+    entry->f = (shl_slice){from, at - from};
+    if (at == from)
+        return SHL_READ_NO_F;
+    line->at = at;
+    if (at == line->end || *at != '(')
+        return SHL_READ_FINE;
+    line->at++;
+    skip_space(line);
+    if (line->at < line->end && *line->at != ')') {
+        int status = shl_edn_value(line, &entry->value);
+        if (status)
+            return status;
+    }
+    skip_space(line);
+    if (line->at == line->end)
+        return SHL_MORE;
+    if (*line->at != ')')
+        return SHL_READ_UNEXPECTED;
+    line->at++;
+    return SHL_READ_FINE;
+}
+
+static int read_return(shl_cursor *line, shl_entry *entry)
+{
+    skip_space(line);
+    if (line->at == line->end)
+        return SHL_READ_FINE;
+    int status = shl_edn_value(line, &entry->value);
+    if (!status && SHL_IS(entry->value.slice, "empty"))
+        entry->value.kind = SHL_NOTHING;
+    return status;
+}
+
+static int take_call(shl_reader *reader, shl_entry *entry, const char *begin)
+{
+    entry->type = SHL_INVOKE;
+    entry->process = take_process(reader);
+    return shl_take_entry(reader, entry, begin);
+}
+
+static int take_return(shl_reader *reader, shl_entry *entry, const char *begin)
+{
+    entry->type = SHL_OK;
+    int status = shl_take_entry(reader, entry, begin);
+    if (status)
+        return status;
+    int64_t *place = shl_row_of(&reader->open, entry->id, reader->budget);
+    const int32_t *processes = reader->columns[SHL_READ_PROCESS];
+    if (!place || !give_process(reader, processes[-*place - 1]))
+        return shl_complain(reader, SHL_READ_STOPPED, entry->line, begin);
+    return SHL_READ_FINE;
+}
+
+int shl_read_violin_line(shl_reader *reader, shl_cursor *line)
+{
+    const char *begin = line->at;
+    shl_entry entry = {.line = line->line};
+    skip_space(line);
+    if (line->at == line->end || *line->at == '#')
+        return SHL_READ_FINE;
+    int status = read_id(reader, line, &entry.id);
+    if (status)
+        return status;
+    shl_slice what = word(line);
+    int call = SHL_IS(what, "call");
+    if (!call && !SHL_IS(what, "return"))
+        return complain_of(reader, SHL_READ_BAD_TYPE, line->line, what);
+    status = call ? read_call(line, &entry) : read_return(line, &entry);
+    skip_space(line);
+    if (!status && line->at < line->end)
+        status = SHL_READ_UNEXPECTED;
+    if (status == SHL_MORE)
+        return SHL_MORE;
+    if (status)
+        return shl_complain(reader, status, line->line, line->at);
+    return call ? take_call(reader, &entry, begin) : take_return(reader, &entry, begin);
+}

@@ -1,0 +1,228 @@
+/* Pairing: a completion fills in the row that its invocation began.
+ *
+ * The order of the log is the order of time: each invocation and each completion that tells
+ * something (ok, fail) takes the next rank. What never completes, or completes as info, has no ret. */
+#include "internal_read.h"
+
+#include <stdlib.h>
+
+enum { MOST_OPERATIONS = 1 << 30 }; /* two ranks each must fit an int32 */
+
+static const int64_t COLUMN_BYTES[SHL_READ_COLUMNS] = {4, 4, 1, 8, 1, 8, 1, 4, 4, 4, 8, 8, 4, 4};
+
+static int32_t *column32(shl_reader *reader, int column)
+{
+    return reader->columns[column];
+}
+
+static int64_t *column64(shl_reader *reader, int column)
+{
+    return reader->columns[column];
+}
+
+static uint8_t *column8(shl_reader *reader, int column)
+{
+    return reader->columns[column];
+}
+
+/* Columns grow one by one; should one of them fail, `room` still says what all of them have, and
+ * those that grew are given back with their true size by asking for it again. */
+static int more_room(shl_reader *reader)
+{
+    int64_t room = reader->room ? reader->room * 2 : 1024;
+    for (int column = 0; column < SHL_READ_COLUMNS; column++) {
+        int64_t old = reader->room * COLUMN_BYTES[column], bytes = room * COLUMN_BYTES[column];
+        void *grown = reader->columns[column]
+                          ? shl_resize(reader->budget, reader->columns[column], old, bytes)
+                          : shl_alloc(reader->budget, bytes);
+        if (!grown) {
+            for (int done = 0; done < column; done++) {
+                shl_free(reader->budget, reader->columns[done], room * COLUMN_BYTES[done]);
+                reader->columns[done] = NULL;
+            }
+            return 0;
+        }
+        reader->columns[column] = grown;
+    }
+    reader->room = room;
+    return 1;
+}
+
+void *shl_reader_column(shl_reader *reader, int32_t column)
+{
+    void *memory = reader->columns[column];
+    int64_t old = reader->room * COLUMN_BYTES[column];
+    int64_t bytes = reader->state.operations * COLUMN_BYTES[column];
+    if (!memory || !bytes)
+        return NULL;
+    void *trimmed = shl_resize(reader->budget, memory, old, bytes);
+    reader->columns[column] = NULL;
+    reader->budget->bytes -= trimmed ? bytes : old;
+    return trimmed ? trimmed : memory;
+}
+
+void shl_column_free(void *memory)
+{
+    free(memory);
+}
+
+void shl_columns_free(shl_reader *reader)
+{
+    for (int column = 0; column < SHL_READ_COLUMNS; column++)
+        shl_free(reader->budget, reader->columns[column], reader->room * COLUMN_BYTES[column]);
+}
+
+/* A value's number: itself, or its form's. -1 only where memory ran out. */
+static int numbered(shl_reader *reader, const shl_entry *entry, int64_t *number)
+{
+    *number = entry->value.kind == SHL_INTEGER ? entry->value.number : 0;
+    if (entry->value.kind != SHL_FORM)
+        return 1;
+    *number = shl_name(&reader->names[SHL_READ_FORMS], entry->value.slice, entry->line,
+                       reader->budget);
+    return *number >= 0;
+}
+
+static int clash(shl_reader *reader, int code, const shl_entry *entry, int64_t row, const char *at)
+{
+    reader->state.error_id = entry->id;
+    reader->state.error_other = row < 0 ? 0 : column32(reader, SHL_READ_LINE)[row];
+    return shl_complain(reader, code, entry->line, at);
+}
+
+static int begin(shl_reader *reader, const shl_entry *entry, int64_t *place, const char *at)
+{
+    shl_reading *state = &reader->state;
+    int64_t row = state->operations, number;
+    if (*place > 0)
+        return clash(reader, SHL_READ_INVOKED_TWICE, entry, *place - 1, at);
+    if (entry->f.length == 0)
+        return clash(reader, SHL_READ_NO_F, entry, -1, at);
+    if (row >= MOST_OPERATIONS || entry->line > INT32_MAX)
+        return shl_complain(reader, SHL_READ_TOO_MANY, entry->line, at);
+    if (row == reader->room && !more_room(reader))
+        return shl_complain(reader, SHL_READ_STOPPED, entry->line, at);
+    int32_t f = shl_name(&reader->names[SHL_READ_WORDS], entry->f, entry->line, reader->budget);
+    int32_t key = -1;
+    if (entry->has_key)
+        key = shl_name(&reader->names[SHL_READ_KEYS], entry->key, entry->line, reader->budget);
+    if (f < 0 || (entry->has_key && key < 0) || !numbered(reader, entry, &number))
+        return shl_complain(reader, SHL_READ_STOPPED, entry->line, at);
+    column32(reader, SHL_READ_F)[row] = f;
+    column32(reader, SHL_READ_KEY)[row] = key;
+    column8(reader, SHL_READ_ARGUMENT_KIND)[row] = entry->value.kind;
+    column64(reader, SHL_READ_ARGUMENT_NUMBER)[row] = number;
+    column8(reader, SHL_READ_RESULT_KIND)[row] = SHL_NOTHING;
+    column64(reader, SHL_READ_RESULT_NUMBER)[row] = 0;
+    column8(reader, SHL_READ_TYPE)[row] = SHL_INFO;
+    column32(reader, SHL_READ_PROCESS)[row] = (int32_t)entry->process;
+    column32(reader, SHL_READ_CALL)[row] = (int32_t)state->ranks++;
+    column32(reader, SHL_READ_RET)[row] = SHL_NEVER;
+    column64(reader, SHL_READ_CALL_NS)[row] = entry->time;
+    column64(reader, SHL_READ_RET_NS)[row] = -1;
+    column32(reader, SHL_READ_LINE)[row] = (int32_t)entry->line;
+    column32(reader, SHL_READ_ENTRY)[row] = (int32_t)state->entries;
+    state->operations = row + 1;
+    *place = row + 1;
+    return SHL_READ_FINE;
+}
+
+/* What a completion says again must be what its invocation said. */
+static int agrees(shl_reader *reader, const shl_entry *entry, int64_t row)
+{
+    int32_t f = column32(reader, SHL_READ_F)[row], key = column32(reader, SHL_READ_KEY)[row];
+    const shl_names *words = &reader->names[SHL_READ_WORDS], *keys = &reader->names[SHL_READ_KEYS];
+    if (entry->f.length) {
+        int64_t from = f ? words->ends[f - 1] : 0;
+        if (!shl_is(entry->f, words->bytes + from, words->ends[f] - from))
+            return SHL_READ_OTHER_F;
+    }
+    if (entry->has_key) {
+        int64_t from = key > 0 ? keys->ends[key - 1] : 0;
+        if (key < 0 || !shl_is(entry->key, keys->bytes + from, keys->ends[key] - from))
+            return SHL_READ_OTHER_KEY;
+    }
+    return SHL_READ_FINE;
+}
+
+static int tells_of_emptiness(shl_slice f)
+{
+    return SHL_IS(f, "dequeue") || SHL_IS(f, "drain") || SHL_IS(f, "remove") || SHL_IS(f, "poll");
+}
+
+static int found_nothing(shl_reader *reader, const shl_entry *entry, int64_t row)
+{
+    if (!entry->empty || entry->type != SHL_FAIL)
+        return 0;
+    int32_t f = column32(reader, SHL_READ_F)[row];
+    const shl_names *words = &reader->names[SHL_READ_WORDS];
+    int64_t from = f ? words->ends[f - 1] : 0;
+    return tells_of_emptiness((shl_slice){words->bytes + from, words->ends[f] - from});
+}
+
+static int set_result(shl_reader *reader, const shl_entry *entry, int64_t row)
+{
+    int64_t number;
+    if (entry->value.kind == SHL_NOTHING && entry->repeats) {
+        column8(reader, SHL_READ_RESULT_KIND)[row] = column8(reader, SHL_READ_ARGUMENT_KIND)[row];
+        column64(reader, SHL_READ_RESULT_NUMBER)[row] =
+            column64(reader, SHL_READ_ARGUMENT_NUMBER)[row];
+        return 1;
+    }
+    if (!numbered(reader, entry, &number))
+        return 0;
+    column8(reader, SHL_READ_RESULT_KIND)[row] = entry->value.kind;
+    column64(reader, SHL_READ_RESULT_NUMBER)[row] = number;
+    return 1;
+}
+
+static int end(shl_reader *reader, const shl_entry *entry, int64_t *place, const char *at)
+{
+    if (*place <= 0)
+        return clash(reader, SHL_READ_NOT_INVOKED, entry, *place < 0 ? -*place - 1 : -1, at);
+    int64_t row = *place - 1;
+    int wrong = agrees(reader, entry, row);
+    if (wrong) {
+        shl_complain_of(reader, wrong == SHL_READ_OTHER_F ? entry->f : entry->key);
+        return clash(reader, wrong, entry, row, at);
+    }
+    *place = -*place;
+    column64(reader, SHL_READ_RET_NS)[row] = entry->has_time ? entry->time : -1;
+    if (entry->type == SHL_INFO)
+        return SHL_READ_FINE;
+    column32(reader, SHL_READ_RET)[row] = (int32_t)reader->state.ranks++;
+    if (found_nothing(reader, entry, row)) {
+        column8(reader, SHL_READ_TYPE)[row] = SHL_OK;
+        return SHL_READ_FINE;
+    }
+    column8(reader, SHL_READ_TYPE)[row] = entry->type;
+    return set_result(reader, entry, row) ? SHL_READ_FINE
+                                          : shl_complain(reader, SHL_READ_STOPPED, entry->line, at);
+}
+
+static void count_entry(shl_reader *reader, int64_t line)
+{
+    reader->state.crowded |= reader->state.entries > 0 && line == reader->invoked_line;
+    reader->invoked_line = line;
+    reader->state.entries++;
+}
+
+int shl_take_entry(shl_reader *reader, const shl_entry *entry, const char *at)
+{
+    int64_t *place = shl_row_of(&reader->open, entry->id, reader->budget);
+    if (!place)
+        return shl_complain(reader, SHL_READ_STOPPED, entry->line, at);
+    reader->state.timed &= entry->has_time;
+    reader->state.keyed |= entry->has_key;
+    int wrong = entry->type == SHL_INVOKE ? begin(reader, entry, place, at)
+                                          : end(reader, entry, place, at);
+    if (!wrong)
+        count_entry(reader, entry->line);
+    return wrong;
+}
+
+void shl_take_nemesis(shl_reader *reader, int64_t line)
+{
+    reader->state.nemesis++;
+    count_entry(reader, line);
+}

@@ -1,0 +1,7 @@
+"""Histories from files, whatever wrote them: ``read_history``."""
+
+from __future__ import annotations
+
+from checkers.reading.files import DIALECTS, read_history
+
+__all__ = ["DIALECTS", "read_history"]

@@ -1,0 +1,181 @@
+"""EDN values (https://github.com/edn-format/edn) to hashable Python values, and back.
+
+Only single values come here, each distinct one once: entries are read by the engine
+(engine/read_edn.c). Keywords and strings become str, vectors and lists tuple, sets frozenset, maps
+a frozenset of (key, value) pairs; a tag is left out and its value kept.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Hashable
+from decimal import Decimal
+from fractions import Fraction
+from typing import Final
+
+
+class EdnError(ValueError):
+    """A value is malformed: says how."""
+
+
+_TOKEN: Final = re.compile(
+    r"""[\s,]+                          # space
+      | ;[^\n]*                         # a comment
+      | (?P<string>\#?"(?:[^"\\]|\\.)*")
+      | (?P<character>\\.[^\s,()\[\]{}";]*)
+      | (?P<discard>\#_)
+      | (?P<set>\#\{)
+      | (?P<tag>\#[^\s,()\[\]{}";\#][^\s,()\[\]{}";]*)
+      | (?P<bracket>[()\[\]{}])
+      | (?P<atom>\#\#[^\s,()\[\]{}";]+|[^\s,()\[\]{}";\\]+)
+    """,
+    re.VERBOSE | re.DOTALL,
+)
+_INTEGER: Final = re.compile(r"[+-]?\d+N?")
+_FLOAT: Final = re.compile(r"[+-]?\d+(?:\.\d*)?(?:[eE][+-]?\d+)?M?")
+_RATIO: Final = re.compile(r"([+-]?\d+)/(\d+)")
+_ESCAPE: Final = re.compile(r"\\(u[0-9a-fA-F]{4}|[0-7]{1,3}|.)", re.DOTALL)
+_ESCAPES: Final = {
+    "t": "\t", "r": "\r", "n": "\n", "b": "\b", "f": "\f", "\\": "\\", '"': '"',
+}  # fmt: skip
+_CHARACTERS: Final = {
+    "newline": "\n", "return": "\r", "space": " ", "tab": "\t", "formfeed": "\f",
+    "backspace": "\b",
+}  # fmt: skip
+_SPECIAL: Final = {
+    "nil": None, "true": True, "false": False,
+    "##Inf": float("inf"), "##-Inf": float("-inf"), "##NaN": float("nan"),
+}  # fmt: skip
+_CLOSERS: Final = {"(": ")", "[": "]", "{": "}", "#{": "}"}
+
+
+def decode(text: str) -> Hashable:
+    """The one value that ``text`` holds. Raises EdnError."""
+    if text[:1] == '"' and "\\" not in text:
+        return text[1:-1]
+    if text[:1] == ":" and len(text) > 1:
+        return text[1:]
+    return _Decoder(text).only()
+
+
+def identity(value: Hashable) -> Hashable:
+    """What tells values apart: true is not 1, nor is 1.0, though Python takes them for equal."""
+    if isinstance(value, str):
+        return value
+    if isinstance(value, tuple):
+        return ("tuple", *(identity(each) for each in value))
+    if isinstance(value, frozenset):
+        return frozenset(identity(each) for each in value)
+    if isinstance(value, float) and value != value:
+        return ("float", "nan")
+    return (type(value).__name__, value)
+
+
+class _Decoder:
+    """The tokens of one value, taken from the left."""
+
+    def __init__(self, text: str) -> None:
+        self._text = text
+        self._at = 0
+
+    def only(self) -> Hashable:
+        value = self._value()
+        if self._peek() is not None:
+            raise EdnError(f"{self._shown()} stands behind a value")
+        return value
+
+    def _shown(self) -> str:
+        rest = self._text[self._at :]
+        return repr(rest if len(rest) <= 40 else rest[:37] + "...")
+
+    def _peek(self) -> re.Match[str] | None:
+        """The next token that means something, the discarded left out; None: there is none."""
+        while self._at < len(self._text):
+            token = _TOKEN.match(self._text, self._at)
+            if token is None:
+                raise EdnError(f"{self._shown()} is no value")
+            if token.lastgroup is None:
+                self._at = token.end()
+            elif token.lastgroup == "discard":
+                self._at = token.end()
+                self._value()
+            else:
+                return token
+        return None
+
+    def _value(self) -> Hashable:
+        token = self._peek()
+        if token is None:
+            raise EdnError("a value is missing")
+        text = token[0]
+        if token.lastgroup == "bracket" and text not in _CLOSERS:
+            raise EdnError(f"a value is missing before {text!r}")
+        self._at = token.end()
+        if token.lastgroup in ("bracket", "set"):
+            return self._collection(text)
+        if token.lastgroup == "tag":
+            return self._value()
+        if token.lastgroup == "string":
+            return text[2:-1] if text[0] == "#" else _unescaped(text[1:-1])
+        return _character(text[1:]) if token.lastgroup == "character" else _atom(text)
+
+    def _collection(self, opener: str) -> Hashable:
+        values: list[Hashable] = []
+        while (token := self._peek()) is not None:
+            if token[0] == _CLOSERS[opener] and token.lastgroup == "bracket":
+                self._at = token.end()
+                return _collected(opener, values)
+            values.append(self._value())
+        raise EdnError(f"{opener!r} is not closed")
+
+
+def _collected(opener: str, values: list[Hashable]) -> Hashable:
+    if opener in "([":
+        return tuple(values)
+    if opener == "#{":
+        return frozenset(values)
+    if len(values) % 2:
+        raise EdnError("a map has a key without a value")
+    return frozenset(zip(values[::2], values[1::2], strict=True))
+
+
+def _atom(text: str) -> Hashable:
+    if text in _SPECIAL:
+        return _SPECIAL[text]
+    if _INTEGER.fullmatch(text):
+        return int(text.removesuffix("N"))
+    if _FLOAT.fullmatch(text):
+        return Decimal(text[:-1]) if text.endswith("M") else float(text)
+    ratio = _RATIO.fullmatch(text)
+    if ratio and int(ratio[2]):
+        return Fraction(int(ratio[1]), int(ratio[2]))
+    if text[0] in "0123456789" or text in (":", "::"):
+        raise EdnError(f"{text!r} is no value")
+    return text.removeprefix(":")
+
+
+def _character(text: str) -> str:
+    if len(text) == 1:
+        return text
+    if text in _CHARACTERS:
+        return _CHARACTERS[text]
+    if re.fullmatch(r"u[0-9a-fA-F]{4}", text):
+        return chr(int(text[1:], 16))
+    if re.fullmatch(r"o[0-7]{1,3}", text):
+        return chr(int(text[1:], 8))
+    raise EdnError(f"\\{text} is no character")
+
+
+def _unescaped(text: str) -> str:
+    return _ESCAPE.sub(_unescape, text) if "\\" in text else text
+
+
+def _unescape(escape: re.Match[str]) -> str:
+    name = escape[1]
+    if name in _ESCAPES:
+        return _ESCAPES[name]
+    if name[0] == "u" and len(name) == 5:
+        return chr(int(name[1:], 16))
+    if name[0] in "01234567":
+        return chr(int(name, 8))
+    raise EdnError(f"\\{name} is no escape in a string")

@@ -1,0 +1,109 @@
+"""From a file to a ConcurrentHistory: which dialect it is, by its content, and who reads it.
+
+A dialect is told by the first entry, never by the file's name. Reading is strict: what is malformed
+is an UnreadableHistory that names the line, because a checker that guesses decides about another
+history than the one that was recorded. The one exception is an end that was cut off, which is how
+a killed recorder leaves a file: everything before it is read, and a note says so.
+"""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Final
+
+from checkers.concurrent import ConcurrentHistory
+from harness.errors import UnreadableHistory
+
+SHALOTT, JEPSEN, ETCD, KEY_VALUE, VIOLIN = (
+    "shalott",
+    "jepsen",
+    "porcupine-etcd",
+    "porcupine-kv",
+    "violin",
+)
+DIALECTS: Final = (SHALOTT, JEPSEN, ETCD, KEY_VALUE, VIOLIN)
+
+_PARQUET, _RECORDING = "history.parquet", "history.jsonl"
+_PARQUET_MAGIC = b"PAR1"
+_SAMPLE_BYTES = 1 << 16
+
+_COMMENTS = re.compile(rb"(?:[\s,]+|;[^\n]*(?:\n|$))*")
+_VIOLIN = re.compile(rb"\s*(?:#[^\n]*\n\s*)*\[\d+\]\s+(?:call|return)\b")
+_VIOLIN_HEADING = re.compile(rb"\s*# @object\b")
+_LOG_ENTRY = re.compile(rb"^(?:.*jepsen\.util - )?\s*(?:\d+|:nemesis)\s+:[a-z]+\s+:", re.MULTILINE)
+_RECORD = re.compile(rb'\{\s*(?:"|\}|$)')
+_EDN = re.compile(rb"[\[({]|#[_a-zA-Z]")
+
+
+def read_history(
+    path: Path | str, *, dialect: str = "auto", keyed: bool = False
+) -> ConcurrentHistory:
+    """The concurrent history that a file holds.
+
+    ``path``: a history.parquet or a directory that holds one (a run of the store), our own
+    recording (history.jsonl), Jepsen's history.edn, a log of Jepsen's or a history of key-value
+    operations as Porcupine keeps them, or a log of Violin's. ``dialect``: one of ``DIALECTS``, or
+    "auto": by the content. ``keyed``: each value is ``[key value]`` (jepsen.independent); each key
+    is then an object of its own.
+
+    Call and return are ranks in the order of the log; a Parquet history, which has clock times
+    instead, puts invocations before completions where two are equal. What never completed and what
+    completed as info crashed: it may take effect at any later time, or never. A dequeue that failed
+    because the queue was empty is an observation: ok, with a result of None.
+
+    The history's ``notes`` say what was left out; its ``dialect`` says how it was read. Raises
+    UnreadableHistory: there is no such file, no such dialect, or the file is malformed: where.
+    """
+    file = _file_of(Path(path))
+    sample = _sample(file)
+    if dialect not in ("auto", *DIALECTS):
+        raise UnreadableHistory(f"no dialect {dialect!r}: there are {', '.join(DIALECTS)}")
+    if sample.startswith(_PARQUET_MAGIC) and dialect in ("auto", SHALOTT):
+        from checkers.reading.parquet import read_parquet
+
+        return read_parquet(file)
+    from checkers.reading.text import read_text
+
+    return read_text(file, _dialect_of(file, sample) if dialect == "auto" else dialect, keyed)
+
+
+def _file_of(path: Path) -> Path:
+    if not path.is_dir():
+        return path
+    for name in (_PARQUET, _RECORDING):
+        if (path / name).exists():
+            return path / name
+    raise UnreadableHistory(f"{path} holds neither {_PARQUET} nor {_RECORDING}: it is not a run")
+
+
+def _sample(path: Path) -> bytes:
+    try:
+        with path.open("rb") as file:
+            return file.read(_SAMPLE_BYTES)
+    except OSError as error:
+        raise UnreadableHistory(f"cannot read {path}: {error.strerror}") from error
+
+
+def _dialect_of(path: Path, sample: bytes) -> str:
+    text = sample.removeprefix(b"\xef\xbb\xbf")
+    if not text.strip():
+        raise UnreadableHistory(f"{path} is empty")
+    if _VIOLIN.match(text) or _VIOLIN_HEADING.match(text):
+        return VIOLIN
+    body = text[_COMMENTS.match(text).end() :]  # type: ignore[union-attr]
+    if _RECORD.match(body):
+        return SHALOTT
+    if _LOG_ENTRY.search(text) and not body.startswith((b"{", b"[", b"(")):
+        return ETCD
+    if _EDN.match(body):
+        return KEY_VALUE if re.search(rb"[\s,{]:key[\s\"]", _first_line(body)) else JEPSEN
+    raise UnreadableHistory(
+        f"{path} is no history that is known: it begins neither like Parquet (PAR1), JSON lines"
+        ' ({"index":0,...), EDN ({:process 0,...), a Jepsen log (INFO  jepsen.util - 0 :invoke'
+        " ...) nor a Violin log ([1] call ...)"
+    )
+
+
+def _first_line(body: bytes) -> bytes:
+    return body.partition(b"\n")[0]

@@ -1,0 +1,237 @@
+"""Histories that are text, fed to the engine's readers (engine/read*.c) piece by piece.
+
+The engine makes the columns; Python decodes each distinct word, key and form once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+import numpy.typing as npt
+
+from checkers.concurrent import FORM, INTEGER, NOTHING, ConcurrentHistory, Values
+from checkers.engine import column, ffi, lib, new_budget
+from checkers.reading.complaints import complaint
+from checkers.reading.edn import EdnError, decode, identity
+from checkers.words import Words
+from harness.errors import UnreadableHistory
+
+PIECE_BYTES: Final = 1 << 20
+_BOM = b"\xef\xbb\xbf"
+
+_READERS: Final = {
+    "jepsen": lib.SHL_READ_EDN,
+    "porcupine-kv": lib.SHL_READ_EDN,
+    "shalott": lib.SHL_READ_RECORDING,
+    "porcupine-etcd": lib.SHL_READ_JEPSEN_LOG,
+    "violin": lib.SHL_READ_VIOLIN,
+}
+
+
+def read_text(path: Path, dialect: str, keyed: bool, piece: int = PIECE_BYTES) -> ConcurrentHistory:
+    """Reads a file of a dialect that is text. Raises UnreadableHistory."""
+    if keyed and _READERS[dialect] != lib.SHL_READ_EDN:
+        raise UnreadableHistory(f"{path}: only values of EDN are keyed, not those of {dialect}")
+    budget = new_budget()
+    reader = lib.shl_reader_new(_READERS[dialect], keyed, budget)
+    if reader == ffi.NULL:
+        raise MemoryError(f"no memory to read {path}")
+    try:
+        _feed(path, dialect, reader, budget, piece)
+        return _history(path, dialect, reader)
+    finally:
+        lib.shl_reader_free(reader)
+
+
+def _feed(path: Path, dialect: str, reader: Any, budget: Any, piece: int) -> None:
+    buffer = bytearray(piece)
+    filled = 0
+    try:
+        with path.open("rb", buffering=0) as file:
+            while True:
+                read = file.readinto(memoryview(buffer)[filled:])
+                if filled == 0 and buffer[:3] == _BOM and file.tell() == read:
+                    buffer[:3] = b"   "
+                filled += read
+                used = lib.shl_reader_feed(reader, ffi.from_buffer(buffer), filled, read == 0)
+                if used < 0:
+                    _raise(path, dialect, reader, budget)
+                if read == 0:
+                    return
+                left = filled - used
+                if left == len(buffer):  # one entry fills it
+                    buffer = buffer + bytearray(left)
+                elif used:
+                    buffer[:left] = buffer[used:filled]
+                filled = left
+    except OSError as error:
+        raise UnreadableHistory(f"cannot read {path}: {error.strerror}") from error
+
+
+def _raise(path: Path, dialect: str, reader: Any, budget: Any) -> None:
+    state = lib.shl_reader_state(reader)
+    if state.error == lib.SHL_READ_STOPPED:
+        raise MemoryError(f"no memory to read {path}: {budget.bytes_peak} bytes were held")
+    raise UnreadableHistory(f"{path}, {complaint(state, dialect)}")
+
+
+def _history(path: Path, dialect: str, reader: Any) -> ConcurrentHistory:
+    state = lib.shl_reader_state(reader)
+    n = int(state.operations)
+    forms = _Forms(path, reader)
+    timed = bool(state.timed) and n > 0
+
+    def take(which: int, kind: Any) -> Any:
+        memory = lib.shl_reader_column(reader, which)
+        if memory == ffi.NULL:
+            return np.empty(0, dtype=kind)
+        owned = ffi.gc(memory, lib.shl_column_free)
+        return np.frombuffer(ffi.buffer(owned, n * np.dtype(kind).itemsize), dtype=kind)
+
+    f = take(lib.SHL_READ_F, np.int32)
+    keys = take(lib.SHL_READ_KEY, np.int32)
+    crowded = bool(state.crowded)
+    return ConcurrentHistory(
+        f=Words(f, _words(reader, dialect)),
+        key=_keys(path, reader, dialect, keys, bool(state.keyed)),
+        argument=forms.values(
+            take(lib.SHL_READ_ARGUMENT_KIND, np.uint8), take(lib.SHL_READ_ARGUMENT_NUMBER, np.int64)
+        ),
+        result=forms.values(
+            take(lib.SHL_READ_RESULT_KIND, np.uint8), take(lib.SHL_READ_RESULT_NUMBER, np.int64)
+        ),
+        type=take(lib.SHL_READ_TYPE, np.uint8),
+        process=take(lib.SHL_READ_PROCESS, np.int32),
+        call=take(lib.SHL_READ_CALL, np.int32),
+        ret=take(lib.SHL_READ_RET, np.int32),
+        call_ns=take(lib.SHL_READ_CALL_NS, np.int64) if timed else None,
+        ret_ns=take(lib.SHL_READ_RET_NS, np.int64) if timed else None,
+        place=take(lib.SHL_READ_ENTRY if crowded else lib.SHL_READ_LINE, np.int32).astype(np.int64),
+        place_name="index" if crowded else "line",
+        source=str(path),
+        dialect=dialect,
+        notes=_notes(dialect, state),
+    )
+
+
+def _notes(dialect: str, state: Any) -> tuple[str, ...]:
+    notes = []
+    if state.torn:
+        notes.append(
+            f"the file is cut off at line {state.torn}: it was read up to the last whole entry"
+        )
+    elif dialect == "shalott" and not state.ended:
+        notes.append("the recording has no end mark: what came after its last flush is missing")
+    if state.ignored:
+        lines = "line is" if state.ignored == 1 else "lines are"
+        notes.append(f"{state.ignored} {lines} not about operations and were passed over")
+    return tuple(notes)
+
+
+# --- words, keys, forms ---------------------------------------------------------------------------
+
+
+def _names(reader: Any, table: int) -> tuple[list[bytes], npt.NDArray[np.int64]]:
+    """The distinct slices of a table, and the lines where each stood first."""
+    size = ffi.new("int64_t *")
+    count = lib.shl_reader_names(reader, table, size)
+    content = bytearray(size[0])
+    ends, lines = np.zeros(count, dtype=np.int64), np.zeros(count, dtype=np.int64)
+    lib.shl_reader_take_names(reader, table, ffi.from_buffer(content), column(ends), column(lines))
+    whole = bytes(content)
+    places = [0, *ends.tolist()]
+    return [whole[a:b] for a, b in zip(places, places[1:], strict=False)], lines
+
+
+def _text(slice_: bytes) -> str:
+    return slice_.decode("utf-8", errors="backslashreplace")
+
+
+def _json_text(slice_: bytes) -> str:
+    if b"\\" not in slice_:
+        return _text(slice_)
+    import json
+
+    try:
+        return str(json.loads(b'"' + slice_ + b'"'))
+    except ValueError:
+        return _text(slice_)
+
+
+def _words(reader: Any, dialect: str) -> tuple[str, ...]:
+    decoded = _json_text if dialect == "shalott" else _text
+    return tuple(decoded(name) for name in _names(reader, lib.SHL_READ_WORDS)[0])
+
+
+def _keys(
+    path: Path, reader: Any, dialect: str, codes: npt.NDArray[np.int32], keyed: bool
+) -> Words:
+    """Keys as strings: a string or a keyword by its text, anything else as it is written."""
+    if not keyed:
+        return Words(np.zeros(len(codes), dtype=np.int32), ("",))
+    slices, lines = _names(reader, lib.SHL_READ_KEYS)
+    if dialect == "shalott":
+        decoded: list[Hashable] = [_json_text(each) for each in slices]
+    else:
+        decoded = [
+            _decoded(path, each, int(line)) for each, line in zip(slices, lines, strict=True)
+        ]
+    named: dict[str, tuple[Hashable, int]] = {"": (None, 0)}
+    code_of = np.zeros(len(slices) + 1, dtype=np.int32)  # the last is what -1 refers to: no key
+    for number, (value, slice_) in enumerate(zip(decoded, slices, strict=True)):
+        name = value if isinstance(value, str) else _text(slice_)
+        if named.get(name, (identity(value), 0))[0] != identity(value):
+            name = _text(slice_)  # "1" and 1 are different keys
+        code_of[number] = named.setdefault(name, (identity(value), len(named)))[1]
+    return Words(code_of[codes], tuple(named))
+
+
+def _decoded(path: Path, slice_: bytes, line: int) -> Hashable:
+    try:
+        return decode(_text(slice_))
+    except EdnError as error:
+        raise UnreadableHistory(f"{path}, line {line}: {error}") from error
+
+
+class _Forms:
+    """The values that are not plain integers, decoded once, equal ones under one number."""
+
+    def __init__(self, path: Path, reader: Any) -> None:
+        slices, lines = _names(reader, lib.SHL_READ_FORMS)
+        self._kinds, self._numbers, self.forms = _numbered(
+            _decoded(path, each, int(line)) for each, line in zip(slices, lines, strict=True)
+        )
+        self._as_they_are = bool((self._kinds == FORM).all()) and len(self.forms) == len(slices)
+
+    def values(self, kind: npt.NDArray[np.uint8], number: npt.NDArray[np.int64]) -> Values:
+        if not self._as_they_are:
+            rows = np.flatnonzero(kind == FORM)
+            which = number[rows]
+            kind[rows] = self._kinds[which]
+            number[rows] = self._numbers[which]
+        return Values(kind, number, self.forms)
+
+
+def _numbered(
+    decoded: Any,
+) -> tuple[npt.NDArray[np.uint8], npt.NDArray[np.int64], tuple[Hashable, ...]]:
+    kinds, numbers = [], []
+    forms: dict[Hashable, tuple[int, Hashable]] = {}
+    for value in decoded:
+        if value is None:
+            kinds.append(NOTHING)
+            numbers.append(0)
+        elif type(value) is int and -(2**63) <= value < 2**63:
+            kinds.append(INTEGER)
+            numbers.append(value)
+        else:
+            kinds.append(FORM)
+            numbers.append(forms.setdefault(identity(value), (len(forms), value))[0])
+    return (
+        np.array(kinds, dtype=np.uint8),
+        np.array(numbers, dtype=np.int64),
+        tuple(value for _, value in forms.values()),
+    )

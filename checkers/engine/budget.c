@@ -48,6 +48,11 @@ static int take(shl_budget *budget, int64_t bytes)
     return 1;
 }
 
+int32_t shl_charge(shl_budget *budget, int64_t bytes)
+{
+    return take(budget, bytes);
+}
+
 static void give_back(shl_budget *budget, int64_t bytes)
 {
     __atomic_sub_fetch(&budget->bytes, bytes, __ATOMIC_RELAXED);

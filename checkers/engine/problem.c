@@ -1,0 +1,202 @@
+/* Prepares a history for the searches; see internal_problem.h. */
+#include "internal_problem.h"
+
+#include <string.h>
+
+static int64_t ints(int64_t count)
+{
+    return count * (int64_t)sizeof(int32_t);
+}
+
+/* Returns in order, and how many operations were called before each. */
+static int order_returns(problem *p)
+{
+    const shl_operations *ops = p->ops;
+    int32_t *at_rank = shl_alloc(p->budget, ints(ops->ranks));
+    if (!at_rank)
+        return 0;
+    memset(at_rank, 0xff, (size_t)ints(ops->ranks));
+    for (int32_t i = 0; i < ops->n; i++)
+        if (ops->ret[i] != SHL_NEVER)
+            at_rank[ops->ret[i]] = i;
+    int32_t e = 0, called = 0;
+    for (int32_t rank = 0; rank < ops->ranks; rank++) {
+        if (at_rank[rank] < 0)
+            continue;
+        while (called < ops->n && ops->call[called] < rank)
+            called++;
+        p->order[e] = at_rank[rank];
+        p->called[e++] = called;
+    }
+    shl_free(p->budget, at_rank, ints(ops->ranks));
+    return 1;
+}
+
+/* Gives each completed operation a slot that nobody pending has: as many slots as were ever pending
+ * at once. */
+static int assign_slots(problem *p)
+{
+    int32_t room = 64, free_count = 0, called = 0;
+    int32_t *vacant = shl_alloc(p->budget, ints(room));
+    if (!vacant)
+        return 0;
+    for (int32_t e = 0; e < p->returns; e++) {
+        for (; called < p->called[e]; called++)
+            if (!problem_is_crashed(p, called))
+                p->place[called] = free_count ? vacant[--free_count] : p->slots++;
+        if (free_count == room) {
+            int32_t *more = shl_resize(p->budget, vacant, ints(room), ints(room * 2));
+            if (!more) {
+                shl_free(p->budget, vacant, ints(room));
+                return 0;
+            }
+            vacant = more;
+            room *= 2;
+        }
+        vacant[free_count++] = p->place[p->order[e]];
+    }
+    shl_free(p->budget, vacant, ints(room));
+    return 1;
+}
+
+static int classify_crashed(problem *p)
+{
+    const shl_operations *ops = p->ops;
+    int32_t kinds = p->table->kinds;
+    int32_t *placed = shl_alloc_zeroed(p->budget, ints(kinds));
+    p->class_of = shl_alloc(p->budget, ints(kinds));
+    if (!placed || !p->class_of) {
+        shl_free(p->budget, placed, ints(kinds));
+        return 0;
+    }
+    memset(p->class_of, 0xff, (size_t)ints(kinds));
+    for (int32_t i = 0; i < ops->n; i++)
+        if (problem_is_crashed(p, i) && !p->table->pure[ops->kind[i]] &&
+            p->class_of[ops->kind[i]] < 0)
+            p->class_of[ops->kind[i]] = p->classes++;
+    p->class_kind = shl_alloc(p->budget, ints(p->classes));
+    p->class_start = shl_alloc_zeroed(p->budget, ints(p->classes + 1));
+    p->members = shl_alloc(p->budget, ints(p->crashed));
+    int ok = p->class_kind && p->class_start && p->members;
+    for (int32_t i = 0; ok && i < ops->n; i++) {
+        if (!problem_is_crashed(p, i))
+            continue;
+        int32_t class = p->class_of[ops->kind[i]];
+        p->place[i] = class; /* -1: a crashed read can't matter */
+        if (class >= 0) {
+            p->class_kind[class] = ops->kind[i];
+            p->class_start[class + 1]++;
+        }
+    }
+    for (int32_t c = 0; ok && c < p->classes; c++)
+        p->class_start[c + 1] += p->class_start[c];
+    for (int32_t i = 0; ok && i < ops->n; i++)
+        if (problem_is_crashed(p, i) && p->place[i] >= 0)
+            p->members[p->class_start[p->place[i]] + placed[ops->kind[i]]++] = i;
+    shl_free(p->budget, placed, ints(kinds));
+    return ok;
+}
+
+int32_t problem_init(problem *p, const shl_operations *ops, shl_table *table, shl_budget *budget)
+{
+    memset(p, 0, sizeof *p);
+    p->ops = ops;
+    p->table = table;
+    p->budget = budget;
+    for (int64_t i = 0; i < ops->n; i++)
+        p->crashed += ops->ret[i] == SHL_NEVER;
+    p->returns = (int32_t)ops->n - p->crashed;
+    p->order = shl_alloc(budget, ints(p->returns));
+    p->called = shl_alloc(budget, ints(p->returns));
+    p->place = shl_alloc(budget, ints(ops->n));
+    return p->order && p->called && p->place && order_returns(p) && assign_slots(p) &&
+           classify_crashed(p);
+}
+
+void problem_free(problem *p)
+{
+    shl_free(p->budget, p->order, ints(p->returns));
+    shl_free(p->budget, p->called, ints(p->returns));
+    shl_free(p->budget, p->place, ints(p->ops->n));
+    shl_free(p->budget, p->class_of, ints(p->table->kinds));
+    shl_free(p->budget, p->class_kind, ints(p->classes));
+    shl_free(p->budget, p->class_start, ints(p->classes + 1));
+    shl_free(p->budget, p->members, ints(p->crashed));
+}
+
+int32_t walker_init(walker *w, const problem *p)
+{
+    w->e = -1; /* before everything: the first step calls what comes before return 0 */
+    w->slot_op = shl_alloc(p->budget, ints(p->slots));
+    w->available = shl_alloc_zeroed(p->budget, ints(p->classes));
+    if (!w->slot_op || !w->available)
+        return 0;
+    memset(w->slot_op, 0xff, (size_t)ints(p->slots));
+    return 1;
+}
+
+void walker_free(walker *w, const problem *p)
+{
+    shl_free(p->budget, w->slot_op, ints(p->slots));
+    shl_free(p->budget, w->available, ints(p->classes));
+}
+
+void walker_copy(walker *to, const walker *from, const problem *p)
+{
+    to->e = from->e;
+    memcpy(to->slot_op, from->slot_op, (size_t)ints(p->slots));
+    memcpy(to->available, from->available, (size_t)ints(p->classes));
+}
+
+/* Adds a state to those known; 0 if that is one too many. */
+static int add_state(problem *p, int32_t state)
+{
+    for (int32_t known = 0; known < p->state_count; known++)
+        if (p->states[known] == state)
+            return 1;
+    if (p->state_count == STATES_MOST)
+        return 0;
+    p->states[p->state_count++] = state;
+    return 1;
+}
+
+/* Adds what a state leads to by one kind. 1: done, 0: too many, -1: the model failed. */
+static int add_next_states(problem *p, int32_t state, int32_t kind)
+{
+    int32_t next = shl_next(p->table, state, kind);
+    if (next == SHL_ASK_FAILED)
+        return -1;
+    if (next >= 0)
+        return add_state(p, next);
+    if (next > SHL_FIRST_LIST)
+        return 1;
+    const shl_list *list = shl_list_of(p->table, next);
+    for (int32_t b = 0; b < list->count; b++)
+        if (!add_state(p, list->states[b]))
+            return 0;
+    return 1;
+}
+
+int32_t problem_list_states(problem *p)
+{
+    int32_t kinds = p->table->kinds, occurring = 0;
+    int32_t *occurs = shl_alloc_zeroed(p->budget, ints(kinds) * 2), *list = occurs + kinds;
+    if (!occurs)
+        return 0;
+    for (int64_t i = 0; i < p->ops->n; i++) {
+        int32_t kind = p->ops->kind[i];
+        if (!occurs[kind] && !p->table->pure[kind])
+            list[occurring++] = kind;
+        occurs[kind] = 1;
+    }
+    p->states[0] = 0;
+    p->state_count = 1;
+    int more = 1;
+    for (int32_t known = 0; known < p->state_count && more == 1; known++)
+        for (int32_t k = 0; k < occurring && more == 1; k++)
+            more = add_next_states(p, p->states[known], list[k]);
+    if (more == 0)
+        p->state_count = -1;
+    shl_free(p->budget, occurs, ints(kinds) * 2);
+    return more >= 0;
+}

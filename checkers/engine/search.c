@@ -1,0 +1,181 @@
+/* The general search: which of the three methods works when, and what their answers mean together.
+ *
+ * Depth first finds a witness soon if there is one, or gets stuck and stays there. Where it is
+ * stuck a window is tried: if no state at all before it lets the next returns pass, the history is
+ * wrong, and little of it had to be looked at. Layers decide what is left. Each gets as many steps
+ * as the others, doubling, so the whole costs a small multiple of the one that decides. */
+#include "internal_search.h"
+
+#include <string.h>
+
+enum { FIRST_ALLOWANCE = 4096 };
+
+typedef struct {
+    problem p;
+    const searches *by;
+    void *depth, *layers;
+    int32_t window;      /* returns before the stuck one */
+    int32_t stuck;       /* the first return known to be impassable; -1 */
+    shl_found *found;
+} search;
+
+static const searches *for_width(int32_t slots)
+{
+    const searches *widths[] = {&searches_1, &searches_8, &searches_64};
+    for (size_t i = 0; i < sizeof widths / sizeof *widths; i++)
+        if (slots <= widths[i]->slots_max)
+            return widths[i];
+    return NULL;
+}
+
+static void decide(search *s, int32_t verdict, int32_t method)
+{
+    s->found->verdict = verdict;
+    s->found->cause = SHL_DECIDED;
+    s->found->method = method;
+}
+
+static void stopped(search *s)
+{
+    int32_t stop = s->p.budget->stopped;
+    s->found->cause = s->p.table->failed && !stop ? SHL_MODEL_FAILED : stop ? stop : SHL_MEMORY;
+}
+
+/* Takes what a method says. 1: that is the answer. */
+static int settled(search *s, int ended, int32_t method, int32_t stuck)
+{
+    if (ended == WITNESS)
+        decide(s, SHL_VALID, method);
+    else if (ended == NO_WITNESS) {
+        decide(s, SHL_INVALID, method);
+        if (stuck >= 0 && (s->stuck < 0 || stuck < s->stuck))
+            s->stuck = stuck;
+    } else if (ended == STOPPED)
+        stopped(s);
+    else
+        return 0;
+    return 1;
+}
+
+static int32_t reached(const search *s)
+{
+    return s->depth ? s->by->depth_reached(s->depth) : 0;
+}
+
+/* One window before the return where depth first is stuck; the next one is larger. */
+static int try_window(search *s, int64_t allowance, int32_t *stuck)
+{
+    int32_t at = reached(s);
+    if (s->p.state_count < 0)
+        return UNCLEAR; /* there is no starting from every state */
+    int32_t from = at > s->window ? at - s->window : 0;
+    s->window = s->window > s->p.returns / 4 ? s->p.returns : s->window * 4;
+    return s->by->window(&s->p, from, at + 4 * s->p.slots, allowance, stuck);
+}
+
+/* The history is not linearizable, but the return where that was seen may not be the first: looks
+ * closer while that is cheap. */
+static void sharpen(search *s, int64_t allowance)
+{
+    for (int round = 0; round < 8 && s->stuck > reached(s); round++) {
+        int32_t stuck = -1;
+        if (s->depth && s->by->depth_run(s->depth, allowance) == NO_WITNESS)
+            s->stuck = reached(s);
+        else if (try_window(s, allowance, &stuck) == NO_WITNESS && stuck < s->stuck)
+            s->stuck = stuck;
+        if (s->p.budget->stopped)
+            return;
+    }
+}
+
+static void take_turns(search *s, int32_t methods)
+{
+    int64_t allowance = FIRST_ALLOWANCE;
+    int32_t before = -1;
+    for (;;) {
+        if (methods & SHL_BY_DEPTH) {
+            if (!s->depth && !(s->depth = s->by->depth_new(&s->p)))
+                return stopped(s);
+            int ended = s->by->depth_run(s->depth, allowance);
+            if (settled(s, ended, SHL_BY_DEPTH, reached(s)))
+                return;
+            if (reached(s) > before) { /* it still gets on */
+                before = reached(s);
+                continue;
+            }
+        }
+        int32_t stuck = -1;
+        if (!s->p.state_count && !problem_list_states(&s->p))
+            return stopped(s);
+        if ((methods & SHL_BY_WINDOW) && s->depth &&
+            settled(s, try_window(s, allowance, &stuck), SHL_BY_WINDOW, stuck)) {
+            if (s->found->verdict == SHL_INVALID)
+                sharpen(s, allowance);
+            return;
+        }
+        if (methods & SHL_BY_LAYERS) {
+            if (!s->layers && !(s->layers = s->by->layers_new(&s->p)))
+                return stopped(s);
+            int ended = s->by->layers_run(s->layers, allowance);
+            if (settled(s, ended, SHL_BY_LAYERS, s->by->layers_stuck(s->layers)))
+                return;
+        }
+        allowance *= 2;
+    }
+}
+
+static void report(search *s)
+{
+    shl_found *found = s->found;
+    found->returns = s->p.returns;
+    found->reached = found->verdict == SHL_VALID ? s->p.returns : reached(s);
+    if (s->stuck >= 0) {
+        int exact = s->layers && found->method == SHL_BY_LAYERS && s->by->layers_exact(s->layers);
+        found->stuck = s->p.order[s->stuck];
+        found->first = exact || s->stuck == reached(s);
+    }
+    if (s->depth)
+        found->configurations = s->by->depth_configurations(s->depth);
+    if (s->layers && s->by->layers_configurations(s->layers) > found->configurations)
+        found->configurations = s->by->layers_configurations(s->layers);
+}
+
+void shl_search(const shl_operations *operations, shl_table *table, int32_t methods,
+                shl_budget *budget, shl_found *found)
+{
+    search s;
+    memset(&s, 0, sizeof s);
+    memset(found, 0, sizeof *found);
+    s.found = found;
+    s.stuck = -1;
+    found->verdict = SHL_UNKNOWN;
+    found->stuck = SHL_NONE;
+    if (!problem_init(&s.p, operations, table, budget)) {
+        stopped(&s);
+    } else if (!(s.by = for_width(s.p.slots))) {
+        found->cause = SHL_NOT_THIS_LANE;
+    } else {
+        s.window = 4 * s.p.slots + 16;
+        take_turns(&s, methods);
+        report(&s);
+    }
+    if (s.by) {
+        s.by->depth_free(s.depth);
+        s.by->layers_free(s.layers);
+    }
+    problem_free(&s.p);
+}
+
+int32_t shl_longest(const shl_operations *operations, shl_table *table, int32_t most,
+                    int32_t *order, int32_t *lengths, int32_t *states, shl_budget *budget)
+{
+    problem p;
+    int32_t found = -1;
+    if (problem_init(&p, operations, table, budget)) {
+        const searches *by = for_width(p.slots);
+        if (by)
+            found = by->longest(&p, most, order, lengths, states);
+    }
+    problem_free(&p);
+    return found;
+}

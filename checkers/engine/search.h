@@ -1,0 +1,70 @@
+/* The general search: any model, as a table of transitions between small integers. */
+#ifndef SHL_SEARCH_H
+#define SHL_SEARCH_H
+
+#include "engine.h"
+
+/* --- the model -----------------------------------------------------------------------------------
+ * Asked once for each (state, kind): the next state's number; SHL_ILLEGAL if the operation can't
+ * take effect in that state; SHL_BRANCHES if it may lead to several states, which were given with
+ * shl_branch; SHL_ASK_FAILED if the model raised. State 0 is the initial one; the answerer numbers
+ * states densely, in the order in which it meets them. */
+enum { SHL_ILLEGAL = -1, SHL_BRANCHES = -2, SHL_ASK_FAILED = -3 };
+
+typedef struct shl_table shl_table;
+typedef int32_t (*shl_ask_function)(void *user, shl_table *table, int32_t state, int32_t kind);
+
+/* kinds: how many different operations (f, argument, result) there are; pure[kind] is 1 if the kind
+ * never changes any state (a read). `ask` is called with `user`, by one thread at a time. A table
+ * may be shared by searches on several threads. NULL: no memory. */
+shl_table *shl_table_new(int32_t kinds, const uint8_t *pure, shl_ask_function ask, void *user,
+                         shl_budget *budget);
+void shl_table_free(shl_table *table, shl_budget *budget);
+/* More kinds, appended: pure describes them all. 0 if there is no memory. No search may run. */
+int32_t shl_table_grow(shl_table *table, int32_t kinds, const uint8_t *pure, shl_budget *budget);
+/* Within an ask: one of several next states. */
+void shl_branch(shl_table *table, int32_t state);
+/* How many questions the model was asked. */
+int64_t shl_table_asked(const shl_table *table);
+
+/* --- the search --------------------------------------------------------------------------------*/
+
+typedef struct {
+    int64_t n;
+    int32_t ranks;
+    const int32_t *call; /* ascending */
+    const int32_t *ret;  /* SHL_NEVER: crashed; it may happen at any later time, or never */
+    const int32_t *kind;
+} shl_operations;
+
+enum {
+    SHL_BY_DEPTH = 1,  /* depth first, remembering dead ends: finds witnesses */
+    SHL_BY_WINDOW = 2, /* from every state, shortly before the point where that is stuck */
+    SHL_BY_LAYERS = 4, /* just-in-time linearization, return by return: finds violations */
+    SHL_BY_ALL = 7,
+};
+
+/* What was found. stuck: the completed operation at whose return no configuration was left,
+ * SHL_NONE if valid or not known; first: 1 if no earlier return has that property, so that the
+ * events up to this return are the shortest prefix that is not linearizable. */
+typedef struct {
+    int32_t verdict;
+    int32_t cause;
+    int32_t method; /* which of the three decided */
+    int32_t stuck;
+    int32_t first;
+    int64_t reached; /* returns that some partial linearization passed */
+    int64_t returns; /* of how many */
+    int64_t configurations;
+} shl_found;
+
+void shl_search(const shl_operations *operations, shl_table *table, int32_t methods,
+                shl_budget *budget, shl_found *found);
+
+/* Up to `most` different longest partial linearizations of a small history (a window): order[i * n]
+ * on holds operation indexes, lengths[i] how many, states[i] the state after them. Returns how many
+ * were found; -1 if the budget ended first or the history is too wide. */
+int32_t shl_longest(const shl_operations *operations, shl_table *table, int32_t most,
+                    int32_t *order, int32_t *lengths, int32_t *states, shl_budget *budget);
+
+#endif

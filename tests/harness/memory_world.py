@@ -299,6 +299,7 @@ class MemoryWorld:
     cluster: MemoryCluster = field(init=False)
     system: MemorySystem = field(init=False)
     recipe: Recipe = field(init=False)
+    setup: tuple[Invocation, ...] = ()
     nemeses: list[MemoryNemesis] = field(default_factory=list)
     make_recorder: Callable[[Path], RunRecorder] = record_to_file
 
@@ -332,6 +333,7 @@ class MemoryWorld:
             make_client=lambda host, port: MemoryClient(self.service, host),
             generator=TimeLimit(paced, plan.time_limit_ms * 1_000_000),
             final_generator=TimeLimit(drain(plan.cluster.nodes, QUEUES), 5_000_000_000),
+            setup=self.setup,
         )
 
 

@@ -87,7 +87,14 @@ def latest(cwd: Path) -> Path:
 
 
 MISTAKES = [
-    (["test", "--workload", "fifo"], "unknown workload fifo: choose one of"),
+    (["test", "--workload", "stack"], "unknown workload stack: choose one of fifo, lock"),
+    (["test", "--workload", "lock", "--ack-mode", "auto"], "a lock is a durable queue"),
+    (["test", "--workload", "lock", "--hold", "never"], "--hold never: give a time above 0"),
+    (["test", "-w", "fifo", "--order", "some"], "unknown order some: choose one of first-delivery"),
+    (["test", "-w", "fifo", "--consumers", "2"], "unknown consumers 2: choose one of competing"),
+    (["test", "-w", "metadata", "--reads", "dirty"], "unknown reads dirty: choose one of leader"),
+    (["test", "-w", "metadata", "--objects", "user"], "unknown kind of object user"),
+    (["test", "-w", "metadata", "--system", "rabbitmq"], "rabbitmq has no reads that the leader"),
     (["test", "--system", "kafka"], "unknown system kafka: choose one of mirrored, rabbitmq"),
     (["test", "--nemesis", "partition,meteor"], "unknown nemesis meteor: choose one of partition"),
     (["test", "--profile", "brave"], "unknown profile brave: choose one of upstream, safe"),

@@ -8,10 +8,11 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 from harness.errors import Definite, Indefinite, Unreachable
-from harness.generator.base import Generator
+from harness.generator.base import Answer, Completed, Context, Generator, Scheduled
 from harness.generator.combinators import Limit, Stagger, TimeLimit
 from harness.generator.queues import queue_mix
 from harness.interpreter import Interpreter
@@ -179,6 +180,57 @@ def test_what_a_client_tells_is_in_the_row(tmp_path: Path) -> None:
     row = rows[0]
     assert (row["value"], row["redelivered"], row["error"]) == (9, True, "corrupted")
     assert json.loads(row["extra"]) == {"body_bytes": 3}
+
+
+class Held:
+    """A generator of one operation that waits for a minute, or until the client loses its hold."""
+
+    def __init__(self, *, asked: bool = False) -> None:
+        self.asked = asked
+
+    def next(self, context: Context) -> tuple[Answer, Generator]:
+        if self.asked:
+            return None, self
+        due_ns = context.now_ns + 60_000_000_000
+        return Scheduled(due_ns, Invocation(f="release"), when_lost=True), Held(asked=True)
+
+    def update(self, event: Completed) -> Generator:
+        return self
+
+
+def test_an_operation_that_hurries_when_the_client_has_lost_its_hold(tmp_path: Path) -> None:
+    class LosingClient(ScriptedClient):
+        async def until_lost(self) -> None:
+            await asyncio.sleep(0)
+
+    async def main() -> None:
+        record = HistoryWriter(tmp_path / "history.jsonl")
+        client = LosingClient("n1", lambda client, op: None, [])
+        interpreter = Interpreter(
+            ("n1",), 1, lambda node: client, record, op_timeout_ms=1000, seed=1
+        )
+        await interpreter.run(some(1))  # so that there is a client
+        async with asyncio.timeout(10):
+            await interpreter.run(Held())
+        await interpreter.close()
+        record.close()
+
+    asyncio.run(main())
+    rows = recover(tmp_path / "history.jsonl").ops.to_pylist()
+    assert [row["f"] for row in rows] == ["enqueue", "release"]
+
+
+def test_without_a_client_that_watches_it_waits_until_it_is_due(tmp_path: Path) -> None:
+    class Soon(Held):
+        def next(self, context: Context) -> tuple[Answer, Generator]:
+            answer, generator = super().next(context)
+            if not isinstance(answer, Scheduled):
+                return None, self
+            return msgspec.structs.replace(answer, at_ns=context.now_ns + 30_000_000), generator
+
+    rows, _ = interpret(tmp_path, lambda client, op: None, Soon(), concurrency=1)
+    (row,) = rows
+    assert row["f"] == "release" and row["invoke_ns"] >= 30_000_000
 
 
 def test_the_rate_is_shared_by_all_workers(tmp_path: Path) -> None:

@@ -95,6 +95,21 @@ def test_careless_clients_are_in_the_plan_and_in_the_repeat_command() -> None:
         plan_of(ack_mode="never")
 
 
+def test_what_only_some_workloads_have_is_in_the_plan_and_in_the_repeat_command() -> None:
+    request = Request(
+        workload="metadata", hold="1.5s", consumers="single", order="exactly-once", reads="local",
+        objects="queue,policy",
+    )  # fmt: skip
+    made = make_plan(request, backend="local", seed=1).workload
+    assert (made.hold_ms, made.consumers, made.order) == (1500, "single", "exactly-once")
+    assert (made.reads, made.objects) == ("local", ("queue", "policy"))
+    assert repeat_command(request, 1) == (
+        "shalott test --workload metadata --hold 1.5s --consumers single --order exactly-once"
+        " --reads local --objects queue,policy --seed 1"
+    )
+    assert plan_of(workload="metadata", reads="local", system="rabbitmq").workload.reads == "local"
+
+
 def test_a_stored_plan_is_the_same_plan(tmp_path: object) -> None:
     from pathlib import Path
 

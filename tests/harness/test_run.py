@@ -10,6 +10,7 @@ import msgspec
 import pytest
 
 from harness.errors import BootFailed, HarnessError
+from harness.op import Invocation
 from harness.plan import Plan
 from harness.run import Outcome, run
 from harness.store import RunDirectory, Store
@@ -87,6 +88,22 @@ def test_messages_delivered_twice_are_counted_but_allowed(runs: Runner) -> None:
     assert outcome.valid is True
     total = next(r for r in outcome.results if r.checker == "total-queue")
     assert total.counts["duplicated-count"] > 0
+
+
+def test_what_a_workload_sets_up_is_there_before_the_load_and_in_no_history(runs: Runner) -> None:
+    memory = MemoryWorld(setup=(Invocation(f="enqueue", key="q.1", value=99),))
+    outcome = runs(memory, memory_plan())
+    rows = outcome.directory.load_history().ops.to_pylist()
+    assert not any(row["f"] == "enqueue" and row["value"] == 99 for row in rows)
+    assert sum(row["f"] == "dequeue" and row["value"] == 99 for row in rows) == 1
+
+
+def test_a_workload_that_can_not_be_set_up_has_not_booted(runs: Runner) -> None:
+    memory = MemoryWorld(setup=(Invocation(f="enqueue", key="q.1", value=1), Invocation(f="sing")))
+    outcome = runs(memory, memory_plan())
+    assert outcome.exit_code == 255
+    assert "the workload can't be set up: no sing here" in outcome.failures[0]
+    assert phases(outcome) == ["boot"]
 
 
 def test_a_cluster_that_does_not_settle_is_drained_and_said_so(runs: Runner) -> None:

@@ -9,9 +9,11 @@ enum row_class { ENQUEUES, DEQUEUES, EMPTIES, CRASHED, LEFT_OUT, STRANGE, CLASSE
 /* An event of the timeline, by rank. Positive: the enqueue of a value was called that a dequeue
  * returned; its return's rank + 1. Negative: an enqueue took effect at the latest; minus (the rank
  * of its dequeue's call + 1). Zero: nothing that matters. And three that stand apart: */
-#define NEVER_DEQUEUED INT32_MIN   /* an enqueue returned whose value no dequeue returned */
-#define DEQUEUE_CALLED INT32_MAX   /* of a value that was certainly there by then */
-#define CRASHED_CALLED (INT32_MAX - 1) /* a dequeue that never returned */
+enum {
+    DEQUEUE_CALLED = INT32_MAX,     /* of a value that was certainly there by then */
+    CRASHED_CALLED = INT32_MAX - 1, /* a dequeue that never returned */
+    NEVER_DEQUEUED = INT32_MAX - 2, /* an enqueue returned whose value no dequeue returned */
+};
 
 typedef struct {
     int64_t number;
@@ -75,6 +77,18 @@ static inline int32_t queue_ret(const queue_check *check, int32_t row)
 {
     int32_t ret = check->history->ret[row];
     return ret > check->until ? SHL_NEVER : ret;
+}
+
+/* The two ranks that an event may hold, without branches: of a dequeue's call, less than 0 if the
+ * event holds none; and of a dequeue's return, more than any rank if it holds none. */
+static inline int32_t dequeue_called(int32_t event)
+{
+    return (int32_t)(0u - (uint32_t)event - 1u);
+}
+
+static inline uint32_t dequeue_returned(int32_t event)
+{
+    return (uint32_t)event - 1u;
 }
 
 #endif

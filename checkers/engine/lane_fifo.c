@@ -12,19 +12,18 @@
  * needed (Hall) is that the i-th crashed dequeue was called before it. */
 #include "internal_queues.h"
 
-enum { NONE_OVERTOOK = INT32_MAX, NO_DEADLINE = INT32_MAX };
-
-/* The first return among the dequeues of values that overtook one, + 1. */
-static int32_t first_overtaking(const queue_check *check)
+/* The first return among the dequeues of values that overtook one; none: more than any rank. */
+static uint32_t first_overtaking(const queue_check *check)
 {
     const int32_t *timeline = check->timeline;
-    int32_t latest_call = 0, first = NONE_OVERTOOK;
-    for (int32_t rank = 0; rank < check->ranks; rank++) {
-        int32_t event = timeline[rank];
-        int32_t call = event < 0 && event != NEVER_DEQUEUED ? -event : 0;
+    int32_t latest_call = 0;
+    uint32_t first = UINT32_MAX;
+    for (int32_t rank = 0, ranks = check->ranks; rank < ranks; rank++) {
+        int32_t call = dequeue_called(timeline[rank]);
+        uint32_t ret = dequeue_returned(timeline[rank]);
         latest_call = call > latest_call ? call : latest_call;
-        int32_t overtaking = event > 0 && event < latest_call ? event : NONE_OVERTOOK;
-        first = overtaking < first ? overtaking : first;
+        ret = ret < (uint32_t)latest_call ? ret : UINT32_MAX;
+        first = ret < first ? ret : first;
     }
     return first;
 }
@@ -55,10 +54,11 @@ static void explain_order(queue_check *check, value_span b)
 
 static int check_order(queue_check *check)
 {
-    int32_t first = first_overtaking(check);
-    if (first != NONE_OVERTOOK)
-        explain_order(check, overtaker(check, first - 1));
-    return first == NONE_OVERTOOK;
+    uint32_t first = first_overtaking(check);
+    if (first == UINT32_MAX)
+        return 1;
+    explain_order(check, overtaker(check, (int32_t)first));
+    return 0;
 }
 
 /* The first residual value, in the order of their returns, that no crashed dequeue can have removed
@@ -67,18 +67,19 @@ static int32_t first_lost(const queue_check *check, int32_t *deadline)
 {
     const int32_t *crashed = queue_rows(check, CRASHED);
     int64_t left = check->residual, takers = queue_count(check, CRASHED);
-    int32_t earliest = NO_DEADLINE, found = SHL_NONE;
+    uint32_t earliest = UINT32_MAX, ranks = (uint32_t)check->ranks;
+    int32_t found = SHL_NONE;
     for (int32_t rank = check->ranks - 1; left > 0; rank--) {
         int32_t event = check->timeline[rank];
-        int32_t ret = event > 0 ? event : NO_DEADLINE;
+        uint32_t ret = dequeue_returned(event);
         earliest = ret < earliest ? ret : earliest;
         if (event != NEVER_DEQUEUED)
             continue;
         left--;
-        if (earliest <= check->ranks &&
-            (left >= takers || check->history->call[crashed[left]] >= earliest)) {
+        if (earliest < ranks &&
+            (left >= takers || (uint32_t)check->history->call[crashed[left]] > earliest)) {
             found = rank;
-            *deadline = earliest - 1;
+            *deadline = (int32_t)earliest;
         }
     }
     return found;

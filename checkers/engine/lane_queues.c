@@ -67,33 +67,41 @@ static void fill_classes(uint8_t classes[64])
     }
 }
 
-static void classify(const queue_check *check, uint8_t *class_of)
+enum { FEW = 255 }; /* rows that are counted in one byte a class */
+
+static void classify(queue_check *check, uint8_t *restrict class_of)
 {
-    const shl_queue_history *history = check->history;
+    const shl_queue_history history = *check->history;
+    int32_t until = check->until;
     uint8_t classes[64];
     fill_classes(classes);
-    for (int64_t i = 0; i < check->n; i++) {
-        int32_t ret = history->ret[i];
-        unsigned facts = history->means[history->f[i]];
-        facts |= (unsigned)(history->type[i] == FAILED) << 2;
-        facts |= (unsigned)(ret > check->until || ret == SHL_NEVER) << 3;
-        facts |= (unsigned)(history->argument_kind[i] != 0) << 4;
-        facts |= (unsigned)(history->result_kind[i] != 0) << 5;
-        class_of[i] = classes[facts];
+    for (int64_t from = 0; from < check->n; from += FEW) {
+        int64_t to = from + FEW < check->n ? from + FEW : check->n;
+        uint64_t counts = 0;
+        for (int64_t i = from; i < to; i++) {
+            int32_t ret = history.ret[i];
+            unsigned facts = history.means[history.f[i]];
+            facts |= (unsigned)(history.type[i] == FAILED) << 2;
+            facts |= (unsigned)((ret > until) | (ret == SHL_NEVER)) << 3;
+            facts |= (unsigned)(history.argument_kind[i] != 0) << 4;
+            facts |= (unsigned)(history.result_kind[i] != 0) << 5;
+            class_of[i] = classes[facts];
+            counts += (uint64_t)1 << (8 * classes[facts]);
+        }
+        for (int class = 0; class < CLASSES; class++)
+            check->from[class + 1] += counts >> (8 * class) & FEW;
     }
+    for (int class = 0; class < CLASSES; class++)
+        check->from[class + 1] += check->from[class];
 }
 
 static void sort_by_class(queue_check *check, const uint8_t *class_of)
 {
-    int64_t next[CLASSES] = {0};
+    int64_t next[CLASSES];
+    int32_t *rows = check->rows;
+    memcpy(next, check->from, sizeof next);
     for (int64_t i = 0; i < check->n; i++)
-        next[class_of[i]]++;
-    for (int class = 0; class < CLASSES; class++) {
-        check->from[class + 1] = check->from[class] + next[class];
-        next[class] = check->from[class];
-    }
-    for (int64_t i = 0; i < check->n; i++)
-        check->rows[next[class_of[i]]++] = (int32_t)i;
+        rows[next[class_of[i]]++] = (int32_t)i;
 }
 
 static int split_rows(queue_check *check)
@@ -219,10 +227,11 @@ value_span queue_span(const queue_check *check, int32_t dequeue)
     return span_of(check, (mark < 0 ? -mark : mark) - 1, dequeue);
 }
 
+/* An event that does not come is written to the timeline's last place, which nobody reads. */
 static int mark_enqueues(queue_check *check, int64_t from, int64_t to)
 {
     const int32_t *rows = queue_rows(check, ENQUEUES);
-    int32_t *timeline = check->timeline;
+    int32_t *timeline = check->timeline, ranks = check->ranks;
     int64_t completed = 0;
     for (int64_t i = from; i < to; i++) {
         int32_t row = rows[i], *mark = enqueue_mark(check, row), ret = queue_ret(check, row);
@@ -231,7 +240,7 @@ static int mark_enqueues(queue_check *check, int64_t from, int64_t to)
         *mark = row + 1;
         completed += ret != SHL_NEVER;
         if (timeline)
-            timeline[ret < check->ranks ? ret : check->ranks] = NEVER_DEQUEUED;
+            timeline[ret < ranks ? ret : ranks] = NEVER_DEQUEUED;
     }
     check->residual += completed;
     return 1;
@@ -257,7 +266,7 @@ static int pair_dequeues(queue_check *check, int64_t from, int64_t to)
 {
     const int32_t *rows = queue_rows(check, DEQUEUES);
     int32_t *timeline = check->timeline, ranks = check->ranks;
-    int with_empties = queue_count(check, EMPTIES) > 0;
+    int64_t paired = 0;
     for (int64_t i = from; i < to; i++) {
         int32_t row = rows[i], *mark = dequeue_mark(check, row);
         if (!mark || *mark <= 0)
@@ -267,15 +276,15 @@ static int pair_dequeues(queue_check *check, int64_t from, int64_t to)
         if (span.dequeue_ret < span.enqueue_call)
             return bad_value(check, row, *mark);
         *mark = -*mark;
-        check->residual -= completed != SHL_NEVER;
+        paired += completed != SHL_NEVER;
         if (!timeline)
             continue;
         timeline[completed < ranks ? completed : ranks] = 0;
         timeline[span.enqueue_ret] = -(span.dequeue_call + 1);
         timeline[span.enqueue_call] = span.dequeue_ret + 1;
-        if (with_empties && span.enqueue_ret < span.dequeue_call)
-            timeline[span.dequeue_call] = DEQUEUE_CALLED;
+        timeline[span.enqueue_ret < span.dequeue_call ? span.dequeue_call : ranks] = DEQUEUE_CALLED;
     }
+    check->residual -= paired;
     return 1;
 }
 
@@ -341,13 +350,12 @@ static void last_empty_moments(queue_check *check)
     const int32_t *crashed = queue_rows(check, CRASHED);
     for (int64_t i = 0; i < queue_count(check, CRASHED); i++)
         timeline[check->history->call[crashed[i]]] = CRASHED_CALLED;
-    for (int32_t rank = 0; rank < check->ranks; rank++) {
+    for (int32_t rank = 0, ranks = check->ranks; rank < ranks; rank++) {
         int32_t event = timeline[rank];
-        int is_residual = event == NEVER_DEQUEUED;
-        present += !is_residual & (event < -(rank + 1));
+        present += dequeue_called(event) > rank;
         present -= event == DEQUEUE_CALLED;
-        spare += (event == CRASHED_CALLED) - is_residual;
-        last = !present & (spare >= 0) ? rank : last;
+        spare += (event == CRASHED_CALLED) - (event == NEVER_DEQUEUED);
+        last = (present == 0) & (spare >= 0) ? rank : last;
         timeline[rank] = last;
     }
 }

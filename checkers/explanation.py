@@ -1,4 +1,4 @@
-"""What a verdict "invalid" is explained with, as data: it is drawn by timeline.py and stored as JSON.
+"""What a verdict "invalid" is explained with, as data: timeline.py draws it, results.json keeps it.
 
 An explanation is about one object. Operations are those of its window: the one at whose return no
 order was left (the stuck one), those that prove it, those concurrent with that return, and what a
@@ -13,11 +13,13 @@ from typing import Any, Final
 import msgspec
 
 from checkers.concurrent import FAIL, INFO, UNKNOWN, Operation
+from checkers.models_base import Meaning
 
 STUCK: Final = "stuck"  # at its return no order of the operations was left
 WITNESS: Final = "witness"  # with the stuck one it proves that there is no order
 CONCURRENT: Final = "concurrent"  # it was under way when the stuck one returned
-EARLIER: Final = "earlier"  # it had returned before; the window needs it, or it is context
+EARLIER: Final = "earlier"  # it had returned before, and the proof needs it
+CONTEXT: Final = "context"  # it is near; the proof does not need it
 TYPES: Final = ("ok", "fail", "info")  # by the codes of ConcurrentHistory.type
 
 # What these return is what they are about; others are about what they were given.
@@ -33,7 +35,7 @@ class ShownOperation(msgspec.Struct, frozen=True, kw_only=True):
     process: int
     text: str  # "write 5", "read → 3"
     type: str  # ok, fail, info
-    role: str  # stuck, witness, concurrent, earlier
+    role: str  # stuck, witness, concurrent, earlier, context
     call: int  # rank of its invocation
     ret: int | None  # rank of its completion; None: it never completed
     call_ns: int | None = None
@@ -42,7 +44,7 @@ class ShownOperation(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Step(msgspec.Struct, frozen=True, array_like=True):
-    """An operation takes effect: its position in ``Explanation.operations``, the state it leaves."""
+    """An operation takes effect: its position in ``Explanation.operations``, the state after it."""
 
     operation: int
     state: str
@@ -58,8 +60,10 @@ class Blocked(msgspec.Struct, frozen=True, array_like=True):
 class PartialLinearization(msgspec.Struct, frozen=True):
     """An order that goes as far as any does, and what stops it."""
 
+    begin: str  # the state in which the window begins
     steps: tuple[Step, ...]
     blocked: tuple[Blocked, ...] = ()
+    before: tuple[int, ...] = ()  # called before the window; they took effect before it, too
 
 
 class Explanation(msgspec.Struct, frozen=True, kw_only=True):
@@ -72,11 +76,10 @@ class Explanation(msgspec.Struct, frozen=True, kw_only=True):
     operation_count: int = 0  # of the object's whole history
     prefix: int | None = None  # the shortest prefix that is not linearizable ends with this event
     prefix_count: int = 0  # operations called in that prefix
-    begin: str = ""  # the state in which the window begins; "" if it is not known
     operations: tuple[ShownOperation, ...] = ()  # in the order of their calls
     linearizations: tuple[PartialLinearization, ...] = ()
     is_proof: bool = True  # the window alone is not linearizable
-    is_minimal: bool = False  # and without any one of its operations it would be
+    is_minimal: bool = False  # and nothing more was found that the proof does not need
     place_name: str = "index"
     source: str = ""
     notes: tuple[str, ...] = ()
@@ -113,14 +116,21 @@ def value_text(value: Hashable) -> str:
         return f"[{' '.join(value_text(part) for part in value)}]"
     if isinstance(value, frozenset):
         return f"{{{', '.join(sorted(value_text(part) for part in value))}}}"
-    return str(value)
+    return str(value) if value != "" else '""'
 
 
-def operation_text(operation: Operation, type: int) -> str:
-    """ "write 5", "read → 3", "cas 1 → 2", "dequeue → ?"."""
-    f, argument, result, _ = operation
+def operation_text(operation: Operation, type: int, meaning: Meaning | None = None) -> str:
+    """ "write 5", "read → 3", "cas 1 → 2", "dequeue → ?". ``meaning``: what its model reads."""
+    f, argument, result = operation.f, operation.argument, operation.result
     parts = [f]
-    is_observer = f in _OBSERVERS
+    is_observer = f in _OBSERVERS if meaning is None else meaning.result and f != "cas"
+    if meaning is not None and not meaning.argument:
+        argument = None
+    elif meaning is not None and is_observer:
+        # Both are read: neither is left out because it equals the other.
+        end = "" if result is None and type != INFO and f not in _OBSERVERS else value_text(result)
+        words = [f, value_text(argument), "failed" if type == FAIL else f"→ {end}" if end else ""]
+        return _shortened(" ".join(word for word in words if word))
     if f == "cas" and isinstance(argument, tuple) and len(argument) == 2:
         parts.append(f"{value_text(argument[0])} → {value_text(argument[1])}")
     elif argument is not None and not (is_observer and argument == result):
@@ -128,9 +138,12 @@ def operation_text(operation: Operation, type: int) -> str:
     if type == FAIL:
         parts.append("failed")
     elif type == INFO:
-        if is_observer or argument is None:
+        if is_observer or (argument is None and meaning is None):
             parts.append("→ ?")
     elif is_observer or not (result is None or result is True or result == argument):
         parts.append(f"→ {value_text(result)}")
-    text = " ".join(parts)
+    return _shortened(" ".join(parts))
+
+
+def _shortened(text: str) -> str:
     return text if len(text) <= _TEXT_MAX else f"{text[: _TEXT_MAX - 1]}…"

@@ -18,13 +18,14 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
-from checkers.concurrent import INFO, NEVER, ConcurrentHistory
+from checkers.concurrent import NEVER, ConcurrentHistory
 from checkers.explanation import (
     TYPES,
     Explanation,
     ShownOperation,
     operation_text,
 )
+from checkers.models import MODELS, meanings_of
 
 OPERATIONS_MAX = 20_000  # drawn on one timeline: those nearest to the window
 _ROWS_MAX = 300  # of the table
@@ -48,7 +49,7 @@ def timeline_page(parts: list[tuple[Explanation, ConcurrentHistory | None]]) -> 
     """A whole page: one timeline for each object that is not linearizable."""
     source = next((part.source for part, _ in parts if part.source), "")
     bodies = "".join(
-        f'<h2>{escape(part.key or part.model)}</h2>{timeline_body(part, history)}'
+        f"<h2>{escape(part.key or part.model)}</h2>{timeline_body(part, history)}"
         if len(parts) > 1
         else timeline_body(part, history)
         for part, history in parts
@@ -65,10 +66,7 @@ def timeline_page(parts: list[tuple[Explanation, ConcurrentHistory | None]]) -> 
 @cache
 def assets_html() -> str:
     """Style and script; once a page, before the timelines."""
-    return (
-        f"<style>{_template('timeline.css')}</style>"
-        f"<script>{_template('timeline.js')}</script>"
-    )
+    return f"<style>{_template('timeline.css')}</style><script>{_template('timeline.js')}</script>"
 
 
 @cache
@@ -101,7 +99,7 @@ def _facts(explanation: Explanation) -> str:
         f"the shortest invalid prefix has <b>{explanation.prefix_count:,}</b>"
         if explanation.prefix_count
         else "",
-        "without any one of them it would be linearizable" if explanation.is_minimal else "",
+        "" if explanation.is_proof else "the window alone does not prove it",
     ]
     return " · ".join(part for part in parts if part)
 
@@ -129,7 +127,9 @@ def _table(explanation: Explanation) -> str:
         f'<table><thead><tr><th class="number">{escape(explanation.place_name)}</th>'
         '<th class="number">process</th><th>operation</th><th>outcome</th>'
         '<th class="number">called at</th><th class="number">returned at</th><th>role</th>'
-        '<th class="number">order</th></tr></thead><tbody>' + "".join(rows) + f"</tbody></table>{more}"
+        '<th class="number">order</th></tr></thead><tbody>'
+        + "".join(rows)
+        + f"</tbody></table>{more}"
     )
 
 
@@ -145,11 +145,12 @@ def _content(explanation: Explanation, history: ConcurrentHistory | None) -> dic
     return columns | {
         "mine": mine,
         "roles": [shown.role for shown in explanation.operations],
-        "begin": explanation.begin,
         "prefix": explanation.prefix,
         "place_name": explanation.place_name,
         "linearizations": [
             {
+                "begin": each.begin,
+                "before": [mine[at] for at in each.before],
                 "steps": [(mine[step.operation], step.state) for step in each.steps],
                 "blocked": [(mine[stop.operation], stop.why) for stop in each.blocked],
             }
@@ -198,7 +199,7 @@ def _shown_columns(operations: tuple[ShownOperation, ...]) -> dict[str, Any]:
 
 def _history_columns(explanation: Explanation, history: ConcurrentHistory) -> dict[str, Any]:
     lanes, names = lanes_of(history.process.astype(np.int64), history.ret == NEVER)
-    texts, codes = _texts(history)
+    texts, codes = _texts(history, explanation.model)
     shown = {each.call: each for each in explanation.operations}
     missing = shown.keys() - dict.fromkeys(history.call.tolist())
     assert not missing, "the window's operations are not in the history that is drawn"
@@ -221,12 +222,14 @@ def _history_columns(explanation: Explanation, history: ConcurrentHistory) -> di
     return columns
 
 
-def _texts(history: ConcurrentHistory) -> tuple[list[str], list[int]]:
+def _texts(history: ConcurrentHistory, model: str) -> tuple[list[str], list[int]]:
     """Distinct texts, and each operation's."""
+    meanings = (meanings_of(MODELS[model]()) if model in MODELS else None) or {}
     number: dict[str, int] = {}
     codes = []
     for row in range(len(history)):
-        text = operation_text(history.operation(row), int(history.type[row]))
+        operation = history.operation(row)
+        text = operation_text(operation, int(history.type[row]), meanings.get(operation.f))
         codes.append(number.setdefault(text, len(number)))
     return list(number), codes
 

@@ -300,7 +300,7 @@
       const every = data.linearizations;
       orders.hidden = !every.length;
       if (!every.length) return;
-      const { steps, blocked } = every[order], shown = Math.min(step, steps.length);
+      const { begin, before, steps, blocked } = every[order], shown = Math.min(step, steps.length);
       find(".lin-which").textContent = every.length > 1 ? `order ${order + 1} of ${every.length}` : "the only one";
       find(".lin-step").textContent = `${shown} of ${steps.length}`;
       const act = name => root.querySelector(`[data-do="${name}"]`);
@@ -315,9 +315,9 @@
         button.addEventListener("click", () => { step = i + 1; listOrders(); choose(op); });
         item.append(button); return item;
       }));
-      if (data.begin) {
-        const item = document.createElement("li"); item.className = "soft"; item.textContent = data.begin; list.prepend(item);
-      }
+      const first = document.createElement("li"); first.className = "soft";
+      first.textContent = begin + (before.length ? `, after ${before.map(op => data.texts[data.text[op]]).join(", ")}` : "");
+      list.prepend(first);
       const now = list.querySelector(".now");
       if (now) list.scrollTop = now.offsetTop - list.offsetTop - list.clientHeight / 2;
       find(".lin-blocked").replaceChildren(...blocked.map(([op, why]) => {
@@ -340,7 +340,7 @@
       const stop = data.linearizations.length ? data.linearizations[order].blocked.find(b => b[0] === op) : undefined;
       const never = data.ret[op] < 0, seconds = ns => `${(ns / 1e9).toFixed(6)} s`;
       const when = data.call_ns ? `${seconds(data.call_ns[op])} – ${never || data.ret_ns[op] < 0 ? "never" : seconds(data.ret_ns[op])}` : "";
-      const roles = { stuck: "stuck: no order explains its return", witness: "proves the violation", concurrent: "under way when the stuck one returned", earlier: "needed to read the window" };
+      const roles = { stuck: "stuck: no order explains its return", witness: "proves the violation", concurrent: "under way when the stuck one returned", earlier: "returned before; the proof needs it", context: "returned shortly before the window" };
       const rows = [
         ["outcome", ["ok", "fail: it did not happen", "info: nobody knows"][data.type[op]]],
         ["order", `${data.call[op].toLocaleString("en")} – ${never ? "never" : data.ret[op].toLocaleString("en")}`],

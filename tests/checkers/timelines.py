@@ -126,11 +126,10 @@ def made_up(history: ConcurrentHistory, near: int) -> Explanation:
         operation_count=len(history),
         prefix=stuck_ret,
         prefix_count=int((history.call <= stuck_ret).sum()),
-        begin="register 0",
         operations=operations,
         linearizations=(
-            PartialLinearization(steps, (stop,)),
-            PartialLinearization(other, (stop,)),
+            PartialLinearization("the register holds 0", steps, (stop,)),
+            PartialLinearization("the register holds 0", other, (stop,)),
         ),
         place_name=history.place_name,
         source=history.source,

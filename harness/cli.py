@@ -54,6 +54,16 @@ ObjectsOption = Annotated[str, _option("metadata: policy, queue or both.", panel
 TargetsOption = Annotated[
     str, _option("one, minority, majority, all, master, mirrors, or n1+n2.", panel=_FAULTS)
 ]
+PartitionModeOption = Annotated[
+    str, _option("ignore, pause_minority, autoheal; else the profile's.", panel=_BROKER)
+]
+PolicyOption = Annotated[
+    list[str] | None, _option("KEY=VALUE over the profile's; KEY= drops it.", panel=_BROKER)
+]
+OperatorOption = Annotated[
+    str, _option("Who mends under ignore: restart-minority, none.", panel=_FAULTS)
+]
+DeliveryOption = Annotated[str, _option("at-least-once, at-most-once, exactly-once.", panel=_JUDGE)]
 DelayOption = Annotated[
     str, _option("At most, from a node's tables to its queues: 1s.", panel=_BROKER)
 ]
@@ -92,21 +102,13 @@ def test(
     nemesis_interval: Annotated[str, _option("From fault to fault.", panel=_FAULTS)] = "15",
     nemesis_duration: Annotated[str, _option("A fault's length.", panel=_FAULTS)] = "8",
     targets: TargetsOption = "one",
-    partition_mode: Annotated[
-        str, _option("ignore, pause_minority, autoheal; else the profile's.", panel=_BROKER)
-    ] = "",
+    partition_mode: PartitionModeOption = "",
     net_tick_ms: Annotated[int, _option("Silence before a peer is down.", panel=_BROKER)] = 4000,
-    policy: Annotated[
-        list[str] | None, _option("KEY=VALUE over the profile's; KEY= drops it.", panel=_BROKER)
-    ] = None,
+    policy: PolicyOption = None,
     bug: BugOption = None,
     startup_delay: DelayOption = "",
-    operator: Annotated[
-        str, _option("Who mends under ignore: restart-minority, none.", panel=_FAULTS)
-    ] = "restart-minority",
-    delivery: Annotated[
-        str, _option("at-least-once, at-most-once, exactly-once.", panel=_JUDGE)
-    ] = "at-least-once",
+    operator: OperatorOption = "restart-minority",
+    delivery: DeliveryOption = "at-least-once",
     max_rto: Annotated[str, _option("Longest outage still valid: 30s.", panel=_JUDGE)] = "",
     min_acked: Annotated[int, _option("Fewer operations prove nothing.", panel=_JUDGE)] = 50,
     seed: Annotated[int | None, _option("Decides faults and operations.", panel=_RUN)] = None,

@@ -1,0 +1,158 @@
+"""From a history's columns to what the engine's lanes read: codes of f, dense ids of values.
+
+A value is an int64 key first (integers are themselves; nil and what is no integer get keys above
+all of them), then a dense id, in C. Python looks at distinct forms only, never at every operation.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+import numpy as np
+import numpy.typing as npt
+
+from checkers.concurrent import FAIL, FORM, INTEGER, ConcurrentHistory, Values
+from checkers.engine import column, ffi, lib
+from checkers.lanes.base import STOPPED_BY, LaneAnswer, close_ranks
+
+Bools = npt.NDArray[np.bool_]
+Ids = npt.NDArray[np.int32]
+Keys = npt.NDArray[np.int64]
+
+DROPPED: Final = 255  # the code of a row that does not count: no lane knows it
+
+
+class Undecided(Exception):
+    """The lane can't decide this history; the message is a clause that says why."""
+
+
+def codes(history: ConcurrentHistory, code_of: Mapping[str, int]) -> npt.NDArray[np.uint8]:
+    """Each row's f as the lane's code. What failed did not happen: DROPPED."""
+    by_name = np.array([code_of.get(name, DROPPED) for name in history.f.names], dtype=np.uint8)
+    found = by_name[history.f.codes]
+    for name in history.f.names:
+        if name not in code_of and history.f.equal(name).any():
+            raise Undecided(f"{name!r} is not an operation of this object")
+    failed = history.type == FAIL
+    if failed.any():
+        found[failed] = DROPPED
+    return found
+
+
+@dataclass(slots=True)
+class Numbering:
+    """Keys of values: two values have one key if and only if they are equal (and of one type)."""
+
+    above: int  # greater than every integer that is asked about
+    strangers: dict[tuple[type, Hashable], int] = field(default_factory=dict)
+
+    @staticmethod
+    def over(columns: Sequence[Values], others: Sequence[int] = ()) -> Numbering:
+        highest = max([int(each.number.max(initial=0)) for each in columns] + [0, *others])
+        if highest > 2**62:
+            raise Undecided("values are greater than 2^62")
+        return Numbering(highest + 1)
+
+    def key(self, value: Hashable) -> int:
+        if value is None:
+            return self.above
+        if isinstance(value, int) and not isinstance(value, bool) and -(2**63) <= value < 2**62:
+            return value
+        return self.above + 1 + self.strangers.setdefault((type(value), value), len(self.strangers))
+
+    def keys(self, values: Values, rows: Bools | None = None) -> Keys:
+        """Keys of a column; only those of ``rows`` mean anything."""
+        integer = values.kind == INTEGER
+        if integer.all():
+            return values.number
+        found = np.where(integer, values.number, self.above)
+        forms = values.kind == FORM
+        if rows is not None:
+            forms &= rows
+        if forms.any():
+            used, place = np.unique(values.number[forms], return_inverse=True)
+            by_form = [self.key(values.forms[number]) for number in used.tolist()]
+            found[forms] = np.array(by_form, dtype=np.int64)[place]
+        return found
+
+
+def dense(keys: Keys, present: Bools | None, budget: Any) -> tuple[Ids, int]:
+    """(ids, how many): equal keys get one id; rows that are not present get SHL_NONE.
+
+    Keys that lie close together are ids already, once the lowest is 0.
+    """
+    if present is None and len(keys):
+        low, high = int(keys.min()), int(keys.max())
+        if high - low < 2 * len(keys):
+            return (keys - low).astype(np.int32), high - low + 1
+    ids, first = np.empty(len(keys), dtype=np.int32), np.empty(len(keys), dtype=np.int32)
+    mask = ffi.NULL if present is None else column(present.view(np.uint8))
+    count = lib.shl_dense(len(keys), column(keys), mask, column(ids), column(first), budget)
+    if count < 0:
+        raise MemoryError
+    return ids, count
+
+
+@dataclass(frozen=True, slots=True)
+class Encoded:
+    """A history as a lane reads it, and what keeps the memory behind it alive."""
+
+    columns: Any  # shl_history *
+    kept: tuple[Any, ...]
+
+
+def encoded(
+    history: ConcurrentHistory,
+    f: npt.NDArray[np.uint8],
+    a: Ids | None,
+    b: Ids | None,
+    values: int,
+    budget: Any,
+) -> Encoded:
+    call, ret, ranks = close_ranks(history, budget)
+    columns = ffi.new("shl_history *")
+    columns.n, columns.ranks, columns.values = len(history), ranks, values
+    columns.call = kept_call = column(np.ascontiguousarray(call))
+    columns.ret = kept_ret = column(np.ascontiguousarray(ret))
+    columns.f = kept_f = column(f)
+    columns.a = kept_a = ffi.NULL if a is None else column(a)
+    columns.b = kept_b = ffi.NULL if b is None else column(b)
+    return Encoded(columns, (kept_call, kept_ret, kept_f, kept_a, kept_b))
+
+
+def stopped(lane: str, cause: int) -> LaneAnswer:
+    """The budget was spent before there was an answer."""
+    return LaneAnswer(lane, "unknown", why=STOPPED_BY.get(cause, "memory"))
+
+
+Reason = Callable[[ConcurrentHistory, tuple[int, ...]], str]
+
+
+def answered(
+    lane: str,
+    history: ConcurrentHistory,
+    budget: Any,
+    check: Callable[[Any], None],
+    violations: Mapping[int, str],
+    reasons: Mapping[str, Reason],
+    why: Callable[[ConcurrentHistory, int, tuple[int, ...]], str],
+) -> LaneAnswer:
+    """What a check in C found, as a lane's answer. ``check`` fills a ``shl_answer *``."""
+    answer = ffi.new("shl_answer *")
+    try:
+        check(answer)
+    except Undecided as undecided:
+        return LaneAnswer(lane, "unknown", why=str(undecided))
+    except MemoryError:
+        return stopped(lane, budget.stopped)
+    if answer.verdict == lib.SHL_VALID:
+        return LaneAnswer(lane, True)
+    rows = tuple(int(row) for row in answer.ops if row != lib.SHL_NONE)
+    if answer.verdict == lib.SHL_INVALID:
+        violation = violations[answer.violation]
+        return LaneAnswer(lane, False, "", violation, rows, reasons[violation](history, rows))
+    if answer.cause == lib.SHL_NOT_THIS_LANE:
+        return LaneAnswer(lane, "unknown", why=why(history, answer.violation, rows))
+    return stopped(lane, answer.cause)

@@ -109,14 +109,32 @@ def _facts(plan: Plan) -> list[tuple[str, str]]:
         ("net tick", f"{plan.system.net_tick_ms:,} ms"),
         ("operator", plan.system.operator),
         ("cluster", f"{plan.cluster.backend}: {', '.join(plan.cluster.nodes)}"),
-        ("workload", f"{workload.name}, {workload.queues} queues"),
-        ("rate", f"{workload.rate_hz:g} Hz, {workload.enqueue_fraction:.0%} enqueues"),
+        ("workload", f"{workload.name}, {workload.queues} {_objects(plan)}"),
+        ("rate", f"{workload.rate_hz:g} Hz{_mix(plan)}"),
         ("clients", f"{workload.concurrency}, timeout {workload.op_timeout_ms:,} ms"),
         ("time limit", draw.seconds_label(plan.time_limit_ms)),
         ("seed", str(plan.seed)),
         ("delivery promised", gates.delivery),
         ("longest outage allowed", f"{gates.max_rto_ms:,} ms" if gates.max_rto_ms else "any"),
     ]
+
+
+def _objects(plan: Plan) -> str:
+    workload = plan.workload
+    match workload.name:
+        case "lock":
+            return f"locks, each held for {workload.hold_ms:,} ms on average"
+        case "fifo":
+            return f"queues, {workload.consumers} consumers, judged by {workload.order}"
+        case "metadata":
+            return f"of each kind: {', '.join(workload.objects)}; {workload.reads} reads"
+    return "queues"
+
+
+def _mix(plan: Plan) -> str:
+    share = f"{plan.workload.enqueue_fraction:.0%}"
+    words = {"lock": " of attempts to acquire", "metadata": f", {share} writes"}
+    return words.get(plan.workload.name, f", {share} enqueues")
 
 
 def _outcomes(clients: Clients) -> list[tuple[str, dict[str, int]]]:

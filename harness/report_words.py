@@ -113,12 +113,19 @@ def headline(results: Sequence[Result]) -> str:
         chief = [sentence.rstrip(".") for v, _, sentence in found if v is False][:2]
         return f"Invalid: {', and '.join(chief) or 'a check failed'}."
     if valid is True:
-        acked = next(
-            (r.counts[k] for r in results for k in r.counts if k == "acknowledged-count"), 0
-        )
-        return f"Valid: nothing was lost of {acked:,.0f} acknowledged messages."
+        return f"Valid: {_good_news(results)}."
     doubts = [sentence for v, _, sentence in found if valid_word(v) == "unknown"]
     return f"Unknown: {doubts[0] if doubts else 'nothing was checked.'}"
+
+
+def _good_news(results: Sequence[Result]) -> str:
+    counts = {name: number for result in results for name, number in result.counts.items()}
+    if "acknowledged-count" not in counts and "linearized-count" in counts:
+        objects = counts["object-count"]
+        across = "one object" if objects == 1 else f"{objects:,.0f} objects"
+        return f"{counts['linearized-count']:,.0f} operations on {across} are linearizable"
+    acked = counts.get("acknowledged-count", 0)
+    return f"nothing was lost of {acked:,.0f} acknowledged messages"
 
 
 def findings(results: Sequence[Result]) -> list[tuple[bool | str, str, str]]:

@@ -41,7 +41,8 @@ class Model(Protocol):
     """A sequential specification.
 
     May also have: ``name`` (default: the class's), ``meanings`` (f -> Meaning; default: every f,
-    argument and result), ``by_process`` (True: ``step`` reads op.process).
+    argument and result), ``by_process`` (True: ``step`` reads op.process), ``is_pure(op)`` (True:
+    this one never changes the state, whatever its meaning says of others).
     """
 
     @property

@@ -33,6 +33,9 @@ class FifoQueue:
             return None
         return state[1:]
 
+    def is_pure(self, op: Operation) -> bool:
+        return op.f == "dequeue" and op.result is None
+
 
 @dataclass(frozen=True, slots=True)
 class UnorderedQueue:
@@ -57,6 +60,9 @@ class UnorderedQueue:
         if op.result is not UNKNOWN:
             return _without(counts, exact(op.result)) if exact(op.result) in counts else None
         return OneOf(tuple(_without(counts, value) for value in counts)) if counts else None
+
+    def is_pure(self, op: Operation) -> bool:
+        return op.f == "dequeue" and op.result is None
 
 
 def _without(counts: dict[Hashable, int], value: Hashable) -> frozenset[Hashable]:

@@ -71,6 +71,12 @@ class CasRegister:
             return None if matches else state
         return (exact(after),) if matches else None
 
+    def is_pure(self, op: Operation) -> bool:
+        return op.f == "cas" and (
+            op.result is False
+            or (isinstance(op.argument, tuple) and exact(op.argument[0]) == exact(op.argument[-1]))
+        )
+
 
 def _cas_meanings(failed: bool) -> Meanings:
     cas = Meaning("cas", argument=True, result=True, failed=failed)
@@ -162,6 +168,9 @@ class MultiRegister:
             elif values.get(name, exact(self.initial)) != exact(value):
                 return None
         return frozenset(values.items())
+
+    def is_pure(self, op: Operation) -> bool:
+        return op.f == "txn" and all(word in ("read", "r") for word, _, _ in _micro_operations(op))
 
 
 def _micro_operations(op: Operation) -> Iterable[tuple[str, Hashable, Hashable]]:

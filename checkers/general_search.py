@@ -1,0 +1,244 @@
+"""The general search on histories: any model, one answer for each key.
+
+A small history is searched where it stands, with a table of its model that is kept from one history
+to the next: nothing is asked twice, no thread is started. Whatever takes longer than a moment is
+searched again with tables and threads of its own, under the caller's limits.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any, Final
+
+import numpy as np
+
+from checkers.concurrent import NEVER, ConcurrentHistory
+from checkers.engine import ffi, lib, new_budget
+from checkers.lanes.base import first_true
+from checkers.models import MODELS, Model, model_name
+from checkers.transitions import Encoded, Transitions
+from checkers.workers import run_all
+from harness.errors import UsageError
+
+CAUSES: Final = {
+    lib.SHL_TIME: "time",
+    lib.SHL_MEMORY: "memory",
+    lib.SHL_CANCELLED: "cancelled",
+    lib.SHL_MODEL_FAILED: "model",
+    lib.SHL_NOT_THIS_LANE: "too wide",
+}
+METHODS: Final = {
+    lib.SHL_BY_DEPTH: "depth first",
+    lib.SHL_BY_WINDOW: "window",
+    lib.SHL_BY_LAYERS: "layers",
+}
+
+QUICK_OPERATIONS: Final = 2000
+QUICK_S: Final = 0.005
+KEPT_MODELS: Final = 16
+KEPT_BYTES: Final = 16 * 1024**2  # of a table that is kept, at most
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """What the search found about one key's operations."""
+
+    key: int  # its code
+    valid: bool | str
+    cause: str = ""  # of "unknown"
+    method: str = ""
+    stuck: int | None = None  # the row at whose return no configuration was left
+    is_first: bool = False  # no earlier return has that property
+    reached: int = 0  # returns that some order explained
+    returns: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Quick:
+    """Every key's answer, up to the first violation."""
+
+    found: list[Found]
+    bytes: int
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether a violation's shortest prefix is known."""
+        return all(found.valid is True or found.is_first for found in self.found)
+
+
+def quick_search(
+    history: ConcurrentHistory, model: Model, keys: list[int], time_limit_s: float | None
+) -> Quick | None:
+    """A small history's answers; None: it takes longer, or is not small."""
+    if len(history) > QUICK_OPERATIONS:
+        return None
+    limit_s = QUICK_S if time_limit_s is None else min(QUICK_S, time_limit_s)
+    try:
+        with _kept_transitions(model) as transitions:
+            budget = new_budget(time_limit_s=limit_s, memory_limit_bytes=KEPT_BYTES)
+            encoded = transitions.encode(history, budget)
+            table = transitions.table()
+            answers = []
+            for key in keys:
+                answers.append(search_key(encoded, key, table, budget))
+                if answers[-1].valid == "unknown":
+                    _raise_failure(transitions, encoded, history)
+                    return None
+                if answers[-1].valid is False:
+                    break
+            return Quick(answers, int(budget.bytes_peak + transitions.budget.bytes))
+    except MemoryError:
+        return None
+
+
+@dataclass(slots=True)
+class GeneralSearch:
+    """A history that takes longer: encoded once, its keys searched on threads. ``close`` it."""
+
+    history: ConcurrentHistory
+    encoded: Encoded
+    transitions: Transitions
+    budget: Any
+
+    @classmethod
+    def of(cls, history: ConcurrentHistory, model: Model, budget: Any) -> GeneralSearch:
+        """Raises UsageError (the history does not fit the model) and MemoryError (the limit)."""
+        transitions = Transitions(model, budget)
+        try:
+            encoded = transitions.encode(history, budget)
+            transitions.table()
+        except BaseException:
+            transitions.close()
+            raise
+        return cls(history, encoded, transitions, budget)
+
+    def close(self) -> None:
+        self.transitions.close()
+        lib.shl_charge(self.budget, -self.encoded.bytes)
+
+    def run(self, keys: list[int], threads: int, hear: Callable[[Found], bool]) -> None:
+        """``hear`` is told what is found, key by key; True ends it. ``keys`` are their codes.
+
+        Raises UsageError if the model raised; KeyboardInterrupt.
+        """
+        table = self.transitions.table()
+
+        def work(number: int) -> bool:
+            return hear(search_key(self.encoded, keys[number], table, self.budget))
+
+        run_all(len(keys), work, threads, self.budget)
+        _raise_failure(self.transitions, self.encoded, self.history)
+
+    def shortest_prefix(self, found: Found) -> tuple[int | None, int | None]:
+        """The event (rank) with which the key of ``found`` became invalid, and the row it returned.
+
+        Both are of the history. If the stuck operation is not known to be the first, shorter
+        prefixes are searched, too; if the budget runs out, the shortest that is known will do.
+        """
+        ranks: list[int | None] = [None]
+
+        def work(number: int) -> bool:
+            ranks[0] = found.stuck if found.is_first else _first_stuck(self, found)
+            return True
+
+        run_all(1, work, 1, self.budget)
+        row = ranks[0]
+        return (None, None) if row is None else (int(self.history.ret[row]), row)
+
+
+def search_key(encoded: Encoded, key: int, table: Any, budget: Any) -> Found:
+    """One key's operations, by every method."""
+    operations = encoded.operations(key)
+    if operations.n == 0:
+        return Found(key, True, method="nothing to order")
+    found = ffi.new("shl_found *")
+    lib.shl_search(operations, table, lib.SHL_BY_ALL, budget, found)
+    if found.verdict == lib.SHL_VALID:
+        return Found(key, True, method=METHODS.get(found.method, ""))
+    unknown = found.verdict == lib.SHL_UNKNOWN
+    stuck = None
+    if found.stuck != lib.SHL_NONE:
+        stuck = int(encoded.row[int(encoded.start[key]) + found.stuck])
+    return Found(
+        key,
+        "unknown" if unknown else False,
+        cause=CAUSES.get(found.cause, "") if unknown else "",
+        method=METHODS.get(found.method, ""),
+        stuck=stuck,
+        is_first=bool(found.first),
+        reached=found.reached,
+        returns=found.returns,
+    )
+
+
+def _first_stuck(search: GeneralSearch, found: Found) -> int | None:
+    """The row whose return ends the shortest prefix of a key that is invalid.
+
+    In a prefix what was not called yet is gone, and what had not returned crashed.
+    """
+    encoded, table = search.encoded, search.transitions.table()
+    part = slice(int(encoded.start[found.key]), int(encoded.start[found.key + 1]))
+    row, call, ret = encoded.row[part], encoded.call[part], encoded.ret[part]
+    returns = np.sort(ret[ret != NEVER])
+    last = len(returns) - 1
+    if found.stuck is not None:
+        last = int(np.searchsorted(returns, ret[np.flatnonzero(row == found.stuck)[0]]))
+    whole, operations = encoded.operations(found.key), ffi.new("shl_operations *")
+    answer = ffi.new("shl_found *")
+    operations.call, operations.kind = whole.call, whole.kind
+
+    def is_invalid(at: int) -> bool | None:
+        rank = int(returns[at])
+        cut = np.where(ret > rank, np.int32(NEVER), ret)
+        operations.n, operations.ranks = int(np.searchsorted(call, rank)), rank + 1
+        operations.ret = borrowed = ffi.from_buffer("int32_t[]", cut)
+        lib.shl_search(operations, table, lib.SHL_BY_ALL, search.budget, answer)
+        del borrowed
+        unknown = answer.verdict == lib.SHL_UNKNOWN
+        return None if unknown else bool(answer.verdict == lib.SHL_INVALID)
+
+    first = first_true(last + 1, max(last - 1, 0), is_invalid)
+    return int(row[np.flatnonzero(ret == returns[first])[0]])
+
+
+def _raise_failure(transitions: Transitions, encoded: Encoded, history: ConcurrentHistory) -> None:
+    """Raises what the model raised, with the operation that it was asked about."""
+    if transitions.failure is None:
+        return
+    kind, raised = transitions.failure
+    if isinstance(raised, KeyboardInterrupt):
+        raise raised
+    row = int(encoded.row[np.flatnonzero(encoded.kind == kind)[0]])
+    name = model_name(transitions.model)
+    raise UsageError(
+        f"model {name} failed on {history.f.names[history.f.codes[row]]}, "
+        f"{history.place_name} {history.place[row]}: {type(raised).__name__}: {raised}"
+    ) from raised
+
+
+_KEPT: Final[dict[str, Transitions]] = {}  # those that are not in use, by what the model prints as
+
+
+@contextmanager
+def _kept_transitions(model: Model) -> Iterator[Transitions]:
+    """A built-in model's table as the last small history left it; a new one for any other.
+
+    One that failed or became large is not kept. dict.pop and assignment are atomic, so a table is
+    never used twice at once.
+    """
+    is_built_in = type(model) in MODELS.values()
+    key = repr(model) if is_built_in else ""
+    transitions = _KEPT.pop(key, None)
+    if transitions is None:
+        transitions = Transitions(model, new_budget(memory_limit_bytes=KEPT_BYTES))
+    try:
+        yield transitions
+    finally:
+        is_sound = transitions.failure is None and not transitions.budget.stopped
+        is_small = transitions.budget.bytes < KEPT_BYTES // 4 and len(_KEPT) < KEPT_MODELS
+        if is_built_in and is_sound and is_small and key not in _KEPT:
+            _KEPT[key] = transitions
+        else:
+            transitions.close()

@@ -1,0 +1,58 @@
+"""Which lane decides a model's histories, where one can."""
+
+from __future__ import annotations
+
+from checkers.lanes.base import Lane
+from checkers.lanes.locks import (
+    FENCED_LOCK,
+    OWNER_LOCK,
+    MutexMonitor,
+    SemaphoreMonitor,
+    reentrant_lock,
+)
+from checkers.lanes.logs import LogMonitor
+from checkers.lanes.queues import BAG, FIFO
+from checkers.lanes.registers import RegisterMonitor
+from checkers.lanes.sets import SetMonitor
+from checkers.models import (
+    CasRegister,
+    FencedLock,
+    FifoQueue,
+    KeyValue,
+    Log,
+    Model,
+    Mutex,
+    OwnerLock,
+    ReentrantLock,
+    Register,
+    Semaphore,
+    Set,
+    UnorderedQueue,
+)
+
+
+def choose_lane(model: Model) -> Lane | None:
+    """The lane for a built-in model; None if it has none."""
+    match model:
+        case Register(initial, nil):
+            return RegisterMonitor(initial, nil)
+        case CasRegister(initial, nil, failed_cas):
+            return RegisterMonitor(initial, nil, failed_cas)
+        case KeyValue(initial):  # a register, for histories without append
+            return RegisterMonitor(initial)
+        case ReentrantLock(limit):
+            return reentrant_lock(limit)
+        case Semaphore(permits):
+            return SemaphoreMonitor(permits)
+    return _WITHOUT_OPTIONS.get(type(model))
+
+
+_WITHOUT_OPTIONS: dict[type, Lane] = {
+    FifoQueue: FIFO,
+    UnorderedQueue: BAG,
+    Set: SetMonitor(),
+    Log: LogMonitor(),
+    Mutex: MutexMonitor(),
+    OwnerLock: OWNER_LOCK,
+    FencedLock: FENCED_LOCK,
+}

@@ -1,0 +1,106 @@
+"""Is a concurrent history linearizable? The library behind ``shalott check``, for notebooks too:
+
+    history = read_history("etcd_002.log")
+    verdict = check(history, "cas-register", time_limit_s=60, memory_limit_bytes=2 * 1024**3)
+    print(verdict.valid, verdict.how, verdict.violation)
+
+Linearizability is local (Herlihy & Wing 1990): each key is an object and is checked alone, on as
+many threads as there are cores. A lane (checkers.lanes) decides in linear time where it can; what
+it passes over goes to the general search (checkers.general_search), which asks the model. A verdict
+says who decided it; "unknown" says why and how far the check got. Nothing guesses.
+"""
+
+from __future__ import annotations
+
+import os
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+
+from checkers.concurrent import ConcurrentHistory
+from checkers.models import Model, make_model, meanings_of
+from checkers.running_check import By, Limits, RunningCheck
+from checkers.transitions import refuse_unknown
+from checkers.verdict import CheckInterrupted, Verdict, Violation
+from checkers.words import Words
+from checkers.workers import cores
+
+__all__ = [
+    "CheckInterrupted",
+    "Verdict",
+    "Violation",
+    "canonical",
+    "check",
+    "make_model",
+    "memory_left",
+]
+
+
+def check(
+    history: ConcurrentHistory,
+    model: Model | str,
+    *,
+    time_limit_s: float | None = None,
+    memory_limit_bytes: int | None = None,
+    threads: int | None = None,
+    by: By = "auto",
+    find_prefix: bool = True,
+) -> Verdict:
+    """Checks every key of ``history`` against ``model``, until one is found to be invalid.
+
+    Args:
+        history: From ``read_history``, or ``checkers.concurrent.from_rows``.
+        model: A model, or a built-in one's name with its options ("cas-register:initial=0").
+        time_limit_s: Seconds from now, for all of it; None: no limit.
+        memory_limit_bytes: Bytes that the engine and the model's states may hold beyond what the
+            process holds already (see ``memory_left``); None: no limit.
+        threads: How many keys are checked at once; None: as many as there are cores.
+        by: "auto"; or only by the model's "lane", or only by the "general" search.
+        find_prefix: Whether the shortest invalid prefix is found, too, which takes longer.
+
+    Returns:
+        The verdict: False if one key is invalid, else "unknown" if one is undecided, else True.
+
+    Raises:
+        UsageError: No such model; an f that it does not know; an operation at which it raised; a
+            state that is not hashable. One sentence that names the operation's place.
+        CheckInterrupted: Ctrl-C; a KeyboardInterrupt that carries the verdict so far.
+    """
+    model = make_model(model) if isinstance(model, str) else model
+    limits = Limits(time_limit_s, memory_limit_bytes, threads or cores())
+    running = RunningCheck(canonical(history, model), model, limits)
+    try:
+        running.run(by, find_prefix)
+    except KeyboardInterrupt:
+        running.cause = "cancelled"
+        raise CheckInterrupted(running.verdict()) from None
+    except MemoryError:
+        running.cause = "memory"
+    return running.verdict()
+
+
+def canonical(history: ConcurrentHistory, model: Model) -> ConcurrentHistory:
+    """The history with the model's own name for each f, and one code for each name.
+
+    Raises UsageError: the model does not know an f.
+    """
+    meanings = meanings_of(model)
+    names = history.f.names
+    if meanings is None:
+        return history
+    own = [meanings[name].f if name in meanings else name for name in names]
+    for code, name in enumerate(names):
+        if name not in meanings:
+            refuse_unknown(history, model, code)
+    if tuple(own) == names:
+        return history
+    merged = list(dict.fromkeys(own))
+    codes = np.array([merged.index(name) for name in own], dtype=np.int32)
+    return replace(history, f=Words(codes[history.f.codes], tuple(merged)))
+
+
+def memory_left(limit_bytes: int) -> int:
+    """``memory_limit_bytes`` for a process that may hold ``limit_bytes`` in all; at least 1."""
+    resident_pages = int(Path("/proc/self/statm").read_text().split()[1])
+    return max(1, limit_bytes - resident_pages * os.sysconf("SC_PAGE_SIZE"))

@@ -1,0 +1,292 @@
+"""One check while it runs: keys, lanes, the general search, limits, and who decided what.
+
+Lanes go first, key by key; what they pass over is encoded together and searched. One budget covers
+all of it. The first key that is found to be invalid ends the check.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import Counter
+from dataclasses import dataclass, field
+from typing import Any, Final, Literal
+
+import numpy as np
+import numpy.typing as npt
+
+from checkers.concurrent import ConcurrentHistory
+from checkers.engine import new_budget
+from checkers.general_search import Found, GeneralSearch, quick_search
+from checkers.lane_choice import choose_lane
+from checkers.lanes.base import STOPPED_BY, Lane, LaneAnswer, shortest_prefix
+from checkers.models import Model, model_name
+from checkers.verdict import Verdict, Violation
+from checkers.workers import run_all
+from harness.errors import UsageError
+
+By = Literal["auto", "lane", "general"]
+
+INLINE_OPERATIONS: Final = 2000  # fewer are not worth a thread for a lane
+QUICK_BYTES: Final = 64 * 1024**2  # under a smaller limit no table is kept for the next history
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """What one check may take."""
+
+    time_s: float | None
+    memory_bytes: int | None
+    threads: int
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """One key's operations."""
+
+    key: int  # its code
+    rows: npt.NDArray[np.int64] | None  # None: all of them, there is one key
+
+    def of(self, history: ConcurrentHistory) -> ConcurrentHistory:
+        return history if self.rows is None else history.take(self.rows)
+
+    def row(self, row: int) -> int:
+        """A row of the part as one of the whole."""
+        return row if self.rows is None else int(self.rows[row])
+
+
+@dataclass(slots=True)
+class RunningCheck:
+    """``run`` it once, then ask for its ``verdict``, which there is whatever ``run`` raised."""
+
+    history: ConcurrentHistory  # with the model's own f names
+    model: Model
+    limits: Limits
+    budget: Any = None
+    cause: str = ""  # why it is not decided
+    started_s: float = field(default_factory=time.monotonic)
+    started_cpu_s: float = field(default_factory=time.process_time)
+    keys: int = 0
+    decided_by: Counter[str] = field(default_factory=Counter)
+    passed_over: dict[str, None] = field(default_factory=dict)
+    violation: Violation | None = None
+    furthest: Found | None = None  # where the search stopped, on the key with the most operations
+    quick_bytes: int = 0
+    _lock: Any = field(default_factory=threading.Lock)
+
+    def run(self, by: By, find_prefix: bool) -> None:
+        """Raises UsageError, MemoryError and KeyboardInterrupt."""
+        self.budget = new_budget(
+            time_limit_s=self.limits.time_s, memory_limit_bytes=self.limits.memory_bytes
+        )
+        parts = split(self.history)
+        self.keys = len(parts)
+        lane = None if by == "general" else choose_lane(self.model)
+        if lane is not None:
+            parts = self._ask_lane(lane, parts, find_prefix)
+        elif by == "lane":
+            raise UsageError(f"there is no lane for the model {model_name(self.model)}")
+        if parts and by != "lane" and self.violation is None and not self.cause:
+            self._search(parts, find_prefix)
+
+    # --- lanes ----------------------------------------------------------------------------------
+
+    def _ask_lane(self, lane: Lane, parts: list[Part], find_prefix: bool) -> list[Part]:
+        """The parts that the lane passed over."""
+        left: list[Part] = []
+        invalid: list[tuple[Part, LaneAnswer]] = []
+
+        def work(number: int) -> bool:
+            part = parts[number]
+            answer = lane(part.of(self.history), self.budget)
+            with self._lock:
+                if answer.valid == "unknown" and answer.why in STOPPED_BY.values():
+                    self.cause = self.cause or answer.why
+                elif answer.valid == "unknown":
+                    left.append(part)
+                    self.passed_over[f"{answer.lane}: {answer.why}"] = None
+                else:
+                    self.decided_by[answer.lane] += 1
+                if answer.valid is False:
+                    invalid.append((part, answer))
+            return bool(self.cause or invalid)
+
+        if len(self.history) <= INLINE_OPERATIONS:
+            any(work(number) for number in range(len(parts)))
+        else:
+            run_all(len(parts), work, self.limits.threads, self.budget)
+        if invalid:
+            self._keep_lane_violation(lane, *invalid[0], find_prefix)
+        return left
+
+    def _keep_lane_violation(
+        self, lane: Lane, part: Part, answer: LaneAnswer, find_prefix: bool
+    ) -> None:
+        self.cause = ""
+        history = part.of(self.history)
+        prefix = stuck = None
+        if find_prefix:
+            prefix = shortest_prefix(lane, history, answer, self.budget)
+            stuck = part.row(int(np.flatnonzero(history.ret == prefix)[0]))
+        self.violation = Violation(
+            key=self.history.key.names[part.key],
+            by=answer.lane,
+            reason=answer.reason,
+            word=answer.violation,
+            operations=tuple(part.row(row) for row in answer.operations),
+            stuck=stuck,
+            prefix=prefix,
+        )
+
+    # --- the general search ---------------------------------------------------------------------
+
+    def _search(self, parts: list[Part], find_prefix: bool) -> None:
+        history, rows = self.history, None
+        if len(parts) < self.keys:
+            rows = np.sort(np.concatenate([part.rows for part in parts if part.rows is not None]))
+            history = history.take(rows)
+        keys = [part.key for part in parts]
+        if self.limits.memory_bytes is None or self.limits.memory_bytes >= QUICK_BYTES:
+            quick = quick_search(history, self.model, keys, self.limits.time_s)
+            if quick is not None and (quick.is_complete or not find_prefix):
+                self.quick_bytes = quick.bytes
+                if any(self._hear(found) for found in quick.found):
+                    stuck = quick.found[-1].stuck
+                    prefix = None if stuck is None else int(history.ret[stuck])
+                    self._keep_violation(quick.found[-1], rows, stuck, prefix)
+                return
+        search = GeneralSearch.of(history, self.model, self.budget)
+        try:
+            self._search_long(search, keys, rows, find_prefix)
+        finally:
+            search.close()
+
+    def _search_long(
+        self,
+        search: GeneralSearch,
+        keys: list[int],
+        rows: npt.NDArray[np.int64] | None,
+        find_prefix: bool,
+    ) -> None:
+        invalid: list[Found] = []
+
+        def hear(found: Found) -> bool:
+            if self._hear(found):
+                invalid.append(found)
+                self.budget.cancel = 1  # the others need not go on
+            return bool(invalid)
+
+        search.run(keys, self.limits.threads, hear)
+        if not invalid:
+            return
+        self.cause = ""
+        self.budget.cancel = self.budget.stopped = 0
+        stuck = invalid[0].stuck
+        prefix = None
+        if find_prefix:
+            prefix, stuck = search.shortest_prefix(invalid[0])
+        self._keep_violation(invalid[0], rows, stuck, prefix)
+
+    def _hear(self, found: Found) -> bool:
+        """Whether it is a violation."""
+        with self._lock:
+            if found.valid == "unknown":
+                self.cause = self.cause or found.cause
+                if self.furthest is None or found.returns > self.furthest.returns:
+                    self.furthest = found
+            else:
+                self.decided_by[f"general search ({found.method})"] += 1
+            return found.valid is False
+
+    def _keep_violation(
+        self,
+        found: Found,
+        rows: npt.NDArray[np.int64] | None,
+        stuck: int | None,
+        prefix: int | None,
+    ) -> None:
+        if stuck is not None and rows is not None:
+            stuck = int(rows[stuck])
+        self.violation = Violation(
+            key=self.history.key.names[found.key],
+            by=f"general search ({found.method})",
+            reason=self._reason(stuck),
+            operations=() if stuck is None else (stuck,),
+            stuck=stuck,
+            prefix=prefix,
+        )
+
+    def _reason(self, stuck: int | None) -> str:
+        name = model_name(self.model)
+        if stuck is None:
+            return f"no order of the operations is one that a {name} allows"
+        history = self.history
+        operation = history.operation(stuck)
+        return (
+            f"when {operation.f} of process {history.process[stuck]} "
+            f"({history.place_name} {history.place[stuck]}) returned, no order of the operations "
+            f"called by then was one that a {name} allows"
+        )
+
+    # --- the verdict ----------------------------------------------------------------------------
+
+    def verdict(self) -> Verdict:
+        decided = self.decided_by.total()
+        valid: bool | str = "unknown"
+        if self.violation is not None:
+            valid = False
+        elif decided == self.keys and not self.cause:
+            valid = True
+        is_unknown = valid == "unknown"
+        peak = 0 if self.budget is None else int(self.budget.bytes_peak)
+        return Verdict(
+            valid=valid,
+            model=model_name(self.model),
+            how=", ".join(self._deciders()),
+            passed_over=tuple(self.passed_over),
+            cause=(self.cause or "no lane decided it") if is_unknown else "",
+            progress=self._progress(decided) if is_unknown else "",
+            violation=self.violation,
+            operations=len(self.history),
+            keys=self.keys,
+            keys_decided=decided,
+            threads=self.limits.threads,
+            elapsed_s=time.monotonic() - self.started_s,
+            cpu_s=time.process_time() - self.started_cpu_s,
+            memory_peak_bytes=max(peak, self.quick_bytes),
+        )
+
+    def _deciders(self) -> list[str]:
+        if len(self.decided_by) < 2:
+            return list(self.decided_by)
+        return [f"{name}: {count} keys" for name, count in self.decided_by.most_common()]
+
+    def _progress(self, decided: int) -> str:
+        sentences = []
+        if self.keys != 1:
+            sentences.append(f"{decided} of {self.keys} keys were decided")
+        if self.furthest is not None:
+            key = self.history.key.names[self.furthest.key]
+            of = f" of key {key}" if key else ""
+            sentences.append(
+                f"an order was found for {self.furthest.reached} of {self.furthest.returns} "
+                f"completed operations{of}"
+            )
+        return "; ".join(sentences)
+
+
+def split(history: ConcurrentHistory) -> list[Part]:
+    """Its keys, those with the most operations first."""
+    codes, names = history.key.codes, history.key.names
+    if len(names) == 1 or len(codes) == 0:
+        return [Part(0, None)]
+    counts = np.bincount(codes, minlength=len(names))
+    if counts.max() == len(codes):
+        return [Part(int(codes[0]), None)]
+    order = np.argsort(codes, kind="stable")
+    ends = np.cumsum(counts)
+    return [
+        Part(int(key), order[ends[key] - counts[key] : ends[key]])
+        for key in np.argsort(-counts, kind="stable")
+        if counts[key]
+    ]

@@ -1,0 +1,311 @@
+"""A model as the general search sees it: operations and states are small integers.
+
+Operations that a model can't tell apart are one *kind* (engine/encode.c numbers them); states are
+numbered as they are met. The engine keeps the table of transitions and asks for each cell once:
+that question is the only time a model runs. Everything here may be used for one history after the
+other; what was asked for one is known for the next.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Hashable
+from dataclasses import dataclass
+from typing import Any, Final
+
+import numpy as np
+import numpy.typing as npt
+
+from checkers.concurrent import ConcurrentHistory, Operation
+from checkers.engine import ffi, lib
+from checkers.models import Meaning, Model, OneOf, meanings_of, model_name
+from harness.errors import UsageError
+
+Ints32 = npt.NDArray[np.int32]
+
+STATE_BYTES: Final = 160  # of a state besides itself: its number, its places in a dict and a list
+KIND_BYTES: Final = 400  # of an operation as the model sees it
+
+
+@dataclass(frozen=True, slots=True)
+class Encoded:
+    """A history's operations, those of one key together: key k's at start[k] .. start[k + 1].
+
+    ``row`` is where each stands in the history; ranks are dense in each key.
+    """
+
+    row: Ints32
+    call: Ints32
+    ret: Ints32
+    kind: Ints32
+    start: Ints32
+    ranks: Ints32
+    bytes: int
+    memory: Any  # of the arrays, as the engine sees it
+
+    def operations(self, key: int) -> Any:
+        """A ``shl_operations *`` of one key; it borrows this object's memory."""
+        begin, total = int(self.start[key]), len(self.row)
+        operations = ffi.new("shl_operations *")
+        operations.n = int(self.start[key + 1]) - begin
+        operations.ranks = int(self.ranks[key])
+        operations.call = self.memory + total + begin
+        operations.ret = self.memory + 2 * total + begin
+        operations.kind = self.memory + 3 * total + begin
+        return operations
+
+
+class Transitions:
+    """One model's table, and what its numbers stand for. ``close`` frees it.
+
+    ``budget`` is charged with all that it holds, Python's states included; it must live as long.
+    """
+
+    def __init__(self, model: Model, budget: Any) -> None:
+        self.model = model
+        self.failure: tuple[int, BaseException] | None = (
+            None  # the kind asked about, what it raised
+        )
+        self.forms: dict[tuple[type, Hashable], int] = {}
+        self._meanings = meanings_of(model)
+        self._is_pure: Callable[[Operation], bool] | None = getattr(model, "is_pure", None)
+        self._by_process = bool(getattr(model, "by_process", False))
+        self._by_name: dict[str, tuple[int, int]] = {}
+        self._means: dict[str, int] = {}
+        self.budget = budget
+        self._table: Any = ffi.NULL
+        self._kinds: Any = lib.shl_kinds_new(budget)
+        self._operations: list[Operation | None] = []
+        self._described: list[tuple[int, Callable[[int], Operation]]] = []  # from which kind on
+        self._states: list[Hashable] = []
+        self._numbers: dict[Hashable, int] = {}
+        self._handle = ffi.new_handle(self)
+        if self._kinds == ffi.NULL:
+            raise MemoryError
+        try:
+            self._number(model.init)
+        except TypeError as raised:
+            raise UsageError(f"model {model_name(model)}: {raised}") from raised
+
+    def close(self) -> None:
+        lib.shl_table_free(self._table, self.budget)
+        lib.shl_kinds_free(self._kinds)
+        self._table = self._kinds = ffi.NULL
+
+    @property
+    def kinds(self) -> int:
+        return int(lib.shl_kinds_count(self._kinds))
+
+    @property
+    def states(self) -> int:
+        return len(self._states)
+
+    @property
+    def asked(self) -> int:
+        return int(lib.shl_table_asked(self._table)) if self._table else 0
+
+    def state(self, number: int) -> Hashable:
+        return self._states[number]
+
+    def table(self) -> Any:
+        """The ``shl_table *``, with room for every kind so far. No search may run meanwhile."""
+        count, pure = self.kinds, lib.shl_kinds_pure(self._kinds)
+        if not self._table:
+            self._table = lib.shl_table_new(count, pure, lib.shl_ask, self._handle, self.budget)
+            self._grown = count
+            if not self._table:
+                raise MemoryError
+        elif count > self._grown:
+            if not lib.shl_table_grow(self._table, count, pure, self.budget):
+                raise MemoryError
+            self._grown = count
+        return self._table
+
+    # --- histories ------------------------------------------------------------------------------
+
+    def encode(self, history: ConcurrentHistory, budget: Any) -> Encoded:
+        """Its operations as kinds, each key's together.
+
+        Raises UsageError (an f that the model does not know) and MemoryError.
+        """
+        n, keys = len(history), max(1, len(history.key.names))
+        size = 5 * n + 2 * keys + 1
+        if not lib.shl_charge(budget, 4 * size):
+            raise MemoryError
+        memory = np.empty(max(1, size), dtype=np.int32)
+        base = ffi.from_buffer("int32_t[]", memory)
+        out = ffi.new("shl_encoded *")
+        out.row, out.call, out.ret, out.kind = base, base + n, base + 2 * n, base + 3 * n
+        out.fresh, out.start, out.ranks = base + 4 * n, base + 5 * n, base + 5 * n + keys + 1
+        known = self.kinds
+        rows, alive = self._rows(history, keys)
+        refused = lib.shl_encode(rows, self._kinds, out, budget)
+        del alive
+        if refused:
+            raise MemoryError
+        self._remember(history, known, memory[4 * n : 4 * n + out.fresh_count])
+        total = int(out.start[keys])
+        return _packed(memory, n, keys, total, 4 * size)
+
+    def _rows(self, history: ConcurrentHistory, keys: int) -> tuple[Any, list[Any]]:
+        rows = ffi.new("shl_rows *")
+        alive: list[Any] = []
+
+        def borrow(c_type: str, array: npt.NDArray[Any]) -> Any:
+            pointer = ffi.from_buffer(c_type, array)
+            alive.append(pointer)
+            return pointer
+
+        rows.n = len(history)
+        reads, means = self._meant(history)
+        rows.f = borrow("int32_t[]", history.f.codes)
+        rows.reads, rows.means = borrow("uint8_t[]", reads), borrow("int32_t[]", means)
+        rows.keys = keys
+        if keys > 1:
+            rows.key = borrow("int32_t[]", history.key.codes)
+        if self._by_process:
+            rows.process = borrow("int32_t[]", history.process)
+        rows.type = borrow("uint8_t[]", history.type)
+        argument, result = history.argument, history.result
+        rows.argument_kind = borrow("uint8_t[]", argument.kind)
+        rows.argument = borrow("int64_t[]", argument.number)
+        rows.result_kind = borrow("uint8_t[]", result.kind)
+        rows.result = borrow("int64_t[]", result.number)
+        if argument.forms:
+            rows.argument_forms = borrow("int32_t[]", self._forms(argument.forms))
+        if result.forms:
+            rows.result_forms = borrow("int32_t[]", self._forms(result.forms))
+        rows.call = borrow("int32_t[]", history.call)
+        rows.ret = borrow("int32_t[]", history.ret)
+        return rows, alive
+
+    def _forms(self, forms: tuple[Hashable, ...]) -> Ints32:
+        """A number for each form that is the same in every history."""
+        known = self.forms
+        return np.array([known.setdefault((type(f), f), len(known)) for f in forms], np.int32)
+
+    def _meant(self, history: ConcurrentHistory) -> tuple[npt.NDArray[np.uint8], Ints32]:
+        known = self._by_name
+        pairs = [
+            known.get(name) or self._meaning(history, code, name)
+            for code, name in enumerate(history.f.names)
+        ]
+        reads = np.array([pair[0] for pair in pairs], dtype=np.uint8)
+        return reads, np.array([pair[1] for pair in pairs], dtype=np.int32)
+
+    def _meaning(self, history: ConcurrentHistory, code: int, name: str) -> tuple[int, int]:
+        if self._meanings is None:
+            meaning = Meaning(name, argument=True, result=True)
+        elif name in self._meanings:
+            meaning = self._meanings[name]
+        else:
+            refuse_unknown(history, self.model, code)
+            return 0, 0  # a name that no operation has
+        reads = (
+            (lib.SHL_READS_ARGUMENT if meaning.argument else 0)
+            | (lib.SHL_READS_RESULT if meaning.result else 0)
+            | (lib.SHL_IS_PURE if meaning.pure else 0)
+            | (lib.SHL_SEES_FAILURE if meaning.failed else 0)
+        )
+        pair = reads, self._means.setdefault(meaning.f, len(self._means))
+        self._by_name[name] = pair
+        return pair
+
+    def _remember(self, history: ConcurrentHistory, known: int, fresh: Ints32) -> None:
+        """What the new kinds stand for. Few are made at once; many only when they are asked for."""
+        if not lib.shl_charge(self.budget, KIND_BYTES * len(fresh)):
+            raise MemoryError
+        if len(fresh) <= 1024:
+            new = [self._canonical(history.operation(int(row))) for row in fresh]
+            self._operations += new
+            if (is_pure := self._is_pure) is not None:
+                for kind, operation in enumerate(new, known):
+                    if is_pure(operation):
+                        lib.shl_kinds_mark_pure(self._kinds, kind)
+            return
+        self._operations += [None] * len(fresh)
+        rows = fresh.copy()
+        self._described.append(
+            (known, lambda at: self._canonical(history.operation(int(rows[at]))))
+        )
+
+    def _canonical(self, operation: Operation) -> Operation:
+        f = self._meanings[operation.f].f if self._meanings is not None else operation.f
+        process = operation.process if self._by_process else -1
+        return Operation(f, operation.argument, operation.result, process)
+
+    # --- questions ------------------------------------------------------------------------------
+
+    def operation(self, kind: int) -> Operation:
+        """What a kind stands for."""
+        operation = self._operations[kind]
+        if operation is None:
+            first, described = next(each for each in reversed(self._described) if each[0] <= kind)
+            operation = self._operations[kind] = described(kind - first)
+        return operation
+
+    def ask(self, state: int, kind: int) -> int:
+        """The engine's question. Whatever the model raises is kept in ``failure``."""
+        try:
+            answer = self.model.step(self._states[state], self.operation(kind))
+            if answer is None:
+                return int(lib.SHL_ILLEGAL)
+            if not isinstance(answer, OneOf):
+                return self._number(answer)
+            for each in answer.states:
+                lib.shl_branch(self._table, self._number(each))
+            return int(lib.SHL_BRANCHES)
+        except OutOfMemory:
+            return int(lib.SHL_ASK_FAILED)
+        except BaseException as raised:
+            self.failure = (kind, raised)
+            return int(lib.SHL_ASK_FAILED)
+
+    def _number(self, state: Hashable) -> int:
+        if state is None:
+            raise TypeError("a state is never None")
+        number = self._numbers.get(state)
+        if number is None:
+            if not lib.shl_charge(self.budget, STATE_BYTES + sys.getsizeof(state)):
+                raise OutOfMemory
+            number = self._numbers[state] = len(self._states)
+            self._states.append(state)
+        return number
+
+
+class OutOfMemory(MemoryError):
+    """The budget refused a state."""
+
+
+@ffi.def_extern(error=lib.SHL_ASK_FAILED)  # type: ignore[untyped-decorator]
+def shl_ask(user: Any, table: Any, state: int, kind: int) -> int:
+    transitions: Transitions = ffi.from_handle(user)
+    return transitions.ask(state, kind)
+
+
+def refuse_unknown(history: ConcurrentHistory, model: Model, code: int) -> None:
+    """Raises UsageError if an operation has the f ``code``, which the model does not know."""
+    rows = np.flatnonzero(history.f.codes == code)
+    if len(rows):
+        meanings = meanings_of(model) or {}
+        known = list(dict.fromkeys(meaning.f for meaning in meanings.values()))
+        text = f"{', '.join(known[:-1])} and {known[-1]}" if len(known) > 1 else "".join(known)
+        place = f"{history.place_name} {history.place[rows[0]]}"
+        raise UsageError(
+            f'model {model_name(model)} knows {text}, {place} has "{history.f.names[code]}"'
+        )
+
+
+def _packed(memory: Ints32, n: int, keys: int, total: int, size: int) -> Encoded:
+    """The arrays as they were written, or closer together where rows were left out."""
+    start = memory[5 * n : 5 * n + keys + 1]
+    ranks = memory[5 * n + keys + 1 :][:keys]
+    columns = [memory[part * n : part * n + total] for part in range(4)]
+    if total < n:
+        packed = np.concatenate(columns) if total else np.empty(1, dtype=np.int32)
+        columns = [packed[part * total : (part + 1) * total] for part in range(4)]
+    else:
+        packed = memory
+    row, call, ret, kind = columns
+    base = ffi.from_buffer("int32_t[]", packed)
+    return Encoded(row, call, ret, kind, start, ranks, size, base)

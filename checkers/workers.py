@@ -1,0 +1,57 @@
+"""Work for the engine's threads, which the main thread waits for, so that Ctrl-C is heard at once.
+
+Python hears a signal between two instructions of the main thread. A main thread that is in C would
+not hear it until the search ends; one that waits for a lock does.
+"""
+
+from __future__ import annotations
+
+import itertools
+import os
+import threading
+from collections.abc import Callable
+from typing import Any
+
+
+def cores() -> int:
+    """How many this process may run on."""
+    return len(os.sched_getaffinity(0))
+
+
+def run_all(count: int, work: Callable[[int], bool], threads: int, budget: Any) -> None:
+    """``work(0)`` .. ``work(count - 1)``, on ``threads`` threads, until one answers True.
+
+    What a thread raises is raised here. On Ctrl-C the budget is cancelled, the threads end, and
+    KeyboardInterrupt goes on.
+    """
+    numbers = itertools.count()
+    raised: list[BaseException] = []
+    ended = threading.Event()
+
+    def worker() -> None:
+        try:
+            while not ended.is_set() and (number := next(numbers)) < count:
+                if work(number):
+                    ended.set()
+        except BaseException as error:
+            raised.append(error)
+            ended.set()
+
+    running = [
+        threading.Thread(target=worker, daemon=True, name=f"engine-{number}")
+        for number in range(min(threads, count))
+    ]
+    try:
+        for each in running:
+            each.start()
+        for each in running:
+            each.join()
+    except BaseException:
+        budget.cancel = 1
+        ended.set()
+        for each in running:
+            if each.ident is not None:
+                each.join()
+        raise
+    if raised:
+        raise raised[0]

@@ -32,6 +32,7 @@ typedef struct {
     uint8_t has_time;
     uint8_t empty;   /* it failed since there was nothing to take */
     uint8_t repeats; /* a completion without a value means the invocation's */
+    uint8_t once;    /* an id is one operation's, not a process's */
     shl_slice f;     /* nothing: not said again */
     shl_slice key;
     shl_value value;

@@ -231,7 +231,7 @@ static int take_fields(shl_reader *reader, const fields *found, int64_t line, co
         reader->state.ended = 1;
         return SHL_READ_FINE;
     }
-    shl_entry entry = {.line = line, .id = found->index.number, .repeats = 1};
+    shl_entry entry = {.line = line, .id = found->index.number, .once = 1, .repeats = 1};
     entry.type = shl_entry_type(type);
     if (entry.type == SHL_NO_TYPE)
         return complain(reader, SHL_READ_BAD_TYPE, line, &found->type, begin);

@@ -195,7 +195,7 @@ static int take_return(shl_reader *reader, shl_entry *entry, const char *begin)
 int shl_read_violin_line(shl_reader *reader, shl_cursor *line)
 {
     const char *begin = line->at;
-    shl_entry entry = {.line = line->line};
+    shl_entry entry = {.line = line->line, .once = 1};
     skip_space(line);
     if (line->at == line->end || *line->at == '#')
         return SHL_READ_FINE;

@@ -94,8 +94,8 @@ static int begin(shl_reader *reader, const shl_entry *entry, int64_t *place, con
 {
     shl_reading *state = &reader->state;
     int64_t row = state->operations, number;
-    if (*place > 0)
-        return clash(reader, SHL_READ_INVOKED_TWICE, entry, *place - 1, at);
+    if (*place > 0 || (*place < 0 && entry->once))
+        return clash(reader, SHL_READ_INVOKED_TWICE, entry, (*place < 0 ? -*place : *place) - 1, at);
     if (entry->f.length == 0)
         return clash(reader, SHL_READ_NO_F, entry, -1, at);
     if (row >= MOST_OPERATIONS || entry->line > INT32_MAX)

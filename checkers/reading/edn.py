@@ -27,7 +27,8 @@ _TOKEN: Final = re.compile(
       | (?P<set>\#\{)
       | (?P<tag>\#[^\s,()\[\]{}";\#][^\s,()\[\]{}";]*)
       | (?P<bracket>[()\[\]{}])
-      | (?P<atom>\#\#[^\s,()\[\]{}";]+|[^\s,()\[\]{}";\\]+)
+      | (?P<atom>\#\#[^\s,()\[\]{}";]+
+                  |[^\s,()\[\]{}";\\\#][^\s,()\[\]{}";\\]*)
     """,
     re.VERBOSE | re.DOTALL,
 )
@@ -46,12 +47,15 @@ _SPECIAL: Final = {
     "nil": None, "true": True, "false": False,
     "##Inf": float("inf"), "##-Inf": float("-inf"), "##NaN": float("nan"),
 }  # fmt: skip
+_SPECIAL_FLOATS: Final = {"inf": "##Inf", "-inf": "##-Inf", "nan": "##NaN"}
+_QUOTED: Final = re.compile(r'[\\"\t\r\n\b\f]')
+_QUOTES: Final = {value: f"\\{name}" for name, value in _ESCAPES.items()}
 _CLOSERS: Final = {"(": ")", "[": "]", "{": "}", "#{": "}"}
 
 
 def decode(text: str) -> Hashable:
     """The one value that ``text`` holds. Raises EdnError."""
-    if text[:1] == '"' and "\\" not in text:
+    if len(text) > 1 and text[0] == text[-1] == '"' and text.count('"') == 2 and "\\" not in text:
         return text[1:-1]
     if text[:1] == ":" and len(text) > 1:
         return text[1:]
@@ -69,6 +73,25 @@ def identity(value: Hashable) -> Hashable:
     if isinstance(value, float) and value != value:
         return ("float", "nan")
     return (type(value).__name__, value)
+
+
+def encode(value: Hashable) -> str:
+    """``value`` as EDN. Strings stay strings: whether one was a keyword is forgotten in reading."""
+    if value is None:
+        return "nil"
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, str):
+        return f'"{_QUOTED.sub(lambda met: _QUOTES[met[0]], value)}"'
+    if isinstance(value, tuple):
+        return f"[{' '.join(encode(each) for each in value)}]"
+    if isinstance(value, frozenset):
+        return f"#{{{' '.join(sorted(encode(each) for each in value))}}}"
+    if isinstance(value, Decimal):
+        return f"{value}M"
+    if isinstance(value, float):
+        return _SPECIAL_FLOATS.get(str(value), repr(value))
+    return str(value)
 
 
 class _Decoder:

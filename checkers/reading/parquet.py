@@ -35,16 +35,18 @@ def read_parquet(path: Path) -> ConcurrentHistory:
 
 def _table(path: Path) -> pa.Table:
     try:
-        file = pq.ParquetFile(path, read_dictionary=list(_STRINGS), memory_map=True)
-        with file:
-            names = file.schema_arrow.names
-            missing = [name for name in _NEEDED if name not in names]
-            if missing:
-                raise UnreadableHistory(
-                    f"{path} is Parquet, but no history: it has no column {', '.join(missing)}"
-                )
-            wanted = [name for name in (*_NEEDED, *_OPTIONAL) if name in names]
-            return file.read(columns=wanted)
+        metadata = pq.read_metadata(path)
+        names = metadata.schema.names
+        missing = [name for name in _NEEDED if name not in names]
+        if missing:
+            raise UnreadableHistory(
+                f"{path} is Parquet, but no history: it has no column {', '.join(missing)}"
+            )
+        strings = [name for name in _STRINGS if name in names]
+        with pq.ParquetFile(
+            path, metadata=metadata, read_dictionary=strings, memory_map=True
+        ) as file:
+            return file.read([name for name in (*_NEEDED, *_OPTIONAL) if name in names])
     except (OSError, pa.ArrowException) as error:
         said = " ".join(str(error).split()).rstrip(".")
         raise UnreadableHistory(f"cannot read {path}: {said}") from error
@@ -70,15 +72,13 @@ def _history(path: Path, table: pa.Table) -> ConcurrentHistory:
     found_nothing = _found_nothing(path, table, f, kind)
     kind[found_nothing] = OK
     values = _values(path, table)
-    result = values
-    if found_nothing.any():
-        result = Values(values.kind.copy(), values.number)
-        result.kind[found_nothing] = NOTHING
+    # One column holds what a dequeue took and what an enqueue brought: a dequeue asked for nothing.
+    asks_nothing = f.among(_EMPTIED)
     history = ConcurrentHistory(
         f=f,
         key=_words(path, table, "key"),
-        argument=values,
-        result=result,
+        argument=_without(values, asks_nothing),
+        result=_without(values, found_nothing | (kind == INFO)),
         type=kind,
         process=process.astype(np.int32, copy=False),
         call=call,
@@ -197,6 +197,15 @@ def _values(path: Path, table: pa.Table) -> Values:
     if not array.null_count:
         return Values(np.full(len(array), INTEGER, dtype=np.uint8), numbers)
     return Values(np.where(_present(array), INTEGER, NOTHING).astype(np.uint8), numbers)
+
+
+def _without(values: Values, rows: npt.NDArray[np.bool_]) -> Values:
+    if not rows.any():
+        return values
+    return Values(
+        np.where(rows, NOTHING, values.kind).astype(np.uint8, copy=False),
+        np.where(rows, 0, values.number),
+    )
 
 
 def _words(path: Path, table: pa.Table, name: str) -> Words:

@@ -179,12 +179,15 @@ def _keys(
         decoded = [
             _decoded(path, each, int(line)) for each, line in zip(slices, lines, strict=True)
         ]
-    named: dict[str, tuple[Hashable, int]] = {"": (None, 0)}
+    named: dict[str, tuple[Hashable, int]] = {}
     code_of = np.zeros(len(slices) + 1, dtype=np.int32)  # the last is what -1 refers to: no key
-    for number, (value, slice_) in enumerate(zip(decoded, slices, strict=True)):
-        name = value if isinstance(value, str) else _text(slice_)
+    if (codes < 0).any():
+        named[""] = ("", 0)
+    for number in sorted(range(len(slices)), key=lambda number: isinstance(decoded[number], str)):
+        value = decoded[number]
+        name = value if isinstance(value, str) else _text(slices[number])
         if named.get(name, (identity(value), 0))[0] != identity(value):
-            name = _text(slice_)  # "1" and 1 are different keys
+            name = _text(slices[number])  # "1" and 1 are different keys: this one has its quotes
         code_of[number] = named.setdefault(name, (identity(value), len(named)))[1]
     return Words(code_of[codes], tuple(named))
 

@@ -1,6 +1,6 @@
 """What every test obeys: one tier each; a tier that this machine can't run is skipped, saying why.
 
-In CI a tier must not vanish silently: with SHALOTT_REQUIRE_DOCKER=1 (SHALOTT_REQUIRE_SPARK=1) what
+In CI a tier must not vanish silently: with SHALOTT_REQUIRE_DOCKER=1 (or _SPARK, _BROWSER) what
 would be skipped fails instead. Property tests draw the same examples on every run, unless
 SHALOTT_EXPLORE=1 lets them wander.
 """
@@ -17,7 +17,9 @@ from pathlib import Path
 import hypothesis
 import pytest
 
-TIERS = ("unit", "sim", "local", "docker", "spark")
+TIERS = ("unit", "sim", "local", "browser", "docker", "spark")
+
+BROWSERS = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
 
 hypothesis.settings.register_profile("steady", derandomize=True, deadline=None, database=None)
 hypothesis.settings.register_profile("explore", deadline=None, print_blob=True)
@@ -54,7 +56,21 @@ def why_no_spark() -> str | None:
     return None
 
 
-PROBES: Mapping[str, Callable[[], str | None]] = {"docker": why_no_docker, "spark": why_no_spark}
+@cache
+def why_no_browser() -> str | None:
+    """Why no page can be looked at here, or None."""
+    if not any(shutil.which(name) for name in BROWSERS):
+        return "no chromium; install it with: sudo apt-get install -y chromium"
+    if importlib.util.find_spec("websockets") is None:
+        return "websockets is not installed; install it with: .venv/bin/pip install -e '.[test]'"
+    return None
+
+
+PROBES: Mapping[str, Callable[[], str | None]] = {
+    "docker": why_no_docker,
+    "spark": why_no_spark,
+    "browser": why_no_browser,
+}
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

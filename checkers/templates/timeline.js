@@ -48,7 +48,7 @@
     data.mine.forEach((op, k) => { role[op] = data.roles[k]; });
     const focus = data.mine.length > 0 && data.mine.length < n;
     let axis = every.order, from = axis.low, to = axis.high, width = 0, height = 0, lane = LANE_MAX, colours = {};
-    let hovered = -1, selected = -1, order = 0, step = Infinity, found = null, foundAt = -1, dirty = false, label = [];
+    let hovered = -1, selected = -1, order = 0, step = Infinity, found = null, foundAt = -1, dirty = false, took = 0, label = [];
 
     // ---- colours and sizes -------------------------------------------------------------------
     function restyle() {
@@ -60,7 +60,7 @@
     function resize() {
       const ratio = devicePixelRatio || 1;
       width = scroll.clientWidth;
-      const room = Math.max(160, Math.min(innerHeight * 0.62, 560)) - AXIS;
+      const room = Math.max(160, Math.min(innerHeight * 0.54, 560)) - AXIS;
       lane = finite(Math.floor(room / Math.max(lanes, 1)), LANE_MIN, LANE_MAX);
       const content = lanes * lane + AXIS + 6;
       height = Math.min(content, room + AXIS + 6);
@@ -117,11 +117,12 @@
     function paint() {
       dirty = false;
       if (!width) return;
+      const began = performance.now();
       pen.clearRect(0, 0, width, height);
       rows(); pen.save(); pen.beginPath(); pen.rect(GUTTER, 0, width - GUTTER, height); pen.clip();
       limit(); bars(); points(); pen.restore(); names(); ticks(); paintOverview();
-      root.dataset.drawn = String(Number(root.dataset.drawn || 0) + 1);
-      if (!root.dataset.painted) root.dataset.painted = String(performance.now());
+      root.dataset.painted ||= String(performance.now());
+      took = performance.now() - began;
     }
     function rows() {
       pen.fillStyle = colours.faint;
@@ -139,8 +140,13 @@
       pen.fillStyle = colours.card; pen.globalAlpha = 0.55; pen.fillRect(Math.max(at, GUTTER), AXIS, width, height); pen.globalAlpha = 1;
     }
     function bars() {
-      const right = new Float64Array(lanes).fill(-1), shade = new Array(lanes).fill(""), late = [], tails = new Map();
+      const runs = new Array(lanes).fill(null), late = [], tails = new Map(), faint = focus || found ? 0.38 : 1;
       label = [];
+      // Where bars are too narrow to tell apart, neighbours of one colour are drawn as one.
+      const flush = l => {
+        const run = runs[l]; runs[l] = null;
+        if (run) { pen.globalAlpha = faint; pen.fillStyle = run.fill; const [above, tall] = body(run.y); pen.fillRect(run.begin, above, Math.max(1.2, run.end - run.begin), tall); }
+      };
       for (let op = 0; op < n; op++) {
         if (axis.call[op] > to) break;
         if (axis.ret[op] < from) continue;
@@ -149,11 +155,13 @@
         if (y > height || y + lane < AXIS) continue;
         const begin = x(axis.call[op]), end = axis.ret[op] === Infinity ? begin + 10 : x(axis.ret[op]), fill = colour(op);
         if (axis.ret[op] === Infinity && begin < GUTTER - FADE) { tails.set(data.lane[op], fill); continue; }
-        // Where many share a pixel, one of a colour is enough.
-        if (axis.ret[op] < Infinity && end - begin < 1.5 && begin < right[data.lane[op]] && shade[data.lane[op]] === fill) continue;
-        right[data.lane[op]] = Math.max(begin + 1, end); shade[data.lane[op]] = fill;
-        bar(op, begin, end, y, fill, focus || found ? 0.38 : 1);
+        if (axis.ret[op] < Infinity && end - begin < 4) {
+          const l = data.lane[op], run = runs[l];
+          if (run && run.fill === fill && begin < run.end + 0.75) run.end = Math.max(end, begin + 1);
+          else { flush(l); runs[l] = { begin, end: Math.max(end, begin + 1), y, fill }; }
+        } else bar(op, begin, end, y, fill, faint);
       }
+      for (let l = 0; l < lanes; l++) flush(l);
       pen.globalAlpha = 0.35;
       for (const [l, fill] of tails) tail(GUTTER, AXIS + (l + 1) * lane - scroll.scrollTop - (lane > 14 ? 3.5 : 1.5), fill);
       for (const op of late) {
@@ -164,11 +172,12 @@
       }
       write();
     }
+    const body = y => { const tall = Math.max(3, lane - (lane > 14 ? 6 : 2)); return [y + (lane - tall) / 2 - 0.5, tall]; };
     function bar(op, begin, end, y, fill, alpha) {
-      const tall = Math.max(3, lane - (lane > 14 ? 6 : 2)), above = y + (lane - tall) / 2 - 0.5;
+      const [above, tall] = body(y);
       const left = Math.max(begin, GUTTER - 8), wide = Math.max(1.5, Math.min(end, width + 8) - left), open = axis.ret[op] === Infinity;
       pen.globalAlpha = alpha; pen.fillStyle = fill;
-      if (open) crashed(begin, above, tall, fill);
+      if (open) crashed(begin, finite(following(op) - begin - 1, 3, FADE), above, tall, fill);
       else if (wide > 6) { pen.beginPath(); pen.roundRect(left, above, wide, tall, 3); pen.fill(); }
       else pen.fillRect(left, above, wide, tall);
       const special = role[op] === "stuck" || role[op] === "witness";
@@ -182,10 +191,10 @@
       if (lane > 13 && (wide > 22 || open)) label.push([op, left, open ? left + 260 : left + wide, above, tall, alpha]);
     }
     // It may take effect at any later time: a body that fades, and a thin line to the end.
-    function crashed(begin, above, tall, fill) {
-      const fade = pen.createLinearGradient(begin, 0, begin + FADE, 0), alpha = pen.globalAlpha;
-      fade.addColorStop(0, fill); fade.addColorStop(1, "transparent");
-      pen.fillStyle = fade; pen.beginPath(); pen.roundRect(begin, above, FADE, tall, 3); pen.fill();
+    function crashed(begin, length, above, tall, fill) {
+      const fade = pen.createLinearGradient(begin, 0, begin + length, 0), alpha = pen.globalAlpha;
+      fade.addColorStop(0, fill); fade.addColorStop(1, length < 20 ? fill : "transparent");
+      pen.fillStyle = fade; pen.beginPath(); pen.roundRect(begin, above, length, tall, 3); pen.fill();
       pen.globalAlpha = alpha * 0.6; tail(Math.max(begin, GUTTER), above + tall, fill); pen.globalAlpha = alpha;
     }
     function tail(begin, y, fill) {
@@ -206,17 +215,22 @@
         if (start + widths.get(key) > limit - 4) start = Math.max(left, GUTTER) + 6;
         if (start + widths.get(key) > limit - 4) continue;
         pen.globalAlpha = Math.min(1, alpha + 0.35);
-        pen.fillStyle = role[op] === "stuck" ? (luminous(colours.bad) ? "#2a0a10" : "#fff") : axis.ret[op] === Infinity ? colours.ink : "#10202f";
+        pen.fillStyle = role[op] === "stuck" ? (luminous(colours.bad) ? "#2a0a10" : "#fff") : axis.ret[op] === Infinity || alpha < 1 ? colours.ink : "#10202f";
         pen.fillText(text, start, above + tall / 2 + 0.5);
       }
       pen.globalAlpha = 1;
     }
     const luminous = hex => parseInt(hex.slice(1, 3), 16) * 0.3 + parseInt(hex.slice(3, 5), 16) * 0.6 + parseInt(hex.slice(5, 7), 16) * 0.1 > 150;
     const byLane = Array.from({ length: lanes }, () => []);
-    for (let op = 0; op < n; op++) byLane[data.lane[op]].push(op);
+    const after = new Int32Array(n).fill(-1); // the next operation of the lane
+    for (let op = 0; op < n; op++) {
+      const mine = byLane[data.lane[op]];
+      if (mine.length) after[mine[mine.length - 1]] = op;
+      mine.push(op);
+    }
     function following(op) {
-      const mine = byLane[data.lane[op]], next = mine[mine.indexOf(op) + 1];
-      return next === undefined ? Infinity : x(axis.call[next]);
+      const next = after[op];
+      return next < 0 ? Infinity : x(axis.call[next]);
     }
     // Of the processes that share a lane, the name of the last in view.
     function last(l) {
@@ -285,7 +299,8 @@
       return places().slice(0, step).map((at, i) => [steps[i][0], x(axis.at(at)), top(steps[i][0]) + lane / 2 - 0.5]);
     }
     function points() {
-      const spots = pointSpots(), radius = lane > 20 ? 8.5 : lane > 13 ? 6.5 : 3.5;
+      const spots = pointSpots(), spread = spots.length ? Math.abs(spots[spots.length - 1][1] - spots[0][1]) / spots.length : 0;
+      const radius = spread < 2.5 && spots.length > 3 ? 2.5 : lane > 20 ? 8.5 : lane > 13 ? 6.5 : 3.5;
       pen.strokeStyle = colours.ink; pen.lineWidth = 1.2; pen.globalAlpha = 0.4; pen.beginPath();
       spots.forEach(([, px, py], i) => { if (i) pen.lineTo(px, py); else pen.moveTo(px, py); });
       pen.stroke(); pen.globalAlpha = 1;
@@ -502,7 +517,7 @@
     if (!focus) root.querySelector("[data-do=window]").hidden = true;
     // For the tests, which see no canvas: where an operation is drawn, and what is in view.
     root.timeline = {
-      view: () => ({ from, to, axis: axis.name, operations: n, lanes, selected, hovered, order, step, stuck, found: found ? found.size : null }),
+      view: () => ({ from, to, axis: axis.name, operations: n, lanes, selected, hovered, order, step, stuck, found: found ? found.size : null, paint_ms: took }),
       spot: op => { const bounds = canvas.getBoundingClientRect(); return { x: bounds.left + (x(axis.call[op]) + Math.min(x(axis.ret[op]), x(axis.call[op]) + 20)) / 2, y: bounds.top + top(op) + lane / 2 }; },
     };
   }

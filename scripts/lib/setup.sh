@@ -256,3 +256,14 @@ setup_spark() {
     fi
     setup_venv "$@" spark
 }
+
+# --- a browser ---------------------------------------------------------------------------------------------------
+
+# setup_browser  a chromium, for the tests that look at pages; it comes with a font, or its pages have no letters.
+setup_browser() {
+    local name
+    for name in chromium chromium-browser google-chrome google-chrome-stable; do
+        ! command -v "$name" >/dev/null 2>&1 || return 0
+    done
+    install_packages chromium fonts-dejavu-core
+}

@@ -23,6 +23,7 @@ markers =
     local: b
     docker: c
     spark: d
+    browser: f
 """
 
 
@@ -52,7 +53,11 @@ def run_tests(directory: Path, body: str, **environment: str) -> subprocess.Comp
 
 @pytest.mark.parametrize(
     ("tier", "reason"),
-    [("docker", "no Docker engine answers"), ("spark", "no Java; install it with")],
+    [
+        ("docker", "no Docker engine answers"),
+        ("spark", "no Java; install it with"),
+        ("browser", "no chromium; install it with"),
+    ],
 )
 def test_a_tier_that_cannot_run_is_skipped_with_the_reason(
     tmp_path: Path, tier: str, reason: str
@@ -65,7 +70,7 @@ def test_a_tier_that_cannot_run_is_skipped_with_the_reason(
     assert reason in done.stdout
 
 
-@pytest.mark.parametrize("tier", ["docker", "spark"])
+@pytest.mark.parametrize("tier", ["docker", "spark", "browser"])
 def test_a_required_tier_that_cannot_run_fails(tmp_path: Path, tier: str) -> None:
     body = f"@pytest.mark.{tier}\ndef test_it(): pass\n"
     done = run_tests(tmp_path, body, **{f"SHALOTT_REQUIRE_{tier.upper()}": "1"})

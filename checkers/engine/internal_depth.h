@@ -19,9 +19,16 @@ typedef struct {
     int32_t state;
     int32_t used;
     int32_t e;
-    int32_t move;   /* the next one to try */
-    int32_t branch; /* of a move with several outcomes: the next one */
+    int32_t stage; /* which moves are listed: see list_more */
+    int64_t moves; /* those listed and not tried yet begin here; the next frame's follow them */
 } frame;
+
+typedef struct {
+    int32_t op;
+    int32_t class; /* -1: a pending operation */
+    int32_t next;  /* the state after it */
+    int32_t rank;  /* lower ones are tried first */
+} move;
 
 typedef struct {
     mask done;
@@ -41,7 +48,9 @@ typedef struct {
     int64_t dead_count, dead_room;
     uint64_t *table; /* a key's hash << 32 | 1 + its newest dead end; 0: empty */
     int64_t slots, keys;
-    int32_t near; /* moves [0, near) are the returns from e on; then slots; then classes */
+    move *moves;
+    int64_t move_count, move_room;
+    int32_t *earliest; /* [kinds] of the pending operations of a kind the one that returns first */
     int32_t reached;
     int ended; /* GOES_ON, or how it ended */
 } depth;
@@ -183,27 +192,84 @@ static int descend(depth *d, mask done, int32_t state, int32_t used)
             view_backward(&d->now, p);
         return GOES_ON;
     }
-    d->frames[d->frame_count++] = (frame){done, state, used, e, 0, 0};
+    d->frames[d->frame_count++] = (frame){done, state, used, e, 0, d->move_count};
     return GOES_ON;
 }
 
-/* Another pending operation of the same kind that returns earlier: then that one goes first, for
- * the two could be exchanged in any linearization. */
-static int has_earlier_twin(const depth *d, const frame *f, int32_t op)
+static int add_move(depth *d, int32_t op, int32_t class, int32_t next, int32_t rank)
 {
-    const problem *p = d->p;
-    int32_t slot, kind = p->ops->kind[op];
-    mask waiting = mask_minus(d->now.live, &f->done);
-    FOR_EACH(slot, waiting)
-    {
-        int32_t other = d->now.at.slot_op[slot];
-        if (p->ops->kind[other] == kind && p->ops->ret[other] < p->ops->ret[op])
-            return 1;
+    if (d->move_count == d->move_room) {
+        int64_t room = d->move_room ? d->move_room * 2 : FIRST_FRAMES;
+        move *more = shl_resize(d->p->budget, d->moves, d->move_room * (int64_t)sizeof *more,
+                                room * (int64_t)sizeof *more);
+        if (!more)
+            return 0;
+        d->moves = more;
+        d->move_room = room;
     }
-    return 0;
+    d->moves[d->move_count++] = (move){op, class, next, rank};
+    return 1;
 }
 
-static int waits_in_slot(const depth *d, const frame *f, int32_t kind)
+/* Does this outcome let the operation that must return next take effect? Such moves come first: the
+ * less is linearized before it is needed, the more is left to choose from. */
+static int enables(const depth *d, const frame *f, int32_t next)
+{
+    int32_t returning = d->p->order[f->e];
+    return shl_next(d->p->table, next, d->p->ops->kind[returning]) != SHL_ILLEGAL;
+}
+
+/* Lists the outcomes of one operation. 0: no memory, or the model failed. */
+static int list_outcomes(depth *d, const frame *f, int32_t op, int32_t class)
+{
+    const problem *p = d->p;
+    int32_t next = shl_next(p->table, f->state, p->ops->kind[op]), one[1] = {next};
+    const int32_t *states = one;
+    int32_t count = 1;
+    if (next == SHL_ASK_FAILED)
+        return 0;
+    if (next <= SHL_FIRST_LIST) {
+        const shl_list *list = shl_list_of(p->table, next);
+        states = list->states;
+        count = list->count;
+    }
+    for (int32_t i = 0; i < count; i++) {
+        if (states[i] < 0 || (class >= 0 && states[i] == f->state))
+            continue;
+        int32_t rank = p->ops->ret[op] / 2 + (enables(d, f, states[i]) ? 0 : SHL_NEVER / 2);
+        if (!add_move(d, op, class, states[i], rank))
+            return 0;
+    }
+    return 1;
+}
+
+/* Pending operations but the one that returns next. Of those of one kind only the one that returns
+ * first, for in any linearization two of them could be exchanged. */
+static int list_pending(depth *d, const frame *f)
+{
+    const problem *p = d->p;
+    int32_t slot, returning = p->order[f->e];
+    mask waiting = mask_minus(d->now.live, &f->done);
+    waiting = mask_minus(waiting, &d->now.pure);
+    FOR_EACH(slot, waiting)
+    {
+        int32_t op = d->now.at.slot_op[slot], *first = &d->earliest[p->ops->kind[op]];
+        if (*first < 0 || p->ops->ret[op] < p->ops->ret[*first])
+            *first = op;
+    }
+    int ok = 1;
+    FOR_EACH(slot, waiting)
+    {
+        int32_t op = d->now.at.slot_op[slot];
+        if (ok && op != returning && d->earliest[p->ops->kind[op]] == op)
+            ok = list_outcomes(d, f, op, -1);
+    }
+    FOR_EACH(slot, waiting)
+        d->earliest[p->ops->kind[d->now.at.slot_op[slot]]] = -1;
+    return ok;
+}
+
+static int waits(const depth *d, const frame *f, int32_t kind)
 {
     int32_t slot;
     mask waiting = mask_minus(d->now.live, &f->done);
@@ -213,66 +279,63 @@ static int waits_in_slot(const depth *d, const frame *f, int32_t kind)
     return 0;
 }
 
-/* The operation that move `move` of a frame linearizes: -1 if there is none by that number; for a
- * class, *class is set and any of its members will do. */
-static int32_t operation_of(const depth *d, const frame *f, int32_t move, int32_t *class)
+/* Crashed operations, unless one of the same kind is pending: that one can do the same now, and the
+ * crashed one whatever was its part later. */
+static int list_crashed(depth *d, const frame *f)
 {
     const problem *p = d->p;
-    *class = -1;
-    if (move < d->near) {
-        int32_t e = f->e + move;
-        if (e >= p->returns || p->order[e] >= p->called[f->e])
-            return -1;
-        int32_t op = p->order[e];
-        return mask_has(&f->done, p->place[op]) || has_earlier_twin(d, f, op) ? -1 : op;
+    int ok = 1;
+    for (int32_t class = 0; ok && class < p->classes; class++) {
+        int32_t available = d->now.at.available[class];
+        if (available && used_count(&d->used, f->used, class) < available &&
+            !waits(d, f, p->class_kind[class]))
+            ok = list_outcomes(d, f, p->members[p->class_start[class]], class);
     }
-    move -= d->near;
-    if (move < p->slots) {
-        if (!mask_has(&d->now.live, move) || mask_has(&f->done, move))
-            return -1;
-        int32_t op = d->now.at.slot_op[move], last = f->e + d->near - 1;
-        int tried = last >= p->returns || p->ops->ret[op] <= p->ops->ret[p->order[last]];
-        return tried || has_earlier_twin(d, f, op) ? -1 : op;
-    }
-    move -= p->slots;
-    int32_t available = d->now.at.available[move];
-    if (!available || used_count(&d->used, f->used, move) >= available ||
-        waits_in_slot(d, f, p->class_kind[move]))
-        return -1;
-    *class = move;
-    return p->members[p->class_start[move]];
+    return ok;
 }
 
-/* Tries the frame's next move: GOES_ON, or how it all ended. */
-static int try_move(depth *d, frame *f)
+/* Sorts a frame's moves so that the next one is the last. */
+static void order_moves(move *moves, int64_t count)
 {
-    int32_t class, move = f->move, op = operation_of(d, f, move, &class);
-    if (op < 0) {
-        f->move++;
-        return GOES_ON;
+    for (int64_t at = 1; at < count; at++) {
+        move moved = moves[at];
+        int64_t to = at;
+        for (; to > 0 && moves[to - 1].rank < moved.rank; to--)
+            moves[to] = moves[to - 1];
+        moves[to] = moved;
     }
-    int32_t next = shl_next(d->p->table, f->state, d->p->ops->kind[op]);
-    if (next <= SHL_FIRST_LIST) {
-        const shl_list *list = shl_list_of(d->p->table, next);
-        next = list->states[f->branch++];
-        if (f->branch == list->count) {
-            f->branch = 0;
-            f->move++;
-        }
-    } else {
-        f->move++;
+}
+
+enum { STAGES = 3 };
+
+/* Lists a frame's next stage: the operation that must return next; others pending; crashed ones. */
+static int list_more(depth *d, frame *f)
+{
+    int ok = 1;
+    switch (f->stage++) {
+    case 0:
+        ok = list_outcomes(d, f, d->p->order[f->e], -1);
+        break;
+    case 1:
+        ok = list_pending(d, f);
+        break;
+    default:
+        ok = list_crashed(d, f);
     }
-    if (next == SHL_ASK_FAILED)
-        return STOPPED;
-    if (next < 0 || (class >= 0 && next == f->state))
-        return GOES_ON;
+    order_moves(d->moves + f->moves, d->move_count - f->moves);
+    return ok;
+}
+
+static int try_move(depth *d, const frame *f)
+{
+    move next = d->moves[--d->move_count];
     mask done = f->done;
     int32_t used = f->used;
-    if (class < 0)
-        mask_set(&done, d->p->place[op]);
-    else if ((used = used_add(&d->used, used, class)) < 0)
+    if (next.class < 0)
+        mask_set(&done, d->p->place[next.op]);
+    else if ((used = used_add(&d->used, used, next.class)) < 0)
         return STOPPED;
-    return descend(d, done, next, used);
+    return descend(d, done, next.next, used);
 }
 
 static int backtrack(depth *d)
@@ -290,10 +353,14 @@ static int backtrack(depth *d)
 static int depth_run(void *memory, int64_t steps)
 {
     depth *d = memory;
-    int32_t moves = d->near + d->p->slots + d->p->classes;
     for (int64_t step = 1; d->ended == GOES_ON && step <= steps; step++) {
         frame *f = &d->frames[d->frame_count - 1];
-        d->ended = f->move < moves ? try_move(d, f) : backtrack(d);
+        if (d->move_count > f->moves)
+            d->ended = try_move(d, f);
+        else if (f->stage == STAGES)
+            d->ended = backtrack(d);
+        else if (!list_more(d, f))
+            d->ended = STOPPED;
         if (step % 1024 == 0) {
             d->p->budget->steps += 1024;
             d->p->budget->done = d->reached;
@@ -312,6 +379,8 @@ static void depth_free(void *memory)
     shl_budget *budget = d->p->budget;
     walker_free(&d->now.at, d->p);
     used_free(&d->used);
+    shl_free(budget, d->moves, d->move_room * (int64_t)sizeof *d->moves);
+    shl_free(budget, d->earliest, d->p->table->kinds * (int64_t)sizeof *d->earliest);
     shl_free(budget, d->frames, d->frame_room * (int64_t)sizeof *d->frames);
     shl_free(budget, d->dead, d->dead_room * (int64_t)sizeof *d->dead);
     shl_free(budget, d->table, d->slots * (int64_t)sizeof *d->table);
@@ -324,8 +393,11 @@ static depth *depth_make(const problem *p)
     if (!d)
         return NULL;
     d->p = p;
-    d->near = p->slots * 4 < p->returns ? p->slots * 4 : p->returns;
-    if (!view_init(&d->now, p) || !used_init(&d->used, p->classes, p->budget)) {
+    int64_t earliest = p->table->kinds * (int64_t)sizeof *d->earliest;
+    d->earliest = shl_alloc(p->budget, earliest);
+    if (d->earliest)
+        memset(d->earliest, 0xff, (size_t)earliest);
+    if (!d->earliest || !view_init(&d->now, p) || !used_init(&d->used, p->classes, p->budget)) {
         depth_free(d);
         return NULL;
     }

@@ -546,7 +546,7 @@ static int window_run(layers *l, int32_t to, int64_t steps)
 {
     int ended = GOES_ON;
     while (ended == GOES_ON && l->now.at.e <= to && l->now.at.e < l->p->returns)
-        ended = l->steps < steps ? pass_return(l, steps / 8 + 64) : UNCLEAR;
+        ended = l->steps < steps ? pass_return(l, steps) : UNCLEAR;
     l->p->budget->steps += l->steps;
     return ended == GOES_ON ? UNCLEAR : ended;
 }

@@ -70,7 +70,7 @@ static int visit(longest *s, int32_t op, mask done, int32_t state, int32_t used)
             view_backward(&d->now, p);
         return GOES_ON;
     }
-    frame f = {done, state, used, e, 0, 0};
+    frame f = {done, state, used, e, 0, d->move_count};
     if (!grow_frames(d) || !extend_path(s, op) || !bury(d, &f))
         return STOPPED;
     d->frames[d->frame_count++] = f;
@@ -92,47 +92,39 @@ static int32_t forced(const depth *d, const frame *f)
     return -1;
 }
 
-static int visit_next(longest *s, frame *f, int32_t moves)
+static int visit_next(longest *s, const frame *f)
 {
     depth *d = s->d;
-    int32_t class = -1, op = f->move == 0 && f->branch == 0 ? forced(d, f) : -1;
+    move next = d->moves[--d->move_count];
     mask done = f->done;
-    if (op >= 0) {
-        f->move = moves;
-        mask_set(&done, d->p->place[op]);
-        return visit(s, op, done, f->state, f->used);
-    }
-    op = operation_of(d, f, f->move, &class);
-    int32_t next = op < 0 ? SHL_ILLEGAL : shl_next(d->p->table, f->state, d->p->ops->kind[op]);
     int32_t used = f->used;
-    if (next <= SHL_FIRST_LIST) {
-        const shl_list *list = shl_list_of(d->p->table, next);
-        next = list->states[f->branch++];
-        if (f->branch < list->count)
-            f->move--; /* the same move once more */
-        else
-            f->branch = 0;
-    }
-    f->move++;
-    if (next == SHL_ASK_FAILED)
+    if (next.class < 0)
+        mask_set(&done, d->p->place[next.op]);
+    else if ((used = used_add(&d->used, used, next.class)) < 0)
         return STOPPED;
-    if (next < 0 || (class >= 0 && next == f->state))
-        return GOES_ON;
-    if (class < 0)
-        mask_set(&done, d->p->place[op]);
-    else if ((used = used_add(&d->used, used, class)) < 0)
-        return STOPPED;
-    return visit(s, op, done, next, used);
+    return visit(s, next.op, done, next.next, used);
+}
+
+/* Lists what a frame can do next. 0: no memory, or the model failed. */
+static int list_visits(depth *d, frame *f)
+{
+    int32_t op = f->stage == 0 ? forced(d, f) : -1;
+    if (op < 0)
+        return list_more(d, f);
+    f->stage = STAGES;
+    return add_move(d, op, -1, f->state, 0);
 }
 
 static int visit_all(longest *s)
 {
     depth *d = s->d;
-    int32_t moves = d->near + d->p->slots + d->p->classes;
     for (int64_t step = 1; d->frame_count; step++) {
         frame *f = &d->frames[d->frame_count - 1];
-        if (f->e < d->p->returns && f->move < moves) {
-            if (visit_next(s, f, moves) == STOPPED)
+        if (d->move_count > f->moves) {
+            if (visit_next(s, f) == STOPPED)
+                return 0;
+        } else if (f->e < d->p->returns && f->stage < STAGES) {
+            if (!list_visits(d, f))
                 return 0;
         } else if (--d->frame_count) {
             while (d->now.at.e > d->frames[d->frame_count - 1].e)

@@ -14,7 +14,7 @@ typedef struct {
     problem p;
     const searches *by;
     void *depth, *layers;
-    int32_t window;      /* returns before the stuck one */
+    int32_t window;      /* how many returns before its call the next one begins */
     int32_t stuck;       /* the first return known to be impassable; -1 */
     shl_found *found;
 } search;
@@ -62,14 +62,42 @@ static int32_t reached(const search *s)
     return s->depth ? s->by->depth_reached(s->depth) : 0;
 }
 
-/* One window before the return where depth first is stuck; the next one is larger. */
+/* Returns before the operation was called. */
+static int32_t returns_before_call(const problem *p, int32_t op)
+{
+    int32_t low = 0, high = p->returns;
+    while (low < high) {
+        int32_t middle = low + (high - low) / 2;
+        if (p->ops->ret[p->order[middle]] < p->ops->call[op])
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    return low;
+}
+
+/* Can this operation take effect in no state whatever? */
+static int impossible(const problem *p, int32_t op)
+{
+    for (int32_t s = 0; s < p->state_count; s++)
+        if (shl_next(p->table, p->states[s], p->ops->kind[op]) != SHL_ILLEGAL)
+            return 0;
+    return p->state_count > 0;
+}
+
+/* One window around the return where depth first is stuck; the next one begins earlier. */
 static int try_window(search *s, int64_t allowance, int32_t *stuck)
 {
-    int32_t at = reached(s);
+    int32_t at = reached(s), op = s->p.order[at];
     if (s->p.state_count < 0)
         return UNCLEAR; /* there is no starting from every state */
-    int32_t from = at > s->window ? at - s->window : 0;
-    s->window = s->window > s->p.returns / 4 ? s->p.returns : s->window * 4;
+    if (impossible(&s->p, op)) {
+        *stuck = at;
+        return NO_WITNESS;
+    }
+    int32_t from = returns_before_call(&s->p, op);
+    from = from > s->window ? from - s->window : 0;
+    s->window = s->window > s->p.returns / 4 ? s->p.returns : s->window * 4 + s->p.slots;
     return s->by->window(&s->p, from, at + 4 * s->p.slots, allowance, stuck);
 }
 
@@ -91,7 +119,7 @@ static void sharpen(search *s, int64_t allowance)
 static void take_turns(search *s, int32_t methods)
 {
     int64_t allowance = FIRST_ALLOWANCE;
-    int32_t before = -1;
+    int32_t before = -1, stalled = 0;
     for (;;) {
         if (methods & SHL_BY_DEPTH) {
             if (!s->depth && !(s->depth = s->by->depth_new(&s->p)))
@@ -99,24 +127,27 @@ static void take_turns(search *s, int32_t methods)
             int ended = s->by->depth_run(s->depth, allowance);
             if (settled(s, ended, SHL_BY_DEPTH, reached(s)))
                 return;
-            if (reached(s) > before) { /* it still gets on */
-                before = reached(s);
+            /* While it gets on nobody else works; nor at the first pause, which is often short. */
+            stalled = reached(s) > before ? 0 : stalled + 1;
+            before = reached(s);
+            if (stalled < 2)
                 continue;
-            }
         }
         int32_t stuck = -1;
         if (!s->p.state_count && !problem_list_states(&s->p))
             return stopped(s);
-        if ((methods & SHL_BY_WINDOW) && s->depth &&
-            settled(s, try_window(s, allowance, &stuck), SHL_BY_WINDOW, stuck)) {
-            if (s->found->verdict == SHL_INVALID)
-                sharpen(s, allowance);
-            return;
+        if ((methods & SHL_BY_WINDOW) && s->depth) {
+            int ended = try_window(s, allowance, &stuck);
+            if (settled(s, ended, SHL_BY_WINDOW, stuck)) {
+                if (ended == NO_WITNESS)
+                    sharpen(s, allowance);
+                return;
+            }
         }
         if (methods & SHL_BY_LAYERS) {
             if (!s->layers && !(s->layers = s->by->layers_new(&s->p)))
                 return stopped(s);
-            int ended = s->by->layers_run(s->layers, allowance);
+            int ended = s->by->layers_run(s->layers, 4 * allowance); /* its steps are short */
             if (settled(s, ended, SHL_BY_LAYERS, s->by->layers_stuck(s->layers)))
                 return;
         }
@@ -155,7 +186,6 @@ void shl_search(const shl_operations *operations, shl_table *table, int32_t meth
     } else if (!(s.by = for_width(s.p.slots))) {
         found->cause = SHL_NOT_THIS_LANE;
     } else {
-        s.window = 4 * s.p.slots + 16;
         take_turns(&s, methods);
         report(&s);
     }

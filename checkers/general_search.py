@@ -61,6 +61,7 @@ class Quick:
 
     found: list[Found]
     bytes: int
+    repeated: str = ""  # the f of an operation that occurs more than once, if it was asked for
 
     @property
     def is_complete(self) -> bool:
@@ -69,16 +70,26 @@ class Quick:
 
 
 def quick_search(
-    history: ConcurrentHistory, model: Model, keys: list[int], time_limit_s: float | None
+    history: ConcurrentHistory,
+    model: Model,
+    keys: list[int],
+    time_limit_s: float | None,
+    only_if_repeated: bool = False,
 ) -> Quick | None:
-    """A small history's answers; None: it takes longer, or is not small."""
+    """A small history's answers; None: it takes longer, or is not small.
+
+    ``only_if_repeated``: and None if no operation that changes the state occurs more than once.
+    """
     if len(history) > QUICK_OPERATIONS:
         return None
+    repeated = ""
     limit_s = QUICK_S if time_limit_s is None else min(QUICK_S, time_limit_s)
     try:
         with _kept_transitions(model) as transitions:
             budget = new_budget(time_limit_s=limit_s, memory_limit_bytes=KEPT_BYTES)
             encoded = transitions.encode(history, budget)
+            if only_if_repeated and not (repeated := _repeated(encoded, transitions)):
+                return None
             table = transitions.table()
             answers = []
             for key in keys:
@@ -88,9 +99,16 @@ def quick_search(
                     return None
                 if answers[-1].valid is False:
                     break
-            return Quick(answers, int(budget.bytes_peak + transitions.budget.bytes))
+            return Quick(answers, int(budget.bytes_peak + transitions.budget.bytes), repeated)
     except MemoryError:
         return None
+
+
+def _repeated(encoded: Encoded, transitions: Transitions) -> str:
+    """The f of an operation that changes the state and occurs more than once; "" if none does."""
+    often = np.bincount(encoded.kind, minlength=transitions.kinds) > 1
+    kinds = np.flatnonzero(often & (transitions.pure() == 0))
+    return transitions.operation(int(kinds[0])).f if len(kinds) else ""
 
 
 @dataclass(slots=True)

@@ -47,6 +47,11 @@ def choose_lane(model: Model) -> Lane | None:
     return _WITHOUT_OPTIONS.get(type(model))
 
 
+def wants_distinct(model: Model) -> bool:
+    """Whether its lane passes over what writes a value twice."""
+    return isinstance(model, Register | CasRegister | KeyValue | FifoQueue | UnorderedQueue)
+
+
 _WITHOUT_OPTIONS: dict[type, Lane] = {
     FifoQueue: FIFO,
     UnorderedQueue: BAG,

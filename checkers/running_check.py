@@ -17,8 +17,8 @@ import numpy.typing as npt
 
 from checkers.concurrent import ConcurrentHistory
 from checkers.engine import new_budget
-from checkers.general_search import Found, GeneralSearch, quick_search
-from checkers.lane_choice import choose_lane
+from checkers.general_search import Found, GeneralSearch, Quick, quick_search
+from checkers.lane_choice import choose_lane, wants_distinct
 from checkers.lanes.base import STOPPED_BY, Lane, LaneAnswer, shortest_prefix
 from checkers.models import Model, model_name
 from checkers.verdict import Verdict, Violation
@@ -82,6 +82,8 @@ class RunningCheck:
         parts = split(self.history)
         self.keys = len(parts)
         lane = None if by == "general" else choose_lane(self.model)
+        if lane is not None and by == "auto" and self._passes_over(lane, parts, find_prefix):
+            return
         if lane is not None:
             parts = self._ask_lane(lane, parts, find_prefix)
         elif by == "lane":
@@ -146,20 +148,55 @@ class RunningCheck:
             rows = np.sort(np.concatenate([part.rows for part in parts if part.rows is not None]))
             history = history.take(rows)
         keys = [part.key for part in parts]
-        if self.limits.memory_bytes is None or self.limits.memory_bytes >= QUICK_BYTES:
-            quick = quick_search(history, self.model, keys, self.limits.time_s)
-            if quick is not None and (quick.is_complete or not find_prefix):
-                self.quick_bytes = quick.bytes
-                if any(self._hear(found) for found in quick.found):
-                    stuck = quick.found[-1].stuck
-                    prefix = None if stuck is None else int(history.ret[stuck])
-                    self._keep_violation(quick.found[-1], rows, stuck, prefix)
-                return
+        if self._hear_quick(self._quickly(history, keys, find_prefix), history, rows):
+            return
         search = GeneralSearch.of(history, self.model, self.budget)
         try:
             self._search_long(search, keys, rows, find_prefix)
         finally:
             search.close()
+
+    def _quickly(
+        self,
+        history: ConcurrentHistory,
+        keys: list[int],
+        find_prefix: bool,
+        only_if_repeated: bool = False,
+    ) -> Quick | None:
+        if self.limits.memory_bytes is not None and self.limits.memory_bytes < QUICK_BYTES:
+            return None
+        quick = quick_search(history, self.model, keys, self.limits.time_s, only_if_repeated)
+        return quick if quick is None or quick.is_complete or not find_prefix else None
+
+    def _hear_quick(
+        self,
+        quick: Quick | None,
+        history: ConcurrentHistory,
+        rows: npt.NDArray[np.int64] | None,
+    ) -> bool:
+        """Whether that decided the check."""
+        if quick is None:
+            return False
+        self.quick_bytes = quick.bytes
+        for found in quick.found:
+            if self._hear(found):
+                prefix = None if found.stuck is None else int(history.ret[found.stuck])
+                self._keep_violation(found, rows, found.stuck, prefix)
+        return True
+
+    def _passes_over(self, lane: Lane, parts: list[Part], find_prefix: bool) -> bool:
+        """Whether a small history is decided before its lane has encoded it.
+
+        If an operation that changes the state occurs twice, a lane that needs distinct values will
+        pass the history over; and the general search is quicker than it takes to say so.
+        """
+        if len(self.history) > INLINE_OPERATIONS or not wants_distinct(self.model):
+            return False
+        keys = [part.key for part in parts]
+        quick = self._quickly(self.history, keys, find_prefix, only_if_repeated=True)
+        if quick is not None:
+            self.passed_over[f"{lane.name}: the same {quick.repeated} occurs twice"] = None
+        return self._hear_quick(quick, self.history, None)
 
     def _search_long(
         self,

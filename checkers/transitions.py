@@ -104,6 +104,11 @@ class Transitions:
     def asked(self) -> int:
         return int(lib.shl_table_asked(self._table)) if self._table else 0
 
+    def pure(self) -> npt.NDArray[np.uint8]:
+        """By kind: 1 if it never changes a state. Good until the next history is encoded."""
+        memory = ffi.buffer(lib.shl_kinds_pure(self._kinds), self.kinds)
+        return np.frombuffer(memory, dtype=np.uint8)
+
     def state(self, number: int) -> Hashable:
         return self._states[number]
 

@@ -9,8 +9,8 @@ linearizations and what stops each, and a sentence that says it in the domain's 
 from __future__ import annotations
 
 import time
-from collections.abc import Hashable, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Hashable, Sequence
+from dataclasses import dataclass, replace
 from typing import Final
 
 import numpy as np
@@ -41,14 +41,48 @@ from checkers.explanation import (
     Step,
     operation_text,
 )
-from checkers.models import Model, meanings_of, model_name
+from checkers.lanes.base import cut
+from checkers.linearizable import canonical
+from checkers.models import Model, make_model, meanings_of, model_name
+from checkers.verdict import Verdict
 
+SEARCH: Final = "general search"
 _LONG: Final = 20_000  # operations: of a longer prefix only a part is looked at
 _CONTEXT: Final = 4  # operations shown before the window
 _KINDS_MAX: Final = 4_000  # different operations whose states are looked for
 _UNPROVED: Final = 24  # operations shown when no window proves it
 
 Rows = npt.NDArray[np.int64]
+
+
+def explain_verdict(
+    history: ConcurrentHistory, verdict: Verdict, model: Model | str, *, time_limit_s: float = 1.0
+) -> tuple[Explanation, ConcurrentHistory]:
+    """Explains what ``checkers.linearizable.check`` found, and gives the object's own history.
+
+    Raises ValueError: the verdict is not "invalid".
+    """
+    found = verdict.violation
+    if found is None:
+        raise ValueError(f"a verdict {verdict.valid!r} needs no explanation")
+    model = make_model(model) if isinstance(model, str) else model
+    history = canonical(history, model)
+    rows = np.arange(len(history), dtype=np.int64)
+    if len(history.key.names) > 1:
+        rows = np.flatnonzero(history.key.equal(found.key))
+    mine = history if len(rows) == len(history) else history.take(rows)
+    is_lane = not found.by.startswith(SEARCH)
+    explanation = explain(
+        mine,
+        model,
+        stuck=None if found.stuck is None else int(np.searchsorted(rows, found.stuck)),
+        prefix=found.prefix,
+        witness=[int(row) for row in np.searchsorted(rows, found.operations)] if is_lane else [],
+        reason=found.reason if is_lane else "",
+        by=found.by,
+        time_limit_s=time_limit_s,
+    )
+    return explanation, mine
 
 
 def explain(
@@ -59,7 +93,7 @@ def explain(
     prefix: int | None = None,
     witness: Sequence[int] = (),
     reason: str = "",
-    by: str = "the general search",
+    by: str = SEARCH,
     time_limit_s: float = 1.0,
 ) -> Explanation:
     """Why ``history``, of one object and known not to be linearizable, is not.
@@ -69,23 +103,57 @@ def explain(
     reason: a sentence, if there is a better one than can be made here.
     """
     row, rank = _place(history, stuck, prefix, witness)
-    prefix_history = _until(history, rank)
-    inside = np.array([row, *(each for each in witness if history.call[each] < rank)])
-    chosen = _looked_at(prefix_history, inside)
-    within = prefix_history.take(chosen)
-    parts = parts_of(within, model)
     deadline = time.monotonic() + time_limit_s
+    sought = Sought(model, row, rank, tuple(witness), lambda: time.monotonic() > deadline)
+    choice = choose_window(history, sought)
+    return _Writer(history, sought, choice).explanation(reason, by)
+
+
+@dataclass(frozen=True, slots=True)
+class Sought:
+    """What to explain: a row, the rank of its return, and the rows that prove it."""
+
+    model: Model
+    stuck: int
+    rank: int
+    witness: tuple[int, ...]
+    out_of_time: Callable[[], bool]
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """A window, if one was found; ``original`` are the rows in the history of the parts' rows."""
+
+    window: Window | None
+    parts: Sequence[Part]
+    original: Rows
+    prefix_count: int
+
+
+def choose_window(history: ConcurrentHistory, sought: Sought) -> Choice:
+    """A proof by the prefix as it was then; or else by it and what is known of its end."""
+    choice = _choose(history, cut(history, sought.rank), sought)
+    if choice.window is None and not sought.out_of_time():
+        choice = _choose(history, _until(history, sought.rank), sought)
+    return choice
+
+
+def _choose(history: ConcurrentHistory, prefix: ConcurrentHistory, sought: Sought) -> Choice:
+    rows = np.searchsorted(history.call, prefix.call)
+    wanted = np.array([row for row in (sought.stuck, *sought.witness) if row in rows])
+    inside = np.searchsorted(rows, wanted)
+    chosen = _looked_at(prefix, inside)
+    is_complete = len(chosen) == len(prefix)
+    parts = parts_of(prefix.take(chosen), sought.model)
     seek = [int(at) for at in np.searchsorted(chosen, inside)]
     chooser = Chooser(
-        model=model,
+        model=sought.model,
         stuck=seek[0],
-        is_complete=len(chosen) == len(prefix_history),
-        kinds=_kinds(prefix_history, parts, model, complete=len(chosen) == len(prefix_history)),
-        out_of_time=lambda: time.monotonic() > deadline,
+        is_complete=is_complete,
+        kinds=_kinds(prefix, parts, sought.model, complete=is_complete),
+        out_of_time=sought.out_of_time,
     )
-    window = chooser.find(parts, seek[1:])
-    writer = _Writer(history, model, row, rank, tuple(witness), chosen)
-    return writer.explanation(window, parts, reason, by, len(prefix_history))
+    return Choice(chooser.find(parts, seek[1:]), parts, rows[chosen], len(prefix))
 
 
 def _place(
@@ -171,23 +239,31 @@ class _Writer:
     def __init__(
         self,
         history: ConcurrentHistory,
-        model: Model,
-        stuck: int,
-        rank: int,
-        witness: tuple[int, ...],
-        original: Rows,
+        sought: Sought,
+        choice: Choice,
     ) -> None:
         self.history = history
-        self.model = model
-        self.name = model_name(model)
-        self.stuck = stuck
-        self.rank = rank
-        self.witness = witness
-        self.original = original
+        self.model = sought.model
+        self.name = model_name(sought.model)
+        self.last = sought.stuck
+        self.prefix = sought.rank
+        self.stuck = self._stuck(choice)
+        self.rank = int(history.ret[self.stuck])  # at this return the orders end
+        self.witness = sought.witness
+        self.choice = choice
+        self.original = choice.original
 
-    def explanation(
-        self, window: Window | None, parts: Sequence[Part], reason: str, by: str, count: int
-    ) -> Explanation:
+    def _stuck(self, choice: Choice) -> int:
+        """Where the orders end. Knowing how all ended, that may be before the prefix's last return.
+
+        Until then an operation that was under way might have returned something else.
+        """
+        if choice.window is None or choice.window.found.stuck is None:
+            return self.last
+        return int(choice.original[choice.window.parts[choice.window.found.stuck].row])
+
+    def explanation(self, reason: str, by: str) -> Explanation:
+        window, parts = self.choice.window, self.choice.parts
         proof = {} if window is None else {int(self.original[p.row]): p for p in window.parts}
         roles = self.roles(proof, window)
         rows = sorted(roles)
@@ -205,8 +281,8 @@ class _Writer:
             by=by,
             key=self.history.key.names[self.history.key.codes[self.stuck]],
             operation_count=len(self.history),
-            prefix=self.rank,
-            prefix_count=count,
+            prefix=self.prefix,
+            prefix_count=self.choice.prefix_count,
             operations=tuple(self.shown(row, roles[row]) for row in rows),
             linearizations=() if window is None else self.linearizations(window, position),
             is_proof=window is not None,
@@ -222,7 +298,7 @@ class _Writer:
             roles[row] = CONTEXT
         for row in proof:
             roles[row] = CONCURRENT if self.is_concurrent(row) else EARLIER
-        for row in self.witness:
+        for row in (*self.witness, self.last):
             roles[row] = WITNESS
         roles[self.stuck] = STUCK
         return roles

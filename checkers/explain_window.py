@@ -69,7 +69,7 @@ class Chooser:
     """Under way: what is left of the budget."""
 
     model: Model
-    stuck: int  # a row
+    stuck: int  # the row whose return ends the prefix: no proof is without it
     # False: of a long prefix only the end is here, and all that is about the values of the
     # witnesses and of the last RECENT_MAX operations that returned.
     is_complete: bool
@@ -203,7 +203,7 @@ class Chooser:
             model = self.model_of(kept)
             step = step_of(model)
         found = search(kept, window.starts, step, _TRIES)
-        if found.stuck is None or kept[found.stuck].row != self.stuck:
+        if found.stuck is None:
             return None
         return replace(window, parts=tuple(kept), found=found, model=model)
 

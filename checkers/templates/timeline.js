@@ -103,7 +103,7 @@
       show(begin - margin, end + margin);
       if (stuck !== undefined) reveal(stuck);
     }
-    const prefixAt = () => data.prefix === null ? axis.high - 1 : axis.name === "order" ? data.prefix : stuck !== undefined && axis.ret[stuck] < Infinity ? axis.ret[stuck] : axis.at(data.prefix);
+    const prefixAt = () => data.prefix === null ? axis.high - 1 : axis.at(data.prefix);
     function reveal(op) {
       const y = data.lane[op] * lane;
       if (y < scroll.scrollTop || y + lane > scroll.scrollTop + height - AXIS) scroll.scrollTop = y - (height - AXIS) / 2;

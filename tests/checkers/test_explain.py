@@ -15,13 +15,21 @@ import numpy as np
 import pytest
 
 from checkers.base import Result
-from checkers.concurrent import NEVER, ConcurrentHistory, Operation, Row, from_rows
-from checkers.explain import explain
-from checkers.explain_projection import LogPart
-from checkers.explain_search import Order, search, step_of
-from checkers.explain_window import Chooser, Window, parts_of
+from checkers.concurrent import (
+    FAILED,
+    NEVER,
+    UNKNOWN,
+    ConcurrentHistory,
+    Operation,
+    Row,
+    from_rows,
+)
+from checkers.explain import Sought, choose_window, explain, explain_verdict
+from checkers.explain_search import Order, Part, search, step_of
+from checkers.explain_window import Window, parts_of
 from checkers.explanation import CONTEXT, Explanation, from_detail, operation_text, to_detail
 from checkers.lanes.base import cut
+from checkers.linearizable import check
 from checkers.models import Model, OneOf, make_model, meanings_of
 from tests.checkers.oracle import is_linearizable
 from tests.checkers.random_histories import MODELS, mutated, random_history
@@ -77,32 +85,51 @@ def bad_histories(name: str, count: int = HISTORIES) -> Iterator[tuple[Concurren
         yield history, parts[found.stuck].row
 
 
-def window_of(history: ConcurrentHistory, model: Model, stuck: int) -> Window:
-    rank = int(history.ret[stuck])
-    called = history.take(np.flatnonzero(history.call < rank))
-    within = replace(called, ret=np.where(called.ret > rank, np.int32(NEVER), called.ret))
-    parts = parts_of(within, model)
-    chooser = Chooser(model, stuck, True, [part.operation for part in parts], lambda: False)
-    window = chooser.find(parts, ())
-    assert window is not None
-    return window
+def shortest_prefix(history: ConcurrentHistory, model: Model) -> int:
+    """The rank of the return up to which the history is not linearizable, by the oracle."""
+    for rank in sorted(history.ret[history.ret != NEVER].tolist()):
+        prefix = cut(history, rank)
+        if not is_linearizable(rows_of(prefix, range(len(prefix))), model):
+            return rank
+    raise AssertionError("it is linearizable")
+
+
+def windows(name: str, count: int = HISTORIES) -> Iterator[tuple[ConcurrentHistory, Window]]:
+    """Bad histories, each with its window: of the shortest prefix, and of where a search stuck."""
+    model = make_model(name)
+    for history, stuck in bad_histories(name, count):
+        prefix = shortest_prefix(history, model)
+        last = int(np.flatnonzero(history.ret == prefix)[0])
+        for row in {stuck, last}:
+            sought = Sought(model, row, int(history.ret[row]), (), lambda: False)
+            choice = choose_window(history, sought)
+            assert choice.window is not None
+            assert row in {choice.original[part.row] for part in choice.window.parts}
+            yield history, choice.window
+
+
+def row_of(history: ConcurrentHistory, part: Part) -> Row:
+    """As the oracle takes it. What had not returned, and is known nevertheless, returns later."""
+    at = int(np.searchsorted(history.call, part.call))
+    f, argument, result, _ = part.operation
+    late = int(history.ret[at])
+    crashed = result is UNKNOWN or late == NEVER
+    kind = "fail" if result is FAILED else "ok"
+    process = int(history.process[at])
+    return Row(process, f, argument, result, part.call, None if crashed else late, kind)
 
 
 @pytest.mark.parametrize("name", MODELS)
 def test_no_order_explains_the_window_says_the_oracle(name: str) -> None:
-    model, seen = make_model(name), 0
-    for history, stuck in bad_histories(name):
-        window = window_of(history, model, stuck)
-        open_parts = [part.row for part in window.parts if part.is_open and part.ret != NEVER]
+    seen = 0
+    for history, window in windows(name):
+        open_parts = [part for part in window.parts if part.is_open and part.ret != NEVER]
         for start in window.starts:
+            judge = Begun(window.model, start)
             for size in range(len(open_parts) + 1):
                 for skipped in itertools.combinations(open_parts, size):
-                    rows = [part.row for part in window.parts if part.row not in skipped]
-                    judge = Begun(window.model, start)
-                    if isinstance(window.model, LogPart):
-                        judge = Begun(model, start)
-                        rows = list(range(len(history)))
-                    assert not is_linearizable(rows_of(history, rows), judge)
+                    kept = [part for part in window.parts if part not in skipped]
+                    assert not is_linearizable([row_of(history, part) for part in kept], judge)
         seen += 1
     assert seen > 8
 
@@ -110,18 +137,17 @@ def test_no_order_explains_the_window_says_the_oracle(name: str) -> None:
 @pytest.mark.parametrize("name", MODELS)
 def test_without_the_stuck_return_the_prefix_is_linearizable(name: str) -> None:
     model = make_model(name)
-    for history, stuck in bad_histories(name):
-        explanation = explain(history, model, stuck=stuck)
-        assert explanation.prefix == history.ret[stuck]
+    for history, _ in bad_histories(name):
+        explanation = explain(history, model, prefix=shortest_prefix(history, model))
+        assert explanation.is_proof
+        assert explanation.prefix is not None
         before = cut(history, explanation.prefix - 1)
         assert is_linearizable(rows_of(before, range(len(before))), model)
 
 
 @pytest.mark.parametrize("name", MODELS)
 def test_partial_linearizations_are_legal_and_keep_the_order_of_time(name: str) -> None:
-    model = make_model(name)
-    for history, stuck in bad_histories(name):
-        window = window_of(history, model, stuck)
+    for _, window in windows(name):
         assert 1 <= len(window.found.orders) <= 10
         for order in window.found.orders:
             assert order.begin in window.starts
@@ -140,7 +166,8 @@ def check_order(window: Window, order: Order) -> None:
     # Whatever returned before the end is in it; the stuck one is not, and can't be next.
     stuck = window.found.stuck
     assert stuck is not None
-    returned = {at for at, part in enumerate(window.parts) if part.ret != NEVER} - {stuck}
+    end = window.parts[stuck].ret
+    returned = {at for at, part in enumerate(window.parts) if part.ret < end}
     assert returned <= {*taken, *order.skipped}
     assert stuck in order.blocked
     for part in order.blocked:
@@ -157,7 +184,8 @@ def test_what_is_shown_is_what_was_found(name: str) -> None:
         assert shown.linearizations
         at = shown.stuck
         assert at is not None
-        assert shown.operations[at].call == history.call[stuck]
+        assert shown.operations[at].ret is not None
+        assert shown.operations[at].ret <= (shown.prefix or 0)
         assert [each.role for each in shown.operations].count("stuck") == 1
         assert list(shown.operations) == sorted(shown.operations, key=lambda each: each.call)
         for each in shown.linearizations:
@@ -312,6 +340,32 @@ def test_a_model_written_by_the_user_is_explained_too() -> None:
     shown = explain(from_rows(rows), Toggle())
     assert shown.is_proof
     assert shown.reason == "on of process 1 returned when the object could only be true"
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_what_the_checker_found_is_explained(name: str) -> None:
+    """Two objects, the second one bad: its own history is explained."""
+    model, rng = make_model(name), random.Random(f"verdict {name}")
+    for history, _ in itertools.islice(bad_histories(name), 6):
+        bad = [row._replace(key="b") for row in rows_of(history, range(len(history)))]
+        good = [
+            row._replace(key="a", call=row.call + 1000, ret=row.ret and row.ret + 1000)
+            for row in random_history(name, rng)
+        ]
+        both = from_rows([*bad, *good])
+        verdict = check(both, model)
+        explanation, mine = explain_verdict(both, verdict, model)
+        assert explanation.key == "b"
+        assert explanation.is_proof
+        assert explanation.by
+        assert {mine.key.names[code] for code in mine.key.codes} == {"b"}
+        assert explanation.operation_count == len(bad)
+
+
+def test_a_valid_verdict_has_nothing_to_explain() -> None:
+    history = from_rows(CASES[0].rows[:2])
+    with pytest.raises(ValueError, match="needs no explanation"):
+        explain_verdict(history, check(history, "register"), "register")
 
 
 def test_when_nothing_small_proves_it_the_place_is_shown_and_it_is_said() -> None:

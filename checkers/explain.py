@@ -271,7 +271,12 @@ class _Writer:
         notes = []
         if window is not None and window.left_out:
             notes.append(
-                f"{window.left_out:,} crashed operations of before are not shown: none helps."
+                f"{window.left_out:,} earlier crashed operations are not shown: none of them helps."
+            )
+        if window is not None and len(window.starts) > 1:
+            notes.append(
+                f"Before the window {object_name(self.name)} may have been in any state: "
+                "from none of them there is an order."
             )
         if window is None:
             notes.append("No small window was found that proves it alone; shown is where it ended.")
@@ -294,10 +299,13 @@ class _Writer:
 
     def roles(self, proof: dict[int, Part], window: Window | None) -> dict[int, str]:
         roles: dict[int, str] = {}
+        # With nobody's witnesses, all that a small proof can't do without are.
+        is_small = window is not None and window.is_minimal and len(proof) <= _UNPROVED
+        earlier = WITNESS if is_small and not self.witness else EARLIER
         for row in self.context(proof, window):
             roles[row] = CONTEXT
         for row in proof:
-            roles[row] = CONCURRENT if self.is_concurrent(row) else EARLIER
+            roles[row] = CONCURRENT if self.is_concurrent(row) else earlier
         for row in (*self.witness, self.last):
             roles[row] = WITNESS
         roles[self.stuck] = STUCK

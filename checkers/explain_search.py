@@ -82,6 +82,9 @@ def is_pure(model: Model, operation: Operation) -> bool:
     """Whether it never changes the state, as far as the model says so."""
     if operation.result is FAILED:
         return True
+    says = getattr(model, "is_pure", None)
+    if says is not None and says(operation):
+        return True
     meanings = meanings_of(model)
     return meanings is not None and operation.f in meanings and meanings[operation.f].pure
 

@@ -13,6 +13,7 @@ from checkers.models import Model, model_name
 from checkers.models_base import exact
 from checkers.models_locks import FREE
 
+_VALUE_MAX: Final = 80  # characters of a value in a sentence
 _STATES_MAX: Final = 4  # named in a sentence
 
 # What the object is called in a sentence.
@@ -40,8 +41,9 @@ LOCKS: Final = ("mutex", "owner-lock", "reentrant-lock", "fenced-lock")
 def plain(value: Hashable) -> str:
     """A value as a state holds it: booleans and floats are wrapped there (models_base.exact)."""
     if isinstance(value, tuple) and len(value) == 2 and value[0] in ("bool", "float"):
-        return value_text(value[1])
-    return value_text(value)
+        value = value[1]
+    text = value_text(value)
+    return text if len(text) <= _VALUE_MAX else f"{text[: _VALUE_MAX - 1]}…"
 
 
 def object_name(model: str) -> str:
@@ -109,9 +111,16 @@ def states_text(model: Model, states: Iterable[Hashable]) -> str:
         verb = words.pop()
         parts = [text.partition(" ")[2] for text in texts]
     infinitive = {"holds": "hold", "is": "be", "has": "have", "hold": "hold"}.get(verb, verb)
-    if len(parts) > _STATES_MAX:
-        parts = [*parts[:_STATES_MAX], f"{len(parts) - _STATES_MAX} other things"]
+    parts = sorted(parts, key=_by_number)
+    if len(parts) > _STATES_MAX + 1:
+        parts = [*parts[:_STATES_MAX], f"{len(parts) - _STATES_MAX} others"]
     return f"could only {infinitive} {' or '.join(parts)}".replace("  ", " ")
+
+
+def _by_number(text: str) -> tuple[bool, int, str]:
+    """Numbers by size, and before all else."""
+    is_number = text.lstrip("-").isdigit()
+    return not is_number, int(text) if is_number else 0, text
 
 
 def why_not(model: Model, state: Hashable, operation: Operation) -> str:

@@ -10,7 +10,7 @@
     const n = data.call.length, last = Math.max(...[0], ...maxima(data.call, data.ret)) + 1;
     const first = n ? data.call[0] : 0;
     const order = { name: "order", call: data.call, ret: data.ret.map(r => r < 0 ? Infinity : r), low: first - 1, high: last, at: rank => rank,
-      label: x => Math.round(x).toLocaleString("en"), steps: [1, 2, 5] };
+      label: x => (Math.round(x) || 0).toLocaleString("en"), steps: [1, 2, 5] };
     if (!data.call_ns) return { order };
     const events = [];
     for (let i = 0; i < n; i++) {
@@ -188,7 +188,7 @@
         pen.beginPath(); pen.roundRect(left - 0.5, above - 0.5, Math.max(open ? 12 : 3, wide + 1), tall + 1, 3.5); pen.stroke();
       }
       pen.globalAlpha = 1;
-      if (lane > 13 && (wide > 22 || open)) label.push([op, left, open ? left + 260 : left + wide, above, tall, alpha]);
+      if (lane > 13 && (wide > 22 || open || (role[op] && role[op] !== "context"))) label.push([op, left, open ? left + 260 : left + wide, above, tall, alpha]);
     }
     // It may take effect at any later time: a body that fades, and a thin line to the end.
     function crashed(begin, length, above, tall, fill) {
@@ -213,19 +213,28 @@
         const dot = dots.get(op);
         if (dot !== undefined && dot > start - 12 && dot < start + widths.get(key) + 12) start = dot + 13;
         if (start + widths.get(key) > limit - 4) start = Math.max(left, GUTTER) + 6;
-        if (start + widths.get(key) > limit - 4) continue;
         pen.globalAlpha = Math.min(1, alpha + 0.35);
+        if (start + widths.get(key) > limit - 4) { beside(op, text, widths.get(key), left, right, above + tall / 2 + 0.5); continue; }
         pen.fillStyle = role[op] === "stuck" ? (luminous(colours.bad) ? "#2a0a10" : "#fff") : axis.ret[op] === Infinity || alpha < 1 ? colours.ink : "#10202f";
         pen.fillText(text, start, above + tall / 2 + 0.5);
       }
       pen.globalAlpha = 1;
     }
+    // What belongs to the window has its words outside the bar where it is too narrow for them.
+    function beside(op, text, wide, left, right, y) {
+      if (!role[op] || role[op] === "context") return;
+      const end = axis.ret[op] === Infinity ? following(op) : right, ahead = before[op];
+      const free = ahead < 0 ? GUTTER : axis.ret[ahead] === Infinity ? Math.max(GUTTER, x(axis.call[ahead]) + 16) : x(axis.ret[ahead]);
+      pen.fillStyle = role[op] === "stuck" ? colours.bad : colours.ink;
+      if (axis.ret[op] < Infinity && end + wide + 8 < Math.min(following(op), width)) pen.fillText(text, end + 5, y);
+      else if (left - wide - 8 > free) pen.fillText(text, left - wide - 5, y);
+    }
     const luminous = hex => parseInt(hex.slice(1, 3), 16) * 0.3 + parseInt(hex.slice(3, 5), 16) * 0.6 + parseInt(hex.slice(5, 7), 16) * 0.1 > 150;
     const byLane = Array.from({ length: lanes }, () => []);
-    const after = new Int32Array(n).fill(-1); // the next operation of the lane
+    const after = new Int32Array(n).fill(-1), before = new Int32Array(n).fill(-1); // of the lane
     for (let op = 0; op < n; op++) {
       const mine = byLane[data.lane[op]];
-      if (mine.length) after[mine[mine.length - 1]] = op;
+      if (mine.length) { before[op] = mine[mine.length - 1]; after[before[op]] = op; }
       mine.push(op);
     }
     function following(op) {

@@ -33,6 +33,7 @@ class Meaning:
     argument: bool = False
     result: bool = False
     pure: bool = False  # never changes the state
+    settles: bool = False  # its result says which of several changes it made
     failed: bool = False  # one that failed is an observation; other failed operations are dropped
 
 

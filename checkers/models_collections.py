@@ -11,7 +11,7 @@ from checkers.models_base import Meaning, Meanings, OneOf, aliases, exact
 
 QUEUE: Final = aliases(
     ("enqueue add offer", Meaning("enqueue", argument=True)),
-    ("dequeue remove poll", Meaning("dequeue", result=True)),
+    ("dequeue remove poll", Meaning("dequeue", result=True, settles=True)),
 )
 
 
@@ -81,8 +81,8 @@ class Set:
 
     name: ClassVar[str] = "set"
     meanings: ClassVar[Meanings] = aliases(
-        ("add insert", Meaning("add", argument=True, result=True)),
-        ("remove delete", Meaning("remove", argument=True, result=True)),
+        ("add insert", Meaning("add", argument=True, result=True, settles=True)),
+        ("remove delete", Meaning("remove", argument=True, result=True, settles=True)),
         ("contains", Meaning("contains", argument=True, result=True, pure=True)),
         ("read", Meaning("read", result=True, pure=True)),
     )
@@ -146,7 +146,7 @@ class Log:
 
     name: ClassVar[str] = "log"
     meanings: ClassVar[Meanings] = aliases(
-        ("append send", Meaning("append", argument=True, result=True)),
+        ("append send", Meaning("append", argument=True, result=True, settles=True)),
         ("read poll", Meaning("read", argument=True, result=True, pure=True)),
         ("tail", Meaning("tail", result=True, pure=True)),
     )

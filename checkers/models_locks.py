@@ -79,7 +79,8 @@ class FencedLock:
 
     name: ClassVar[str] = "fenced-lock"
     meanings: ClassVar[Meanings] = aliases(
-        ("acquire lock", Meaning("acquire", result=True)), ("release unlock", Meaning("release"))
+        ("acquire lock", Meaning("acquire", result=True, settles=True)),
+        ("release unlock", Meaning("release")),
     )
     by_process: ClassVar[bool] = True
     init: ClassVar[Hashable] = (FREE, None)

@@ -144,7 +144,7 @@ class MultiRegister:
     meanings: ClassVar[Meanings] = aliases(
         ("read", READ),
         ("write", WRITE),
-        ("txn", Meaning("txn", argument=True, result=True)),
+        ("txn", Meaning("txn", argument=True, result=True, settles=True)),
     )
 
     initial: Hashable = None  # of every register

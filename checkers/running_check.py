@@ -9,17 +9,18 @@ from __future__ import annotations
 import threading
 import time
 from collections import Counter
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Final, Literal
 
 import numpy as np
 import numpy.typing as npt
 
 from checkers.concurrent import ConcurrentHistory
-from checkers.engine import new_budget
+from checkers.engine import lib, new_budget
 from checkers.general_search import Found, GeneralSearch, Quick, quick_search
+from checkers.hindsight import without_hindsight
 from checkers.lane_choice import choose_lane, wants_distinct
-from checkers.lanes.base import STOPPED_BY, Lane, LaneAnswer, shortest_prefix
+from checkers.lanes.base import STOPPED_BY, Lane, LaneAnswer, cut, shortest_prefix
 from checkers.models import Model, model_name
 from checkers.verdict import Verdict, Violation
 from checkers.workers import run_all
@@ -28,6 +29,7 @@ from harness.errors import UsageError
 By = Literal["auto", "lane", "general"]
 
 INLINE_OPERATIONS: Final = 2000  # fewer are not worth a thread for a lane
+PREFIX_S: Final = 2.0  # to look for a shorter prefix than a lane can
 QUICK_BYTES: Final = 64 * 1024**2  # under a smaller limit no table is kept for the next history
 
 
@@ -129,6 +131,7 @@ class RunningCheck:
         prefix = stuck = None
         if find_prefix:
             prefix = shortest_prefix(lane, history, answer, self.budget)
+            prefix = self._shorter(lane, history, prefix)
             stuck = part.row(int(np.flatnonzero(history.ret == prefix)[0]))
         self.violation = Violation(
             key=self.history.key.names[part.key],
@@ -140,6 +143,38 @@ class RunningCheck:
             prefix=prefix,
         )
 
+    def _shorter(self, lane: Lane, history: ConcurrentHistory, prefix: int) -> int:
+        """A prefix that ends before the event ``prefix`` if one is invalid and the lane can't tell.
+
+        The general search is asked for that, but not for long: its answer only makes the
+        explanation shorter.
+        """
+        before = cut(history, prefix - 1)
+        if lane(before, self.budget).valid is True:
+            return prefix
+        search = self._aside(before, find_prefix=True)
+        found = None if search is None else search.violation
+        return prefix if found is None or found.prefix is None else found.prefix
+
+    def _aside(self, history: ConcurrentHistory, find_prefix: bool) -> RunningCheck | None:
+        """The general search on another history, within what is left of the time, and not long."""
+        left_s = PREFIX_S
+        if self.budget.deadline_ns:
+            left_s = min(left_s, (self.budget.deadline_ns - lib.shl_now_ns()) / 1e9)
+        if left_s <= 0 or self.budget.stopped:
+            return None
+        search = RunningCheck(history, self.model, replace(self.limits, time_s=left_s))
+        try:
+            search.run("general", find_prefix)
+        except MemoryError:
+            return None
+        return search
+
+    def _is_invalid(self, history: ConcurrentHistory) -> bool | None:
+        search = self._aside(history, find_prefix=False)
+        valid = "unknown" if search is None else search.verdict().valid
+        return None if valid == "unknown" else not valid
+
     # --- the general search ---------------------------------------------------------------------
 
     def _search(self, parts: list[Part], find_prefix: bool) -> None:
@@ -148,7 +183,8 @@ class RunningCheck:
             rows = np.sort(np.concatenate([part.rows for part in parts if part.rows is not None]))
             history = history.take(rows)
         keys = [part.key for part in parts]
-        if self._hear_quick(self._quickly(history, keys, find_prefix), history, rows):
+        quick = self._quickly(history, keys, find_prefix)
+        if self._hear_quick(quick, history, rows, find_prefix):
             return
         search = GeneralSearch.of(history, self.model, self.budget)
         try:
@@ -173,6 +209,7 @@ class RunningCheck:
         quick: Quick | None,
         history: ConcurrentHistory,
         rows: npt.NDArray[np.int64] | None,
+        find_prefix: bool,
     ) -> bool:
         """Whether that decided the check."""
         if quick is None:
@@ -180,7 +217,8 @@ class RunningCheck:
         self.quick_bytes = quick.bytes
         for found in quick.found:
             if self._hear(found):
-                prefix = None if found.stuck is None else int(history.ret[found.stuck])
+                known = found.stuck if find_prefix else None
+                prefix = None if known is None else int(history.ret[known])
                 self._keep_violation(found, rows, found.stuck, prefix)
         return True
 
@@ -196,7 +234,7 @@ class RunningCheck:
         quick = self._quickly(self.history, keys, find_prefix, only_if_repeated=True)
         if quick is not None:
             self.passed_over[f"{lane.name}: the same {quick.repeated} occurs twice"] = None
-        return self._hear_quick(quick, self.history, None)
+        return self._hear_quick(quick, self.history, None, find_prefix)
 
     def _search_long(
         self,
@@ -244,6 +282,11 @@ class RunningCheck:
     ) -> None:
         if stuck is not None and rows is not None:
             stuck = int(rows[stuck])
+        if prefix is not None:
+            whole = self.history
+            own = whole if self.keys == 1 else whole.take(whole.key.codes == found.key)
+            prefix = without_hindsight(own, self.model, prefix, self._is_invalid)
+            stuck = int(np.flatnonzero(whole.ret == prefix)[0])
         self.violation = Violation(
             key=self.history.key.names[found.key],
             by=f"general search ({found.method})",

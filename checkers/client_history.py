@@ -3,7 +3,8 @@
 Times of the run's one clock become ranks; an info may take effect at any later time, or never. One
 column holds the value of an operation, so argument and result are both that column, and each model
 reads the one that its f means. A dequeue that failed because the queue was empty is an observation:
-it becomes an ok that found nothing.
+it becomes an ok that found nothing. What came back corrupted is an ok of which nobody knows what it
+was about: it counts as without an answer.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from checkers.concurrent import FAIL, INFO, INTEGER, NEVER, NOTHING, OK, Concurr
 from checkers.engine import new_budget, ranks
 
 EMPTY = "empty"
+CORRUPTED = "corrupted"
 
 
 def concurrent_history(ops: Operations, rows: Bools) -> ConcurrentHistory:
@@ -54,6 +56,7 @@ def _types(ops: Operations, picked: Ints) -> np.ndarray[tuple[int], np.dtype[np.
     kinds[failed] = FAIL
     found_nothing = ops.f.equal("dequeue") & ops.error.equal(EMPTY)
     kinds[failed & found_nothing[picked]] = OK
+    kinds[ops.error.equal(CORRUPTED)[picked]] = INFO
     return kinds
 
 

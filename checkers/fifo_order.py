@@ -19,34 +19,35 @@ What was observed first need not have been first. Three rules keep it sound:
   does it, if overtaken messages are given to it as never dequeued.
 - An enqueue without an answer, of a message that came out, happened before it came out. One that
   failed, and an unknown value, are total-queue's business and left out.
-
-With ``exactly_once`` a run in which nothing was delivered twice is judged as a FIFO queue besides,
-with its empty answers and with what was lost. That is more than AMQP promises when nodes fail.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
+import msgspec
 import numpy as np
 
-from checkers.base import OPERATIONS_MAX, Anomaly, Result
+from checkers.base import Anomaly, Result
 from checkers.client_history import EMPTY, concurrent_history
 from checkers.columns import Bools, Ints, Operations, client_operations
 from checkers.concurrent import FAIL, INFO, NEVER, OK, ConcurrentHistory
 from checkers.engine import new_budget
+from checkers.explain import explain
+from checkers.explanation import Explanation, to_detail
 from checkers.lanes.base import LaneAnswer
 from checkers.lanes.queues import FIFO
+from checkers.models_collections import FifoQueue
 from harness.history import History
 
+EXPLAINED_MAX = 6  # queues whose violation is drawn
 FAR = np.iinfo(np.int64).max
 
 
 @dataclass(frozen=True, slots=True)
 class FifoOrder:
-    """``exactly_once``: ask for more than the order of first deliveries, where it can be asked."""
+    """Queue by queue."""
 
-    exactly_once: bool = False
     name: str = "fifo-order"
 
     def check(self, history: History) -> Result:
@@ -73,6 +74,9 @@ class FifoOrder:
             },
             anomalies=tuple(_anomaly(name, order) for name, order in wrong.items()),
             notes=(*doubts, *_notes(found)),
+            detail=to_detail(
+                [_explanation(name, order) for name, order in wrong.items()][:EXPLAINED_MAX]
+            ),
         )
 
 
@@ -81,7 +85,7 @@ class QueueOrder:
     """What was found of one queue. ``overtaken`` messages came out after later ones."""
 
     answer: LaneAnswer
-    operations: tuple[int, ...] = ()  # of the history, that prove it
+    judged: ConcurrentHistory  # what the monitor saw
     compared: int = 0
     flagged: int = 0  # first observed when they were redelivered
     overtaken: int = 0
@@ -100,7 +104,7 @@ def queue_order(ops: Operations, queue: str) -> QueueOrder:
     answer = FIFO(judged, new_budget())
     return QueueOrder(
         answer=answer,
-        operations=tuple(int(judged.place[row]) for row in answer.operations),
+        judged=judged,
         compared=len(messages.enqueue),
         flagged=int(messages.flagged.sum()),
         overtaken=int(overtaken.sum()),
@@ -191,9 +195,21 @@ def _anomaly(queue: str, order: QueueOrder) -> Anomaly:
     return Anomaly(
         kind="order",
         summary=f"{queue}: {order.answer.reason}",
-        operations=order.operations[:OPERATIONS_MAX],
+        operations=tuple(int(order.judged.place[row]) for row in order.answer.operations),
         detail={"queue": queue, "violation": order.answer.violation},
     )
+
+
+def _explanation(queue: str, order: QueueOrder) -> Explanation:
+    """The window that the report draws, of first deliveries only."""
+    explanation = explain(
+        order.judged,
+        FifoQueue(),
+        witness=order.answer.operations,
+        reason=order.answer.reason,
+        by="order of first deliveries",
+    )
+    return msgspec.structs.replace(explanation, key=queue)
 
 
 def _notes(found: dict[str, QueueOrder]) -> list[str]:

@@ -40,6 +40,7 @@ class MemoryRecorder:
         self._extra: list[str | None] = []
         self._ends: list[_End | None] = []
         self._origin_ns = clock_ns()
+        self._last_ns = -1
         self.start_wall_ns = wall_ns()
 
     def now_ns(self) -> int:
@@ -63,7 +64,7 @@ class MemoryRecorder:
         self._value.append(value)
         self._extra.append(None if extra is None else self._encode(extra).decode())
         self._ends.append(None)
-        self._invoke_ns.append(self._clock_ns() - self._origin_ns)
+        self._invoke_ns.append(self._stamp_ns())
         return index
 
     def complete(
@@ -80,8 +81,12 @@ class MemoryRecorder:
         text = None if extra is None else self._encode(extra).decode()
         if self._process[index] != NEMESIS:
             self.counts[kind] += 1
-        now_ns = self._clock_ns() - self._origin_ns
-        self._ends[index] = (kind, now_ns, value, offset, redelivered, error, text)
+        self._ends[index] = (kind, self._stamp_ns(), value, offset, redelivered, error, text)
+
+    def _stamp_ns(self) -> int:
+        """Now, and after whatever was recorded before: equal times would hide the order."""
+        self._last_ns = max(self._clock_ns() - self._origin_ns, self._last_ns + 1)
+        return self._last_ns
 
     def flush(self) -> None:
         """Nothing to do: memory is all there is."""

@@ -125,11 +125,17 @@ class HistoryWriter:
         except OSError as error:
             raise StoreError(f"cannot record the history in {path}: {error.strerror}") from error
         self._origin_ns = clock_ns()
+        self._last_ns = -1
         self.start_wall_ns = wall_ns()
         self._append(Record(-1, "begin", 0, extra=_json_text({"wall_ns": self.start_wall_ns})))
 
     def now_ns(self) -> int:
         return self._clock_ns() - self._origin_ns
+
+    def _stamp_ns(self) -> int:
+        """Now, and after whatever was recorded before: equal times would hide the order."""
+        self._last_ns = max(self._clock_ns() - self._origin_ns, self._last_ns + 1)
+        return self._last_ns
 
     def invoke(
         self,
@@ -146,7 +152,7 @@ class HistoryWriter:
         if process == NEMESIS:
             self._nemesis_indexes.add(index)
         text = None if extra is None else _json_text(extra)
-        now_ns = self._clock_ns() - self._origin_ns
+        now_ns = self._stamp_ns()
         self._append(
             Record(index, "invoke", now_ns, process, node, f, key, value, None, None, None, text)
         )
@@ -168,7 +174,7 @@ class HistoryWriter:
         else:
             self.counts[kind] += 1
         text = None if extra is None else _json_text(extra)
-        now_ns = self._clock_ns() - self._origin_ns
+        now_ns = self._stamp_ns()
         self._append(
             Record(
                 index, kind, now_ns, None, None, None, None, value, offset, redelivered, error, text
@@ -198,7 +204,7 @@ class HistoryWriter:
         if self._closed:
             return
         self._closed = True
-        self._append(Record(-1, "end", self.now_ns()))
+        self._append(Record(-1, "end", self._stamp_ns()))
         try:
             self.flush()
             os.fsync(self._file)

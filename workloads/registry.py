@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from checkers.base import Checker
 from checkers.compose import common_checkers, standard_checkers
 from checkers.fifo_order import FifoOrder
+from checkers.linearizability import Linearizability
 from checkers.locks import Locks
 from harness.errors import UsageError
 from harness.plan import Plan
@@ -58,18 +59,24 @@ def _other_checkers(plan: Plan) -> Sequence[Checker]:
 
 def lock_checkers(plan: Plan) -> Sequence[Checker]:
     """Two holders at once, too few of them, lost locks. A lock acquired is two operations."""
-    return (Locks(min_acquired=plan.gates.min_acked // 2), *_other_checkers(plan))
+    mutex = Linearizability(
+        model="owner-lock",
+        fs=("acquire", "release"),
+        kinds={"overlap": "two-holders", "held": "two-holders"},
+    )
+    return (mutex, Locks(min_acquired=plan.gates.min_acked // 2), *_other_checkers(plan))
 
 
 def fifo_checkers(plan: Plan) -> Sequence[Checker]:
     """The queue workload's, and the order."""
-    exactly_once = plan.workload.order == "exactly-once"
-    return (FifoOrder(exactly_once=exactly_once), *queue_checkers(plan))
+    queue = Linearizability(model="fifo-queue", fs=("enqueue", "dequeue"), exactly_once=True)
+    wanted = (queue,) if plan.workload.order == "exactly-once" else ()
+    return (FifoOrder(), *wanted, *queue_checkers(plan))
 
 
 def metadata_checkers(plan: Plan) -> Sequence[Checker]:
     """Objects as linearizable registers."""
-    return _other_checkers(plan)
+    return (Linearizability(model="register", fs=("read", "write")), *_other_checkers(plan))
 
 
 WORKLOADS: Mapping[str, Recipe] = {

@@ -15,6 +15,7 @@ import pytest
 
 from harness.errors import StoreError
 from harness.history import HISTORY_SCHEMA, events_table, read_history, write_history
+from harness.memory_recording import MemoryRecorder
 from harness.recording import HistoryWriter, recover
 
 pytestmark = pytest.mark.unit
@@ -50,12 +51,31 @@ def test_pairs_invocations_with_completions(tmp_path: Path) -> None:
     assert history.ops.schema.equals(HISTORY_SCHEMA)
     rows = history.ops.to_pylist()
     assert [row["index"] for row in rows] == [0, 1, 2]
-    assert rows[0]["type"] == "ok" and rows[0]["value"] == 7 and rows[0]["complete_ns"] == 50
+    assert rows[0]["type"] == "ok" and rows[0]["value"] == 7 and rows[0]["complete_ns"] == 51
     assert rows[1]["value"] == 7 and rows[1]["redelivered"] is True and rows[1]["node"] == "n2"
     # An operation that never completed: nobody knows, and no completion time.
     assert rows[2]["type"] == "info" and rows[2]["complete_ns"] is None
     assert rows[2]["extra"] == '{"fault":3}' and rows[2]["process"] == -1
     assert writer.counts == {"ok": 2, "fail": 0, "info": 0}
+
+
+def test_what_happens_at_one_moment_of_the_clock_keeps_its_order(tmp_path: Path) -> None:
+    """A process completes before it begins the next operation, whatever the clock can resolve."""
+    clock = Ticks()
+    for recorder in (
+        HistoryWriter(tmp_path / "history.jsonl", clock_ns=clock),
+        MemoryRecorder(clock, lambda: 0),
+    ):
+        for _ in range(3):
+            recorder.complete(recorder.invoke(0, "n1", "enqueue", key="q", value=1), "ok")
+        recorder.close()
+        if isinstance(recorder, MemoryRecorder):
+            ops = recorder.history().ops
+        else:
+            ops = recover(tmp_path / "history.jsonl").ops
+        rows = ops.to_pylist()
+        times = [ns for row in rows for ns in (row["invoke_ns"], row["complete_ns"])]
+        assert times == list(range(6))
 
 
 @pytest.mark.parametrize("cut", [1, 5, 40])

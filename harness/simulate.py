@@ -141,14 +141,14 @@ async def _perform(stage: Stage, cluster: SimCluster, stop_early: bool) -> None:
     """
     experiment = asyncio.create_task(stage.perform(), name="experiment")
     watch = stop_early and stage.plan.gates.must_not_crash
-    judged = 0
+    machines = cluster.machines.values()
+    judged = dict.fromkeys(cluster.machines, 0)
     while watch and not experiment.done():
         await asyncio.wait((experiment,), timeout=WATCH_INTERVAL_S)
-        events = [e for m in cluster.machines.values() for e in m.events]
-        crashed = sum(e.kind == "crashed" for e in events)
-        if crashed == judged:
+        events = [e for m in machines for e in m.events[judged[m.name] :]]
+        judged = {m.name: len(m.events) for m in machines}
+        if not any(e.kind == "crashed" for e in events):
             continue
-        judged = crashed
         found = Crashes(stage.plan.gates.crash_text)
         if not found.check(_history(stage, cluster.machines, complete=False)).valid:
             experiment.cancel()

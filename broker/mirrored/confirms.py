@@ -8,7 +8,8 @@ message a channel.
 from __future__ import annotations
 
 from collections import deque
-from dataclasses import dataclass
+
+import msgspec
 
 from broker.amqp.queue_protocol import Confirmed, Refused
 from broker.processes.messages import Message, Pid
@@ -36,8 +37,7 @@ class DurableMarks:
         return ids
 
 
-@dataclass(frozen=True, slots=True)
-class AckedInterval:
+class AckedInterval(msgspec.Struct, frozen=True):
     """Publishes that were confirmed between two instants of this node's clock."""
 
     first_ns: int
@@ -67,6 +67,10 @@ class Outbox:
     @property
     def is_full(self) -> bool:
         return self._size >= BATCH_MAX
+
+    @property
+    def is_empty(self) -> bool:
+        return not self._size
 
     @property
     def has_confirms(self) -> bool:

@@ -425,10 +425,10 @@ class Member:
     def _activity(self, items: Sequence[ActivityItem]) -> Work | None:
         assert self.view is not None
         self._check_membership(self._row)
-        forwarded = [self._account(item) for item in items]
+        aliases = self.view.members[self.id].aliases
+        forwarded = [self._account(item, aliases) for item in items]
         self._send_right([item for item in forwarded if item.pubs or item.acks])
-        erasable = self._erasable_aliases(self.view)
-        if erasable:
+        if aliases and (erasable := self._erasable_aliases(self.view)):
             return self._erase_and_deliver(erasable, forwarded)
         self._deliver(forwarded)
         return None
@@ -440,12 +440,12 @@ class Member:
     def _deliver(self, items: list[ActivityItem]) -> None:
         for item in items:
             for _, payload in item.pubs:
-                self._emit(Deliver(item.publisher.pid, payload))
+                self._outputs.append(Deliver(item.publisher.pid, payload))
 
-    def _account(self, item: ActivityItem) -> ActivityItem:
+    def _account(self, item: ActivityItem, aliases: tuple[MemberId, ...]) -> ActivityItem:
         """Record one item; returns what goes on to the right."""
         state = self._state_of(item.publisher)
-        if not self._stands_in_for(item.publisher):
+        if item.publisher != self.id and item.publisher not in aliases:
             state.publish(item.pubs)
             state.acknowledge(item.acks)
             return item
@@ -456,9 +456,9 @@ class Member:
 
     def _send_right(self, items: list[ActivityItem]) -> None:
         assert self.view is not None
-        if items and not self._is_alone():
+        if items and self.right != self.id:
             message = Activity(self.right, self.id, self.view.version, tuple(items))
-            self._emit(Send(self.right, message))
+            self._outputs.append(Send(self.right, message))
 
     # -- membership --------------------------------------------------------------------------------
 

@@ -78,7 +78,13 @@ class GmShell:
 
     def feed(self, given: gm.Input) -> None:
         for output in self.member.step(given, self._row()):
-            self._perform(output)
+            # First, as most outputs are either of these.
+            if type(output) is gm.Send:
+                self._owner.runtime.send(output.to.pid, output.message)
+            elif type(output) is gm.Deliver:
+                self.events.append(output)
+            else:
+                self._perform(output)
 
     def idle(self) -> None:
         if self.member.has_unsent:

@@ -272,6 +272,8 @@ class Master:
         """Send the confirms that have gathered. Outside the majority they are held: another may be
         master by now, and this one soon learns it.
         """
+        if self.outbox.is_empty:
+            return
         if self.outbox.has_confirms:
             self._start_acked_timer()
         if not self.shell.metadata.is_in_majority():

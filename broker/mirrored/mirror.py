@@ -100,6 +100,8 @@ class Mirror:
             self.flush()
 
     def flush(self) -> None:
+        if self.outbox.is_empty:
+            return
         for channel, letter in self.outbox.take(self.shell.env.clock.monotonic_ns()):
             self.shell.send(channel, letter)
 

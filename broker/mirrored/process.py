@@ -54,6 +54,7 @@ CONFIRM_LATE_MS = 20
 T = TypeVar("T")
 RETRY_MS = 25
 _CLIENTS = (Publish, Settle)  # what channels send and want no answer to
+_STOPS = (StopNow, StopProcess)
 # How long a transaction may still take when the node stops.
 STOP_GRACE_MS = 1000
 
@@ -429,11 +430,12 @@ class QueueProcess(Process):
         self.after(STOP_GRACE_MS, StopNow())
 
     def deliver(self, item: Message | Envelope[Message]) -> None:
-        if isinstance(item, StopProcess) and item.reason == "shutdown":
-            self.after(STOP_GRACE_MS, StopNow())
-        elif isinstance(item, StopNow):
-            self._must_stop.set()
-        super().deliver(item)
+        if isinstance(item, _STOPS):
+            if isinstance(item, StopNow):
+                self._must_stop.set()
+            elif item.reason == "shutdown":
+                self.after(STOP_GRACE_MS, StopNow())
+        Process.deliver(self, item)
 
     def background(self, work: Coroutine[Any, Any, None]) -> None:
         """Run beside the mailbox, no longer than the process."""

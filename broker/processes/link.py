@@ -21,8 +21,8 @@ class LinkError(Exception):
 
 
 class Link(asyncio.Protocol):
-    """``on_hello`` gets the first frame and may raise LinkError; ``on_frame`` all others while the
-    link is ``up``; ``on_end`` the reason, once, when the connection is gone.
+    """``on_hello`` gets the first frame and may raise LinkError; ``on_frame`` the peer's name and
+    all others while the link is ``up``; ``on_end`` the reason, once, when the connection is gone.
 
     ``greeted`` is done when the first frame was taken or the connection ended before.
     """
@@ -30,7 +30,7 @@ class Link(asyncio.Protocol):
     def __init__(
         self,
         on_hello: Callable[[Link, Frame], None],
-        on_frame: Callable[[Link, Frame], None],
+        on_frame: Callable[[str, Frame], None],
         on_end: Callable[[Link, str], None],
     ) -> None:
         self.peer = ""
@@ -93,7 +93,7 @@ class Link(asyncio.Protocol):
             frame = decode_frame(data[start:end])
             at = end
             if self.up:
-                self._on_frame(self, frame)
+                self._on_frame(self.peer, frame)
             elif not self.greeted.done():
                 self._on_hello(self, frame)
                 self._settle()

@@ -134,7 +134,7 @@ class Mesh:
             link.abort()
 
     def _new_link(self, on_hello: Callable[[Link, Frame], None]) -> Link:
-        link = Link(on_hello, self._receive, self._ended)
+        link = Link(on_hello, self._runtime.receive, self._ended)
         self._ungreeted[link] = None
         return link
 
@@ -160,10 +160,6 @@ class Mesh:
         self._links[hello.node] = link
         log.info("linked to %s (incarnation %d)", hello.node, hello.incarnation)
         self._runtime.link_up(hello.node, hello.incarnation)
-
-    def _receive(self, link: Link, frame: Frame) -> None:
-        if type(frame) is not Tick and type(frame) is not Hello:
-            self._runtime.receive(link.peer, frame)
 
     def _ended(self, link: Link, reason: str) -> None:
         if link.up:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import functools
 import operator
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import dataclass_transform
 
 import msgspec
@@ -89,7 +89,9 @@ class Codec:
         self._encoder = msgspec.msgpack.Encoder()
         self._last: tuple[Message, bytes] | None = None
         union = functools.reduce(operator.or_, messages)
-        self._decoder: msgspec.msgpack.Decoder[Message] = msgspec.msgpack.Decoder(union)
+        decoder: msgspec.msgpack.Decoder[Message] = msgspec.msgpack.Decoder(union)
+        # Raises msgspec.DecodeError on bytes that are none of the messages.
+        self.decode: Callable[[bytes], Message] = decoder.decode
 
     def encode(self, message: Message) -> bytes:
         last = self._last
@@ -98,7 +100,3 @@ class Codec:
         data = self._encoder.encode(message)
         self._last = message, data
         return data
-
-    def decode(self, data: bytes) -> Message:
-        """Raises msgspec.DecodeError on bytes that are none of the messages."""
-        return self._decoder.decode(data)

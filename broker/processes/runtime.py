@@ -87,21 +87,22 @@ class Runtime:
     async def _run(self, process: Process) -> None:
         reason = "killed"
         try:
-            reason = await self._run_to_end(process)
+            try:
+                await process.run()
+                end = "normal"
+            except ExitProcess as wish:
+                end = wish.reason
+            except asyncio.CancelledError:
+                raise
+            except Exception as error:
+                log.exception("%s crashed", type(process).__name__)
+                end = f"crash: {type(error).__name__}: {error}"
+            reason = await self._stopped(process, end)
         finally:
             self._ended(process.pid, reason)
 
-    async def _run_to_end(self, process: Process) -> str:
-        try:
-            await process.run()
-            reason = "normal"
-        except ExitProcess as end:
-            reason = end.reason
-        except asyncio.CancelledError:
-            raise
-        except Exception as error:
-            log.exception("%s crashed", type(process).__name__)
-            reason = f"crash: {type(error).__name__}: {error}"
+    async def _stopped(self, process: Process, reason: str) -> str:
+        """Its last words. Returns the reason."""
         if reason.startswith("crash"):  # also of a task of the process's own: it says so itself
             self.on_crash(process.describe(), reason)
         try:
@@ -173,7 +174,11 @@ class Runtime:
             if process is not None:
                 process.deliver(message)
         else:
-            self.transmit(to.node, SendFrame(*address_of(to), self.codec.encode(message)))
+            payload = self.codec.encode(message)
+            if isinstance(to, Name):
+                self.transmit(to.node, SendFrame(None, to.name, payload))
+            else:
+                self.transmit(to.node, SendFrame(to, "", payload))
 
     async def call(
         self, to: Address, request: Message, *, timeout_ms: float | None, caller: Pid | None = None
@@ -294,14 +299,16 @@ class Runtime:
             self.send(pid, NodeDownEvent(node, reason))
 
     def receive(self, node: str, frame: Frame) -> None:
-        """One frame from a linked peer. Raises msgspec.DecodeError on nonsense; the mesh then drops
-        the link.
+        """One frame from a linked peer; a tick says nothing. Raises msgspec.DecodeError on
+        nonsense; the mesh then drops the link.
         """
+        if type(frame) is SendFrame:  # most frames are
+            pid = frame.pid if frame.pid is not None else self._names.get(frame.name)
+            receiver = None if pid is None else self._processes.get(pid)
+            if receiver is not None:
+                receiver.deliver(self.codec.decode(frame.payload))
+            return
         match frame:
-            case SendFrame(pid, name, payload):  # first: most frames are
-                process = self._resolve(pid if pid is not None else Name(self.node, name))
-                if process is not None:
-                    process.deliver(self.codec.decode(payload))
             case CallFrame(pid, name, ref, caller, payload):
                 self._receive_call(
                     node, pid if pid is not None else Name(self.node, name), ref, caller, payload

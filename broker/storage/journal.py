@@ -59,8 +59,8 @@ class Journal:
         self._recovered = found.records
         self._size = found.size
         self._ordinal = found.batches
-        self._mark = 0
-        self._durable_mark = 0
+        self.mark = 0
+        self.durable_mark = 0
         self._pending: deque[bytes | Rewrite] = deque()
         self._waiters: deque[tuple[int, asyncio.Future[None]]] = deque()
         self._writing: asyncio.Task[None] | None = None
@@ -96,16 +96,6 @@ class Journal:
         return records
 
     @property
-    def mark(self) -> int:
-        """The mark of the newest record, 0 if none was appended since ``open``."""
-        return self._mark
-
-    @property
-    def durable_mark(self) -> int:
-        """Records up to this mark are on disk."""
-        return self._durable_mark
-
-    @property
     def size(self) -> int:
         """Bytes of the file's whole batches."""
         return self._size
@@ -118,8 +108,8 @@ class Journal:
         self._require_usable()
         assert len(record) <= MAX_RECORD_BYTES
         self._pending.append(record)
-        self._mark += 1
-        return self._mark
+        self.mark += 1
+        return self.mark
 
     async def flush(self) -> None:
         """Return when everything appended before this call is durable.
@@ -129,14 +119,14 @@ class Journal:
         Cancelling it does not cancel the write.
         """
         self._require_usable()
-        if self._durable_mark < self._mark:
+        if self.durable_mark < self.mark:
             await self.begin_flush()
 
     def begin_flush(self) -> asyncio.Future[None]:
         """``flush`` for who doesn't await it: what is returned is done when it would return."""
         self._require_usable()
         waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._waiters.append((self._mark, waiter))
+        self._waiters.append((self.mark, waiter))
         self._start_writing()
         return waiter
 
@@ -246,11 +236,11 @@ class Journal:
         self._ordinal += 1
         for _ in records:
             self._pending.popleft()
-        self._durable_mark += len(records)
+        self.durable_mark += len(records)
         self._wake()
 
     def _wake(self) -> None:
-        while self._waiters and self._waiters[0][0] <= self._durable_mark:
+        while self._waiters and self._waiters[0][0] <= self.durable_mark:
             _, waiter = self._waiters.popleft()
             if not waiter.done():
                 waiter.set_result(None)

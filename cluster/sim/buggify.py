@@ -16,7 +16,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from harness.rng import draw_float, stream_key
+from harness.rng import draw_float, draw_u64, stream_key
 
 ACTIVATION = 0.25  # that a site is active in a run
 FIRING = 0.25  # that an active site fires when it is asked
@@ -52,15 +52,17 @@ class Buggify:
         self._disabled = tuple(disabled)
         self._enabled = tuple(enabled)
         self._activation = activation
-        self._firing = firing
+        self._firing_below = firing * (1 << 53)
         self._sites: dict[str, Site] = {}
 
     def __call__(self, site: str) -> bool:
         found = self._sites.get(site)
         if found is None:
             found = self._sites[site] = Site(self._firing_key(site))
-        position, found.asked = found.asked, found.asked + 1
-        if found.key is None or draw_float(found.key, position) >= self._firing:
+        position = found.asked
+        found.asked = position + 1
+        # draw_float, written out: every process of the broker asks whenever its mailbox is empty.
+        if found.key is None or (draw_u64(found.key, position) >> 11) >= self._firing_below:
             return False
         found.fired += 1
         return True

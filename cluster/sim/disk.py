@@ -13,6 +13,7 @@ less does not change what another one does.
 
 from __future__ import annotations
 
+import asyncio
 import errno
 from collections.abc import Callable, Mapping
 from typing import TypeVar
@@ -210,17 +211,17 @@ class SimDisk:
 
     # -- calls -------------------------------------------------------------------------------------
 
-    async def _call(
+    def _call(
         self,
         effect: Callable[[], T],
         *,
         draws: Stream | None = None,
         syncs: bool = False,
         cut_off: Callable[[Stream], None] | None = None,
-    ) -> T:
+    ) -> asyncio.Future[T]:
         bounds_us = self.knobs.sync_us if syncs else self.knobs.call_us
         latency_ns = self._latency_ns(self._name_draws if draws is None else draws, bounds_us)
-        return await self._calls.run(effect, latency_ns, cut_off)
+        return self._calls.run(effect, latency_ns, cut_off)
 
     def _latency_ns(self, draws: Stream, bounds_us: tuple[int, int]) -> int:
         word = draws.next_u64()

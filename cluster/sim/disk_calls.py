@@ -60,19 +60,19 @@ class CallLine:
         self._line: list[Call] = []
         self._busy_until_ns = 0
 
-    async def run(
+    def run(
         self,
         effect: Callable[[], T],
         latency_ns: int,
         cut_off: Callable[[Stream], None] | None = None,
-    ) -> T:
-        """Call ``effect`` when all calls before it and ``latency_ns`` are over."""
+    ) -> asyncio.Future[T]:
+        """Call ``effect`` when all calls before it and ``latency_ns`` are over. Await it."""
         loop = self._loop
         self._busy_until_ns = finish_ns = max(loop.now_ns, self._busy_until_ns) + latency_ns
         call = Call(effect, cut_off, asyncio.get_running_loop().create_future())
         self._line.append(call)
         call.timer = loop.call_at_ns(finish_ns, self._finish, call, process=loop.process)
-        return await call.future  # type: ignore[no-any-return]
+        return call.future
 
     def _finish(self, call: Call) -> None:
         # Not always the first in the line: a paused program's calls wait there for it.

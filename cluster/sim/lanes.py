@@ -53,7 +53,6 @@ class Lane:
 
     __slots__ = (
         "_ack_timer",
-        "_acks_held",
         "_acks_held_since_ns",
         "_fresh",
         "_fresh_ns",
@@ -63,6 +62,7 @@ class Lane:
         "_last_arrival_ns",
         "_loop",
         "_release_timer",
+        "holds_acks",
         "link",
         "sender",
         "wire",
@@ -78,7 +78,7 @@ class Lane:
         self._last_arrival_ns = 0
         self._fresh: Segment | None = None  # the last one, if bytes may be added to it
         self._fresh_ns = 0
-        self._acks_held = 0  # bytes that the sender has read and its peer does not know of
+        self.holds_acks = 0  # bytes that the sender has read and its peer does not know of
         self._acks_held_since_ns = 0
         self._release_timer: SimHandle | None = None
         self._ack_timer: SimHandle | None = None
@@ -87,7 +87,7 @@ class Lane:
     @property
     def is_finished(self) -> bool:
         """Whether nothing will come of it any more."""
-        return self.sender.closed and not self.wire and not self._held and not self._acks_held
+        return self.sender.closed and not self.wire and not self._held and not self.holds_acks
 
     # -- sending -----------------------------------------------------------------------------------
 
@@ -108,7 +108,10 @@ class Lane:
             return
         self._fresh = fresh = Segment(DATA, [data], len(data), now_ns)
         self._fresh_ns = now_ns
-        self._submit(fresh)
+        if self.link.blocks or self._held:
+            self._hold(fresh)
+        else:
+            self._transmit(fresh)
 
     def send_sign(self, kind: int) -> None:
         self._fresh = None
@@ -135,19 +138,19 @@ class Lane:
     def send_ack(self, size: int) -> None:
         """The sender has read so many bytes of its peer's."""
         if self.link.blocks:
-            if not self._acks_held:
+            if not self.holds_acks:
                 self._acks_held_since_ns = self._loop.now_ns
                 self.sender.peer.lane.expect_give_up()
-            self._acks_held += size
-        elif self._acks_held:
-            self._acks_held += size
+            self.holds_acks += size
+        elif self.holds_acks:
+            self.holds_acks += size
             self._release_acks()
         else:
             self.sender.peer.acked(size)
 
     def _release_acks(self) -> None:
         self._ack_timer = _cancelled(self._ack_timer)
-        size, self._acks_held = self._acks_held, 0
+        size, self.holds_acks = self.holds_acks, 0
         self.sender.peer.lane.stop_giving_up()
         self.sender.peer.acked(size)
 
@@ -163,7 +166,7 @@ class Lane:
         """Try again at the next timeout."""
         now_ns = self._loop.now_ns
         self.schedule_release()
-        if self._acks_held:
+        if self.holds_acks:
             at_ns = next_backoff(self._acks_held_since_ns, now_ns, self.link.rto_ns)
             self._ack_timer = self._loop.call_at_ns(at_ns, self._release_acks)
 
@@ -236,7 +239,7 @@ class Lane:
         self._give_up_timer = _cancelled(self._give_up_timer)
 
     def drop_acks(self) -> None:
-        self._acks_held = 0
+        self.holds_acks = 0
         self._ack_timer = _cancelled(self._ack_timer)
 
     def drop_under_way(self) -> None:
@@ -281,7 +284,7 @@ class Lane:
             self._give_up_timer = self._loop.call_at_ns(at_ns, self._give_up)
 
     def stop_giving_up(self) -> None:
-        if not self._held and not self.sender.peer.lane._acks_held:
+        if not self._held and not self.sender.peer.lane.holds_acks:
             self._give_up_timer = _cancelled(self._give_up_timer)
 
     def _give_up(self) -> None:

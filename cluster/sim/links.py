@@ -183,7 +183,9 @@ class Link:
         return arrival_ns
 
     def _departure(self, segment: Segment, now_ns: int, number: int) -> int:
-        depart_ns = max(now_ns, self._unclogged_ns(now_ns, number))
+        depart_ns = now_ns
+        if self._clog or self._clogged_until_ns:
+            depart_ns = max(now_ns, self._unclogged_ns(now_ns, number))
         rate = self.shape.rate_bytes_s
         if rate:
             depart_ns = max(depart_ns, self._busy_until_ns) + segment.size * 1_000_000_000 // rate

@@ -24,6 +24,8 @@ from contextvars import Context, copy_context
 from heapq import heapify, heappop, heappush
 from typing import Any, NoReturn, Protocol, TypeVar
 
+import msgspec
+
 from cluster.sim.errors import SimDeadlock, SimLivelock, SimTimeLimit
 from cluster.sim.fences import Fenced, watching
 from cluster.sim.processes import PROCESS, SimProcess
@@ -61,39 +63,28 @@ class Network(Protocol):
     def close(self) -> None: ...
 
 
-class SimHandle(asyncio.TimerHandle):
-    """A callback that is ready or set for a time. ``seq`` counts the loop's callbacks."""
+class SimHandle(msgspec.Struct, eq=False):
+    """A callback that is ready or set for a time. ``seq`` counts the loop's callbacks.
 
-    __slots__ = ("process", "seq", "when_ns")
+    It looks like asyncio's TimerHandle. A struct, because one is made for every callback: a
+    constructor in Python would cost as much as the rest of the loop.
+    """
 
-    def __init__(
-        self,
-        when_ns: int,
-        seq: int,
-        process: SimProcess | None,
-        callback: Callable[..., Any],
-        args: tuple[Any, ...],
-        context: Context,
-        loop: SimLoop,
-    ) -> None:
-        # The base's constructor would cost more than the rest of the loop.
-        self.when_ns = when_ns
-        self.seq = seq
-        self.process = process
-        self._callback = callback
-        self._args = args
-        self._context = context
-        self._cancelled = False
-        self._loop = loop
+    when_ns: int
+    seq: int
+    process: SimProcess | None
+    _callback: Callable[..., Any]
+    _args: tuple[Any, ...]
+    _context: Context
+    _loop: SimLoop
+    _cancelled: bool = False
 
     def __repr__(self) -> str:
         what = "cancelled" if self._cancelled else describe_callback(self._callback)
         return f"<SimHandle {self.seq} of {self.process}: {what}>"
 
-    __hash__ = object.__hash__
-
-    def __eq__(self, other: object) -> bool:
-        return self is other
+    def cancelled(self) -> bool:
+        return self._cancelled
 
     def cancel(self) -> None:
         if not self._cancelled:

@@ -144,7 +144,11 @@ class Socket:
         if self.closed:
             self.reset()
         elif self.reading and not self.inbox:
-            self.lane.send_ack(segment.size)
+            lane = self.lane
+            if lane.link.blocks or lane.holds_acks:
+                lane.send_ack(segment.size)
+            else:
+                self.peer.acked(segment.size)
             self.transport.receive(payload)  # type: ignore[union-attr]
         else:
             self.inbox.append(payload)
@@ -180,7 +184,7 @@ class Socket:
         self.error = os_error(code)
         self.lane.drop_held()
         transport = self.transport
-        if transport is not None and transport.get_write_buffer_size():
+        if transport is not None and transport.buffered:
             transport.receive_sign(RESET)  # a writer that waits is woken by the error
         else:
             self._notify(RESET)
@@ -195,7 +199,7 @@ class Socket:
         transport = self.transport
         if transport is None or self._wake_set or self.closed:
             return
-        if transport.get_write_buffer_size():
+        if transport.buffered:
             self._wake_set = True
             loop = self._network.loop
             at_ns = loop.now_ns + self.back.latency_ns

@@ -32,7 +32,6 @@ class SimTransport(asyncio.Transport):
     """``waiter`` is set when ``connection_made`` has been called."""
 
     __slots__ = (
-        "_buffer",
         "_closing",
         "_connected",
         "_draining",
@@ -46,6 +45,7 @@ class SimTransport(asyncio.Transport):
         "_protocol_paused",
         "_server",
         "_socket",
+        "buffered",
     )
 
     def __init__(
@@ -68,7 +68,7 @@ class SimTransport(asyncio.Transport):
         self._socket = socket
         self._protocol: Any = protocol
         self._server = server
-        self._buffer = bytearray()
+        self.buffered = bytearray()  # what the kernel did not take
         self._closing = False
         self._lost = 0  # connection_lost is due or called; then counts writes in vain
         self._eof = False
@@ -128,7 +128,7 @@ class SimTransport(asyncio.Transport):
                 log.warning("socket.send() raised exception.")
             self._lost += 1
             return
-        if not self._buffer:
+        if not self.buffered:
             kernel = self._socket
             if kernel.error is not None:
                 self._force_close(kernel.error)
@@ -139,7 +139,7 @@ class SimTransport(asyncio.Transport):
             if sent == len(data):
                 return
             data = data[sent:]
-        self._buffer += data
+        self.buffered += data
         self._maybe_pause_protocol()
 
     def writelines(self, list_of_data: Iterable[bytes | bytearray | memoryview]) -> None:
@@ -152,11 +152,11 @@ class SimTransport(asyncio.Transport):
         if self._closing or self._eof:
             return
         self._eof = True
-        if not self._buffer:
+        if not self.buffered:
             self._socket.shutdown()
 
     def get_write_buffer_size(self) -> int:
-        return len(self._buffer)
+        return len(self.buffered)
 
     def get_write_buffer_limits(self) -> tuple[int, int]:
         return self._low_water, self._high_water
@@ -178,7 +178,7 @@ class SimTransport(asyncio.Transport):
             return
         self._closing = True
         self._socket.reading = False
-        if not self._buffer:
+        if not self.buffered:
             self._lost += 1
             self._loop.call_soon(self._connection_lost, None)
 
@@ -224,12 +224,12 @@ class SimTransport(asyncio.Transport):
 
     def writable(self) -> None:
         """The kernel has room again."""
-        if self._lost or not self._buffer:
+        if self._lost or not self.buffered:
             return
-        sent = self._socket.send(bytes(self._buffer[: self._socket.room]))
-        del self._buffer[:sent]
+        sent = self._socket.send(bytes(self.buffered[: self._socket.room]))
+        del self.buffered[:sent]
         self._maybe_resume_protocol()
-        if not self._buffer:
+        if not self.buffered:
             if self._closing:
                 self._lost += 1
                 self._connection_lost(None)
@@ -240,7 +240,7 @@ class SimTransport(asyncio.Transport):
         """Its process is dead: nobody is called any more."""
         self._closing = True
         self._lost += 1
-        self._buffer.clear()
+        self.buffered.clear()
 
     # -- within ------------------------------------------------------------------------------------
 
@@ -274,12 +274,12 @@ class SimTransport(asyncio.Transport):
             self._loop.call_soon(self._read_inbox)
 
     def _maybe_pause_protocol(self) -> None:
-        if len(self._buffer) > self._high_water and not self._protocol_paused:
+        if len(self.buffered) > self._high_water and not self._protocol_paused:
             self._protocol_paused = True
             self._call_protocol("pause_writing")
 
     def _maybe_resume_protocol(self) -> None:
-        if self._protocol_paused and len(self._buffer) <= self._low_water:
+        if self._protocol_paused and len(self.buffered) <= self._low_water:
             self._protocol_paused = False
             self._call_protocol("resume_writing")
 
@@ -309,7 +309,7 @@ class SimTransport(asyncio.Transport):
     def _force_close(self, error: BaseException | None) -> None:
         if self._lost:
             return
-        self._buffer.clear()
+        self.buffered.clear()
         self._closing = True
         self._socket.reading = False
         self._lost += 1

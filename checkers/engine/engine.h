@@ -70,8 +70,8 @@ void *shl_alloc(shl_budget *budget, int64_t bytes);
 void *shl_alloc_zeroed(shl_budget *budget, int64_t bytes);
 void *shl_resize(shl_budget *budget, void *memory, int64_t old_bytes, int64_t new_bytes);
 void shl_free(shl_budget *budget, void *memory, int64_t bytes);
-/* Memory that somebody else holds for the check (a model's states): 1, or 0 if refused. Give it back
- * with a negative number. */
+/* Memory that somebody else holds for the check (a model's states): 1, or 0 if refused. Give it
+ * back with a negative number. */
 int32_t shl_charge(shl_budget *budget, int64_t bytes);
 int64_t shl_now_ns(void);
 

@@ -287,9 +287,9 @@ static int list_crashed(depth *d, const frame *f)
     int ok = 1;
     for (int32_t class = 0; ok && class < p->classes; class++) {
         int32_t available = d->now.at.available[class];
-        if (available && used_count(&d->used, f->used, class) < available &&
-            !waits(d, f, p->class_kind[class]))
-            ok = list_outcomes(d, f, p->members[p->class_start[class]], class);
+        int32_t used = available ? used_count(&d->used, f->used, class) : 0;
+        if (used < available && !waits(d, f, p->class_kind[class]))
+            ok = list_outcomes(d, f, p->members[p->class_start[class] + used], class);
     }
     return ok;
 }

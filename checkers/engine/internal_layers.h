@@ -1,20 +1,21 @@
 /* Return by return, in one width: Lowe's just-in-time linearization, breadth first.
  *
- * A layer is every configuration that may stand before return e. At that return, configurations in
- * which its operation is done go on; from the others all sequences of pending operations are tried
- * that end with it. Nothing is linearized before some return needs it. An empty layer is proof that
- * there is no linearization, and its return is where it shows first.
+ * A layer is every configuration that may stand before return e. At that return, configurations
+ * in which its operation is done go on; from the others all sequences of pending operations are
+ * tried that end with it. Nothing is linearized before some return needs it. An empty layer is
+ * proof that there is no linearization, and its return is where it shows first.
  *
- * Crashed operations are what makes this explode: each may take effect at any later time, or never.
- * So a class of them is first taken to be without limit once one was called (where that leads to few
- * states only): more histories pass, but one that does not is certainly wrong. When a history passes, the classes that its survivor
- * used more often than they were there are counted from then on, and all starts again (refinement
- * of an abstraction by counterexamples: Clarke et al., CAV 2000). In the end either no layer is
- * empty and nothing was overdrawn, which is a witness, or a layer is empty, which is a proof.
+ * Crashed operations are what makes this explode: each may take effect at any later time, or
+ * never. So a class of them is first taken to be without limit once one was called (where that
+ * leads to few states only): more histories pass, but one that does not is certainly wrong. When
+ * a history passes, the classes that its survivor used more often than they were there are
+ * counted from then on, and all starts again (refinement of an abstraction by counterexamples:
+ * Clarke et al., CAV 2000). In the end either no layer is empty and nothing was overdrawn, which
+ * is a witness, or a layer is empty, which is a proof.
  *
  * A window starts with every state of the model instead of the initial one, and takes operations
- * pending at its start to be done already, perhaps: again more pass, and an empty layer is a proof.
- */
+ * pending at its start to be done already, perhaps: again more pass, and an empty layer is a
+ * proof. */
 #ifndef SHL_INTERNAL_LAYERS_H
 #define SHL_INTERNAL_LAYERS_H
 
@@ -69,7 +70,7 @@ typedef struct {
     reads_of_state cache[CACHED_STATES];
 } layers;
 
-/* --- sets of configurations ----------------------------------------------------------------------*/
+/* --- sets of configurations --------------------------------------------------------------------*/
 
 static void set_free(config_set *set, shl_budget *budget)
 {
@@ -173,7 +174,7 @@ static int set_add(layers *l, config_set *set, const config *added)
     return 1;
 }
 
-/* --- one return ----------------------------------------------------------------------------------*/
+/* --- one return --------------------------------------------------------------------------------*/
 
 /* The pending reads that are legal in a state; the view stands still while a return is worked on. */
 static const mask *legal_reads(layers *l, int32_t state)
@@ -426,7 +427,7 @@ static layers *layers_make(const problem *p)
     return l;
 }
 
-/* --- all layers ----------------------------------------------------------------------------------*/
+/* --- all layers --------------------------------------------------------------------------------*/
 
 static void *layers_new(const problem *p)
 {
@@ -540,7 +541,7 @@ static int64_t layers_configurations(const void *memory)
     return ((const layers *)memory)->most;
 }
 
-/* --- a window ------------------------------------------------------------------------------------*/
+/* --- a window ----------------------------------------------------------------------------------*/
 
 static int window_run(layers *l, int32_t to, int64_t steps)
 {

@@ -1,6 +1,7 @@
 /* The longest partial linearizations of a small history, in one width: for people, when a history
- * is not linearizable. The same moves as depth first, one operation a frame, and every configuration
- * visited once; a read that is legal is the only move, so that sequences do not differ by reads. */
+ * is not linearizable. The same moves as depth first, one operation a frame, and every
+ * configuration visited once; a read that is legal is the only move, so that sequences do not
+ * differ by reads. */
 #ifndef SHL_INTERNAL_LONGEST_H
 #define SHL_INTERNAL_LONGEST_H
 

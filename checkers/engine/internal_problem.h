@@ -6,8 +6,8 @@
 
 /* Return e is the e-th completion in time. Operations are ordered by call, so those called before
  * return e are the first called[e] ones. A completed operation has a slot while it is pending; a
- * crashed one belongs for ever to the class of its kind: crashed operations of one kind are the same
- * thing, used in the order of their calls. */
+ * crashed one belongs for ever to the class of its kind: crashed operations of one kind are the
+ * same thing, used in the order of their calls. */
 enum { STATES_MOST = 256 };
 
 typedef struct {
@@ -49,8 +49,8 @@ int32_t walker_init(walker *w, const problem *p);
 void walker_free(walker *w, const problem *p);
 void walker_copy(walker *to, const walker *from, const problem *p);
 
-/* Lists the states that the kinds of this history reach from the initial one, if they are few. 0: the
- * model failed or the budget ended. */
+/* Lists the states that the kinds of this history reach from the initial one, if they are few. 0:
+ * the model failed or the budget ended. */
 int32_t problem_list_states(problem *p);
 
 #endif

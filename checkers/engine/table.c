@@ -62,7 +62,7 @@ int32_t shl_table_grow(shl_table *table, int32_t kinds, const uint8_t *pure, shl
     shl_free(budget, table->pure, table->kinds);
     table->pure = copy;
     if (kinds > table->row_kinds && table->row_kinds) {
-        drop_rows(table, budget); /* what was asked is asked again: rare, and cheap beside growing */
+        drop_rows(table, budget); /* it is asked again: rare, and cheap beside growing */
         table->row_kinds = kinds <= DENSE_KINDS ? kinds * 2 : 0;
     }
     table->kinds = kinds;

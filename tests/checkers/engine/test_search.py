@@ -1,0 +1,265 @@
+"""The general search itself: each method alone and all together, against every order there is."""
+
+from __future__ import annotations
+
+import os
+import random
+import threading
+import time
+from itertools import pairwise
+
+import numpy as np
+import pytest
+
+from checkers.engine import column, ffi, lib, new_budget
+from tests.checkers.engine.tabled import (
+    Asked,
+    Op,
+    Tabled,
+    bag,
+    cas_register,
+    columns,
+    is_linearizable,
+    prefix,
+    random_ops,
+    search,
+    widened,
+)
+
+pytestmark = pytest.mark.unit
+
+HISTORIES = int(os.environ.get("SHALOTT_ORACLE_HISTORIES", "200"))
+METHODS = {
+    "all": int(lib.SHL_BY_ALL),
+    "depth": int(lib.SHL_BY_DEPTH),
+    "layers": int(lib.SHL_BY_LAYERS),
+}
+
+
+def some_history(rng: random.Random) -> tuple[Tabled, list[Op]]:
+    model = rng.choice([cas_register(2), cas_register(3), bag(3)])
+    ops = random_ops(
+        rng,
+        model,
+        count=rng.randint(1, 8),
+        processes=rng.randint(1, 5),
+        crash=rng.choice([0, 0.2, 0.5]),
+        wrong=0.6,
+    )
+    return model, ops
+
+
+@pytest.mark.parametrize("methods", METHODS)
+def test_agrees_with_every_order(methods: str) -> None:
+    rng = random.Random(f"orders {methods}")
+    verdicts = {True: 0, False: 0}
+    for _ in range(HISTORIES):
+        model, ops = some_history(rng)
+        expected = is_linearizable(ops, model)
+        found = search(ops, model, METHODS[methods])
+        assert found.verdict == expected, (ops, model.kinds)
+        verdicts[expected] += 1
+    assert min(verdicts.values()) > HISTORIES // 20  # both kinds were asked about
+
+
+@pytest.mark.parametrize("extra", [62, 500])
+def test_the_wide_searches_answer_the_same(extra: int) -> None:
+    rng = random.Random(f"wide {extra}")
+    for _ in range(HISTORIES // 10):
+        model, ops = some_history(rng)
+        expected = is_linearizable(ops, model)
+        for methods in METHODS.values():
+            assert search(widened(ops, model, extra), model, methods).verdict == expected
+
+
+def test_too_many_pending_operations_are_refused() -> None:
+    model = cas_register(2)
+    found = search(widened([Op(0, 1, 0)], model, 5000), model, METHODS["all"])
+    assert (found.verdict, found.cause) == (lib.SHL_UNKNOWN, lib.SHL_NOT_THIS_LANE)
+
+
+@pytest.mark.parametrize("methods", METHODS)
+def test_first_means_the_shortest_prefix(methods: str) -> None:
+    rng = random.Random(f"first {methods}")
+    exact = 0
+    for _ in range(HISTORIES):
+        model, ops = some_history(rng)
+        found = search(ops, model, METHODS[methods])
+        if found.verdict != lib.SHL_INVALID:
+            continue
+        last = ops[found.stuck].ret
+        assert last is not None
+        assert not is_linearizable(prefix(ops, last), model)
+        exact += found.first
+        if found.first:
+            assert is_linearizable(prefix(ops, last - 1), model)
+    assert exact > 0
+
+
+def longest(ops: list[Op], model: Tabled, most: int = 8) -> list[tuple[list[int], int]]:
+    made, budget = columns(ops), new_budget(time_limit_s=30)
+    order = np.zeros(most * len(ops), dtype=np.int32)
+    lengths, states = np.zeros(most, dtype=np.int32), np.zeros(most, dtype=np.int32)
+    with Asked(model) as table:
+        count = lib.shl_longest(
+            made.operations, table, most, column(order), column(lengths), column(states), budget
+        )
+    assert budget.bytes == 0
+    return [
+        (order[i * len(ops) : i * len(ops) + lengths[i]].tolist(), int(states[i]))
+        for i in range(count)
+    ]
+
+
+def test_longest_partial_linearizations_are_legal_and_longest() -> None:
+    rng = random.Random("longest")
+    for _ in range(HISTORIES // 4):
+        model, ops = some_history(rng)
+        partials = longest(ops, model)
+        assert partials
+        completed = {sum(ops[i].ret is not None for i in order) for order, _ in partials}
+        assert len(completed) == 1
+        for order, end in partials:
+            assert len(set(order)) == len(order)
+            for place, i in enumerate(order):  # whatever returned before its call comes before it
+                before = [j for j, op in enumerate(ops) if (op.ret or 1 << 30) < ops[i].call]
+                assert set(before) <= set(order[:place])
+            states = {model.init}
+            for i in order:
+                states = {after for state in states for after in model.outcomes(state, ops[i].kind)}
+            assert model.states[end] in states
+        whole = sum(op.ret is not None for op in ops)
+        assert (completed == {whole}) == is_linearizable(ops, model)
+
+
+def hard_history() -> tuple[Tabled, list[Op]]:
+    """Many writes at once, over and over, and at last a read of what they can't leave behind."""
+    model = cas_register(40)
+    rng, at, ops = random.Random(5), 0, list[Op]()
+    for _ in range(30):
+        kinds = rng.sample(range(1, 39), 20)
+        ops += [Op(at + i, at + 40 + i, kind) for i, kind in enumerate(kinds)]
+        at += 60
+    ops.append(Op(at, at + 1, 40 + 39))
+    ops.append(Op(at + 2, at + 3, 40))
+    ranks = {
+        rank: place
+        for place, rank in enumerate(sorted(rank for op in ops for rank in (op.call, op.ret or 0)))
+    }
+    return model, [Op(ranks[op.call], ranks[op.ret or 0], op.kind) for op in ops]
+
+
+@pytest.mark.parametrize("methods", ["depth", "layers"])
+def test_limits_are_obeyed(methods: str) -> None:
+    model, ops = hard_history()
+    limited = new_budget(memory_limit_bytes=20_000_000)
+    found = search(ops, model, METHODS[methods], limited)
+    assert (found.verdict, found.cause) == (lib.SHL_UNKNOWN, lib.SHL_MEMORY)
+    assert 10_000_000 < limited.bytes_peak <= 20_000_000
+
+    begin = time.monotonic()
+    found = search(ops, model, METHODS[methods], new_budget(time_limit_s=0.4))
+    assert (found.verdict, found.cause) == (lib.SHL_UNKNOWN, lib.SHL_TIME)
+    assert time.monotonic() - begin >= 0.4
+
+
+def test_another_thread_cancels_it() -> None:
+    model, ops = hard_history()
+    budget = new_budget(time_limit_s=60)
+    made, found = columns(ops), ffi.new("shl_found *")
+    with Asked(model) as table:
+        running = threading.Thread(
+            target=lib.shl_search,
+            args=(made.operations, table, METHODS["depth"], budget, found),
+        )
+        running.start()
+        while budget.steps == 0:  # it has begun
+            time.sleep(0)
+        budget.cancel = 1
+        running.join(timeout=30)
+        assert not running.is_alive()
+    assert (found.verdict, found.cause) == (lib.SHL_UNKNOWN, lib.SHL_CANCELLED)
+    assert budget.bytes == 0
+
+
+def test_a_model_that_raises_stops_the_search() -> None:
+    model = cas_register(2)
+    model.step = lambda state, kind: 1 // 0
+    made, found, budget = columns([Op(0, 1, 0)]), ffi.new("shl_found *"), new_budget()
+    asked = Asked(model)
+    with asked as table:
+        lib.shl_search(made.operations, table, METHODS["all"], budget, found)
+    assert (found.verdict, found.cause) == (lib.SHL_UNKNOWN, lib.SHL_MODEL_FAILED)
+    assert isinstance(asked.error, ZeroDivisionError)
+
+
+def test_a_kind_that_lies_about_being_pure_is_caught() -> None:
+    model = cas_register(2)
+    made, found, budget = columns([Op(0, 1, 1)]), ffi.new("shl_found *"), new_budget()
+    with Asked(model, pure=[1] * len(model.kinds)) as table:
+        lib.shl_search(made.operations, table, METHODS["all"], budget, found)
+    assert (found.verdict, found.cause) == (lib.SHL_UNKNOWN, lib.SHL_MODEL_FAILED)
+
+
+def test_each_question_is_asked_once() -> None:
+    asked: list[tuple[object, object]] = []
+    model = cas_register(3)
+    answer = model.step
+    model.step = lambda state, kind: (asked.append((state, kind)), answer(state, kind))[1]
+    rng = random.Random("once")
+    made = [
+        columns(random_ops(rng, model, count=60, processes=6, crash=0.1, wrong=0.5))
+        for _ in range(20)
+    ]
+    asked.clear()
+    with Asked(model) as table:
+        for each in made:
+            lib.shl_search(
+                each.operations, table, METHODS["all"], new_budget(), ffi.new("shl_found *")
+            )
+        assert lib.shl_table_asked(table) == len(asked) == len(set(asked))
+
+
+def test_ranks_put_an_invocation_before_a_completion_of_the_same_time() -> None:
+    from checkers.engine import ranks
+
+    never = np.iinfo(np.int64).max
+    call, ret, count = ranks(
+        np.array([0, 5, 5, 9], dtype=np.int64),
+        np.array([5, never, 7, 9], dtype=np.int64),
+        new_budget(),
+    )
+    assert (call.tolist(), ret.tolist(), count) == ([0, 1, 2, 5], [3, 2**31 - 1, 4, 6], 7)
+
+
+def test_ranks_sort_completions_in_any_order() -> None:
+    from checkers.engine import ranks
+
+    rng = np.random.default_rng(3)
+    for n in (0, 1, 31, 33, 1000, 5000):
+        invoke = np.sort(rng.integers(0, n + 1, n))
+        complete = invoke + rng.integers(0, n + 1, n)
+        call, ret, count = ranks(invoke, complete, new_budget())
+        assert count == 2 * n
+        assert sorted([*call, *ret]) == list(range(2 * n))
+        events = sorted(
+            [(t, 0, r) for t, r in zip(invoke, call, strict=True)]
+            + [(t, 1, r) for t, r in zip(complete, ret, strict=True)]
+        )
+        assert all(a[2] < b[2] for a, b in pairwise(events))
+
+
+@pytest.mark.parametrize("spread", [10, 1 << 40])
+def test_dense_ids_in_order_of_first_appearance(spread: int) -> None:
+    rng = np.random.default_rng(spread)
+    values = rng.integers(-spread, spread, 2000)
+    present = (rng.random(2000) < 0.9).astype(np.uint8)
+    ids, first = np.zeros(2000, dtype=np.int32), np.zeros(2000, dtype=np.int32)
+    count = lib.shl_dense(
+        2000, column(values), column(present), column(ids), column(first), new_budget()
+    )
+    seen: dict[int, int] = {}
+    for value, there, number in zip(values.tolist(), present, ids, strict=True):
+        assert number == (seen.setdefault(value, len(seen)) if there else -1)
+    assert count == len(seen)
+    assert [int(values[row]) for row in first[:count]] == list(seen)

@@ -39,15 +39,17 @@ static int32_t first_writer(const shl_history *h, int32_t value, int32_t after)
     return SHL_NONE;
 }
 
-/* The cluster by itself contradicts the lane or the history. */
-static int refuse(register_lane *lane, int32_t value, const cluster *here)
+static int contested(register_lane *lane, int32_t value)
+{
+    int32_t one = first_writer(lane->history, value, -1);
+    int32_t other = value == lane->initial ? one : first_writer(lane->history, value, one);
+    return shl_register_unknown(lane, SHL_NOT_THIS_LANE, SHL_REGISTER_CONTESTED, one, other);
+}
+
+/* A value was read that was not written, or not yet. */
+static int refuse(register_lane *lane, const cluster *here)
 {
     const shl_history *h = lane->history;
-    if (here->call == SEVERAL) {
-        int32_t one = first_writer(h, value, -1);
-        int32_t other = value == lane->initial ? one : first_writer(h, value, one);
-        return shl_register_unknown(lane, SHL_NOT_THIS_LANE, SHL_REGISTER_CONTESTED, one, other);
-    }
     int32_t reader = shl_returned_at(h, here->first_read);
     if (here->call == NOT_WRITTEN)
         return shl_register_invalid(lane, SHL_REGISTER_FRESH, reader, SHL_NONE, SHL_NONE, SHL_NONE);
@@ -61,19 +63,26 @@ static void lay_unread(register_lane *lane, const cluster *clusters)
     const shl_history *h = lane->history;
     for (int64_t i = 0; i < h->n; i++)
         if (h->f[i] == SHL_REGISTER_WRITE && h->ret[i] != SHL_NEVER
-            && clusters[h->a[i]].call == SEVERAL)
+            && clusters[h->a[i]].call == SEVERAL
+            && clusters[h->a[i]].first_read == SHL_NEVER)
             lane->s_of[h->ret[i]] = h->call[i];
 }
 
-static int lay(register_lane *lane, const cluster *clusters)
+/* *undecided: a value that was read and has several writers. It is left out, since what is wrong
+ * with the others is wrong with it or without. */
+static int lay(register_lane *lane, const cluster *clusters, int32_t *undecided)
 {
     int several = 0;
+    *undecided = SHL_NONE;
     for (int32_t value = 0; value < lane->history->values; value++) {
         const cluster *here = &clusters[value];
         int unread = here->first_read == SHL_NEVER;
         /* SEVERAL and NOT_WRITTEN are below every rank: one comparison finds all that is wrong. */
-        if (!unread && (here->call < -1 || here->first_read < here->call))
-            return refuse(lane, value, here);
+        if (!unread && (here->call < -1 || here->first_read < here->call)) {
+            if (here->call != SEVERAL)
+                return refuse(lane, here);
+            *undecided = value;
+        }
         several |= here->call == SEVERAL;
         if (here->call < 0 || (unread && here->ret == SHL_NEVER))
             continue;
@@ -99,9 +108,14 @@ void shl_register_plain(register_lane *lane)
     if (lane->initial != SHL_NONE)
         clusters[lane->initial].call = clusters[lane->initial].ret = -1;
     gather(h, clusters);
-    if (shl_register_may_go_on(lane) && lay(lane, clusters) && shl_register_may_go_on(lane)) {
-        zone initially = {-1, lane->initial == SHL_NONE ? -1 : clusters[lane->initial].last_read};
-        shl_register_sweep(lane, initially);
+    int32_t undecided;
+    if (shl_register_may_go_on(lane) && lay(lane, clusters, &undecided)
+        && shl_register_may_go_on(lane)) {
+        zone initially = {-1, -1};
+        if (lane->initial != SHL_NONE && clusters[lane->initial].call != SEVERAL)
+            initially.s = clusters[lane->initial].last_read;
+        if (shl_register_sweep(lane, initially) && undecided != SHL_NONE)
+            contested(lane, undecided);
     }
     shl_free(lane->budget, clusters, bytes);
 }

@@ -357,20 +357,29 @@ static int layers_agree(set_lane *set)
     return 1;
 }
 
+/* An element that can't be decided does not hide one that is wrong. */
+static int elements_hold(set_lane *set)
+{
+    for (int32_t at = 0; at < set->history->values; at++) {
+        const element *here = &set->elements[at];
+        if (!(here->is_removed ? removed(set, here) : never_removed(set, here))
+            && set->answer->verdict == SHL_INVALID)
+            return 0;
+    }
+    return set->answer->verdict == SHL_VALID;
+}
+
 static int check(set_lane *set, shl_budget *budget)
 {
     gather(set);
     if (shl_lane_stops(budget, set->answer))
         return 0;
-    if (set->a_remove != SHL_NONE && set->a_read != SHL_NONE)
-        return answered(set, SHL_UNKNOWN, SHL_SET_WHOLE, set->a_remove, set->a_read, SHL_NONE);
     if (set->a_remove != SHL_NONE)
         list_operations(set);
-    for (int32_t at = 0; at < set->history->values; at++) {
-        const element *here = &set->elements[at];
-        if (!(here->is_removed ? removed(set, here) : never_removed(set, here)))
-            return 0;
-    }
+    if (!elements_hold(set))
+        return 0;
+    if (set->a_remove != SHL_NONE && set->a_read != SHL_NONE)
+        return answered(set, SHL_UNKNOWN, SHL_SET_WHOLE, set->a_remove, set->a_read, SHL_NONE);
     if (set->a_read == SHL_NONE || shl_lane_stops(budget, set->answer))
         return set->a_read == SHL_NONE;
     if (!reads_are_a_chain(set))

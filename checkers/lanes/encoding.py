@@ -6,9 +6,9 @@ all of them), then a dense id, in C. Python looks at distinct forms only, never 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Any, Final, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -45,20 +45,24 @@ def codes(history: ConcurrentHistory, code_of: Mapping[str, int]) -> npt.NDArray
 class Numbering:
     """Keys of values: two values have one key if and only if they are equal (and of one type)."""
 
-    above: int  # greater than every integer that is asked about
+    above: int  # from here on there is no integer that is asked about, for a long stretch
     strangers: dict[tuple[type, Hashable], int] = field(default_factory=dict)
 
     @staticmethod
-    def over(columns: Sequence[Values], others: Sequence[int] = ()) -> Numbering:
-        highest = max([int(each.number.max(initial=0)) for each in columns] + [0, *others])
-        if highest > 2**62:
-            raise Undecided("values are greater than 2^62")
-        return Numbering(highest + 1)
+    def over(columns: Sequence[Keys]) -> Numbering:
+        """For all integers in these columns (and forms' numbers, which do no harm)."""
+        highest = max(int(each.max(initial=0)) for each in columns)
+        if highest < 2**62:
+            return Numbering(highest + 1)
+        bounds = np.array([-(2**63), 2**63 - 1], dtype=np.int64)
+        known = np.unique(np.concatenate([bounds, *columns]))
+        gaps = known[1:].view(np.uint64) - known[:-1].view(np.uint64)
+        return Numbering(int(known[np.argmax(gaps)]) + 1)
 
     def key(self, value: Hashable) -> int:
         if value is None:
             return self.above
-        if isinstance(value, int) and not isinstance(value, bool) and -(2**63) <= value < 2**62:
+        if isinstance(value, int) and not isinstance(value, bool) and _fits(value):
             return value
         return self.above + 1 + self.strangers.setdefault((type(value), value), len(self.strangers))
 
@@ -76,6 +80,20 @@ class Numbering:
             by_form = [self.key(values.forms[number]) for number in used.tolist()]
             found[forms] = np.array(by_form, dtype=np.int64)[place]
         return found
+
+
+def _fits(value: int) -> bool:
+    return -(2**63) <= value < 2**63
+
+
+def integers(values: Collection[Hashable]) -> Keys:
+    """Those of the values that are integers of 64 bits, in their order."""
+    if set(map(type, values)) == {int}:
+        every = cast("Collection[int]", values)
+        if _fits(min(every)) and _fits(max(every)):
+            return np.fromiter(every, dtype=np.int64, count=len(every))
+    found = [value for value in values if type(value) is int and _fits(value)]
+    return np.array(found, dtype=np.int64)
 
 
 def dense(keys: Keys, present: Bools | None, budget: Any) -> tuple[Ids, int]:

@@ -96,7 +96,7 @@ def _refuse(rows: Any, why: str) -> None:
 def _values(
     argument: Values, result: Values, is_append: Any, is_read: Any, budget: Any
 ) -> tuple[Any, int]:
-    numbering = Numbering.over([argument, result])
+    numbering = Numbering.over([argument.number, result.number])
     appended, read = numbering.keys(argument, is_append), numbering.keys(result, is_read)
     return dense(np.where(is_append, appended, np.where(is_read, read, 0)), None, budget)
 

@@ -21,6 +21,7 @@ Violations, and the rows that prove them, in order:
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Hashable
 from dataclasses import dataclass
 from typing import Any, ClassVar, Final
@@ -43,6 +44,7 @@ from checkers.lanes.encoding import (
     codes,
     dense,
     encoded,
+    integers,
 )
 from checkers.models_registers import CasRegister
 
@@ -95,7 +97,7 @@ class RegisterMonitor:
                 np.where(is_read, result.kind, argument.kind),
                 np.where(is_read, result.number, argument.number),
             )
-        numbering = Numbering.over([argument, result], _integers([self.initial]))
+        numbering = Numbering.over([argument.number, result.number, integers([self.initial])])
         keys = numbering.keys(argument)
         if argument is not result:
             keys = np.where(is_read, numbering.keys(result), keys)
@@ -116,8 +118,8 @@ class RegisterMonitor:
         self._mark_refused(history, f, is_cas)
         counts = is_cas & (f != DROPPED)
         pairs = _pairs(argument, counts)
-        others = _integers([self.initial]) + _integers([value for pair in pairs for value in pair])
-        numbering = Numbering.over([argument, history.result], others)
+        others = integers([self.initial, *itertools.chain.from_iterable(pairs)])
+        numbering = Numbering.over([argument.number, history.result.number, others])
         keys = np.zeros(2 * n, dtype=np.int64)
         keys[:n] = np.where(is_read, numbering.keys(history.result, is_read), 0)
         is_write = f == lib.SHL_REGISTER_WRITE
@@ -137,10 +139,6 @@ class RegisterMonitor:
         if said_no:
             no = is_cas & (f == lib.SHL_REGISTER_CAS) & (result.kind == FORM)
             f[no & np.isin(result.number, said_no)] = lib.SHL_REGISTER_REFUSED
-
-
-def _integers(values: list[Hashable]) -> list[int]:
-    return [value for value in values if type(value) is int and value <= 2**62]
 
 
 def _id(keys: Keys, ids: Ids, key: int) -> int:

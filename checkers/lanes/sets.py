@@ -41,6 +41,7 @@ from checkers.lanes.encoding import (
     codes,
     dense,
     encoded,
+    integers,
 )
 from checkers.models_collections import Set
 
@@ -87,8 +88,7 @@ class SetMonitor:
         is_read = f == lib.SHL_SET_READ
         elements = ~is_read & (f != DROPPED)
         read = _read_sets(history.result, is_read)
-        highest = [int(keys.max()) for keys in read.integers if len(keys)]
-        numbering = Numbering.over([history.argument], highest)
+        numbering = Numbering.over([history.argument.number, *read.integers])
         keys = [numbering.keys(history.argument, elements), *read.keys(numbering)]
         present = np.ones(sum(map(len, keys)), dtype=np.bool_)
         present[: len(history)] = elements
@@ -130,15 +130,15 @@ class _ReadSets:
     """The distinct results of reads, as they were written."""
 
     forms: list[tuple[Hashable, ...]]
-    integers: list[Keys]  # the same; empty for one that holds something else than integers
+    integers: list[Keys]  # those of their elements that are integers
     place: npt.NDArray[np.int64]  # of each read, which form
 
     def keys(self, numbering: Numbering) -> list[Keys]:
         return [
-            integers
-            if len(integers)
+            numbers
+            if len(numbers) == len(form)
             else np.array([numbering.key(each) for each in form], dtype=np.int64)
-            for form, integers in zip(self.forms, self.integers, strict=True)
+            for form, numbers in zip(self.forms, self.integers, strict=True)
         ]
 
     def smallest_first(
@@ -160,16 +160,10 @@ def _read_sets(result: Values, is_read: Bools) -> _ReadSets:
         raise Undecided("a read did not return a set")
     used, place = np.unique(result.number[is_read], return_inverse=True)
     forms = [result.forms[number] for number in used.tolist()]
-    sets, integers = [], []
-    for form in forms:
-        if not isinstance(form, tuple | frozenset):
-            raise Undecided("a read did not return a set")
-        elements = tuple(form)
-        sets.append(elements)
-        fits = set(map(type, elements)) == {int} and -(2**62) < min(elements) <= max(elements)
-        fits = fits and max(elements) <= 2**62
-        integers.append(np.array(elements if fits else (), dtype=np.int64))
-    return _ReadSets(sets, integers, place)
+    if not all(isinstance(form, tuple | frozenset) for form in forms):
+        raise Undecided("a read did not return a set")
+    sets = [tuple(form) for form in forms]
+    return _ReadSets(sets, [integers(elements) for elements in sets], place)
 
 
 # --- what is said about it ------------------------------------------------------------------------

@@ -117,7 +117,10 @@ def shortest_prefix(lane: Lane, history: ConcurrentHistory, answer: LaneAnswer, 
 
 
 def _is_invalid(answer: LaneAnswer) -> bool | None:
-    return None if answer.valid == "unknown" else not answer.valid
+    """A prefix that the lane can't decide is taken for valid: another one is known not to be."""
+    if answer.valid == "unknown":
+        return None if answer.why in STOPPED_BY.values() else False
+    return not answer.valid
 
 
 def first_true(count: int, guess: int, ask: Callable[[int], bool | None]) -> int:

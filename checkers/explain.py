@@ -71,14 +71,13 @@ def explain_verdict(
     if len(history.key.names) > 1:
         rows = np.flatnonzero(history.key.equal(found.key))
     mine = history if len(rows) == len(history) else history.take(rows)
-    is_lane = not found.by.startswith(SEARCH)
     explanation = explain(
         mine,
         model,
         stuck=None if found.stuck is None else int(np.searchsorted(rows, found.stuck)),
         prefix=found.prefix,
-        witness=[int(row) for row in np.searchsorted(rows, found.operations)] if is_lane else [],
-        reason=found.reason if is_lane else "",
+        witness=[int(row) for row in np.searchsorted(rows, found.operations)],
+        reason=found.reason,
         by=found.by,
         time_limit_s=time_limit_s,
     )
@@ -100,7 +99,7 @@ def explain(
 
     stuck: the row at whose return no order was left; prefix: the rank of that return. One of them
     is enough; with neither, the last return of the ``witness`` rows, which prove it, is taken.
-    reason: a sentence, if there is a better one than can be made here.
+    reason: a sentence; that of a search, which knows no more than its place, is bettered.
     """
     row, rank = _place(history, stuck, prefix, witness)
     deadline = time.monotonic() + time_limit_s
@@ -249,7 +248,7 @@ class _Writer:
         self.prefix = sought.rank
         self.stuck = self._stuck(choice)
         self.rank = int(history.ret[self.stuck])  # at this return the orders end
-        self.witness = sought.witness
+        self.witness = tuple(row for row in sought.witness if row != sought.stuck)
         self.choice = choice
         self.original = choice.original
 
@@ -264,12 +263,18 @@ class _Writer:
 
     def explanation(self, reason: str, by: str) -> Explanation:
         window, parts = self.choice.window, self.choice.parts
+        composes = not reason or (by.startswith(SEARCH) and window is not None)
         proof = {} if window is None else {int(self.original[p.row]): p for p in window.parts}
         roles = self.roles(proof, window)
         rows = sorted(roles)
         position = {row: at for at, row in enumerate(rows)}
         notes = []
-        if window is not None and window.left_out:
+        if window is not None and not window.is_proof:
+            notes.append(
+                f"{window.left_out:,} operations without an answer are not shown. "
+                "Together they can't explain it, which was found by counting them all."
+            )
+        elif window is not None and window.left_out:
             notes.append(
                 f"{window.left_out:,} earlier crashed operations are not shown: none of them helps."
             )
@@ -282,7 +287,7 @@ class _Writer:
             notes.append("No small window was found that proves it alone; shown is where it ended.")
         return Explanation(
             model=self.name,
-            reason=reason or self.sentence(window, parts),
+            reason=self.sentence(window, parts) if composes else reason,
             by=by,
             key=self.history.key.names[self.history.key.codes[self.stuck]],
             operation_count=len(self.history),
@@ -290,7 +295,7 @@ class _Writer:
             prefix_count=self.choice.prefix_count,
             operations=tuple(self.shown(row, roles[row]) for row in rows),
             linearizations=() if window is None else self.linearizations(window, position),
-            is_proof=window is not None,
+            is_proof=window is not None and window.is_proof,
             is_minimal=window is not None and window.is_minimal,
             place_name=self.history.place_name,
             source=self.history.source,

@@ -232,7 +232,7 @@ def _longest(work: _Search, met: Iterable[Configuration], most: int) -> tuple[Or
 
 
 def states_of(model: Model, operations: Iterable[Operation], most: int) -> list[State] | None:
-    """All states that any of ``operations`` can lead to, in any order; None if more than ``most``."""
+    """All states that ``operations`` can lead to, in any order; None if more than ``most``."""
     step, kinds = step_of(model), list(dict.fromkeys(operations))
     states = {model.init: None}
     stack = list(states)

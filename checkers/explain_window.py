@@ -85,7 +85,9 @@ class Chooser:
         window = self.projection(parts, witness)
         if window is None and not self.out_of_time():
             window = self.exact(parts)
-        return None if window is None else self.reduced(window)
+        if window is not None:
+            return self.reduced(window)
+        return self.illustration(parts, witness) if witness else None
 
     def ask(
         self, parts: Sequence[Part], starts: Sequence[State], model: Model, step: StepOf
@@ -154,6 +156,27 @@ class Chooser:
             wanted |= {unit for part, about in zip(parts, units, strict=True)
                        if part.row in rows for unit in about}  # fmt: skip
         return None
+
+    def illustration(self, parts: Sequence[Part], witness: Sequence[int]) -> Window | None:
+        """The witnesses' values as if nothing had crashed: no proof, for that may have helped.
+
+        That it does not may take counting all that crashed, which no small window shows.
+        """
+        units = units_of(self.model, [part.operation for part in parts])
+        if units is None:
+            return None
+        pairs = list(zip(parts, units, strict=True))
+        wanted = {unit for part, about in pairs if part.row in witness for unit in about}
+        chosen = [
+            part
+            for part, about in pairs
+            if part.ret != NEVER
+            and wanted.issuperset(about)
+            and (about or part.row == self.stuck or part.row in witness)
+        ]
+        window = self.of_part(chosen)
+        crashed = sum(part.ret == NEVER and not part.is_pure for part in parts)
+        return None if window is None else replace(window, is_proof=False, left_out=crashed)
 
     def is_needed(self, part: Part) -> bool:
         """Of the operations about no value: the stuck one, and what may have been about any."""

@@ -164,7 +164,7 @@ def stuck_sentence(
 
 
 def cause_of(model: Model, parts: Sequence[Part], stuck: Part, states: Sequence[Hashable]) -> str:
-    """A clause on where the value came from that the stuck operation saw; "" if that is not plain."""
+    """A clause on where the value came from that the stuck operation saw; "" if not plain."""
     name, value = model_name(model), stuck.operation.result
     if value is None or value is FAILED or stuck.operation.f not in ("read", "dequeue"):
         return ""

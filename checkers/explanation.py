@@ -74,7 +74,7 @@ class Explanation(msgspec.Struct, frozen=True, kw_only=True):
     by: str  # who found it: a lane's name, or the general search
     key: str = ""  # the object; "" where there is one only
     operation_count: int = 0  # of the object's whole history
-    prefix: int | None = None  # the shortest prefix that is not linearizable ends with this event
+    prefix: int | None = None  # the prefix that is not linearizable ends with this return's rank
     prefix_count: int = 0  # operations called in that prefix
     operations: tuple[ShownOperation, ...] = ()  # in the order of their calls
     linearizations: tuple[PartialLinearization, ...] = ()

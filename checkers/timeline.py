@@ -96,7 +96,7 @@ def _facts(explanation: Explanation) -> str:
         f"window of <b>{shown:,}</b> of {explanation.operation_count:,} operations"
         if explanation.operation_count
         else f"<b>{shown:,}</b> operations",
-        f"the shortest invalid prefix has <b>{explanation.prefix_count:,}</b>"
+        f"no order for its first <b>{explanation.prefix_count:,}</b>"
         if explanation.prefix_count
         else "",
         "" if explanation.is_proof else "the window alone does not prove it",
@@ -159,15 +159,17 @@ def _content(explanation: Explanation, history: ConcurrentHistory | None) -> dic
     }
 
 
-def nearest(history: ConcurrentHistory, explanation: Explanation) -> ConcurrentHistory:
-    """At most OPERATIONS_MAX operations about the window, which is always among them."""
-    if len(history) <= OPERATIONS_MAX:
+def nearest(
+    history: ConcurrentHistory, explanation: Explanation, most: int = OPERATIONS_MAX
+) -> ConcurrentHistory:
+    """At most so many operations about the window, which is always there in addition."""
+    if len(history) <= most:
         return history
     calls = np.array([shown.call for shown in explanation.operations] or [0])
     middle = int(np.searchsorted(history.call, int(np.median(calls))))
-    begin = min(max(0, middle - OPERATIONS_MAX // 2), len(history) - OPERATIONS_MAX)
+    begin = min(max(0, middle - most // 2), len(history) - most)
     chosen = np.zeros(len(history), dtype=np.bool_)
-    chosen[begin : begin + OPERATIONS_MAX] = True
+    chosen[begin : begin + most] = True
     chosen |= np.isin(history.call, calls)
     return history.take(chosen)
 

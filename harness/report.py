@@ -28,6 +28,7 @@ from harness.report_findings import (
     loss_bars,
     loss_tables,
 )
+from harness.report_linearizability import object_timelines, timeline_assets
 from harness.report_meta import ReportMeta
 from harness.report_series import OUTCOMES, Clients, latencies, rates, read_clients
 from harness.report_stage import build_stage, fault_target
@@ -80,6 +81,8 @@ def render_report(plan: Plan, history: History, results: Sequence[Result], meta:
             anomalies=groups,
             anomaly_count=sum(group.total for group in groups),
             losses=loss_tables(results),
+            objects=object_timelines(ordered, history),
+            timeline_assets=timeline_assets,
             availability=availability_columns(results),
             windows=LOSS_WINDOWS,
             facts=_facts(plan),

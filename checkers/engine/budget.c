@@ -1,4 +1,5 @@
-/* Limits that hold: one clock, one counter of bytes, one flag, asked by every part of the engine. */
+/* Limits that hold: one clock, one counter of bytes, one flag, asked by every part of the
+ * engine. */
 #include "engine.h"
 
 #include <stdlib.h>

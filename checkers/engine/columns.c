@@ -99,7 +99,8 @@ static uint64_t scrambled(uint64_t x)
     return x;
 }
 
-/* Values that lie close together need no hashing: a table over their range is filled in one pass. */
+/* Values that lie close together need no hashing: a table over their range is filled in one
+ * pass. */
 static int32_t dense_by_range(int64_t n, const int64_t *values, const uint8_t *present,
                               int32_t *ids, int32_t *first, int64_t low, int64_t range,
                               shl_budget *budget)

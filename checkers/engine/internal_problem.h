@@ -1,4 +1,5 @@
-/* A history as the searches walk it: return by return, with whatever may take effect before each. */
+/* A history as the searches walk it: return by return, with whatever may take effect before
+ * each. */
 #ifndef SHL_INTERNAL_PROBLEM_H
 #define SHL_INTERNAL_PROBLEM_H
 

@@ -4,9 +4,8 @@
 #define WORDS 8
 #include "internal_mask.h"
 
-#include "internal_depth.h"
-#include "internal_layers.h"
 #include "internal_longest.h"
+#include "internal_passes.h"
 
 const searches searches_8 = {
     .depth_new = depth_new,

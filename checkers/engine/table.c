@@ -1,4 +1,5 @@
-/* The transition table: filled lazily, each (state, kind) asked once of a model that may be slow. */
+/* The transition table: filled lazily, each (state, kind) asked once of a model that may be
+ * slow. */
 #include "internal_table.h"
 
 #include <string.h>

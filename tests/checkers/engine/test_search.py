@@ -205,7 +205,12 @@ def test_each_question_is_asked_once() -> None:
     asked: list[tuple[object, object]] = []
     model = cas_register(3)
     answer = model.step
-    model.step = lambda state, kind: (asked.append((state, kind)), answer(state, kind))[1]
+
+    def noted(state: object, kind: object) -> object:
+        asked.append((state, kind))
+        return answer(state, kind)
+
+    model.step = noted
     rng = random.Random("once")
     made = [
         columns(random_ops(rng, model, count=60, processes=6, crash=0.1, wrong=0.5))

@@ -1,0 +1,149 @@
+/* Depth first, in one width: what it holds, and the configurations that are known to lead nowhere.
+ *
+ * A dead configuration also rules out those that can do no more than it: the same but for fewer
+ * reads done, or more crashed operations used up. */
+#ifndef SHL_INTERNAL_DEAD_ENDS_H
+#define SHL_INTERNAL_DEAD_ENDS_H
+
+#include "internal_search.h"
+
+
+typedef struct {
+    mask done;
+    int32_t state;
+    int32_t used;
+    int32_t e;
+    int32_t stage; /* which moves are listed: see list_more */
+    int64_t moves; /* those listed and not tried yet begin here; the next frame's follow them */
+} frame;
+
+typedef struct {
+    int32_t op;
+    int32_t class; /* -1: a pending operation */
+    int32_t next;  /* the state after it */
+    int32_t rank;  /* lower ones are tried first */
+} move;
+
+typedef struct {
+    mask done;
+    int32_t state;
+    int32_t used;
+    int32_t e;
+    int32_t older; /* another with the same key; -1: none */
+} dead_end;
+
+typedef struct {
+    const problem *p;
+    view now;
+    used_maps used;
+    frame *frames;
+    int64_t frame_count, frame_room;
+    dead_end *dead;
+    int64_t dead_count, dead_room;
+    uint64_t *table; /* a key's hash << 32 | 1 + its newest dead end; 0: empty */
+    int64_t slots, keys;
+    move *moves;
+    int64_t move_count, move_room;
+    int32_t *earliest; /* [kinds] of the pending operations of a kind the one that returns first */
+    int32_t reached;
+    int ended; /* GOES_ON, or how it ended */
+} depth;
+
+enum { FIRST_FRAMES = 256, FIRST_DEAD = 256, FIRST_SLOTS = 512, CHAIN_LOOK = 24 };
+
+/* All of these expect the view to stand at e: it knows which bits are reads. */
+
+static uint32_t dead_hash(const depth *d, const mask *done, int32_t state, int32_t e)
+{
+    mask hard = mask_minus(*done, &d->now.pure);
+    uint64_t hash = ((uint64_t)(uint32_t)e << 32 | (uint32_t)state) * 0xd6e8feb86659fd93u;
+    return (uint32_t)(mask_hash(&hard, hash ^ hash >> 32) >> 16);
+}
+
+static int same_key(const depth *d, const dead_end *dead, const mask *done, int32_t state,
+                    int32_t e)
+{
+    if (dead->e != e || dead->state != state)
+        return 0;
+    mask a = mask_minus(dead->done, &d->now.pure), b = mask_minus(*done, &d->now.pure);
+    return mask_equal(&a, &b);
+}
+
+static uint64_t *find_key(const depth *d, uint32_t hash, const mask *done, int32_t state, int32_t e)
+{
+    uint64_t around = (uint64_t)d->slots - 1, at = hash & around;
+    for (;; at = (at + 1) & around) {
+        uint64_t entry = d->table[at];
+        if (!entry)
+            return &d->table[at];
+        if (entry >> 32 == hash &&
+            same_key(d, &d->dead[(uint32_t)entry - 1], done, state, e))
+            return &d->table[at];
+    }
+}
+
+static int is_dead(const depth *d, const mask *done, int32_t state, int32_t used, int32_t e)
+{
+    if (!d->keys)
+        return 0;
+    uint64_t entry = *find_key(d, dead_hash(d, done, state, e), done, state, e);
+    int32_t at = (int32_t)(uint32_t)entry - 1;
+    for (int look = 0; at >= 0 && look < CHAIN_LOOK; look++, at = d->dead[at].older) {
+        const dead_end *dead = &d->dead[at];
+        if (mask_within(done, &dead->done, &d->now.pure) && used_within(&d->used, dead->used, used))
+            return 1;
+    }
+    for (; at >= 0; at = d->dead[at].older) /* beyond a few, only the very same */
+        if (d->dead[at].used == used && mask_equal(done, &d->dead[at].done))
+            return 1;
+    return 0;
+}
+
+static int grow_table(depth *d)
+{
+    shl_budget *budget = d->p->budget;
+    int64_t slots = d->slots ? d->slots * 2 : FIRST_SLOTS;
+    uint64_t *table = shl_alloc_zeroed(budget, slots * (int64_t)sizeof *table);
+    if (!table)
+        return 0;
+    for (int64_t i = 0; i < d->slots; i++) {
+        uint64_t at = (d->table[i] >> 32) & (uint64_t)(slots - 1);
+        while (d->table[i] && table[at])
+            at = (at + 1) & (uint64_t)(slots - 1);
+        if (d->table[i])
+            table[at] = d->table[i];
+    }
+    shl_free(budget, d->table, d->slots * (int64_t)sizeof *table);
+    d->table = table;
+    d->slots = slots;
+    return 1;
+}
+
+static int grow_dead(depth *d)
+{
+    if (d->dead_count < d->dead_room)
+        return 1;
+    int64_t room = d->dead_room ? d->dead_room * 2 : FIRST_DEAD;
+    dead_end *more = shl_resize(d->p->budget, d->dead, d->dead_room * (int64_t)sizeof *more,
+                                room * (int64_t)sizeof *more);
+    if (!more)
+        return 0;
+    d->dead = more;
+    d->dead_room = room;
+    return 1;
+}
+
+static int bury(depth *d, const frame *f)
+{
+    if (!grow_dead(d) || ((d->keys + 1) * 2 > d->slots && !grow_table(d)))
+        return 0;
+    uint32_t hash = dead_hash(d, &f->done, f->state, f->e);
+    uint64_t *entry = find_key(d, hash, &f->done, f->state, f->e);
+    d->keys += *entry == 0;
+    d->dead[d->dead_count] =
+        (dead_end){f->done, f->state, f->used, f->e, (int32_t)(uint32_t)*entry - 1};
+    *entry = (uint64_t)hash << 32 | (uint64_t)++d->dead_count;
+    return 1;
+}
+
+#endif

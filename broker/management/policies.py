@@ -102,7 +102,7 @@ async def put_policy(
         tx.write(TABLE, key, row)
         return is_new
 
-    return Response(201 if await backend.metadata.transact(store) else 204)
+    return Response(201 if await backend.metadata.transact(store, once=True) else 204)
 
 
 async def delete_policy(
@@ -120,7 +120,7 @@ async def delete_policy(
         if tx.read(TABLE, key) is not None:
             tx.delete(TABLE, key)
 
-    await backend.metadata.transact(clear, confirmed=True)
+    await backend.metadata.transact(clear, confirmed=True, once=True)
     return Response(204)
 
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from typing import TypeVar
+from dataclasses import dataclass
+from typing import Generic, TypeVar
 
 from broker.env import pause_ms
 from broker.errors import MetadataUnavailable, ProcessError
@@ -12,11 +13,43 @@ from broker.metadata.api import Transaction
 from broker.metadata.messages import SERVER, Commit, Committed, Conflicted
 from broker.metadata.records import Record
 from broker.metadata.server import RETRY_MS, MetadataServer
-from broker.metadata.tables import LocalTransaction
+from broker.metadata.tables import Change, LocalTransaction, Tables
 from broker.processes.messages import Failed, Message, Name, Pid
 from broker.processes.runtime import Runtime
 
 T = TypeVar("T")
+
+# A leader that said this may have done the write nevertheless.
+DOUBTFUL = ("leader_lost", "not_running")
+
+
+@dataclass(frozen=True, slots=True)
+class Doubt(Generic[T]):
+    """A commit of which nobody knows whether it was done, and what the body had returned."""
+
+    changes: tuple[Change, ...]
+    result: T
+
+    def is_over(self, tables: Tables) -> bool:
+        """Whether somebody has changed what it was to change: this commit, or another's.
+
+        Until then it may be tried again, since it is compare-and-set. Raises MetadataUnavailable if
+        another's change is what is there now.
+        """
+        written = [change for change in self.changes if not change.check_only]
+        if all(tables.row_version(c.table, c.key) == c.expected for c in written):
+            return False
+        if all(tables.read(c.table, c.key) == c.record for c in written):
+            return True
+        raise MetadataUnavailable("the leader was lost, and others have written since")
+
+    def check(self, tables: Tables) -> tuple[Change, ...]:
+        """What confirms that the rows are as they seem to be."""
+        return tuple(
+            Change(c.table, c.key, tables.row_version(c.table, c.key), check_only=True)
+            for c in self.changes
+            if not c.check_only
+        )
 
 
 class ReplicatedMetadata:
@@ -60,34 +93,43 @@ class ReplicatedMetadata:
         body: Callable[[Transaction], T],
         *,
         confirmed: bool = False,
+        once: bool = False,
         timeout_ms: float = 30000,
     ) -> T:
         """See broker.metadata.api.Metadata.transact."""
         loop = asyncio.get_running_loop()
         deadline = loop.time() + timeout_ms / 1000
         trouble = "not a running member"
+        doubt: Doubt[T] | None = None
         while True:
             if self._server.phase == "running":
-                transaction = LocalTransaction(self._server.tables)
-                result = body(transaction)
-                if not transaction.writes and not confirmed:
-                    return result
-                answer = await self._commit(transaction, deadline)
+                if doubt is not None and doubt.is_over(self._server.tables):
+                    changes, result = doubt.check(self._server.tables), doubt.result
+                else:
+                    transaction = LocalTransaction(self._server.tables)
+                    result = body(transaction)
+                    if not transaction.writes and not confirmed:
+                        return result
+                    changes = transaction.changes()
+                answer = await self._commit(changes, deadline)
                 if isinstance(answer, Committed):
                     return result
+                is_doubtful = isinstance(answer, Failed) and answer.kind in DOUBTFUL
+                if once and is_doubtful and any(not change.check_only for change in changes):
+                    doubt = Doubt(changes, result)
                 trouble = str(answer)
             if loop.time() >= deadline:
                 raise MetadataUnavailable(f"no write in {timeout_ms:.0f} ms: {trouble}")
             await pause_ms(RETRY_MS)
 
-    async def _commit(self, transaction: LocalTransaction, deadline: float) -> Message:
+    async def _commit(self, changes: tuple[Change, ...], deadline: float) -> Message:
         """The leader's answer. A lost answer is a Failed: the body runs again on fresh rows and
-        sees what became of it.
+        sees what became of it, or ``Doubt`` does.
         """
         leader = self._server.leader
         if leader is None:
             return Failed("no_leader")
-        request = Commit(self._server.me, transaction.changes())
+        request = Commit(self._server.me, changes)
         remaining_ms = max(1.0, (deadline - asyncio.get_running_loop().time()) * 1000)
         try:
             answer = await self._runtime.call(

@@ -70,6 +70,7 @@ class Metadata(Protocol):
         body: Callable[[Transaction], T],
         *,
         confirmed: bool = False,
+        once: bool = False,
         timeout_ms: float = 30000,
     ) -> T:
         """Commit what ``body`` writes on every running node. The body may run more than once: no
@@ -79,8 +80,11 @@ class Metadata(Protocol):
         and return, as far as a majority is needed for a write (else: as this side of a partition
         has it).
 
-        Raises MetadataUnavailable when no leader took the write in time: the outcome is then
-        unknown.
+        ``once``: never write twice. A leader that dies may have done a write without saying so, and
+        the body, run again, would do it once more, over what others wrote in between.
+
+        Raises MetadataUnavailable when no leader took the write in time, or with ``once`` when it
+        can't be known whether one did: the outcome is then unknown.
         """
         ...
 

@@ -79,6 +79,7 @@ class FakeMetadata:
         body: Callable[[Transaction], T],
         *,
         confirmed: bool = False,
+        once: bool = False,
         timeout_ms: float = 30000,
     ) -> T:
         if not self.is_available:

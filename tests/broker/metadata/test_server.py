@@ -9,9 +9,10 @@ import pytest
 
 from broker.errors import MetadataUnavailable
 from broker.metadata.api import Transaction
-from broker.metadata.messages import SERVER, Join
+from broker.metadata.messages import SERVER, Committed, Join
 from broker.metadata.records import PolicyRow
-from broker.processes.messages import Failed, Name
+from broker.metadata.tables import Change
+from broker.processes.messages import Failed, Message, Name
 from tests.broker.metadata.world import NODES, World
 
 pytestmark = pytest.mark.unit
@@ -231,3 +232,66 @@ def test_a_plain_read_may_be_stale_and_a_confirmed_one_is_refused_without_a_majo
             await world.close()
 
     asyncio.run(main())
+
+
+class LosesAnswers:
+    """Stands before a node's commits: does the first, or not, lets others write, and says that the
+    leader was lost."""
+
+    def __init__(self, world: World, node: str) -> None:
+        self._commit = world.metadata[node]._commit
+        self.is_done = True
+        self.lost = 1
+        self.meanwhile: Callable[[], Awaitable[object]] | None = None
+        world.metadata[node]._commit = self  # type: ignore[method-assign, assignment]
+
+    async def __call__(self, changes: tuple[Change, ...], deadline: float) -> Message:
+        if self.lost == 0:
+            return await self._commit(changes, deadline)
+        self.lost -= 1
+        if self.is_done:
+            assert isinstance(await self._commit(changes, deadline), Committed)
+        if self.meanwhile is not None:
+            await self.meanwhile()
+        return Failed("leader_lost")
+
+
+def row_version(world: World, node: str, name: str) -> int:
+    return world.metadata[node].version("policy", name)
+
+
+@pytest.mark.parametrize("is_done", [True, False])
+def test_a_write_whose_answer_was_lost_is_done_once(is_done: bool) -> None:
+    async def body(world: World) -> None:
+        await world.metadata["n2"].transact(put("x", 1))
+        before = world.servers["n2"].tables.version
+        answers = LosesAnswers(world, "n2")
+        answers.is_done = is_done
+        await world.metadata["n2"].transact(put("x", 2), once=True)
+        assert [priority(world, node, "x") for node in NODES] == [2] * 3
+        # The write, and if it was done the first time a commit that only confirms it.
+        assert row_version(world, "n2", "x") == before + 1
+        assert world.servers["n2"].tables.version == before + (2 if is_done else 1)
+
+    run(body)
+
+
+def test_a_delete_whose_answer_was_lost_is_done_once() -> None:
+    async def body(world: World) -> None:
+        await world.metadata["n2"].transact(put("x", 1))
+        LosesAnswers(world, "n2").lost = 2
+        await world.metadata["n2"].transact(lambda tx: tx.delete("policy", "x"), once=True)
+        assert [priority(world, node, "x") for node in NODES] == [None] * 3
+
+    run(body)
+
+
+def test_a_write_whose_answer_was_lost_does_not_undo_what_others_wrote_since() -> None:
+    async def body(world: World) -> None:
+        answers = LosesAnswers(world, "n2")
+        answers.meanwhile = lambda: world.metadata["n3"].transact(put("x", 3))
+        with pytest.raises(MetadataUnavailable, match="others have written since"):
+            await world.metadata["n2"].transact(put("x", 2), once=True)
+        assert [priority(world, node, "x") for node in NODES] == [3] * 3
+
+    run(body)

@@ -15,11 +15,8 @@ from checkers.engine._engine import ffi, lib
 
 __all__ = ["column", "ffi", "lib", "new_budget"]
 
-_C_NAMES = {
-    "int32": "int32_t[]",
-    "int64": "int64_t[]",
-    "uint8": "uint8_t[]",
-    "uint64": "uint64_t[]",
+_C_TYPES = {
+    np.dtype(name): ffi.typeof(f"{name}_t[]") for name in ("int32", "int64", "uint8", "uint64")
 }
 
 
@@ -27,7 +24,7 @@ def column(array: npt.NDArray[Any]) -> Any:
     """A numpy array as C sees it: a pointer into the same memory. It must be contiguous."""
     if not array.flags.c_contiguous:
         raise ValueError("the engine reads contiguous arrays only")
-    return ffi.from_buffer(_C_NAMES[array.dtype.name], array)
+    return ffi.from_buffer(_C_TYPES[array.dtype], array)
 
 
 def new_budget(*, time_limit_s: float | None = None, memory_limit_bytes: int | None = None) -> Any:

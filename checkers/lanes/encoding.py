@@ -24,20 +24,31 @@ Keys = npt.NDArray[np.int64]
 DROPPED: Final = 255  # the code of a row that does not count: no lane knows it
 
 
+NO_CODES: Final[Mapping[int, int]] = {}
+
+
 class Undecided(Exception):
     """The lane can't decide this history; the message is a clause that says why."""
 
 
-def codes(history: ConcurrentHistory, code_of: Mapping[str, int]) -> npt.NDArray[np.uint8]:
-    """Each row's f as the lane's code. What failed did not happen: DROPPED."""
-    by_name = np.array([code_of.get(name, DROPPED) for name in history.f.names], dtype=np.uint8)
+def codes(
+    history: ConcurrentHistory,
+    code_of: Mapping[str, int],
+    when_failed: Mapping[int, int] = NO_CODES,
+) -> npt.NDArray[np.uint8]:
+    """Each row's f as the lane's code. What failed did not happen: DROPPED, or ``when_failed``."""
+    names = history.f.names
+    by_name = np.array([code_of.get(name, DROPPED) for name in names], dtype=np.uint8)
     found = by_name[history.f.codes]
-    for name in history.f.names:
+    for name in names:
         if name not in code_of and history.f.equal(name).any():
             raise Undecided(f"{name!r} is not an operation of this object")
     failed = history.type == FAIL
     if failed.any():
+        asked = found[failed]
         found[failed] = DROPPED
+        for code, counts_as in when_failed.items():
+            found[failed] = np.where(asked == code, counts_as, found[failed])
     return found
 
 
@@ -51,9 +62,9 @@ class Numbering:
     @staticmethod
     def over(columns: Sequence[Keys]) -> Numbering:
         """For all integers in these columns (and forms' numbers, which do no harm)."""
-        highest = max(int(each.max(initial=0)) for each in columns)
+        highest = max([int(each.max()) for each in columns if len(each)], default=0)
         if highest < 2**62:
-            return Numbering(highest + 1)
+            return Numbering(max(highest, 0) + 1)
         bounds = np.array([-(2**63), 2**63 - 1], dtype=np.int64)
         known = np.unique(np.concatenate([bounds, *columns]))
         gaps = known[1:].view(np.uint64) - known[:-1].view(np.uint64)

@@ -28,11 +28,12 @@ from typing import Any, ClassVar, Final
 
 import numpy as np
 
-from checkers.concurrent import FAIL, FORM, NOTHING, ConcurrentHistory, Values
+from checkers.concurrent import FORM, NOTHING, ConcurrentHistory, Values
 from checkers.engine import lib
 from checkers.lanes.base import LaneAnswer
 from checkers.lanes.encoding import (
     DROPPED,
+    NO_CODES,
     Bools,
     Encoded,
     Ids,
@@ -54,6 +55,7 @@ _CODES: Final = {
     "cas": lib.SHL_REGISTER_CAS,
 }
 MEANS: Final = {name: _CODES[meaning.f] for name, meaning in CasRegister().meanings.items()}
+_WHEN_FAILED: Final = {lib.SHL_REGISTER_CAS: lib.SHL_REGISTER_REFUSED}
 VIOLATIONS: Final = {
     lib.SHL_REGISTER_FRESH: "fresh",
     lib.SHL_REGISTER_FUTURE: "future",
@@ -84,12 +86,12 @@ class RegisterMonitor:
 
     def encode(self, history: ConcurrentHistory, budget: Any) -> tuple[Encoded, int]:
         """(what the engine reads, the id of the initial value)."""
-        f = codes(history, MEANS)
+        f = codes(history, MEANS, _WHEN_FAILED if self.failed_cas == "checked" else NO_CODES)
         argument, result = history.argument, history.result
         is_read = f == lib.SHL_REGISTER_READ
         if self.nil == "any":
             f[is_read & (result.kind == NOTHING)] = DROPPED
-        is_cas = history.f.among(("cas", "compare-and-set"))
+        is_cas = (f == lib.SHL_REGISTER_CAS) | (f == lib.SHL_REGISTER_REFUSED)
         if is_cas.any():
             return self._encode_with_cas(history, f, is_read, is_cas, budget)
         if argument is not result and not (argument.forms or result.forms):
@@ -97,7 +99,10 @@ class RegisterMonitor:
                 np.where(is_read, result.kind, argument.kind),
                 np.where(is_read, result.number, argument.number),
             )
-        numbering = Numbering.over([argument.number, result.number, integers([self.initial])])
+        numbers = [argument.number, integers([self.initial])]
+        if argument is not result:
+            numbers.append(result.number)
+        numbering = Numbering.over(numbers)
         keys = numbering.keys(argument)
         if argument is not result:
             keys = np.where(is_read, numbering.keys(result), keys)
@@ -115,30 +120,28 @@ class RegisterMonitor:
     ) -> tuple[Encoded, int]:
         """A second column for what a compare-and-set writes; nothing there for the others."""
         n, argument = len(history), history.argument
-        self._mark_refused(history, f, is_cas)
-        counts = is_cas & (f != DROPPED)
-        pairs = _pairs(argument, counts)
+        _mark_refused(history, f)
+        pairs = _pairs(argument, is_cas)
         others = integers([self.initial, *itertools.chain.from_iterable(pairs)])
         numbering = Numbering.over([argument.number, history.result.number, others])
         keys = np.zeros(2 * n, dtype=np.int64)
         keys[:n] = np.where(is_read, numbering.keys(history.result, is_read), 0)
         is_write = f == lib.SHL_REGISTER_WRITE
         keys[:n] = np.where(is_write, numbering.keys(argument, is_write), keys[:n])
-        before, after = _pair_keys(numbering, pairs, argument, counts)
-        keys[:n][counts], keys[n:][counts] = before, after
-        present = np.concatenate([f != DROPPED, counts])
+        before, after = _pair_keys(numbering, pairs, argument, is_cas)
+        keys[:n][is_cas], keys[n:][is_cas] = before, after
+        present = np.concatenate([f != DROPPED, is_cas])
         ids, values = dense(keys, present, budget)
         initial = _id(keys[present], ids[present], numbering.key(self.initial))
         return encoded(history, f, ids[:n].copy(), ids[n:].copy(), values, budget), initial
 
-    def _mark_refused(self, history: ConcurrentHistory, f: Any, is_cas: Bools) -> None:
-        if self.failed_cas == "checked":
-            f[is_cas & (history.type == FAIL)] = lib.SHL_REGISTER_REFUSED
-        result = history.result
-        said_no = [at for at, form in enumerate(result.forms) if form is False]
-        if said_no:
-            no = is_cas & (f == lib.SHL_REGISTER_CAS) & (result.kind == FORM)
-            f[no & np.isin(result.number, said_no)] = lib.SHL_REGISTER_REFUSED
+
+def _mark_refused(history: ConcurrentHistory, f: Any) -> None:
+    """A compare-and-set that completed with false was refused as well."""
+    said_no = [at for at, form in enumerate(history.result.forms) if form is False]
+    for at in said_no:
+        no = (history.result.kind == FORM) & (history.result.number == at)
+        f[no & (f == lib.SHL_REGISTER_CAS)] = lib.SHL_REGISTER_REFUSED
 
 
 def _id(keys: Keys, ids: Ids, key: int) -> int:

@@ -86,15 +86,17 @@ class SetMonitor:
         """(what the engine reads, the sets that were read, what keeps their memory alive)."""
         f = _codes(history)
         is_read = f == lib.SHL_SET_READ
-        elements = ~is_read & (f != DROPPED)
-        read = _read_sets(history.result, is_read)
+        elements = f < lib.SHL_SET_READ
+        read = _read_sets(history.result, is_read) if is_read.any() else _NO_SETS
         numbering = Numbering.over([history.argument.number, *read.integers])
         keys = [numbering.keys(history.argument, elements), *read.keys(numbering)]
-        present = np.ones(sum(map(len, keys)), dtype=np.bool_)
-        present[: len(history)] = elements
-        every = None if elements.all() else present
-        ids, values = dense(np.concatenate(keys) if read.forms else keys[0], every, budget)
-        a = ids[: len(history)].copy() if read.forms else ids
+        all_keys, present = keys[0], elements
+        if read.forms:
+            all_keys = np.concatenate(keys)
+            present = np.ones(len(all_keys), dtype=np.bool_)
+            present[: len(history)] = elements
+        ids, values = dense(all_keys, None if present.all() else present, budget)
+        a = ids[: len(history)]
         which, starts, members = read.smallest_first(ids[len(history) :])
         a[is_read] = which
         sets = ffi.new("shl_read_sets *")
@@ -107,22 +109,27 @@ def _codes(history: ConcurrentHistory) -> npt.NDArray[np.uint8]:
     f, result = codes(history, MEANS), history.result
     completed = history.ret != NEVER
     f[~completed & ((f == lib.SHL_SET_HAS) | (f == lib.SHL_SET_READ))] = DROPPED
-    is_contains = f == lib.SHL_SET_HAS
-    true, false = _is_form(result, True), _is_form(result, False)
-    if (is_contains & ~true & ~false).any():
-        raise Undecided("a contains returned neither true nor false")
     asked = f.copy()
-    for means, (said_yes, said_no) in _SAID.items():
-        f[(asked == means) & completed & true] = said_yes
-        f[(asked == means) & completed & false] = said_no
+    for form, said in ((True, 0), (False, 1)):
+        for rows in _rows_of(result, form):
+            rows &= completed
+            for means, codes_of in _SAID.items():
+                f[rows & (asked == means)] = codes_of[said]
+    silent = (asked == lib.SHL_SET_HAS) & (result.kind != FORM)
+    if silent.any() or _says_something_else(asked, result):
+        raise Undecided("a contains returned neither true nor false")
     return f
 
 
-def _is_form(values: Values, form: bool) -> Bools:
-    if not values.forms:
-        return np.zeros(len(values), dtype=np.bool_)
+def _rows_of(values: Values, form: bool) -> list[Bools]:
+    """The rows that hold true, or false; none if no row does."""
     places = [at for at, known in enumerate(values.forms) if known is form]
-    return np.asarray((values.kind == FORM) & np.isin(values.number, places))
+    return [(values.kind == FORM) & (values.number == at) for at in places]
+
+
+def _says_something_else(asked: npt.NDArray[np.uint8], result: Values) -> bool:
+    said = np.unique(result.number[asked == lib.SHL_SET_HAS]).tolist() if result.forms else []
+    return any(not isinstance(result.forms[at], bool) for at in said)
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,6 +160,9 @@ class _ReadSets:
         starts = np.cumsum([0, *(len(sets[at]) for at in order)], dtype=np.int64)
         members = [np.empty(0, dtype=np.int32), *(sets[at] for at in order)]
         return rank[self.place], starts, np.concatenate(members).astype(np.int32)
+
+
+_NO_SETS: Final = _ReadSets([], [], np.empty(0, dtype=np.int64))
 
 
 def _read_sets(result: Values, is_read: Bools) -> _ReadSets:

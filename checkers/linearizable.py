@@ -2,7 +2,9 @@
 
     history = read_history("etcd_002.log")
     verdict = check(history, "cas-register", time_limit_s=60, memory_limit_bytes=2 * 1024**3)
-    print(verdict.valid, verdict.how, verdict.violation)
+    print(verdict.valid, verdict.how)
+    if verdict.valid is False:
+        print(explain(history, verdict, "cas-register").reason)
 
 Linearizability is local (Herlihy & Wing 1990): each key is an object and is checked alone, on as
 many threads as there are cores. A lane (checkers.lanes) decides in linear time where it can; what
@@ -15,25 +17,33 @@ from __future__ import annotations
 import os
 from dataclasses import replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from checkers.concurrent import ConcurrentHistory
-from checkers.models import Model, make_model, meanings_of
+from checkers.models import MODELS, Model, make_model, meanings_of
+from checkers.reading import read_history
 from checkers.running_check import By, Limits, RunningCheck
 from checkers.transitions import refuse_unknown
 from checkers.verdict import CheckInterrupted, Verdict, Violation
 from checkers.words import Words
 from checkers.workers import cores
 
+if TYPE_CHECKING:
+    from checkers.explanation import Explanation
+
 __all__ = [
+    "MODELS",
     "CheckInterrupted",
     "Verdict",
     "Violation",
     "canonical",
     "check",
+    "explain",
     "make_model",
     "memory_left",
+    "read_history",
 ]
 
 
@@ -78,6 +88,20 @@ def check(
     except MemoryError:
         running.cause = "memory"
     return running.verdict()
+
+
+def explain(
+    history: ConcurrentHistory, verdict: Verdict, model: Model | str, *, time_limit_s: float = 1.0
+) -> Explanation:
+    """Why an invalid verdict's object is not linearizable: a sentence, and the operations to see.
+
+    ``history`` and ``model`` are those that were checked. After ``time_limit_s`` seconds it makes
+    do with a larger window. Raises ValueError: the verdict is not invalid.
+    """
+    from checkers.explain import explain_verdict  # it is not needed by who only checks
+
+    explanation, _ = explain_verdict(history, verdict, model, time_limit_s=time_limit_s)
+    return explanation
 
 
 def canonical(history: ConcurrentHistory, model: Model) -> ConcurrentHistory:

@@ -23,7 +23,7 @@ from harness.errors import UsageError
 
 Ints32 = npt.NDArray[np.int32]
 
-STATE_BYTES: Final = 160  # of a state besides itself: its number, its places in a dict and a list
+STATE_BYTES: Final = 112  # of a state besides itself: its number, its places in a dict and a list
 KIND_BYTES: Final = 400  # of an operation as the model sees it
 
 
@@ -66,6 +66,7 @@ class Transitions:
         self.failure: tuple[int, BaseException] | None = (
             None  # the kind asked about, what it raised
         )
+        self._charged = 0
         self.forms: dict[tuple[type, Hashable], int] = {}
         self._meanings = meanings_of(model)
         self._is_pure: Callable[[Operation], bool] | None = getattr(model, "is_pure", None)
@@ -88,9 +89,15 @@ class Transitions:
             raise UsageError(f"model {model_name(model)}: {raised}") from raised
 
     def close(self) -> None:
+        """Frees all that was charged; the handle, too, through which this object holds itself."""
         lib.shl_table_free(self._table, self.budget)
         lib.shl_kinds_free(self._kinds)
         self._table = self._kinds = ffi.NULL
+        self._handle = None
+        self._operations, self._described = [], []
+        self._states, self._numbers = [], {}
+        lib.shl_charge(self.budget, -self._charged)
+        self._charged = 0
 
     @property
     def kinds(self) -> int:
@@ -218,7 +225,7 @@ class Transitions:
 
     def _remember(self, history: ConcurrentHistory, known: int, fresh: Ints32) -> None:
         """What the new kinds stand for. Few are made at once; many only when they are asked for."""
-        if not lib.shl_charge(self.budget, KIND_BYTES * len(fresh)):
+        if not self._charge(KIND_BYTES * len(fresh)):
             raise MemoryError
         if len(fresh) <= 1024:
             new = [self._canonical(history.operation(int(row))) for row in fresh]
@@ -266,16 +273,32 @@ class Transitions:
             self.failure = (kind, raised)
             return int(lib.SHL_ASK_FAILED)
 
+    def _charge(self, size: int) -> bool:
+        if not lib.shl_charge(self.budget, size):
+            return False
+        self._charged += size
+        return True
+
     def _number(self, state: Hashable) -> int:
         if state is None:
             raise TypeError("a state is never None")
         number = self._numbers.get(state)
         if number is None:
-            if not lib.shl_charge(self.budget, STATE_BYTES + sys.getsizeof(state)):
+            if not self._charge(STATE_BYTES + _size_of(state)):
                 raise OutOfMemory
             number = self._numbers[state] = len(self._states)
             self._states.append(state)
         return number
+
+
+def _size_of(state: Hashable) -> int:
+    """Bytes of a state, and of what it holds that other states don't: pairs, a string."""
+    size = sys.getsizeof(state)
+    if isinstance(state, tuple | frozenset) and state:
+        element = next(iter(state))
+        if isinstance(element, tuple) or (len(state) == 1 and isinstance(element, str)):
+            size += len(state) * sys.getsizeof(element)
+    return size
 
 
 class OutOfMemory(MemoryError):

@@ -1,4 +1,4 @@
-"""The command line: test, search, replay, shrink, analyze, report, bugs, doctor, clean.
+"""The command line: test, analyze, report, search, replay, shrink, check, export, bugs and more.
 
 Exit codes: 0 valid, 1 invalid, 2 unknown, 254 bad arguments, 255 the harness itself failed.
 Whatever a user can get wrong is one sentence on standard error. What is heavy is imported by the
@@ -14,6 +14,7 @@ from typing import Annotated, Any
 
 import typer
 
+from harness.cli_check import add_check_commands, run_check
 from harness.cli_search import add_search_commands
 from harness.errors import HarnessError, ShalottError, UsageError
 
@@ -219,6 +220,7 @@ def clean() -> None:
 
 
 add_search_commands(app)
+add_check_commands(app)
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -228,8 +230,10 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 def run_command(arguments: Sequence[str]) -> int:
     """Run one command; every error becomes one sentence and an exit code."""
-    command = typer.main.get_command(app)
     try:
+        if arguments[:1] == ["check"]:
+            return run_check(arguments[1:], typer.echo)
+        command = typer.main.get_command(app)
         code = command.main(
             args=list(arguments) or ["--help"], prog_name="shalott", standalone_mode=False
         )

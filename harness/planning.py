@@ -20,6 +20,7 @@ from broker.errors import ConfigError
 from broker.known_bugs import check_bugs
 from harness.errors import UsageError
 from harness.plan import ClusterPlan, GatePlan, Plan, SystemPlan, WorkloadPlan
+from harness.quantities import parse_duration_ms
 from nemesis.kinds import check_actions
 from nemesis.schedule import NEMESES, make_schedule
 from workloads.body import SMALLEST_BYTES
@@ -233,14 +234,6 @@ def parse_concurrency(text: str, node_count: int) -> int:
     if found is None or int(found[1]) == 0:
         raise UsageError(f"--concurrency {text}: give a number of clients, such as 6 or 2n")
     return int(found[1]) * (node_count if found[2] else 1)
-
-
-def parse_duration_ms(flag: str, text: str) -> int:
-    """60, 60s, 1.5s, 500ms or 2m, as milliseconds; a bare number is seconds."""
-    found = re.fullmatch(r"(\d+(?:\.\d+)?)(ms|s|m|)", text.strip())
-    if found is None or float(found[1]) == 0:
-        raise UsageError(f"{flag} {text}: give a time above 0, such as 30, 30s, 500ms or 2m")
-    return max(1, round(float(found[1]) * {"ms": 1, "s": 1000, "m": 60_000, "": 1000}[found[2]]))
 
 
 def parse_nemeses(text: str) -> tuple[str, ...]:

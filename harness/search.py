@@ -30,7 +30,7 @@ from harness.coverage import wanted_events
 from harness.crew import Answer, Crew, Job, Simulate, Task
 from harness.errors import UsageError
 from harness.findings import SeedReport, Shelf, save_evidence
-from harness.planning import parse_duration_ms
+from harness.quantities import parse_duration_ms
 from harness.rng import Stream
 from harness.scenario import Scenario
 from harness.scenarios import scenario_of, scenario_of_bug

@@ -152,15 +152,17 @@ static int skip_hash(shl_cursor *cursor, nesting *open, int *whole)
     if (next == '"') { /* a regular expression */
         cursor->at++;
         int status = skip_string(cursor);
-        *whole = is_whole(open);
+        *whole = status == SHL_READ_FINE && is_whole(open);
         return status;
     }
     cursor->at++;
     if (next == '#') {
         cursor->at++;
         shl_slice name = shl_edn_token(cursor);
+        if (!name.length)
+            return cursor->at == cursor->end ? SHL_MORE : SHL_READ_UNEXPECTED;
         *whole = is_whole(open);
-        return name.length ? SHL_READ_FINE : SHL_READ_UNEXPECTED;
+        return SHL_READ_FINE;
     }
     return shl_edn_token(cursor).length ? SHL_READ_FINE : SHL_READ_UNEXPECTED;
 }

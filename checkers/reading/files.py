@@ -55,7 +55,7 @@ def read_history(
     The history's ``notes`` say what was left out; its ``dialect`` says how it was read. Raises
     UnreadableHistory: there is no such file, no such dialect, or the file is malformed: where.
     """
-    file = _file_of(Path(path))
+    file = file_of(Path(path))
     sample = _sample(file)
     if dialect not in ("auto", *DIALECTS):
         raise UnreadableHistory(f"no dialect {dialect!r}: there are {', '.join(DIALECTS)}")
@@ -68,7 +68,8 @@ def read_history(
     return read_text(file, _dialect_of(file, sample) if dialect == "auto" else dialect, keyed)
 
 
-def _file_of(path: Path) -> Path:
+def file_of(path: Path) -> Path:
+    """The history of a run's directory; any other path is its own."""
     if not path.is_dir():
         return path
     for name in (_PARQUET, _RECORDING):

@@ -122,6 +122,8 @@ static int64_t layers_configurations(const void *memory)
 
 /* --- a window ----------------------------------------------------------------------------------*/
 
+enum { SCARCE = 3 };
+
 static int window_run(layers *l, int32_t to, int64_t steps)
 {
     int ended = GOES_ON;
@@ -129,6 +131,19 @@ static int window_run(layers *l, int32_t to, int64_t steps)
         ended = l->steps < steps ? pass_return(l, steps) : UNCLEAR;
     l->p->budget->steps += l->steps;
     return ended == GOES_ON ? UNCLEAR : ended;
+}
+
+/* None of the crashed operations is used when a window begins: at worst that is too good. A class of
+ * a few is worth counting there; one of many is as good as without limit. */
+static void count_scarce(layers *l, int32_t to)
+{
+    const problem *p = l->p;
+    int32_t last = to < p->returns ? to : p->returns - 1;
+    for (int32_t class = 0; class < p->classes; class++)
+        if (!l->counted[class] && called_before(p, class, last) <= SCARCE) {
+            l->counted[class] = 1;
+            l->uncounted--;
+        }
 }
 
 static int window(const problem *p, int32_t from, int32_t to, int64_t steps, int32_t *stuck)
@@ -139,6 +154,7 @@ static int window(const problem *p, int32_t from, int32_t to, int64_t steps, int
         return ended;
     while (l->now.at.e < from)
         view_forward(&l->now, p);
+    count_scarce(l, to);
     /* What was pending may be done: only its effect is of interest, so reads need no slot. */
     if (from > 0)
         l->better_open = mask_minus(l->now.live, &l->now.pure);

@@ -144,10 +144,10 @@ static void take_turns(search *s, int32_t methods)
                 return;
             }
         }
-        if (methods & SHL_BY_LAYERS) {
+        if ((methods & SHL_BY_LAYERS) && (stalled > 3 || !s->depth)) {
             if (!s->layers && !(s->layers = s->by->layers_new(&s->p)))
                 return stopped(s);
-            int ended = s->by->layers_run(s->layers, 4 * allowance); /* its steps are short */
+            int ended = s->by->layers_run(s->layers, allowance);
             if (settled(s, ended, SHL_BY_LAYERS, s->by->layers_stuck(s->layers)))
                 return;
         }

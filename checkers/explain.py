@@ -49,6 +49,7 @@ from checkers.verdict import Verdict
 SEARCH: Final = "general search"
 _LONG: Final = 20_000  # operations: of a longer prefix only a part is looked at
 _CONTEXT: Final = 4  # operations shown before the window
+_SAMPLE: Final = 8_000  # operations that show that there are too many kinds
 _KINDS_MAX: Final = 4_000  # different operations whose states are looked for
 _UNPROVED: Final = 24  # operations shown when no window proves it
 
@@ -56,7 +57,7 @@ Rows = npt.NDArray[np.int64]
 
 
 def explain_verdict(
-    history: ConcurrentHistory, verdict: Verdict, model: Model | str, *, time_limit_s: float = 1.0
+    history: ConcurrentHistory, verdict: Verdict, model: Model | str, *, time_limit_s: float = 2.0
 ) -> tuple[Explanation, ConcurrentHistory]:
     """Explains what ``checkers.linearizable.check`` found, and gives the object's own history.
 
@@ -93,7 +94,7 @@ def explain(
     witness: Sequence[int] = (),
     reason: str = "",
     by: str = SEARCH,
-    time_limit_s: float = 1.0,
+    time_limit_s: float = 2.0,
 ) -> Explanation:
     """Why ``history``, of one object and known not to be linearizable, is not.
 
@@ -205,7 +206,9 @@ def _looked_at(prefix: ConcurrentHistory, wanted: Rows) -> Rows:
 
 def _value_numbers(column: Values, forms: dict[tuple[type, Hashable], int]) -> Rows:
     """A number for each value, the same for equal ones; 0 for nothing."""
-    ids = [forms.setdefault((type(form), form), len(forms)) for form in column.forms] or [0]
+    ids = [forms.setdefault((type(form), form), len(forms)) for form in column.forms]
+    if not column.forms:
+        return column.number * 4 + column.kind
     is_form = column.kind == FORM
     number = np.where(is_form, np.array(ids)[np.where(is_form, column.number, 0)], column.number)
     return np.where(column.kind == NOTHING, 0, number * 4 + column.kind)
@@ -225,8 +228,10 @@ def _kinds(
         prefix.result.number,
         prefix.type,
     )
-    table = np.stack([column.astype(np.int64) for column in columns], axis=1)
-    first = np.unique(table, axis=0, return_index=True)[1]
+    sample = [column[:_SAMPLE] for column in columns]
+    if len(np.unique(np.stack(sample, axis=1), axis=0)) > _KINDS_MAX:
+        return None
+    first = np.unique(np.stack(columns, axis=1), axis=0, return_index=True)[1]
     if len(first) > _KINDS_MAX:
         return None
     return [part.operation for part in parts_of(prefix.take(np.sort(first)), model)]

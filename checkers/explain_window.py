@@ -158,9 +158,9 @@ class Chooser:
         return None
 
     def illustration(self, parts: Sequence[Part], witness: Sequence[int]) -> Window | None:
-        """The witnesses' values as if nothing had crashed: no proof, for that may have helped.
+        """The witnesses' values as if no crash could help: no proof, for one about any may have.
 
-        That it does not may take counting all that crashed, which no small window shows.
+        That they do not may take counting all that crashed, which no small window shows.
         """
         units = units_of(self.model, [part.operation for part in parts])
         if units is None:
@@ -170,7 +170,7 @@ class Chooser:
         chosen = [
             part
             for part, about in pairs
-            if part.ret != NEVER
+            if (part.ret != NEVER or about)
             and wanted.issuperset(about)
             and (about or part.row == self.stuck or part.row in witness)
         ]

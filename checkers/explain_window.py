@@ -18,6 +18,7 @@ import numpy as np
 from checkers.concurrent import FAIL, INFO, NEVER, UNKNOWN, ConcurrentHistory, Operation
 from checkers.explain_projection import LogPart, log_part, units_of, with_origins
 from checkers.explain_search import Found, Part, State, StepOf, is_pure, search, states_of, step_of
+from checkers.explanation import operations_of
 from checkers.models import Model, meanings_of, model_name
 
 WHOLE_MAX: Final = 24  # operations: a prefix this short is shown whole, if nothing is better
@@ -44,10 +45,10 @@ def parts_of(history: ConcurrentHistory, model: Model) -> list[Part]:
     """The operations that count, as the model sees them."""
     meanings, by_process = meanings_of(model), bool(getattr(model, "by_process", False))
     parts = []
-    for row in range(len(history)):
-        seen = history.operation(row)
+    kinds, calls, rets = history.type.tolist(), history.call.tolist(), history.ret.tolist()
+    for row, seen in enumerate(operations_of(history)):
         meaning = None if meanings is None else meanings.get(seen.f)
-        if history.type[row] == FAIL and not (meaning is not None and meaning.failed):
+        if kinds[row] == FAIL and not (meaning is not None and meaning.failed):
             continue
         operation = Operation(
             seen.f if meaning is None else meaning.f,
@@ -55,12 +56,11 @@ def parts_of(history: ConcurrentHistory, model: Model) -> list[Part]:
             seen.result if meaning is None or meaning.result or meaning.failed else None,
             seen.process if by_process else -1,
         )
-        if history.type[row] == INFO and meaning is not None and not meaning.result:
+        if kinds[row] == INFO and meaning is not None and not meaning.result:
             operation = operation._replace(result=UNKNOWN)
         pure = is_pure(model, operation)
-        if not (pure and history.type[row] == INFO):  # a crashed read says nothing
-            call, ret = int(history.call[row]), int(history.ret[row])
-            parts.append(Part(row, call, ret, operation, pure))
+        if not (pure and kinds[row] == INFO):  # a crashed read says nothing
+            parts.append(Part(row, calls[row], rets[row], operation, pure))
     return parts
 
 

@@ -12,7 +12,18 @@ from typing import Any, Final
 
 import msgspec
 
-from checkers.concurrent import FAIL, INFO, UNKNOWN, Operation
+from checkers.concurrent import (
+    FAIL,
+    FAILED,
+    INFO,
+    INTEGER,
+    NOTHING,
+    OK,
+    UNKNOWN,
+    ConcurrentHistory,
+    Operation,
+    Values,
+)
 from checkers.models_base import Meaning
 
 STUCK: Final = "stuck"  # at its return no order of the operations was left
@@ -102,6 +113,31 @@ def from_detail(detail: dict[str, Any]) -> list[Explanation]:
         return msgspec.convert(detail.get("linearizability", []), list[Explanation])
     except msgspec.ValidationError:
         return []
+
+
+def operations_of(history: ConcurrentHistory) -> list[Operation]:
+    """All rows as a model sees them; quicker than asking for each."""
+    names = history.f.names
+    outcome = (None, FAILED, UNKNOWN)  # by the codes of ConcurrentHistory.type
+    columns = (
+        history.f.codes.tolist(),
+        _listed(history.argument),
+        _listed(history.result),
+        history.type.tolist(),
+        history.process.tolist(),
+    )
+    return [
+        Operation(names[f], argument, result if kind == OK else outcome[kind], process)
+        for f, argument, result, kind, process in zip(*columns, strict=True)
+    ]
+
+
+def _listed(column: Values) -> list[Hashable]:
+    numbers, forms = column.number.tolist(), column.forms
+    return [
+        None if kind == NOTHING else number if kind == INTEGER else forms[number]
+        for kind, number in zip(column.kind.tolist(), numbers, strict=True)
+    ]
 
 
 def value_text(value: Hashable) -> str:

@@ -24,6 +24,7 @@ from checkers.explanation import (
     Explanation,
     ShownOperation,
     operation_text,
+    operations_of,
 )
 from checkers.models import MODELS, meanings_of
 
@@ -229,9 +230,8 @@ def _texts(history: ConcurrentHistory, model: str) -> tuple[list[str], list[int]
     meanings = (meanings_of(MODELS[model]()) if model in MODELS else None) or {}
     number: dict[str, int] = {}
     codes = []
-    for row in range(len(history)):
-        operation = history.operation(row)
-        text = operation_text(operation, int(history.type[row]), meanings.get(operation.f))
+    for operation, kind in zip(operations_of(history), history.type.tolist(), strict=True):
+        text = operation_text(operation, kind, meanings.get(operation.f))
         codes.append(number.setdefault(text, len(number)))
     return list(number), codes
 

@@ -186,7 +186,7 @@ class Chromium:
 
     def __enter__(self) -> Chromium:
         try:
-            self.port = self._port()
+            self.url = self._url()
         except BaseException:
             self.close()
             raise
@@ -200,29 +200,25 @@ class Chromium:
     ) -> None:
         self.close()
 
-    def _port(self) -> int:
+    def _url(self) -> str:
         """Chromium says on stderr where it listens, or ends."""
         assert self.process.stderr is not None
         said = []
         for line in self.process.stderr:
             said.append(line)
             if line.startswith("DevTools listening on ws://"):
-                return int(line.split(":")[2].split("/")[0])
+                return line.split()[-1]
         raise AssertionError(f"chromium ended: {''.join(said[-5:])}")
 
     @contextmanager
     def page(self) -> Iterator[Page]:
-        with connect(self._browser_socket(), max_size=None, open_timeout=START_S) as browser:
+        with connect(self.url, max_size=None, open_timeout=START_S) as browser:
             browser.send(json.dumps({"id": 1, "method": "Target.createTarget",
                                      "params": {"url": "about:blank"}}))  # fmt: skip
             target = json.loads(browser.recv(timeout=ANSWER_S))["result"]["targetId"]
-            url = f"ws://127.0.0.1:{self.port}/devtools/page/{target}"
+            url = f"{self.url.partition('/devtools/')[0]}/devtools/page/{target}"
             with connect(url, max_size=None, open_timeout=START_S) as socket:
                 yield Page(socket)
-
-    def _browser_socket(self) -> str:
-        lines = Path(self.profile.name, "DevToolsActivePort").read_text().splitlines()
-        return f"ws://127.0.0.1:{lines[0]}{lines[1]}"
 
     def close(self) -> None:
         self.process.terminate()

@@ -136,15 +136,25 @@ class GeneralSearch:
         self.transitions.close()
         lib.shl_charge(self.budget, -self.encoded.bytes)
 
-    def run(self, keys: list[int], threads: int, hear: Callable[[Found], bool]) -> None:
+    def run(
+        self,
+        keys: list[int],
+        threads: int,
+        hear: Callable[[Found], bool],
+        briefly_s: float | None = None,
+    ) -> None:
         """``hear`` is told what is found, key by key; True ends it. ``keys`` are their codes.
 
-        Raises UsageError if the model raised; KeyboardInterrupt.
+        With ``briefly_s`` no key is searched for longer. Raises UsageError if the model raised;
+        KeyboardInterrupt.
         """
         table = self.transitions.table()
 
         def work(number: int) -> bool:
-            return hear(search_key(self.encoded, keys[number], table, self.budget))
+            budget = self.budget
+            if briefly_s is not None and not lib.shl_check_budget(budget):
+                budget = new_budget(time_limit_s=briefly_s, memory_limit_bytes=KEPT_BYTES)
+            return hear(search_key(self.encoded, keys[number], table, budget))
 
         run_all(len(keys), work, threads, self.budget)
         _raise_failure(self.transitions, self.encoded, self.history)

@@ -29,6 +29,9 @@ from harness.errors import UsageError
 By = Literal["auto", "lane", "general"]
 
 INLINE_OPERATIONS: Final = 2000  # fewer are not worth a thread for a lane
+MANY_KEYS: Final = 16
+SMALL_KEY: Final = 256  # operations
+BRIEFLY_S: Final = 0.002  # for each of many small keys
 PREFIX_S: Final = 2.0  # to look for a shorter prefix than a lane can
 QUICK_BYTES: Final = 64 * 1024**2  # under a smaller limit no table is kept for the next history
 
@@ -86,7 +89,9 @@ class RunningCheck:
         lane = None if by == "general" else choose_lane(self.model)
         if lane is not None and by == "auto" and self._passes_over(lane, parts, find_prefix):
             return
-        if lane is not None:
+        if lane is not None and by == "auto" and self._has_many_small(parts):
+            parts = self._search(parts, find_prefix, BRIEFLY_S)
+        if lane is not None and parts:
             parts = self._ask_lane(lane, parts, find_prefix)
         elif by == "lane":
             raise UsageError(f"there is no lane for the model {model_name(self.model)}")
@@ -177,18 +182,26 @@ class RunningCheck:
 
     # --- the general search ---------------------------------------------------------------------
 
-    def _search(self, parts: list[Part], find_prefix: bool) -> None:
+    def _has_many_small(self, parts: list[Part]) -> bool:
+        """Then the search decides most of them in less time than their lane takes to encode one."""
+        is_small = len(parts) > MANY_KEYS and len(self.history) <= SMALL_KEY * len(parts)
+        return is_small and (self.limits.memory_bytes or QUICK_BYTES) >= QUICK_BYTES
+
+    def _search(
+        self, parts: list[Part], find_prefix: bool, briefly_s: float | None = None
+    ) -> list[Part]:
+        """The parts that are not decided; there may be some if each is searched ``briefly_s``."""
         history, rows = self.history, None
         if len(parts) < self.keys:
             rows = np.sort(np.concatenate([part.rows for part in parts if part.rows is not None]))
             history = history.take(rows)
-        keys = [part.key for part in parts]
-        quick = self._quickly(history, keys, find_prefix)
-        if self._hear_quick(quick, history, rows, find_prefix):
-            return
+        if briefly_s is None:
+            quick = self._quickly(history, [part.key for part in parts], find_prefix)
+            if self._hear_quick(quick, history, rows, find_prefix):
+                return []
         search = GeneralSearch.of(history, self.model, self.budget)
         try:
-            self._search_long(search, keys, rows, find_prefix)
+            return self._search_long(search, parts, rows, find_prefix, briefly_s)
         finally:
             search.close()
 
@@ -239,21 +252,26 @@ class RunningCheck:
     def _search_long(
         self,
         search: GeneralSearch,
-        keys: list[int],
+        parts: list[Part],
         rows: npt.NDArray[np.int64] | None,
         find_prefix: bool,
-    ) -> None:
+        briefly_s: float | None,
+    ) -> list[Part]:
         invalid: list[Found] = []
+        left: list[Part] = []
+        by_key = {part.key: part for part in parts}
 
         def hear(found: Found) -> bool:
-            if self._hear(found):
+            if found.valid == "unknown" and briefly_s is not None and not self.budget.stopped:
+                left.append(by_key[found.key])
+            elif self._hear(found):
                 invalid.append(found)
                 self.budget.cancel = 1  # the others need not go on
             return bool(invalid)
 
-        search.run(keys, self.limits.threads, hear)
+        search.run(list(by_key), self.limits.threads, hear, briefly_s)
         if not invalid:
-            return
+            return left
         self.cause = ""
         self.budget.cancel = self.budget.stopped = 0
         stuck = invalid[0].stuck
@@ -261,6 +279,7 @@ class RunningCheck:
         if find_prefix:
             prefix, stuck = search.shortest_prefix(invalid[0])
         self._keep_violation(invalid[0], rows, stuck, prefix)
+        return []
 
     def _hear(self, found: Found) -> bool:
         """Whether it is a violation."""

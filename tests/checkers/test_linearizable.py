@@ -106,7 +106,7 @@ def test_aliases_mean_the_same() -> None:
     history = canonical(from_rows(rows), make_model("fifo-queue"))
     assert history.f.names == ("enqueue", "dequeue")
     for by in ("auto", "general"):
-        assert check(from_rows(rows), "fifo-queue", by=by).valid is True  # type: ignore[arg-type]
+        assert check(from_rows(rows), "fifo-queue", by=by).valid is True
 
 
 def test_an_empty_history_is_linearizable() -> None:
@@ -129,11 +129,11 @@ def test_a_history_of_crashes_and_failures_is_linearizable() -> None:
 def test_failed_compare_and_sets() -> None:
     rows = [*sequential(("write", 1, None)), Row(0, "cas", (1, 2), None, 10, 11, "fail")]
     for by in ("auto", "general"):
-        checked = check(from_rows(rows), "cas-register", by=by)  # type: ignore[arg-type]
+        checked = check(from_rows(rows), "cas-register", by=by)
         ignored = check(
             from_rows(rows),
             "cas-register:failed_cas=ignored",
-            by=by,  # type: ignore[arg-type]
+            by=by,
         )
         assert (checked.valid, ignored.valid) == (False, True)
 
@@ -211,6 +211,7 @@ class TestModelsOfOthers:
             )
 
     def test_states_must_be_hashable(self, memory_limit_bytes: int | None) -> None:
+        unhashable: Any = []
         with pytest.raises(UsageError, match="unhashable type: 'list'"):
             check(
                 history_of_pushes(),
@@ -218,7 +219,9 @@ class TestModelsOfOthers:
                 memory_limit_bytes=memory_limit_bytes,
             )
         with pytest.raises(UsageError, match="model Stack: unhashable type"):
-            check(history_of_pushes(), Stack(init=[]), memory_limit_bytes=memory_limit_bytes)
+            check(
+                history_of_pushes(), Stack(init=unhashable), memory_limit_bytes=memory_limit_bytes
+            )
         with pytest.raises(UsageError, match="never None"):
             check(history_of_pushes(), Stack(init=None), memory_limit_bytes=memory_limit_bytes)
 
@@ -231,6 +234,30 @@ def test_there_is_no_lane_for_every_model() -> None:
 def test_memory_left() -> None:
     assert memory_left(1) == 1
     assert 0 < memory_left(1 << 40) < 1 << 40
+
+
+def test_many_small_keys_are_searched_before_a_lane_is_asked() -> None:
+    """And the one that takes long is left to the lane."""
+    rows = []
+    for number in range(40):
+        steps = [("enqueue", 1, None), ("dequeue", None, 1)]
+        part = sequential(*steps, key=f"k{number}")
+        if number == 7:
+            part = [Row(at, "enqueue", at, None, at, 600 + at, key="k7") for at in range(300)]
+            part += [
+                Row(0, "dequeue", None, 299 - at, 2000 + 2 * at, 2001 + 2 * at, key="k7")
+                for at in range(299)
+            ]
+            part.append(Row(0, "dequeue", None, None, 9000, 9001, key="k7"))
+        rows += [
+            row._replace(call=row.call * 40 + number, ret=(row.ret or 0) * 40 + number)
+            for row in part
+        ]
+    verdict = check(from_rows(rows), "fifo-queue")
+    assert verdict.valid is False
+    assert verdict.violation is not None
+    assert verdict.violation.key == "k7"
+    assert verdict.violation.by == "FIFO queue monitor"
 
 
 def test_threads_give_the_same_answers() -> None:

@@ -91,14 +91,14 @@ def test_keys_are_checked_one_by_one(specification: str) -> None:
     model = make_model(specification)
     rng = random.Random(f"keys {specification} {SEED}")
     for number in range(HISTORIES // 20):
-        rows = []
-        for key in range(rng.choice([2, 3, 5])):
+        rows: list[Row] = []
+        for object_ in range(rng.choice([2, 3, 5])):
             part = random_history(specification, rng, operations=5)
             part = mutated(part, rng) if rng.random() < 0.3 else part
-            shift = rng.randrange(10) * 1000 + key  # every event at a time of its own
+            shift = rng.randrange(10) * 1000 + object_  # every event at a time of its own
             rows += [
                 row._replace(
-                    key=f"k{key}",
+                    key=f"k{object_}",
                     call=row.call * 100 + shift,
                     ret=None if row.ret is None else row.ret * 100 + shift,
                 )
@@ -115,5 +115,5 @@ def test_keys_are_checked_one_by_one(specification: str) -> None:
                 bad = verdict.violation.key
                 assert not is_linearizable([row for row in rows if row.key == bad], model)
                 if verdict.violation.stuck is not None:
-                    key = history.key
-                    assert key.names[key.codes[verdict.violation.stuck]] == bad
+                    code = history.key.codes[verdict.violation.stuck]
+                    assert history.key.names[code] == bad

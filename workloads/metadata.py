@@ -4,9 +4,7 @@ Each object is a register (workloads/clients/management.py). What our broker pro
 on the partition mode and on who is asked:
 
 - Under pause_minority a policy is linearizable, as far as its reads are confirmed by the tables'
-  leader (``reads`` = leader). The one exception that is known: a write whose answer the leader
-  could not give may be done twice by the broker (broker/metadata/access.py), with another's write
-  in between.
+  leader (``reads`` = leader).
 - Local reads are stale on a node that the others have left behind, for as long as it is cut off:
   not linearizable under partitions, and RabbitMQ's are no better.
 - Under ignore and autoheal both sides of a partition write: nothing is linearizable.

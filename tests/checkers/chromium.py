@@ -115,6 +115,12 @@ class Page:
         assert "exceptionDetails" not in answer, answer["exceptionDetails"]
         return answer["result"].get("value")
 
+    def cpu_ms(self) -> float:
+        """CPU time of the page's own thread: what it costs, however busy the machine is."""
+        self.send("Performance.enable", timeDomain="threadTicks")
+        metrics = self.send("Performance.getMetrics")["metrics"]
+        return 1000 * next(each["value"] for each in metrics if each["name"] == "TaskDuration")
+
     def move(self, x: float, y: float) -> None:
         self.send("Input.dispatchMouseEvent", type="mouseMoved", x=x, y=y)
         self.settle()

@@ -22,7 +22,7 @@ pytestmark = pytest.mark.browser
 
 OPERATIONS = 10_000
 PAINTED_MS_MAX = 1_000
-FRAME_MS_MAX = 50  # of script, for one frame
+FRAME_MS_MAX = 80  # and what else a turn of the wheel costs the page's thread
 LIN = "document.querySelector('.lin')"
 
 
@@ -74,32 +74,25 @@ def colour_at(page: Page, x: float, y: float) -> list[int]:
     return pixel
 
 
-def test_ten_thousand_operations_are_painted_within_a_second(page: Page, big: Path) -> None:
-    # A busy machine may be slow once; the page is not.
-    times = []
-    for _ in range(3):
-        painted = page.ask(
-            "Math.max(Number(document.querySelector('.lin').dataset.painted),"
-            "performance.getEntriesByType('paint').at(-1).startTime)"
-        )
-        times.append(painted)
-        if painted < PAINTED_MS_MAX:
-            break
-        page.requests.clear()
+def test_ten_thousand_operations_are_painted_within_a_second(chromium: Chromium, big: Path) -> None:
+    """By its thread's own clock: how long a busy machine makes it wait is not the page's fault."""
+    with chromium.page() as page:
+        page.cpu_ms()
         page.open(big)
-    assert view(page)["operations"] == OPERATIONS
-    assert min(times) < PAINTED_MS_MAX
+        assert view(page)["operations"] == OPERATIONS
+        assert page.ask(f"Number({LIN}.dataset.painted)") > 0
+        assert page.cpu_ms() < PAINTED_MS_MAX
 
 
 def test_panning_and_zooming_out_stay_smooth(page: Page) -> None:
+    page.cpu_ms()
     press(page, "all")
     whole = view(page)
     assert whole["to"] - whole["from"] > 1.9 * OPERATIONS * 0.9
-    times = []
-    for name in ("in", "out") * 6:
+    began, frames = page.cpu_ms(), 24
+    for name in ("in", "out") * (frames // 2):
         press(page, name)
-        times.append(view(page)["paint_ms"])
-    assert sorted(times)[len(times) // 2] < FRAME_MS_MAX
+    assert (page.cpu_ms() - began) / frames < FRAME_MS_MAX
 
 
 def test_the_stuck_operation_is_in_view_and_red(page: Page) -> None:

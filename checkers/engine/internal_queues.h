@@ -15,19 +15,13 @@ enum {
     NEVER_DEQUEUED = INT32_MAX - 2, /* an enqueue returned whose value no dequeue returned */
 };
 
-typedef struct {
-    int64_t number;
-    int32_t mark;
-    int32_t kind;
-} hashed_value;
-
 /* A value's mark: 0, its enqueue's row + 1, or minus that once a dequeue returned it. Values that
- * lie close together have their marks in an array; others are hashed. */
+ * lie close together have their marks in an array; the marks of others are hashed. */
 typedef struct {
     int64_t low, range, forms; /* of the integers; then the forms */
+    int64_t slots;             /* of the hash table; 0: an array */
     int32_t *marks;
-    hashed_value *hashed;
-    int64_t slots, bytes;
+    int64_t bytes;
 } marks_by_value;
 
 typedef struct {

@@ -18,7 +18,7 @@
 
 #include <string.h>
 
-enum { FAILED = 1, INTEGERS = 1, FORMS = 2, BLOCK = 1 << 16 };
+enum { FAILED = 1, INTEGERS = 1, FORMS = 2, BLOCK = 1 << 16, FEWEST = 16 };
 
 void queue_violation(queue_check *check, int32_t violation, int32_t a, int32_t b, int32_t c,
                      int32_t d)
@@ -137,7 +137,7 @@ static void find_range(queue_check *check)
         high = number > high ? number : high;
     }
     uint64_t range = high < low ? 0 : (uint64_t)high - (uint64_t)low;
-    int64_t most = 8 * check->n + 64; /* beyond this, hashing takes less memory */
+    int64_t most = 4 * check->n + 64; /* beyond this, hashing takes less memory */
     check->values.low = low;
     check->values.range = range > (uint64_t)most ? INT64_MAX : high < low ? 0 : (int64_t)range + 1;
     check->values.forms = history->forms;
@@ -149,41 +149,46 @@ static int make_marks(queue_check *check)
 {
     marks_by_value *values = &check->values;
     find_range(check);
-    if (values->range >= 0) {
-        values->bytes = (values->range + values->forms) * (int64_t)sizeof(int32_t);
-        values->marks = shl_alloc_zeroed(check->budget, values->bytes);
-        return values->marks != NULL;
+    int64_t marks = values->range + values->forms;
+    if (values->range < 0) {
+        values->slots = FEWEST;
+        while (values->slots * 3 < queue_count(check, ENQUEUES) * 4)
+            values->slots *= 2;
+        marks = values->slots;
     }
-    values->slots = 16;
-    while (values->slots * 3 < queue_count(check, ENQUEUES) * 4)
-        values->slots *= 2;
-    values->bytes = values->slots * (int64_t)sizeof(hashed_value);
-    values->hashed = shl_alloc_zeroed(check->budget, values->bytes);
-    return values->hashed != NULL;
+    values->bytes = marks * (int64_t)sizeof(int32_t);
+    values->marks = shl_alloc_zeroed(check->budget, values->bytes);
+    return values->marks != NULL;
 }
 
-/* Where the mark of a value is: a free place if it has none yet and is hashed. */
-static inline int32_t *hashed_mark(const marks_by_value *values, int32_t kind, int64_t number)
+/* Where the search for a value begins. */
+static inline uint64_t hashed(int32_t kind, int64_t number)
 {
-    uint64_t at = (uint64_t)number * 0x9e3779b97f4a7c15u + (uint64_t)kind;
+    uint64_t at = ((uint64_t)number + ((uint64_t)kind << 61)) * 0x9e3779b97f4a7c15u;
     at ^= at >> 32;
-    for (;; at++) {
-        hashed_value *slot = &values->hashed[at & (uint64_t)(values->slots - 1)];
-        if (!slot->mark) {
-            slot->number = number;
-            slot->kind = kind;
-            return &slot->mark;
-        }
-        if (slot->number == number && slot->kind == kind)
-            return &slot->mark;
+    at *= 0xd6e8feb86659fd93u;
+    return at >> 32;
+}
+
+/* The mark of a value, or a free place if it has none yet. */
+static inline int32_t *hashed_mark(const queue_check *check, int32_t kind, int64_t number)
+{
+    const marks_by_value *values = &check->values;
+    for (uint64_t at = hashed(kind, number);; at++) {
+        int32_t *mark = &values->marks[at & (uint64_t)(values->slots - 1)];
+        int32_t row = (*mark < 0 ? -*mark : *mark) - 1;
+        if (row < 0 || (check->history->argument[row] == number &&
+                        check->history->argument_kind[row] == kind))
+            return mark;
     }
 }
 
 /* NULL: no enqueue has such a value. */
-static inline int32_t *mark_of(const marks_by_value *values, int32_t kind, int64_t number)
+static inline int32_t *mark_of(const queue_check *check, int32_t kind, int64_t number)
 {
-    if (values->hashed)
-        return hashed_mark(values, kind, number);
+    const marks_by_value *values = &check->values;
+    if (values->slots)
+        return hashed_mark(check, kind, number);
     uint64_t at = (uint64_t)number - (uint64_t)values->low;
     if (kind == INTEGERS)
         return at < (uint64_t)values->range ? &values->marks[at] : NULL;
@@ -193,13 +198,12 @@ static inline int32_t *mark_of(const marks_by_value *values, int32_t kind, int64
 
 static inline int32_t *dequeue_mark(const queue_check *check, int32_t row)
 {
-    return mark_of(&check->values, check->history->result_kind[row], check->history->result[row]);
+    return mark_of(check, check->history->result_kind[row], check->history->result[row]);
 }
 
 static inline int32_t *enqueue_mark(const queue_check *check, int32_t row)
 {
-    return mark_of(&check->values, check->history->argument_kind[row],
-                   check->history->argument[row]);
+    return mark_of(check, check->history->argument_kind[row], check->history->argument[row]);
 }
 
 int queue_is_residual(const queue_check *check, int32_t enqueue)
@@ -335,7 +339,7 @@ void queue_close(queue_check *check)
 {
     marks_by_value *values = &check->values;
     shl_free(check->budget, check->rows, check->n * (int64_t)sizeof(int32_t));
-    shl_free(check->budget, values->marks ? (void *)values->marks : values->hashed, values->bytes);
+    shl_free(check->budget, values->marks, values->bytes);
     shl_free(check->budget, check->timeline, check->timeline_bytes);
     __atomic_add_fetch(&check->budget->done, check->n, __ATOMIC_RELAXED);
 }

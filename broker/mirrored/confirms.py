@@ -53,24 +53,20 @@ class Outbox:
         self._queue = queue
         self._confirmed: dict[Pid, list[int]] = {}
         self._refused: dict[Pid, list[int]] = {}
-        self._size = 0
+        self.size = 0  # what waits: confirms and refusals
         self._interval: AckedInterval | None = None
 
     def confirm(self, channel: Pid, seq: int) -> None:
         self._confirmed.setdefault(channel, []).append(seq)
-        self._size += 1
+        self.size += 1
 
     def refuse(self, channel: Pid, seq: int) -> None:
         self._refused.setdefault(channel, []).append(seq)
-        self._size += 1
+        self.size += 1
 
     @property
     def is_full(self) -> bool:
-        return self._size >= BATCH_MAX
-
-    @property
-    def is_empty(self) -> bool:
-        return not self._size
+        return self.size >= BATCH_MAX
 
     @property
     def has_confirms(self) -> bool:
@@ -78,7 +74,7 @@ class Outbox:
 
     def take(self, now_ns: int) -> list[tuple[Pid, Message]]:
         """What to send now, to whom."""
-        if not self._size:
+        if not self.size:
             return []
         if self._confirmed:
             first = now_ns if self._interval is None else self._interval.first_ns
@@ -90,7 +86,7 @@ class Outbox:
             letters.append((channel, Confirmed(self._process, self._queue, tuple(seqs))))
         for channel, seqs in self._refused.items():
             letters.append((channel, Refused(self._process, self._queue, tuple(seqs))))
-        self._confirmed, self._refused, self._size = {}, {}, 0
+        self._confirmed, self._refused, self.size = {}, {}, 0
         return letters
 
     @property

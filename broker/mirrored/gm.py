@@ -125,7 +125,7 @@ class Member:
         self.is_stopped = False
         self._row = row
         self._is_in: GroupRow | None = None  # the row in which we were found last
-        self._outgoing = Outgoing()
+        self.outgoing = Outgoing()
         self._timer_runs = False
         self._work: Work | None = None
         self._kept_back: deque[Input] = deque()
@@ -151,16 +151,16 @@ class Member:
     @property
     def has_unsent(self) -> bool:
         """Whether ``Idle`` would send something."""
-        return bool(self._outgoing.pubs) and self._work is None
+        return bool(self.outgoing.pubs) and self._work is None
 
     @property
     def published(self) -> int:
-        return self._outgoing.last
+        return self.outgoing.last
 
     def is_home(self, number: int) -> bool:
         """Whether every member has delivered all broadcasts of this one up to ``number``."""
         own = MemberState() if self.states is None else self._state_of(self.id)
-        return all(first > number for first, _ in (*own.pending, *self._outgoing.pubs)[:1])
+        return all(first > number for first, _ in (*own.pending, *self.outgoing.pubs)[:1])
 
     def _start(self, given: Input) -> None:
         try:
@@ -210,10 +210,10 @@ class Member:
             return
         if self.stop_reason is not None and self._is_drained():
             self._end(self.stop_reason)
-        elif self._outgoing.pubs and not self._timer_runs:
+        elif self.outgoing.pubs and not self._timer_runs:
             self._timer_runs = True
             self._emit(StartFlushTimer())
-        elif not self._outgoing.pubs and self._timer_runs:
+        elif not self.outgoing.pubs and self._timer_runs:
             self._timer_runs = False
             self._emit(CancelFlushTimer())
 
@@ -222,7 +222,7 @@ class Member:
 
     def _end(self, reason: str) -> None:
         self.is_stopped = True
-        self._outputs += (Confirmed(token, ok=False) for token in self._outgoing.drop_confirms())
+        self._outputs += (Confirmed(token, ok=False) for token in self.outgoing.drop_confirms())
         self._emit(Stopped(reason))
 
     def _is_drained(self) -> bool:
@@ -230,7 +230,7 @@ class Member:
         # (rmq#224).
         if self.states is None or self._is_alone() or self.bugs.stops_undrained:
             return True  # KB-RMQ-04: a member that was told to stop stopped
-        return not self._outgoing.pubs and all(state.is_settled for state in self.states.values())
+        return not self.outgoing.pubs and all(state.is_settled for state in self.states.values())
 
     def _is_alone(self) -> bool:
         return self.right == self.id
@@ -342,9 +342,9 @@ class Member:
         if self.stop_reason is not None or self.states is None:
             return
         if not self._is_alone():
-            self._outgoing.add(payload)
+            self.outgoing.add(payload)
         self._emit(Deliver(self.id.pid, payload))
-        if self._outgoing.bytes > BUFFER_BYTES_MAX:
+        if self.outgoing.bytes > BUFFER_BYTES_MAX:
             self._flush()
 
     def _confirmed_broadcast(self, payload: bytes, token: int) -> None:
@@ -355,11 +355,11 @@ class Member:
         if self._is_alone():
             self._emit(Confirmed(token))
         else:
-            self._outgoing.want_confirm(token)
+            self.outgoing.want_confirm(token)
             self._flush()
 
     def _flush(self) -> None:
-        pubs = self._outgoing.take()
+        pubs = self.outgoing.take()
         if not pubs:
             return
         self._send_right([ActivityItem(self.id, pubs, ())])
@@ -451,7 +451,7 @@ class Member:
             return item
         acks = state.come_home(item.pubs, item.acks, strict=self.bugs.strict_common)
         if item.publisher == self.id:
-            self._outputs += map(Confirmed, self._outgoing.confirmed(acks))
+            self._outputs += map(Confirmed, self.outgoing.confirmed(acks))
         return ActivityItem(item.publisher, (), acks)
 
     def _send_right(self, items: list[ActivityItem]) -> None:
@@ -483,7 +483,7 @@ class Member:
         view = group_to_view(row)
         if view.alive() == [self.id]:
             self.states = {}
-            self._outputs += map(Confirmed, self._outgoing.drop_confirms())
+            self._outputs += map(Confirmed, self.outgoing.drop_confirms())
             erasable = self._erasable_aliases(view)
             if erasable:
                 yield from self._erase_aliases(erasable)
@@ -556,7 +556,7 @@ class Member:
         self.left = self._meet("left", self.left, place.left)
         self.right = self._meet("right", self.right, place.right)
         if self._is_alone():
-            self._outgoing.take()
+            self.outgoing.take()
         elif self.right != right_before and self.states is not None:
             self._emit(Send(self.right, self._catchup_for(self.right, self.view)))
 

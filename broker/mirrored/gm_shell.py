@@ -56,18 +56,15 @@ class GmShell:
         self._env = env
         self._metadata = metadata
         self._key = key
-        self.member = gm.Member(key, owner.pid, self._row(), gm_bugs(env.has_bug))
+        row = metadata.read(rows.GROUP, key)
+        assert row is None or isinstance(row, GroupRow)
+        self.member = gm.Member(key, owner.pid, row, gm_bugs(env.has_bug))
         self.events: deque[Event] = deque()
         self._refs: dict[int, tuple[gm.Side, MemberId]] = {}
         self._callers: dict[int, Caller] = {}
         self._token = 0
         self._answer: gm.Input | None = None
         self._timer: Any = None
-
-    def _row(self) -> GroupRow | None:
-        row = self._metadata.read(rows.GROUP, self._key)
-        assert row is None or isinstance(row, GroupRow)
-        return row
 
     # -- what the owner does with it ---------------------------------------------------------------
 
@@ -77,7 +74,9 @@ class GmShell:
         return self.member.states is not None and not self.member.is_stopped
 
     def feed(self, given: gm.Input) -> None:
-        for output in self.member.step(given, self._row()):
+        row = self._metadata.read(rows.GROUP, self._key)
+        assert row is None or isinstance(row, GroupRow)
+        for output in self.member.step(given, row):
             # First, as most outputs are either of these.
             if type(output) is gm.Send:
                 self._owner.runtime.send(output.to.pid, output.message)
@@ -87,7 +86,7 @@ class GmShell:
                 self._perform(output)
 
     def idle(self) -> None:
-        if self.member.has_unsent:
+        if self.member.outgoing.pubs and self.member.has_unsent:
             self.feed(gm.Idle())
 
     def handle(self, message: Message) -> bool:

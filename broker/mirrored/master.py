@@ -272,7 +272,7 @@ class Master:
         """Send the confirms that have gathered. Outside the majority they are held: another may be
         master by now, and this one soon learns it.
         """
-        if self.outbox.is_empty:
+        if not self.outbox.size:
             return
         if self.outbox.has_confirms:
             self._start_acked_timer()

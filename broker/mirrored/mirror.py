@@ -57,7 +57,7 @@ class Mirror:
         self.master = row.pid
         self.outbox = Outbox(shell.pid, shell.key)
         self.depth_delta: int | None = None  # the master's depth less ours; None: not known yet
-        self.became_synchronised = False  # to be recorded by the process
+        self.has_flags = False  # became synchronised: to be recorded by the process
         self._statuses: dict[int, Status] = {}
         self._senders: dict[Pid, Sender] = {}
         self._marks = DurableMarks()
@@ -65,11 +65,6 @@ class Mirror:
     @property
     def is_synchronised(self) -> bool:
         return self.depth_delta == 0
-
-    @property
-    def has_flags(self) -> bool:
-        """Whether there is something for the process to do."""
-        return self.became_synchronised
 
     # -- from channels -----------------------------------------------------------------------------
 
@@ -100,8 +95,6 @@ class Mirror:
             self.flush()
 
     def flush(self) -> None:
-        if self.outbox.is_empty:
-            return
         for channel, letter in self.outbox.take(self.shell.env.clock.monotonic_ns()):
             self.shell.send(channel, letter)
 
@@ -178,7 +171,7 @@ class Mirror:
 
     def _set_delta(self, delta: int) -> None:
         if delta == 0 and self.depth_delta != 0:
-            self.became_synchronised = True
+            self.has_flags = True
         self.depth_delta = delta
 
     def _change_delta(self, change: int) -> None:

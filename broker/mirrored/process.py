@@ -156,7 +156,7 @@ class QueueProcess(Process):
     async def idle(self) -> None:
         if self.env.buggify("confirm.late"):  # a process may get its turn late
             await pause_ms(self.env.rng.random() * CONFIRM_LATE_MS)
-        if self.role is not None:
+        if self.role is not None and self.role.outbox.size:
             self.role.flush()
         # The ring's flush timer sends what is not sent here.
         if self.gm is not None and not self.env.buggify("gm.flush_late"):
@@ -246,7 +246,7 @@ class QueueProcess(Process):
 
     async def _act_on_flags(self) -> None:
         match self.role:
-            case Mirror() if self.role.became_synchronised:
+            case Mirror() if self.role.has_flags:
                 await syncing.record_synchronised(self)
             case Master() if self.role.is_deletable or self.role.limits.is_unused:
                 self.role.is_deletable = self.role.limits.is_unused = False

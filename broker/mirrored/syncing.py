@@ -193,7 +193,7 @@ async def record_synchronised(process: QueueProcess) -> None:
     """Once in ``sync_slave_pids``, this mirror may be promoted under when-synced."""
     mirror = process.role
     assert isinstance(mirror, Mirror)
-    mirror.became_synchronised = False
+    mirror.has_flags = False
     row = await process.transact(lambda tx: rows.record_synchronised(tx, process.key, process.pid))
     if row is None:
         await ending.out_of_place(process)

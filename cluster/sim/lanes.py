@@ -20,6 +20,8 @@ from collections import deque
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
+import msgspec
+
 from cluster.sim.links import Link, give_up_after_ns, next_backoff
 
 if TYPE_CHECKING:
@@ -31,21 +33,17 @@ PIECES_PER_S = 20  # of a big write over a throttled link: it arrives bit by bit
 PIECE_BYTES_MIN = 1_460
 
 
-class Segment:
+class Segment(msgspec.Struct, eq=False):
     """Bytes, or one of the signs, on their way."""
 
-    __slots__ = ("arrival_ns", "chunks", "depart_ns", "first_ns", "handle", "kind", "lost", "size")
-
-    handle: SimHandle | None  # None: it has arrived
-
-    def __init__(self, kind: int, chunks: list[bytes], size: int, first_ns: int) -> None:
-        self.kind = kind
-        self.chunks = chunks
-        self.size = size
-        self.first_ns = first_ns
-        self.depart_ns = first_ns  # of its last transmission
-        self.arrival_ns = 0
-        self.lost = 0  # times
+    kind: int
+    chunks: list[bytes]
+    size: int
+    first_ns: int
+    depart_ns: int  # of its last transmission
+    arrival_ns: int = 0
+    lost: int = 0  # times
+    handle: SimHandle | None = None  # None: it has arrived
 
 
 class Lane:
@@ -104,9 +102,9 @@ class Lane:
             piece_bytes = max(PIECE_BYTES_MIN, rate // PIECES_PER_S)
             for start in range(0, len(data), piece_bytes):
                 piece = data[start : start + piece_bytes]
-                self._submit(Segment(DATA, [piece], len(piece), now_ns))
+                self._submit(Segment(DATA, [piece], len(piece), now_ns, now_ns))
             return
-        self._fresh = fresh = Segment(DATA, [data], len(data), now_ns)
+        self._fresh = fresh = Segment(DATA, [data], len(data), now_ns, now_ns)
         self._fresh_ns = now_ns
         if self.link.blocks or self._held:
             self._hold(fresh)
@@ -115,7 +113,8 @@ class Lane:
 
     def send_sign(self, kind: int) -> None:
         self._fresh = None
-        self._submit(Segment(kind, [], 0, self._loop.now_ns))
+        now_ns = self._loop.now_ns
+        self._submit(Segment(kind, [], 0, now_ns, now_ns))
 
     def _submit(self, segment: Segment) -> None:
         if self.link.blocks or self._held:

@@ -205,7 +205,8 @@ class SimLoop(Fenced, asyncio.BaseEventLoop):
         args: tuple[Any, ...],
         context: Context | None,
     ) -> SimHandle:
-        self._check_closed()
+        if self._closed:
+            self._check_closed()
         if context is None:
             context, process = copy_context(), self.process
         else:
@@ -249,7 +250,8 @@ class SimLoop(Fenced, asyncio.BaseEventLoop):
         name: str | None = None,
         context: Context | None = None,
     ) -> SimTask[T]:
-        self._check_closed()
+        if self._closed:
+            self._check_closed()
         self._objects += 1
         number = self._objects
         task = SimTask(coro, number, loop=self, name=name or f"task-{number}", context=context)

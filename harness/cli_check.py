@@ -77,7 +77,11 @@ def run_check(arguments: Sequence[str], echo: Callable[[str], None]) -> int:
         failed_cas=asked.failed_cas, keyed=asked.keyed, dialect=asked.dialect,
         report=asked.report, as_json=asked.json, store=asked.store,
     )  # fmt: skip
-    return check_files(request, echo)
+    try:
+        return check_files(request, echo)
+    except KeyboardInterrupt:
+        typer.echo("shalott: interrupted before there was a verdict", err=True)
+        return 2
 
 
 def add_check_commands(app: typer.Typer) -> None:

@@ -74,7 +74,7 @@ typedef struct {
     int64_t ignored; /* lines of a log that are no operations */
     int64_t line;    /* where it stands, from 1 */
     int64_t torn;    /* 0, or the line where an entry begins that the end of the file cuts off */
-    int32_t timed;   /* every entry has a clock time */
+    int32_t timed;   /* every entry has a clock time, but infos perhaps */
     int32_t keyed;   /* some entry names a key */
     int32_t crowded; /* two entries begin on one line */
     int32_t ended;   /* a recording's end mark was met */

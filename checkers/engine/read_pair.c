@@ -212,7 +212,7 @@ int shl_take_entry(shl_reader *reader, const shl_entry *entry, const char *at)
     int64_t *place = shl_row_of(&reader->open, entry->id, reader->budget);
     if (!place)
         return shl_complain(reader, SHL_READ_STOPPED, entry->line, at);
-    reader->state.timed &= entry->has_time;
+    reader->state.timed &= entry->has_time || entry->type == SHL_INFO;
     reader->state.keyed |= entry->has_key;
     int wrong = entry->type == SHL_INVOKE ? begin(reader, entry, place, at)
                                           : end(reader, entry, place, at);

@@ -57,7 +57,8 @@ def complaint(state: Any, dialect: str) -> str:
     sentence = numbered.get(state.error) or _SENTENCES[state.error]
     if dialect == "violin" and state.error == lib.SHL_READ_BAD_PROCESS:
         sentence = "an operation is a number in brackets, not {word}"
-    word = ffi.string(state.error_word).decode("utf-8", errors="backslashreplace")
+    met = ffi.string(state.error_word).decode("utf-8", errors="backslashreplace")
+    word = "".join(each if each.isprintable() else " " for each in met)
     if state.error == lib.SHL_READ_BAD_TIME and not word:
         sentence = "an operation without a time"
     said = sentence.format(

@@ -224,3 +224,24 @@ def test_a_disk_that_is_full_from_the_start(tmp_path: Path) -> None:
         assert "No space left on device" in done.complaints[0]
         assert "Traceback" not in done.stderr
         assert leftovers(done) == []
+
+
+@pytest.mark.parametrize(
+    ("content", "sentence"),
+    [
+        (b"", "is empty"),
+        (b"PAR1 and then nothing", "cannot read"),
+        (b"\x00\x01\x02", "is no history that is known"),
+        (b"{:process 0, :type :invoke, :f :read}\n" * 2,
+         "line 2, column 1: process 0 invokes an operation while the one that it invoked in line 1"
+         " is open"),
+        (b"[1] call add(1)\n[2] return\n", "line 2, column 1: operation 2 completes, but is not"),
+        (b'{"index":0,"type":"invoked","at_ns":1}\n', "line 1, column 20: a type is invoke, ok"),
+    ],
+)  # fmt: skip
+def test_a_history_that_cannot_be_read_is_refused(
+    content: bytes, sentence: str, tmp_path: Path
+) -> None:
+    (tmp_path / "history").write_bytes(content)
+    done = shalott(["check", "history", "--model", "register"], tmp_path)
+    assert_refused(done, BAD_ARGUMENTS, sentence)

@@ -281,7 +281,7 @@ class _Writer:
             )
         elif window is not None and window.left_out:
             notes.append(
-                f"{window.left_out:,} earlier crashed operations are not shown: none of them helps."
+                f"Not shown: earlier crashed operations that help nobody ({window.left_out:,})."
             )
         if window is not None and len(window.starts) > 1:
             notes.append(

@@ -87,10 +87,29 @@ class Numbering:
         if rows is not None:
             forms &= rows
         if forms.any():
-            used, place = np.unique(values.number[forms], return_inverse=True)
-            by_form = [self.key(values.forms[number]) for number in used.tolist()]
-            found[forms] = np.array(by_form, dtype=np.int64)[place]
+            used, place = distinct(values.number[forms], len(values.forms))
+            found[forms] = self.keys_of([values.forms[number] for number in used.tolist()])[place]
         return found
+
+    def keys_of(self, values: Collection[Hashable]) -> Keys:
+        """Keys of Python's values."""
+        if set(map(type, values)) == {int}:
+            numbers = integers(values)
+            if len(numbers) == len(values):
+                return numbers
+        return np.array([self.key(value) for value in values], dtype=np.int64)
+
+
+def distinct(
+    numbers: npt.NDArray[Any], below: int
+) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+    """(the different ones, ascending; which of them each is). All are in [0, below)."""
+    if 8 * len(numbers) < below:
+        different, place = np.unique(numbers, return_inverse=True)
+        return different.astype(np.int64), place
+    there = np.zeros(below, dtype=np.bool_)
+    there[numbers] = True
+    return np.flatnonzero(there), (np.cumsum(there) - 1)[numbers]
 
 
 def _fits(value: int) -> bool:

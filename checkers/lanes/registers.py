@@ -24,9 +24,10 @@ from __future__ import annotations
 import itertools
 from collections.abc import Hashable
 from dataclasses import dataclass
-from typing import Any, ClassVar, Final
+from typing import Any, ClassVar, Final, cast
 
 import numpy as np
+import numpy.typing as npt
 
 from checkers.concurrent import FORM, NOTHING, ConcurrentHistory, Values
 from checkers.engine import lib
@@ -44,6 +45,7 @@ from checkers.lanes.encoding import (
     answered,
     codes,
     dense,
+    distinct,
     encoded,
     integers,
 )
@@ -121,15 +123,15 @@ class RegisterMonitor:
         """A second column for what a compare-and-set writes; nothing there for the others."""
         n, argument = len(history), history.argument
         _mark_refused(history, f)
-        pairs = _pairs(argument, is_cas)
-        others = integers([self.initial, *itertools.chain.from_iterable(pairs)])
+        ends, pair = _pairs(argument, is_cas)
+        others = integers([self.initial, *ends])
         numbering = Numbering.over([argument.number, history.result.number, others])
         keys = np.zeros(2 * n, dtype=np.int64)
         keys[:n] = np.where(is_read, numbering.keys(history.result, is_read), 0)
         is_write = f == lib.SHL_REGISTER_WRITE
         keys[:n] = np.where(is_write, numbering.keys(argument, is_write), keys[:n])
-        before, after = _pair_keys(numbering, pairs, argument, is_cas)
-        keys[:n][is_cas], keys[n:][is_cas] = before, after
+        both = numbering.keys_of(ends).reshape(-1, 2)[pair]
+        keys[:n][is_cas], keys[n:][is_cas] = both[:, 0], both[:, 1]
         present = np.concatenate([f != DROPPED, is_cas])
         ids, values = dense(keys, present, budget)
         initial = _id(keys[present], ids[present], numbering.key(self.initial))
@@ -151,28 +153,16 @@ def _id(keys: Keys, ids: Ids, key: int) -> int:
     return int(ids[at]) if keys[at] == key else int(lib.SHL_NONE)
 
 
-def _pairs(argument: Values, rows: Bools) -> list[tuple[Hashable, Hashable]]:
-    """The distinct (from, to) of the compare-and-sets, in the order of their forms' numbers."""
+def _pairs(argument: Values, rows: Bools) -> tuple[list[Hashable], npt.NDArray[np.int64]]:
+    """(the distinct from, to, from, to...; which pair each compare-and-set has)."""
     if (argument.kind[rows] != FORM).any():
         raise Undecided("a compare-and-set has no pair of values")
-    pairs = [argument.forms[number] for number in np.unique(argument.number[rows]).tolist()]
+    used, place = distinct(argument.number[rows], len(argument.forms))
+    pairs = [argument.forms[number] for number in used.tolist()]
     for pair in pairs:
         if not isinstance(pair, tuple) or len(pair) != 2:
             raise Undecided(f"a compare-and-set has no pair of values but {pair!r}")
-    return pairs
-
-
-def _pair_keys(
-    numbering: Numbering,
-    pairs: list[tuple[Hashable, Hashable]],
-    argument: Values,
-    rows: Bools,
-) -> tuple[Keys, Keys]:
-    both = np.array(
-        [[numbering.key(before), numbering.key(after)] for before, after in pairs], dtype=np.int64
-    ).reshape(-1, 2)
-    place = np.unique(argument.number[rows], return_inverse=True)[1]
-    return both[place, 0], both[place, 1]
+    return list(itertools.chain.from_iterable(cast("list[tuple[Hashable]]", pairs))), place
 
 
 # --- what is said about it ------------------------------------------------------------------------

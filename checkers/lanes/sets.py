@@ -40,6 +40,7 @@ from checkers.lanes.encoding import (
     answered,
     codes,
     dense,
+    distinct,
     encoded,
     integers,
 )
@@ -97,7 +98,7 @@ class SetMonitor:
             present[: len(history)] = elements
         ids, values = dense(all_keys, None if present.all() else present, budget)
         a = ids[: len(history)]
-        which, starts, members = read.smallest_first(ids[len(history) :])
+        which, starts, members = read.smallest_first(ids[len(history) :], values)
         a[is_read] = which
         sets = ffi.new("shl_read_sets *")
         sets.count = len(starts) - 1
@@ -110,26 +111,22 @@ def _codes(history: ConcurrentHistory) -> npt.NDArray[np.uint8]:
     completed = history.ret != NEVER
     f[~completed & ((f == lib.SHL_SET_HAS) | (f == lib.SHL_SET_READ))] = DROPPED
     asked = f.copy()
-    for form, said in ((True, 0), (False, 1)):
-        for rows in _rows_of(result, form):
-            rows &= completed
-            for means, codes_of in _SAID.items():
-                f[rows & (asked == means)] = codes_of[said]
-    silent = (asked == lib.SHL_SET_HAS) & (result.kind != FORM)
-    if silent.any() or _says_something_else(asked, result):
+    true, false = _rows_of(result, True) & completed, _rows_of(result, False) & completed
+    if ((asked == lib.SHL_SET_HAS) & ~(true | false)).any():
         raise Undecided("a contains returned neither true nor false")
+    for means, (said_yes, said_no) in _SAID.items():
+        f[true & (asked == means)] = said_yes
+        f[false & (asked == means)] = said_no
     return f
 
 
-def _rows_of(values: Values, form: bool) -> list[Bools]:
-    """The rows that hold true, or false; none if no row does."""
-    places = [at for at, known in enumerate(values.forms) if known is form]
-    return [(values.kind == FORM) & (values.number == at) for at in places]
-
-
-def _says_something_else(asked: npt.NDArray[np.uint8], result: Values) -> bool:
-    said = np.unique(result.number[asked == lib.SHL_SET_HAS]).tolist() if result.forms else []
-    return any(not isinstance(result.forms[at], bool) for at in said)
+def _rows_of(values: Values, form: bool) -> Bools:
+    """The rows that hold true, or false."""
+    rows = np.zeros(len(values), dtype=np.bool_)
+    for at, known in enumerate(values.forms):
+        if known is form:
+            rows |= (values.kind == FORM) & (values.number == at)
+    return rows
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,23 +139,21 @@ class _ReadSets:
 
     def keys(self, numbering: Numbering) -> list[Keys]:
         return [
-            numbers
-            if len(numbers) == len(form)
-            else np.array([numbering.key(each) for each in form], dtype=np.int64)
+            numbers if len(numbers) == len(form) else numbering.keys_of(form)
             for form, numbers in zip(self.forms, self.integers, strict=True)
         ]
 
     def smallest_first(
-        self, ids: npt.NDArray[np.int32]
+        self, ids: npt.NDArray[np.int32], values: int
     ) -> tuple[Any, npt.NDArray[np.int64], npt.NDArray[np.int32]]:
         """(which set each read returned, where each set starts, the sets, each element once)."""
         ends = np.cumsum([0, *map(len, self.forms)])
-        sets = [np.unique(ids[ends[at] : ends[at + 1]]) for at in range(len(self.forms))]
+        sets = [distinct(ids[ends[at] : ends[at + 1]], values)[0] for at in range(len(self.forms))]
         order = sorted(range(len(sets)), key=lambda at: len(sets[at]))
         rank = np.empty(len(sets), dtype=np.int64)
         rank[order] = np.arange(len(sets))
         starts = np.cumsum([0, *(len(sets[at]) for at in order)], dtype=np.int64)
-        members = [np.empty(0, dtype=np.int32), *(sets[at] for at in order)]
+        members: list[Keys] = [np.empty(0, dtype=np.int64), *(sets[at] for at in order)]
         return rank[self.place], starts, np.concatenate(members).astype(np.int32)
 
 
@@ -168,7 +163,7 @@ _NO_SETS: Final = _ReadSets([], [], np.empty(0, dtype=np.int64))
 def _read_sets(result: Values, is_read: Bools) -> _ReadSets:
     if (result.kind[is_read] != FORM).any():
         raise Undecided("a read did not return a set")
-    used, place = np.unique(result.number[is_read], return_inverse=True)
+    used, place = distinct(result.number[is_read], len(result.forms))
     forms = [result.forms[number] for number in used.tolist()]
     if not all(isinstance(form, tuple | frozenset) for form in forms):
         raise Undecided("a read did not return a set")

@@ -10,6 +10,7 @@ import itertools
 import os
 import threading
 from collections.abc import Callable
+from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
 from typing import Any
 
 
@@ -25,33 +26,24 @@ def run_all(count: int, work: Callable[[int], bool], threads: int, budget: Any) 
     KeyboardInterrupt goes on.
     """
     numbers = itertools.count()
-    raised: list[BaseException] = []
     ended = threading.Event()
 
     def worker() -> None:
         try:
             while not ended.is_set() and (number := next(numbers)) < count:
                 if work(number):
-                    ended.set()
-        except BaseException as error:
-            raised.append(error)
-            ended.set()
+                    return
+        finally:
+            ended.set()  # it is done, or has raised, or there is no number left
 
-    running = [
-        threading.Thread(target=worker, daemon=True, name=f"engine-{number}")
-        for number in range(min(threads, count))
-    ]
-    try:
-        for each in running:
-            each.start()
-        for each in running:
-            each.join()
-    except BaseException:
-        budget.cancel = 1
-        ended.set()
-        for each in running:
-            if each.ident is not None:
-                each.join()
-        raise
-    if raised:
-        raise raised[0]
+    with ThreadPoolExecutor(min(threads, count), thread_name_prefix="engine") as pool:
+        running = [pool.submit(worker) for _ in range(min(threads, count))]
+        try:
+            wait(running, return_when=FIRST_EXCEPTION)
+            for each in running:
+                if each.done():
+                    each.result()
+        except BaseException:
+            budget.cancel = 1
+            ended.set()
+            raise

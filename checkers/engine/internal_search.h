@@ -31,8 +31,6 @@ typedef struct {
     int (*layers_exact)(const void *layers);
     int64_t (*layers_configurations)(const void *layers);
     void (*layers_free)(void *layers);
-    int32_t (*longest)(const problem *p, int32_t most, int32_t *order, int32_t *lengths,
-                       int32_t *states);
     int32_t slots_max;
 } searches;
 

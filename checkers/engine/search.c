@@ -195,17 +195,3 @@ void shl_search(const shl_operations *operations, shl_table *table, int32_t meth
     }
     problem_free(&s.p);
 }
-
-int32_t shl_longest(const shl_operations *operations, shl_table *table, int32_t most,
-                    int32_t *order, int32_t *lengths, int32_t *states, shl_budget *budget)
-{
-    problem p;
-    int32_t found = -1;
-    if (problem_init(&p, operations, table, budget)) {
-        const searches *by = for_width(p.slots);
-        if (by)
-            found = by->longest(&p, most, order, lengths, states);
-    }
-    problem_free(&p);
-    return found;
-}

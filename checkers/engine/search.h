@@ -61,10 +61,4 @@ typedef struct {
 void shl_search(const shl_operations *operations, shl_table *table, int32_t methods,
                 shl_budget *budget, shl_found *found);
 
-/* Up to `most` different longest partial linearizations of a small history (a window): order[i * n]
- * on holds operation indexes, lengths[i] how many, states[i] the state after them. Returns how many
- * were found; -1 if the budget ended first or the history is too wide. */
-int32_t shl_longest(const shl_operations *operations, shl_table *table, int32_t most,
-                    int32_t *order, int32_t *lengths, int32_t *states, shl_budget *budget);
-
 #endif

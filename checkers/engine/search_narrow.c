@@ -4,7 +4,7 @@
 #define WORDS 1
 #include "internal_mask.h"
 
-#include "internal_longest.h"
+#include "internal_depth.h"
 #include "internal_passes.h"
 
 const searches searches_1 = {
@@ -20,6 +20,5 @@ const searches searches_1 = {
     .layers_exact = layers_exact,
     .layers_configurations = layers_configurations,
     .layers_free = layers_free,
-    .longest = find_longest,
     .slots_max = WORDS * 64,
 };

@@ -96,42 +96,6 @@ def test_first_means_the_shortest_prefix(methods: str) -> None:
     assert exact > 0
 
 
-def longest(ops: list[Op], model: Tabled, most: int = 8) -> list[tuple[list[int], int]]:
-    made, budget = columns(ops), new_budget(time_limit_s=30)
-    order = np.zeros(most * len(ops), dtype=np.int32)
-    lengths, states = np.zeros(most, dtype=np.int32), np.zeros(most, dtype=np.int32)
-    with Asked(model) as table:
-        count = lib.shl_longest(
-            made.operations, table, most, column(order), column(lengths), column(states), budget
-        )
-    assert budget.bytes == 0
-    return [
-        (order[i * len(ops) : i * len(ops) + lengths[i]].tolist(), int(states[i]))
-        for i in range(count)
-    ]
-
-
-def test_longest_partial_linearizations_are_legal_and_longest() -> None:
-    rng = random.Random("longest")
-    for _ in range(HISTORIES // 4):
-        model, ops = some_history(rng)
-        partials = longest(ops, model)
-        assert partials
-        completed = {sum(ops[i].ret is not None for i in order) for order, _ in partials}
-        assert len(completed) == 1
-        for order, end in partials:
-            assert len(set(order)) == len(order)
-            for place, i in enumerate(order):  # whatever returned before its call comes before it
-                before = [j for j, op in enumerate(ops) if (op.ret or 1 << 30) < ops[i].call]
-                assert set(before) <= set(order[:place])
-            states = {model.init}
-            for i in order:
-                states = {after for state in states for after in model.outcomes(state, ops[i].kind)}
-            assert model.states[end] in states
-        whole = sum(op.ret is not None for op in ops)
-        assert (completed == {whole}) == is_linearizable(ops, model)
-
-
 def hard_history() -> tuple[Tabled, list[Op]]:
     """Many writes at once, over and over, and at last a read of what they can't leave behind."""
     model = cas_register(40)

@@ -25,6 +25,7 @@ Ints32 = npt.NDArray[np.int32]
 
 STATE_BYTES: Final = 112  # of a state besides itself: its number, its places in a dict and a list
 KIND_BYTES: Final = 400  # of an operation as the model sees it
+PLACE_BYTES: Final = 16  # of one that is made when it is asked about
 
 
 @dataclass(frozen=True, slots=True)
@@ -225,9 +226,10 @@ class Transitions:
 
     def _remember(self, history: ConcurrentHistory, known: int, fresh: Ints32) -> None:
         """What the new kinds stand for. Few are made at once; many only when they are asked for."""
-        if not self._charge(KIND_BYTES * len(fresh)):
+        is_few = len(fresh) <= 1024
+        if not self._charge((KIND_BYTES if is_few else PLACE_BYTES) * len(fresh)):
             raise MemoryError
-        if len(fresh) <= 1024:
+        if is_few:
             new = [self._canonical(history.operation(int(row))) for row in fresh]
             self._operations += new
             if (is_pure := self._is_pure) is not None:
@@ -252,6 +254,8 @@ class Transitions:
         """What a kind stands for."""
         operation = self._operations[kind]
         if operation is None:
+            if not self._charge(KIND_BYTES):
+                raise OutOfMemory
             first, described = next(each for each in reversed(self._described) if each[0] <= kind)
             operation = self._operations[kind] = described(kind - first)
         return operation

@@ -40,9 +40,9 @@ typedef struct {
 
 /* The span of a value that was dequeued, as tight as its dequeue makes it. */
 typedef struct {
-    int32_t enqueue, dequeue;                  /* rows */
-    int32_t enqueue_call, enqueue_ret;         /* ret: at the latest */
-    int32_t dequeue_call, dequeue_ret;         /* call: at the earliest */
+    int32_t enqueue, dequeue;           /* rows */
+    int32_t enqueue_call, enqueue_ret;  /* ret: at the latest */
+    int32_t dequeue_call, dequeue_ret;
 } value_span;
 
 /* Sorts the rows and pairs enqueues with dequeues. Returns 1 to go on; 0 when the answer is there:

@@ -220,8 +220,6 @@ static inline value_span span_of(const queue_check *check, int32_t enqueue, int3
                        history->call[dequeue], history->ret[dequeue]};
     if (span.enqueue_ret > span.dequeue_ret)
         span.enqueue_ret = span.dequeue_ret;
-    if (span.dequeue_call < span.enqueue_call)
-        span.dequeue_call = span.enqueue_call;
     return span;
 }
 

@@ -48,5 +48,5 @@ def _settles_later(history: ConcurrentHistory, model: Model, rank: int) -> bool:
     meanings = meanings_of(model)
     if meanings is None:
         return bool(later.any())
-    names = (history.f.names[code] for code in np.unique(history.f.codes[later]))
+    names = {history.f.names[code] for code in history.f.codes[later].tolist()}
     return any(meanings[name].settles for name in names)

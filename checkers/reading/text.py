@@ -5,7 +5,9 @@ The engine makes the columns; Python decodes each distinct word, key and form on
 
 from __future__ import annotations
 
-from collections.abc import Hashable
+import os
+from collections.abc import Hashable, Iterable
+from functools import lru_cache
 from pathlib import Path
 from typing import Any, Final
 
@@ -20,6 +22,7 @@ from checkers.words import Words
 from harness.errors import UnreadableHistory
 
 PIECE_BYTES: Final = 1 << 20
+SHORT: Final = 24  # bytes of a value that is remembered for the next file
 _BOM = b"\xef\xbb\xbf"
 
 _READERS: Final = {
@@ -47,10 +50,12 @@ def read_text(path: Path, dialect: str, keyed: bool, piece: int = PIECE_BYTES) -
 
 
 def _feed(path: Path, dialect: str, reader: Any, budget: Any, piece: int) -> None:
-    buffer = bytearray(piece)
     filled = 0
     try:
         with path.open("rb", buffering=0) as file:
+            # A small file is not worth clearing a large buffer; one more byte finds its end.
+            size = os.fstat(file.fileno()).st_size  # 0 of what is no file: a pipe
+            buffer = bytearray(min(piece, size + 1) if size else piece)
             while True:
                 read = file.readinto(memoryview(buffer)[filled:])
                 if filled == 0 and buffer[:3] == _BOM and file.tell() == read:
@@ -177,7 +182,7 @@ def _keys(
         decoded: list[Hashable] = [_json_text(each) for each in slices]
     else:
         decoded = [
-            _decoded(path, each, int(line)) for each, line in zip(slices, lines, strict=True)
+            _decoded(path, each, int(line))[0] for each, line in zip(slices, lines, strict=True)
         ]
     named: dict[str, tuple[Hashable, int]] = {}
     code_of = np.zeros(len(slices) + 1, dtype=np.int32)  # the last is what -1 refers to: no key
@@ -192,11 +197,21 @@ def _keys(
     return Words(code_of[codes], tuple(named))
 
 
-def _decoded(path: Path, slice_: bytes, line: int) -> Hashable:
+def _decoded(path: Path, slice_: bytes, line: int) -> tuple[Hashable, Hashable]:
+    """A value, and what tells it apart from others (checkers.reading.edn.identity)."""
     try:
-        return decode(_text(slice_))
+        return (_decoded_short if len(slice_) <= SHORT else _decoded_slice)(slice_)
     except EdnError as error:
         raise UnreadableHistory(f"{path}, line {line}: {error}") from error
+
+
+def _decoded_slice(slice_: bytes) -> tuple[Hashable, Hashable]:
+    value = decode(_text(slice_))
+    return value, identity(value)
+
+
+# Small histories of one object have the same few values, and are read by the hundred.
+_decoded_short: Final = lru_cache(maxsize=4096)(_decoded_slice)
 
 
 class _Forms:
@@ -219,11 +234,11 @@ class _Forms:
 
 
 def _numbered(
-    decoded: Any,
+    decoded: Iterable[tuple[Hashable, Hashable]],
 ) -> tuple[npt.NDArray[np.uint8], npt.NDArray[np.int64], tuple[Hashable, ...]]:
     kinds, numbers = [], []
     forms: dict[Hashable, tuple[int, Hashable]] = {}
-    for value in decoded:
+    for value, identified in decoded:
         if value is None:
             kinds.append(NOTHING)
             numbers.append(0)
@@ -232,7 +247,7 @@ def _numbered(
             numbers.append(value)
         else:
             kinds.append(FORM)
-            numbers.append(forms.setdefault(identity(value), (len(forms), value))[0])
+            numbers.append(forms.setdefault(identified, (len(forms), value))[0])
     return (
         np.array(kinds, dtype=np.uint8),
         np.array(numbers, dtype=np.int64),

@@ -16,6 +16,8 @@ from tests.tidy.sources import Source
 ENTRY_POINTS: Mapping[str, str] = {
     "harness.cli": "the command `shalott`",
     "broker.__main__": "python -m broker",
+    "setup": "the package's build",
+    "checkers.engine.build_engine": "named by setup.py: builds the engine",
 }
 # Files that tools and people look for by themselves.
 KNOWN_BY_NAME = (

@@ -6,12 +6,25 @@ The C files here are built with the package (build_engine.py). Arrays are passed
 
 from __future__ import annotations
 
+import importlib
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from checkers.engine._engine import ffi, lib
+from checkers.engine.freshness import is_stale
+
+_BUILD_IT = "run scripts/test, or: python -m pip install -e ."
+
+try:
+    _engine = importlib.import_module("checkers.engine._engine")
+except ImportError as error:
+    raise ImportError(f"the engine is not built: {_BUILD_IT} ({error})") from error
+
+ffi, lib = _engine.ffi, _engine.lib
+if is_stale(Path(str(_engine.__file__)), getattr(lib, "SHL_BUILT_FROM", 0)):
+    raise ImportError(f"the engine was built from other C files than these: {_BUILD_IT}")
 
 __all__ = ["column", "ffi", "lib", "new_budget"]
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 import re
+import runpy
 from pathlib import Path
 
 from cffi import FFI
@@ -35,24 +36,21 @@ def headers() -> list[Path]:
     return sorted(public, key=lambda path: path.name != "engine.h")
 
 
-def sources() -> list[Path]:
-    """Every C file but the one that cffi writes."""
-    return [path for path in sorted(HERE.glob("*.c")) if path.name != "_engine.c"]
-
-
 def make_builder() -> FFI:
     builder = FFI()
+    # By its path: importing the package would import the engine.
+    freshness = runpy.run_path(str(HERE / "freshness.py"))
+    c_files = [path for path in freshness["sources"](HERE) if path.suffix == ".c"]
     for header in headers():
         builder.cdef(declarations(header))
     builder.cdef(ANSWERED_IN_PYTHON)
+    builder.cdef("static const int64_t SHL_BUILT_FROM;")
+    includes = [f'#include "{header.name}"' for header in headers()]
+    built_from = f"static const int64_t SHL_BUILT_FROM = {freshness['digest'](HERE)};"
     builder.set_source(
         "checkers.engine._engine",
-        "\n".join(f'#include "{header.name}"' for header in headers()),
-        sources=[
-            str(path.relative_to(ROOT))
-            for path in sorted(HERE.glob("*.c"))
-            if path.name != "_engine.c"
-        ],
+        "\n".join([*includes, built_from]),
+        sources=[str(path.relative_to(ROOT)) for path in c_files],
         depends=[str(path.relative_to(ROOT)) for path in sorted(HERE.glob("*.h"))],
         include_dirs=[str(HERE.relative_to(ROOT))],
         extra_compile_args=[*CFLAGS, *os.environ.get("SHALOTT_ENGINE_CFLAGS", "").split()],

@@ -122,9 +122,30 @@ ensure_venv_module() {
     install_packages "python$("$PYTHON" -c 'import sys; print("%d.%d" % sys.version_info[:2])')-venv"
 }
 
-# wanted_stamp EXTRAS  what the stamp file must hold: the project's place, its dependencies, the extras installed.
+# ensure_compiler  what building the engine takes: a C compiler with its library, and Python's headers.
+ensure_compiler() {
+    local missing=()
+    printf '#include <stdlib.h>\n' | gcc -E - >/dev/null 2>&1 || missing+=(gcc libc6-dev)
+    "$VENV/bin/python" -c 'import os, sys, sysconfig
+sys.exit(not os.path.exists(os.path.join(sysconfig.get_path("include"), "Python.h")))' \
+        || missing+=("$("$VENV/bin/python" -c 'import sys; print("python%d.%d-dev" % sys.version_info[:2])')")
+    [ ${#missing[@]} = 0 ] || install_packages "${missing[@]}"
+}
+
+# engine_digest  changes with anything that the engine is built from. _engine.c is written by the build.
+engine_digest() {
+    (
+        cd "$PROJECT_ROOT"
+        find setup.py checkers/engine -maxdepth 1 \( -name '*.[ch]' -o -name build_engine.py -o -name setup.py \) \
+            ! -name _engine.c -print0 | LC_ALL=C sort -z | xargs -0 sha256sum
+    ) | sha256sum
+}
+
+# wanted_stamp EXTRAS  what the stamp file must hold: the project's place, its dependencies, the extras installed, and
+# what the engine is built from.
 wanted_stamp() {
-    printf '%s\n%s\n%s\n' "$PROJECT_ROOT" "$(sha256sum <"$PROJECT_ROOT/pyproject.toml")" "$1"
+    printf '%s\n%s\n%s\n%s\n' \
+        "$PROJECT_ROOT" "$(sha256sum <"$PROJECT_ROOT/pyproject.toml")" "$1" "$(engine_digest)"
 }
 
 # merged_extras EXTRA...  the extras asked for and those already installed, sorted, comma separated.
@@ -154,6 +175,7 @@ install_venv() {
         say "making .venv with $("$PYTHON" --version 2>&1)"
         "$PYTHON" -m venv --clear "$VENV" >>"$SETUP_LOG" 2>&1 9>&- || { tail -n 5 "$SETUP_LOG" >&2; return 1; }
     fi
+    ensure_compiler || return 1
     say "installing Python packages${extras:+ (extras: $extras)}; the first time takes a minute"
     rm -f "$VENV_STAMP"
     if ! (cd "$PROJECT_ROOT" && "$VENV/bin/python" -m pip install -q --disable-pip-version-check \

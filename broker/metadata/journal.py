@@ -39,7 +39,13 @@ class Ballot(msgspec.Struct, frozen=True, array_like=True, tag="ballot"):
     number: int
 
 
-Entry = Rows | Mark | SawDown | Ballot
+class Promised(msgspec.Struct, frozen=True, array_like=True, tag="promised"):
+    """The highest ballot that a candidate was promised (quorum.py)."""
+
+    ballot: int
+
+
+Entry = Rows | Mark | SawDown | Ballot | Promised
 
 _encoder = msgspec.msgpack.Encoder()
 _decoder: msgspec.msgpack.Decoder[Entry] = msgspec.msgpack.Decoder(Entry)
@@ -55,6 +61,7 @@ class TableJournal:
         self.mark = 0
         self.saw_down: dict[str, None] = {}
         self.ballot = 0
+        self.promised = 0
 
     @classmethod
     async def open(cls, disk: Disk) -> TableJournal:
@@ -70,6 +77,8 @@ class TableJournal:
                     self.saw_down = dict.fromkeys(nodes)
                 case Ballot(number):
                     self.ballot = number
+                case Promised(ballot):
+                    self.promised = ballot
         return self
 
     @property
@@ -96,6 +105,11 @@ class TableJournal:
         if node in self.saw_down:
             del self.saw_down[node]
             await self._append([SawDown(tuple(self.saw_down))])
+
+    async def promise(self, ballot: int) -> None:
+        if ballot > self.promised:
+            self.promised = ballot
+            await self._append([Promised(ballot)])
 
     async def replace(
         self, tables: Tables, *, saw_down: Iterable[str] = (), ballot: int = 0
@@ -127,6 +141,7 @@ class TableJournal:
             Mark(self.mark),
             SawDown(tuple(self.saw_down)),
             Ballot(self.ballot),
+            Promised(self.promised),
         ]
         await self._journal.rewrite([_encoder.encode(entry) for entry in entries])
         self._appended = 0

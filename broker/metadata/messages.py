@@ -76,11 +76,12 @@ class Join(Message):
     """call to the leader -> Joined or Failed. The member's own tables are thrown away.
 
     ``linked``: whom the newcomer can talk to. It must be every member, or its queues would be
-    cut off from theirs.
+    cut off from theirs. ``promised``: it may not follow a leader of a lower ballot (quorum.py).
     """
 
     member: Member
     linked: tuple[str, ...]
+    promised: int = 0
 
 
 class Joined(Message):
@@ -99,9 +100,12 @@ class MemberJoined(Message):
 
 
 class Dump(Message):
-    """call by a new leader -> Dumped or Failed("other_leader"): every row you have."""
+    """call by a new leader -> Dumped, Outbid or Failed("other_leader"): every row you have, and
+    the promise not to follow a lower ``ballot`` any more.
+    """
 
     leader: Member
+    ballot: int = 0
 
 
 class Dumped(Message):
@@ -109,6 +113,12 @@ class Dumped(Message):
     rows: tuple[StoredRow, ...]
     ballot: int = 0
     member: Member | None = None
+
+
+class Outbid(Message):
+    """Answer to a Dump: this ballot was promised, or is in force, already."""
+
+    ballot: int
 
 
 class Install(Message):
@@ -158,6 +168,6 @@ class Membership(Message):
 
 MESSAGES: tuple[type[Message], ...] = (
     TableChanged, Member, Status, Commit, Committed, Conflicted, Apply, Applied, Join, Joined,
-    MemberJoined, Dump, Dumped, Install, Verify, Settled, Watch, SettleTables, Reconsider,
+    MemberJoined, Dump, Dumped, Outbid, Install, Verify, Settled, Watch, SettleTables, Reconsider,
     Membership,
 )  # fmt: skip

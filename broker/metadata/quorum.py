@@ -8,17 +8,20 @@ Replication Revisited", 2012) with Paxos's rule for what a new leader takes over
 
 - A write is answered when a majority has it, and every member besides; what was answered is
   *settled*, and all members hear of it.
-- A leader that follows another one first asks the members for their rows. Whoever answers follows
-  it from then on and nobody older. Of a majority's rows those of the highest *ballot* count, the
-  newest of each; they are installed on a majority under a new ballot before anything else happens.
+- A leader that follows another one first asks the members for their rows, under a *ballot* above
+  all that it knows. Whoever answers has promised, on its disk, to follow nobody of a lower ballot:
+  else the rows of a candidate that died, which nobody else has, would later count for more than
+  what was settled since under a lower one. Of a majority's rows those of the highest ballot count,
+  the newest of each; they are installed on a majority before anything else happens.
   Each ballot has its own range of versions, so a deposed leader's rows are never taken for newer.
 - The leader decides who is a member, and the others take it from its status. It drops who does not
   count it as leader any more, and one of two members that can't reach each other for long. A node
   that was dropped, or does not see a leader with a majority for long, restarts its broker and joins
   anew. Nothing that it confirmed can be lost by that: without a majority it confirms nothing.
 - A newcomer is let in only while a majority of the others confirms the leader, since its former
-  life may have been part of another leader's majority. When nobody runs, a majority of booting
-  nodes elects one on what is on their disks.
+  life may have been part of another leader's majority; and if it promised a higher ballot, only
+  when the leader has got one that is higher still. When nobody runs, a majority of booting nodes
+  elects one on what is on their disks.
 
 Known-bug switch OUR-08 takes all of this away.
 """
@@ -39,6 +42,7 @@ from broker.metadata.messages import (
     Dumped,
     Install,
     Member,
+    Outbid,
     Settled,
     Status,
     Verify,
@@ -88,7 +92,7 @@ class Quorum:
         self._net_tick_ms = config.net_tick_ms
         self._joined_at: dict[str, int] = {}  # as leader: what a member knew when it became one
         self._member_since = 0  # version of the tables when this node became a member
-        self._promised: Member | None = None  # while booting: whose tables would be installed
+        self._outbid = 0  # the highest ballot that others are known to have promised
         self._lost = False
         self._boot_at = self._seen_at = self._electing_at = 0.0
         self._apart: dict[tuple[str, str], float] = {}
@@ -128,7 +132,7 @@ class Quorum:
         """A new life of the broker begins, with what this node's disk has of ``ballot``."""
         self.ballot, self.committed = ballot, 0
         self._joined_at, self._apart = {}, {}
-        self._promised, self._lost = None, False
+        self._lost = False
         self._boot_at = self._seen_at = self._electing_at = self._now()
         self._server.after(self._net_tick_ms / 2, Watch(self._server.me.application))
 
@@ -252,43 +256,73 @@ class Quorum:
         """Become the leader of a majority; False if there is none now. In the order of
         ``voters`` they are the next leaders.
         """
-        server = self._server
-        answers = await self._ask(voters, lambda node: Dump(server.me))
-        votes = {node: a for node, a in answers.items() if isinstance(a, Dumped)}
+        server, me = self._server, self._server.me
+        ballot = await self._own_ballot()
+        votes = await self._votes(voters, ballot)
+        if self._outbid > ballot:
+            ballot = await self._own_ballot()
+            votes = await self._votes(voters, ballot)
         hurried = len(votes) < len(voters) and not self._waited(self._electing_at, 1.0)
-        if not self.has_majority(len(votes) + 1) or hurried:
+        if not self.has_majority(len(votes) + 1) or hurried or server.me != me:
             return False
-        dumps = [self._own_dump(), *votes.values()]
-        seen = max(max(dump.ballot, dump.version // BALLOT_VERSIONS) for dump in dumps)
-        ballot = next_ballot(seen, server.me.node, self._listed)
-        tables = merged(dumps)
+        tables = merged([self._own_dump(), *votes.values()])
         tables.version = ballot * BALLOT_VERSIONS
         rows = tuple(tables.snapshot())
-        members = (server.me, *(dump.member for dump in votes.values() if dump.member is not None))
+        members = (me, *(dump.member for dump in votes.values() if dump.member is not None))
         await server.install(tables, ballot)
         follows = {member.node: member for member in members}
         answers = await self._ask(
             votes,
-            lambda node: Install(server.me, follows[node], ballot, members, tables.version, rows),
+            lambda node: Install(me, follows[node], ballot, members, tables.version, rows),
         )
         installed = [node for node, answer in answers.items() if isinstance(answer, Done)]
-        if not self.has_majority(len(installed) + 1):
+        if not self.has_majority(len(installed) + 1) or server.me != me:
             return False
-        server.members = {n: follows[n] for n in (server.me.node, *installed)}
+        server.members = {n: follows[n] for n in (me.node, *installed)}
         self._joined_at = dict.fromkeys(server.members, tables.version)
         self.became_member(tables.version, ballot)
         log.info("leading %s at ballot %d", ", ".join(server.members), ballot)
         self.tell_settled(tables.version)
         return True
 
-    def dump(self, request: Dump) -> Message:
+    async def _own_ballot(self) -> int:
+        """To ask for votes with: the one that this node asked with before, until it has been used
+        or outbid, or a new one. It is promised here as well.
+        """
+        server, ballot = self._server, self._server.promised
+        seen = max(self._in_force(), self._outbid)
+        node = server.me.node
+        is_mine = ballot % len(self._listed) == sorted(self._listed).index(node)
+        if ballot <= seen or not is_mine:
+            ballot = next_ballot(max(ballot, seen), node, self._listed)
+        await server.promise(ballot)
+        return ballot
+
+    async def _votes(self, voters: list[str], ballot: int) -> dict[str, Dumped]:
+        answers = await self._ask(voters, lambda node: Dump(self._server.me, ballot))
+        for answer in answers.values():
+            if isinstance(answer, Outbid):
+                self._outbid = max(self._outbid, answer.ballot)
+        return {node: answer for node, answer in answers.items() if isinstance(answer, Dumped)}
+
+    def is_outbid_by(self, promised: int) -> bool:
+        """As leader: whether a newcomer may not follow this ballot. The next one is higher."""
+        self._outbid = max(self._outbid, promised)
+        return promised > self.ballot
+
+    async def dump(self, request: Dump) -> Message:
         """A candidate wants this node's rows, and its allegiance."""
         server = self._server
-        if server.phase == "booting":
-            self._promised = request.leader
-        elif server.phase != "running" or request.leader != server.leader:
+        follows = server.phase == "running" and request.leader == server.leader
+        if not follows and server.phase != "booting":
             return Failed("other_leader", str(server.leader))
+        if request.ballot < server.promised or request.ballot <= self._in_force():
+            return Outbid(max(server.promised, self._in_force()))
+        await server.promise(request.ballot)
         return self._own_dump()
+
+    def _in_force(self) -> int:
+        return max(self.ballot, self._server.tables.version // BALLOT_VERSIONS)
 
     def _own_dump(self) -> Dumped:
         tables = self._server.tables
@@ -296,11 +330,11 @@ class Quorum:
 
     def accepts(self, request: Install) -> bool:
         server = self._server
-        chosen = self._promised if server.phase == "booting" else server.leader
+        follows = server.phase == "running" and request.leader == server.leader
         return (
-            server.phase != "down"
+            (follows or server.phase == "booting")
             and request.to == server.me
-            and request.leader == chosen
+            and request.ballot == server.promised
             and request.ballot > self.ballot
         )
 

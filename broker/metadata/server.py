@@ -151,6 +151,14 @@ class MetadataServer(Process):
         return self._me
 
     @property
+    def promised(self) -> int:
+        """The ballot below which this node, in whatever life, follows nobody (quorum.py)."""
+        return self._journal.promised
+
+    async def promise(self, ballot: int) -> None:
+        await self._journal.promise(ballot)
+
+    @property
     def leader(self) -> Member | None:
         return next(iter(self.members.values()), None)
 
@@ -222,9 +230,9 @@ class MetadataServer(Process):
             case Commit():
                 return await self._commit(request, caller)
             case Join(member, linked):
-                return await self._join(member, linked)
+                return await self._join(member, linked, request.promised)
             case Dump() if self.quorum is not None:
-                return self.quorum.dump(request)
+                return await self.quorum.dump(request)
             case Verify() if self.quorum is not None:
                 return self.quorum.verify(request)
             case Install() if self.quorum is not None:
@@ -310,11 +318,15 @@ class MetadataServer(Process):
         if self.quorum is not None and was_leader and not self.quorum.is_leading:
             self.quorum.lost(f"this leader has lost {node}, and its majority")
         if self.leader == self._me and not was_leader:
-            self.reconciling = True
-            if self.quorum is not None:
-                self.quorum.begin_election()
-            self.deliver(SettleTables())
+            self._begin_settling()
         self.membership_changed()
+
+    def _begin_settling(self) -> None:
+        """As leader: take no writes until all that other leaders wrote is known."""
+        self.reconciling = True
+        if self.quorum is not None:
+            self.quorum.begin_election()
+        self.deliver(SettleTables())
 
     async def _add_member(self, member: Member) -> None:
         self.members.pop(member.node, None)
@@ -387,7 +399,7 @@ class MetadataServer(Process):
         try:
             answer = await self.runtime.call(
                 Name(status.members[0].node, SERVER),
-                Join(self._me, tuple(self.peers)),
+                Join(self._me, tuple(self.peers), self.promised),
                 timeout_ms=self._config.net_tick_ms,
             )
         except ProcessError as error:
@@ -407,7 +419,7 @@ class MetadataServer(Process):
         self.set_phase("running")
         self.membership_changed()
 
-    async def _join(self, member: Member, linked: tuple[str, ...]) -> Message:
+    async def _join(self, member: Member, linked: tuple[str, ...], promised: int) -> Message:
         if self.phase != "running" or self.leader != self._me or self.reconciling:
             return Failed("not_leader", str(self.leader))
         strangers = [n for n in self.members if n not in linked and n != self._config.name]
@@ -415,6 +427,9 @@ class MetadataServer(Process):
             return Failed("not_linked", ", ".join(strangers))
         if self.quorum is not None and not await self.quorum.is_confirmed(but=member):
             return Failed("not_leader", "it has no majority")
+        if self.quorum is not None and self.quorum.is_outbid_by(promised):
+            self._begin_settling()
+            return Failed("not_leader", f"ballot {promised} was promised: it must be elected anew")
         await self.member_down(member.node)
         if self.quorum is not None:
             self.tables.version += 1  # tells what was said before from what is said after

@@ -31,6 +31,7 @@ class MemoryJournal:
         self.mark = 0
         self.saw_down: dict[str, None] = {}
         self.ballot = 0
+        self.promised = 0
 
     @property
     def rows(self) -> list[StoredRow]:
@@ -45,6 +46,9 @@ class MemoryJournal:
 
     async def note_up(self, node: str) -> None:
         self.saw_down.pop(node, None)
+
+    async def promise(self, ballot: int) -> None:
+        self.promised = ballot
 
     async def replace(
         self, tables: Tables, *, saw_down: Iterable[str] = (), ballot: int = 0

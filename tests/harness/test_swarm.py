@@ -58,6 +58,9 @@ def test_every_knob_is_drawn() -> None:
         "gates.min_acked", "gates.must_settle", "gates.must_not_crash", "gates.must_converge",
         "gates.one_master", "gates.crash_text", "sim.buggify_off", "sim.buggify_on",
         "sim.callback_cost_ns",
+        # of the workloads lock, fifo and metadata; a swarm draws queue
+        "workload.consumers", "workload.objects", "workload.order", "workload.reads",
+        "workload.hold_ms",
     }  # fmt: skip
 
 

@@ -20,7 +20,7 @@ from checkers.engine import lib, new_budget
 from checkers.general_search import Found, GeneralSearch, Quick, quick_search
 from checkers.hindsight import without_hindsight
 from checkers.lane_choice import choose_lane, wants_distinct
-from checkers.lanes.base import STOPPED_BY, Lane, LaneAnswer, cut, shortest_prefix
+from checkers.lanes.base import STOPPED_BY, Lane, LaneAnswer, PrefixLane, cut, shortest_prefix
 from checkers.models import Model, model_name
 from checkers.verdict import Verdict, Violation
 from checkers.workers import run_all
@@ -136,7 +136,8 @@ class RunningCheck:
         prefix = stuck = None
         if find_prefix:
             prefix = shortest_prefix(lane, history, answer, self.budget)
-            prefix = self._shorter(lane, history, prefix)
+            if not isinstance(lane, PrefixLane):  # those decide every prefix themselves
+                prefix = self._shorter(lane, history, prefix)
             stuck = part.row(int(np.flatnonzero(history.ret == prefix)[0]))
         self.violation = Violation(
             key=self.history.key.names[part.key],

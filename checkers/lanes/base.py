@@ -56,7 +56,10 @@ class Lane(Protocol):
 
 @runtime_checkable
 class PrefixLane(Lane, Protocol):
-    """A lane that finds the shortest invalid prefix faster than by being asked about many."""
+    """A lane that finds the shortest invalid prefix faster than by being asked about many.
+
+    It decides every prefix of a history that it found to be invalid.
+    """
 
     def shortest_prefix(
         self, history: ConcurrentHistory, answer: LaneAnswer, budget: Any

@@ -133,8 +133,8 @@ static int window_run(layers *l, int32_t to, int64_t steps)
     return ended == GOES_ON ? UNCLEAR : ended;
 }
 
-/* None of the crashed operations is used when a window begins: at worst that is too good. A class of
- * a few is worth counting there; one of many is as good as without limit. */
+/* None of the crashed operations is used when a window begins: at worst that is too good. A
+ * class of a few is worth counting there; one of many is as good as without limit. */
 static void count_scarce(layers *l, int32_t to)
 {
     const problem *p = l->p;

@@ -49,7 +49,8 @@ typedef struct {
  * a violation, a history for another lane, or a limit reached. queue_close frees in any case. */
 int queue_open(queue_check *check, int with_timeline);
 void queue_close(queue_check *check);
-/* Checks the empty dequeues, if there are any; the timeline is used up. Returns 0 on a violation. */
+/* Checks the empty dequeues, if there are any; the timeline is used up. Returns 0 on a
+ * violation. */
 int queue_check_empties(queue_check *check);
 
 value_span queue_span(const queue_check *check, int32_t dequeue);

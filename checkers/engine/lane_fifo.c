@@ -1,15 +1,16 @@
 /* FIFO queues with distinct values: what a bag must satisfy, and the order.
  *
- * Value b overtook value a if a's enqueue returned before b's was called, and b's dequeue returned
- * before a's was called. With neither that nor what a bag forbids, the history of the dequeued
- * values is linearizable: "enqueued before" and "dequeued before" are interval orders, so a shortest
- * cycle of the two has length two (Gibbons, Bruno & Phillips 2002 for complete histories). It takes
- * one sweep over time with the latest dequeue call among the values enqueued so far.
+ * Value b overtook value a if a's enqueue returned before b's was called, and b's dequeue
+ * returned before a's was called. With neither that nor what a bag forbids, the history of the
+ * dequeued values is linearizable: "enqueued before" and "dequeued before" are interval
+ * orders, so a shortest cycle of the two has length two (Gibbons, Bruno & Phillips 2002 for
+ * complete histories). It takes one sweep over time with the latest dequeue call among the
+ * values enqueued so far.
  *
- * A residual value a (enqueued, never returned by a dequeue) must have been removed by a crashed
- * dequeue before the first return of any b enqueued after it: its deadline. Deadlines grow with the
- * time of the enqueue, so if the i-th residual value has a deadline, all before it have, and what is
- * needed (Hall) is that the i-th crashed dequeue was called before it. */
+ * A residual value a (enqueued, never returned by a dequeue) must have been removed by a
+ * crashed dequeue before the first return of any b enqueued after it: its deadline. Deadlines
+ * grow with the time of the enqueue, so if the i-th residual value has a deadline, all before
+ * it have, and what is needed (Hall) is that the i-th crashed dequeue was called before it. */
 #include "internal_queues.h"
 
 /* The first return among the dequeues of values that overtook one; none: more than any rank. */

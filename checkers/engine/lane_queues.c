@@ -1,17 +1,18 @@
-/* What FIFO and unordered queues have in common: values, their enqueues and dequeues, emptiness.
+/* What FIFO and unordered queues have in common: values, their enqueues and dequeues,
+ * emptiness.
  *
- * Distinct values make a queue's history a set of spans: a value was certainly not there before its
- * enqueue was called or after its dequeue returned, and certainly there between its enqueue's return
- * and its dequeue's call. Crashed operations are taken into account so (n operations, O(n)):
- * - a crashed enqueue whose value nobody saw is left out: at best it did not happen;
- * - one whose value a dequeue returned had taken effect by that return;
- * - a crashed dequeue may have removed, at any time after its call, any one value that no other
- *   dequeue returned (a residual one), or nothing.
- * A dequeue that found the queue empty needs a moment within it at which no dequeued value was
- * certainly there and at which the residual values enqueued so far are at most as many as the
- * crashed dequeues called so far. That is Hall's condition, since both sides are chains: whichever
- * residual values must be gone by some moment are the first ones, and any crashed dequeue called by
- * then will do. Moments do not compete with each other, for the same reason.
+ * Distinct values make a queue's history a set of spans: a value was certainly not there
+ * before its enqueue was called or after its dequeue returned, and certainly there between its
+ * enqueue's return and its dequeue's call. Crashed operations are taken into account so (n
+ * operations, O(n)): - a crashed enqueue whose value nobody saw is left out: at best it did
+ * not happen; - one whose value a dequeue returned had taken effect by that return; - a
+ * crashed dequeue may have removed, at any time after its call, any one value that no other
+ * dequeue returned (a residual one), or nothing. A dequeue that found the queue empty needs a
+ * moment within it at which no dequeued value was certainly there and at which the residual
+ * values enqueued so far are at most as many as the crashed dequeues called so far. That is
+ * Hall's condition, since both sides are chains: whichever residual values must be gone by
+ * some moment are the first ones, and any crashed dequeue called by then will do. Moments do
+ * not compete with each other, for the same reason.
  *
  * Bad patterns: Henzinger, Sezgin, Vafeiadis (CONCUR 2013); Bouajjani et al. (ICALP 2015). */
 #include "internal_queues.h"

@@ -1,9 +1,9 @@
-/* EDN (https://github.com/edn-format/edn) as Jepsen writes histories: one map an entry, on a line of
- * its own or not, or all of them in one vector.
+/* EDN (https://github.com/edn-format/edn) as Jepsen writes histories: one map an entry, on a
+ * line of its own or not, or all of them in one vector.
  *
- * Only the map of an entry is understood; its values are stepped over, brackets matched, and kept
- * as text. An entry is taken in once its closing brace was seen, so bytes that end early cost
- * nothing: the parser goes back to where the entry began and says SHL_MORE. */
+ * Only the map of an entry is understood; its values are stepped over, brackets matched, and
+ * kept as text. An entry is taken in once its closing brace was seen, so bytes that end early
+ * cost nothing: the parser goes back to where the entry began and says SHL_MORE. */
 #include "internal_read.h"
 
 #include <string.h>

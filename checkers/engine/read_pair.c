@@ -1,7 +1,8 @@
 /* Pairing: a completion fills in the row that its invocation began.
  *
  * The order of the log is the order of time: each invocation and each completion that tells
- * something (ok, fail) takes the next rank. What never completes, or completes as info, has no ret. */
+ * something (ok, fail) takes the next rank. What never completes, or completes as info, has no
+ * ret. */
 #include "internal_read.h"
 
 #include <stdlib.h>
@@ -95,7 +96,8 @@ static int begin(shl_reader *reader, const shl_entry *entry, int64_t *place, con
     shl_reading *state = &reader->state;
     int64_t row = state->operations, number;
     if (*place > 0 || (*place < 0 && entry->once))
-        return clash(reader, SHL_READ_INVOKED_TWICE, entry, (*place < 0 ? -*place : *place) - 1, at);
+        return clash(reader, SHL_READ_INVOKED_TWICE, entry,
+                     (*place < 0 ? -*place : *place) - 1, at);
     if (entry->f.length == 0)
         return clash(reader, SHL_READ_NO_F, entry, -1, at);
     if (row >= MOST_OPERATIONS || entry->line > INT32_MAX)

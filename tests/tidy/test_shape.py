@@ -11,6 +11,7 @@ from tests.tidy.dead_files import dead_modules, dead_texts
 from tests.tidy.shape import (
     CATCHES_ALL,
     CODE_RULES,
+    FILE_LINES_MAX,
     FUNCTION_LINES_MAX,
     PLACES_MEANT,
     TEST_RULES,
@@ -58,6 +59,24 @@ def test_no_text_holds_what_does_not_belong(rule: Callable[[str, str], Iterator[
         if path != "tests/tidy/test_shape.py"
         for line in rule(path, text)
     ]
+    assert not found, "\n" + "\n".join(found)
+
+
+def test_c_files_have_a_header_and_lines_and_lengths_to_read() -> None:
+    found = []
+    for path, text in texts().items():
+        if not path.endswith((".c", ".h")):
+            continue
+        lines = text.splitlines()
+        if not text.startswith("/* "):
+            found.append(f"{path}:1: no comment that says what the file does")
+        if len(lines) > FILE_LINES_MAX:
+            found.append(f"{path}: {len(lines)} lines, more than {FILE_LINES_MAX}")
+        found += [
+            f"{path}:{number}: {len(line)} columns, more than 100"
+            for number, line in enumerate(lines, 1)
+            if len(line) > 100
+        ]
     assert not found, "\n" + "\n".join(found)
 
 

@@ -6,6 +6,7 @@ from dataclasses import replace
 
 from harness.plan import FaultAction
 from harness.scenario import BY_HAND, KILLS, SHORT, SLOW_LINKS, Scenario, slow
+from harness.scenarios_ring import PAIRS, cut
 from harness.swarm import Range
 
 OWN_RULES: tuple[Scenario, ...] = (
@@ -134,6 +135,42 @@ OWN_RULES: tuple[Scenario, ...] = (
             SHORT, nodes=(5,), faults={"partition-majorities-ring": 1.0, "partition-one-way": 1.0},
             interval_ms=Range(4000, 6000, 500), net_tick_ms=(1000,), queues=(2, 3),
             shortest_ms=Range(500, 1500, 100), longest_ms=Range(1500, 3000, 500),
+        ),
+    ),
+    Scenario(
+        id="OUR-09",
+        title="A confirm does not wait for a queue process that is out of reach",
+        anomaly="lost",
+        seed_budget=50,
+        bugs=("OUR-09",),
+        # n4 loses its link to the mirror n3, and has its master n2 alone for witness. n2's words to
+        # n3 are a second under way when it dies; n3 is promoted without them.
+        swarm=replace(
+            SLOW_LINKS, nodes=(5,), policies=({"ha-mode": "nodes", "ha-params": ["n2", "n3"]},),
+            net_tick_ms=(2000,), rate_hz=Range(60, 80), enqueue_fraction=Range(0.8, 1.0, 0.1),
+            clients_a_node=(4,), time_limit_ms=(11_000,),
+            schedule=(
+                slow(1, ("n2", "n3"), 1200),
+                cut(2, "n3", "n4", 3000, 6000),
+                FaultAction(id=3, at_ms=5500, duration_ms=1500, kind="power", nodes=("n2",)),
+            ),
+            late_ms={3: 1500},
+        ),
+    ),
+    Scenario(
+        id="OUR-10",
+        title="A ring member goes on hearing a left neighbour whose link broke",
+        anomaly="crashed",
+        seed_budget=100,
+        bugs=("OUR-10",),
+        # Links that are back as soon as one side has noticed that they were gone.
+        swarm=replace(
+            SHORT, queues=(3,), rate_hz=Range(40, 60), time_limit_ms=(14_000,),
+            schedule=tuple(
+                cut(number + 1, *PAIRS[number % 3], 1500 + 2000 * number, 1000)
+                for number in range(6)
+            ),
+            late_ms=dict.fromkeys(range(1, 7), 500),
         ),
     ),
 )  # fmt: skip

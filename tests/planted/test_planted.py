@@ -22,8 +22,6 @@ pytestmark = pytest.mark.sim
 ASKED = os.environ.get("SHALOTT_PLANTED_SEEDS")
 FIRST_SEED = int(ASKED) if ASKED else 70_000
 CONTROLS = 2
-# Those for which nobody has written a scenario yet.
-UNSOUGHT = ("OUR-09", "OUR-10")
 
 
 @pytest.mark.timeout(900)
@@ -37,5 +35,4 @@ def test_it_is_found_within_its_budget_and_not_without_it(scenario: Scenario) ->
 
 @pytest.mark.parametrize("bug", CATALOGUE, ids=lambda bug: bug.id)
 def test_every_bug_of_the_catalogue_has_a_scenario(bug: KnownBug) -> None:
-    found = scenario_of_bug(bug.id)
-    assert (found is None) is (bug.id in UNSOUGHT)
+    assert scenario_of_bug(bug.id) is not None

@@ -17,17 +17,8 @@ import numpy as np
 import numpy.typing as npt
 
 from checkers.concurrent import FORM, INFO, NEVER, NOTHING, ConcurrentHistory, Operation, Values
-from checkers.explain_search import Order, Part
-from checkers.explain_window import RECENT_MAX, Chooser, Window, parts_of
-from checkers.explain_words import (
-    LOCKS,
-    cause_of,
-    object_name,
-    state_text,
-    stuck_sentence,
-    why_not,
-)
-from checkers.explanation import (
+from checkers.deciding.verdict import Verdict
+from checkers.explaining.explanation import (
     CONCURRENT,
     CONTEXT,
     EARLIER,
@@ -41,10 +32,19 @@ from checkers.explanation import (
     Step,
     operation_text,
 )
+from checkers.explaining.search import Order, Part
+from checkers.explaining.window import RECENT_MAX, Chooser, Window, parts_of
+from checkers.explaining.words import (
+    LOCKS,
+    cause_of,
+    object_name,
+    state_text,
+    stuck_sentence,
+    why_not,
+)
 from checkers.lanes.base import cut
 from checkers.linearizable import canonical
 from checkers.models import Model, make_model, meanings_of, model_name
-from checkers.verdict import Verdict
 
 SEARCH: Final = "general search"
 _LONG: Final = 20_000  # operations: of a longer prefix only a part is looked at

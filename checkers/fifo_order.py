@@ -34,7 +34,7 @@ from checkers.columns import Bools, Ints, Operations, client_operations
 from checkers.concurrent import FAIL, INFO, NEVER, OK, ConcurrentHistory
 from checkers.engine import new_budget
 from checkers.explain import explain
-from checkers.explanation import Explanation, to_detail
+from checkers.explaining.explanation import Explanation, to_detail
 from checkers.lanes.base import LaneAnswer
 from checkers.lanes.queues import FIFO
 from checkers.models_collections import FifoQueue

@@ -18,12 +18,12 @@ from checkers.base import OPERATIONS_MAX, Anomaly, Result
 from checkers.client_history import concurrent_history
 from checkers.columns import NEVER, Ints, Operations, client_operations
 from checkers.concurrent import FAIL, ConcurrentHistory
+from checkers.deciding.verdict import Verdict, Violation
 from checkers.explain import explain
-from checkers.explanation import Explanation, to_detail
+from checkers.explaining.explanation import Explanation, to_detail
 from checkers.faults import Surroundings, read_surroundings
 from checkers.linearizable import check
 from checkers.models import make_model
-from checkers.verdict import Verdict, Violation
 from harness.history import History
 
 TIME_LIMIT_S: Final = 120.0  # for all objects

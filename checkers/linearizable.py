@@ -8,8 +8,8 @@
 
 Linearizability is local (Herlihy & Wing 1990): each key is an object and is checked alone, on as
 many threads as there are cores. A lane (checkers.lanes) decides in linear time where it can; what
-it passes over goes to the general search (checkers.general_search), which asks the model. A verdict
-says who decided it; "unknown" says why and how far the check got. Nothing guesses.
+it passes over goes to the general search (checkers.deciding.general_search), which asks the model.
+A verdict says who decided it; "unknown" says why and how far the check got. Nothing guesses.
 """
 
 from __future__ import annotations
@@ -22,16 +22,16 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from checkers.concurrent import ConcurrentHistory
+from checkers.deciding.running_check import By, Limits, RunningCheck
+from checkers.deciding.transitions import refuse_unknown
+from checkers.deciding.verdict import CheckInterrupted, Verdict, Violation
+from checkers.deciding.workers import cores
 from checkers.models import MODELS, Model, make_model, meanings_of
 from checkers.reading import read_history
-from checkers.running_check import By, Limits, RunningCheck
-from checkers.transitions import refuse_unknown
-from checkers.verdict import CheckInterrupted, Verdict, Violation
 from checkers.words import Words
-from checkers.workers import cores
 
 if TYPE_CHECKING:
-    from checkers.explanation import Explanation
+    from checkers.explaining.explanation import Explanation
 
 __all__ = [
     "MODELS",

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 
 from checkers.concurrent import NEVER, ConcurrentHistory
-from checkers.lane_choice import choose_lane
+from checkers.deciding.lane_choice import choose_lane
 from checkers.linearizable import CheckInterrupted, Verdict, check, make_model, memory_left
 from checkers.models import MODELS, Model, meanings_of
 from checkers.reading import read_history
@@ -24,7 +24,7 @@ from harness.errors import UnreadableHistory, UsageError
 from harness.quantities import parse_bytes, parse_duration_ms
 
 if TYPE_CHECKING:
-    from checkers.explanation import Explanation
+    from checkers.explaining.explanation import Explanation
 
 EXIT: Final = {True: 0, False: 1, "unknown": 2}
 _SHOWN_MAX: Final = 12  # operations listed with a violation
@@ -257,7 +257,7 @@ def _draw(path: Path, drawn: list[Checked], echo: Echo, *, quiet: bool) -> None:
         if not quiet:
             echo(f"{path} is not written: nothing is invalid")
         return
-    from checkers.timeline import timeline_page
+    from checkers.explaining.timeline import timeline_page
 
     parts = [
         (checked.explanation, checked.object_history)

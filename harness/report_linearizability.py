@@ -1,7 +1,7 @@
 """The timelines of a report: one for each object that a checker found not to be linearizable.
 
-A checker leaves its explanations in ``Result.detail`` (checkers/explanation.py). They are drawn
-among the object's other operations, where the history has them as the checker saw them.
+A checker leaves its explanations in ``Result.detail`` (checkers/explaining/explanation.py). They
+are drawn among the object's other operations, where the history has them as the checker saw them.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ from checkers.base import Result
 from checkers.client_history import concurrent_history
 from checkers.columns import Operations, client_operations
 from checkers.concurrent import ConcurrentHistory
-from checkers.explanation import Explanation, from_detail
+from checkers.explaining.explanation import Explanation, from_detail
+from checkers.explaining.timeline import assets_html, nearest, timeline_body
 from checkers.models import MODELS, meanings_of
-from checkers.timeline import assets_html, nearest, timeline_body
 from harness.history import History
 
 OPERATIONS_MAX = 10_000  # drawn around the first window

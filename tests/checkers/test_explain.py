@@ -25,15 +25,21 @@ from checkers.concurrent import (
     from_rows,
 )
 from checkers.explain import Sought, choose_window, explain, explain_verdict
-from checkers.explain_search import Order, Part, search, step_of
-from checkers.explain_window import Window, parts_of
-from checkers.explanation import CONTEXT, Explanation, from_detail, operation_text, to_detail
+from checkers.explaining.explanation import (
+    CONTEXT,
+    Explanation,
+    from_detail,
+    operation_text,
+    to_detail,
+)
+from checkers.explaining.search import Order, Part, search, step_of
+from checkers.explaining.window import Window, parts_of
 from checkers.lanes.base import cut
 from checkers.linearizable import check
 from checkers.models import Model, OneOf, make_model, meanings_of
+from tests.checkers.explaining.timelines import register_history
 from tests.checkers.oracle import is_linearizable
 from tests.checkers.random_histories import MODELS, mutated, random_history
-from tests.checkers.timelines import register_history
 
 pytestmark = pytest.mark.unit
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from checkers.base import Result
-from checkers.explanation import from_detail
+from checkers.explaining.explanation import from_detail
 from checkers.linearizability import Linearizability
 from tests.checkers.histories import Story
 

@@ -13,14 +13,14 @@ from checkers.base import Anomaly, Result
 from checkers.client_history import concurrent_history
 from checkers.columns import client_operations
 from checkers.explain import explain_verdict
-from checkers.explanation import Explanation, to_detail
+from checkers.explaining.explanation import Explanation, to_detail
 from checkers.linearizable import check
 from harness.history import History
 from harness.report import render_report
 from harness.report_linearizability import OTHERS_MAX, object_timelines
 from harness.report_meta import ReportMeta
 from harness.report_results import read_results, render_results
-from tests.checkers.chromium import Chromium
+from tests.checkers.explaining.chromium import Chromium
 from tests.harness.report_run import S, example_history, example_plan
 from tests.harness.test_report import Page
 

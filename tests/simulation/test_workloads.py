@@ -10,7 +10,7 @@ import pytest
 
 from broker.metadata import access
 from checkers.base import Result
-from checkers.explanation import from_detail
+from checkers.explaining.explanation import from_detail
 from harness.planning import Request, make_plan
 from harness.simulate import SimOutcome, simulate
 from harness.verdict import judge

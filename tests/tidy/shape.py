@@ -30,7 +30,7 @@ CATCHES_ALL: Mapping[str, str] = {
 CATCHES_BASE: Mapping[str, str] = {
     "cluster/sim/loop.py": "a callback that fails is told to the loop's exception handler",
     "cluster/sim/transport.py": "a protocol that fails is told to the loop's exception handler",
-    "checkers/transitions.py": "nothing is raised through C: it is kept, and raised beyond it",
+    "checkers/deciding/transitions.py": "nothing is raised through C: it is kept for later",
 }
 
 # (file, function): where the arguments that are passed on are data, and why.

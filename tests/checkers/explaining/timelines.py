@@ -9,7 +9,7 @@ import numpy as np
 
 from checkers.columns import Words
 from checkers.concurrent import INFO, NEVER, OK, ConcurrentHistory, Values
-from checkers.explanation import (
+from checkers.explaining.explanation import (
     CONCURRENT,
     EARLIER,
     STUCK,

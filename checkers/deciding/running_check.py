@@ -16,14 +16,14 @@ import numpy as np
 import numpy.typing as npt
 
 from checkers.concurrent import ConcurrentHistory
+from checkers.deciding.general_search import Found, GeneralSearch, Quick, quick_search
+from checkers.deciding.hindsight import without_hindsight
+from checkers.deciding.lane_choice import choose_lane, wants_distinct
+from checkers.deciding.verdict import Verdict, Violation
+from checkers.deciding.workers import run_all
 from checkers.engine import lib, new_budget
-from checkers.general_search import Found, GeneralSearch, Quick, quick_search
-from checkers.hindsight import without_hindsight
-from checkers.lane_choice import choose_lane, wants_distinct
 from checkers.lanes.base import STOPPED_BY, Lane, LaneAnswer, PrefixLane, cut, shortest_prefix
 from checkers.models import Model, model_name
-from checkers.verdict import Verdict, Violation
-from checkers.workers import run_all
 from harness.errors import UsageError
 
 By = Literal["auto", "lane", "general"]

@@ -19,7 +19,7 @@ import numpy as np
 import numpy.typing as npt
 
 from checkers.concurrent import NEVER, ConcurrentHistory
-from checkers.explanation import (
+from checkers.explaining.explanation import (
     TYPES,
     Explanation,
     ShownOperation,

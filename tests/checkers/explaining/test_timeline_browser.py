@@ -12,11 +12,11 @@ import pytest
 
 from checkers.concurrent import NEVER, from_rows
 from checkers.explain import explain
+from checkers.explaining.timeline import write_timeline
 from checkers.models import make_model
-from checkers.timeline import write_timeline
-from tests.checkers.chromium import Chromium, Page
+from tests.checkers.explaining.chromium import Chromium, Page
+from tests.checkers.explaining.timelines import made_up, register_history
 from tests.checkers.test_explain import CASES
-from tests.checkers.timelines import made_up, register_history
 
 pytestmark = pytest.mark.browser
 

@@ -16,9 +16,18 @@ from typing import Final
 import numpy as np
 
 from checkers.concurrent import FAIL, INFO, NEVER, UNKNOWN, ConcurrentHistory, Operation
-from checkers.explain_projection import LogPart, log_part, units_of, with_origins
-from checkers.explain_search import Found, Part, State, StepOf, is_pure, search, states_of, step_of
-from checkers.explanation import operations_of
+from checkers.explaining.explanation import operations_of
+from checkers.explaining.projection import LogPart, log_part, units_of, with_origins
+from checkers.explaining.search import (
+    Found,
+    Part,
+    State,
+    StepOf,
+    is_pure,
+    search,
+    states_of,
+    step_of,
+)
 from checkers.models import Model, meanings_of, model_name
 
 WHOLE_MAX: Final = 24  # operations: a prefix this short is shown whole, if nothing is better

@@ -11,9 +11,8 @@ import pytest
 
 from checkers.concurrent import NEVER, ConcurrentHistory, Row, from_rows
 from checkers.explain import explain
-from checkers.explanation import Explanation
-from checkers.models import make_model
-from checkers.timeline import (
+from checkers.explaining.explanation import Explanation
+from checkers.explaining.timeline import (
     OPERATIONS_MAX,
     lanes_of,
     nearest,
@@ -21,7 +20,8 @@ from checkers.timeline import (
     timeline_page,
     write_timeline,
 )
-from tests.checkers.timelines import made_up, register_history
+from checkers.models import make_model
+from tests.checkers.explaining.timelines import made_up, register_history
 
 pytestmark = pytest.mark.unit
 
@@ -126,8 +126,8 @@ def test_processes_without_that_rule_have_lanes_of_their_own() -> None:
 
 
 def test_the_palette_is_that_of_the_report() -> None:
-    root = Path(__file__).parents[2]
-    ours = (root / "checkers/templates/timeline_page.css").read_text()
+    root = Path(__file__).parents[3]
+    ours = (root / "checkers/explaining/templates/timeline_page.css").read_text()
     report = (root / "harness/templates/report.css").read_text()
 
     def colours(text: str) -> list[str]:

@@ -6,9 +6,9 @@ from collections.abc import Hashable, Iterable, Sequence
 from typing import Final
 
 from checkers.concurrent import FAILED, NEVER, UNKNOWN, Operation
-from checkers.explain_projection import LogPart
-from checkers.explain_search import Part
-from checkers.explanation import value_text
+from checkers.explaining.explanation import value_text
+from checkers.explaining.projection import LogPart
+from checkers.explaining.search import Part
 from checkers.models import Model, model_name
 from checkers.models_base import exact
 from checkers.models_locks import FREE

@@ -15,11 +15,11 @@ from typing import Any, Final
 import numpy as np
 
 from checkers.concurrent import NEVER, ConcurrentHistory
+from checkers.deciding.transitions import Encoded, Transitions
+from checkers.deciding.workers import run_all
 from checkers.engine import ffi, lib, new_budget
 from checkers.lanes.base import first_true
 from checkers.models import MODELS, Model, model_name
-from checkers.transitions import Encoded, Transitions
-from checkers.workers import run_all
 from harness.errors import UsageError
 
 CAUSES: Final = {

@@ -1,0 +1,1 @@
+"""How a check of linearizability goes from a history to a verdict: who is asked, and when."""

@@ -76,7 +76,10 @@ class QueueMonitor:
 
         proof = encoded.ret[list(answer.operations)]
         last = int(proof[proof != NEVER].max(initial=0))
-        rank = first_true(encoded.columns.ranks, last, is_invalid)
+        if answer.violation in ("lost", "empty"):  # dequeues under way may yet explain it there
+            rank = first_true(encoded.columns.ranks, last, is_invalid)
+        else:
+            rank = first_true(last + 1, last - 1, is_invalid)
         return int(history.ret[np.flatnonzero(encoded.ret == rank)[0]])
 
 

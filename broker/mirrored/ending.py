@@ -18,7 +18,7 @@ from broker.metadata.records import QueueRow
 from broker.mirrored import gm, policy, rows
 from broker.mirrored import instructions as ins
 from broker.mirrored.master import Master
-from broker.mirrored.messages import StopProcess, StopTimeout
+from broker.mirrored.messages import Declared, StopProcess, StopTimeout
 from broker.mirrored.mirror import Mirror
 from broker.mirrored.modes import RecoverStart
 from broker.processes.messages import Failed, Message, Pid
@@ -67,7 +67,10 @@ async def _delete(process: QueueProcess, master: Master, caller: Caller | None) 
     process.is_deleting = True
     count = master.queue.ready
     master.flush()
-    await process.transact(lambda tx: rows.delete_owned(tx, process.key, process.pid))
+    # Confirmed: it may be gone here only as far as this node knows.
+    await process.transact(
+        lambda tx: rows.delete_owned(tx, process.key, process.pid), confirmed=True
+    )
     if await process.guard_master():
         return
     master.cancel_consumers()
@@ -228,5 +231,9 @@ async def stopped(process: QueueProcess, reason: str) -> None:
 def _answer_starter(process: QueueProcess, reason: str) -> None:
     """Whoever waits for the start, if it got no answer yet."""
     caller = None if isinstance(process.start, RecoverStart) else process.start.caller
-    if caller is not None:
+    if caller is None:
+        return
+    if process.declared is not None:
+        caller.reply(Declared(process.declared, created=True))  # whatever became of it since
+    else:
         caller.reply(Failed("ended", reason))

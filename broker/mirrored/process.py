@@ -84,6 +84,7 @@ class QueueProcess(Process):
         self.role: Master | Mirror | None = None
         self.gm: GmShell | None = None
         self.epoch = 0
+        self.declared: QueueRow | None = None  # the row that this process has made
         self.sync: MasterSync | None = None  # as master
         self.mirror_sync: syncing.MirrorSync | None = None  # as mirror
         self.sync_again = False
@@ -399,12 +400,19 @@ class QueueProcess(Process):
 
     # -- for the parts -----------------------------------------------------------------------------
 
-    async def transact(self, body: Callable[[Transaction], T]) -> T:
+    async def transact(self, body: Callable[[Transaction], T], *, confirmed: bool = False) -> T:
         """Try until there is a leader to write through. Then the row is as new as what was written.
 
         A node that is cut off from the leader can still stop: its processes end where they stand.
         """
-        attempt = asyncio.ensure_future(self._transact(body))
+        return await self._unless_stopped(self._transact(body, confirmed))
+
+    async def transact_once(self, body: Callable[[Transaction], T]) -> T:
+        """The same, but never written twice. Raises MetadataUnavailable: it may be done or not."""
+        return await self._unless_stopped(self.metadata.transact(body, once=True))
+
+    async def _unless_stopped(self, work: Coroutine[Any, Any, T]) -> T:
+        attempt = asyncio.ensure_future(work)
         stop = asyncio.ensure_future(self._must_stop.wait())
         try:
             await asyncio.wait([attempt, stop], return_when=asyncio.FIRST_COMPLETED)
@@ -416,10 +424,10 @@ class QueueProcess(Process):
         self.exit("shutdown")
         raise AssertionError("unreachable")
 
-    async def _transact(self, body: Callable[[Transaction], T]) -> T:
+    async def _transact(self, body: Callable[[Transaction], T], confirmed: bool) -> T:
         while True:
             try:
-                return await self.metadata.transact(body)
+                return await self.metadata.transact(body, confirmed=confirmed)
             except MetadataUnavailable as error:
                 log.warning("queue '%s': %s", self.key, error)
                 await pause_ms(RETRY_MS)

@@ -19,6 +19,7 @@ from broker.processes.runtime import Runtime
 
 DECLARE_TIMEOUT_MS = 30_000
 RETRY_MS = 25
+NOT_BEGUN = ("stopping", "ending")  # a supervisor that said this has not tried to declare it
 
 
 class QueuesService:
@@ -64,7 +65,9 @@ class QueuesService:
         for _ in range(DECLARE_TIMEOUT_MS // RETRY_MS):
             existing = self.lookup(vhost, name)
             if existing is not None:
-                return existing
+                if (confirmed := await self._confirm(existing)) is not None:
+                    return confirmed
+                continue  # this node's tables have caught up
             node = self._locate(wanted)
             try:
                 answer = await self._runtime.call(
@@ -73,10 +76,25 @@ class QueuesService:
             except ProcessError as error:
                 raise MetadataUnavailable(f"queue '{name}' can't be declared: {error}") from error
             if isinstance(answer, Declared):
-                return answer.row
+                if answer.created:
+                    return answer.row
+                if (confirmed := await self._confirm(answer.row)) is not None:
+                    return confirmed
             last = answer.text or answer.kind if isinstance(answer, Failed) else str(answer)
+            if isinstance(answer, Failed) and answer.kind not in NOT_BEGUN:
+                break  # it may have been declared, and deleted since: not to be declared twice
             await pause_ms(RETRY_MS)
         raise MetadataUnavailable(f"queue '{name}' can't be declared: {last}")
+
+    async def _confirm(self, existing: QueueRow) -> QueueRow | None:
+        """The row as the tables' majority has it, None if it is gone: others may have deleted it,
+        and what has no majority may still be undone. Where none is needed nobody is asked.
+        """
+        if not self._metadata.needs_majority:
+            return existing
+        return await self._metadata.transact(
+            lambda tx: rows.read_any(tx, existing.key), confirmed=True
+        )
 
     def _locate(self, wanted: QueueRow) -> str:
         """Where the master shall be: the argument, else the policy, else here."""
@@ -106,21 +124,26 @@ class QueuesService:
     async def remove(self, row: QueueRow) -> int:
         """Delete the rows, the bindings and every process of the queue; returns how many messages
         it held.
+
+        Raises MetadataUnavailable: it may be deleted or not.
         """
         current = self.lookup(row.vhost, row.name)
+        asked: QueueRow | None = None  # of whose master nobody knows whether it has done it
         if current is not None and current.pid is not None and self.is_available(current):
             request = Delete(if_unused=False, if_empty=False)
             try:
                 answer = await self._runtime.call(current.pid, request, timeout_ms=None)
-            except ProcessError:
-                answer = Failed("noproc")
+            except ProcessError as error:
+                answer, asked = Failed("noproc", str(error)), current
             if isinstance(answer, Count):
                 return answer.count
         if self._env.has_bug("KB-RMQ-21"):
             await self._await_master(row)
             return await self.remove(row)
         # The master couldn't do it (rmq#1501): its processes end when they see the row gone.
-        await self._metadata.transact(lambda tx: _delete(tx, row))
+        await self._metadata.transact(
+            lambda tx: _delete(tx, row.key, asked), confirmed=True, once=True
+        )
         return 0
 
     async def _await_master(self, row: QueueRow) -> None:
@@ -135,7 +158,14 @@ class QueuesService:
         raise MetadataUnavailable(f"queue '{row.name}' can't be deleted: it has no master")
 
 
-def _delete(tx: Transaction, row: QueueRow) -> None:
-    if rows.read(tx, row.key) is not None or rows.read_durable(tx, row.key) is not None:
-        rows.delete(tx, row)
-        rows.forget_group(tx, row.key)
+def _delete(tx: Transaction, key: str, asked: QueueRow | None) -> None:
+    """``asked``: its master may have deleted it already, and a queue that others have declared
+    since is not the one that was meant.
+    """
+    found = rows.read_any(tx, key)
+    if found is None:
+        return
+    if asked is not None and found.pid not in (asked.pid, *asked.slave_pids):
+        raise MetadataUnavailable(f"queue '{found.name}' has another master than was asked")
+    rows.delete(tx, found)
+    rows.forget_group(tx, key)

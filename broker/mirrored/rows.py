@@ -42,6 +42,11 @@ def read_durable(tx: Transaction, key: str) -> QueueRow | None:
     return row
 
 
+def read_any(tx: Transaction, key: str) -> QueueRow | None:
+    """The live row, or that of a durable queue that waits for its node."""
+    return read(tx, key) or read_durable(tx, key)
+
+
 def store(tx: Transaction, row: QueueRow) -> QueueRow:
     """Write the live row and, for a durable queue, what a restarted cluster recovers from."""
     tx.write(QUEUE, row.key, row)
@@ -74,7 +79,7 @@ def declare(tx: Transaction, wanted: QueueRow) -> tuple[QueueRow, bool]:
     """The row that exists, live or waiting for its node; else ``wanted``, stored. True if it is
     new.
     """
-    existing = read(tx, wanted.key) or read_durable(tx, wanted.key)
+    existing = read_any(tx, wanted.key)
     if existing is not None:
         return existing, False
     return store(tx, with_policy(tx, wanted)), True
@@ -202,7 +207,7 @@ def forget_live(tx: Transaction, key: str, dead: Pid) -> bool:
 
 def forget_orphan(tx: Transaction, key: str, owner: Pid) -> bool:
     """The exclusive queue of a connection that is no more."""
-    row = read(tx, key) or read_durable(tx, key)
+    row = read_any(tx, key)
     return row is not None and row.exclusive_owner == owner and delete(tx, row)
 
 

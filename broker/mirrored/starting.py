@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from broker.env import pause_ms
-from broker.errors import NoProcess, ProcessError
+from broker.errors import MetadataUnavailable, NoProcess, ProcessError
 from broker.metadata.records import GroupRow, QueueRow
 from broker.mirrored import ending, gm, policy, rows, syncing
 from broker.mirrored import instructions as ins
@@ -52,14 +52,28 @@ async def start(process: QueueProcess) -> None:
 
 async def _declare(process: QueueProcess, declaration: DeclareStart) -> None:
     wanted = _with_pid(declaration.row, process.pid)
-    row, created = await process.transact(lambda tx: rows.declare(tx, wanted))
+    try:
+        row, _ = await process.transact_once(lambda tx: rows.declare(tx, wanted))
+    except MetadataUnavailable as error:
+        declaration.caller.reply(Failed("unknown", str(error)))
+        row = await _row_in_doubt(process)
     if row.pid != process.pid:
         declaration.caller.reply(Declared(row, created=False))
         process.exit("shutdown")
+    process.declared = row
     queue, _ = await process.context.storage.open_empty(row)
     become_master(process, queue, row, Inheritance(), started_as="declared")
     if process.gm is None:
         declaration.caller.reply(Declared(row, created=True))
+
+
+async def _row_in_doubt(process: QueueProcess) -> QueueRow:
+    """Somebody must own the row if it was written. If it was not, it is not to be any more."""
+    row = await process.transact(lambda tx: rows.read_any(tx, process.key), confirmed=True)
+    if row is None:
+        process.exit("shutdown")
+    assert row is not None
+    return row
 
 
 def _with_pid(row: QueueRow, pid: Pid) -> QueueRow:
@@ -153,10 +167,10 @@ def _drop(process: QueueProcess, row: QueueRow, node: str) -> None:
 async def _add_mirrors(process: QueueProcess, nodes: Sequence[str], announce: bool) -> None:
     await asyncio.gather(*(_add_mirror(process, node) for node in nodes))
     if announce and isinstance(process.start, DeclareStart):
-        row = process.row()
-        process.start.caller.reply(
-            Failed("deleted") if row is None else Declared(row, created=True)
-        )
+        # It may be deleted by now. It was declared nevertheless, and must not be once more.
+        row = process.row() or process.declared
+        assert row is not None
+        process.start.caller.reply(Declared(row, created=True))
 
 
 async def _add_mirror(process: QueueProcess, node: str) -> None:

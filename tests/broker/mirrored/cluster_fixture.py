@@ -37,6 +37,7 @@ from broker.processes.runtime import Runtime
 from broker.processes.wire import Frame
 from cluster.sim.loop import SimLoop
 from cluster.sim.processes import SimProcess
+from tests.broker.mirrored.latency import Latency, Steady, sim
 from tests.broker.storage.memory_disk import MemoryDisk
 
 T = TypeVar("T")
@@ -47,12 +48,6 @@ DEADLINE_S = 10.0
 def run(test: Coroutine[Any, Any, T]) -> T:
     """What ``asyncio.run`` would do, in virtual time: fast, and the same every time."""
     return SimLoop().run(test, SimProcess("test", fenced=False))
-
-
-def sim() -> SimLoop:
-    loop = asyncio.get_running_loop()
-    assert isinstance(loop, SimLoop), "run the test with cluster_fixture.run"
-    return loop
 
 
 async def until(condition: Callable[[], Any], what: str = "") -> None:
@@ -70,41 +65,6 @@ class Clock:
 
     def wall_ns(self) -> int:
         return sim().now_ns
-
-
-class Latency:
-    """Mostly short, now and then long."""
-
-    def __init__(self, seed: int) -> None:
-        self._rng = random.Random(f"{seed}-latency")
-        self._last_ns: dict[tuple[str, str], int] = {}  # of what went this way
-
-    def draw_ns(self) -> int:
-        longest_ms = 0.5 if self._rng.random() < 0.95 else 10.0
-        return int(self._rng.random() * longest_ms * 1e6)
-
-    def draw_s(self) -> float:
-        return self.draw_ns() / 1e9
-
-    def arrival_ns(self, source: str, target: str) -> int:
-        """When something sent now arrives: never before what was sent the same way."""
-        way = (source, target)
-        self._last_ns[way] = max(self._last_ns.get(way, 0), sim().now_ns + self.draw_ns())
-        return self._last_ns[way]
-
-    def loss_ns(self, source: str, target: str) -> int:
-        """When ``target`` sees that ``source`` died. All that was under way arrives before, or
-        only some of it.
-        """
-        now_ns, last_ns = sim().now_ns, self.arrival_ns(source, target)
-        return last_ns if self._rng.random() < 0.5 else now_ns + self.draw_ns()
-
-
-class Steady(Latency):
-    """Everything takes its tenth of a millisecond."""
-
-    def draw_ns(self) -> int:
-        return 100_000
 
 
 @dataclass(frozen=True)
@@ -186,11 +146,18 @@ class NodeMetadata:
     def subscribe(self, pid: Pid) -> None:
         self._subscribers.append(pid)
 
-    async def transact(self, body: Callable[[Transaction], T], *, timeout_ms: float = 30000) -> T:
+    async def transact(
+        self,
+        body: Callable[[Transaction], T],
+        *,
+        confirmed: bool = False,
+        once: bool = False,  # no commit is ever in doubt here
+        timeout_ms: float = 30000,
+    ) -> T:
         while True:
             transaction = LocalTransaction(self.tables)
             result = body(transaction)
-            if not transaction.writes:
+            if not transaction.writes and not confirmed:
                 return result
             changes = transaction.changes()
             latency = self.node.cluster.latency

@@ -13,7 +13,8 @@ import pytest
 
 from broker.amqp import queue_protocol as qp
 from broker.errors import BrokerError
-from tests.broker.mirrored.cluster_fixture import Cluster, Latency, TestChannel, run, until
+from tests.broker.mirrored.cluster_fixture import Cluster, TestChannel, run, until
+from tests.broker.mirrored.latency import Latency
 
 pytestmark = pytest.mark.unit
 

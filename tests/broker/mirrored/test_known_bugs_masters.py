@@ -16,7 +16,8 @@ from broker.mirrored.gm_group import RecordDead, apply_change
 from broker.mirrored.instructions import ProcessDeath
 from broker.mirrored.messages import StopProcess, UpdateMirroring
 from broker.mirrored.process import QueueProcess
-from tests.broker.mirrored.cluster_fixture import Cluster, Latency, TestNode, run, until
+from tests.broker.mirrored.cluster_fixture import Cluster, TestNode, run, until
+from tests.broker.mirrored.latency import Latency
 
 pytestmark = pytest.mark.unit
 

@@ -10,8 +10,8 @@ nothing but our own doing (nemesis/schedule.py). *one-at-a-time*, that of the sa
 node at a time is killed, stopped, powered off, paused, or has a disk that fails, or the cluster is
 partitioned, each ending within its slot and each waiting (``settle``) until mirrors are
 synchronised again. Only what takes nothing away (nemesis/kinds.py: CALM, with mild amounts) may
-last longer and overlap. *anything* has no bounds but the atlas of corruption: several nodes,
-overlapping, and all nodes at once.
+last longer and overlap. *one-or-all*: the same, and all nodes at once count as one. *anything* has
+no bounds but the atlas of corruption: several nodes, overlapping, and all nodes at once.
 """
 
 from __future__ import annotations
@@ -35,9 +35,9 @@ from nemesis.schedule import (
 )
 from nemesis.targets import check_target, is_single
 
-Promise = Literal["one-at-a-time", "anything"]
-PROMISES: tuple[Promise, ...] = ("one-at-a-time", "anything")
-BEGIN_SHARE = 0.4  # under one-at-a-time a fault begins within so much of its slot
+Promise = Literal["one-at-a-time", "one-or-all", "anything"]
+PROMISES: tuple[Promise, ...] = ("one-at-a-time", "one-or-all", "anything")
+BEGIN_SHARE = 0.4  # of faults that come one at a time each begins within so much of its slot
 STEP_MS = 100  # times are round numbers, for who reads and who shrinks them
 
 
@@ -70,7 +70,7 @@ def draw_faults(
             break
         rng = Stream(seed, "faults", number, "aim")
         kind = shape_of(kind, nodes, rng)
-        alone = promise == "one-at-a-time" and kind not in CALM
+        alone = promise != "anything" and kind not in CALM
         when = Stream(seed, "faults", number, "when")
         at_ms, lasts_ms = _times(when, slot_ms, end_ms, interval_ms, duration_ms, alone=alone)
         if lasts_ms <= 0:
@@ -109,10 +109,9 @@ def _check(
             raise UsageError(f"{name} takes every node, which the promise one-at-a-time rules out")
     for target in targets:
         check_target(target, nodes)
-        if promise == "one-at-a-time" and not is_single(target):
+        if promise != "anything" and not is_single(target):
             raise UsageError(
-                f"the target {target} may be several nodes, which the promise one-at-a-time"
-                " rules out"
+                f"the target {target} may be several nodes, which the promise {promise} rules out"
             )
     least_ms, most_ms = duration_ms
     if not targets or not 0 < least_ms <= most_ms:
@@ -157,5 +156,5 @@ def _round(time_ms: float) -> int:
 
 def _amount(kind: str, promise: Promise, rng: Stream) -> float:
     entry = KINDS[kind]
-    mild = promise == "one-at-a-time" and kind in CALM
+    mild = promise != "anything" and kind in CALM
     return rng.choice((entry.amounts[: entry.mild] if mild else entry.amounts) or (0,))

@@ -131,6 +131,19 @@ def test_faults_that_wait_for_mirrors_begin_early_in_their_slot() -> None:
         assert (action.at_ms - 2000) % 10_000 <= BEGIN_SHARE * 10_000
 
 
+def test_all_nodes_count_as_one_where_that_is_promised() -> None:
+    kinds = dict.fromkeys((*SINGLE, *ALL_NODES), 1.0)
+    drawn = [draw(seed, promise="one-or-all", kinds=kinds) for seed in range(30)]
+    of_all = [a for actions in drawn for a in actions if a.kind in ALL_NODES]
+    assert {action.kind for action in of_all} == {*ALL_NODES}
+    for actions in drawn:
+        alone = [action for action in actions if action.kind not in CALM]
+        assert all(action.settle for action in alone)
+        assert all(end_ms(one) <= other.at_ms for one, other in pairwise(alone))
+    with pytest.raises(UsageError, match="the promise one-or-all rules out"):
+        draw(promise="one-or-all", targets=("minority",))
+
+
 def test_corruption_never_meets_a_second_node() -> None:
     for promise in ("one-at-a-time", "anything"):
         for seed in range(20):
@@ -146,7 +159,7 @@ def test_corruption_never_meets_a_second_node() -> None:
         ({"kinds": {"kill-all": 1}}, "kill-all takes every node, which the promise"),
         ({"targets": ("minority",)}, "the target minority may be several nodes"),
         ({"targets": ("n9",)}, "unknown target n9"),
-        ({"promise": "nothing"}, "unknown promise nothing: choose one of one-at-a-time, anything"),
+        ({"promise": "nothing"}, "unknown promise nothing: choose one of one-at-a-time, one-or"),
         ({"interval_ms": 500}, "at least 2000 ms apart, not 500"),
         ({"duration_ms": (3, 2)}, "durations above 0, the shorter one first"),
     ],

@@ -120,6 +120,8 @@ class Member:
         # A left neighbour whose link broke, to be buried in a moment (the original sleeps first):
         # what it sends by a new link comes after what was lost with the old.
         self._broken_left: MemberId | None = None
+        # A right neighbour whose link broke, or was not there yet: the same the other way round.
+        self._broken_right: MemberId | None = None
         self.states: dict[MemberId, MemberState] | None = None
         self.stop_reason: str | None = None
         self.is_stopped = False
@@ -456,7 +458,7 @@ class Member:
 
     def _send_right(self, items: list[ActivityItem]) -> None:
         assert self.view is not None
-        if items and self.right != self.id:
+        if items and self.right not in (self.id, self._broken_right):
             message = Activity(self.right, self.id, self.view.version, tuple(items))
             self._outputs.append(Send(self.right, message))
 
@@ -474,6 +476,8 @@ class Member:
             self._check_membership(self._row)
         if side == "left" and not self.bugs.hears_broken_left:  # OUR-10
             self._broken_left = member
+        elif side == "right":
+            self._broken_right = member
         self._emit(StartNeighbourDownTimer(side, member))
 
     def _bury_neighbour(self, side: Side, member: MemberId) -> Work:

@@ -170,3 +170,26 @@ def test_our_10_what_was_lost_with_the_old_link_leaves_a_hole() -> None:
 
 def test_our_10_without_the_switch_nobody_has_a_hole() -> None:
     assert with_a_hole(NO_BUGS) == []
+
+
+def late_words_to_a_broken_right(seed: int) -> World:
+    """The same, but a alone hears that its link was broken, or not there yet: to its right
+    neighbour it looks as if it had been up all the while."""
+    world = ring("abc", NO_BUGS, seed)
+    left, right = world.nodes["a"], world.nodes[right_of(world, "a")]
+    world.broadcast("a", "lost")
+    world.feed(left, gm.Idle())
+    cut_after(world, left.name, right.name)
+    world.feed(left, gm.NeighbourDown("right", right.member.id, "noconnection"))
+    world.broadcast("a", "late")
+    world.feed(left, gm.Idle())
+    return world
+
+
+def test_a_right_neighbour_whose_link_broke_is_told_no_more() -> None:
+    """Found by a restart of all nodes: a link that one end had and the other had not yet."""
+    for seed in range(20):
+        world = late_words_to_a_broken_right(seed)
+        world.settle()
+        for node in world.nodes.values():
+            assert payloads(node, "a") != ["late"], f"seed {seed}: {node.name} has a hole"

@@ -98,7 +98,7 @@ def test(
     consumers: ConsumersOption = "competing",
     order: OrderOption = "first-delivery",
     reads: ReadsOption = "leader",
-    objects: ObjectsOption = "policy",
+    objects: ObjectsOption = "policy,queue",
     nemesis: Annotated[str, _option("a,b, none or all.", panel=_FAULTS)] = "partition,kill",
     nemesis_interval: Annotated[str, _option("From fault to fault.", panel=_FAULTS)] = "15",
     nemesis_duration: Annotated[str, _option("A fault's length.", panel=_FAULTS)] = "8",

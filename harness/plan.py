@@ -102,7 +102,7 @@ class WorkloadPlan(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     consumers: Literal["competing", "single"] = "competing"  # fifo: of a queue
     order: Literal["first-delivery", "exactly-once"] = "first-delivery"  # fifo: what is judged
     reads: Literal["leader", "local"] = "leader"  # metadata: who answers
-    objects: tuple[str, ...] = ("policy",)  # metadata: policy, queue
+    objects: tuple[str, ...] = ("policy", "queue")  # metadata
 
 
 class GatePlan(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

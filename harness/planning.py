@@ -85,7 +85,7 @@ class Request:
     consumers: str = "competing"
     order: str = "first-delivery"
     reads: str = "leader"
-    objects: str = "policy"
+    objects: str = "policy,queue"
     nemesis: str = "partition,kill"
     nemesis_interval: str = "15"
     nemesis_duration: str = "8"

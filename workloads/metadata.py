@@ -1,16 +1,13 @@
-"""The metadata workload: policies (and queues) set, cleared and read through different nodes.
+"""The metadata workload: policies and queues set, cleared and read through different nodes.
 
 Each object is a register (workloads/clients/management.py). What our broker promises of it depends
 on the partition mode and on who is asked:
 
-- Under pause_minority a policy is linearizable, as far as its reads are confirmed by the tables'
-  leader (``reads`` = leader).
+- Under pause_minority both are linearizable, as far as reads are confirmed by the tables' leader
+  (``reads`` = leader).
 - Local reads are stale on a node that the others have left behind, for as long as it is cut off:
   not linearizable under partitions, and RabbitMQ's are no better.
 - Under ignore and autoheal both sides of a partition write: nothing is linearizable.
-- A declare of a queue, and a delete, look at the node's own tables first: a declare of what is
-  there, as far as this node knows, writes nothing. So queues are not linearizable under partitions
-  whoever is asked for reads; they are left out unless the plan wants them.
 """
 
 from __future__ import annotations

@@ -40,7 +40,7 @@ def result_of(outcome: SimOutcome, checker: str) -> Result:
         {"workload": "lock"},
         {"workload": "fifo"},
         {"workload": "fifo", "consumers": "single", "order": "exactly-once"},
-        {"workload": "metadata", "objects": "policy,queue"},
+        {"workload": "metadata"},
         {"workload": "metadata", "reads": "local"},
     ],
     ids=lambda flags: "-".join(flags.values()),
@@ -119,6 +119,7 @@ def test_local_reads_of_metadata_are_stale_in_a_partition_and_the_leaders_are_no
 
 RETRIES = {
     "workload": "metadata",
+    "objects": "policy",
     "profile": "safe",
     "nemesis": "partition,kill,pause",
     "rate": 40.0,
@@ -139,3 +140,21 @@ def test_a_write_whose_leader_died_is_not_done_again_over_anothers(
         monkeypatch.setattr(access, "DOUBTFUL", ())
     verdicts = (result_of(run(seed, **RETRIES), "linearizability").valid for seed in (105, 117))
     assert all(valid is True for valid in verdicts) is once
+
+
+@pytest.mark.parametrize("seed", [102, 105])
+def test_a_queue_is_not_declared_again_over_anothers_delete(seed: int) -> None:
+    """Two plans in which it was: a declare went on until it found its queue."""
+    outcome = run(
+        seed,
+        workload="metadata",
+        objects="queue",
+        profile="safe",
+        nemesis="partition,kill",
+        nemesis_interval="8",
+        nemesis_duration="5",
+        time_limit="40",
+        rate=30.0,
+        net_tick_ms=4000,
+    )
+    assert result_of(outcome, "linearizability").valid is True

@@ -359,7 +359,8 @@ OWN_RULES: tuple[KnownBug, ...] = (
         "before it buries the other one; what was under way by the old link is lost",
         symptom="messages follow by the new link to which others are missing: mirrors beyond hold "
         "less than their master, and count otherwise",
-        fix="after its link broke a left neighbour is heard no more, as it is to be buried",
+        fix="after its link broke a left neighbour is heard no more, and a right one told no more, "
+        "as it is to be buried",
     ),
 )
 CATALOGUE: tuple[KnownBug, ...] = (*RABBITMQ_BUGS, *OWN_RULES)

@@ -474,10 +474,11 @@ class Member:
         # KB-RMQ-10: a group that is gone went unnoticed here, and was looked for when burying.
         if self._row is not None or not self.bugs.missing_group_crash:
             self._check_membership(self._row)
-        if side == "left" and not self.bugs.hears_broken_left:  # OUR-10
-            self._broken_left = member
-        elif side == "right":
-            self._broken_right = member
+        if not self.bugs.hears_broken_left:  # OUR-10
+            if side == "left":
+                self._broken_left = member
+            else:
+                self._broken_right = member
         self._emit(StartNeighbourDownTimer(side, member))
 
     def _bury_neighbour(self, side: Side, member: MemberId) -> Work:

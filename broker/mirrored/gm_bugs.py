@@ -21,7 +21,7 @@ class GmBugs:
     ignores_lost_membership: who was recorded dead goes on (KB-RMQ-06). strict_common: holes in a
     neighbour's messages are not expected (KB-RMQ-07). missing_group_crash: nor is a group whose row
     is gone (KB-RMQ-10). hears_broken_left: a left neighbour whose link broke is heard by its next
-    link (OUR-10).
+    link, and a right one is told more by it (OUR-10).
     """
 
     blank_member_crash: bool = False

@@ -161,7 +161,7 @@ OWN_RULES: tuple[Scenario, ...] = (
         id="OUR-10",
         title="A ring member goes on hearing a left neighbour whose link broke",
         anomaly="crashed",
-        seed_budget=100,
+        seed_budget=200,
         bugs=("OUR-10",),
         # Links that are back as soon as one side has noticed that they were gone.
         swarm=replace(

@@ -117,11 +117,9 @@ class Member:
         # present one sent at that version or before belongs to an earlier time as our neighbour,
         # and reached us by another way since.
         self._left_floor = -1
-        # A left neighbour whose link broke, to be buried in a moment (the original sleeps first):
-        # what it sends by a new link comes after what was lost with the old.
-        self._broken_left: MemberId | None = None
-        # A right neighbour whose link broke, or was not there yet: the same the other way round.
-        self._broken_right: MemberId | None = None
+        # Neighbours whose link broke, or was not there yet, to be buried in a moment (the original
+        # sleeps first): what is said by a new link comes after what was lost with the old.
+        self._broken: dict[Side, MemberId] = {}
         self.states: dict[MemberId, MemberState] | None = None
         self.stop_reason: str | None = None
         self.is_stopped = False
@@ -381,7 +379,7 @@ class Member:
         yield from self._take(message) or ()
 
     def _take(self, message: RingMessage) -> Work | None:
-        if message.sender != self.left or message.sender == self._broken_left:
+        if message.sender != self.left or message.sender == self._broken.get("left"):
             return None
         # OUR-05: the original has no floor.
         if message.version <= self._left_floor and not self.bugs.hears_former_neighbours:
@@ -458,7 +456,7 @@ class Member:
 
     def _send_right(self, items: list[ActivityItem]) -> None:
         assert self.view is not None
-        if items and self.right not in (self.id, self._broken_right):
+        if items and self.right not in (self.id, self._broken.get("right")):
             message = Activity(self.right, self.id, self.view.version, tuple(items))
             self._outputs.append(Send(self.right, message))
 
@@ -475,10 +473,7 @@ class Member:
         if self._row is not None or not self.bugs.missing_group_crash:
             self._check_membership(self._row)
         if not self.bugs.hears_broken_left:  # OUR-10
-            if side == "left":
-                self._broken_left = member
-            else:
-                self._broken_right = member
+            self._broken[side] = member
         self._emit(StartNeighbourDownTimer(side, member))
 
     def _bury_neighbour(self, side: Side, member: MemberId) -> Work:

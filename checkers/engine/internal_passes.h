@@ -122,7 +122,7 @@ static int64_t layers_configurations(const void *memory)
 
 /* --- a window ----------------------------------------------------------------------------------*/
 
-enum { SCARCE = 3 };
+enum { SCARCE = 3, FEW_CLASSES = 4 };
 
 static int window_run(layers *l, int32_t to, int64_t steps)
 {
@@ -133,14 +133,15 @@ static int window_run(layers *l, int32_t to, int64_t steps)
     return ended == GOES_ON ? UNCLEAR : ended;
 }
 
-/* None of the crashed operations is used when a window begins: at worst that is too good. A
- * class of a few is worth counting there; one of many is as good as without limit. */
+/* None of the crashed operations is used when a window begins: at worst that is too good. Few
+ * classes are worth counting there, and a class of few; one of many is as good as without limit. */
 static void count_scarce(layers *l, int32_t to)
 {
     const problem *p = l->p;
     int32_t last = to < p->returns ? to : p->returns - 1;
     for (int32_t class = 0; class < p->classes; class++)
-        if (!l->counted[class] && called_before(p, class, last) <= SCARCE) {
+        if (!l->counted[class] &&
+            (p->classes <= FEW_CLASSES || called_before(p, class, last) <= SCARCE)) {
             l->counted[class] = 1;
             l->uncounted--;
         }

@@ -4,16 +4,18 @@
  * stuck a window is tried: if no state at all before it lets the next returns pass, the history is
  * wrong, and little of it had to be looked at. Layers decide what is left. Each gets as many steps
  * as the others, doubling, so the whole costs a small multiple of the one that decides. */
+#include "internal_abstraction.h"
 #include "internal_search.h"
 
 #include <string.h>
 
-enum { FIRST_ALLOWANCE = 4096 };
+enum { FIRST_ALLOWANCE = 4096, FURTHER = 8 };
 
 typedef struct {
     problem p;
     const searches *by;
     void *depth, *layers;
+    abstraction seen; /* the history through the question of the return that is stuck */
     int32_t window;      /* how many returns before its call the next one begins */
     int32_t stuck;       /* the first return known to be impassable; -1 */
     shl_found *found;
@@ -95,10 +97,17 @@ static int try_window(search *s, int64_t allowance, int32_t *stuck)
         *stuck = at;
         return NO_WITNESS;
     }
-    int32_t from = returns_before_call(&s->p, op);
+    int32_t from = returns_before_call(&s->p, op), to = at + 4 * s->p.slots;
     from = from > s->window ? from - s->window : 0;
     s->window = s->window > s->p.returns / 4 ? s->p.returns : s->window * 4 + s->p.slots;
-    return s->by->window(&s->p, from, at + 4 * s->p.slots, allowance, stuck);
+    int built = abstraction_build(&s->seen, &s->p, op), ended = UNCLEAR;
+    if (built < 0)
+        return STOPPED;
+    if (built) { /* so little is left of it that it can begin much earlier */
+        int32_t much = from > FURTHER * s->p.slots ? from - FURTHER * s->p.slots : 0;
+        ended = s->by->window(&s->seen.p, much, to, 2 * allowance, stuck);
+    }
+    return ended == UNCLEAR ? s->by->window(&s->p, from, to, allowance, stuck) : ended;
 }
 
 /* The history is not linearizable, but the return where that was seen may not be the first: looks
@@ -178,6 +187,7 @@ void shl_search(const shl_operations *operations, shl_table *table, int32_t meth
     memset(&s, 0, sizeof s);
     memset(found, 0, sizeof *found);
     s.found = found;
+    s.seen.about = -1;
     s.stuck = -1;
     found->verdict = SHL_UNKNOWN;
     found->stuck = SHL_NONE;
@@ -193,5 +203,6 @@ void shl_search(const shl_operations *operations, shl_table *table, int32_t meth
         s.by->depth_free(s.depth);
         s.by->layers_free(s.layers);
     }
+    abstraction_free(&s.seen, budget);
     problem_free(&s.p);
 }

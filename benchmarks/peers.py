@@ -55,7 +55,7 @@ def installed() -> Iterator[Peer]:
     go, porcupine = shutil.which("go"), ROOT / "benchmarks" / "porcupine"
     if go:
         binary = ROOT / "build" / "porcupine-check"
-        built = run([go, "build", "-o", str(binary), "."], cwd=porcupine)
+        built = run([go, "build", "-mod=mod", "-o", str(binary), "."], cwd=porcupine)
         if built.exit == 0:
             yield Peer("Porcupine", (str(binary),))
         else:

@@ -42,7 +42,7 @@ def assert_refused(done: Done, code: int, *parts: str) -> None:
 @pytest.mark.parametrize(
     ("flag", "known"),
     [
-        ("workload", "queue"),
+        ("workload", "fifo, lock, metadata, queue"),
         ("system", "mirrored, rabbitmq"),
         ("nemesis", "partition, partition-halves"),
         ("profile", "upstream, safe"),

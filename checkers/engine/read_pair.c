@@ -30,7 +30,7 @@ static uint8_t *column8(shl_reader *reader, int column)
  * those that grew are given back with their true size by asking for it again. */
 static int more_room(shl_reader *reader)
 {
-    int64_t room = reader->room ? reader->room * 2 : 1024;
+    int64_t room = reader->room ? reader->room * 2 : 128;
     for (int column = 0; column < SHL_READ_COLUMNS; column++) {
         int64_t old = reader->room * COLUMN_BYTES[column], bytes = room * COLUMN_BYTES[column];
         void *grown = reader->columns[column]

@@ -267,11 +267,14 @@ class QueueSupervisor(Process):
             self._look_again(node)
 
     def _look_again(self, node: str) -> None:
-        """``node`` is in sight, and with it its masters, and mirrors that may be promoted."""
-        for key, row in self._metadata.rows(rows.QUEUE):
-            assert isinstance(row, QueueRow)
-            if any(pid is not None and pid.node == node for pid in (row.pid, *row.slave_pids)):
-                self._consider(key)
+        """``node`` is in sight, and with it its masters, and mirrors that may be promoted.
+
+        All queues are looked at, not its own alone: while views differed this node may have lost
+        a mirror of a master that it saw all the time, and nothing else would ask for it again.
+        """
+        log.debug("%s came into sight: looking again", node)
+        for key, _ in self._metadata.rows(rows.QUEUE):
+            self._consider(key)
 
     def _watch(self, mirrors: tuple[Pid, ...]) -> None:
         """A node may live on without the process that the row names: only a monitor can tell."""

@@ -58,3 +58,11 @@ def test_with_it_they_meet_again_in_every_world() -> None:
 def test_after_a_start_of_all_nodes_every_mirror_is_added_whichever_link_comes_last() -> None:
     """Two of these worlds left a queue with one mirror of two for ever."""
     assert [anomalies("late-link", world) for world in WORLDS] == [()] * len(WORLDS)
+
+
+def test_a_mirror_lost_while_views_differed_comes_back_when_any_node_does() -> None:
+    """Under ``ignore`` the operator restarts a side; a node of the other had lost its mirror."""
+    outcome = simulate(plan_of("bridged-views"))
+    assert outcome.error is None
+    assert "lost" in outcome.anomalies  # ``ignore`` loses messages, but no mirrors
+    assert "stuck" not in outcome.anomalies

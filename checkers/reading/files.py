@@ -8,7 +8,11 @@ a killed recorder leaves a file: everything before it is read, and a note says s
 
 from __future__ import annotations
 
+import os
 import re
+import select
+import stat
+import tempfile
 from pathlib import Path
 from typing import Final
 
@@ -27,6 +31,7 @@ DIALECTS: Final = (SHALOTT, JEPSEN, ETCD, KEY_VALUE, VIOLIN)
 _PARQUET, _RECORDING = "history.parquet", "history.jsonl"
 _PARQUET_MAGIC = b"PAR1"
 _SAMPLE_BYTES = 1 << 16
+_LOOK_UP_S = 0.1  # a signal between two system calls is noticed after so long at most
 
 _COMMENTS = re.compile(rb"(?:[\s,]+|;[^\n]*(?:\n|$))*")
 _VIOLIN = re.compile(rb"\s*(?:#[^\n]*\n\s*)*\[\d+\]\s+(?:call|return)\b")
@@ -56,6 +61,8 @@ def read_history(
     UnreadableHistory: there is no such file, no such dialect, or the file is malformed: where.
     """
     file = file_of(Path(path))
+    if _is_pipe(file):
+        return _read_pipe(file, dialect, keyed)
     sample = _sample(file)
     if dialect not in ("auto", *DIALECTS):
         raise UnreadableHistory(f"no dialect {dialect!r}: there are {', '.join(DIALECTS)}")
@@ -76,6 +83,31 @@ def file_of(path: Path) -> Path:
         if (path / name).exists():
             return path / name
     raise UnreadableHistory(f"{path} holds neither {_PARQUET} nor {_RECORDING}: it is not a run")
+
+
+def _is_pipe(path: Path) -> bool:
+    try:
+        return stat.S_ISFIFO(path.stat().st_mode)
+    except OSError:
+        return False  # whoever opens it says why
+
+
+def _read_pipe(path: Path, dialect: str, keyed: bool) -> ConcurrentHistory:
+    """A pipe can be read once, and its reader wants to look twice: into a file with it."""
+    with tempfile.TemporaryDirectory(prefix="shalott-") as directory:
+        kept = Path(directory) / path.name
+        with path.open("rb", buffering=0) as pipe, kept.open("wb") as copy:
+            while True:
+                # A blocking read that has just missed a Ctrl-C would wait for the writer.
+                if select.select([pipe], [], [], _LOOK_UP_S)[0]:
+                    some = os.read(pipe.fileno(), _SAMPLE_BYTES)
+                    if not some:
+                        break
+                    copy.write(some)
+        try:
+            return read_history(kept, dialect=dialect, keyed=keyed)
+        except UnreadableHistory as error:
+            raise UnreadableHistory(str(error).replace(str(kept), str(path))) from error
 
 
 def _sample(path: Path) -> bytes:

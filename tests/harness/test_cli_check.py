@@ -241,6 +241,17 @@ def test_ctrl_c_stops_at_once(shalott: Shalott, tmp_path: Path) -> None:
     assert err == "shalott: interrupted before there was a verdict\n"
 
 
+def test_a_pipe_is_read_like_a_file(shalott: Shalott, tmp_path: Path) -> None:
+    os.mkfifo("pipe.edn")
+    for text, code, said in ((STALE, 1, "invalid"), ("nonsense", 254, "pipe.edn")):
+        command = [sys.executable, "-m", "harness.cli", "check", "pipe.edn", "-m", "register"]
+        with subprocess.Popen(command, text=True, stdout=-1, stderr=-2) as process:
+            Path("pipe.edn").write_text(text)
+            out, _ = process.communicate(timeout=60)
+        assert (process.returncode, said in out) == (code, True), out
+        assert "/shalott-" not in out
+
+
 # --- export ---------------------------------------------------------------------------------------
 
 

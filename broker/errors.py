@@ -46,6 +46,10 @@ class StorageError(BrokerError): ...
 class DiskFull(StorageError): ...
 
 
+class MessageIllegal(BrokerError):
+    """A message that no store takes: too long a topic, properties or body."""
+
+
 def cannot_listen(protocol: str, host: str, port: int, setting: str, error: OSError) -> ConfigError:
     """The one sentence for a port that can't be had."""
     reason = (error.strerror or str(error)).rpartition("): ")[2]  # asyncio repeats the address

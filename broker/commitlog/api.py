@@ -1,0 +1,161 @@
+"""What replication, request processing and checks need of a message store.
+
+Offsets are bytes from the beginning of the log, as everywhere in RocketMQ; a queue offset counts
+messages of one (topic, queue). Ends are exclusive. A message goes through four stages, each an end
+of the log: appended (in memory), written (in the operating system's hands: a kill -9 does not take
+it), flushed (on the disk: a power loss does not take it), and confirmed (replicated as far as the
+system wants it before anybody may read it). Dispatch to the consume queues stops at the confirmed
+end, so nobody reads further.
+"""
+
+from __future__ import annotations
+
+import enum
+from dataclasses import dataclass, field
+from typing import Protocol
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Message:
+    """What a producer sends; the store adds offsets and its own time.
+
+    Times are ms since the epoch; hosts are (IPv4 address as text, port). ``properties`` is
+    the wire's text: key 0x01 value 0x02 ...
+    """
+
+    topic: str
+    queue_id: int
+    body: bytes
+    properties: str = ""
+    flag: int = 0
+    sys_flag: int = 0
+    born_ms: int = 0
+    born_host: tuple[str, int] = ("127.0.0.1", 0)
+    store_host: tuple[str, int] = ("127.0.0.1", 0)
+    reconsume_times: int = 0
+    prepared_transaction_offset: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Appended:
+    """Where a message lies. ``end`` is the offset after it."""
+
+    offset: int
+    end: int
+    queue_offset: int
+    message_id: str  # offsetMsgId: store host and offset in hexadecimal
+    store_ms: int
+
+
+class GetStatus(enum.Enum):
+    """GetMessageStatus, as far as a puller can tell the cases apart."""
+
+    FOUND = "found"
+    NO_NEW = "no new message"  # the offset is the queue's end: 19, or wait
+    TOO_FAR = "offset beyond the end"  # 21
+    TOO_SMALL = "offset before the beginning"  # 21
+    NO_QUEUE = "no such queue"  # 21, next offset 0
+    RETRY = "retry"  # a hole or a file in removal: 20
+
+
+@dataclass(frozen=True, slots=True)
+class Got:
+    """What ``get`` found: whole stored messages, as they lie in the log."""
+
+    status: GetStatus
+    next_offset: int
+    min_offset: int
+    max_offset: int
+    messages: tuple[bytes, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class PutStage:
+    """A batch that was appended: every message of it, in order."""
+
+    messages: tuple[Appended, ...] = field(default=())
+
+    @property
+    def end(self) -> int:
+        return self.messages[-1].end
+
+
+class Log(Protocol):
+    """The replicated bytes: a commit log of its own, or a DLedger's."""
+
+    @property
+    def min_offset(self) -> int: ...
+
+    @property
+    def max_offset(self) -> int:
+        """The end of what was appended; the next message lies there."""
+        ...
+
+    @property
+    def written_offset(self) -> int: ...
+
+    @property
+    def flushed_offset(self) -> int: ...
+
+    async def written(self, offset: int) -> None:
+        """Return when everything before ``offset`` is in the operating system's hands."""
+        ...
+
+    async def flushed(self, offset: int) -> None:
+        """Return when everything before ``offset`` is on the disk; asks for a flush if needed."""
+        ...
+
+    async def read(self, offset: int, size: int) -> bytes:
+        """At most ``size`` raw bytes from ``offset``: less at a file's end, none if they are not
+        there."""
+        ...
+
+
+class Store(Protocol):
+    """One broker's messages: the log and the queues on it, topics and consumers' offsets."""
+
+    @property
+    def log(self) -> Log: ...
+
+    @property
+    def confirm_offset(self) -> int: ...
+
+    def set_confirm_offset(self, offset: int | None) -> None:
+        """Where dispatch ends; None: at the written end. Bounded by the log's end."""
+        ...
+
+    @property
+    def dispatched_offset(self) -> int:
+        """Up to where the consume queues are built (upstream: reputFromOffset)."""
+        ...
+
+    async def dispatched(self, offset: int) -> None:
+        """Return when everything before ``offset`` is in the consume queues."""
+        ...
+
+    def append(self, messages: list[Message]) -> PutStage:
+        """Append messages of one (topic, queue), all or none, at once in memory.
+
+        Raises StorageError when the disk failed or is full; MessageIllegal.
+        """
+        ...
+
+    def append_raw(self, offset: int, data: bytes) -> None:
+        """A slave's: bytes of the master's log. ``offset`` must be the log's end."""
+        ...
+
+    async def truncate(self, offset: int) -> None:
+        """Cut the log and the queues down to ``offset``, durably."""
+        ...
+
+    async def get(
+        self, topic: str, queue_id: int, offset: int, *, max_messages: int, max_bytes: int
+    ) -> Got: ...
+
+    def queue_range(self, topic: str, queue_id: int) -> tuple[int, int]:
+        """Queue offsets (first, end); (0, 0) for a queue that is not there."""
+        ...
+
+    async def arrived(self, topic: str, queue_id: int, offset: int) -> None:
+        """Return when the queue's end is beyond ``offset``: what a long poll waits for."""
+        ...

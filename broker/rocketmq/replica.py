@@ -7,6 +7,7 @@ broker/replicas (Controller mode). Request processing (broker/processor) knows n
 from __future__ import annotations
 
 import enum
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Literal, Protocol
 
@@ -42,6 +43,8 @@ class Replica(Protocol):
     """This broker's share in its replication group."""
 
     store: Store
+    on_change: Callable[[], None]  # the node sets it before ``start``; call it, synchronously,
+    # after every change of role, broker id, epoch or master: the node registers anew at once
 
     @property
     def role(self) -> ReplicaRole: ...

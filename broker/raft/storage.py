@@ -1,0 +1,59 @@
+"""RaftStorage: what the runner needs of a member's disk. Two implementations: the controllers' log
+(journal_log.py) and DLedger's ledger (broker/dledger).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Protocol
+
+from broker.raft.api import Entry, HardState, LogView, Snapshot
+
+
+class RaftStorage(LogView, Protocol):
+    """Opened on what the last life left. Writes are taken at once and in order, and are durable
+    after a ``flush`` that was begun later; LogView shows them at once.
+
+    Errors are final (StorageError), but for DiskFull, after which a later ``flush`` tries again.
+    """
+
+    @property
+    def hard_state(self) -> HardState: ...
+
+    @property
+    def committed_index(self) -> int:
+        """What is known to be committed: at least the snapshot's index, 0 without one."""
+        ...
+
+    @property
+    def snapshot(self) -> Snapshot | None:
+        """The newest that is durable."""
+        ...
+
+    def set_hard_state(self, hard: HardState) -> None: ...
+
+    def append(self, entries: Sequence[Entry]) -> None:
+        """Entries whose first is ``last_index + 1``."""
+        ...
+
+    def truncate(self, from_index: int) -> None:
+        """Remove the entries from this one on; never one that is committed."""
+        ...
+
+    def install(self, snapshot: Snapshot) -> None:
+        """Replace the whole log; a crash leaves the old one or the new one."""
+        ...
+
+    def compact(self, snapshot: Snapshot) -> None:
+        """Remember the snapshot and drop the entries that are in it."""
+        ...
+
+    async def flush(self) -> None:
+        """Return when all that was written before this call is durable."""
+        ...
+
+    async def load(self, first: int, max_bytes: int) -> Sequence[Entry]:
+        """As ``entries``, from the disk if need be. Empty if ``first`` is not there (any more)."""
+        ...
+
+    async def close(self) -> None: ...

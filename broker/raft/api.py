@@ -348,7 +348,7 @@ class SendSnapshot(msgspec.Struct, frozen=True):
 
 
 class Load(msgspec.Struct, frozen=True):
-    """Read entries from ``first`` on, about ``max_bytes`` of them, and hand them in (``Loaded``)."""
+    """Read entries from ``first`` on, about ``max_bytes``, and hand them in (``Loaded``)."""
 
     first: int
     max_bytes: int

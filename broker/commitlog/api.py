@@ -156,6 +156,10 @@ class Store(Protocol):
         """Queue offsets (first, end); (0, 0) for a queue that is not there."""
         ...
 
+    def queues(self) -> list[tuple[str, int]]:
+        """Every (topic, queue id) that the consume queues know, sorted."""
+        ...
+
     async def arrived(self, topic: str, queue_id: int, offset: int) -> None:
         """Return when the queue's end is beyond ``offset``: what a long poll waits for."""
         ...

@@ -54,7 +54,7 @@ class Env:
 
     ``buggify(site)`` says whether to misbehave now at ``site`` in a way that the design allows;
     it never does outside simulation. ``bugs`` are the ids of the historical bugs that are switched
-    on in this node (broker/known_bugs.py).
+    on in this node (broker/known_bugs).
     """
 
     node_id: str

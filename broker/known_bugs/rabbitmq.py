@@ -1,39 +1,14 @@
-"""Historical bugs of RabbitMQ's mirrored queues, each a switch that is off by default.
+"""RabbitMQ's bugs, and the rules by which our mirrored queues are stricter than theirs, undone.
 
-A switch brings the old behaviour back at the very place where it was, so that a search must find
-what people once lost. ``NodeConfig.bugs`` names those that are on; ``Env.has_bug(id)`` asks for one
-in the code. Read from RabbitMQ's sources, issues and pull requests, which each entry links. An id
-KB-RMQ-n is a bug of theirs; OUR-n is a rule by which we are stricter than they are, undone.
-Confidence: A is a fix or a source that was read, B an issue thread, C a title, own our own code.
+Read from RabbitMQ's sources, issues and pull requests, which each entry links. An id KB-RMQ-n is a
+bug of theirs; OUR-n is a rule of ours.
 """
 
 from __future__ import annotations
 
-import difflib
-from collections.abc import Iterable
-from dataclasses import dataclass
-from typing import Literal
-
-from broker.errors import ConfigError
+from broker.known_bugs.entry import KnownBug
 
 _RABBITMQ = "https://github.com/rabbitmq/rabbitmq-server"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class KnownBug:
-    """One bug: what it is, what sets it off, what is seen of it, and how it was mended.
-
-    ``switch`` is its name in words, as comments at its place in the code use it.
-    """
-
-    id: str
-    switch: str
-    title: str
-    links: tuple[str, ...]
-    confidence: Literal["A", "B", "C", "own"]
-    trigger: str
-    symptom: str
-    fix: str
 
 
 def _issue(number: int) -> str:
@@ -363,30 +338,3 @@ OWN_RULES: tuple[KnownBug, ...] = (
         "as it is to be buried",
     ),
 )
-CATALOGUE: tuple[KnownBug, ...] = (*RABBITMQ_BUGS, *OWN_RULES)
-
-
-def known_bug(bug_id: str) -> KnownBug:
-    """The entry of ``bug_id``. Raises ConfigError with one sentence that names near ids."""
-    for bug in CATALOGUE:
-        if bug.id == bug_id:
-            return bug
-    near = _near(bug_id)
-    advice = f"did you mean {' or '.join(near)}?" if near else "`shalott bugs` lists them"
-    raise ConfigError(f"there is no known bug {bug_id}: {advice}")
-
-
-def _near(bug_id: str) -> list[str]:
-    """Ids that may have been meant: another case, no leading zero, or a slip of the finger."""
-    known = [bug.id for bug in CATALOGUE]
-    family, dash, number = bug_id.strip().upper().rpartition("-")
-    wanted = f"{family}{dash}{number.zfill(2)}"
-    if wanted in known:
-        return [wanted]
-    return difflib.get_close_matches(wanted, known, n=3, cutoff=0.7)
-
-
-def check_bugs(bug_ids: Iterable[str]) -> None:
-    """Raises ConfigError for the first id that is not in the catalogue."""
-    for bug_id in bug_ids:
-        known_bug(bug_id)

@@ -1,0 +1,41 @@
+"""Waiters: those who wait until a log has got as far as an offset."""
+
+from __future__ import annotations
+
+import asyncio
+import heapq
+import itertools
+
+from broker.errors import StorageError
+
+
+class Waiters:
+    """Woken in the order of their offsets."""
+
+    def __init__(self) -> None:
+        self._waiting: list[tuple[int, int, asyncio.Future[None]]] = []  # a heap
+        self._numbers = itertools.count()
+
+    async def wait(self, offset: int) -> None:
+        """Return when ``wake`` was called with ``offset`` or more. Raises what ``refuse`` got."""
+        waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        heapq.heappush(self._waiting, (offset, next(self._numbers), waiter))
+        await waiter
+
+    def wake(self, offset: int) -> None:
+        waiting = self._waiting
+        while waiting and waiting[0][0] <= offset:
+            waiter = heapq.heappop(waiting)[2]
+            if not waiter.done():
+                waiter.set_result(None)
+
+    def refuse(self, error: StorageError, *, beyond: int = -1) -> None:
+        """Tell those who wait for more than ``beyond`` that it can't be."""
+        keep = []
+        for entry in self._waiting:
+            if entry[0] <= beyond:
+                keep.append(entry)
+            elif not entry[2].done():
+                entry[2].set_exception(error)
+        heapq.heapify(keep)
+        self._waiting = keep

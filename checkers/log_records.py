@@ -3,8 +3,9 @@
 A ``send`` has the message's run-unique id as value and, when it is ok, the queue offset that the
 broker answered. A poll's ``extra`` is {"from": n, "records": [[offset, value], ...]}: what the
 client asked for and what came, a value being null where the body was damaged. A poll whose own
-value is null went on from where its process stood; any other one was told where to read. The words
-are those of jepsen/src/jepsen/tests/kafka.clj; a key is one queue, "topic/queue".
+value is null went on from where its process stood; any other one was told where to read. One that
+found nothing there is a fail with the error "empty", like a dequeue. The words are those of
+jepsen/src/jepsen/tests/kafka.clj; a key is one queue, "topic/queue".
 """
 
 from __future__ import annotations
@@ -40,7 +41,10 @@ class Sends:
 
 @dataclass(frozen=True, slots=True)
 class Polls:
-    """One row an ok poll, in the operations' order; its records are [first, first + count)."""
+    """One row a poll that was answered, in the operations' order.
+
+    Its records are [first, first + count).
+    """
 
     row: Ints
     key: Codes
@@ -106,7 +110,8 @@ def _sends(ops: Operations, offset: Ints) -> tuple[Sends, int]:
 
 def _polls(ops: Operations, extra: pa.ChunkedArray) -> tuple[Polls, Records, int]:
     """All polls that were answered, their records, and how many could not be read."""
-    candidates = np.flatnonzero(ops.f.equal("poll") & ops.type.equal("ok"))
+    answered = ops.type.equal("ok") | (ops.type.equal("fail") & ops.error.equal("empty"))
+    candidates = np.flatnonzero(ops.f.equal("poll") & answered)
     decoder = msgspec.json.Decoder(_Poll)
     rows: list[int] = []
     starts: list[int] = []

@@ -32,7 +32,8 @@ def poll(
 ) -> Story:
     extra = {"from": start, "records": [list(record) for record in records]}
     value = start if jump else None
-    return told.row("poll", at, value=value, extra=extra, **more)
+    kind, error = ("ok", None) if records else ("fail", "empty")
+    return told.row("poll", at, kind=kind, error=error, value=value, extra=extra, **more)
 
 
 def final(told: Story, records: Records, nodes: Sequence[str] = NODES, *, key: str = KEY) -> Story:
@@ -211,6 +212,22 @@ def test_queues_are_judged_apart() -> None:
     told = send(good(), 200, 5, 0, key="shalott/1", process=4)
     final(final(told, WHOLE), [(0, 200)], key="shalott/1")
     assert check(told).valid is True
+
+
+@pytest.mark.parametrize(("kind", "error"), [("fail", "no connection"), ("info", "timeout")])
+def test_a_poll_that_was_not_answered_ends_no_final_read(kind: str, error: str) -> None:
+    told = final(good(), WHOLE, ["n1", "n2"])
+    poll(told, 64.5, 0, WHOLE, jump=True, process=12, node="n3")
+    extra = {"from": 4, "records": []}
+    told.row("poll", 64.6, kind=kind, error=error, process=12, node="n3", extra=extra)
+    assert check(told).valid == "unknown"
+
+
+def test_what_is_no_poll_or_send_is_the_harnesss_own_fault() -> None:
+    told = final(good(), WHOLE)
+    told.row("poll", 6, extra={"records": []}).row("send", 7, value=200)
+    result = check(told)
+    assert "2 sends and polls were not recorded as they should be." in result.notes
 
 
 def test_a_message_in_two_queues_is_a_duplicate() -> None:

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import tomllib
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 import msgspec
 
 from broker.errors import ConfigError
 from broker.known_bugs import check_bugs
+from broker.rocketmq.config import PORT_NAMES, RocketConfig
 
 Port = Annotated[int, msgspec.Meta(ge=1, le=65535)]
 Positive = Annotated[int, msgspec.Meta(ge=1)]
@@ -59,8 +60,10 @@ class NodeConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
         return tuple(sorted((self.name, *(peer.name for peer in self.peers))))
 
 
-def load_config(path: Path) -> NodeConfig:
-    """Read a node's TOML file. Raises ConfigError with one sentence that says what to mend."""
+def load_config(path: Path) -> NodeConfig | RocketConfig:
+    """Read a node's TOML file: of a RocketMQ node if it names a ``system``. Raises ConfigError with
+    one sentence that says what to mend.
+    """
     try:
         raw = tomllib.loads(path.read_text())
     except OSError as error:
@@ -68,8 +71,43 @@ def load_config(path: Path) -> NodeConfig:
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise ConfigError(f"{path} is not TOML: {error}") from error
     try:
-        config = msgspec.convert(raw, NodeConfig)
+        config = parse_config(raw)
         check_bugs(config.bugs)
     except (msgspec.ValidationError, ConfigError) as error:
         raise ConfigError(f"{path}: {error}") from error
     return config
+
+
+def parse_config(raw: dict[str, Any]) -> NodeConfig | RocketConfig:
+    """What a node's TOML says, as the configuration of its kind. Raises ConfigError and
+    msgspec.ValidationError.
+    """
+    if "system" not in raw:
+        return msgspec.convert(raw, NodeConfig)
+    config = msgspec.convert(raw, RocketConfig)
+    check_rocket_config(config)
+    return config
+
+
+def check_rocket_config(config: RocketConfig) -> None:
+    """Raises ConfigError if its parts do not go together."""
+    needed = {
+        "broker": ("remoting", "raft" if config.system == "dledger" else "ha"),
+        "nameserver": ("nameserver",),
+        "controller": ("controller", "raft"),
+    }
+    if not config.services:
+        raise ConfigError("a node needs services: broker, nameserver or controller")
+    for service in config.services:
+        for port in needed[service]:
+            if port not in config.ports:
+                raise ConfigError(f"the service {service} needs a port: set ports.{port}")
+            if port not in config.advertised:
+                raise ConfigError(f"the port {port} is known to nobody: set advertised.{port}")
+    if "management" not in config.ports:
+        raise ConfigError("every node answers questions: set ports.management")
+    for port in config.ports:
+        if port not in PORT_NAMES:
+            raise ConfigError(f"there is no port {port!r}; there are {', '.join(PORT_NAMES)}")
+    if config.system == "controller" and not config.nodes_with("controller"):
+        raise ConfigError("the system controller needs a node with the service controller")

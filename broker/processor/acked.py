@@ -1,0 +1,59 @@
+"""AckedEvents: tells the node's event log when sends were acknowledged with SEND_OK.
+
+The checkers judge from these intervals whether two brokers of a group acknowledged at once or in
+one epoch, so an interval never spans a change of epoch, and what was acknowledged is told at most
+100 ms later.
+"""
+
+from __future__ import annotations
+
+import asyncio
+
+from broker.env import Env
+
+INTERVAL_S = 0.1
+
+
+class AckedEvents:
+    """Of one broker group on this node."""
+
+    def __init__(self, env: Env, group: str) -> None:
+        self._env = env
+        self._group = group
+        self._epoch = 0
+        self._first_ns = 0
+        self._last_ns = 0
+        self._count = 0
+        self._timer: asyncio.TimerHandle | None = None
+
+    def acked(self, epoch: int, count: int = 1) -> None:
+        """``count`` messages are acknowledged now, under ``epoch``."""
+        if self._count and epoch != self._epoch:
+            self.flush()
+        now_ns = self._env.clock.monotonic_ns()
+        if not self._count:
+            self._first_ns, self._epoch = now_ns, epoch
+        self._last_ns = now_ns
+        self._count += count
+        if self._timer is None:
+            self._timer = asyncio.get_running_loop().call_later(INTERVAL_S, self._time_is_up)
+
+    def flush(self) -> None:
+        """Tell what has gathered."""
+        if self._count:
+            detail = {"first_ns": self._first_ns, "last_ns": self._last_ns, "count": self._count}
+            self._count = 0
+            self._env.events.emit(
+                self._group, "acked", role="master", epoch=self._epoch, detail=detail
+            )
+
+    def stop(self) -> None:
+        """At the node's orderly end."""
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        self.flush()
+
+    def _time_is_up(self) -> None:
+        self._timer = None
+        self.flush()

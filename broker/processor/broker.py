@@ -1,0 +1,71 @@
+"""Broker: what all requests of one broker have in common: its replica, its tables, its clients.
+
+The files beside this one answer the requests; handlers.py has the table of codes.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from broker.commitlog.api import Store
+from broker.env import Env
+from broker.processor.acked import AckedEvents
+from broker.processor.groups import Groups
+from broker.processor.hosts import stored_host
+from broker.processor.locks import QueueLocks
+from broker.processor.tables import Tables
+from broker.remoting.server import Caller
+from broker.rocketmq.config import BrokerConfig
+from broker.rocketmq.replica import Replica
+
+NS_PER_MS = 1_000_000
+
+
+@dataclass
+class Broker:
+    """``address`` is the advertised one. ``topics_changed`` is called after every change of the
+    topics that name servers should hear of.
+    """
+
+    env: Env
+    config: BrokerConfig
+    address: str
+    replica: Replica
+    tables: Tables
+    acked: AckedEvents
+    topics_changed: Callable[[], None]
+    clients: Groups[Caller] = field(default_factory=Groups)
+    locks: QueueLocks = field(default_factory=QueueLocks)
+    started_ms: int = 0  # wall clock
+    pushes: dict[asyncio.Task[None], None] = field(default_factory=dict)  # under way
+
+    @property
+    def store(self) -> Store:
+        return self.replica.store
+
+    @property
+    def host(self) -> tuple[str, int]:
+        """As stored messages have it."""
+        return stored_host(self.address)
+
+    @property
+    def is_master(self) -> bool:
+        return self.replica.role == "master"
+
+    def learn_topics(self) -> bool:
+        """See that every queue of the log has its topic; whether there was one without."""
+        if self.env.has_bug("KB-RKT-36"):  # topic_config_not_replicated
+            return False
+        learnt = self.tables.learn(self.store.queues(), self.config.default_queues)
+        if learnt:
+            self.topics_changed()
+        return learnt
+
+    def now_ms(self) -> int:
+        """Of the clock that never goes back."""
+        return self.env.clock.monotonic_ns() // NS_PER_MS
+
+    def wall_ms(self) -> int:
+        return self.env.clock.wall_ns() // NS_PER_MS

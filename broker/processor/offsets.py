@@ -1,0 +1,101 @@
+"""Offsets: what a group has consumed (14, 15), and where queues begin, end and were at a time (29
+to 32). Upstream: ConsumerManageProcessor and AdminBrokerProcessor.
+"""
+
+from __future__ import annotations
+
+from broker.commitlog.api import GetStatus
+from broker.processor.broker import Broker
+from broker.processor.fields import Fields
+from broker.processor.pulling import not_readable
+from broker.processor.stored import store_ms_of
+from broker.remoting.codes import ResponseCode
+from broker.remoting.command import Command, response
+from broker.remoting.server import Caller
+
+ONE_MESSAGE_BYTES = 4 << 20
+
+
+def _offset(offset: int) -> Command:
+    return response(ResponseCode.SUCCESS, ext={"offset": str(offset)})
+
+
+async def query_consumer_offset(broker: Broker, request: Command, caller: Caller) -> Command:
+    """A group that never said anything begins with the first message, if the queue still has it;
+    otherwise QUERY_NOT_FOUND, and the client goes by its own setting.
+    """
+    fields = Fields(request.ext)
+    group, topic = fields.text("consumerGroup"), fields.text("topic")
+    queue_id = fields.number("queueId")
+    offset = broker.tables.offset(group, topic, queue_id)
+    if offset is not None:
+        return _offset(offset)
+    first, end = broker.store.queue_range(topic, queue_id)
+    if first == 0 and end > 0 and fields.flag("setZeroIfNotFound", default=True):
+        return _offset(0)
+    remark = f"Not found, {group} has no offset for {topic} {queue_id}"
+    return response(ResponseCode.QUERY_NOT_FOUND, remark)
+
+
+async def update_consumer_offset(broker: Broker, request: Command, caller: Caller) -> Command:
+    fields = Fields(request.ext)
+    broker.tables.put_offset(
+        fields.text("consumerGroup"),
+        fields.text("topic"),
+        fields.number("queueId"),
+        fields.number("commitOffset"),
+    )
+    return response(ResponseCode.SUCCESS)
+
+
+async def max_offset(broker: Broker, request: Command, caller: Caller) -> Command:
+    if not await broker.replica.readable():
+        return not_readable()
+    fields = Fields(request.ext)
+    return _offset(broker.store.queue_range(fields.text("topic"), fields.number("queueId"))[1])
+
+
+async def min_offset(broker: Broker, request: Command, caller: Caller) -> Command:
+    fields = Fields(request.ext)
+    return _offset(broker.store.queue_range(fields.text("topic"), fields.number("queueId"))[0])
+
+
+async def earliest_store_time(broker: Broker, request: Command, caller: Caller) -> Command:
+    """-1 for an empty queue."""
+    fields = Fields(request.ext)
+    topic, queue_id = fields.text("topic"), fields.number("queueId")
+    first, end = broker.store.queue_range(topic, queue_id)
+    at_ms = await _stored_at(broker, topic, queue_id, first) if first < end else None
+    ext = {"timestamp": str(-1 if at_ms is None else at_ms)}
+    return response(ResponseCode.SUCCESS, ext=ext)
+
+
+async def search_offset_by_timestamp(broker: Broker, request: Command, caller: Caller) -> Command:
+    """The first message that was stored at that time or later; the queue's end if there is none.
+
+    Store times of a queue grow, as far as its masters' clocks do.
+    """
+    if not await broker.replica.readable():
+        return not_readable()
+    fields = Fields(request.ext)
+    topic, queue_id = fields.text("topic"), fields.number("queueId")
+    wanted_ms = fields.number("timestamp")
+    low, high = broker.store.queue_range(topic, queue_id)
+    while low < high:
+        middle = (low + high) // 2
+        at_ms = await _stored_at(broker, topic, queue_id, middle)
+        if at_ms is not None and at_ms < wanted_ms:
+            low = middle + 1
+        else:
+            high = middle
+    return _offset(low)
+
+
+async def _stored_at(broker: Broker, topic: str, queue_id: int, offset: int) -> int | None:
+    """When the message was stored, in ms; None if it is gone."""
+    got = await broker.store.get(
+        topic, queue_id, offset, max_messages=1, max_bytes=ONE_MESSAGE_BYTES
+    )
+    if got.status is not GetStatus.FOUND or not got.messages:
+        return None
+    return store_ms_of(got.messages[0])

@@ -1,0 +1,78 @@
+"""CONSUMER_SEND_MSG_BACK (36): a consumer could not do with a message and wants it again later
+(upstream: AbstractSendMessageProcessor.consumerSendMsgBack).
+
+The message is stored again in the group's retry topic, with one more reconsumption, after a delay
+that grows from time to time (delays.py); after too many it goes to the group's dead letters.
+"""
+
+from __future__ import annotations
+
+from broker.commitlog.api import Message
+from broker.processor import stored
+from broker.processor.broker import Broker
+from broker.processor.delays import delayed
+from broker.processor.fields import Fields
+from broker.processor.outcomes import NOTHING_STORED, remark_of
+from broker.processor.properties import (
+    DELAY,
+    ORIGIN_MESSAGE_ID,
+    RETRY_TOPIC,
+    WAIT,
+    properties_of,
+    properties_text,
+)
+from broker.processor.storing import ensure_topic, not_master, put
+from broker.processor.topics import dead_letter_topic, retry_topic
+from broker.processor.viewing import read_message
+from broker.remoting.codes import ResponseCode
+from broker.remoting.command import Command, response
+from broker.remoting.server import Caller
+from broker.rocketmq.replica import PutStatus
+
+FIRST_RETRY_LEVEL = 3  # 10 s
+
+
+async def send_back(broker: Broker, request: Command, caller: Caller) -> Command:
+    fields = Fields(request.ext)
+    group = fields.text("group")
+    level = fields.number("delayLevel", 0)
+    if not broker.is_master:
+        return not_master(broker)
+    original = await read_message(broker, fields.number("offset"))
+    if original is None:
+        remark = f"look message by offset failed, {fields.number('offset')}"
+        return response(ResponseCode.SYSTEM_ERROR, f"{remark}: {NOTHING_STORED}")
+    settings = broker.tables.group(group)
+    limit = fields.number("maxReconsumeTimes", settings.retry_max_times)
+    times = stored.reconsume_times_of(original)
+    if times >= limit or level < 0:
+        topic, level = dead_letter_topic(group), 0
+    else:
+        topic, level = retry_topic(group), level or FIRST_RETRY_LEVEL + times
+    config = ensure_topic(broker, topic, queues=max(1, settings.retry_queue_nums))
+    message = Message(
+        topic=topic,
+        queue_id=broker.env.choose_index(config.write_queue_nums),
+        body=stored.body_of(original),
+        properties=_properties(original, fields.text("originMsgId", "")),
+        flag=stored.flag_of(original),
+        sys_flag=stored.sys_flag_of(original) & ~(stored.BORN_V6 | stored.STORE_V6),
+        born_ms=stored.born_ms_of(original),
+        store_host=broker.host,
+        reconsume_times=times + 1,
+    )
+    result = await put(broker, [delayed(broker, message, level)])
+    if result.status is PutStatus.PUT_OK:
+        return response(ResponseCode.SUCCESS)
+    return response(ResponseCode.SYSTEM_ERROR, remark_of(result))
+
+
+def _properties(original: bytes, origin_id: str) -> str:
+    """Those of the original, and where it comes from, however often it returns."""
+    properties = properties_of(stored.properties_of(original))
+    properties.setdefault(RETRY_TOPIC, stored.topic_of(original))
+    if origin_id:
+        properties.setdefault(ORIGIN_MESSAGE_ID, origin_id)
+    properties.pop(DELAY, None)
+    properties[WAIT] = "false"
+    return properties_text(properties)

@@ -1,0 +1,53 @@
+"""What all requests that store have in common: the topic, the put, and the refusal of who is no
+master.
+"""
+
+from __future__ import annotations
+
+from broker.commitlog.api import Message
+from broker.errors import DiskFull, MessageIllegal
+from broker.processor.broker import Broker
+from broker.processor.outcomes import remark_of
+from broker.processor.topics import TopicConfig
+from broker.remoting.codes import ResponseCode
+from broker.remoting.command import Command, response
+from broker.rocketmq.replica import PutResult, PutStatus
+
+
+def not_master(broker: Broker) -> Command:
+    role = broker.replica.role
+    who = "a slave" if role == "slave" else "not a master now"
+    remark = remark_of(PutResult(PutStatus.SERVICE_NOT_AVAILABLE, None, f"this broker is {who}"))
+    return response(ResponseCode.SERVICE_NOT_AVAILABLE, remark)
+
+
+async def put(broker: Broker, messages: list[Message]) -> PutResult:
+    """Store through the replica; what counts as acknowledged is told to the event log."""
+    epoch = broker.replica.epoch
+    try:
+        result = await broker.replica.put(messages)
+    except MessageIllegal as error:
+        return PutResult(PutStatus.MESSAGE_ILLEGAL, None, str(error))
+    except DiskFull as error:
+        return PutResult(PutStatus.SERVICE_NOT_AVAILABLE, None, str(error))
+    if result.status is PutStatus.PUT_OK:
+        broker.acked.acked(epoch, len(messages))
+    return result
+
+
+def find_topic(broker: Broker, name: str) -> TopicConfig | None:
+    """The topic if it is known, from the log if need be."""
+    known = broker.tables.topics.get(name)
+    if known is None and broker.learn_topics():
+        known = broker.tables.topics.get(name)
+    return known
+
+
+def ensure_topic(broker: Broker, name: str, *, queues: int) -> TopicConfig:
+    """The topic, made if it is not there; name servers hear of it at once."""
+    known = find_topic(broker, name)
+    if known is None:
+        known = TopicConfig(topic_name=name, read_queue_nums=queues, write_queue_nums=queues)
+        broker.tables.put_topic(known)
+        broker.topics_changed()
+    return known

@@ -1,0 +1,45 @@
+"""Runs a test in virtual time, with a network that has one machine: timers cost nothing."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Coroutine
+from typing import Any, TypeVar
+
+from broker.env import Env, seeded_rng
+from cluster.sim.loop import SimLoop
+from cluster.sim.network import NetworkKnobs, SimNetwork
+from cluster.sim.processes import SimProcess
+from tests.broker.storage.memory_disk import MemoryDisk
+
+T = TypeVar("T")
+HOST = "127.0.0.1"
+
+
+def run(test: Coroutine[Any, Any, T]) -> T:
+    """What ``asyncio.run`` would do."""
+    loop = SimLoop()
+    loop.network = SimNetwork(loop, 1, NetworkKnobs(jitter_us=50))
+    loop.network.add_host("machine")
+    return loop.run(test, SimProcess("machine"))
+
+
+class Clock:
+    def monotonic_ns(self) -> int:
+        loop = asyncio.get_running_loop()
+        assert isinstance(loop, SimLoop)
+        return loop.now_ns
+
+    def wall_ns(self) -> int:
+        return self.monotonic_ns()
+
+
+class NoEvents:
+    """An event log for services that write none."""
+
+    def emit(self, *args: object, **kwargs: object) -> None:
+        raise AssertionError(f"nobody should say {args}")
+
+
+def env(*bugs: str, node: str = "n1") -> Env:
+    return Env(node, 1, Clock(), seeded_rng(1, 1), MemoryDisk(), NoEvents(), bugs=bugs)

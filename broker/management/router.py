@@ -4,25 +4,33 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Generic, TypeVar
 
 from broker.management.backend import ManagementBackend
 from broker.management.http import ApiError, Request, Response, not_found
 
-Handler = Callable[[ManagementBackend, Request, Mapping[str, str]], Awaitable[Response]]
+Backend = TypeVar("Backend")
+
+HandlerOf = Callable[[Backend, Request, Mapping[str, str]], Awaitable[Response]]
 
 
 @dataclass(frozen=True, slots=True)
-class Route:
-    """``path`` is like /api/queues/:vhost/:name; what the ``:`` segments match is handed over."""
+class RouteOf(Generic[Backend]):
+    """For one kind of node. ``path`` is like /api/queues/:vhost/:name; what the ``:`` segments
+    match is handed over.
+    """
 
     method: str
     path: str
-    handler: Handler
+    handler: HandlerOf[Backend]
+
+
+Route = RouteOf[ManagementBackend]
 
 
 def find(
-    routes: Sequence[Route], method: str, segments: tuple[str, ...]
-) -> tuple[Handler, Mapping[str, str]]:
+    routes: Sequence[RouteOf[Backend]], method: str, segments: tuple[str, ...]
+) -> tuple[HandlerOf[Backend], Mapping[str, str]]:
     """Raises ApiError 404 if no route has the path, 405 if none of those that have it the method.
 
     A literal segment goes before a parameter: routes are tried in order, so list literals first.

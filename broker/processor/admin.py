@@ -9,9 +9,10 @@ import msgspec
 from broker.processor.broker import Broker
 from broker.processor.fields import Fields
 from broker.processor.storing import not_master
-from broker.processor.topics import PERM_READ, PERM_WRITE, TopicConfig, is_valid_topic
+from broker.processor.topics import is_valid_topic
 from broker.remoting.codes import ResponseCode
 from broker.remoting.command import Command, response
+from broker.remoting.route_data import PERM_READ, PERM_WRITE, TopicConfig
 from broker.remoting.server import Caller
 
 

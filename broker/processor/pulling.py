@@ -17,9 +17,10 @@ from broker.processor.fields import Fields
 from broker.processor.properties import TAGS
 from broker.processor.stored import property_of
 from broker.processor.storing import find_topic
-from broker.processor.topics import PERM_READ, RETRY_PREFIX
+from broker.processor.topics import RETRY_PREFIX, queues_of
 from broker.remoting.codes import ResponseCode
 from broker.remoting.command import Command, response
+from broker.remoting.route_data import PERM_READ
 from broker.remoting.server import Caller
 
 T = TypeVar("T")
@@ -100,7 +101,7 @@ def _refusal(broker: Broker, header: PullHeader) -> Command | None:
     if not topic.perm & PERM_READ:
         remark = f"the topic[{header.topic}] pulling message is forbidden"
         return response(ResponseCode.NO_PERMISSION, remark)
-    if not 0 <= header.queue_id < topic.queues:
+    if not 0 <= header.queue_id < queues_of(topic):
         remark = f"queueId[{header.queue_id}] is illegal, topic:[{header.topic}]"
         return response(ResponseCode.SYSTEM_ERROR, remark)
     if header.expression_type not in ("TAG", ""):

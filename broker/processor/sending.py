@@ -16,17 +16,16 @@ from broker.processor.properties import UNIQ_KEY, properties_of
 from broker.processor.send_header import SendHeader, read_send_header
 from broker.processor.storing import ensure_topic, find_topic, not_master, put
 from broker.processor.topics import (
-    AUTO_CREATE_TOPIC,
     DLQ_PREFIX,
     PERM_INHERIT,
-    PERM_WRITE,
     RETRY_PREFIX,
-    TopicConfig,
     dead_letter_topic,
     is_valid_topic,
+    queues_of,
 )
 from broker.remoting.codes import RequestCode, ResponseCode
 from broker.remoting.command import Command, response
+from broker.remoting.route_data import DEFAULT_TOPIC, PERM_WRITE, TopicConfig
 from broker.remoting.server import Caller
 
 SYS_TRANSACTION_MASK = 0x4 | 0x8
@@ -51,7 +50,7 @@ async def send(broker: Broker, request: Command, caller: Caller) -> Command:
     if not topic.perm & PERM_WRITE:
         remark = f"the broker's sending message to topic[{topic.topic_name}] is forbidden"
         return response(ResponseCode.NO_PERMISSION, f"{remark}: {NOTHING_STORED}")
-    if header.queue_id >= topic.queues:
+    if header.queue_id >= queues_of(topic):
         remark = f"request queueId[{header.queue_id}] is illegal, {topic}: {NOTHING_STORED}"
         return response(ResponseCode.SYSTEM_ERROR, remark)
     queue_id = header.queue_id
@@ -71,7 +70,7 @@ def _refusal(header: SendHeader) -> Command | None:
     if not is_valid_topic(header.topic):
         remark = f"the topic {header.topic!r} is illegal: {NOTHING_STORED}"
         return response(ResponseCode.MESSAGE_ILLEGAL, remark)
-    if header.topic == AUTO_CREATE_TOPIC:
+    if header.topic == DEFAULT_TOPIC:
         remark = f"the topic[{header.topic}] is conflict with system reserved words"
         return response(ResponseCode.SYSTEM_ERROR, f"{remark}: {NOTHING_STORED}")
     if header.batch and header.topic.startswith((RETRY_PREFIX, DLQ_PREFIX)):
@@ -97,10 +96,10 @@ def send_topic(broker: Broker, header: SendHeader) -> TopicConfig | None:
     known = find_topic(broker, name)
     if known is not None or not broker.config.auto_create_topics:
         return known
-    template = broker.tables.topics.get(header.default_topic or AUTO_CREATE_TOPIC)
+    template = broker.tables.topics.get(header.default_topic or DEFAULT_TOPIC)
     if template is None or not template.perm & PERM_INHERIT:
         return None
-    queues = min(header.default_topic_queues or template.queues, template.queues)
+    queues = min(header.default_topic_queues or queues_of(template), queues_of(template))
     return ensure_topic(broker, name, queues=max(1, queues))
 
 

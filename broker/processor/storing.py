@@ -8,9 +8,9 @@ from broker.commitlog.api import Message
 from broker.errors import DiskFull, MessageIllegal
 from broker.processor.broker import Broker
 from broker.processor.outcomes import remark_of
-from broker.processor.topics import TopicConfig
 from broker.remoting.codes import ResponseCode
 from broker.remoting.command import Command, response
+from broker.remoting.route_data import TopicConfig
 from broker.rocketmq.replica import PutResult, PutStatus
 
 

@@ -20,17 +20,21 @@ import msgspec
 from broker.disk import Disk
 from broker.env import Env
 from broker.processor.topics import (
-    AUTO_CREATE_TOPIC,
     PERM_INHERIT,
-    PERM_READ,
-    PERM_WRITE,
-    DataVersion,
     DelayTable,
     GroupTable,
     OffsetTable,
     SubscriptionGroup,
+    next_version,
+    queues_of,
+)
+from broker.remoting.route_data import (
+    DEFAULT_TOPIC,
+    PERM_READ,
+    PERM_WRITE,
+    DataVersion,
     TopicConfig,
-    TopicTable,
+    TopicConfigs,
 )
 
 log = logging.getLogger("broker.tables")
@@ -75,7 +79,7 @@ class Tables:
         A file that can't be understood counts as absent: see above.
         """
         tables = cls(env, epoch)
-        topics = await _read(env.disk, TOPICS, TopicTable)
+        topics = await _read(env.disk, TOPICS, TopicConfigs)
         groups = await _read(env.disk, GROUPS, GroupTable)
         offsets = await _read(env.disk, OFFSETS, OffsetTable)
         delays = await _read(env.disk, DELAYS, DelayTable)
@@ -83,8 +87,8 @@ class Tables:
         tables.groups, tables.groups_version = groups.subscription_group_table, groups.data_version
         tables.offsets, tables.offsets_version = offsets.offset_table, offsets.data_version
         tables.delays = delays.offset_table
-        tables.topics[AUTO_CREATE_TOPIC] = TopicConfig(
-            topic_name=AUTO_CREATE_TOPIC,
+        tables.topics[DEFAULT_TOPIC] = TopicConfig(
+            topic_name=DEFAULT_TOPIC,
             read_queue_nums=default_queues,
             write_queue_nums=default_queues,
             perm=PERM_READ | PERM_WRITE | PERM_INHERIT,
@@ -106,7 +110,7 @@ class Tables:
         news = False
         for topic, queue_id in queues:
             known = self.topics.get(topic)
-            if known is not None and queue_id < known.queues:
+            if known is not None and queue_id < queues_of(known):
                 continue
             count = max(queue_id + 1, 1 if topic.startswith("%") else default_queues)
             self.topics[topic] = TopicConfig(
@@ -117,10 +121,10 @@ class Tables:
             self._topics_changed()
         return news
 
-    def topic_table(self) -> TopicTable:
-        return TopicTable(topic_config_table=dict(self.topics), data_version=self.topics_version)
+    def topic_table(self) -> TopicConfigs:
+        return TopicConfigs(topic_config_table=dict(self.topics), data_version=self.topics_version)
 
-    def replace_topics(self, table: TopicTable) -> bool:
+    def replace_topics(self, table: TopicConfigs) -> bool:
         """Take a master's; whether it was another."""
         if table.data_version == self.topics_version:
             return False
@@ -248,7 +252,7 @@ class Tables:
         self._changed.set()
 
     def _next(self, version: DataVersion) -> DataVersion:
-        return version.next(self._epoch(), self._env.clock.wall_ns() // 1_000_000)
+        return next_version(version, self._epoch(), self._env.clock.wall_ns() // 1_000_000)
 
 
 async def _read(disk: Disk, path: str, shape: type[T]) -> T:

@@ -1,6 +1,6 @@
-"""Topics, subscription groups and consumers' offsets: three tables, as brokers send them to each
-other (GET_ALL_TOPIC_CONFIG, GET_ALL_SUBSCRIPTIONGROUP_CONFIG, GET_ALL_CONSUMER_OFFSET) and to name
-servers, and as they lie in files.
+"""Topics' names, and the tables that brokers keep besides topics (broker/remoting/route_data.py has
+those): as brokers send them to each other (GET_ALL_SUBSCRIPTIONGROUP_CONFIG,
+GET_ALL_CONSUMER_OFFSET, GET_ALL_DELAY_OFFSET), and as they lie in files.
 
 Names of fields are those of upstream's JSON. Every table has a DataVersion: who copies it compares
 that and takes the whole.
@@ -10,47 +10,21 @@ from __future__ import annotations
 
 import msgspec
 
-PERM_READ = 4
-PERM_WRITE = 2
+from broker.remoting.route_data import DataVersion, TopicConfig
+
 PERM_INHERIT = 1  # of the template of topics that are made by themselves
-AUTO_CREATE_TOPIC = "TBW102"
 RETRY_PREFIX = "%RETRY%"
 DLQ_PREFIX = "%DLQ%"
 TOPIC_LENGTH_MAX = 127
 
 
-class DataVersion(msgspec.Struct, kw_only=True, frozen=True, rename="camel"):
-    """Of one table. ``state_version`` is the epoch of the master that made the last change."""
-
-    state_version: int = 0
-    timestamp: int = 0
-    counter: int = 0
-
-    def next(self, state_version: int, now_ms: int) -> DataVersion:
-        return DataVersion(state_version=state_version, timestamp=now_ms, counter=self.counter + 1)
+def next_version(version: DataVersion, state_version: int, now_ms: int) -> DataVersion:
+    """After one more change, by a master of the epoch ``state_version``."""
+    return DataVersion(state_version=state_version, timestamp=now_ms, counter=version.counter + 1)
 
 
-class TopicConfig(msgspec.Struct, kw_only=True, frozen=True, rename="camel"):
-    """One topic."""
-
-    topic_name: str
-    read_queue_nums: int = 4
-    write_queue_nums: int = 4
-    perm: int = PERM_READ | PERM_WRITE
-    topic_filter_type: str = "SINGLE_TAG"
-    topic_sys_flag: int = 0
-    order: bool = False
-
-    @property
-    def queues(self) -> int:
-        return max(self.read_queue_nums, self.write_queue_nums)
-
-
-class TopicTable(msgspec.Struct, kw_only=True, frozen=True, rename="camel"):
-    """TopicConfigSerializeWrapper."""
-
-    topic_config_table: dict[str, TopicConfig] = {}
-    data_version: DataVersion = DataVersion()
+def queues_of(config: TopicConfig) -> int:
+    return max(config.read_queue_nums, config.write_queue_nums)
 
 
 class SubscriptionGroup(msgspec.Struct, kw_only=True, frozen=True, rename="camel"):

@@ -12,6 +12,7 @@ from broker.processor.fields import Fields
 from broker.processor.properties import KEYS, UNIQ_KEY
 from broker.processor.pulling import BYTES_MAX, MESSAGES_MAX, not_readable
 from broker.processor.stored import is_message, property_of, store_ms_of
+from broker.processor.topics import queues_of
 from broker.remoting.codes import ResponseCode
 from broker.remoting.command import Command, response
 from broker.remoting.server import Caller
@@ -60,7 +61,7 @@ async def query_message(broker: Broker, request: Command, caller: Caller) -> Com
     config = broker.tables.topics.get(topic)
     found: list[bytes] = []
     budget = LOOKED_AT_MAX
-    for queue_id in range(0 if config is None else config.queues):
+    for queue_id in range(0 if config is None else queues_of(config)):
         first, end = broker.store.queue_range(topic, queue_id)
         while first < end and len(found) < wanted and budget > 0:
             start = max(first, end - MESSAGES_MAX)

@@ -5,10 +5,9 @@ it says that it is none, or doesn't answer. Nothing is asked again on its own: t
 a repetition means. Outcomes of a request:
 
 - it returns: it is committed;
-- ControllerError (errors.py): refused, nothing changed;
-- NotLeader, Unreachable, NoController: not carried out by that controller. But a leader that lost
-  its leadership on the way answers NotLeader too, and then nobody knows;
-- Unanswered: nobody knows.
+- OutcomeUnknown, Unanswered: nobody knows;
+- any other ControllerError (errors.py), NotLeader among them, Unreachable and NoController: nothing
+  came of it (but a failed election that an operator asked for gives up a dead master).
 """
 
 from __future__ import annotations

@@ -2,6 +2,7 @@
 
 BrokerError
  └─ ControllerError              ``code`` and ``reason``; any code that has no class of its own
+     ├─ OutcomeUnknown            1: it was proposed, and nobody knows whether it will be committed
      ├─ NotLeader                 2007: ``leader`` is the address of the one to ask, "" if unknown
      ├─ Fenced                    2000, 2001: an epoch is not the current one
      ├─ InvalidMaster             2002: another broker, or none, is the master
@@ -27,6 +28,9 @@ class ControllerError(BrokerError):
         super().__init__(f"{code}: {reason}")
         self.code = code
         self.reason = reason
+
+
+class OutcomeUnknown(ControllerError): ...
 
 
 class NotLeader(ControllerError):
@@ -63,6 +67,8 @@ def refusal(answer: Command) -> ControllerError:
     """The error of an answer that is no success."""
     code, reason = answer.code, answer.remark
     match code:
+        case ResponseCode.SYSTEM_ERROR:
+            return OutcomeUnknown(code, reason)
         case ResponseCode.CONTROLLER_NOT_LEADER:
             return NotLeader(code, reason, answer.ext.get("controllerLeaderAddress", ""))
         case (

@@ -67,8 +67,6 @@ class HeartbeatManager:
 
     def expired(self) -> list[Identity]:
         """Take out, and return, all that were silent for too long."""
-        if self._env.has_bug("KB-RKT-28"):
-            return []  # scan_never_runs: the time since the last scan was compared the wrong way
         gone = [who for who in self._alive if not self._is_fresh(self._alive[who])]
         for who in gone:
             del self._alive[who]

@@ -1,0 +1,190 @@
+"""Controller: one of the nodes that decide who is master of each broker group.
+
+The controllers replicate their decisions by Raft (replicated.py). The leader of that answers
+requests (requests.py) and acts on what it sees (elections.py); what the others are for is to hear
+the brokers' heartbeats too, and to take over. After ControllerManager; reference 2.2.9.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Coroutine
+from typing import Any
+
+import msgspec
+
+from broker.controller import state as cs
+from broker.controller.elections import Elections
+from broker.controller.replicated import ReplicatedState
+from broker.controller.requests import Requests
+from broker.controller.settings import LiveSettings
+from broker.env import Env
+from broker.raft.api import Role
+from broker.raft.group import RaftGroup, StateMachine, Watcher
+from broker.remoting.client import RemotingClient
+from broker.remoting.server import RemotingServer
+from broker.rocketmq.addresses import AddressBook
+from broker.rocketmq.config import RocketConfig
+
+log = logging.getLogger("broker.controller")
+
+GROUP = "controller"  # in events, of the controllers themselves
+MakeGroup = Callable[[StateMachine, Watcher], RaftGroup]
+
+
+class Controller:
+    """``fail`` is told when the disk failed and the node must give itself up."""
+
+    def __init__(
+        self,
+        env: Env,
+        config: RocketConfig,
+        book: AddressBook,
+        *,
+        make_group: MakeGroup,
+        fail: Callable[[str], None],
+    ) -> None:
+        self._env = env
+        self._book = book
+        self._fail = fail
+        self._remoting = RemotingClient(book.dial)
+        self._role = ("", 0)
+        self._tasks: dict[asyncio.Task[None], None] = {}
+        self._reign: asyncio.Task[None] | None = None  # looks for inactive masters
+        self.replicated = ReplicatedState(
+            config.name, self._applied, lambda node: book.advertised(node, "controller")
+        )
+        self.group = make_group(self.replicated, self)
+        self.replicated.attach(self.group)
+        settings = LiveSettings(config.controller)
+        self.elections = Elections(
+            env, self.replicated, self._remoting, settings=settings, spawn=self._spawn
+        )
+        requests = Requests(
+            env, config, book, self.group, self.replicated, self.elections, settings
+        )
+        self.server = RemotingServer(
+            requests.handlers(),
+            host=config.bind_host,
+            port=config.ports["controller"],
+            on_close=self.elections.closed,
+            setting="ports.controller",
+        )
+
+    async def start(self) -> None:
+        """Raises ConfigError if the port can't be had."""
+        await self.server.start()
+        await self.group.start()
+        self._spawn(self.elections.watch_heartbeats(), "watch heartbeats")
+
+    async def stop(self) -> None:
+        self.replicated.end()
+        self._end_reign()
+        await self.group.stop()
+        await self.server.stop()
+        for task in list(self._tasks):
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await self._remoting.close()
+
+    @property
+    def is_serving(self) -> bool:
+        """Whether this controller leads, and has applied all that its predecessors committed."""
+        return self.replicated.ahead is not None
+
+    # -- raft.group.Watcher ------------------------------------------------------------------------
+
+    def role_changed(self, role: Role, term: int, leader: str) -> None:
+        if role != "leader":
+            self.replicated.end()
+            self._end_reign()
+        known = ("leader" if role == "leader" else "follower", term)
+        if known != self._role:
+            self._role = known
+            detail = {"leader": leader}
+            self._env.events.emit(GROUP, "role", role=known[0], epoch=term, detail=detail)
+
+    def leader_ready(self, term: int) -> None:
+        log.info("this controller serves, in term %d", term)
+        self.replicated.begin()
+        for name, group in self.replicated.applied.groups.items():
+            # Its predecessor may have died before it could say whom it elected last.
+            if group.sync.master_epoch:
+                self._emit(name, "elected", group)
+        if not self._env.has_bug("KB-RKT-39"):  # controller_double_schedule: the old one goes on
+            self._end_reign()
+        self._reign = self._spawn(self.elections.watch_masters(), "watch masters")
+
+    def committed(self, index: int) -> None:
+        """The state machine hears of what is committed."""
+
+    def truncated(self, from_index: int, last_index: int) -> None:
+        """What was never committed was never applied here."""
+
+    def failed(self, reason: str) -> None:
+        self.replicated.end()
+        self._end_reign()
+        self._fail(reason)
+
+    def _end_reign(self) -> None:
+        if self._reign is not None and not self._env.has_bug("KB-RKT-39"):
+            self._reign.cancel()
+            self._reign = None
+
+    # -- telling -----------------------------------------------------------------------------------
+
+    def _applied(self, event: cs.Event, state: cs.State, term: int) -> None:
+        """Say what this leader's own entries brought; others' were said by others."""
+        if self.group.role != "leader" or term != self.group.term:
+            return
+        match event:
+            case cs.ElectMasterEvent(name):
+                self._emit(name, "elected", state.groups[name], unclean=event.unclean)
+            case cs.AlterSyncStateSetEvent(name):
+                self._emit(name, "set_changed", state.groups[name])
+
+    def _emit(self, name: str, kind: str, group: cs.Group, **more: object) -> None:
+        """Nodes by name; brokers by id too."""
+        sync = group.sync
+        epoch = sync.master_epoch if kind == "elected" else sync.set_epoch
+        detail: dict[str, Any] = {
+            "master": self._node(group, sync.master),
+            "master_id": sync.master,
+            "epoch": epoch,
+            "set": [self._node(group, member) for member in sync.members],
+            "set_ids": list(sync.members),
+            **more,
+        }
+        self._env.events.emit(name, kind, epoch=epoch, detail=detail)
+
+    def _node(self, group: cs.Group, broker_id: int | None) -> str:
+        address = group.replicas.address(broker_id) or ""
+        return self._book.node_of(address) or address
+
+    def claim(self) -> dict[str, Any]:
+        """What this controller believes, for observations."""
+        return {
+            "group": GROUP,
+            "role": self._role[0],
+            "epoch": self.group.term,
+            "leader": self.group.leader,
+            "is_serving": self.is_serving,
+            "alive": self.elections.heartbeats.active(),
+            "groups": {
+                name: msgspec.to_builtins(group.sync)
+                for name, group in self.replicated.applied.groups.items()
+            },
+        }
+
+    def _spawn(self, job: Coroutine[Any, Any, None], name: str) -> asyncio.Task[None]:
+        task = asyncio.create_task(job, name=name)
+        self._tasks[task] = None
+        task.add_done_callback(self._ended)
+        return task
+
+    def _ended(self, task: asyncio.Task[None]) -> None:
+        self._tasks.pop(task, None)
+        error = None if task.cancelled() else task.exception()
+        if error is not None:
+            log.error("%s ended", task.get_name(), exc_info=error)

@@ -99,7 +99,7 @@ class RaftSettings(msgspec.Struct, frozen=True, kw_only=True):
     vote_max_ms: int = 1000
     push_timeout_ms: int = 1000
     commit_push_interval_ms: int = 1000
-    max_inflight_pushes: int = 64  # to one follower
+    max_inflight_pushes: int = 16  # to one follower
     max_push_bytes: int = 1 << 20
     max_pending_entries: int = 10_000  # appended by a leader and not committed yet
     no_op_on_election: bool = False  # enableFastAdvanceCommitIndex; needed for ReadIndex
@@ -204,7 +204,7 @@ class PushResponse(msgspec.Struct, frozen=True, kw_only=True):
     """SUCCESS: the follower's log is durably the leader's up to ``match_index``.
     INCONSISTENT_STATE: it is not; ``x_term`` is what the follower has at ``prev_index`` and
     ``x_index`` where that term begins, or ``x_term`` is -1 and its log is too short.
-    ``end_index`` is where its log ends.
+    ``prev_index`` is that of the request, ``end_index`` is where the follower's log ends.
     """
 
     serial: int
@@ -212,6 +212,7 @@ class PushResponse(msgspec.Struct, frozen=True, kw_only=True):
     node: str
     type: PushType
     code: Code
+    prev_index: int = 0
     match_index: int = 0
     end_index: int = 0
     x_term: int = -1
@@ -275,7 +276,8 @@ class Loaded(msgspec.Struct, frozen=True):
 
 
 class SnapshotTaken(msgspec.Struct, frozen=True):
-    """A snapshot of the state machine after ``index``, which is applied, is durable."""
+    """A snapshot of the state machine after ``index``, which is applied, was taken. ``Compact``
+    follows if the log can do without the entries now."""
 
     index: int
 
@@ -329,7 +331,8 @@ class Install(msgspec.Struct, frozen=True):
 
 
 class Compact(msgspec.Struct, frozen=True):
-    """Entries up to this one are in the snapshot of this node, and may be removed."""
+    """Keep the snapshot that was taken, and remove the entries up to this one: in one step for a
+    crash, and whenever it suits."""
 
     upto_index: int
 

@@ -1,0 +1,175 @@
+"""RaftCore: one member of a group of fixed membership, as a state machine without I/O.
+
+``step`` takes one event and returns what is to be done about it, in order (api.py says what the
+shell owes). The same events and the same random numbers give the same actions.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from broker.raft import election, following, leading, reading
+from broker.raft.api import (
+    Action,
+    Compact,
+    Event,
+    HardState,
+    HeartbeatRequest,
+    HeartbeatResponse,
+    Loaded,
+    LogView,
+    MessageReceived,
+    Persisted,
+    Propose,
+    PushRequest,
+    PushResponse,
+    RaftSettings,
+    ReadRequested,
+    Role,
+    Send,
+    SnapshotTaken,
+    TakeLeadership,
+    Tick,
+    TransferRequested,
+    VoteRequest,
+    VoteResponse,
+)
+from broker.raft.log import Log
+from broker.raft.state import SelfVote, State, outdated
+
+
+class RaftCore:
+    """One life of a member. ``log``, ``hard`` and ``committed_index`` are what its disk holds;
+    ``random`` gives numbers in [0, 1); ``bugs`` are historical ones to bring back.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        members: tuple[str, ...],
+        settings: RaftSettings,
+        log: LogView,
+        *,
+        hard: HardState,
+        committed_index: int,
+        random: Callable[[], float],
+        now_ms: int,
+        bugs: tuple[str, ...] = (),
+    ) -> None:
+        assert name in members and len(dict.fromkeys(members)) == len(members)
+        self._state = s = State(
+            name,
+            members,
+            settings,
+            Log(log),
+            hard,
+            max(committed_index, log.first_index - 1),
+            random,
+            bugs,
+            now_ms=now_ms,
+        )
+        s.stale_end_term = s.log.last_term
+        s.role = "candidate"
+        s.wake_ms = now_ms + s.draw_ms(settings.vote_min_ms, settings.vote_max_ms)
+
+    @property
+    def role(self) -> Role:
+        return self._state.role
+
+    @property
+    def term(self) -> int:
+        return self._state.term
+
+    @property
+    def leader(self) -> str:
+        """ "" if it is not known."""
+        return self._state.leader
+
+    @property
+    def commit_index(self) -> int:
+        return self._state.commit_index
+
+    @property
+    def last_index(self) -> int:
+        return self._state.log.last_index
+
+    @property
+    def reign_index(self) -> int:
+        """A leader's: where its log ended when its reign began."""
+        return self._state.reign_index
+
+    def matches(self) -> dict[str, int]:
+        """A leader's: up to where each of the others is known to have its log."""
+        return {name: p.match_index for name, p in self._state.progress.items()}
+
+    def step(self, event: Event) -> list[Action]:
+        s = self._state
+        match event:
+            case Tick(now_ms):
+                s.now_ms = max(s.now_ms, now_ms)
+                election.tick(s)
+                if s.role == "leader":
+                    leading.tick(s)
+            case MessageReceived(sender, message):
+                self._receive(sender, message)
+            case Propose():
+                leading.propose(s, event)
+            case Persisted(mark):
+                self._persisted(mark)
+            case ReadRequested(read_id):
+                reading.handle_read(s, read_id)
+            case Loaded(first, entries):
+                leading.handle_loaded(s, first, tuple(entries))
+            case SnapshotTaken(index):
+                if s.log.first_index <= index <= min(s.commit_index, s.log.durable_index):
+                    s.emit(Compact(index))
+            case TransferRequested(to):
+                leading.transfer(s, to)
+        self._release()
+        actions, s.actions = s.actions, []
+        return actions
+
+    def _receive(self, sender: str, message: object) -> None:
+        s = self._state
+        match message:
+            case PushRequest():
+                following.handle_push(s, sender, message)
+            case PushResponse():
+                leading.handle_push_response(s, sender, message)
+            case HeartbeatRequest():
+                election.handle_heartbeat(s, sender, message)
+            case HeartbeatResponse():
+                election.handle_heartbeat_response(s, sender, message)
+            case VoteRequest():
+                election.handle_vote(s, sender, message)
+            case VoteResponse():
+                election.handle_vote_response(s, sender, message)
+            case TakeLeadership():
+                election.handle_take_leadership(s, sender, message)
+
+    def _persisted(self, mark: int) -> None:
+        s = self._state
+        s.persisted_mark = max(s.persisted_mark, mark)
+        s.log.persisted(mark)
+        if s.role == "leader":
+            leading.commit(s)
+
+    def _release(self) -> None:
+        """Do what waited for writes that are durable now, also what that leads to."""
+        s = self._state
+        while any(mark <= s.persisted_mark for mark, _ in s.held):
+            ready = [what for mark, what in s.held if mark <= s.persisted_mark]
+            s.held = [one for one in s.held if one[0] > s.persisted_mark]
+            for what in ready:
+                self._carry_out(what)
+
+    def _carry_out(self, what: Send | SelfVote) -> None:
+        s = self._state
+        if isinstance(what, SelfVote):
+            if what.term == s.term and s.ballot is not None and not s.ballot.pre:
+                election.take_vote(s, s.name)
+            return
+        message = what.message
+        if isinstance(message, PushResponse) and message.term != s.term:
+            message = outdated(message, s.term)
+        s.send(what.to, message)

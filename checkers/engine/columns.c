@@ -168,3 +168,33 @@ int32_t shl_dense(int64_t n, const int64_t *values, const uint8_t *present, int3
         return dense_by_range(n, values, present, ids, first, low, (int64_t)range + 1, budget);
     return dense_by_hash(n, values, present, ids, first, budget);
 }
+
+/* --- one column out of two ---------------------------------------------------------------------*/
+
+enum { INTEGER = 1 };
+
+int64_t shl_ids_of_two(int64_t n, const shl_values *first, const shl_values *second,
+                       const uint8_t *pick, uint8_t picked, int32_t *ids, int64_t *low)
+{
+    int64_t lowest = INT64_MAX, highest = INT64_MIN;
+    int seen = 0;
+    for (int64_t i = 0; i < n; i++) {
+        const shl_values *from = pick[i] == picked ? second : first;
+        int64_t number = from->number[i];
+        uint8_t kind = from->kind[i];
+        int is_integer = kind == INTEGER;
+        seen |= kind;
+        lowest = is_integer && number < lowest ? number : lowest;
+        highest = is_integer && number > highest ? number : highest;
+    }
+    if ((seen & ~INTEGER) || lowest > highest
+        || (uint64_t)highest - (uint64_t)lowest >= (uint64_t)n * 2)
+        return -1;
+    int32_t nothing = (int32_t)(highest - lowest + 1);
+    for (int64_t i = 0; i < n; i++) {
+        const shl_values *from = pick[i] == picked ? second : first;
+        ids[i] = from->kind[i] == INTEGER ? (int32_t)(from->number[i] - lowest) : nothing;
+    }
+    *low = lowest;
+    return (int64_t)nothing + 1;
+}

@@ -85,5 +85,15 @@ int32_t shl_rank(int64_t n, const int64_t *invoke_ns, const int64_t *complete_ns
  * SHL_NONE. first[id] is the row that showed it first (room for n). Returns how many, or -1. */
 int32_t shl_dense(int64_t n, const int64_t *values, const uint8_t *present, int32_t *ids,
                   int32_t *first, shl_budget *budget);
+/* A column of checkers.concurrent.Values: kind 0 is nothing, 1 an integer, 2 a form. */
+typedef struct {
+    const uint8_t *kind;
+    const int64_t *number;
+} shl_values;
+/* Ids of what row i has in `second` if pick[i] == picked, else in `first`: integers less the
+ * lowest, which is stored, and above them one id for nothing. Returns how many ids that makes; -1
+ * if there are forms, no integers, or such as lie far apart: then nothing was done. */
+int64_t shl_ids_of_two(int64_t n, const shl_values *first, const shl_values *second,
+                       const uint8_t *pick, uint8_t picked, int32_t *ids, int64_t *low);
 
 #endif

@@ -39,7 +39,7 @@ def codes(
     """Each row's f as the lane's code. What failed did not happen: DROPPED, or ``when_failed``."""
     names = history.f.names
     by_name = np.array([code_of.get(name, DROPPED) for name in names], dtype=np.uint8)
-    found = by_name[history.f.codes]
+    found = by_name.take(history.f.codes)
     for name in names:
         if name not in code_of and history.f.equal(name).any():
             raise Undecided(f"{name!r} is not an operation of this object")
@@ -141,6 +141,29 @@ def dense(keys: Keys, present: Bools | None, budget: Any) -> tuple[Ids, int]:
     if count < 0:
         raise MemoryError
     return ids, count
+
+
+def ids_of_two(
+    first: Values,
+    second: Values,
+    pick: npt.NDArray[np.uint8],
+    picked: int,
+    asked: int | None,
+) -> tuple[Ids, int, int] | None:
+    """(ids, how many, the id of ``asked``) of the second column where it is picked, else the first.
+
+    In one pass over both. The id is SHL_NONE if no row has the value. None: there are forms, or
+    integers that lie far apart, and it takes a Numbering.
+    """
+    ids, low = np.empty(len(pick), dtype=np.int32), ffi.new("int64_t *")
+    kept = [column(each) for both in (first, second) for each in (both.kind, both.number)]
+    one, other = (ffi.new("shl_values *", {"kind": kept[i], "number": kept[i + 1]}) for i in (0, 2))
+    count = lib.shl_ids_of_two(len(pick), one, other, column(pick), picked, column(ids), low)
+    if count < 0:
+        return None
+    place = count - 1 if asked is None else asked - low[0]
+    is_there = 0 <= place < count - (asked is not None) and bool((ids == place).any())
+    return ids, int(count), int(place) if is_there else int(lib.SHL_NONE)
 
 
 @dataclass(frozen=True, slots=True)

@@ -47,6 +47,7 @@ from checkers.lanes.encoding import (
     dense,
     distinct,
     encoded,
+    ids_of_two,
     integers,
 )
 from checkers.models_registers import CasRegister
@@ -96,6 +97,11 @@ class RegisterMonitor:
         is_cas = (f == lib.SHL_REGISTER_CAS) | (f == lib.SHL_REGISTER_REFUSED)
         if is_cas.any():
             return self._encode_with_cas(history, f, is_read, is_cas, budget)
+        if self.initial is None or type(self.initial) is int:
+            close = ids_of_two(argument, result, f, lib.SHL_REGISTER_READ, self.initial)
+            if close is not None:
+                a, values, initial = close
+                return encoded(history, f, a, None, values, budget), initial
         if argument is not result and not (argument.forms or result.forms):
             argument = result = Values(
                 np.where(is_read, result.kind, argument.kind),

@@ -10,16 +10,25 @@ from __future__ import annotations
 import dataclasses
 import re
 import shlex
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
 import msgspec
 
 from broker.errors import ConfigError
-from broker.known_bugs import check_bugs
+from broker.known_bugs import check_bugs, known_bug
 from harness.errors import UsageError
 from harness.plan import ClusterPlan, GatePlan, Plan, SystemPlan, WorkloadPlan
+from harness.profiles import (
+    SYSTEMS,
+    Operator,
+    Profile,
+    check_pairing,
+    default_workload,
+    is_log_system,
+    profile_of,
+)
 from harness.quantities import parse_duration_ms
 from nemesis.kinds import check_actions
 from nemesis.schedule import NEMESES, make_schedule
@@ -27,7 +36,6 @@ from workloads.body import SMALLEST_BYTES
 from workloads.registry import recipe_of
 
 BACKENDS = ("auto", "docker", "local", "sim")
-SYSTEMS = ("mirrored", "rabbitmq")
 PARTITION_MODES = ("ignore", "pause_minority", "autoheal")
 OPERATORS = ("restart-minority", "none")
 Delivery = Literal["at-least-once", "at-most-once", "exactly-once"]
@@ -36,36 +44,11 @@ OBJECTS = ("policy", "queue")
 ALL_NEMESES = ("partition", "kill", "stop", "pause", "restart-all")  # what every world can do
 
 
-@dataclass(frozen=True, slots=True)
-class Profile:
-    """What a profile sets unless the user says otherwise."""
-
-    partition_mode: str
-    policy: Mapping[str, Any]
-
-
-# upstream: what RabbitMQ does when one only asks for mirrors: manual synchronisation, promotion of
-# an unsynchronised mirror on failure, no handling of partitions. safe: what its manual recommends
-# against loss.
-PROFILES: Mapping[str, Profile] = {
-    "upstream": Profile(partition_mode="ignore", policy={"ha-mode": "all"}),
-    "safe": Profile(
-        partition_mode="pause_minority",
-        policy={
-            "ha-mode": "all",
-            "ha-sync-mode": "automatic",
-            "ha-promote-on-failure": "when-synced",
-            "ha-promote-on-shutdown": "when-synced",
-        },
-    ),
-}
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Request:
     """``shalott test``'s flags, a field for each with its default; times as users write them."""
 
-    workload: str = "queue"
+    workload: str = ""  # "": the system's own
     system: str = "mirrored"
     profile: str = "upstream"
     cluster: str = "auto"
@@ -106,8 +89,9 @@ class Request:
 
 def make_plan(request: Request, *, backend: str, seed: int) -> Plan:
     """The whole plan. Raises UsageError with one sentence that says what to change."""
-    profile = _profile(request.profile)
     _one_of("system", request.system, SYSTEMS)
+    profile = profile_of(request.system, request.profile)
+    workload = request.workload or default_workload(request.system)
     _one_of("cluster", request.cluster, BACKENDS)
     nodes = parse_nodes(request.nodes)
     time_limit_ms = parse_duration_ms("--time-limit", request.time_limit)
@@ -122,13 +106,13 @@ def make_plan(request: Request, *, backend: str, seed: int) -> Plan:
     )
     rto = request.max_rto
     plan = Plan(
-        name=request.name or f"{request.system}-{request.profile}-{request.workload}",
+        name=request.name or f"{request.system}-{request.profile}-{workload}",
         seed=seed,
         time_limit_ms=time_limit_ms,
         cluster=ClusterPlan(backend=backend, nodes=nodes, leave_running=request.leave_db_running),
         system=_system_plan(request, profile),
         workload=WorkloadPlan(
-            name=request.workload,
+            name=workload,
             rate_hz=request.rate,
             concurrency=parse_concurrency(request.concurrency, len(nodes)),
             queues=request.queues or len(nodes),
@@ -161,8 +145,13 @@ def check_plan(plan: Plan) -> None:
     workload, nodes = plan.workload, plan.cluster.nodes
     recipe_of(workload.name)
     _one_of("system", plan.system.name, SYSTEMS)
+    check_pairing(plan.system.name, workload.name)
     _one_of("partition mode", plan.system.partition_mode, PARTITION_MODES)
     _check_bugs(plan.system)
+    if is_log_system(plan.system.name):
+        from cluster.systems.rocketmq_settings import check_settings
+
+        check_settings(plan.system.name, plan.system.policy)
     parse_nodes(",".join(nodes))
     if workload.concurrency < len(nodes):
         raise UsageError(
@@ -281,11 +270,13 @@ def _system_plan(request: Request, profile: Profile) -> SystemPlan:
     mode = request.partition_mode or profile.partition_mode
     _one_of("partition mode", mode, PARTITION_MODES)
     _one_of("operator", request.operator, OPERATORS)
+    if is_log_system(request.system) and request.partition_mode:
+        raise UsageError(
+            f"{request.system} has no partition modes: leave out --partition-mode, and see its"
+            " settings, such as --policy ha.min_in_sync_replicas=2"
+        )
     policy = {**profile.policy, **parse_policy(request.policy)}
     delay = request.startup_delay
-    operator: Literal["restart-minority", "none"] = (
-        "none" if request.operator == "none" else "restart-minority"
-    )
     return SystemPlan(
         name=request.system,
         profile=request.profile,
@@ -294,26 +285,33 @@ def _system_plan(request: Request, profile: Profile) -> SystemPlan:
         policy={key: value for key, value in policy.items() if value is not None},
         bugs=tuple(sorted(dict.fromkeys(request.bug))),
         startup_delay_ms=parse_duration_ms("--startup-delay", delay) if delay else 0,
-        operator=operator,
+        operator=_operator(request),
     )
 
 
+def _operator(request: Request) -> Operator:
+    """Nobody mends a partition where no node parts for ever."""
+    if request.operator == "none" or is_log_system(request.system):
+        return "none"
+    return "restart-minority"
+
+
 def _check_bugs(system: SystemPlan) -> None:
-    """Bugs that the catalogue has, in the one system that has them."""
-    if system.name != "mirrored" and (system.bugs or system.startup_delay_ms):
+    """Bugs that the catalogue has, in a system that has them."""
+    if system.name != "mirrored" and system.startup_delay_ms:
         raise UsageError(
-            "only the mirrored system has known-bug switches and a startup delay: leave them out,"
-            " or use --system mirrored"
+            "only the mirrored system has a startup delay: leave it out, or use --system mirrored"
         )
     try:
         check_bugs(system.bugs)
     except ConfigError as error:
         raise UsageError(str(error)) from error
-
-
-def _profile(name: str) -> Profile:
-    _one_of("profile", name, tuple(PROFILES))
-    return PROFILES[name]
+    for bug in map(known_bug, system.bugs):
+        if system.name not in bug.systems:
+            raise UsageError(
+                f"{bug.id} is a bug of {' and '.join(bug.systems)}, not of {system.name}: leave it"
+                f" out, or use --system {bug.systems[0]}"
+            )
 
 
 def _delivery(name: str) -> Delivery:

@@ -77,7 +77,7 @@ ROOMS: tuple[Room, ...] = (
     ),
     Room(
         ("cluster.systems",),
-        ours=("cluster", *SPINE, "broker.config", "broker.events"),
+        ours=("cluster", *SPINE, "broker.config", "broker.events", "broker.rocketmq.config"),
         libraries=("msgspec", "h11", "tenacity"),
     ),
     Room(

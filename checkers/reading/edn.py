@@ -9,8 +9,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Hashable
-from decimal import Decimal
-from fractions import Fraction
 from typing import Final
 
 
@@ -87,7 +85,7 @@ def encode(value: Hashable) -> str:
         return f"[{' '.join(encode(each) for each in value)}]"
     if isinstance(value, frozenset):
         return f"#{{{' '.join(sorted(encode(each) for each in value))}}}"
-    if isinstance(value, Decimal):
+    if type(value).__name__ == "Decimal":
         return f"{value}M"
     if isinstance(value, float):
         return _SPECIAL_FLOATS.get(str(value), repr(value))
@@ -168,13 +166,26 @@ def _atom(text: str) -> Hashable:
     if _INTEGER.fullmatch(text):
         return int(text.removesuffix("N"))
     if _FLOAT.fullmatch(text):
-        return Decimal(text[:-1]) if text.endswith("M") else float(text)
+        return _decimal(text[:-1]) if text.endswith("M") else float(text)
     ratio = _RATIO.fullmatch(text)
     if ratio and int(ratio[2]):
-        return Fraction(int(ratio[1]), int(ratio[2]))
+        return _fraction(int(ratio[1]), int(ratio[2]))
     if text[0] in "0123456789" or text in (":", "::"):
         raise EdnError(f"{text!r} is no value")
     return text.removeprefix(":")
+
+
+# Imported when there is one: reading a file that has none must not wait for it.
+def _decimal(text: str) -> Hashable:
+    from decimal import Decimal
+
+    return Decimal(text)
+
+
+def _fraction(numerator: int, denominator: int) -> Hashable:
+    from fractions import Fraction
+
+    return Fraction(numerator, denominator)
 
 
 def _character(text: str) -> str:

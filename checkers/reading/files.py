@@ -72,7 +72,8 @@ def read_history(
         return read_parquet(file)
     from checkers.reading.text import read_text
 
-    return read_text(file, _dialect_of(file, sample) if dialect == "auto" else dialect, keyed)
+    chosen = _dialect_of(file, sample) if dialect == "auto" else dialect
+    return read_text(file, chosen, keyed, whole=sample if len(sample) < _SAMPLE_BYTES else None)
 
 
 def file_of(path: Path) -> Path:
@@ -112,8 +113,14 @@ def _read_pipe(path: Path, dialect: str, keyed: bool) -> ConcurrentHistory:
 
 def _sample(path: Path) -> bytes:
     try:
-        with path.open("rb") as file:
-            return file.read(_SAMPLE_BYTES)
+        with path.open("rb", buffering=0) as file:
+            some = b""
+            while len(some) < _SAMPLE_BYTES:
+                more = file.read(_SAMPLE_BYTES - len(some))
+                if not more:
+                    break
+                some += more
+            return some
     except OSError as error:
         raise UnreadableHistory(f"cannot read {path}: {error.strerror}") from error
 

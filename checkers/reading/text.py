@@ -34,8 +34,17 @@ _READERS: Final = {
 }
 
 
-def read_text(path: Path, dialect: str, keyed: bool, piece: int = PIECE_BYTES) -> ConcurrentHistory:
-    """Reads a file of a dialect that is text. Raises UnreadableHistory."""
+def read_text(
+    path: Path,
+    dialect: str,
+    keyed: bool,
+    piece: int = PIECE_BYTES,
+    whole: bytes | None = None,
+) -> ConcurrentHistory:
+    """Reads a file of a dialect that is text. Raises UnreadableHistory.
+
+    ``whole``: all of its bytes, where they have been read already.
+    """
     if keyed and _READERS[dialect] != lib.SHL_READ_EDN:
         raise UnreadableHistory(f"{path}: only values of EDN are keyed, not those of {dialect}")
     budget = new_budget()
@@ -43,7 +52,10 @@ def read_text(path: Path, dialect: str, keyed: bool, piece: int = PIECE_BYTES) -
     if reader == ffi.NULL:
         raise MemoryError(f"no memory to read {path}")
     try:
-        _feed(path, dialect, reader, budget, piece)
+        if whole is None:
+            _feed(path, dialect, reader, budget, piece)
+        else:
+            _feed_whole(path, dialect, reader, budget, whole)
         return _history(path, dialect, reader)
     finally:
         lib.shl_reader_free(reader)
@@ -74,6 +86,12 @@ def _feed(path: Path, dialect: str, reader: Any, budget: Any, piece: int) -> Non
                 filled = left
     except OSError as error:
         raise UnreadableHistory(f"cannot read {path}: {error.strerror}") from error
+
+
+def _feed_whole(path: Path, dialect: str, reader: Any, budget: Any, whole: bytes) -> None:
+    content = b"   " + whole[3:] if whole.startswith(_BOM) else whole
+    if lib.shl_reader_feed(reader, ffi.from_buffer(content), len(content), 1) < 0:
+        _raise(path, dialect, reader, budget)
 
 
 def _raise(path: Path, dialect: str, reader: Any, budget: Any) -> None:

@@ -49,7 +49,13 @@ class ReplicatedState:
         self._waiting = 0
 
     def attach(self, group: RaftGroup) -> None:
+        """Before anything is asked of it."""
         self._group = group
+
+    @property
+    def group(self) -> RaftGroup:
+        assert self._group is not None, "not attached to a group"
+        return self._group
 
     # -- StateMachine ------------------------------------------------------------------------------
 
@@ -107,12 +113,12 @@ class ReplicatedState:
 
     def _propose(self, events: tuple[cs.Event, ...]) -> Submitted:
         """Raises NotLeader and Busy; then nothing was proposed."""
-        assert self._ahead is not None and self._group is not None
+        assert self._ahead is not None
         # An event that breaks an invariant must fail here, and not on every controller later.
         ahead = self._ahead.copy()
         for event in events:
             cs.apply(ahead, event)
-        submitted = self._group.submit(cs.encode_events(events))
+        submitted = self.group.submit(cs.encode_events(events))
         self._ahead = ahead
         return submitted
 
@@ -136,11 +142,11 @@ class ReplicatedState:
         ``linearizable``, a leader that was deposed and doesn't know it yet answers stale things
         (finding (g) of reference 4.3), as upstream does by default.
         """
-        if self._ahead is None or self._group is None:
+        if self._ahead is None:
             return self._not_leader()
         if linearizable:
             try:
-                await self._group.read_index(COMMIT_TIMEOUT_MS)
+                await self.group.read_index(COMMIT_TIMEOUT_MS)
             except NotLeader:
                 return self._not_leader()
             except ProposalTimeout:
@@ -149,7 +155,7 @@ class ReplicatedState:
         return compute(self.applied).answer
 
     def _not_leader(self) -> Command:
-        leader = "" if self._group is None else self._group.leader
+        leader = self.group.leader
         if leader == self._node:
             leader = ""  # not yet, or not any more
         address = self._address(leader) if leader else ""

@@ -19,7 +19,6 @@ from broker.controller.replicated import ReplicatedState
 from broker.controller.settings import LiveSettings
 from broker.env import Env
 from broker.errors import BrokerError
-from broker.raft.group import RaftGroup
 from broker.remoting.codes import RequestCode, ResponseCode
 from broker.remoting.command import Command, response
 from broker.remoting.server import Caller, Handler
@@ -39,7 +38,6 @@ class Requests:
         env: Env,
         config: RocketConfig,
         book: AddressBook,
-        group: RaftGroup,
         replicated: ReplicatedState,
         elections: Elections,
         settings: LiveSettings,
@@ -47,7 +45,6 @@ class Requests:
         self._env = env
         self._config = config
         self._book = book
-        self._group = group
         self._replicated = replicated
         self._elections = elections
         self._settings = settings
@@ -119,15 +116,16 @@ class Requests:
         return await self._look(command, cm.Header, compute)
 
     async def _metadata(self, command: Command, caller: Caller) -> Command:
-        leader = self._group.leader
+        group = self._replicated.group
+        leader = group.leader
         peers = self._config.nodes_with("controller")
         header = cm.ControllerMetadata(
             group=RAFT_GROUP,
             controller_leader_id=leader,
             controller_leader_address=self._address(leader),
-            is_leader=self._group.role == "leader",
+            is_leader=group.role == "leader",
             peers="".join(f"{peer}:{self._address(peer)};" for peer in peers),
-            controller_epoch=self._group.term,
+            controller_epoch=group.term,
         )
         return response(ResponseCode.SUCCESS, "", cm.to_ext(header))
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any
 
 import msgspec
@@ -30,7 +30,8 @@ from broker.rocketmq.config import RocketConfig
 log = logging.getLogger("broker.controller")
 
 GROUP = "controller"  # in events, of the controllers themselves
-MakeGroup = Callable[[StateMachine, Watcher], RaftGroup]
+# Opens this node's member of the controllers' Raft group, on what its last life left.
+OpenGroup = Callable[[StateMachine, Watcher], Awaitable[RaftGroup]]
 
 
 class Controller:
@@ -42,11 +43,12 @@ class Controller:
         config: RocketConfig,
         book: AddressBook,
         *,
-        make_group: MakeGroup,
+        open_group: OpenGroup,
         fail: Callable[[str], None],
     ) -> None:
         self._env = env
         self._book = book
+        self._open_group = open_group
         self._fail = fail
         self._remoting = RemotingClient(book.dial)
         self._role = ("", 0)
@@ -55,15 +57,11 @@ class Controller:
         self.replicated = ReplicatedState(
             config.name, self._applied, lambda node: book.advertised(node, "controller")
         )
-        self.group = make_group(self.replicated, self)
-        self.replicated.attach(self.group)
         settings = LiveSettings(config.controller)
         self.elections = Elections(
             env, self.replicated, self._remoting, settings=settings, spawn=self._spawn
         )
-        requests = Requests(
-            env, config, book, self.group, self.replicated, self.elections, settings
-        )
+        requests = Requests(env, config, book, self.replicated, self.elections, settings)
         self.server = RemotingServer(
             requests.handlers(),
             host=config.bind_host,
@@ -73,7 +71,8 @@ class Controller:
         )
 
     async def start(self) -> None:
-        """Raises ConfigError if the port can't be had."""
+        """Raises ConfigError if a port can't be had, and StorageError."""
+        self.replicated.attach(await self._open_group(self.replicated, self))
         await self.server.start()
         await self.group.start()
         self._spawn(self.elections.watch_heartbeats(), "watch heartbeats")
@@ -87,6 +86,11 @@ class Controller:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
         await self._remoting.close()
+
+    @property
+    def group(self) -> RaftGroup:
+        """Its member of the controllers' Raft group; once it was started."""
+        return self.replicated.group
 
     @property
     def is_serving(self) -> bool:

@@ -14,7 +14,7 @@ Backend = TypeVar("Backend")
 HandlerOf = Callable[[Backend, Request, Mapping[str, str]], Awaitable[Response]]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)  # no slots: a generic class must take its __orig_class__
 class RouteOf(Generic[Backend]):
     """For one kind of node. ``path`` is like /api/queues/:vhost/:name; what the ``:`` segments
     match is handed over.

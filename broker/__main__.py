@@ -21,7 +21,8 @@ from broker.disk import OsDisk
 from broker.env import SystemClock, seeded_rng
 from broker.errors import BrokerError, ConfigError
 from broker.events import JsonlEventLog
-from broker.node import Node
+from broker.kinds import AnyNode, open_node
+from broker.rocketmq.config import RocketConfig
 
 EXIT_GAVE_UP = 70
 EXIT_CONFIG = 78
@@ -45,7 +46,7 @@ def main() -> int:
     return asyncio.run(serve(config))
 
 
-async def serve(config: NodeConfig) -> int:
+async def serve(config: NodeConfig | RocketConfig) -> int:
     """Run the node; returns the process's exit code."""
     clock = SystemClock()
     seed = config.seed or int.from_bytes(os.urandom(8), "big")
@@ -58,7 +59,7 @@ async def serve(config: NodeConfig) -> int:
 
     try:
         disk = OsDisk(Path(config.data_dir))
-        node = await Node.open(
+        node = await open_node(
             config,
             clock=clock,
             make_rng=partial(seeded_rng, seed),
@@ -76,7 +77,7 @@ async def serve(config: NodeConfig) -> int:
     return code
 
 
-async def until_asked_to_stop(node: Node) -> int:
+async def until_asked_to_stop(node: AnyNode) -> int:
     """Wait for a signal or the node's own failure; stop it in order after a signal."""
     loop = asyncio.get_running_loop()
     asked = asyncio.Event()

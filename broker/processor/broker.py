@@ -63,6 +63,21 @@ class Broker:
             self.topics_changed()
         return learnt
 
+    def take_over(self) -> None:
+        """This broker became the master: its tables follow from its log where they lag behind.
+
+        No group has consumed what the log does not have, whatever it told the former master: its
+        next messages would be skipped (KB-RKT-35, offset_not_truncated).
+        """
+        self.learn_topics()
+        if self.env.has_bug("KB-RKT-35"):
+            return
+        for key, queues in self.tables.offsets.items():
+            topic, _, group = key.partition("@")
+            for queue_id in list(queues):
+                end = self.store.queue_range(topic, queue_id)[1]
+                self.tables.limit_offset(group, topic, queue_id, end)
+
     def now_ms(self) -> int:
         """Of the clock that never goes back."""
         return self.env.clock.monotonic_ns() // NS_PER_MS

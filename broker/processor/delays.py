@@ -13,7 +13,7 @@ import asyncio
 from dataclasses import replace
 
 from broker.commitlog.api import GetStatus, Message
-from broker.processor import stored
+from broker.commitlog.codec import Stored
 from broker.processor.broker import Broker
 from broker.processor.properties import (
     DELAY,
@@ -22,6 +22,7 @@ from broker.processor.properties import (
     properties_of,
     properties_text,
 )
+from broker.processor.stored import flags_to_store_again, read_stored
 from broker.processor.storing import ensure_topic, put
 from broker.rocketmq.replica import PutStatus
 
@@ -85,8 +86,8 @@ async def _deliver_level(broker: Broker, level: int) -> bool:
         )
         if got.status is not GetStatus.FOUND or not got.messages:
             return True
-        waiting = got.messages[0]
-        if stored.store_ms_of(waiting) + 1000 * LEVELS_S[level - 1] > broker.wall_ms():
+        waiting = read_stored(got.messages[0])
+        if waiting.store_ms + 1000 * LEVELS_S[level - 1] > broker.wall_ms():
             return True
         result = await put(broker, [_due(broker, waiting)])
         if result.status is not PutStatus.PUT_OK:
@@ -96,20 +97,17 @@ async def _deliver_level(broker: Broker, level: int) -> bool:
     return True
 
 
-def _due(broker: Broker, waiting: bytes) -> Message:
+def _due(broker: Broker, waiting: Stored) -> Message:
     """The message under its real topic."""
-    properties = properties_of(stored.properties_of(waiting))
+    properties = properties_of(waiting.message.properties)
     topic = properties.pop(REAL_TOPIC, "")
     queue_id = int(properties.pop(REAL_QID, "0"))
     properties.pop(DELAY, None)
-    return Message(
+    return replace(
+        waiting.message,
         topic=topic,
         queue_id=queue_id,
-        body=stored.body_of(waiting),
         properties=properties_text(properties),
-        flag=stored.flag_of(waiting),
-        sys_flag=stored.sys_flag_of(waiting) & ~(stored.BORN_V6 | stored.STORE_V6),
-        born_ms=stored.born_ms_of(waiting),
+        sys_flag=flags_to_store_again(waiting),
         store_host=broker.host,
-        reconsume_times=stored.reconsume_times_of(waiting),
     )

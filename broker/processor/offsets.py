@@ -8,7 +8,7 @@ from broker.commitlog.api import GetStatus
 from broker.processor.broker import Broker
 from broker.processor.fields import Fields
 from broker.processor.pulling import not_readable
-from broker.processor.stored import store_ms_of
+from broker.processor.stored import read_stored
 from broker.remoting.codes import ResponseCode
 from broker.remoting.command import Command, response
 from broker.remoting.server import Caller
@@ -64,38 +64,20 @@ async def earliest_store_time(broker: Broker, request: Command, caller: Caller) 
     """-1 for an empty queue."""
     fields = Fields(request.ext)
     topic, queue_id = fields.text("topic"), fields.number("queueId")
-    first, end = broker.store.queue_range(topic, queue_id)
-    at_ms = await _stored_at(broker, topic, queue_id, first) if first < end else None
-    ext = {"timestamp": str(-1 if at_ms is None else at_ms)}
-    return response(ResponseCode.SUCCESS, ext=ext)
+    first, _ = broker.store.queue_range(topic, queue_id)
+    got = await broker.store.get(
+        topic, queue_id, first, max_messages=1, max_bytes=ONE_MESSAGE_BYTES
+    )
+    found = got.status is GetStatus.FOUND and got.messages
+    at_ms = read_stored(got.messages[0]).store_ms if found else -1
+    return response(ResponseCode.SUCCESS, ext={"timestamp": str(at_ms)})
 
 
 async def search_offset_by_timestamp(broker: Broker, request: Command, caller: Caller) -> Command:
-    """The first message that was stored at that time or later; the queue's end if there is none.
-
-    Store times of a queue grow, as far as its masters' clocks do.
-    """
+    """The first message that was stored at that time or later; the queue's end if there is none."""
     if not await broker.replica.readable():
         return not_readable()
     fields = Fields(request.ext)
     topic, queue_id = fields.text("topic"), fields.number("queueId")
-    wanted_ms = fields.number("timestamp")
-    low, high = broker.store.queue_range(topic, queue_id)
-    while low < high:
-        middle = (low + high) // 2
-        at_ms = await _stored_at(broker, topic, queue_id, middle)
-        if at_ms is not None and at_ms < wanted_ms:
-            low = middle + 1
-        else:
-            high = middle
-    return _offset(low)
-
-
-async def _stored_at(broker: Broker, topic: str, queue_id: int, offset: int) -> int | None:
-    """When the message was stored, in ms; None if it is gone."""
-    got = await broker.store.get(
-        topic, queue_id, offset, max_messages=1, max_bytes=ONE_MESSAGE_BYTES
-    )
-    if got.status is not GetStatus.FOUND or not got.messages:
-        return None
-    return store_ms_of(got.messages[0])
+    at_ms = fields.number("timestamp")
+    return _offset(await broker.store.queue_offset_at_ms(topic, queue_id, at_ms))

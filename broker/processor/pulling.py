@@ -15,7 +15,7 @@ from broker.commitlog.api import GetStatus, Got
 from broker.processor.broker import Broker
 from broker.processor.fields import Fields
 from broker.processor.properties import TAGS
-from broker.processor.stored import property_of
+from broker.processor.stored import property_of, read_stored
 from broker.processor.storing import find_topic
 from broker.processor.topics import RETRY_PREFIX, queues_of
 from broker.remoting.codes import ResponseCode
@@ -173,4 +173,4 @@ def wanted_by(subscription: str, messages: tuple[bytes, ...]) -> tuple[bytes, ..
     tags = [tag.strip() for tag in subscription.split("||") if tag.strip()]
     if not tags or "*" in tags:
         return messages
-    return tuple(message for message in messages if property_of(message, TAGS) in tags)
+    return tuple(message for message in messages if property_of(read_stored(message), TAGS) in tags)

@@ -7,8 +7,9 @@ that grows from time to time (delays.py); after too many it goes to the group's 
 
 from __future__ import annotations
 
-from broker.commitlog.api import Message
-from broker.processor import stored
+from dataclasses import replace
+
+from broker.commitlog.codec import Stored
 from broker.processor.broker import Broker
 from broker.processor.delays import delayed
 from broker.processor.fields import Fields
@@ -21,6 +22,7 @@ from broker.processor.properties import (
     properties_of,
     properties_text,
 )
+from broker.processor.stored import flags_to_store_again, read_stored
 from broker.processor.storing import ensure_topic, not_master, put
 from broker.processor.topics import dead_letter_topic, retry_topic
 from broker.processor.viewing import read_message
@@ -38,26 +40,25 @@ async def send_back(broker: Broker, request: Command, caller: Caller) -> Command
     level = fields.number("delayLevel", 0)
     if not broker.is_master:
         return not_master(broker)
-    original = await read_message(broker, fields.number("offset"))
-    if original is None:
+    data = await read_message(broker, fields.number("offset"))
+    if data is None:
         remark = f"look message by offset failed, {fields.number('offset')}"
         return response(ResponseCode.SYSTEM_ERROR, f"{remark}: {NOTHING_STORED}")
+    original = read_stored(data)
     settings = broker.tables.group(group)
     limit = fields.number("maxReconsumeTimes", settings.retry_max_times)
-    times = stored.reconsume_times_of(original)
+    times = original.message.reconsume_times
     if times >= limit or level < 0:
         topic, level = dead_letter_topic(group), 0
     else:
         topic, level = retry_topic(group), level or FIRST_RETRY_LEVEL + times
     config = ensure_topic(broker, topic, queues=max(1, settings.retry_queue_nums))
-    message = Message(
+    message = replace(
+        original.message,
         topic=topic,
         queue_id=broker.env.choose_index(config.write_queue_nums),
-        body=stored.body_of(original),
         properties=_properties(original, fields.text("originMsgId", "")),
-        flag=stored.flag_of(original),
-        sys_flag=stored.sys_flag_of(original) & ~(stored.BORN_V6 | stored.STORE_V6),
-        born_ms=stored.born_ms_of(original),
+        sys_flag=flags_to_store_again(original),
         store_host=broker.host,
         reconsume_times=times + 1,
     )
@@ -67,10 +68,10 @@ async def send_back(broker: Broker, request: Command, caller: Caller) -> Command
     return response(ResponseCode.SYSTEM_ERROR, remark_of(result))
 
 
-def _properties(original: bytes, origin_id: str) -> str:
+def _properties(original: Stored, origin_id: str) -> str:
     """Those of the original, and where it comes from, however often it returns."""
-    properties = properties_of(stored.properties_of(original))
-    properties.setdefault(RETRY_TOPIC, stored.topic_of(original))
+    properties = properties_of(original.message.properties)
+    properties.setdefault(RETRY_TOPIC, original.message.topic)
     if origin_id:
         properties.setdefault(ORIGIN_MESSAGE_ID, origin_id)
     properties.pop(DELAY, None)

@@ -7,17 +7,17 @@ so many messages at most. That is for people who look for one message, not for p
 from __future__ import annotations
 
 from broker.commitlog.api import GetStatus
+from broker.commitlog.codec import Stored
 from broker.processor.broker import Broker
 from broker.processor.fields import Fields
 from broker.processor.properties import KEYS, UNIQ_KEY
 from broker.processor.pulling import BYTES_MAX, MESSAGES_MAX, not_readable
-from broker.processor.stored import is_message, property_of, store_ms_of
+from broker.processor.stored import property_of, read_stored
 from broker.processor.topics import queues_of
 from broker.remoting.codes import ResponseCode
 from broker.remoting.command import Command, response
 from broker.remoting.server import Caller
 
-SIZE_BYTES = 4
 LOOKED_AT_MAX = 100_000
 
 
@@ -34,19 +34,9 @@ async def view_message_by_id(broker: Broker, request: Command, caller: Caller) -
 
 async def read_message(broker: Broker, offset: int) -> bytes | None:
     """The message that lies there, if readers may see it."""
-    log = broker.store.log
-    if not log.min_offset <= offset < broker.store.dispatched_offset:
+    if not 0 <= offset < broker.store.dispatched_offset:
         return None
-    size = int.from_bytes(await log.read(offset, SIZE_BYTES), "big")
-    if not 0 < size <= broker.store.dispatched_offset - offset:
-        return None
-    message = b""
-    while len(message) < size:
-        more = await log.read(offset + len(message), size - len(message))
-        if not more:
-            return None
-        message += more
-    return message if is_message(message) else None
+    return await broker.store.message_at(offset)
 
 
 async def query_message(broker: Broker, request: Command, caller: Caller) -> Command:
@@ -67,9 +57,10 @@ async def query_message(broker: Broker, request: Command, caller: Caller) -> Com
             start = max(first, end - MESSAGES_MAX)
             messages = await _messages(broker, topic, queue_id, start, end)
             found += [
-                message
-                for message in reversed(messages)
-                if _has_key(message, key) and begin_ms <= store_ms_of(message) <= end_ms
+                data
+                for data in reversed(messages)
+                if _has_key(stored := read_stored(data), key)
+                and begin_ms <= stored.store_ms <= end_ms
             ]
             budget -= end - start
             end = start
@@ -78,7 +69,7 @@ async def query_message(broker: Broker, request: Command, caller: Caller) -> Com
         remark = "can not find message, maybe time range not correct"
         return response(ResponseCode.QUERY_NOT_FOUND, remark)
     ext = {
-        "indexLastUpdateTimestamp": str(max(store_ms_of(message) for message in found)),
+        "indexLastUpdateTimestamp": str(max(read_stored(data).store_ms for data in found)),
         "indexLastUpdatePhyoffset": str(broker.store.dispatched_offset),
     }
     return response(ResponseCode.SUCCESS, ext=ext, body=b"".join(found))
@@ -98,7 +89,7 @@ async def _messages(broker: Broker, topic: str, queue_id: int, start: int, end: 
     return messages
 
 
-def _has_key(message: bytes, key: str) -> bool:
-    if property_of(message, UNIQ_KEY) == key:
+def _has_key(stored: Stored, key: str) -> bool:
+    if property_of(stored, UNIQ_KEY) == key:
         return True
-    return key in property_of(message, KEYS).split(" ")
+    return key in property_of(stored, KEYS).split(" ")

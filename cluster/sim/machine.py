@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from broker.events import Event
-from broker.node import Node
+from broker.kinds import AnyNode
 from cluster.base import DiskFaults
 from cluster.sim.clock import NodeClock
 from cluster.sim.disk import SimDisk
@@ -71,7 +71,8 @@ class SimEventLog:
 class Machine:
     """``wall_ns`` is the true wall clock. ``on_exit`` is told when the program ended by itself.
 
-    ``node`` is the broker while one runs here, for looks that only a simulation allows.
+    ``node`` is the broker while one runs here, of either kind, for looks that only a simulation
+    allows.
     """
 
     name: str
@@ -82,7 +83,7 @@ class Machine:
     on_exit: Callable[[Machine], None]
     program: Program | None = None
     process: SimProcess | None = None
-    node: Node | None = None
+    node: AnyNode | None = None
     exit_code: int | None = None
     drifts: bool = False
     disk_faults: DiskFaults = field(default_factory=DiskFaults)

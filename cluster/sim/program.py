@@ -9,11 +9,9 @@ from __future__ import annotations
 import asyncio
 import tomllib
 
-import msgspec
-
-from broker.config import NodeConfig
+from broker.config import parse_config
 from broker.errors import BrokerError
-from broker.node import Node
+from broker.kinds import open_node
 from cluster.base import NodeSpec
 from cluster.sim.buggify import Buggify
 from cluster.sim.machine import Machine, Program, SimEventLog
@@ -27,14 +25,14 @@ EXIT_CONFIG = 78
 
 def broker_program(spec: NodeSpec, seed: int, buggify: Buggify) -> Program:
     """The broker of ``spec``, with random sources keyed by ``seed``."""
-    config = msgspec.convert(tomllib.loads(spec.files["node.toml"]), NodeConfig)
+    config = parse_config(tomllib.loads(spec.files["node.toml"]))
 
     async def program(machine: Machine, process: SimProcess, stop_asked: asyncio.Event) -> int:
         async def open_events(incarnation: int) -> SimEventLog:
             return SimEventLog(machine, incarnation, process)
 
         try:
-            node = await Node.open(
+            node = await open_node(
                 config,
                 clock=machine.clock,
                 make_rng=lambda incarnation: Stream(seed, "node", config.name, incarnation),

@@ -13,6 +13,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from broker.metadata.records import QueueRow
+from broker.node import Node
 from cluster.sim.machine import Machine, SimEventLog
 
 STEP_TIMEOUT_S = 5.0  # for what is still under way in the ring
@@ -35,7 +36,7 @@ class Replica:
 def look(machine: Machine) -> Iterator[Replica]:
     """The replicas of one node that runs; none while its broker does not."""
     node = machine.node
-    if not machine.is_alive or node is None or node.broker is None:
+    if not machine.is_alive or not isinstance(node, Node) or node.broker is None:
         return
     for key in sorted(node.broker.supervisor.children()):
         process = node.broker.supervisor.process_of(key)

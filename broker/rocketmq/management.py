@@ -1,0 +1,134 @@
+"""The HTTP API of a RocketMQ node, on ports["management"]: what it believes, and the verbs that
+operators have (``shalott ctl``).
+
+Nobody has to log in: RocketMQ's ports ask nobody either. Errors look as in broker/management.
+
+    GET  /api/shalott/claims           this node's and nobody else's view: roles, epochs, routes
+    GET  /api/health                   200 when all services run, else 503
+    GET  /api/shalott/ha-status        the body of GET_BROKER_HA_STATUS (907)
+    GET  /api/shalott/sync-state-set   what the controller here knows of the sets (1006)
+    GET  /api/shalott/epoch-cache      the epochs of this broker's log (1007)
+    POST /api/shalott/promote          {"epoch": n?}: this slave becomes the master (master-slave)
+    POST /api/shalott/follow           {"master": node, "epoch": n?}: follow that master
+    POST /api/shalott/elect-master     {"broker": node?}: elect anew (controller)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from broker.errors import BrokerError
+from broker.ha.replica import MasterSlaveReplica
+from broker.management.http import (
+    ApiError,
+    Request,
+    Response,
+    bad_request,
+    decode_body,
+    json_response,
+    not_found,
+    unavailable,
+)
+from broker.management.router import RouteOf, find
+
+if TYPE_CHECKING:
+    from broker.rocketmq.node import RocketNode
+
+
+class Promote(msgspec.Struct, forbid_unknown_fields=True):
+    """``epoch``: above all that the group has had; by default the node's last one and one."""
+
+    epoch: int | None = None
+
+
+class Follow(msgspec.Struct, forbid_unknown_fields=True):
+    master: str
+    epoch: int | None = None
+
+
+async def respond(node: RocketNode, request: Request) -> Response:
+    """Never raises a BrokerError: each becomes a response that says what is the matter."""
+    try:
+        handler, parameters = find(ROUTES, request.method, request.segments)
+        return await handler(node, request, parameters)
+    except ApiError as error:
+        return error.response()
+    except BrokerError as error:
+        return bad_request(str(error)).response()
+
+
+async def claims(node: RocketNode, request: Request, parameters: Mapping[str, str]) -> Response:
+    view: dict[str, Any] = {
+        "node": node.config.name,
+        "status": node.phase,
+        "incarnation": node.env.incarnation,
+        "system": node.config.system,
+        "services": list(node.config.services),
+        "running_nodes": running_nodes(node),
+        "partitions": [],
+        "claims": [] if node.replica is None else [node.replica.claim()],
+    }
+    if node.controller is not None:
+        view["controller"] = node.controller.claim()
+    if node.name_server is not None:
+        view["name_server"] = msgspec.to_builtins(
+            node.name_server.routes.cluster_info(), str_keys=True
+        )
+    return json_response(view)
+
+
+def running_nodes(node: RocketNode) -> list[str]:
+    """This node, and those whose brokers are registered at the name server here."""
+    names = [node.config.name]
+    if node.name_server is not None:
+        addresses = node.name_server.routes.live_addresses()
+        names += [node.book.node_of(address) for address in addresses]
+    return sorted(dict.fromkeys(name for name in names if name))
+
+
+async def health(node: RocketNode, request: Request, parameters: Mapping[str, str]) -> Response:
+    if node.phase != "running":
+        reason = f"the node is {node.phase}"
+        return json_response({"status": "failed", "reason": reason}, 503)
+    return json_response({"status": "ok"})
+
+
+async def ha_status(node: RocketNode, request: Request, parameters: Mapping[str, str]) -> Response:
+    if node.replica is None:
+        raise unavailable(f"there is no broker here now: the node is {node.phase}")
+    return json_response(node.replica.ha_status())
+
+
+def master_slave(node: RocketNode) -> MasterSlaveReplica:
+    """Raises ApiError: 404 in the other systems, 503 while the broker starts."""
+    if node.config.system != "master-slave":
+        raise not_found()
+    if not isinstance(node.replica, MasterSlaveReplica) or node.phase != "running":
+        raise unavailable(f"there is no broker here now: the node is {node.phase}")
+    return node.replica
+
+
+async def promote(node: RocketNode, request: Request, parameters: Mapping[str, str]) -> Response:
+    wanted = decode_body(request, Promote)
+    replica = master_slave(node)
+    await replica.promote(wanted.epoch)
+    return json_response(replica.claim())
+
+
+async def follow(node: RocketNode, request: Request, parameters: Mapping[str, str]) -> Response:
+    wanted = decode_body(request, Follow)
+    replica = master_slave(node)
+    await replica.follow(wanted.master, wanted.epoch)
+    return json_response(replica.claim())
+
+
+ROUTES: tuple[RouteOf[RocketNode], ...] = (
+    RouteOf("GET", "/api/shalott/claims", claims),
+    RouteOf("GET", "/api/health", health),
+    RouteOf("GET", "/api/shalott/ha-status", ha_status),
+    RouteOf("POST", "/api/shalott/promote", promote),
+    RouteOf("POST", "/api/shalott/follow", follow),
+)

@@ -94,6 +94,10 @@ class RaftCore:
         return self._state.log.last_index
 
     @property
+    def durable_index(self) -> int:
+        return self._state.log.durable_index
+
+    @property
     def reign_index(self) -> int:
         """A leader's: where its log ended when its reign began."""
         return self._state.reign_index

@@ -120,7 +120,9 @@ def handle_vote_response(s: State, sender: str, response: VoteResponse) -> None:
     if ballot is None or response.serial != ballot.serial:
         return
     if response.result == VoteResult.ACCEPT:
-        take_vote(s, sender)
+        # Serials begin anew in every life, so an answer to an earlier life may look like ours.
+        if response.term == ballot.term and response.pre == ballot.pre:
+            take_vote(s, sender)
     elif response.term > s.term and not s.has_bug("KB-DL-09"):  # no_revote_on_larger_term
         adopt_term(s, response.term)
 

@@ -148,6 +148,7 @@ class Group:
         self.acked: dict[bytes, int] = {}
         self.acked_index = 0
         self.readings: dict[int, Reading] = {}
+        self.reads_asked = 0
         self.reads_done = 0
         self.events = 0
         for name in names:
@@ -231,7 +232,8 @@ class Group:
         return False
 
     def read(self, name: str) -> int:
-        number = len(self.readings) + 1
+        self.reads_asked += 1
+        number = self.reads_asked
         member = self.members[name]
         self.readings[number] = Reading(number, name, member.life, self.acked_index)
         self.step(name, api.ReadRequested(number))
@@ -344,9 +346,9 @@ class Group:
 
     def note_vote(self, voter: str, to: str, message: api.Message) -> None:
         """A vote was delivered, or at least sent."""
-        if isinstance(message, api.VoteResponse) and not message.pre:
-            if message.result == api.VoteResult.ACCEPT:
-                self._check_vote(self.members[voter], message.term, to)
+        is_vote = isinstance(message, api.VoteResponse) and not message.pre
+        if is_vote and message.result == api.VoteResult.ACCEPT:  # type: ignore[union-attr]
+            self._check_vote(self.members[voter], message.term, to)
 
     def _check_vote(self, member: Member, term: int, candidate: str) -> None:
         known = self.votes.setdefault((member.name, term), candidate)
@@ -391,15 +393,17 @@ class Group:
 
     def _finish_reads(self, member: Member) -> None:
         for reading in list(self.readings.values()):
-            if reading.member == member.name and reading.life == member.life:
-                if reading.index is not None and reading.index <= member.commit:
-                    del self.readings[reading.id]
-                    self.reads_done += 1
-                    if member.commit < reading.must_see:
-                        raise Violation(
-                            "linearizable reads",
-                            f"{member.name} shows {member.commit}, {reading.must_see} was acked",
-                        )
+            if (reading.member, reading.life) != (member.name, member.life):
+                continue
+            if reading.index is None or reading.index > member.commit:
+                continue
+            del self.readings[reading.id]
+            self.reads_done += 1
+            if member.commit < reading.must_see:
+                raise Violation(
+                    "linearizable reads",
+                    f"{member.name} shows {member.commit}, {reading.must_see} was acked",
+                )
 
     def leader(self) -> str:
         """Of the highest term; "" if nobody leads."""

@@ -144,9 +144,8 @@ class Decisions(RuleBasedStateMachine):
             assert winner is not None
             model.change_set([winner])
         elif code == Rc.CONTROLLER_MASTER_NOT_AVAILABLE and before is not None:
-            assert before not in self.registry.alive or designate
-            if before not in self.registry.alive:
-                model.reign(None)
+            assert before not in self.registry.alive
+            model.reign(None)
 
     def _election(self, asker: int, designate: bool) -> tuple[int, int | None]:
         model, alive = self.model, self.registry.alive

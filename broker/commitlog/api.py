@@ -11,8 +11,11 @@ end, so nobody reads further.
 from __future__ import annotations
 
 import enum
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Protocol
+
+from broker.errors import StorageError
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -111,6 +114,63 @@ class Log(Protocol):
         ...
 
 
+@dataclass(frozen=True, slots=True)
+class Scanned:
+    """Whole messages of a stretch of a log, in order. ``spans`` are (start, size) in ``data``; its
+    first byte lies at ``base``. ``next`` is where the next stretch begins.
+    """
+
+    data: bytes
+    base: int
+    spans: list[tuple[int, int]]
+    next: int
+
+
+class MessageLog(Log, Protocol):
+    """What a MessageStore is built on: a CommitLog, or a log whose entries hold messages (DLedger:
+    48 bytes of header before each).
+
+    Two kinds of offsets, which a CommitLog does not tell apart: where a *message* lies (in consume
+    queues, in message ids; ``read`` finds its bytes there), and *positions* of the log itself
+    (min, max, written and flushed offsets, what ``scan`` takes and gives, where dispatch and a
+    truncation stand). A message's bytes, and what belongs to it, lie between two positions.
+    """
+
+    # Called when more is written or flushed. The store sets it.
+    progress_listener: Callable[[], None]
+    # Called once when nothing can be made durable any more. The store sets it.
+    failure_listener: Callable[[StorageError], None]
+
+    def place(self, sizes: list[int]) -> list[int]:
+        """Where messages of these sizes would lie if they were appended now.
+
+        Raises StorageError if nothing can be; MessageIllegal for one that fits in no file.
+        """
+        ...
+
+    def append_placed(self, messages: list[bytes]) -> list[int]:
+        """Append messages for which ``place`` was asked just now: one call follows the other in one
+        step of the event loop. Returns the position after each.
+        """
+        ...
+
+    async def scan(self, position: int, end: int, max_bytes: int) -> Scanned:
+        """Messages from ``position`` that lie before ``end`` as a whole: about ``max_bytes`` of
+        them, but at least one if there is one. ``next`` is ``position`` if there is none.
+        """
+        ...
+
+    def request_flush(self) -> None:
+        """Have all that was appended flushed soon."""
+        ...
+
+    async def truncate(self, offset: int) -> None:
+        """Cut everything from this position on, durably."""
+        ...
+
+    async def close(self) -> None: ...
+
+
 class Store(Protocol):
     """One broker's messages: the log and the queues on it, topics and consumers' offsets."""
 
@@ -148,6 +208,10 @@ class Store(Protocol):
         """Cut the log and the queues down to ``offset``, durably."""
         ...
 
+    async def recover_queue_offsets(self) -> None:
+        """Find out where each queue goes on: for a new master, before it appends."""
+        ...
+
     async def get(
         self, topic: str, queue_id: int, offset: int, *, max_messages: int, max_bytes: int
     ) -> Got: ...
@@ -158,6 +222,14 @@ class Store(Protocol):
 
     def queues(self) -> list[tuple[str, int]]:
         """Every (topic, queue id) that the consume queues know, sorted."""
+        ...
+
+    async def message_at(self, offset: int) -> bytes | None:
+        """The whole stored message that lies there; None if none does."""
+        ...
+
+    async def queue_offset_at_ms(self, topic: str, queue_id: int, store_ms: int) -> int:
+        """Of the first message that was stored at this time or later; the queue's end if none."""
         ...
 
     async def arrived(self, topic: str, queue_id: int, offset: int) -> None:

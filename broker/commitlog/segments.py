@@ -169,16 +169,23 @@ class SegmentedLog:
         self._work()
         return offset
 
-    async def written(self, offset: int) -> None:
-        """Return when everything before ``offset`` is in the operating system's hands.
+    def begin_at(self, offset: int) -> None:
+        """Let an empty log go on at ``offset``, where a file would begin."""
+        assert self._min == self._max == self._written and offset % self.segment_bytes == 0
+        self._min = self._max = self._written = self._flushed = offset
+        self._tail.truncate(offset)
 
-        Raises StorageError if that can't be any more.
+    async def written(self, offset: int) -> None:
+        """Return when everything before ``offset`` is in the operating system's hands, also if it
+        is still to be appended.
+
+        Raises StorageError if that can't be any more, or if ``offset`` is cut off.
         """
         if offset > self._written:
             await self._wait(self._write_waiters, offset)
 
     async def flushed(self, offset: int) -> None:
-        """Return when everything before ``offset`` is on the disk. Raises StorageError."""
+        """Return when everything before ``offset`` is on the disk. Raises as ``written`` does."""
         if offset > self._flushed:
             await self._wait(self._flush_waiters, offset)
 
@@ -191,10 +198,10 @@ class SegmentedLog:
     async def _wait(self, waiters: Waiters, offset: int) -> None:
         if self._failure is not None:
             raise self._failure.with_traceback(None)
-        if self._halted or offset > self._max:
-            raise StorageError(f"{self._path} ends before {offset}, or was closed")
+        if self._halted:
+            raise StorageError(f"{self._path} is closed, or being truncated")
         if waiters is self._flush_waiters:
-            self._flush_wanted = max(self._flush_wanted, offset)
+            self._flush_wanted = max(self._flush_wanted, min(offset, self._max))
         self._work()
         await waiters.wait(offset)
 
@@ -383,6 +390,8 @@ class SegmentedLog:
         """All of ``data``, however short the writes are."""
         start = self.segment_start(offset)
         if start not in self._files.starts:
+            if self._files.starts and self._files.starts[-1] + self.segment_bytes != start:
+                await self._files.remove(self._files.starts[::-1])  # empty, since begin_at
             await self._files.create(start)
         file = await self._files.get(start)
         done = 0

@@ -15,12 +15,21 @@ class Waiters:
     def __init__(self) -> None:
         self._waiting: list[tuple[int, int, asyncio.Future[None]]] = []  # a heap
         self._numbers = itertools.count()
+        self._gone = 0  # of those in the heap, at most so many wait no longer
 
     async def wait(self, offset: int) -> None:
         """Return when ``wake`` was called with ``offset`` or more. Raises what ``refuse`` got."""
         waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         heapq.heappush(self._waiting, (offset, next(self._numbers), waiter))
-        await waiter
+        try:
+            await waiter
+        except asyncio.CancelledError:
+            self._gone += 1
+            if self._gone * 2 > len(self._waiting):  # a long poll that ended, say
+                self._waiting = [entry for entry in self._waiting if not entry[2].done()]
+                heapq.heapify(self._waiting)
+                self._gone = 0
+            raise
 
     def wake(self, offset: int) -> None:
         waiting = self._waiting

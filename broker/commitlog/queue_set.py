@@ -1,0 +1,202 @@
+"""QueueSet: all consume queues of a store, and the next queue offset of each.
+
+Sources: store/queue/ConsumeQueueStore.java, store/DefaultMessageStore.java (recoverTopicQueueTable,
+truncateDirtyLogicFiles). ``next_offsets`` counts messages that were appended, dispatched or not.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import AsyncIterator, Awaitable, Callable
+
+from broker.commitlog.api import Scanned
+from broker.commitlog.codec import Dispatcher
+from broker.commitlog.consume_queue import DIRECTORY, UNIT, ConsumeQueue, Unit
+from broker.commitlog.waiters import Waiters
+from broker.disk import Disk
+from broker.errors import StorageError
+
+log = logging.getLogger("broker.commitlog")
+
+LOOKED_AT_UNITS = 4096
+Key = tuple[str, int]  # (topic, queue id)
+
+
+class QueueSet:
+    """Made by ``open``."""
+
+    def __init__(self, disk: Disk, segment_units: int) -> None:
+        """Use ``open``."""
+        self.queues: dict[Key, ConsumeQueue] = {}
+        self.next_offsets: dict[Key, int] = {}
+        self.failure_listener: Callable[[StorageError], None] = lambda error: None
+        self._disk = disk
+        self._segment_units = segment_units
+        self._dispatcher = Dispatcher()
+        self._arrivals: dict[Key, Waiters] = {}
+
+    @classmethod
+    async def open(cls, disk: Disk, segment_units: int) -> QueueSet:
+        """What a former life left, unchecked: see ``recover``."""
+        queues = cls(disk, segment_units)
+        for topic in await disk.listdir(DIRECTORY):
+            for name in await disk.listdir(f"{DIRECTORY}/{topic}"):
+                if name.isdigit():
+                    await queues._open_queue((topic, int(name)))
+        return queues
+
+    async def recover(
+        self,
+        position: int,
+        min_offset: int,
+        is_unit_of: Callable[[Key, int, Unit], Awaitable[bool]],
+    ) -> int:
+        """Keep the units of messages before ``position``: those were flushed. What lies behind
+        them may be torn, or not be what the log has.
+
+        A kept tail is compared with the log (``is_unit_of``), because a torn unit may look as if it
+        were of an earlier message; if the last is right, all before it were flushed. Returns from
+        where on the queues are to be built: earlier than ``position`` if a unit was in doubt.
+        """
+        build_from = position
+        for key, queue in self.queues.items():
+            end, kept, in_doubt = queue.end, min_offset, False
+            async for index, unit in _backward(queue, position):
+                end = index + 1
+                if await is_unit_of(key, index, unit):
+                    kept = unit[0]
+                    break
+                in_doubt = True
+            else:
+                end = queue.first
+            if in_doubt:
+                build_from = min(build_from, kept)
+            await queue.cut(end)
+            await queue.segments.settle(queue.segments.max_offset)
+            await queue.forget_before(min_offset)
+        self.forget_next_offsets()
+        return build_from
+
+    # -- dispatch ----------------------------------------------------------------------------------
+
+    async def dispatch(self, scanned: Scanned, message_base: int) -> None:
+        """Add a unit for each message. Raises StorageError; nothing or all of a queue's units were
+        added then, and those that were are skipped when the same stretch comes again.
+        """
+        gathered: dict[Key, list[tuple[int, Unit]]] = {}
+        dispatch, data = self._dispatcher.dispatch, scanned.data
+        for start, size in scanned.spans:
+            found = dispatch(data, start)
+            unit = (message_base + start, size, found.tags_code)
+            key = (found.topic, found.queue_id)
+            gathered.setdefault(key, []).append((found.queue_offset, unit))
+        for key, units in gathered.items():
+            queue = self.queues.get(key) or await self._open_queue(key)
+            await self._add(key, queue, units)
+            arrivals = self._arrivals.get(key)
+            if arrivals is not None:
+                arrivals.wake(queue.end)
+
+    async def _add(self, key: Key, queue: ConsumeQueue, units: list[tuple[int, Unit]]) -> None:
+        added = bytearray()
+        end = queue.end
+        for queue_offset, unit in units:
+            if queue_offset < end and queue.end > queue.first:
+                # Upstream: "build consume queue repeatedly". The unit that is there stays.
+                if end == queue.end:
+                    await self._check_repeated(key, queue, queue_offset, unit)
+                continue
+            if queue_offset != end:
+                if end != queue.end or queue.end > queue.first:
+                    log.error("%s: offsets %d to %d are of no message", key, end, queue_offset)
+                    added += bytes((queue_offset - end) * UNIT.size)
+                else:
+                    await queue.begin_at(queue_offset)
+                end = queue_offset
+            added += UNIT.pack(*unit)
+            end += 1
+        queue.append(bytes(added), end - queue.end)
+        if end > self.next_offsets.get(key, 0):
+            self.next_offsets[key] = end
+
+    async def _check_repeated(
+        self, key: Key, queue: ConsumeQueue, queue_offset: int, unit: Unit
+    ) -> None:
+        there = await queue.unit(queue_offset) if queue_offset >= queue.first else None
+        if there is not None and there != unit:
+            log.error("%s: two messages have the queue offset %d", key, queue_offset)
+
+    # -- next queue offsets ------------------------------------------------------------------------
+
+    def forget_next_offsets(self) -> None:
+        """As far as the consume queues know (KB-RKT-15: upstream left it at that)."""
+        self.next_offsets = {key: queue.end for key, queue in self.queues.items()}
+
+    def learn_next_offsets(self, scanned: Scanned) -> None:
+        """Messages that are in the log, and not in the consume queues."""
+        for start, _ in scanned.spans:
+            found = self._dispatcher.dispatch(scanned.data, start)
+            key = (found.topic, found.queue_id)
+            self.next_offsets[key] = max(self.next_offsets.get(key, 0), found.queue_offset + 1)
+
+    # -- the rest ----------------------------------------------------------------------------------
+
+    async def arrived(self, key: Key, offset: int) -> None:
+        queue = self.queues.get(key)
+        if queue is None or queue.end <= offset:
+            waiters = self._arrivals.setdefault(key, Waiters())
+            await waiters.wait(offset + 1)
+
+    async def cut(self, offset: int) -> int:
+        """Cut all units of messages that do not lie before ``offset`` as a whole, durably; returns
+        where the first of these messages lies, ``offset`` if there is none.
+        """
+        lowest = offset
+        for queue in self.queues.values():
+            end = await queue.first_from(offset)
+            if end < queue.end:
+                unit = await queue.unit(end)
+                lowest = min(lowest, unit[0] if unit is not None else offset)
+                await queue.cut(end)
+        return lowest
+
+    async def forget_before(self, offset: int) -> None:
+        for queue in list(self.queues.values()):
+            await queue.forget_before(offset)
+
+    async def flush(self) -> None:
+        """All units so far. Raises StorageError."""
+        for queue in list(self.queues.values()):
+            await queue.segments.flushed(queue.segments.max_offset)
+
+    async def close(self) -> None:
+        for queue in self.queues.values():
+            await queue.segments.close()
+
+    async def abandon(self) -> None:
+        for queue in self.queues.values():
+            await queue.segments.abandon()
+
+    def refuse(self, error: StorageError) -> None:
+        """Nothing will arrive any more."""
+        for waiters in self._arrivals.values():
+            waiters.refuse(error)
+
+    async def _open_queue(self, key: Key) -> ConsumeQueue:
+        queue = await ConsumeQueue.open(self._disk, *key, self._segment_units)
+        queue.segments.failure_listener = lambda error: self.failure_listener(error)
+        self.queues[key] = queue
+        return queue
+
+
+async def _backward(queue: ConsumeQueue, position: int) -> AsyncIterator[tuple[int, Unit]]:
+    """The units of messages before ``position``, from the queue's end, with their queue offsets."""
+    end = queue.end if position > 0 else queue.first
+    while end > queue.first:
+        first = max(queue.first, end - LOOKED_AT_UNITS)
+        units = await queue.units(first, end - first)
+        for index in range(len(units) - 1, -1, -1):
+            unit = units[index]
+            if unit[1] > 0 and unit[0] < position:
+                yield first + index, unit
+        end = first

@@ -1,0 +1,115 @@
+"""Reading messages: by queue offset, by place in the log, by time (DefaultMessageStore.getMessage).
+
+Every message is checked before it is handed out: a reader rather gets an error than other bytes
+than those that were sent.
+"""
+
+from __future__ import annotations
+
+import logging
+
+from broker.commitlog.api import GetStatus, Got, Log
+from broker.commitlog.codec import (
+    BORN_HOST_V6,
+    FILLER_MIN_BYTES,
+    HEAD,
+    MAGIC_V1,
+    MAGIC_V2,
+    START,
+    is_valid,
+)
+from broker.commitlog.commit_log import MESSAGE_BYTES_MAX
+from broker.commitlog.consume_queue import ConsumeQueue
+from broker.errors import StorageError
+
+log = logging.getLogger("broker.commitlog")
+
+READ_AHEAD_BYTES = 64 << 10  # messages of one queue lie near each other
+
+
+async def get(
+    message_log: Log, queue: ConsumeQueue | None, offset: int, max_messages: int, max_bytes: int
+) -> Got:
+    """See Store.get."""
+    if queue is None:
+        return Got(GetStatus.NO_QUEUE, 0, 0, 0)
+    first, end = queue.first, queue.end
+    if offset < first:
+        return Got(GetStatus.TOO_SMALL, first, first, end)
+    if offset >= end:
+        status = GetStatus.NO_NEW if offset == end else GetStatus.TOO_FAR
+        return Got(status, end, first, end)
+    units = await queue.units(offset, min(max_messages, end - offset))
+    messages: list[bytes] = []
+    window, base, taken = b"", 0, 0
+    for place, size, _ in units:
+        if size == 0:  # a hole: no message ever had this offset
+            offset += 1
+            continue
+        if messages and taken + size > max_bytes:
+            break
+        if not base <= place <= base + len(window) - size:
+            base, window = place, await read_fully(message_log, place, max(size, READ_AHEAD_BYTES))
+            if len(window) < size:
+                break  # cut off or removed meanwhile
+        message = window[place - base : place - base + size]
+        if not is_message(message, place):
+            raise StorageError(f"the message at {place} in the log is damaged")
+        messages.append(message)
+        taken += size
+        offset += 1
+    status = GetStatus.FOUND if messages else GetStatus.RETRY
+    return Got(status, offset, first, end, tuple(messages))
+
+
+async def message_at(message_log: Log, offset: int) -> bytes | None:
+    """The whole and sound stored message that lies at ``offset``; None if none does."""
+    data = await read_fully(message_log, offset, READ_AHEAD_BYTES)
+    if len(data) < FILLER_MIN_BYTES:
+        return None
+    size = int(START.unpack_from(data, 0)[0])
+    if not FILLER_MIN_BYTES <= size <= MESSAGE_BYTES_MAX:
+        return None
+    if size > len(data):
+        data = await read_fully(message_log, offset, size)
+    message = data[:size]
+    return message if len(message) == size and is_message(message, offset) else None
+
+
+async def queue_offset_at_ms(message_log: Log, queue: ConsumeQueue, store_ms: int) -> int:
+    """The first message stored at ``store_ms`` or later; the queue's end if there is none."""
+    low, high = queue.first, queue.end
+    while low < high:
+        middle = (low + high) // 2
+        unit = await queue.unit(middle)
+        message = None if unit is None else await message_at(message_log, unit[0])
+        if message is None or store_ms_of(message) < store_ms:
+            low = middle + 1
+        else:
+            high = middle
+    return low
+
+
+def is_message(data: bytes, offset: int) -> bool:
+    """Whether ``data`` is one whole sound message that was made for ``offset``."""
+    size, magic = START.unpack_from(data, 0)
+    if size != len(data) or magic not in (MAGIC_V1, MAGIC_V2):
+        return False
+    return is_valid(data, 0, size, offset)
+
+
+def store_ms_of(message: bytes) -> int:
+    born_v6 = int(HEAD.unpack_from(message, 0)[7]) & BORN_HOST_V6
+    at = HEAD.size + (20 if born_v6 else 8)
+    return int.from_bytes(message[at : at + 8], "big", signed=True)
+
+
+async def read_fully(message_log: Log, offset: int, size: int) -> bytes:
+    """``size`` bytes, fewer at the end of a file or of the log."""
+    data = await message_log.read(offset, size)
+    while len(data) < size:
+        more = await message_log.read(offset + len(data), size - len(data))
+        if not more:
+            break
+        data += more
+    return data

@@ -1,0 +1,389 @@
+"""MessageStore: a log, the consume queues on it, and what connects the two; implements Store.
+
+Source: store/DefaultMessageStore.java. The log is a CommitLog, or any other MessageLog (api.py).
+Messages go to the log at once; one task (upstream: ReputMessageService) reads what was appended and
+adds it to the consume queues, up to the confirmed end of the log, so nobody reads further. A
+checkpoint says from where on that has to be done again after a crash.
+
+How a failed disk ends a node: the log tells ``failure_listener``; it must end the process.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import logging
+from collections.abc import Callable
+from contextlib import suppress
+
+from broker.commitlog.api import Appended, Got, Message, MessageLog, PutStage
+from broker.commitlog.checkpoint import CONFIRM_UNKNOWN, Checkpoint, write_checkpoint
+from broker.commitlog.codec import Encoder
+from broker.commitlog.commit_log import CommitLog
+from broker.commitlog.queue_set import Key, QueueSet
+from broker.commitlog.reading import get, message_at, queue_offset_at_ms
+from broker.commitlog.recovery import mark_clean, open_store_files
+from broker.commitlog.segments import NO_ROOM
+from broker.commitlog.waiters import Waiters
+from broker.env import Env, pause_ms
+from broker.errors import DiskFull, StorageError
+from broker.rocketmq.config import StoreConfig
+
+log = logging.getLogger("broker.commitlog")
+
+NS_PER_MS = 1_000_000
+DISPATCH_BYTES = 128 << 10  # between two of these other tasks have their turn
+DIGEST_BYTES = 1 << 20
+DISPATCH_RETRY_MS = 100
+
+
+class MessageStore:
+    """Made by ``open``; runs until ``close``."""
+
+    def __init__(
+        self,
+        env: Env,
+        config: StoreConfig,
+        message_log: MessageLog,
+        queues: QueueSet,
+        checkpoint: Checkpoint,
+        *,
+        confirm: int | None,
+    ) -> None:
+        """Use ``open``."""
+        self.failure_listener: Callable[[StorageError], None] = lambda error: None
+        self._env = env
+        self._config = config
+        self._log = message_log
+        self._queues = queues
+        self._checkpoint = checkpoint  # the one on the disk
+        self._due: Checkpoint | None = None  # the next, when the log is flushed as far
+        self._encoder = Encoder(config.max_message_bytes)
+        self._confirm = confirm
+        self._dispatched = checkpoint.dispatched
+        self._dispatch_waiters = Waiters()
+        self._go = asyncio.Event()
+        self._held = asyncio.Lock()  # by dispatch for a stretch, by a truncation, by a checkpoint
+        self._tasks: list[asyncio.Task[None]] = []
+        self._closed = False
+
+    @classmethod
+    async def open(
+        cls,
+        env: Env,
+        config: StoreConfig,
+        *,
+        message_log: MessageLog | None = None,
+        confirm_from_checkpoint: bool = False,
+    ) -> MessageStore:
+        """Recover and run. ``message_log``: another one than a CommitLog in the node's files.
+
+        ``confirm_from_checkpoint``: until ``set_confirm_offset`` is called, nothing beyond the
+        confirm offset of the last checkpoint is dispatched; else all that is in the log.
+        Raises StorageError.
+        """
+        found = await open_store_files(env, config, message_log, confirm_from_checkpoint)
+        store = cls(env, config, found.log, found.queues, found.checkpoint, confirm=found.confirm)
+        store._log.progress_listener = store._go.set
+        store._log.failure_listener = store._fail
+        store._queues.failure_listener = store._fail
+        if not found.tail_is_lost:
+            if env.has_bug("KB-RKT-16"):
+                store._confirm = None  # recovery builds the queues to the log's end
+            await store._dispatch_now()
+            store._confirm = found.confirm
+            await store.recover_queue_offsets()
+        store._start()
+        return store
+
+    def _start(self) -> None:
+        for run, name in (
+            (self._dispatch_forever, "dispatch"),
+            (self._checkpoint_forever, "checkpoint"),
+            (self._flush_forever, "flush"),
+        ):
+            self._tasks.append(asyncio.create_task(run(), name=f"store {name}"))
+
+    async def close(self) -> None:
+        """Flush everything and leave nothing to recover. Raises StorageError, closed all the
+        same."""
+        await self._stop()
+        try:
+            await self._dispatch_now()
+            await self._log.flushed(self._log.max_offset)
+            await self._queues.flush()
+            await self._write_checkpoint(self._checkpoint_of_now())
+            await mark_clean(self._env.disk)
+        finally:
+            await self._queues.abandon()
+            await self._log.close()
+
+    async def abandon(self) -> None:
+        """Close after a failure: what is not flushed is left to recovery."""
+        await self._stop()
+        await self._queues.abandon()
+        with suppress(StorageError):
+            await self._log.close()
+
+    async def _stop(self) -> None:
+        self._closed = True
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        error = StorageError("the store was closed")
+        self._queues.refuse(error)
+        self._dispatch_waiters.refuse(error)
+
+    def _fail(self, error: StorageError) -> None:
+        self._queues.refuse(error)
+        self._dispatch_waiters.refuse(error)
+        self.failure_listener(error)
+
+    # -- the log -----------------------------------------------------------------------------------
+
+    @property
+    def log(self) -> MessageLog:
+        return self._log
+
+    def append(self, messages: list[Message]) -> PutStage:
+        """See Store."""
+        encoder = self._encoder
+        first = messages[0]
+        key = (first.topic, first.queue_id)
+        queue_offset = self._queues.next_offsets.get(key, 0)
+        store_ms = self._env.clock.wall_ns() // NS_PER_MS
+        offsets = self._log.place([encoder.size(message) for message in messages])
+        encoded = [
+            encoder.encode(message, offset, queue_offset + number, store_ms)
+            for number, (message, offset) in enumerate(zip(messages, offsets, strict=True))
+        ]
+        ends = self._log.append_placed(encoded)
+        self._queues.next_offsets[key] = queue_offset + len(messages)
+        return PutStage(
+            tuple(
+                Appended(
+                    offset,
+                    ends[number],
+                    queue_offset + number,
+                    encoder.message_id(messages[number].store_host, offset),
+                    store_ms,
+                )
+                for number, offset in enumerate(offsets)
+            )
+        )
+
+    def append_raw(self, offset: int, data: bytes) -> None:
+        """See Store."""
+        assert isinstance(self._log, CommitLog)
+        was_empty = self._log.max_offset == 0
+        self._log.append_raw(offset, data)
+        if was_empty:
+            self._dispatched = max(self._dispatched, self._log.min_offset)
+
+    async def truncate(self, offset: int) -> None:
+        """See Store. The checkpoint goes first, then the queues, then the log: after a crash in
+        between, what is missing in the queues is built again.
+        """
+        async with self._held:
+            if offset < self._log.max_offset:
+                self._due = None
+                if max(self._checkpoint.dispatched, self._checkpoint.flushed) > offset:
+                    await self._write_checkpoint(self._checkpoint.lowered(offset))
+                await self._cut_queues(offset)
+                await self._log.truncate(offset)
+                self._dispatched = max(self._dispatched, self._log.min_offset)
+                self._dispatched = min(self._dispatched, self._log.max_offset)
+                await self._recover_queue_offsets()
+        self._go.set()
+
+    async def cut_queues(self, offset: int) -> None:
+        """Forget what the queues know of the log from ``offset`` on, for who cuts the log himself.
+
+        To be awaited before the log is cut.
+        """
+        async with self._held:
+            self._due = None
+            if max(self._checkpoint.dispatched, self._checkpoint.flushed) > offset:
+                await self._write_checkpoint(self._checkpoint.lowered(offset))
+            await self._cut_queues(offset)
+
+    async def _cut_queues(self, offset: int) -> None:
+        lowest = await self._queues.cut(offset)
+        self._dispatched = min(self._dispatched, lowest)
+        if self._confirm is not None:
+            self._confirm = min(self._confirm, offset)
+        gone = StorageError(f"the log is cut to {offset}")
+        self._dispatch_waiters.refuse(gone, beyond=offset)
+
+    async def remove_before(self, offset: int) -> None:
+        """Remove the log's files that lie before ``offset``, and what the queues know of them."""
+        assert isinstance(self._log, CommitLog)
+        async with self._held:
+            await self._log.remove_before(min(offset, self._dispatched))
+            await self._queues.forget_before(self._log.min_offset)
+
+    async def recover_queue_offsets(self) -> None:
+        """Find the next queue offsets from the queues and the log (recoverTopicQueueTable): a
+        slave's raw bytes do not tell, so whoever becomes the master must do it before it appends.
+        """
+        async with self._held:
+            await self._recover_queue_offsets()
+
+    async def _recover_queue_offsets(self) -> None:
+        self._queues.forget_next_offsets()
+        if self._env.has_bug("KB-RKT-15"):
+            return
+        position, end = self._dispatched, self._log.max_offset
+        while position < end:
+            scanned = await self._log.scan(position, end, DISPATCH_BYTES)
+            if scanned.next == position:
+                break
+            self._queues.learn_next_offsets(scanned)
+            position = scanned.next
+
+    async def digest(self, start: int, end: int) -> str:
+        """A fingerprint of the log's bytes, to compare replicas with. Raises StorageError if they
+        are not all there."""
+        digest = hashlib.blake2b(digest_size=16)
+        while start < end:
+            part = await self._log.read(start, min(DIGEST_BYTES, end - start))
+            if not part:
+                raise StorageError(f"there is nothing at {start} in the log")
+            digest.update(part)
+            start += len(part)
+        return digest.hexdigest()
+
+    async def message_at(self, offset: int) -> bytes | None:
+        """The whole stored message that lies there; None if none does."""
+        return await message_at(self._log, offset)
+
+    # -- the confirmed end, and dispatch -----------------------------------------------------------
+
+    @property
+    def confirm_offset(self) -> int:
+        end = self._log.written_offset
+        return end if self._confirm is None else min(self._confirm, self._log.max_offset)
+
+    def set_confirm_offset(self, offset: int | None) -> None:
+        """See Store."""
+        self._confirm = offset
+        self._go.set()
+
+    @property
+    def dispatched_offset(self) -> int:
+        return self._dispatched
+
+    async def dispatched(self, offset: int) -> None:
+        """See Store. Raises StorageError when the store fails or is closed."""
+        if offset > self._dispatched:
+            await self._dispatch_waiters.wait(offset)
+
+    def _bound(self) -> int:
+        bound = min(self.confirm_offset, self._log.written_offset)
+        if self._config.read_flushed_only:
+            bound = min(bound, self._log.flushed_offset)
+        return bound
+
+    async def _dispatch_forever(self) -> None:
+        while True:
+            self._go.clear()
+            try:
+                await self._dispatch_now()
+            except DiskFull:
+                await pause_ms(DISPATCH_RETRY_MS)
+                continue
+            except StorageError as error:
+                self._fail(error)
+                return
+            await self._go.wait()
+
+    async def _dispatch_now(self) -> None:
+        """All that may be dispatched now."""
+        while True:
+            async with self._held:
+                position = self._dispatched
+                scanned = await self._log.scan(position, self._bound(), DISPATCH_BYTES)
+                if scanned.next == position:
+                    return
+                await self._queues.dispatch(scanned, scanned.base)
+                self._dispatched = scanned.next
+            self._dispatch_waiters.wake(scanned.next)
+            await asyncio.sleep(0)
+
+    # -- queues ------------------------------------------------------------------------------------
+
+    async def get(
+        self, topic: str, queue_id: int, offset: int, *, max_messages: int, max_bytes: int
+    ) -> Got:
+        """See Store. Raises StorageError if a message is damaged."""
+        queue = self._queues.queues.get((topic, queue_id))
+        return await get(self._log, queue, offset, max_messages, max_bytes)
+
+    def queue_range(self, topic: str, queue_id: int) -> tuple[int, int]:
+        """See Store."""
+        queue = self._queues.queues.get((topic, queue_id))
+        return (0, 0) if queue is None else (queue.first, queue.end)
+
+    def queues(self) -> list[Key]:
+        """See Store."""
+        return sorted(self._queues.queues)
+
+    async def arrived(self, topic: str, queue_id: int, offset: int) -> None:
+        """See Store. Raises StorageError when the store fails or is closed."""
+        await self._queues.arrived((topic, queue_id), offset)
+
+    async def queue_offset_at_ms(self, topic: str, queue_id: int, store_ms: int) -> int:
+        """Of the first message that was stored at this time or later; the queue's end if none."""
+        queue = self._queues.queues.get((topic, queue_id))
+        return 0 if queue is None else await queue_offset_at_ms(self._log, queue, store_ms)
+
+    # -- on the disk -------------------------------------------------------------------------------
+
+    async def _flush_forever(self) -> None:
+        while True:
+            await pause_ms(self._config.flush_interval_ms)
+            self._log.request_flush()
+
+    async def _checkpoint_forever(self) -> None:
+        while True:
+            await pause_ms(self._config.checkpoint_interval_ms)
+            try:
+                async with self._held:
+                    await self._checkpoint_if_due()
+            except DiskFull:
+                continue  # the one on the disk says less, and that is true
+            except StorageError as error:
+                self._fail(error)
+                return
+
+    async def _checkpoint_if_due(self) -> None:
+        """A checkpoint asks for no flush: how often that is done is the configuration's business.
+
+        So it waits for the log, and is not replaced by a newer one meanwhile.
+        """
+        if self._due is None:
+            self._due = self._checkpoint_of_now()
+        if self._log.flushed_offset < self._due.dispatched:
+            return
+        await self._queues.flush()
+        due, self._due = self._due, None
+        flushed = max(due.flushed, self._log.flushed_offset)
+        due = Checkpoint(due.dispatched, flushed, due.confirm, due.store_ms)
+        if due.lowered(flushed) != self._checkpoint:
+            await self._write_checkpoint(due)
+
+    def _checkpoint_of_now(self) -> Checkpoint:
+        return Checkpoint(
+            dispatched=self._dispatched,
+            flushed=self._log.flushed_offset,
+            confirm=CONFIRM_UNKNOWN if self._confirm is None else self.confirm_offset,
+            store_ms=self._checkpoint.store_ms,
+        )
+
+    async def _write_checkpoint(self, checkpoint: Checkpoint) -> None:
+        try:
+            await write_checkpoint(self._env.disk, checkpoint)
+        except OSError as error:
+            kind = DiskFull if error.errno in NO_ROOM else StorageError
+            raise kind(f"checkpoint: {error.strerror or error}") from error
+        self._checkpoint = checkpoint

@@ -19,7 +19,8 @@ from harness.plan import Plan
 log = logging.getLogger("cluster.select")
 
 BACKENDS = ("auto", "docker", "local", "sim")
-SYSTEMS = ("mirrored", "rabbitmq")
+SYSTEMS = ("mirrored", "rabbitmq", "master-slave", "dledger", "controller")
+LOG_SYSTEMS = ("master-slave", "dledger", "controller")
 CONTAINERS_ONLY = ("rabbitmq",)
 PING_TIMEOUT_S = 5
 
@@ -99,6 +100,10 @@ def make_system(plan: Plan) -> System:
         from cluster.systems.rabbitmq import RabbitmqSystem
 
         return RabbitmqSystem(plan.system, durable=plan.workload.durable)
+    if plan.system.name in LOG_SYSTEMS:
+        from cluster.systems.rocketmq import RocketmqSystem
+
+        return RocketmqSystem(plan.system, plan.seed)
     raise UsageError(f"unknown system {plan.system.name!r}: choose one of {', '.join(SYSTEMS)}")
 
 

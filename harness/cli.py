@@ -53,7 +53,8 @@ ReadsOption = Annotated[
 ]
 ObjectsOption = Annotated[str, _option("metadata: policy, queue or both.", panel=_WORKLOADS)]
 TargetsOption = Annotated[
-    str, _option("one, minority, majority, all, master, mirrors, or n1+n2.", panel=_FAULTS)
+    str,
+    _option("one, minority, majority, all, master, mirrors, controller, or n1+n2.", panel=_FAULTS),
 ]
 PartitionModeOption = Annotated[
     str, _option("ignore, pause_minority, autoheal; else the profile's.", panel=_BROKER)
@@ -74,9 +75,11 @@ StoreOption = Annotated[Path, typer.Option("--store", help="Where runs are kept.
 @app.command()
 def test(
     workload: Annotated[
-        str, _option("queue, lock, fifo or metadata.", "--workload", "-w", panel=_RUN)
-    ] = "queue",
-    system: Annotated[str, _option("mirrored or rabbitmq.", panel=_BROKER)] = "mirrored",
+        str, _option("queue, lock, fifo, metadata; log, elections.", "--workload", "-w", panel=_RUN)
+    ] = "",
+    system: Annotated[
+        str, _option("mirrored, rabbitmq; master-slave, dledger, controller.", panel=_BROKER)
+    ] = "mirrored",
     profile: Annotated[str, _option("upstream or safe.", panel=_BROKER)] = "upstream",
     cluster: Annotated[str, _option("auto, docker, local or sim.", panel=_RUN)] = "auto",
     nodes: Annotated[str, _option("Names n1,n2,n3, or how many.", panel=_RUN)] = "3",

@@ -22,6 +22,7 @@ from harness.history import Recorder
 from harness.interpreter import Interpreter
 from harness.op import NEMESIS
 from harness.plan import FaultAction, Plan
+from harness.profiles import is_log_system
 from harness.recording import RunRecorder, record_to_file
 from harness.worker import describe
 from harness.workload import Workload
@@ -132,8 +133,12 @@ class Stage:
         )
 
     def _make_client(self, node: str) -> Client:
-        endpoint = self.world.cluster.endpoint(node, self.workload.port)
-        return self.workload.make_client(endpoint.host, endpoint.port)
+        cluster, several = self.world.cluster, self.workload.several
+        if several is None:
+            endpoint = cluster.endpoint(node, self.workload.port)
+            return self.workload.make_client(endpoint.host, endpoint.port)
+        found = {port: cluster.endpoint(node, port) for port in several.names}
+        return several.make_client({port: (at.host, at.port) for port, at in found.items()})
 
     async def _boot(self) -> None:
         cluster, system = self.world.cluster, self.world.system
@@ -181,6 +186,7 @@ class Stage:
 
     async def _why_unsettled(self) -> str:
         """What one more look at every node finds."""
+        from cluster.systems import rocketmq_settling
         from cluster.systems.settling import observe_all, why_unsettled
 
         async def observe(node: str) -> Mapping[str, Any]:
@@ -191,7 +197,10 @@ class Stage:
                 raise Indefinite(describe(error)) from error
 
         seen = await observe_all(observe, self.world.cluster.nodes)
-        reason = why_unsettled(seen, self.workload.queues, self.plan.system.policy)
+        if is_log_system(self.plan.system.name):
+            reason = rocketmq_settling.why_unsettled(seen)
+        else:
+            reason = why_unsettled(seen, self.workload.queues, self.plan.system.policy)
         return reason or "it changed from look to look"
 
     @contextlib.asynccontextmanager

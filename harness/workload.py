@@ -6,6 +6,7 @@ client of the first node. It stands in no history: a run whose setup fails has n
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -20,14 +21,36 @@ class MakeClient(Protocol):
     def __call__(self, host: str, port: int) -> Client: ...
 
 
+class MakeClientOfPorts(Protocol):
+    """The same, of a node that is asked at several ports: (host, port) by the port's name."""
+
+    def __call__(self, ports: Mapping[str, tuple[str, int]]) -> Client: ...
+
+
 @dataclass(frozen=True, slots=True)
+class SeveralPorts:
+    """Clients that need more than one port of their node: a broker's and a name server's, say."""
+
+    names: tuple[str, ...]
+    make_client: MakeClientOfPorts
+
+
+def make_of_one_port(host: str, port: int) -> Client:
+    """In place of what a workload with several ports does not have."""
+    raise AssertionError("these clients need several ports of their node")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Workload:
-    """``final_generator`` runs after the heal; ``port`` names the node's port for clients."""
+    """``final_generator`` runs after the heal. ``port`` names the node's port for clients, unless
+    these need ``several``.
+    """
 
     name: str
     queues: tuple[str, ...]
-    port: str
-    make_client: MakeClient
     generator: Generator
     final_generator: Generator
+    port: str = ""
+    make_client: MakeClient = make_of_one_port
+    several: SeveralPorts | None = None
     setup: tuple[Invocation, ...] = ()

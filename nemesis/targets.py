@@ -1,7 +1,8 @@
 """Targets: which nodes a fault hits. Pure functions of their arguments.
 
 ``one``, ``minority``, ``majority``, ``all`` and node names joined by ``+`` are known when the
-schedule is made. ``master`` and ``mirrors`` are roles: they are resolved when the fault fires, from
+schedule is made. ``master``, ``mirrors`` and ``slaves`` (which are the same: who copies a master)
+and ``controller`` (the controllers' leader) are roles: they are resolved when the fault fires, from
 what the nodes say of themselves. With several queues one of them is drawn first.
 """
 
@@ -13,7 +14,8 @@ from typing import Any
 from harness.errors import UsageError
 from harness.rng import Stream
 
-ROLES = ("master", "mirrors")
+ROLES = ("master", "mirrors", "slaves", "controller")
+COPIES = ("mirror", "slave")  # what a node says that it is
 COUNTS = ("one", "minority", "majority", "all")
 
 
@@ -23,7 +25,9 @@ def is_role(target: str) -> bool:
 
 def is_single(target: str) -> bool:
     """Whether the target is never more than one node."""
-    return target in ("one", "master") or (target not in (*ROLES, *COUNTS) and "+" not in target)
+    if target in ("one", "master", "controller"):
+        return True
+    return target not in (*ROLES, *COUNTS) and "+" not in target
 
 
 def check_target(target: str, nodes: Sequence[str]) -> None:
@@ -58,17 +62,31 @@ def role_nodes(
     ``answers``: by node, what ``System.observe`` returned. Of several masters of a queue the one
     with the highest epoch is taken.
     """
+    if target == "controller":
+        return _leader(answers)
+    wanted = ("master",) if target == "master" else COPIES
     claims = [
-        (str(claim["group"]), node, str(claim["role"]), int(claim.get("epoch") or 0))
+        (str(claim["group"]), node, int(claim.get("epoch") or 0))
         for node, answer in sorted(answers.items())
         for claim in answer.get("claims") or ()
+        if str(claim["role"]) in wanted
     ]
-    wanted = "master" if target == "master" else "mirror"
-    groups = sorted({group for group, _, role, _ in claims if role == wanted})
+    groups = sorted({group for group, _, _ in claims})
     if not groups:
         return ()
     group = rng.choice(groups)
-    own = [(epoch, node) for name, node, role, epoch in claims if (name, role) == (group, wanted)]
+    own = [(epoch, node) for name, node, epoch in claims if name == group]
     if target == "master":
         return (max(own)[1],)
     return tuple(sorted(node for _, node in own))
+
+
+def _leader(answers: Mapping[str, Mapping[str, Any]]) -> tuple[str, ...]:
+    """The controller that leads, of several the one with the highest term."""
+    leaders = [
+        (int(controller.get("epoch") or 0), node)
+        for node, answer in sorted(answers.items())
+        for controller in [answer.get("controller") or {}]
+        if controller.get("role") in ("leader", "master")
+    ]
+    return (max(leaders)[1],) if leaders else ()

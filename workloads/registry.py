@@ -7,14 +7,17 @@ from dataclasses import dataclass
 
 from checkers.base import Checker
 from checkers.compose import common_checkers, standard_checkers
+from checkers.elections import Elections
 from checkers.fifo_order import FifoOrder
 from checkers.linearizability import Linearizability
 from checkers.locks import Locks
+from checkers.log_replicated import ReplicatedLog
 from harness.errors import UsageError
 from harness.plan import Plan
 from harness.workload import Workload
 from workloads.fifo import fifo_workload
 from workloads.lock import lock_workload
+from workloads.log import elections_workload, log_workload
 from workloads.metadata import metadata_workload
 from workloads.queue import client_habits, queue_workload
 
@@ -79,11 +82,24 @@ def metadata_checkers(plan: Plan) -> Sequence[Checker]:
     return (Linearizability(model="register", fs=("read", "write")), *_other_checkers(plan))
 
 
+def log_checkers(plan: Plan) -> Sequence[Checker]:
+    """A replicated log's messages, and who was its master."""
+    return (ReplicatedLog(), *elections_checkers(plan))
+
+
+def elections_checkers(plan: Plan) -> Sequence[Checker]:
+    """Who was a replicated log's master."""
+    unclean = plan.system.policy.get("controller.enable_elect_unclean_master", False)
+    return (Elections(unclean=bool(unclean)), *_other_checkers(plan))
+
+
 WORKLOADS: Mapping[str, Recipe] = {
     "queue": Recipe(build=queue_workload, checkers=queue_checkers),
     "lock": Recipe(build=lock_workload, checkers=lock_checkers),
     "fifo": Recipe(build=fifo_workload, checkers=fifo_checkers),
     "metadata": Recipe(build=metadata_workload, checkers=metadata_checkers),
+    "log": Recipe(build=log_workload, checkers=log_checkers),
+    "elections": Recipe(build=elections_workload, checkers=elections_checkers),
 }
 
 

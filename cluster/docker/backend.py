@@ -52,7 +52,16 @@ from harness.errors import HarnessError
 
 log = logging.getLogger("cluster.docker")
 
-PORTS = {"amqp": 5672, "management": 15672, "cluster": 25672}
+PORTS = {
+    "amqp": 5672,
+    "management": 15672,
+    "cluster": 25672,
+    "remoting": 10911,
+    "ha": 10912,
+    "raft": 40911,
+    "nameserver": 9876,
+    "controller": 9877,
+}
 PORT_OTHER_FIRST = 20000  # port names without a usual number
 FIRST_HOST = 11  # the first node's last address byte
 

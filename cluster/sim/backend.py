@@ -39,7 +39,16 @@ from harness.plan import SimPlan
 HARNESS = "harness"  # its host
 WALL_ORIGIN_NS = 1_700_000_000_000_000_000  # what the true wall clock shows at START_NS
 MakeProgram = Callable[[NodeSpec, int, Buggify], Program]
-PORTS: Mapping[str, int] = {"amqp": 5672, "management": 15672, "cluster": 25672}
+PORTS: Mapping[str, int] = {
+    "amqp": 5672,
+    "management": 15672,
+    "cluster": 25672,
+    "remoting": 10911,
+    "ha": 10912,
+    "raft": 40911,
+    "nameserver": 9876,
+    "controller": 9877,
+}
 
 
 class SimCluster:

@@ -43,7 +43,7 @@ def test_names_are_taken_as_they_are() -> None:
 
 
 def test_unknown_target_names_what_there_is() -> None:
-    with pytest.raises(UsageError, match="unknown target n9: one, minority, .* mirrors, or nodes"):
+    with pytest.raises(UsageError, match="n9: one, minority, .* controller, or nodes"):
         check_target("n9", NODES)
     check_target("n1+n5", NODES)
     check_target("mirrors", NODES)
@@ -75,3 +75,25 @@ def test_of_two_masters_the_later_epoch_is_taken() -> None:
 
 def test_nobody_claims_a_role() -> None:
     assert role_nodes("master", {"n1": {"claims": [claim("q", "mirror")]}}, Stream(1)) == ()
+
+
+def test_slaves_are_who_copies_a_master() -> None:
+    answers: Mapping[str, Mapping[str, Any]] = {
+        "n1": {"claims": [claim("shalott", "slave")]},
+        "n2": {"claims": [claim("shalott", "master", 4)]},
+        "n3": {"claims": [claim("shalott", "slave")]},
+    }
+    assert role_nodes("slaves", answers, Stream(1)) == ("n1", "n3")
+    assert role_nodes("mirrors", answers, Stream(1)) == ("n1", "n3")
+    assert role_nodes("master", answers, Stream(1)) == ("n2",)
+
+
+def test_the_controller_is_the_one_that_leads_in_the_latest_term() -> None:
+    answers: Mapping[str, Mapping[str, Any]] = {
+        "n1": {"claims": [], "controller": {"role": "leader", "epoch": 2}},
+        "n2": {"claims": [], "controller": {"role": "leader", "epoch": 3}},
+        "n3": {"claims": [], "controller": {"role": "follower", "epoch": 3}},
+    }
+    assert role_nodes("controller", answers, Stream(1)) == ("n2",)
+    assert role_nodes("controller", {"n1": {"claims": []}}, Stream(1)) == ()
+    assert is_single("controller") and not is_single("slaves")

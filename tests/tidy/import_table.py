@@ -77,7 +77,10 @@ ROOMS: tuple[Room, ...] = (
     ),
     Room(
         ("cluster.systems",),
-        ours=("cluster", *SPINE, "broker.config", "broker.events", "broker.rocketmq.config"),
+        ours=(
+            *("cluster", *SPINE, "broker.config", "broker.events"),
+            *("broker.remoting", "broker.rocketmq.config"),
+        ),
         libraries=("msgspec", "h11", "tenacity"),
     ),
     Room(

@@ -1,0 +1,96 @@
+"""The log workload: sends and polls over the queues of one topic, and everything read at the end.
+
+A process is bound to a node: it asks that node's name server where the master is, sends there, and
+polls at that node's own broker, be it the master or a slave. After the heal every queue is read at
+every node from offset 0 to its end; checkers/log_replicated.py says what must be found there.
+
+``elections`` is the same load, judged by the elections alone: what becomes of messages is not
+asked, so nothing is read at the end but a few polls, which show that the cluster answers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from harness.client import Client
+from harness.generator.base import Generator
+from harness.generator.combinators import Limit, Stagger, TimeLimit
+from harness.generator.logs import log_mix, read_all
+from harness.plan import Plan
+from harness.rng import stream_key
+from harness.workload import SeveralPorts, Workload
+from workloads.clients.log_client import LogClient
+
+TOPIC = "shalott"
+PORTS = ("nameserver", "remoting")
+READING_LIMIT_MS = 60_000
+ROUTE_POLL_MS = 1000  # clients of an original wait 30 s for a new route: an outage of their own
+
+
+def queue_keys(count: int) -> tuple[str, ...]:
+    """shalott/0, shalott/1, ...: a topic and the number of its queue."""
+    return tuple(f"{TOPIC}/{number}" for number in range(count))
+
+
+def load_generator(plan: Plan) -> Generator:
+    """The mix at the plan's rate for the plan's time."""
+    keys = queue_keys(plan.workload.queues)
+    mix = log_mix(keys, plan.workload.enqueue_fraction, plan.seed)
+    paced = Stagger(mix, 1e9 / plan.workload.rate_hz, stream_key(plan.seed, "log", "stagger"))
+    return TimeLimit(paced, plan.time_limit_ms * 1_000_000)
+
+
+def reading_generator(plan: Plan) -> Generator:
+    """Until every queue was read to its end at every node, at most a minute."""
+    keys = queue_keys(plan.workload.queues)
+    return TimeLimit(read_all(plan.cluster.nodes, keys), READING_LIMIT_MS * 1_000_000)
+
+
+def last_words(plan: Plan) -> Generator:
+    """A few polls of each process."""
+    mix = log_mix(queue_keys(plan.workload.queues), 0.0, plan.seed)
+    return TimeLimit(Limit(mix, 2 * plan.workload.concurrency), READING_LIMIT_MS * 1_000_000)
+
+
+def log_workload(plan: Plan) -> Workload:
+    """Everything a run needs to know about this workload."""
+    return _workload(plan, "log", reading_generator(plan))
+
+
+def elections_workload(plan: Plan) -> Workload:
+    """The load of ``log``, for judges of elections."""
+    return _workload(plan, "elections", last_words(plan))
+
+
+def _workload(plan: Plan, name: str, final_generator: Generator) -> Workload:
+    def make_client(ports: Mapping[str, tuple[str, int]]) -> Client:
+        return make_log_client(plan, ports)
+
+    return Workload(
+        name=name,
+        queues=queue_keys(plan.workload.queues),
+        generator=load_generator(plan),
+        final_generator=final_generator,
+        several=SeveralPorts(PORTS, make_client),
+    )
+
+
+def make_log_client(plan: Plan, ports: Mapping[str, tuple[str, int]]) -> LogClient:
+    """A client of the node whose ports these are."""
+    host, port = ports["nameserver"]
+    broker_host, broker_port = ports["remoting"]
+    return LogClient(
+        host,
+        port,
+        dial=dial,
+        broker=f"{broker_host}:{broker_port}",
+        body_bytes=plan.workload.body_bytes,
+        op_timeout_ms=plan.workload.op_timeout_ms,
+        route_poll_ms=ROUTE_POLL_MS,
+    )
+
+
+def dial(address: str) -> tuple[str, int]:
+    """Where the harness reaches what is advertised: there; no fault stands between."""
+    host, _, port = address.rpartition(":")
+    return host, int(port)

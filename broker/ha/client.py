@@ -30,6 +30,7 @@ log = logging.getLogger("broker.ha")
 
 READ_BYTES = 1 << 17
 UNREPORTED = -1
+WAIT_MS_MIN = 1.0  # a timer may fire a rounding error too early
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,7 +158,8 @@ class _SlaveConnection:
         if left_ms <= 0:
             raise HaProtocolError("the master is silent")
         try:
-            async with asyncio.timeout(max(0.0, min(left_ms, self._report_due_ms())) / 1000):
+            wait_ms = max(WAIT_MS_MIN, min(left_ms, self._report_due_ms()))
+            async with asyncio.timeout(wait_ms / 1000):
                 data = await self._reader.read(READ_BYTES)
         except TimeoutError:
             return None

@@ -232,6 +232,7 @@ class MasterSlaveReplica:
             self.store.set_confirm_offset(None)
             await self.store.log.flushed(self.store.log.max_offset)
             await self.store.dispatched(self.store.log.max_offset)
+            await self.store.recover_queue_offsets()
             self._readable_from_start = self.store.log.max_offset
             self._become("master")
             self.server.serve(True)
@@ -295,11 +296,11 @@ class MasterSlaveReplica:
 
     async def _flush(self, stage: PutStage) -> PutStatus:
         try:
-            if self._config.store.flush == "async":
-                await self.store.log.written(stage.end)
-                return PutStatus.PUT_OK
             async with asyncio.timeout(self._config.store.flush_timeout_ms / 1000):
-                await self.store.log.flushed(stage.end)
+                if self._config.store.flush == "async":
+                    await self.store.log.written(stage.end)
+                else:
+                    await self.store.log.flushed(stage.end)
         except TimeoutError:
             return PutStatus.FLUSH_DISK_TIMEOUT
         except StorageError:

@@ -38,6 +38,7 @@ REFUSALS_KEPT = 16
 # The longest that a connection's sender sleeps while the log stands still: the log's owner wakes it
 # after every append, so this is no more than a belt beside braces.
 IDLE_MS_MAX = 1000.0
+WAIT_MS_MIN = 1.0  # a timer may fire a rounding error too early
 
 
 @dataclass(frozen=True, slots=True)
@@ -247,14 +248,14 @@ class HaConnection:
         ):
             return False
         try:
-            async with asyncio.timeout(max(0.0, until_ms - self._now_ms()) / 1000):
+            async with asyncio.timeout(max(WAIT_MS_MIN, until_ms - self._now_ms()) / 1000):
                 await self._server.transferable(extent.max)
         except TimeoutError:
             pass
         return True
 
     async def _sleep(self, until_ms: float) -> None:
-        idle_ms = min(max(0.0, until_ms - self._now_ms()), IDLE_MS_MAX)
+        idle_ms = min(max(WAIT_MS_MIN, until_ms - self._now_ms()), IDLE_MS_MAX)
         try:
             async with asyncio.timeout(idle_ms / 1000):
                 await self.grown.wait()

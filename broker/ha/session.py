@@ -82,7 +82,8 @@ class MasterSession:
             return False
         self._check(offset, extent)
         if self._is_missing(offset, extent) and not self._acks_what_is_missing():
-            self.slave_request_offset = offset  # KB-RKT-03 alone: it stalls, acknowledging nothing
+            if self.slave_request_offset < 0:
+                self.slave_request_offset = offset  # KB-RKT-03: it stalls, acknowledging nothing
             return True
         self.slave_ack_offset = offset
         if self.slave_request_offset < 0:
@@ -97,7 +98,7 @@ class MasterSession:
             raise HaProtocolError(f"the slave reports {offset}")
         if not self._is_missing(offset, extent):
             return
-        if is_first and (rules.acks_beyond_end or rules.stalls_on_missing):
+        if rules.stalls_on_missing or (is_first and rules.acks_beyond_end):
             return
         raise HaProtocolError(
             f"the slave reports {offset}; this log is from {extent.min} to {extent.max}"

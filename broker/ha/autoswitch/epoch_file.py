@@ -12,17 +12,19 @@ the entry less that must not be missing.
 from __future__ import annotations
 
 import asyncio
+import errno
 import zlib
 
 from broker.disk import Disk
 from broker.env import Env
-from broker.errors import StorageError
+from broker.errors import DiskFull, StorageError
 from broker.ha.autoswitch import epochs
 from broker.ha.autoswitch.epochs import Entries, EpochRange
 from broker.ha.autoswitch.packets import EpochStart
 
 PATH = "epochFileCheckpoint"
 READ_BYTES = 1 << 16
+NO_ROOM = (errno.ENOSPC, errno.EDQUOT)
 
 
 def encode(entries: Entries) -> bytes:
@@ -49,7 +51,8 @@ def _entry(line: str) -> EpochStart:
 
 
 class EpochFileCache:
-    """Made by ``open``. Every change is durable when its method returns; changes follow one another.
+    """Made by ``open``. Every change is durable when its method returns. They follow one another,
+    and raise DiskFull, when nothing was changed, and StorageError.
 
     ``keeps_empty``: upstream's append rule (KB-RKT-21, and part of KB-RKT-A).
     """
@@ -130,8 +133,12 @@ class EpochFileCache:
 
     async def _save(self, entries: Entries) -> None:
         data = encode(entries)
-        for path in (self._path, self._path + ".bak"):
-            await write_file(self._disk, path, data)
+        try:
+            for path in (self._path, self._path + ".bak"):
+                await write_file(self._disk, path, data)
+        except OSError as error:
+            kind = DiskFull if error.errno in NO_ROOM else StorageError
+            raise kind(f"{self._path}: {error.strerror or error}") from error
 
 
 async def _load(disk: Disk, path: str) -> bytes:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Callable, Coroutine
 from typing import Any
 
 import msgspec
@@ -17,11 +17,14 @@ import msgspec
 from broker.controller import state as cs
 from broker.controller.elections import Elections
 from broker.controller.replicated import ReplicatedState
-from broker.controller.requests import Requests
+from broker.controller.requests import RAFT_GROUP, Requests
 from broker.controller.settings import LiveSettings
 from broker.env import Env
 from broker.raft.api import Role
-from broker.raft.group import RaftGroup, StateMachine, Watcher
+from broker.raft.group import NotLeader, ProposalTimeout, RaftGroup
+from broker.raft.journal_log import JournalLog
+from broker.raft.runner import RaftRunner, settings_of
+from broker.raft.transport import RaftTransport
 from broker.remoting.client import RemotingClient
 from broker.remoting.server import RemotingServer
 from broker.rocketmq.addresses import AddressBook
@@ -30,8 +33,8 @@ from broker.rocketmq.config import RocketConfig
 log = logging.getLogger("broker.controller")
 
 GROUP = "controller"  # in events, of the controllers themselves
-# Opens this node's member of the controllers' Raft group, on what its last life left.
-OpenGroup = Callable[[StateMachine, Watcher], Awaitable[RaftGroup]]
+LOG_PATH = "controller/raft"
+READY_TIMEOUT_MS = 1000
 
 
 class Controller:
@@ -43,12 +46,12 @@ class Controller:
         config: RocketConfig,
         book: AddressBook,
         *,
-        open_group: OpenGroup,
         fail: Callable[[str], None],
     ) -> None:
         self._env = env
         self._book = book
-        self._open_group = open_group
+        self._config = config
+        self._log: JournalLog | None = None
         self._fail = fail
         self._remoting = RemotingClient(book.dial)
         self._role = ("", 0)
@@ -71,21 +74,53 @@ class Controller:
         )
 
     async def start(self) -> None:
-        """Raises ConfigError if a port can't be had, and StorageError."""
-        self.replicated.attach(await self._open_group(self.replicated, self))
-        await self.server.start()
-        await self.group.start()
+        """Raises ConfigError if a port can't be had, and StorageError; then it is stopped again."""
+        try:
+            self._log = await JournalLog.open(self._env.disk, LOG_PATH, bugs=self._env.bugs)
+            self.replicated.attach(self._member(self._log))
+            await self.server.start()
+            await self.group.start()
+        except BaseException:
+            await self.stop()
+            raise
         self._spawn(self.elections.watch_heartbeats(), "watch heartbeats")
 
     async def stop(self) -> None:
         self.replicated.end()
-        self._end_reign()
-        await self.group.stop()
+        if self._log is not None:
+            await self.group.stop()
         await self.server.stop()
         for task in list(self._tasks):
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
         await self._remoting.close()
+        if self._log is not None:
+            await self._log.close()
+
+    def _member(self, log: JournalLog) -> RaftRunner:
+        """Of the controllers' Raft group. A new leader must not serve before it has committed an
+        entry of its own, so there is always one."""
+        config = self._config
+        settings = msgspec.structs.replace(settings_of(config.raft), no_op_on_election=True)
+        members = config.nodes_with("controller")
+        transport = RaftTransport(
+            RAFT_GROUP,
+            {member: self._book.advertised(member, "raft") for member in members},
+            host=config.bind_host,
+            port=config.ports["raft"],
+            dial=self._book.dial,
+            settings=settings,
+        )
+        return RaftRunner(
+            self._env,
+            members,
+            settings=settings,
+            storage=log,
+            transport=transport,
+            machine=self.replicated,
+            watcher=self,
+            snapshot_threshold=config.raft.snapshot_threshold,
+        )
 
     @property
     def group(self) -> RaftGroup:
@@ -110,14 +145,28 @@ class Controller:
             self._env.events.emit(GROUP, "role", role=known[0], epoch=term, detail=detail)
 
     def leader_ready(self, term: int) -> None:
+        self._spawn(self._begin_reign(term), "begin a reign")
+
+    async def _begin_reign(self, term: int) -> None:
+        """Serve, once a quorum has confirmed that this is the leader and its empty entry is
+        committed; what others committed is applied then."""
+        while True:
+            try:
+                await self.group.read_index(READY_TIMEOUT_MS)
+            except NotLeader:
+                return
+            except ProposalTimeout:
+                continue
+            break
+        if self.group.role != "leader" or self.group.term != term:
+            return
         log.info("this controller serves, in term %d", term)
         self.replicated.begin()
         for name, group in self.replicated.applied.groups.items():
             # Its predecessor may have died before it could say whom it elected last.
             if group.sync.master_epoch:
                 self._emit(name, "elected", group)
-        if not self._env.has_bug("KB-RKT-39"):  # controller_double_schedule: the old one goes on
-            self._end_reign()
+        self._end_reign()
         self._reign = self._spawn(self.elections.watch_masters(), "watch masters")
 
     def committed(self, index: int) -> None:
@@ -132,6 +181,7 @@ class Controller:
         self._fail(reason)
 
     def _end_reign(self) -> None:
+        # controller_double_schedule: what the last reign began goes on.
         if self._reign is not None and not self._env.has_bug("KB-RKT-39"):
             self._reign.cancel()
             self._reign = None

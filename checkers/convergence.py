@@ -3,7 +3,8 @@
 A mirror that is listed as synchronised is promoted as if it had everything, so one that differs is
 a loss, or a resurrection, that only waits for the next failure; clients can't see it. In worlds
 that can look into their nodes the events of kind ``replica`` tell, for each queue process: the
-group, the role, and as detail ``depth``, ``digest`` of the ordered contents and ``synchronised``.
+group, the role, and as detail ``depth`` (in ``unit``s: messages, or a log's bytes), ``digest`` of
+the ordered contents and ``synchronised``.
 Differing is the anomaly ``diverged``, as are two masters of one queue. Of several looks at one
 process the last counts. A history without any such event is "unknown": nothing was compared.
 """
@@ -82,9 +83,8 @@ def _contents(event: NodeEvent) -> tuple[object, object]:
 
 def _difference(master: NodeEvent, mirror: NodeEvent) -> str:
     held, depth = mirror.detail.get("depth"), master.detail.get("depth")
-    what = (
-        f"{held} messages, not the {depth}" if held != depth else f"other messages than the {held}"
-    )
+    unit = master.detail.get("unit", "messages")
+    what = f"{held} {unit}, not the {depth}" if held != depth else f"other {unit} than the {held}"
     return f"{mirror.node} holds {what} that {master.node} holds of {master.group}"
 
 

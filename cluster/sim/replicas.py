@@ -2,7 +2,8 @@
 
 Taken when the cluster has settled and before it is drained, and written down as node events of kind
 ``replica``; checkers/convergence.py judges them. Detail: ``depth``, ``digest`` of the ordered
-contents, ``synchronised`` (as the node's own row says; a master always is).
+contents, ``synchronised`` (as the node's own row says; a master always is), ``unit`` of the depth.
+Replicated logs are looked at by cluster/sim/log_replicas.py.
 """
 
 from __future__ import annotations
@@ -10,27 +11,16 @@ from __future__ import annotations
 import asyncio
 import hashlib
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 
 from broker.metadata.records import QueueRow
 from broker.node import Node
+from broker.rocketmq.node import RocketNode
+from cluster.sim.log_replicas import look_at_log, synchronised_nodes
 from cluster.sim.machine import Machine, SimEventLog
+from cluster.sim.replica import Replica
 
 STEP_TIMEOUT_S = 5.0  # for what is still under way in the ring
 FIRST_POLL_S, LAST_POLL_S = 0.05, 1.0  # each look reads every message of every replica
-
-
-@dataclass(frozen=True, slots=True)
-class Replica:
-    """One queue process and what it holds."""
-
-    node: str
-    queue: str
-    role: str
-    epoch: int
-    depth: int
-    digest: str
-    synchronised: bool
 
 
 def look(machine: Machine) -> Iterator[Replica]:
@@ -54,6 +44,7 @@ def look(machine: Machine) -> Iterator[Replica]:
             role=process.role.role,
             epoch=node.metadata.version("queue", key),
             depth=len(held),
+            unit="messages",
             digest=contents.hexdigest(),
             synchronised=row.pid == process.pid or process.pid in row.sync_slave_pids,
         )
@@ -76,6 +67,7 @@ async def record_replicas(machines: Mapping[str, Machine]) -> None:
     poll_s = FIRST_POLL_S
     while True:
         replicas = [replica for machine in machines.values() for replica in look(machine)]
+        replicas += await _look_at_logs(machines)
         if in_step(replicas) or loop.time() > deadline:
             break
         await asyncio.sleep(poll_s)
@@ -87,5 +79,20 @@ async def record_replicas(machines: Mapping[str, Machine]) -> None:
             "depth": replica.depth,
             "digest": replica.digest,
             "synchronised": replica.synchronised,
+            "unit": replica.unit,
         }
         log.emit(replica.queue, "replica", role=replica.role, epoch=replica.epoch, detail=detail)
+
+
+async def _look_at_logs(machines: Mapping[str, Machine]) -> list[Replica]:
+    """Those of the nodes that run."""
+    running = {
+        name: machine.node
+        for name, machine in machines.items()
+        if machine.is_alive and isinstance(machine.node, RocketNode)
+    }
+    synchronised = synchronised_nodes(running.values())
+    found: list[Replica] = []
+    for name, node in running.items():
+        found += await look_at_log(node, is_synchronised=name in synchronised)
+    return found

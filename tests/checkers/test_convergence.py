@@ -89,3 +89,12 @@ def test_what_was_not_compared_is_unknown() -> None:
     assert headless.valid == "unknown" and headless.notes == (
         "q had no master to compare its mirrors with.",
     )
+
+
+def test_logs_are_compared_in_bytes() -> None:
+    story = Story()
+    for node, role, digest in (("n1", "master", "a"), ("n2", "slave", "b")):
+        story.event(node, 63, "replica", role, 4, group="shalott", depth=4096, digest=digest,
+                    synchronised=True, unit="bytes")  # fmt: skip
+    (anomaly,) = Convergence().check(story.history()).anomalies
+    assert anomaly.summary == "n2 holds other bytes than the 4096 that n1 holds of shalott"

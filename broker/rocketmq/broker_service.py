@@ -9,6 +9,7 @@ import logging
 from collections.abc import Callable, Coroutine
 from typing import Any
 
+from broker.controller.client import ControllerClient
 from broker.env import Env
 from broker.processor.acked import AckedEvents
 from broker.processor.broker import Broker
@@ -93,6 +94,11 @@ class BrokerService:
     @property
     def replica(self) -> Replica:
         return self._opened.replica
+
+    @property
+    def controllers(self) -> ControllerClient | None:
+        """Where the system has controllers."""
+        return self._opened.controllers
 
     async def start(self) -> None:
         """Take up the role and serve. Raises ConfigError if a port is taken."""

@@ -6,7 +6,7 @@ Nobody has to log in: RocketMQ's ports ask nobody either. Errors look as in brok
     GET  /api/shalott/claims           this node's and nobody else's view: roles, epochs, routes
     GET  /api/health                   200 when all services run, else 503
     GET  /api/shalott/ha-status        the body of GET_BROKER_HA_STATUS (907)
-    GET  /api/shalott/sync-state-set   what the controller here knows of the sets (1006)
+    GET  /api/shalott/sync-state-set   what the controllers' leader knows of the set (1006)
     GET  /api/shalott/epoch-cache      the epochs of this broker's log (1007)
     POST /api/shalott/promote          {"epoch": n?}: this slave becomes the master (master-slave)
     POST /api/shalott/follow           {"master": node, "epoch": n?}: follow that master
@@ -20,6 +20,8 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from broker.controller.client import ControllerClient
+from broker.controller.messages import NO_BROKER_ID
 from broker.errors import BrokerError
 from broker.ha.replica import MasterSlaveReplica
 from broker.management.http import (
@@ -33,6 +35,8 @@ from broker.management.http import (
     unavailable,
 )
 from broker.management.router import RouteOf, find
+from broker.replicas.replica import AutoSwitchReplica
+from broker.rocketmq.replica import Replica
 
 if TYPE_CHECKING:
     from broker.rocketmq.node import RocketNode
@@ -42,6 +46,12 @@ class Promote(msgspec.Struct, forbid_unknown_fields=True):
     """``epoch``: above all that the group has had; by default the node's last one and one."""
 
     epoch: int | None = None
+
+
+class ElectMaster(msgspec.Struct, forbid_unknown_fields=True):
+    """``broker``: the node that shall have it; by default whoever is best."""
+
+    broker: str | None = None
 
 
 class Follow(msgspec.Struct, forbid_unknown_fields=True):
@@ -69,7 +79,7 @@ async def claims(node: RocketNode, request: Request, parameters: Mapping[str, st
         "services": list(node.config.services),
         "running_nodes": running_nodes(node),
         "partitions": [],
-        "claims": [] if node.replica is None else [node.replica.claim()],
+        "claims": [] if node.replica is None else [claim_of(node.replica)],
     }
     if node.controller is not None:
         view["controller"] = node.controller.claim()
@@ -78,6 +88,18 @@ async def claims(node: RocketNode, request: Request, parameters: Mapping[str, st
             node.name_server.routes.cluster_info(), str_keys=True
         )
     return json_response(view)
+
+
+def claim_of(replica: Replica) -> dict[str, Any]:
+    """With how far the log goes, and how far readers are served."""
+    store = replica.store
+    ends = {
+        "end_offset": store.log.max_offset,
+        "flushed_offset": store.log.flushed_offset,
+        "readable_offset": store.dispatched_offset,
+    }
+    claim = replica.claim()
+    return ends | claim | {"state": str(claim["state"]).lower()}
 
 
 def running_nodes(node: RocketNode) -> list[str]:
@@ -125,10 +147,79 @@ async def follow(node: RocketNode, request: Request, parameters: Mapping[str, st
     return json_response(replica.claim())
 
 
+def controllers(node: RocketNode) -> ControllerClient:
+    """Raises ApiError: 404 in the other systems, 503 while the broker starts."""
+    if node.config.system != "controller":
+        raise not_found()
+    if node.broker is None or node.broker.controllers is None:
+        raise unavailable(f"there is no broker here now: the node is {node.phase}")
+    return node.broker.controllers
+
+
+async def sync_state_set(
+    node: RocketNode, request: Request, parameters: Mapping[str, str]
+) -> Response:
+    """As the controllers' leader knows it."""
+    group = node.config.broker.broker_name
+    known = await controllers(node).sync_state_data([group])
+    return json_response(msgspec.to_builtins(known, str_keys=True))
+
+
+async def epoch_cache(
+    node: RocketNode, request: Request, parameters: Mapping[str, str]
+) -> Response:
+    controllers(node)
+    if not isinstance(node.replica, AutoSwitchReplica):
+        raise unavailable(f"there is no broker here now: the node is {node.phase}")
+    return Response(200, node.replica.epoch_cache())
+
+
+async def elect_master(
+    node: RocketNode, request: Request, parameters: Mapping[str, str]
+) -> Response:
+    """The controllers' leader decides: with a broker named it must be that one, also if the old
+    master lives.
+    """
+    wanted = decode_body(request, ElectMaster)
+    client, settings = controllers(node), node.config.broker
+    broker_id = NO_BROKER_ID
+    if wanted.broker is not None:
+        broker_id = await _id_of(node, client, wanted.broker)
+    election = await client.elect_master(
+        settings.cluster_name,
+        settings.broker_name,
+        broker_id,
+        designate=wanted.broker is not None,
+    )
+    master = election.master
+    return json_response(
+        {
+            "elected": election.elected,
+            "master": node.book.node_of(master.address),
+            "epoch": master.epoch,
+            "sync_state_set": list(master.sync_state_set),
+        }
+    )
+
+
+async def _id_of(node: RocketNode, client: ControllerClient, name: str) -> int:
+    """A broker's id by its node's name. Raises ApiError(400)."""
+    group = node.config.broker.broker_name
+    known = (await client.sync_state_data([group])).get(group)
+    replicas = () if known is None else (*known.in_sync_replicas, *known.not_in_sync_replicas)
+    for replica in replicas:
+        if node.book.node_of(replica.broker_address) == name:
+            return replica.broker_id
+    raise bad_request(f"the controllers know no broker on {name}")
+
+
 ROUTES: tuple[RouteOf[RocketNode], ...] = (
     RouteOf("GET", "/api/shalott/claims", claims),
     RouteOf("GET", "/api/health", health),
     RouteOf("GET", "/api/shalott/ha-status", ha_status),
+    RouteOf("GET", "/api/shalott/sync-state-set", sync_state_set),
+    RouteOf("GET", "/api/shalott/epoch-cache", epoch_cache),
+    RouteOf("POST", "/api/shalott/elect-master", elect_master),
     RouteOf("POST", "/api/shalott/promote", promote),
     RouteOf("POST", "/api/shalott/follow", follow),
 )

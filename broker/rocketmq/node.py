@@ -27,7 +27,6 @@ from broker.rocketmq.broker_service import BrokerService
 from broker.rocketmq.config import RocketConfig
 from broker.rocketmq.management import respond
 from broker.rocketmq.replica import Replica
-from broker.rocketmq.systems import open_controller
 from broker.storage.files import read_number, write_number
 
 log = logging.getLogger("broker.node")
@@ -38,7 +37,7 @@ RocketPhase = Literal["booting", "running", "stopping", "stopped"]
 class RocketNode:
     """Made by ``open``; ``start`` it, await ``fatal``, ``stop`` it."""
 
-    def __init__(self, env: Env, config: RocketConfig, controller: Controller | None) -> None:
+    def __init__(self, env: Env, config: RocketConfig) -> None:
         """Use ``open``."""
         self.env = env
         self.config = config
@@ -46,7 +45,9 @@ class RocketNode:
         self.book = AddressBook(config)
         self.client = RemotingClient(self.book.dial)
         self.name_server = NameServer(env, config) if "nameserver" in config.services else None
-        self.controller = controller
+        self.controller: Controller | None = None
+        if "controller" in config.services:
+            self.controller = Controller(env, config, self.book, fail=self.fail)
         self.broker: BrokerService | None = None
         self.management = ManagementServer(
             partial(respond, self), host=config.bind_host, port=config.ports["management"]
@@ -78,10 +79,7 @@ class RocketNode:
             bugs=config.bugs,
             buggify=buggify,
         )
-        node = cls(env, config, None)
-        if "controller" in config.services:
-            node.controller = await open_controller(env, config, node.book, node.fail)
-        return node
+        return cls(env, config)
 
     @property
     def replica(self) -> Replica | None:

@@ -42,9 +42,11 @@ class PutResult:
 class Replica(Protocol):
     """This broker's share in its replication group."""
 
-    store: Store
     on_change: Callable[[], None]  # the node sets it before ``start``; call it, synchronously,
     # after every change of role, broker id, epoch or master: the node registers anew at once
+
+    @property
+    def store(self) -> Store: ...
 
     @property
     def role(self) -> ReplicaRole: ...

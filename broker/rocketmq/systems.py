@@ -6,12 +6,15 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 
 from broker.commitlog.store import MessageStore
-from broker.controller.service import Controller
+from broker.controller.client import ControllerClient
 from broker.env import Env
 from broker.errors import ConfigError
 from broker.ha.replica import MasterSlaveReplica
 from broker.remoting.client import RemotingClient
-from broker.remoting.server import Handler
+from broker.remoting.codes import RequestCode, ResponseCode
+from broker.remoting.command import Command, response
+from broker.remoting.server import Caller, Handler
+from broker.replicas.replica import AutoSwitchReplica
 from broker.rocketmq.addresses import AddressBook
 from broker.rocketmq.config import RocketConfig
 from broker.rocketmq.replica import Replica
@@ -22,12 +25,13 @@ Fail = Callable[[str], None]
 @dataclass(frozen=True)
 class OpenedReplica:
     """``close`` what lies below the replica, when that has stopped. ``handlers``: requests of the
-    system's own that the broker's port serves.
+    system's own that the broker's port serves. ``controllers``: where there are some.
     """
 
     replica: Replica
     close: Callable[[], Awaitable[None]]
     handlers: dict[int, Handler] = field(default_factory=dict)
+    controllers: ControllerClient | None = None
 
 
 async def open_replica(
@@ -37,6 +41,8 @@ async def open_replica(
     match config.system:
         case "master-slave":
             return await _open_master_slave(env, config, book, fail)
+        case "controller":
+            return await _open_controlled(env, config, book, client, fail)
         case _:
             raise ConfigError(f"the system {config.system} is not there yet")
 
@@ -50,7 +56,26 @@ async def _open_master_slave(
     return OpenedReplica(replica, store.close)
 
 
-async def open_controller(
-    env: Env, config: RocketConfig, book: AddressBook, fail: Fail
-) -> Controller:
-    raise ConfigError("controllers are not there yet")
+async def _open_controlled(
+    env: Env, config: RocketConfig, book: AddressBook, client: RemotingClient, fail: Fail
+) -> OpenedReplica:
+    store = await MessageStore.open(env, config.store, confirm_from_checkpoint=True)
+    store.failure_listener = lambda error: fail(str(error))
+    nodes = config.nodes_with("controller")
+    controllers = ControllerClient(client, [book.advertised(node, "controller") for node in nodes])
+    replica = await AutoSwitchReplica.open(
+        env, config, store, controllers, book, failed=lambda error: fail(str(error))
+    )
+
+    async def role_changed(request: Command, caller: Caller) -> Command:
+        replica.role_changed(request)
+        return response(ResponseCode.SUCCESS)
+
+    async def epoch_cache(request: Command, caller: Caller) -> Command:
+        return response(ResponseCode.SUCCESS, body=replica.epoch_cache())
+
+    handlers: dict[int, Handler] = {
+        RequestCode.NOTIFY_BROKER_ROLE_CHANGED: role_changed,
+        RequestCode.GET_BROKER_EPOCH_CACHE: epoch_cache,
+    }
+    return OpenedReplica(replica, store.close, handlers, controllers)

@@ -13,9 +13,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
-
-import msgspec
+from typing import Any, Literal
 
 from broker.rocketmq.config import (
     BrokerConfig,
@@ -117,7 +115,7 @@ class RocketProcess:
 def node_configs(
     directory: Path, system: SystemName, ports: dict[str, dict[str, int]]
 ) -> list[RocketConfig]:
-    """Of nodes that host all that their system has; the first one is the master by configuration."""
+    """Of nodes that host all that their system has. By configuration the first is the master."""
     services: tuple[Service, ...] = tuple(SERVICES[system])  # type: ignore[arg-type]
     addresses = {
         name: {port: f"{HOST}:{number}" for port, number in numbers.items()}
@@ -144,9 +142,7 @@ def node_configs(
             bind_host=HOST,
             broker=BrokerConfig(
                 broker_id=place if system == "master-slave" else 0,
-                role="SYNC_MASTER"
-                if place == 0 and len(ports) > 1
-                else ("SLAVE" if place else "ASYNC_MASTER"),
+                role=_role(place, len(ports)),
                 register_interval_ms=1000,
                 slave_sync_interval_ms=500,
             ),
@@ -155,6 +151,12 @@ def node_configs(
         )
         for place, (name, numbers) in enumerate(ports.items())
     ]
+
+
+def _role(place: int, count: int) -> Literal["ASYNC_MASTER", "SYNC_MASTER", "SLAVE"]:
+    if place > 0:
+        return "SLAVE"
+    return "SYNC_MASTER" if count > 1 else "ASYNC_MASTER"
 
 
 @contextmanager
@@ -199,6 +201,3 @@ def running_rocket_nodes(
         for node in made:
             node.await_running(names)
         yield made
-
-
-replace = msgspec.structs.replace

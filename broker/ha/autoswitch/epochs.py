@@ -40,11 +40,11 @@ Entries = tuple[EpochStart, ...]
 
 
 def ranges(entries: Sequence[EpochStart], end_offset: int = ENDLESS) -> tuple[EpochRange, ...]:
-    """Entries with ends; ``end_offset`` is the log's."""
-    starts = [entry.start_offset for entry in entries[1:]]
+    """Entries with ends; ``end_offset`` is the log's. None for a log without an epoch."""
+    ends = [*(entry.start_offset for entry in entries), end_offset][1:]
     return tuple(
         EpochRange(entry.epoch, entry.start_offset, end)
-        for entry, end in zip(entries, [*starts, end_offset], strict=True)
+        for entry, end in zip(entries, ends, strict=True)
     )
 
 

@@ -26,7 +26,7 @@ def add_search_commands(app: typer.Typer) -> None:
 
 
 def search(
-    system: Annotated[str, _option("mirrored.")] = "",
+    system: Annotated[str, _option("mirrored; master-slave, dledger, controller.")] = "",
     profile: Annotated[str, _option("safe (the default) or upstream.")] = "",
     seeds: Annotated[str, _option("How many, or a range: 1000, 5000-5999.")] = "",
     jobs: Annotated[int, _option("Processes; 0: one for each CPU.", "--jobs", "-j")] = 0,

@@ -37,16 +37,27 @@ BY_MODE: Mapping[str, Sequence[str]] = {
     "autoheal": ("autoheal", "autoheal_lost"),
     "ignore": ("operator_restart",),
 }
+# What every search of RocketMQ's systems wants to see, and what only some of these can show.
+LOG_ALWAYS = ("became_master", "became_slave", "client_ok", "client_fail", "client_info")
+OF_LOG_SYSTEM: Mapping[str, Sequence[str]] = {
+    "master-slave": (),
+    "dledger": ("mastership_moved", "truncated"),
+    "controller": ("mastership_moved", "truncated", "elected", "set_expanded", "set_shrunk"),
+}
 # Node events that count under their own name.
 _PLAIN = (
     *("not_promoted", "demoted", "partition", "partial_partition", "paused", "resumed"),
     *("autoheal", "autoheal_lost", "discarded", "stopped", "deleted", "crashed"),
+    *("elected", "truncated"),
 )
 _DETAILED = ("promoted", "sync_done", "wiped", "loss_window")
 
 
-def wanted_events(modes: Sequence[str], kinds: Sequence[str]) -> tuple[str, ...]:
+def wanted_events(system: str, modes: Sequence[str], kinds: Sequence[str]) -> tuple[str, ...]:
     """What a campaign wants to see that draws these partition modes and kinds of fault."""
+    if system in OF_LOG_SYSTEM:
+        faults = [f"fault_{kind}" for kind in kinds]
+        return tuple(dict.fromkeys((*LOG_ALWAYS, *OF_LOG_SYSTEM[system], *faults)))
     of_modes = [name for mode in modes for name in BY_MODE.get(mode, ())]
     return tuple(dict.fromkeys((*ALWAYS, *of_modes, *(f"fault_{kind}" for kind in kinds))))
 
@@ -55,6 +66,7 @@ def sometimes(history: History) -> dict[str, int]:
     """How often each event happened, by name; what never did is left out."""
     counts: Counter[str] = Counter()
     _count_events(history, counts)
+    _count_masters(history, counts)
     _count_operations(history, counts)
     return dict(sorted(counts.items()))
 
@@ -67,6 +79,29 @@ def _count_events(history: History, counts: Counter[str]) -> None:
     told = pc.is_in(history.events["kind"], value_set=_strings(_DETAILED))
     for row in history.events.filter(told).select(["kind", "detail"]).to_pylist():
         counts[_detailed_name(row["kind"], _decoded(row["detail"]))] += 1
+
+
+def _count_masters(history: History, counts: Counter[str]) -> None:
+    """Roles and sets of brokers whose groups have slaves."""
+    roles = history.events.filter(pc.equal(history.events["kind"], "role"))
+    slaves = pc.sum(pc.equal(roles["role"], "slave")).as_py() or 0
+    if not slaves:
+        return
+    masters = roles.filter(pc.equal(roles["role"], "master"))["node"].to_pylist()
+    counts["became_slave"] += slaves
+    counts["became_master"] += len(masters)
+    moves = sum(before != after for before, after in zip(masters, masters[1:], strict=False))
+    counts["mastership_moved"] += moves
+    changes = history.events.filter(pc.equal(history.events["kind"], "set_changed"))
+    size = 0
+    for text in changes["detail"].to_pylist():
+        members = len(_decoded(text).get("set") or ())
+        if members != size:
+            counts["set_expanded" if members > size else "set_shrunk"] += 1
+        size = members
+    for name in ("became_master", "mastership_moved"):
+        if not counts[name]:
+            del counts[name]
 
 
 def _detailed_name(kind: str, detail: Mapping[str, Any]) -> str:

@@ -82,7 +82,7 @@ class Search:
     def wanted_events(self) -> tuple[str, ...]:
         """What it wants to see happen at least once. Partitions of all shapes are one event."""
         kinds = ["partition" if k.startswith("partition") else k for k in fault_kinds(self.subject)]
-        return wanted_events(partition_modes(self.subject), kinds)
+        return wanted_events(self.subject.system, partition_modes(self.subject), kinds)
 
     def is_found_by(self, report: SeedReport) -> bool:
         """Whether this run ends the search."""

@@ -17,7 +17,6 @@ from typing import Any, Literal, TypeVar
 
 import msgspec
 
-from harness.errors import UsageError
 from harness.plan import (
     ClockPlan,
     ClusterPlan,
@@ -31,8 +30,10 @@ from harness.plan import (
     WorkloadPlan,
     canonical,
 )
-from harness.planning import PROFILES, check_plan, parse_nodes
+from harness.planning import check_plan, parse_nodes
+from harness.profiles import default_workload, is_log_system, profile_of
 from harness.rng import Stream, stream_key
+from harness.swarm_logs import BEYOND_ONE_NODE, draw_log_system
 from nemesis.drawing import STEP_MS, Promise, draw_faults
 
 Choice = TypeVar("Choice")
@@ -137,6 +138,7 @@ class Subject:
     bugs: tuple[str, ...] = ()
     swarm: Swarm = dataclasses.field(default_factory=Swarm)
     name: str = ""  # "": the system's and the profile's
+    workload: str = ""  # "": the system's own
 
 
 def draw_plan(subject: Subject, seed: int) -> Plan:
@@ -151,7 +153,7 @@ def draw_plan(subject: Subject, seed: int) -> Plan:
         time_limit_ms=limit_ms,
         cluster=ClusterPlan(backend="sim", nodes=nodes),
         system=_system(subject, draw, len(nodes)),
-        workload=_workload(swarm, draw, len(nodes)),
+        workload=_workload(subject, draw, len(nodes)),
         gates=swarm.gates,
         faults=_faults(subject, draw, nodes, quiet_ms=quiet_ms, limit_ms=limit_ms),
         quiet_ms=quiet_ms,
@@ -181,9 +183,11 @@ class _Draw:
 
 def _system(subject: Subject, draw: _Draw, node_count: int) -> SystemPlan:
     swarm = subject.swarm
-    if subject.profile not in PROFILES:
-        raise UsageError(f"unknown profile {subject.profile}: choose one of {', '.join(PROFILES)}")
-    profile = PROFILES[subject.profile]
+    if is_log_system(subject.system):
+        return draw_log_system(
+            subject.system, subject.profile, subject.bugs, swarm.policies, draw.choice
+        )
+    profile = profile_of(subject.system, subject.profile)
     modes = partition_modes(subject)
     policies = swarm.policies or _policies(subject.profile, node_count)
     policy = {**profile.policy, **draw.choice("policies", policies)}
@@ -203,8 +207,8 @@ def partition_modes(subject: Subject) -> tuple[str, ...]:
     """What is drawn from. ``safe`` promises something under pause_minority only."""
     if subject.swarm.partition_modes is not None:
         return subject.swarm.partition_modes
-    if subject.profile == "safe":
-        return (PROFILES[subject.profile].partition_mode,)
+    if subject.profile == "safe" or is_log_system(subject.system):
+        return (profile_of(subject.system, subject.profile).partition_mode,)
     return ("ignore", "pause_minority", "autoheal")
 
 
@@ -212,7 +216,10 @@ def fault_kinds(subject: Subject) -> Mapping[str, float]:
     """What is drawn from, by weight."""
     if subject.swarm.schedule is not None:
         return {action.kind: 1 for action in subject.swarm.schedule}
-    return subject.swarm.faults or (_ONE_AT_A_TIME if subject.profile == "safe" else _ANYTHING)
+    kinds = subject.swarm.faults or (_ONE_AT_A_TIME if subject.profile == "safe" else _ANYTHING)
+    if not is_log_system(subject.system) or subject.profile != "safe":
+        return kinds
+    return {kind: weight for kind, weight in kinds.items() if kind not in BEYOND_ONE_NODE}
 
 
 def _policies(profile: str, node_count: int) -> tuple[Mapping[str, Any], ...]:
@@ -231,9 +238,10 @@ def _policies(profile: str, node_count: int) -> tuple[Mapping[str, Any], ...]:
     return tuple({**one, **other} for one in spread for other in others)
 
 
-def _workload(swarm: Swarm, draw: _Draw, node_count: int) -> WorkloadPlan:
+def _workload(subject: Subject, draw: _Draw, node_count: int) -> WorkloadPlan:
+    swarm = subject.swarm
     return WorkloadPlan(
-        name="queue",
+        name=subject.workload or default_workload(subject.system),
         rate_hz=draw.range("rate_hz", swarm.rate_hz),
         concurrency=node_count * draw.choice("clients_a_node", swarm.clients_a_node),
         queues=draw.choice("queues", swarm.queues),

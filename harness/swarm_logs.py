@@ -1,0 +1,90 @@
+"""What a swarm draws for RocketMQ's systems: timings and sizes that keep what a profile promises.
+
+Upstream's defaults are made for clusters that run for months; a simulated minute needs shorter
+intervals to see a name server learn, a slave come back or a master be given up, so each is drawn
+from a few. What a profile promises is never drawn: that is set by the profile alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Protocol
+
+from harness.plan import SystemPlan
+from harness.profiles import profile_of
+
+Choices = Mapping[str, tuple[Any, ...]]
+
+EVERYWHERE: Choices = {
+    "broker.register_interval_ms": (1000, 2000, 5000),
+    "broker.slave_sync_interval_ms": (500, 1000, 3000),
+    "name_server_scan_interval_ms": (1000, 5000),
+    "name_server_broker_timeout_ms": (5000, 20_000, 120_000),
+    "store.segment_bytes": (1 << 16, 1 << 20, 1 << 30),
+    "store.queue_segment_units": (50, 1000, 300_000),
+    "store.checkpoint_interval_ms": (200, 1000, 5000),
+    "store.flush_interval_ms": (50, 500),
+}
+_HA: Choices = {
+    "ha.heartbeat_interval_ms": (500, 1000, 5000),
+    "ha.housekeeping_interval_ms": (5000, 20_000),
+    "ha.reconnect_interval_ms": (500, 1000, 5000),
+    "ha.transfer_batch_bytes": (1024, 4096, 32 * 1024),
+    "ha.slave_timeout_ms": (1000, 3000),
+}
+_RAFT: Choices = {
+    "raft.heartbeat_interval_ms": (200, 500, 2000),
+    "raft.max_heartbeat_leak": (2, 3),
+    "raft.ack_timeout_ms": (1000, 2500),
+    "raft.push_timeout_ms": (500, 1000),
+}
+OF_SYSTEM: Mapping[str, Choices] = {
+    "master-slave": _HA,
+    "dledger": _RAFT,
+    "controller": {
+        **_HA,
+        **_RAFT,
+        "ha.max_time_slave_not_catchup_ms": (2000, 5000, 15_000),
+        "ha.check_sync_state_set_period_ms": (500, 1000, 5000),
+        "broker.controller_heartbeat_interval_ms": (300, 1000),
+        "broker.controller_heartbeat_timeout_ms": (2000, 5000, 10_000),
+        "broker.sync_broker_metadata_period_ms": (1000, 5000),
+        "broker.sync_controller_metadata_period_ms": (2000, 10_000),
+        "controller.scan_not_active_broker_interval_ms": (500, 2000, 5000),
+        "controller.scan_inactive_master_interval_ms": (1000, 5000),
+    },
+}
+# Faults that a promise to survive the loss of one node does not cover here: a node that lost its
+# disk comes back with neither its log nor its vote, and a master by configuration as an empty one.
+BEYOND_ONE_NODE = ("disk-corrupt",)
+
+
+class Draw(Protocol):
+    """One knob's choice, from a random stream of its own."""
+
+    def __call__(self, knob: str, choices: Sequence[Any]) -> Any: ...
+
+
+def draw_log_system(
+    system: str,
+    profile: str,
+    bugs: Sequence[str],
+    policies: Sequence[Mapping[str, Any]] | None,
+    draw: Draw,
+) -> SystemPlan:
+    """The system's part of a plan; ``policies``: one of these is laid over all."""
+    chosen = profile_of(system, profile)
+    drawn = {
+        name: draw(f"setting {name}", choices)
+        for name, choices in {**EVERYWHERE, **OF_SYSTEM[system]}.items()
+    }
+    policy = {**drawn, **chosen.policy, **(draw("policies", policies) if policies else {})}
+    return SystemPlan(
+        name=system,
+        profile=profile,
+        partition_mode=chosen.partition_mode,
+        net_tick_ms=4000,
+        policy={name: value for name, value in policy.items() if value is not None},
+        bugs=tuple(sorted(bugs)),
+        operator="none",
+    )

@@ -99,7 +99,20 @@ def claim_of(replica: Replica) -> dict[str, Any]:
         "readable_offset": store.dispatched_offset,
     }
     claim = replica.claim()
-    return ends | claim | {"state": str(claim["state"]).lower()}
+    names = {
+        "state": str(claim["state"]).lower(),
+        "synchronised": named(claim["synchronised"], claim["mirrors"]),
+    }
+    return ends | claim | names
+
+
+def named(synchronised: list[str], mirrors: list[str]) -> list[str]:
+    """Who is in sync, by name. A slave of HAService is known by its address only, and slaves on one
+    host share that: their names are certain when there are as many of them as there can be.
+    """
+    if all(name in mirrors for name in synchronised):
+        return synchronised
+    return mirrors if len(synchronised) >= len(mirrors) else []
 
 
 def running_nodes(node: RocketNode) -> list[str]:

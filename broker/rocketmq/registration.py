@@ -64,9 +64,11 @@ class Registration:
         )
 
     async def _keep_registered(self, server: str, changed: asyncio.Event) -> None:
+        known = False  # there, as far as we know
         while True:
             changed.clear()
-            told = await self._tell(server)
+            told = await self._tell(server, known)
+            known = self._has_id() if told else True
             wait_ms = self._config.broker.register_interval_ms
             if not told:
                 wait_ms = min(wait_ms, AGAIN_MS)
@@ -76,10 +78,13 @@ class Registration:
             except TimeoutError:
                 pass
 
-    async def _tell(self, server: str) -> bool:
-        if self._broker.replica.broker_id == NO_BROKER_ID:
-            return await self._unregister(server, TIMEOUT_MS)
-        return await self._ask(server, self._registration(), TIMEOUT_MS)
+    async def _tell(self, server: str, known: bool) -> bool:
+        if self._has_id():
+            return await self._ask(server, self._registration(), TIMEOUT_MS)
+        return not known or await self._unregister(server, TIMEOUT_MS)
+
+    def _has_id(self) -> bool:
+        return self._broker.replica.broker_id != NO_BROKER_ID
 
     def _registration(self) -> Command:
         """The topics' version carries the epoch: of two masters name servers prefer the later."""

@@ -8,6 +8,7 @@ Followers watch too, but do nothing about what they see. After ControllerManager
 from __future__ import annotations
 
 import asyncio
+import functools
 import logging
 from collections.abc import Callable, Coroutine
 from typing import Any
@@ -29,7 +30,7 @@ from broker.remoting.server import Caller
 log = logging.getLogger("broker.controller")
 
 FIRST_SCAN_MS = 2000
-Spawn = Callable[[Coroutine[Any, Any, None], str], asyncio.Task[None]]
+Spawn = Callable[[str, Callable[[], Coroutine[Any, Any, None]]], asyncio.Task[None]]
 
 
 class Elections:
@@ -89,7 +90,7 @@ class Elections:
                     ext=dict(elected.ext),
                     body=cm.to_body(members),
                 )
-                self._spawn(self._send(address, notice), "notify a broker")
+                self._spawn("notify a broker", functools.partial(self._send, address, notice))
 
     async def _send(self, address: str, notice: Command) -> None:
         try:
@@ -112,7 +113,7 @@ class Elections:
         is_master = group.sync.master == who.broker_id
         if is_master != self._env.has_bug("KB-RKT-29"):  # inverted_predicate
             why = f"the master, broker {who.broker_id}, is gone: {reason}"
-            self._spawn(self._elect_by_itself(who.group, why), "elect")
+            self._spawn("elect", functools.partial(self._elect_by_itself, who.group, why))
 
     async def watch_heartbeats(self) -> None:
         """Miss those who fell silent (scanNotActiveBroker)."""

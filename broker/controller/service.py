@@ -8,6 +8,7 @@ the brokers' heartbeats too, and to take over. After ControllerManager; referenc
 from __future__ import annotations
 
 import asyncio
+import functools
 import logging
 from collections.abc import Callable, Coroutine
 from typing import Any
@@ -83,7 +84,7 @@ class Controller:
         except BaseException:
             await self.stop()
             raise
-        self._spawn(self.elections.watch_heartbeats(), "watch heartbeats")
+        self._spawn("watch heartbeats", self.elections.watch_heartbeats)
 
     async def stop(self) -> None:
         self.replicated.end()
@@ -145,7 +146,7 @@ class Controller:
             self._env.events.emit(GROUP, "role", role=known[0], epoch=term, detail=detail)
 
     def leader_ready(self, term: int) -> None:
-        self._spawn(self._begin_reign(term), "begin a reign")
+        self._spawn("begin a reign", functools.partial(self._begin_reign, term))
 
     async def _begin_reign(self, term: int) -> None:
         """Serve, once a quorum has confirmed that this is the leader and its empty entry is
@@ -167,7 +168,7 @@ class Controller:
             if group.sync.master_epoch:
                 self._emit(name, "elected", group)
         self._end_reign()
-        self._reign = self._spawn(self.elections.watch_masters(), "watch masters")
+        self._reign = self._spawn("watch masters", self.elections.watch_masters)
 
     def committed(self, index: int) -> None:
         """The state machine hears of what is committed."""
@@ -231,8 +232,9 @@ class Controller:
             },
         }
 
-    def _spawn(self, job: Coroutine[Any, Any, None], name: str) -> asyncio.Task[None]:
-        task = asyncio.create_task(job, name=name)
+    def _spawn(self, name: str, job: Callable[[], Coroutine[Any, Any, None]]) -> asyncio.Task[None]:
+        # A connection may be found to have ended after the loop did: then there is no job.
+        task = asyncio.get_running_loop().create_task(job(), name=name)
         self._tasks[task] = None
         task.add_done_callback(self._ended)
         return task

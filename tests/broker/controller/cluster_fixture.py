@@ -7,14 +7,15 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Coroutine
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeVar
 
 from broker.controller import messages as cm
 from broker.controller.client import ControllerClient, Master
+from broker.controller.errors import NoController, NotLeader, OutcomeUnknown
 from broker.controller.service import Controller
 from broker.env import Env, seeded_rng
 from broker.errors import BrokerError
-from broker.remoting.client import RemotingClient
+from broker.remoting.client import RemotingClient, Unanswered, Unreachable
 from broker.remoting.codes import RequestCode
 from broker.remoting.command import Command
 from broker.remoting.server import Caller, RemotingServer
@@ -25,13 +26,15 @@ from cluster.sim.loop import SimLoop
 from cluster.sim.network import SimNetwork
 from cluster.sim.processes import SimProcess
 
+T = TypeVar("T")
+
 CONTROLLERS = ("n1", "n2", "n3")
 BROKERS = ("b1", "b2", "b3", "b4")
 CLUSTER, GROUP = "c", "g"
 PORTS = {"controller": 9877, "raft": 9880}
 BROKER_PORT = 10911
-RAFT = RaftConfig(heartbeat_interval_ms=100, vote_min_ms=50, vote_max_ms=150, push_timeout_ms=200)
-HEARTBEAT_MS = 100
+RAFT = RaftConfig(heartbeat_interval_ms=200, vote_min_ms=100, vote_max_ms=300, push_timeout_ms=300)
+HEARTBEAT_MS = 250
 HEARTBEAT_TIMEOUT_MS = 1000
 PATIENCE_S = 30.0
 
@@ -235,15 +238,19 @@ class World:
         await self.until(lambda: self.leader, "a leader serves")
         return self.leader
 
-    async def master(self) -> Master:
-        """As the leader tells it, whoever that is; asked again until one answers."""
+    async def again(self, ask: Callable[..., Coroutine[Any, Any, T]], *arguments: Any) -> T:
+        """Until a controller answers as the leader."""
         deadline = self.loop.time() + PATIENCE_S
         while True:
             try:
-                return await self.client.replica_info(GROUP)
-            except BrokerError:
-                assert self.loop.time() < deadline
+                return await ask(*arguments)
+            except (NotLeader, NoController, OutcomeUnknown, Unreachable, Unanswered):
+                assert self.loop.time() < deadline, "nobody answers"
                 await asyncio.sleep(0.05)
+
+    async def master(self) -> Master:
+        """As the leader tells it, whoever that is."""
+        return await self.again(self.client.replica_info, GROUP)
 
     def states_of(self, name: str) -> Any:
         return self.controllers[name].replicated.applied
@@ -251,7 +258,10 @@ class World:
     async def agreed(self) -> None:
         """All controllers that run have applied the same."""
         await self.until(
-            lambda: all(self.states_of(n) == self.states_of(self.leader) for n in self.controllers),
+            lambda: (
+                self.leader
+                and all(self.states_of(n) == self.states_of(self.leader) for n in self.controllers)
+            ),
             "all controllers agree",
         )
 

@@ -71,7 +71,7 @@ def test_no_single_fault_loses_what_was_acknowledged(seed: int) -> None:
             await break_one(group, rng)
         stop.set()
         await writing
-        await asyncio.sleep(6)
+        await group.until(lambda: group["a"].end == group["b"].end, "both have everything")
         one, other = await group["a"].log(), await group["b"].log()
         assert one == other
         assert [body for body in acknowledged if body not in one] == []

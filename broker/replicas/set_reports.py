@@ -5,9 +5,9 @@ AutoSwitchHAService.java; reference 2.2.8. What is wanted is worked out anew for
 the set as it is known then. Upstream once worked out expansion and shrinking side by side, so that
 a report based on an older set overwrote a newer one (KB-RKT-11).
 
-Answers. Committed: the set is as the answer says. Refused: the proposal is void. Nothing heard, or
-not from the leader: nobody knows, so the proposal keeps counting (sync_state_set.py), the
-controllers are asked, and what is still wanted is reported again.
+Answers. Committed: the set is as the answer says. Refused, or never sent: the proposal is void.
+Nothing heard: nobody knows, so the proposal keeps counting (sync_state_set.py), the controllers are
+asked, and what is still wanted is reported again.
 """
 
 from __future__ import annotations
@@ -17,17 +17,12 @@ import logging
 from collections.abc import Callable
 
 from broker.controller.client import ControllerClient
-from broker.controller.errors import (
-    Fenced,
-    InvalidMaster,
-    NoController,
-    ReplicaNotUsable,
-)
+from broker.controller.errors import OutcomeUnknown
 from broker.env import Env
 from broker.errors import BrokerError
 from broker.ha.autoswitch.reign import Proposal, Reign
 from broker.ha.autoswitch.service import AutoSwitchHAService
-from broker.remoting.client import Unreachable
+from broker.remoting.client import Unanswered
 from broker.rocketmq.config import RocketConfig
 
 log = logging.getLogger("broker.replicas")
@@ -100,14 +95,12 @@ class SetReports:
                 proposal.members,
                 proposal.set_epoch,
             )
-        except (Fenced, InvalidMaster, ReplicaNotUsable) as error:
-            log.info("the set %s is refused: %s", proposal.members, error)
-            self._refused(reign, proposal)
-        except (Unreachable, NoController) as error:
-            log.info("the set %s could not be reported: %s", proposal.members, error)
-            self._refused(reign, proposal)
-        except BrokerError as error:
+        except (OutcomeUnknown, Unanswered) as error:
             log.info("nobody knows whether the set is %s: %s", proposal.members, error)
+        except BrokerError as error:
+            log.info("the set can't be %s: %s", proposal.members, error)
+            if reign.epoch == proposal.master_epoch:
+                reign.refused(proposal.members)
         else:
             if reign is self._service.reign and reign.epoch == proposal.master_epoch:
                 if reign.learn(known.sync_state_set, known.sync_state_set_epoch):
@@ -117,10 +110,6 @@ class SetReports:
             return True
         self._ask()
         return False
-
-    def _refused(self, reign: Reign, proposal: Proposal) -> None:
-        if reign.epoch == proposal.master_epoch:
-            reign.refused(proposal.members)
 
     async def _send_until_taken(self, reign: Reign, proposal: Proposal) -> None:
         """KB-RKT-11: what was worked out for an older set is sent with the newer one's epoch."""

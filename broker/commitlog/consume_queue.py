@@ -51,8 +51,11 @@ class ConsumeQueue:
         self.first = self.end = queue_offset
 
     async def units(self, first: int, count: int) -> list[Unit]:
-        """At most ``count`` units from ``first``, fewer at a file's end."""
-        data = await self.segments.read(first * UNIT_BYTES, count * UNIT_BYTES)
+        """``count`` units from ``first``, fewer at the queue's end."""
+        start, end = first * UNIT_BYTES, (first + count) * UNIT_BYTES
+        data = await self.segments.read(start, end - start)
+        while more := await self.segments.read(start + len(data), end - start - len(data)):
+            data += more  # in the next file
         whole = len(data) - len(data) % UNIT_BYTES
         return list(UNIT.iter_unpack(data[:whole]))
 

@@ -7,7 +7,7 @@ truncateDirtyLogicFiles). ``next_offsets`` counts messages that were appended, d
 from __future__ import annotations
 
 import logging
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import Awaitable, Callable
 
 from broker.commitlog.api import Scanned
 from broker.commitlog.codec import Dispatcher
@@ -60,13 +60,13 @@ class QueueSet:
         """
         build_from = position
         for key, queue in self.queues.items():
-            end, kept, in_doubt = queue.end, min_offset, False
-            async for index, unit in _backward(queue, position):
-                end = index + 1
+            end, kept, in_doubt = queue.end if position > 0 else queue.first, min_offset, False
+            while (found := await _last_before(queue, end, position)) is not None:
+                index, unit = found
                 if await is_unit_of(key, index, unit):
-                    kept = unit[0]
+                    kept, end = unit[0], index + 1
                     break
-                in_doubt = True
+                in_doubt, end = True, index
             else:
                 end = queue.first
             if in_doubt:
@@ -189,14 +189,14 @@ class QueueSet:
         return queue
 
 
-async def _backward(queue: ConsumeQueue, position: int) -> AsyncIterator[tuple[int, Unit]]:
-    """The units of messages before ``position``, from the queue's end, with their queue offsets."""
-    end = queue.end if position > 0 else queue.first
+async def _last_before(queue: ConsumeQueue, end: int, position: int) -> tuple[int, Unit] | None:
+    """The last unit before ``end`` of a message before ``position``, with its queue offset."""
     while end > queue.first:
         first = max(queue.first, end - LOOKED_AT_UNITS)
         units = await queue.units(first, end - first)
         for index in range(len(units) - 1, -1, -1):
             unit = units[index]
             if unit[1] > 0 and unit[0] < position:
-                yield first + index, unit
+                return first + index, unit
         end = first
+    return None

@@ -71,7 +71,7 @@ async def _open_store_files(
     await replace_file(disk, ABORT, b"the store runs, or did not end orderly\n")
     queues = await QueueSet.open(disk, config.queue_segment_units)
     position = max(checkpoint.dispatched, message_log.min_offset)
-    if not queues.queues or position > message_log.max_offset:
+    if not any(queue.end for queue in queues.queues.values()) or position > message_log.max_offset:
         position = message_log.min_offset  # the queues are gone, or the log is another one
     position = await _recover_queues(message_log, queues, position)
     confirm: int | None = None

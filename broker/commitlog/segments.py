@@ -262,7 +262,7 @@ class SegmentedLog:
             raise self._fail(error) from error
         finally:
             self._halted = False
-            self._work()
+        self._work()
 
     async def _cut_files(self, offset: int) -> None:
         await self._files.remove([start for start in self._files.starts if start > offset][::-1])
@@ -292,7 +292,7 @@ class SegmentedLog:
             raise self._fail(error) from error
         finally:
             self._halted = False
-            self._work()
+        self._work()
 
     async def remove_before(self, offset: int) -> None:
         """Remove the files that lie before ``offset`` as a whole, and are flushed: nobody writes to

@@ -222,16 +222,18 @@ class MessageStore:
             await self._log.remove_before(min(offset, self._dispatched))
             await self._queues.forget_before(self._log.min_offset)
 
-    async def recover_queue_offsets(self) -> None:
+    async def recover_queue_offsets(self, *, from_queues_only: bool = False) -> None:
         """Find the next queue offsets from the queues and the log (recoverTopicQueueTable): a
         slave's raw bytes do not tell, so whoever becomes the master must do it before it appends.
+
+        ``from_queues_only``: what is not dispatched yet does not count (KB-RKT-20).
         """
         async with self._held:
-            await self._recover_queue_offsets()
+            await self._recover_queue_offsets(from_queues_only=from_queues_only)
 
-    async def _recover_queue_offsets(self) -> None:
+    async def _recover_queue_offsets(self, *, from_queues_only: bool = False) -> None:
         self._queues.forget_next_offsets()
-        if self._env.has_bug("KB-RKT-15"):
+        if from_queues_only or self._env.has_bug("KB-RKT-15"):
             return
         position, end = self._dispatched, self._log.max_offset
         while position < end:

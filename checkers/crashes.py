@@ -26,7 +26,7 @@ from checkers.reigns import NodeEvent, read_events
 from harness.history import History
 
 S = 1_000_000_000
-STORAGE_ERROR = re.compile(r"\b(StorageError|DiskFull|OSError)\b")
+STORAGE_ERROR = re.compile(r"\b(StorageError|DiskFull|OSError|the disk)\b")
 FOR_EVER_NS = 1 << 62
 # How long after its end a fault on a node's disk still excuses.
 EXCUSES_NS: Mapping[str, int] = {

@@ -4,7 +4,8 @@ Pure functions of one round of observations (``System.observe``), so that readin
 the report's "why not" say the same. A broker's claim has ``role`` master, slave or none, the
 ``master`` that it knows, and, if it is the master, who is ``synchronised``. Where claims tell how
 far each log goes (``end_offset``, and ``readable_offset``, up to which readers are served), all
-must go as far as the master's.
+must go as far as the master's did one look before: so a group can be at rest under load, and has
+nothing to catch up with when the load is over.
 """
 
 from __future__ import annotations
@@ -23,8 +24,13 @@ ROUNDS = 2  # in a row, and alike: an election in between would show
 OFFSETS = ("end_offset", "readable_offset")
 
 
-def why_unsettled(seen: Mapping[str, Observation | None]) -> str:
-    """What is still missing, in one phrase; "" if the group is at rest."""
+def why_unsettled(
+    seen: Mapping[str, Observation | None], wanted: Mapping[str, int] | None = None
+) -> str:
+    """What is still missing, in one phrase; "" if the group is at rest.
+
+    ``wanted``: how far all logs must go at least; by default as far as the master's goes now.
+    """
     for node, found in sorted(seen.items()):
         if found is None:
             return f"{node} can't be asked"
@@ -36,10 +42,18 @@ def why_unsettled(seen: Mapping[str, Observation | None]) -> str:
     masters = [node for node, claim in claims.items() if claim["role"] == "master"]
     if len(masters) != 1:
         return f"{' and '.join(masters) or 'no node'} {'are' if masters[1:] else 'is'} the master"
-    return _why_not_followed(claims, masters[0]) or _why_not_known(seen)
+    if wanted is None:
+        wanted = _offsets(claims[masters[0]])
+    return _why_not_followed(claims, masters[0], wanted) or _why_not_known(seen)
 
 
-def _why_not_followed(claims: Mapping[str, Mapping[str, Any]], master: str) -> str:
+def _offsets(claim: Mapping[str, Any]) -> dict[str, int]:
+    return {offset: int(claim[offset]) for offset in OFFSETS if claim.get(offset) is not None}
+
+
+def _why_not_followed(
+    claims: Mapping[str, Mapping[str, Any]], master: str, wanted: Mapping[str, int]
+) -> str:
     ruling = claims[master]
     if ruling.get("state") != "running":
         return f"the master {master} is {ruling.get('state')}"
@@ -52,10 +66,11 @@ def _why_not_followed(claims: Mapping[str, Mapping[str, Any]], master: str) -> s
             return f"{node} follows in epoch {claim.get('epoch')}, not {ruling.get('epoch')}"
         if node not in ruling["synchronised"]:
             return f"{node} is not synchronised"
-        for offset in OFFSETS:
-            if claim.get(offset) != ruling.get(offset):
+        own = _offsets(claim)
+        for offset, least in wanted.items():
+            if own.get(offset, 0) < least:
                 what = offset.replace("_", " ")
-                return f"{node}'s {what} is {claim.get(offset)}, the master's {ruling.get(offset)}"
+                return f"{node}'s {what} is {own.get(offset, 0)}, the master's was {least}"
     return ""
 
 
@@ -80,15 +95,26 @@ async def await_settled(observe: Observe, nodes: Sequence[str], timeout_ms: int)
     deadline_s = loop.time() + timeout_ms / 1000
     rounds: list[object] = []
     reason, poll_s = "nothing was observed", POLL_S
+    wanted: dict[str, int] | None = None
     while loop.time() < deadline_s:
         seen = await observe_all(observe, nodes)
-        reason = why_unsettled(seen)
+        reason = why_unsettled(seen, wanted)
+        wanted = _masters_offsets(seen)
         rounds = [*rounds, _roles(seen)] if not reason else []
         if len(rounds) >= ROUNDS and rounds[-1] == rounds[-2]:
             return ""
         await asyncio.sleep(poll_s)
         poll_s = min(1.1 * poll_s, LAST_POLL_S)
     return reason or "it changed from look to look"
+
+
+def _masters_offsets(seen: Mapping[str, Observation | None]) -> dict[str, int] | None:
+    """Of the master of the highest epoch; None if there is none."""
+    claims = [claim for found in seen.values() if found for claim in found["claims"]]
+    masters = [claim for claim in claims if claim["role"] == "master"]
+    if not masters:
+        return None
+    return _offsets(max(masters, key=lambda claim: int(claim.get("epoch") or 0)))
 
 
 def _roles(seen: Mapping[str, Observation | None]) -> object:

@@ -142,7 +142,8 @@ class AutoSwitchHAService:
         if reign is not None and not self._env.has_bug("KB-RKT-20"):
             await self._go_on_as_master(reign, epoch, members, set_epoch)
             return True
-        self.step_down()
+        if reign is not None:
+            reign.close()  # KB-RKT-20: all as if it were new, while producers go on
         await self._stop_client()
         await self._cut_tail()
         start = await self._begin_epoch(epoch)
@@ -153,8 +154,8 @@ class AutoSwitchHAService:
             ignores_proposals=self._env.has_bug("KB-RKT-10"),
             forgets_all=self._env.has_bug("KB-RKT-11"),
         )
-        reign = self._make_reign(epoch, known)
-        await self._catch_up(reign)
+        again, reign = reign is not None, self._make_reign(epoch, known)
+        await self._catch_up(reign, again=again)
         self.epoch, self.reign, self._last_set = epoch, reign, known.members
         self._enter("master", start=start, members=known.members, set_epoch=set_epoch)
         return True
@@ -198,9 +199,9 @@ class AutoSwitchHAService:
         await uninterrupted(cache.append(EpochStart(epoch, end)))
         return end
 
-    async def _catch_up(self, reign: Reign) -> None:
+    async def _catch_up(self, reign: Reign, *, again: bool) -> None:
         """Before the first message: what is confirmed is in the queues, and the next queue offsets
-        are known."""
+        are known. ``again``: KB-RKT-20, messages come meanwhile."""
         store = self.store
         # Explicit from here on: while somebody else must have a message, nothing new is confirmed.
         store.set_confirm_offset(store.confirm_offset)
@@ -211,7 +212,7 @@ class AutoSwitchHAService:
             store.log, store.dispatched_offset, until=store.confirm_offset
         )
         await store.dispatched(confirmed)
-        await store.recover_queue_offsets()
+        await store.recover_queue_offsets(from_queues_only=again)
 
     async def _go_on_as_master(
         self, reign: Reign, epoch: int, members: Iterable[int], set_epoch: int

@@ -41,6 +41,7 @@ log = logging.getLogger("broker.tables")
 
 T = TypeVar("T", bound=msgspec.Struct)
 OFFSETS_INTERVAL_S = 5.0  # flushConsumerOffsetInterval
+WAIT_S_MIN = 0.001
 AGAIN_S = 1.0  # after a disk that took nothing
 READ_BYTES = 1 << 20
 
@@ -210,7 +211,9 @@ class Tables:
         while True:
             late = OFFSETS in self._dirty or DELAYS in self._dirty
             try:
-                async with asyncio.timeout(max(0.0, offsets_at - loop.time()) if late else None):
+                # Never nothing: a timer may fire a rounding error before its time.
+                wait_s = max(WAIT_S_MIN, offsets_at - loop.time())
+                async with asyncio.timeout(wait_s if late else None):
                     await self._changed.wait()
             except TimeoutError:
                 pass

@@ -17,7 +17,7 @@ from broker.controller import decisions
 from broker.controller import messages as cm
 from broker.controller import state as cs
 from broker.controller.decisions import Decision, Liveness
-from broker.controller.heartbeats import HeartbeatManager, Identity
+from broker.controller.heartbeats import MS, TICK_MS, HeartbeatManager, Identity
 from broker.controller.replicated import ReplicatedState
 from broker.controller.settings import LiveSettings
 from broker.env import Env, pause_ms
@@ -30,6 +30,7 @@ from broker.remoting.server import Caller
 log = logging.getLogger("broker.controller")
 
 FIRST_SCAN_MS = 2000
+CLOSE_GRACE_MS = 100
 Spawn = Callable[[str, Callable[[], Coroutine[Any, Any, None]]], asyncio.Task[None]]
 
 
@@ -50,6 +51,7 @@ class Elections:
         self._remoting = remoting
         self._settings = settings
         self._spawn = spawn
+        self._listening_ns = env.clock.monotonic_ns()
         self.heartbeats = HeartbeatManager(env)
         self.live = Liveness(self.heartbeats.is_alive, self.heartbeats.live_info)
 
@@ -101,7 +103,15 @@ class Elections:
     # -- who is alive ------------------------------------------------------------------------------
 
     def closed(self, caller: Caller) -> None:
-        for who in self.heartbeats.closed(caller):
+        for who in self.heartbeats.over(caller):
+            self._spawn("miss a broker", functools.partial(self._miss, who, caller))
+
+    async def _miss(self, who: Identity, caller: Caller) -> None:
+        """Its connection ended. If this controller was paused, it finds that out in the grace, and
+        that the broker may have made another connection meanwhile."""
+        await pause_ms(CLOSE_GRACE_MS)
+        await pause_ms(self.heartbeats.settling_ms())
+        if self.heartbeats.drop(who, caller):
             self.inactive(who, "its connection ended")
 
     def inactive(self, who: Identity, reason: str) -> None:
@@ -117,27 +127,38 @@ class Elections:
 
     async def watch_heartbeats(self) -> None:
         """Miss those who fell silent (scanNotActiveBroker)."""
-        await pause_ms(min(FIRST_SCAN_MS, self._settings.now.scan_not_active_broker_interval_ms))
+        self._listening_ns = self._env.clock.monotonic_ns()
+        wait_ms = min(FIRST_SCAN_MS, self._settings.now.scan_not_active_broker_interval_ms)
         while True:
+            for _ in range(max(1, wait_ms // TICK_MS)):
+                await pause_ms(TICK_MS)
+                self.heartbeats.tick()
+            wait_ms = self._settings.now.scan_not_active_broker_interval_ms
             if not self._env.has_bug("KB-RKT-28"):  # scan_never_runs
                 for who in self.heartbeats.expired():
                     self.inactive(who, "it fell silent")
-            await pause_ms(self._settings.now.scan_not_active_broker_interval_ms)
 
     async def watch_masters(self) -> None:
         """Elect where nobody rules though somebody lives (scanInactiveMaster): the master may have
-        died before this leader's reign, and an election may have failed. It waits first, until
-        all that live had the time to say so.
+        died before this leader's reign, and an election may have failed.
+
+        A controller that was started a moment ago waits until all that live had the time to say
+        so. One that heard the heartbeats as a follower knows already, and looks at once; upstream
+        waits for a whole interval first, with the group without a master.
         """
+        heard_ms = (self._env.clock.monotonic_ns() - self._listening_ns) // MS
+        await pause_ms(max(0, self._settings.now.scan_inactive_master_interval_ms - heard_ms))
         while True:
-            await pause_ms(self._settings.now.scan_inactive_master_interval_ms)
             # no_inactive_master_rescan, scan_never_runs
-            if self._env.has_bug("KB-RKT-27") or self._env.has_bug("KB-RKT-28"):
-                continue
-            ahead = self._replicated.ahead
-            for name, group in () if ahead is None else tuple(ahead.groups.items()):
-                if self._needs_master(name, group):
-                    await self._elect_by_itself(name, "no master is alive")
+            if not (self._env.has_bug("KB-RKT-27") or self._env.has_bug("KB-RKT-28")):
+                await self._look_for_masters()
+            await pause_ms(self._settings.now.scan_inactive_master_interval_ms)
+
+    async def _look_for_masters(self) -> None:
+        ahead = self._replicated.ahead
+        for name, group in () if ahead is None else tuple(ahead.groups.items()):
+            if self._needs_master(name, group):
+                await self._elect_by_itself(name, "no master is alive")
 
     def _needs_master(self, name: str, group: cs.Group) -> bool:
         """Whether an election is due. A group that never had a master waits for the first broker

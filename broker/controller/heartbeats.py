@@ -18,6 +18,9 @@ from broker.env import Env
 from broker.remoting.server import Caller
 
 MS = 1_000_000
+TICK_MS = 200
+STALL_MS = 1000  # as long as brokers wait for the answer to a heartbeat (client.py)
+SETTLE_MS = 2000  # and once more, with an interval between heartbeats
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,10 +41,13 @@ class _Alive:
 
 
 class HeartbeatManager:
-    """``clock`` is this node's own: brokers' clocks play no part."""
+    """Times are of this node's own clock: brokers' clocks play no part."""
 
     def __init__(self, env: Env) -> None:
         self._env = env
+        self._ticked_ns = env.clock.monotonic_ns()
+        self._passed_ns = 0  # while it listened, up to the last tick
+        self._settled_ns = 0  # when it will have heard all that was said during a pause
         self._alive: dict[Identity, _Alive] = {}
 
     def heard(self, heartbeat: Heartbeat, caller: Caller | None = None) -> bool:
@@ -54,16 +60,32 @@ class HeartbeatManager:
             heartbeat.confirm_offset,
             heartbeat.election_priority,
         )
-        now_ns = self._env.clock.monotonic_ns()
-        self._alive[who] = _Alive(now_ns, heartbeat.heartbeat_timeout_mills, info, caller)
+        self._alive[who] = _Alive(self._now_ns(), heartbeat.heartbeat_timeout_mills, info, caller)
         return is_new
 
-    def closed(self, caller: Caller) -> list[Identity]:
-        """A connection ended; returns those that spoke over it last, who are alive no more."""
-        gone = [who for who, alive in self._alive.items() if alive.caller is caller]
-        for who in gone:
-            del self._alive[who]
-        return gone
+    def over(self, caller: Caller) -> list[Identity]:
+        """Those who spoke over this connection last."""
+        return [who for who, alive in self._alive.items() if alive.caller is caller]
+
+    def drop(self, who: Identity, caller: Caller) -> bool:
+        """This connection is over; whether that was the end of ``who``, who spoke over it last."""
+        alive = self._alive.get(who)
+        if alive is None or alive.caller is not caller:
+            return False
+        del self._alive[who]
+        return True
+
+    def tick(self) -> None:
+        """To be called every ``TICK_MS``."""
+        now_ns = self._env.clock.monotonic_ns()
+        self._passed_ns = self._now_ns()
+        if now_ns - self._ticked_ns > STALL_MS * MS:
+            self._settled_ns = self._passed_ns + SETTLE_MS * MS
+        self._ticked_ns = now_ns
+
+    def settling_ms(self) -> float:
+        """How long to wait before the end of a connection means anything."""
+        return max(0, self._settled_ns - self._now_ns()) / MS
 
     def expired(self) -> list[Identity]:
         """Take out, and return, all that were silent for too long."""
@@ -94,4 +116,9 @@ class HeartbeatManager:
         return counts
 
     def _is_fresh(self, alive: _Alive) -> bool:
-        return alive.heard_ns + alive.timeout_ms * MS >= self._env.clock.monotonic_ns()
+        return alive.heard_ns + alive.timeout_ms * MS >= self._now_ns()
+
+    def _now_ns(self) -> int:
+        """How long it has listened."""
+        since_tick_ns = self._env.clock.monotonic_ns() - self._ticked_ns
+        return self._passed_ns + min(since_tick_ns, 2 * TICK_MS * MS)

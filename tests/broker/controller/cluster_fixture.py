@@ -77,7 +77,7 @@ class Clock:
         return self._loop.now_ns
 
 
-def config_of(name: str, settings: ControllerConfig, raft: RaftConfig = RAFT) -> RocketConfig:
+def config_of(name: str, settings: ControllerConfig, raft: RaftConfig) -> RocketConfig:
     advertised = {
         node: {port: f"{node}:{number}" for port, number in PORTS.items()} for node in CONTROLLERS
     } | {node: {"remoting": f"{node}:{BROKER_PORT}"} for node in BROKERS}
@@ -106,8 +106,9 @@ def config_of(name: str, settings: ControllerConfig, raft: RaftConfig = RAFT) ->
 class World:
     """``settings`` and ``bugs`` are every controller's."""
 
-    def __init__(self, *bugs: str, seed: int = 1, **settings: Any) -> None:
+    def __init__(self, *bugs: str, seed: int = 1, raft: RaftConfig = RAFT, **settings: Any) -> None:
         self.loop = SimLoop()
+        self.raft = raft
         self.network = SimNetwork(self.loop, seed)
         self.loop.network = self.network
         self.seed = seed
@@ -169,7 +170,7 @@ class World:
             events=Events(name, self.events),
             bugs=self.bugs,
         )
-        config = config_of(name, self.settings)
+        config = config_of(name, self.settings, self.raft)
 
         async def start() -> Controller:
             made = Controller(env, config, AddressBook(config), fail=self.failures.append)

@@ -12,7 +12,7 @@ import pytest
 
 from broker.controller import messages as cm
 from broker.controller.election import LiveInfo
-from broker.controller.heartbeats import HeartbeatManager, Identity
+from broker.controller.heartbeats import TICK_MS, HeartbeatManager, Identity
 from broker.remoting.server import Caller
 from tests.broker.controller.registry import Clock, env_with
 
@@ -43,15 +43,24 @@ def made() -> tuple[HeartbeatManager, Clock]:
     return HeartbeatManager(env_with(clock=clock)), clock
 
 
+def listen_ms(manager: HeartbeatManager, clock: Clock, duration_ms: int) -> None:
+    """Time passes, and the controller ticks."""
+    while duration_ms > 0:
+        step_ms = min(duration_ms, TICK_MS)
+        clock.pass_ms(step_ms)
+        manager.tick()
+        duration_ms -= step_ms
+
+
 def test_a_broker_is_alive_for_as_long_as_its_heartbeat_allows() -> None:
     manager, clock = made()
     assert not manager.is_alive("c", "g", 1)
     assert manager.heard(beat())
-    clock.pass_ms(3000)
+    listen_ms(manager, clock, 3000)
     assert manager.is_alive("c", "g", 1)
     assert manager.expired() == []
     assert not manager.heard(beat(heartbeat_timeout_mills=500))
-    clock.pass_ms(501)
+    listen_ms(manager, clock, 501)
     assert not manager.is_alive("c", "g", 1)
     assert manager.expired() == [WHO]
     assert manager.expired() == []
@@ -61,12 +70,29 @@ def test_only_the_silent_expire() -> None:
     manager, clock = made()
     manager.heard(beat(1))
     manager.heard(beat(2))
-    clock.pass_ms(2000)
+    listen_ms(manager, clock, 2000)
     manager.heard(beat(2))
-    clock.pass_ms(1500)
+    listen_ms(manager, clock, 1500)
     assert manager.expired() == [WHO]
     assert manager.is_alive("c", "g", 2)
     assert manager.active() == {"c": {"g": 1}}
+
+
+def test_silence_counts_only_while_the_controller_listens() -> None:
+    manager, clock = made()
+    manager.heard(beat())
+    listen_ms(manager, clock, 2000)
+    clock.pass_ms(60_000)  # it was paused
+    assert manager.is_alive("c", "g", 1)
+    assert manager.settling_ms() == 0
+    manager.tick()
+    assert manager.is_alive("c", "g", 1)
+    assert manager.settling_ms() == 2000
+    listen_ms(manager, clock, 1000)
+    assert not manager.is_alive("c", "g", 1)
+    assert manager.settling_ms() == 1000
+    listen_ms(manager, clock, 1200)
+    assert manager.settling_ms() == 0
 
 
 def test_the_end_of_the_connection_is_the_end_of_those_who_spoke_over_it() -> None:
@@ -75,10 +101,13 @@ def test_the_end_of_the_connection_is_the_end_of_those_who_spoke_over_it() -> No
         one, other = connection(), connection()
         manager.heard(beat(1), one)
         manager.heard(beat(2), other)
-        assert manager.closed(one) == [WHO]
+        assert manager.over(one) == [WHO]
+        assert manager.is_alive("c", "g", 1)  # it may have another
+        assert manager.drop(WHO, one)
         assert not manager.is_alive("c", "g", 1)
         assert manager.is_alive("c", "g", 2)
-        assert manager.closed(one) == []
+        assert manager.over(one) == []
+        assert not manager.drop(WHO, one)
 
     asyncio.run(main())
 
@@ -88,10 +117,12 @@ def test_the_end_of_an_older_connection_ends_nobody() -> None:
         manager, _ = made()
         older, newer = connection(), connection()
         manager.heard(beat(), older)
+        assert manager.over(older) == [WHO]
         manager.heard(beat(), newer)
-        assert manager.closed(older) == []
+        assert not manager.drop(WHO, older)
+        assert manager.over(older) == []
         assert manager.is_alive("c", "g", 1)
-        assert manager.closed(newer) == [WHO]
+        assert manager.drop(WHO, newer)
 
     asyncio.run(main())
 

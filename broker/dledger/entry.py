@@ -1,0 +1,123 @@
+"""DLedger's entry and index unit, as they lie in files, big-endian (reference 2.3.1).
+
+Source: dledger/entry/DLedgerEntryCoder.java, store/file/DLedgerMmapFileStore.java.
+
+    entry       magic4 size4 index8 term8 pos8 channel4 chainCrc4 bodyCrc4 bodyLen4, then the body
+    index unit  magic4 pos8 size4 index8 term8
+    filler      magic4 (-1) size4, then nothing of meaning up to the file's end
+
+``size`` counts the whole entry, ``pos`` is where it lies; a message is an entry's body, so it lies
+at pos + 48. Ledger indexes begin at 0; Raft's (broker/raft) begin at 1, and only here and in the
+files is the other count used. An entry never crosses a file's end, and 8 bytes always stay for a
+filler.
+
+chainCrc is there upstream and of no use; here it is the CRC of the rest of the header, so that a
+torn header is seen as such. An entry with an empty body is a new leader's no-op.
+"""
+
+from __future__ import annotations
+
+import struct
+from dataclasses import dataclass
+from zlib import crc32
+
+HEADER = struct.Struct(">iiqqqiIIi")
+HEADER_BYTES = HEADER.size  # 48
+UNIT = struct.Struct(">iqiqq")
+UNIT_BYTES = UNIT.size  # 32
+FILLER = struct.Struct(">ii")
+FILLER_BYTES = FILLER.size  # 8
+
+MAGIC = 1
+MAGIC_BLANK = -1
+CHANNEL = 0
+INDEX_BASE = 1  # Raft's index of the ledger's entry 0
+
+_CRC_OFF = HEADER.size - 12  # of chainCrc
+
+
+@dataclass(frozen=True, slots=True)
+class Header:
+    """Of one entry; ``index`` is Raft's."""
+
+    size: int
+    index: int
+    term: int
+    position: int
+    chain_crc: int
+    body_crc: int
+    body_bytes: int
+
+
+def encode_entry(index: int, term: int, position: int, body: bytes) -> bytes:
+    header = _header(index, term, position, len(body), crc32(body))
+    return header + body
+
+
+def _header(index: int, term: int, position: int, body_bytes: int, body_crc: int) -> bytes:
+    size = HEADER_BYTES + body_bytes
+    ledger_index = index - INDEX_BASE
+    blank = HEADER.pack(MAGIC, size, ledger_index, term, position, CHANNEL, 0, body_crc, body_bytes)
+    return blank[:_CRC_OFF] + crc32(blank).to_bytes(4, "big") + blank[_CRC_OFF + 4 :]
+
+
+def decode_header(data: bytes, at: int = 0) -> Header | None:
+    """None if what lies there is no whole and sound header of an entry."""
+    if len(data) - at < HEADER_BYTES:
+        return None
+    fields = HEADER.unpack_from(data, at)
+    magic, size, ledger_index, term, position, channel, chain_crc, body_crc, body_bytes = fields
+    if magic != MAGIC or body_bytes < 0 or size != HEADER_BYTES + body_bytes or channel != CHANNEL:
+        return None
+    index = ledger_index + INDEX_BASE
+    if _header(index, term, position, body_bytes, body_crc) != data[at : at + HEADER_BYTES]:
+        return None
+    return Header(size, index, term, position, chain_crc, body_crc, body_bytes)
+
+
+def is_sound(header: Header, body: bytes) -> bool:
+    return len(body) == header.body_bytes and crc32(body) == header.body_crc
+
+
+def filler(room: int) -> bytes:
+    """What fills the rest of a file."""
+    return FILLER.pack(MAGIC_BLANK, room) + bytes(room - FILLER_BYTES)
+
+
+def filler_bytes(data: bytes, at: int = 0) -> int:
+    """How long the filler that lies there says to be; 0 if none does."""
+    if len(data) - at < FILLER_BYTES:
+        return 0
+    magic, size = FILLER.unpack_from(data, at)
+    return int(size) if magic == MAGIC_BLANK and size >= FILLER_BYTES else 0
+
+
+def place(position: int, body_bytes: int, segment_bytes: int) -> int:
+    """Where an entry lies that is appended when the ledger ends at ``position``."""
+    room = segment_bytes - position % segment_bytes
+    return position if HEADER_BYTES + body_bytes + FILLER_BYTES <= room else position + room
+
+
+def encode_unit(index: int, term: int, position: int, size: int) -> bytes:
+    return UNIT.pack(MAGIC, position, size, index - INDEX_BASE, term)
+
+
+@dataclass(frozen=True, slots=True)
+class IndexUnit:
+    """Where an entry lies; ``index`` is Raft's."""
+
+    position: int
+    size: int
+    index: int
+    term: int
+
+
+def decode_units(data: bytes) -> list[IndexUnit]:
+    """As many whole units as there are, up to the first that is none."""
+    units = []
+    for at in range(0, len(data) - UNIT_BYTES + 1, UNIT_BYTES):
+        magic, position, size, ledger_index, term = UNIT.unpack_from(data, at)
+        if magic != MAGIC or size < HEADER_BYTES:
+            break
+        units.append(IndexUnit(position, size, ledger_index + INDEX_BASE, term))
+    return units

@@ -37,16 +37,21 @@ STORE_HOST_V6 = 0x20
 TOPIC_BYTES_MAX = 255
 TOPIC_V1_BYTES_MAX = 127
 PROPERTIES_BYTES_MAX = 32767
+HOSTS_REMEMBERED_MAX = 10_000
 
 TOPIC_ILLEGAL = "a topic is 1 to 255 letters, digits and characters of %|-_"
 
 START = struct.Struct(">ii")
-HEAD = struct.Struct(">iiIiiqqiq")  # up to the times a message was born at: both versions have it
+HEAD = struct.Struct(">iiIiiqqiq")  # up to the time a message was born at: both kinds of hosts
 TAIL = struct.Struct(">iqi")  # reconsume times, prepared offset, body length
-HEAD_V4 = struct.Struct(">iiIiiqqiq4siq4siiqi")  # all of it, with hosts of four bytes
-MESSAGE_ID_V4 = struct.Struct(">4siq")
+HEAD_V4 = struct.Struct(">iiIiiqqiq8sq8siqi")  # all of it, with hosts of four bytes
+CHECKED_V4 = struct.Struct(">4xiIiiqqi44xi")  # of that: magic, CRC ... flags, body length
+QUEUE_V4 = struct.Struct(">12xi4xq56xi")  # of that: queue id, queue offset, body length
 HEAD_V4_BYTES = HEAD_V4.size  # 88
-QUEUE_OFFSET_AT = 20
+
+TAGS_REMEMBERED_MAX = 10_000
+TAGS_KEY = b"TAGS\x01"
+SEPARATOR = 2
 
 _TOPIC_CHARACTERS = "%|-_" + "0123456789" + "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
 _TOPIC_BYTES = _TOPIC_CHARACTERS.encode()
@@ -64,39 +69,49 @@ class Stored:
     message: Message
 
 
+# What a message needs in the log: (size of all of it, topic, properties, born host, store host).
+Parts = tuple[int, bytes, bytes, bytes, bytes]
+
+
 class Encoder:
     """Turns messages into bytes. Remembers hosts and topics it has seen, for they are few."""
 
     def __init__(self, max_message_bytes: int) -> None:
         self._max_message_bytes = max_message_bytes
         self._topics: dict[str, bytes] = {}
-        self._hosts: dict[str, bytes] = {}
+        self._hosts: dict[tuple[str, int], bytes] = {}
 
-    def size(self, message: Message) -> int:
-        """Bytes in the log. Raises MessageIllegal if no store may take it."""
-        topic = self._topic(message.topic)
-        properties = len(message.properties.encode())
+    def prepare(self, message: Message) -> Parts:
+        """Raises MessageIllegal if no store may take it."""
+        topic = self._topics.get(message.topic) or self._new_topic(message.topic)
+        properties = message.properties.encode()
         if len(message.body) > self._max_message_bytes:
             raise MessageIllegal(f"a body of {len(message.body)} bytes is too long")
-        if properties > PROPERTIES_BYTES_MAX or "\0" in message.properties:
+        if len(properties) > PROPERTIES_BYTES_MAX or b"\0" in properties:
             raise MessageIllegal("properties must have 32767 bytes at most, none of them zero")
-        hosts = len(self._host(message.born_host[0])) + len(self._host(message.store_host[0]))
-        lengths = 3 if len(topic) <= TOPIC_V1_BYTES_MAX else 4
-        return HEAD_V4_BYTES - 8 + hosts + len(message.body) + len(topic) + properties + lengths
+        born = self._hosts.get(message.born_host) or self._new_host(message.born_host)
+        stored = self._hosts.get(message.store_host) or self._new_host(message.store_host)
+        size = HEAD_V4_BYTES - 16 + len(born) + len(stored)  # hosts with their ports
+        size += len(message.body) + len(topic) + len(properties)
+        return (
+            size + (3 if len(topic) <= TOPIC_V1_BYTES_MAX else 4),
+            topic,
+            properties,
+            born,
+            stored,
+        )
 
     def encode(self, message: Message, offset: int, queue_offset: int, store_ms: int) -> bytes:
-        """The bytes of a message that ``size`` has accepted."""
-        topic = self._topic(message.topic)
-        properties = message.properties.encode()
+        """The bytes of a message. Raises MessageIllegal."""
+        return self.encode_prepared(message, self.prepare(message), offset, queue_offset, store_ms)
+
+    def encode_prepared(
+        self, message: Message, parts: Parts, offset: int, queue_offset: int, store_ms: int
+    ) -> bytes:
+        total, topic, properties, born, stored = parts
         body = message.body
-        born, stored = self._host(message.born_host[0]), self._host(message.store_host[0])
-        short = len(topic) <= TOPIC_V1_BYTES_MAX
-        lengths = 3 if short else 4
-        total = HEAD_V4_BYTES - 8 + len(born) + len(stored) + len(body) + len(topic)
-        total += len(properties) + lengths
         system = message.sys_flag & ~(BORN_HOST_V6 | STORE_HOST_V6)
-        system |= BORN_HOST_V6 if len(born) == 16 else 0
-        system |= STORE_HOST_V6 if len(stored) == 16 else 0
+        short = len(topic) <= TOPIC_V1_BYTES_MAX
         first = (
             total,
             MAGIC_V1 if short else MAGIC_V2,
@@ -105,58 +120,42 @@ class Encoder:
             message.flag,
             queue_offset,
             offset,
-            system,
-            message.born_ms,
         )
         last = (message.reconsume_times, message.prepared_transaction_offset, len(body))
-        born_port, store_port = message.born_host[1], message.store_host[1]
-        if len(born) == 4 and len(stored) == 4:
-            head = HEAD_V4.pack(*first, born, born_port, store_ms, stored, store_port, *last)
+        if len(born) == len(stored) == 8:
+            head = HEAD_V4.pack(*first, system, message.born_ms, born, store_ms, stored, *last)
         else:
-            head = HEAD.pack(*first) + born + born_port.to_bytes(4, "big")
-            head += store_ms.to_bytes(8, "big") + stored + store_port.to_bytes(4, "big")
-            head += TAIL.pack(*last)
-        width = 1 if short else 2
+            system |= BORN_HOST_V6 if len(born) > 8 else 0
+            system |= STORE_HOST_V6 if len(stored) > 8 else 0
+            head = HEAD.pack(*first, system, message.born_ms) + born
+            head += store_ms.to_bytes(8, "big") + stored + TAIL.pack(*last)
+        topic_length = len(topic).to_bytes(1 if short else 2, "big")
         return b"".join(
-            (
-                head,
-                body,
-                len(topic).to_bytes(width, "big"),
-                topic,
-                len(properties).to_bytes(2, "big"),
-                properties,
-            )
+            (head, body, topic_length, topic, len(properties).to_bytes(2, "big"), properties)
         )
 
     def message_id(self, host: tuple[str, int], offset: int) -> str:
         """The offsetMsgId: where the message was stored, in capital hexadecimal digits."""
-        return message_id(self._host(host[0]), host[1], offset)
+        packed = self._hosts.get(host) or self._new_host(host)
+        return f"{packed.hex().upper()}{offset:016X}"
 
-    def _topic(self, topic: str) -> bytes:
-        encoded = self._topics.get(topic)
-        if encoded is None:
-            if not is_topic(topic):
-                raise MessageIllegal(f"{topic!r}: {TOPIC_ILLEGAL}")
-            encoded = self._topics[topic] = topic.encode()
-        return encoded
+    def _new_topic(self, topic: str) -> bytes:
+        if not is_topic(topic):
+            raise MessageIllegal(f"{topic!r}: {TOPIC_ILLEGAL}")
+        return self._topics.setdefault(topic, topic.encode())
 
-    def _host(self, host: str) -> bytes:
-        packed = self._hosts.get(host)
-        if packed is None:
-            try:
-                packed = ipaddress.ip_address(host).packed
-            except ValueError as error:
-                raise MessageIllegal(f"{host!r} is no IP address") from error
-            self._hosts[host] = packed
-        return packed
+    def _new_host(self, host: tuple[str, int]) -> bytes:
+        try:
+            packed = ipaddress.ip_address(host[0]).packed + host[1].to_bytes(4, "big")
+        except (ValueError, OverflowError) as error:
+            raise MessageIllegal(f"{host[0]!r} is no IP address") from error
+        if len(self._hosts) > HOSTS_REMEMBERED_MAX:
+            self._hosts.clear()  # ports of clients come and go
+        return self._hosts.setdefault(host, packed)
 
 
 def is_topic(topic: str) -> bool:
     return 0 < len(topic) <= TOPIC_BYTES_MAX and not topic.strip(_TOPIC_CHARACTERS)
-
-
-def message_id(host: bytes, port: int, offset: int) -> str:
-    return (host + port.to_bytes(4, "big") + offset.to_bytes(8, "big")).hex().upper()
 
 
 def filler(size: int) -> bytes:
@@ -164,14 +163,9 @@ def filler(size: int) -> bytes:
     return START.pack(size, MAGIC_BLANK) + bytes(size - START.size)
 
 
-@dataclass(frozen=True, slots=True)
-class Dispatch:
-    """What a consume queue's unit is made of (DispatchRequest)."""
-
-    topic: str
-    queue_id: int
-    queue_offset: int
-    tags_code: int
+# What a consume queue's unit is made of (DispatchRequest): (topic, queue id, queue offset, code of
+# the tags).
+Dispatch = tuple[str, int, int, int]
 
 
 class Dispatcher:
@@ -183,40 +177,37 @@ class Dispatcher:
 
     def dispatch(self, data: bytes, start: int) -> Dispatch:
         """Of the message that begins at ``start``, which is whole and valid."""
-        topic_at, topic_end, properties_at, end = _text_spans(data, start)
+        queue_id, queue_offset, body_length = QUEUE_V4.unpack_from(data, start)
+        if data[start + 4 : start + 8] == MAGIC_V1_BYTES and not data[start + 39] & 0x30:
+            topic_at = start + HEAD_V4_BYTES + body_length + 1
+            topic_end = topic_at + data[topic_at - 1]
+            properties_at = topic_end + 2
+            end = properties_at + (data[topic_end] << 8 | data[topic_end + 1])
+        else:
+            topic_at, topic_end, properties_at, end = _text_spans(data, start)
         encoded = data[topic_at:topic_end]
         topic = self._topics.get(encoded)
         if topic is None:
             topic = self._topics[encoded] = encoded.decode()
-        queue_id, _, queue_offset = QUEUE_AT.unpack_from(data, start + 12)
-        code = 0
-        if properties_at < end:
-            tags = tags_of(data[properties_at:end])
-            found = self._codes.get(tags)
-            if found is None:
-                if len(self._codes) > TAGS_REMEMBERED_MAX:
-                    self._codes = {b"": 0}
-                found = self._codes[tags] = java_hash(tags.decode(errors="replace"))
-            code = found
-        return Dispatch(topic, queue_id, queue_offset, code)
+        tags = tags_of(data, properties_at, end)
+        code = self._codes.get(tags)
+        if code is None:
+            if len(self._codes) > TAGS_REMEMBERED_MAX:
+                self._codes = {b"": 0}
+            code = self._codes[tags] = java_hash(tags.decode(errors="replace"))
+        return topic, queue_id, queue_offset, code
 
 
-QUEUE_AT = struct.Struct(">iiq")
-TAGS_REMEMBERED_MAX = 10_000
-TAGS_KEY = b"TAGS\x01"
-
-
-def tags_of(properties: bytes) -> bytes:
-    """The value of TAGS in a message's properties; empty if there is none."""
-    if properties.startswith(TAGS_KEY):
-        at = len(TAGS_KEY)
-    else:
-        at = properties.find(b"\x02" + TAGS_KEY)
-        if at < 0:
-            return b""
-        at += 1 + len(TAGS_KEY)
-    end = properties.find(b"\x02", at)
-    return properties[at:] if end < 0 else properties[at:end]
+def tags_of(data: bytes, start: int, end: int) -> bytes:
+    """The value of TAGS in the properties at [start, end); empty if there is none."""
+    at = data.find(TAGS_KEY, start, end)
+    while at > start and data[at - 1] != SEPARATOR:  # the end of another key
+        at = data.find(TAGS_KEY, at + 1, end)
+    if at < 0:
+        return b""
+    at += len(TAGS_KEY)
+    stop = data.find(b"\x02", at, end)
+    return data[at : end if stop < 0 else stop]
 
 
 def java_hash(text: str) -> int:
@@ -254,20 +245,50 @@ def body_length_at(data: bytes, start: int) -> int:
     return at
 
 
-def is_valid(data: bytes, start: int, total: int, offset: int) -> bool:
-    """Whether a whole message of ``total`` bytes lies at ``start``, made for ``offset``.
-
-    All ``total`` bytes are in ``data``; the magic was looked at.
+def first_invalid(data: bytes, base: int, spans: list[tuple[int, int]]) -> int:
+    """The index of the first span that is not a whole message made for where it lies; their count
+    if all are. Magics were looked at.
     """
-    if total < HEAD_V4_BYTES + 4:
-        return False
+    unpack, view, topics = CHECKED_V4.unpack_from, memoryview(data), dict.fromkeys((b"",))
+    for index, (start, size) in enumerate(spans):
+        if size < HEAD_V4_BYTES + 4:
+            return index
+        magic, crc, queue_id, _, queue_offset, offset, flags, body_length = unpack(data, start)
+        if magic != MAGIC_V1 or flags & 0x30:
+            if not _is_valid_slowly(data, start, size, base + start):
+                return index
+            continue
+        end = start + size
+        body_end = start + HEAD_V4_BYTES + body_length
+        if offset != base + start or queue_id < 0 or queue_offset < 0 or body_length < 0:
+            return index
+        if body_end >= end - 3:
+            return index
+        topic_end = body_end + 1 + data[body_end]
+        if topic_end + 2 > end:
+            return index
+        if topic_end + 2 + (data[topic_end] << 8 | data[topic_end + 1]) != end:
+            return index
+        topic = data[body_end + 1 : topic_end]
+        if topic not in topics:
+            if topic.translate(None, _TOPIC_BYTES):
+                return index
+            topics[topic] = None
+        if not topic or data.find(0, topic_end + 2, end) >= 0:
+            return index
+        if crc32(view[start + HEAD_V4_BYTES : body_end]) & 0x7FFFFFFF != crc:
+            return index
+    return len(spans)
+
+
+def _is_valid_slowly(data: bytes, start: int, total: int, offset: int) -> bool:
+    """For both versions, and both kinds of hosts."""
     head = HEAD.unpack_from(data, start)
     if head[6] != offset or head[3] < 0 or head[5] < 0:
         return False
     at = body_length_at(data, start)
-    body_at = at + 4
+    body_at, end = at + 4, start + total
     body_end = body_at + int.from_bytes(data[at:body_at], "big", signed=True)
-    end = start + total
     if not body_at <= body_end < end - 3:
         return False
     topic_at, topic_end, properties_at, properties_end = _text_spans(data, start)
@@ -277,20 +298,26 @@ def is_valid(data: bytes, start: int, total: int, offset: int) -> bool:
         return False
     if b"\0" in data[properties_at:properties_end]:
         return False
-    return bool(crc32(memoryview(data)[body_at:body_end]) & 0x7FFFFFFF == head[2])
+    return bool(crc32(data[body_at:body_end]) & 0x7FFFFFFF == head[2])
+
+
+def is_message(data: bytes, offset: int) -> bool:
+    """Whether ``data`` is one whole sound message that was made for ``offset``."""
+    if len(data) < FILLER_MIN_BYTES:
+        return False
+    size, magic = START.unpack_from(data, 0)
+    if size != len(data) or magic not in (MAGIC_V1, MAGIC_V2):
+        return False
+    return first_invalid(data, offset, [(0, size)]) == 1
 
 
 def decode(data: bytes, offset: int) -> Stored:
     """One whole stored message. Raises MessageIllegal if it is damaged, or was made for another
     ``offset``.
     """
-    if len(data) < FILLER_MIN_BYTES:
-        raise MessageIllegal("a stored message is cut off")
-    total, magic = START.unpack_from(data, 0)
-    if total != len(data) or magic not in (MAGIC_V1, MAGIC_V2):
-        raise MessageIllegal("no stored message is here")
-    if not is_valid(data, 0, total, offset):
-        raise MessageIllegal(f"the stored message at {offset} is damaged")
+    if not is_message(data, offset):
+        raise MessageIllegal(f"no sound message is at {offset}")
+    total = len(data)
     _, _, crc, queue_id, flag, queue_offset, physical, system, born_ms = HEAD.unpack_from(data, 0)
     at = HEAD.size
     born, at = _host_at(data, at, 16 if system & BORN_HOST_V6 else 4)

@@ -23,7 +23,7 @@ from broker.commitlog.codec import (
     MAGIC_V2,
     START,
     filler,
-    is_valid,
+    first_invalid,
 )
 from broker.commitlog.segments import SegmentedLog
 from broker.disk import Disk
@@ -210,9 +210,9 @@ class CommitLog:
         found = self._segments.max_offset
         while position < found:
             scanned = await self.scan(position, found, RECOVERY_BYTES)
-            for start, size in scanned.spans:
-                if not is_valid(scanned.data, start, size, position + start):
-                    return position + start
+            sound = first_invalid(scanned.data, position, scanned.spans)
+            if sound < len(scanned.spans):
+                return position + scanned.spans[sound][0]
             if scanned.next == position:
                 break
             position = scanned.next

@@ -79,17 +79,19 @@ class QueueSet:
 
     # -- dispatch ----------------------------------------------------------------------------------
 
-    async def dispatch(self, scanned: Scanned, message_base: int) -> None:
+    async def dispatch(self, scanned: Scanned) -> None:
         """Add a unit for each message. Raises StorageError; nothing or all of a queue's units were
         added then, and those that were are skipped when the same stretch comes again.
         """
         gathered: dict[Key, list[tuple[int, Unit]]] = {}
-        dispatch, data = self._dispatcher.dispatch, scanned.data
+        dispatch, data, base = self._dispatcher.dispatch, scanned.data, scanned.base
         for start, size in scanned.spans:
-            found = dispatch(data, start)
-            unit = (message_base + start, size, found.tags_code)
-            key = (found.topic, found.queue_id)
-            gathered.setdefault(key, []).append((found.queue_offset, unit))
+            topic, queue_id, queue_offset, code = dispatch(data, start)
+            unit = (queue_offset, (base + start, size, code))
+            try:
+                gathered[topic, queue_id].append(unit)
+            except KeyError:
+                gathered[topic, queue_id] = [unit]
         for key, units in gathered.items():
             queue = self.queues.get(key) or await self._open_queue(key)
             await self._add(key, queue, units)
@@ -135,9 +137,9 @@ class QueueSet:
     def learn_next_offsets(self, scanned: Scanned) -> None:
         """Messages that are in the log, and not in the consume queues."""
         for start, _ in scanned.spans:
-            found = self._dispatcher.dispatch(scanned.data, start)
-            key = (found.topic, found.queue_id)
-            self.next_offsets[key] = max(self.next_offsets.get(key, 0), found.queue_offset + 1)
+            topic, queue_id, offset, _ = self._dispatcher.dispatch(scanned.data, start)
+            key = (topic, queue_id)
+            self.next_offsets[key] = max(self.next_offsets.get(key, 0), offset + 1)
 
     # -- the rest ----------------------------------------------------------------------------------
 

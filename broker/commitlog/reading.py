@@ -9,15 +9,7 @@ from __future__ import annotations
 import logging
 
 from broker.commitlog.api import GetStatus, Got, Log
-from broker.commitlog.codec import (
-    BORN_HOST_V6,
-    FILLER_MIN_BYTES,
-    HEAD,
-    MAGIC_V1,
-    MAGIC_V2,
-    START,
-    is_valid,
-)
+from broker.commitlog.codec import BORN_HOST_V6, FILLER_MIN_BYTES, HEAD, START, is_message
 from broker.commitlog.commit_log import MESSAGE_BYTES_MAX
 from broker.commitlog.consume_queue import ConsumeQueue
 from broker.errors import StorageError
@@ -88,14 +80,6 @@ async def queue_offset_at_ms(message_log: Log, queue: ConsumeQueue, store_ms: in
         else:
             high = middle
     return low
-
-
-def is_message(data: bytes, offset: int) -> bool:
-    """Whether ``data`` is one whole sound message that was made for ``offset``."""
-    size, magic = START.unpack_from(data, 0)
-    if size != len(data) or magic not in (MAGIC_V1, MAGIC_V2):
-        return False
-    return is_valid(data, 0, size, offset)
 
 
 def store_ms_of(message: bytes) -> int:

@@ -108,7 +108,6 @@ async def _recover_queues(message_log: MessageLog, queues: QueueSet, position: i
         message = await message_at(message_log, unit[0])
         if message is None or len(message) != unit[1]:
             return False
-        there = dispatcher.dispatch(message, 0)
-        return (there.topic, there.queue_id, there.queue_offset) == (*key, queue_offset)
+        return dispatcher.dispatch(message, 0)[:3] == (*key, queue_offset)
 
     return await queues.recover(position, message_log.min_offset, is_unit_of)

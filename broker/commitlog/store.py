@@ -19,7 +19,7 @@ from contextlib import suppress
 from broker.commitlog.api import Appended, Got, Message, MessageLog, PutStage
 from broker.commitlog.checkpoint import CONFIRM_UNKNOWN, Checkpoint, write_checkpoint
 from broker.commitlog.codec import Encoder
-from broker.commitlog.commit_log import CommitLog
+from broker.commitlog.commit_log import RECOVERY_BYTES, CommitLog
 from broker.commitlog.queue_set import Key, QueueSet
 from broker.commitlog.reading import get, message_at, queue_offset_at_ms
 from broker.commitlog.recovery import mark_clean, open_store_files
@@ -90,7 +90,7 @@ class MessageStore:
         if not found.tail_is_lost:
             if env.has_bug("KB-RKT-16"):
                 store._confirm = None  # recovery builds the queues to the log's end
-            await store._dispatch_now()
+            await store._dispatch_now(RECOVERY_BYTES)
             store._confirm = found.confirm
             await store.recover_queue_offsets()
         store._start()
@@ -147,30 +147,32 @@ class MessageStore:
 
     def append(self, messages: list[Message]) -> PutStage:
         """See Store."""
-        encoder = self._encoder
-        first = messages[0]
+        encoder, first = self._encoder, messages[0]
         key = (first.topic, first.queue_id)
         queue_offset = self._queues.next_offsets.get(key, 0)
         store_ms = self._env.clock.wall_ns() // NS_PER_MS
-        offsets = self._log.place([encoder.size(message) for message in messages])
+        prepared = [encoder.prepare(message) for message in messages]
+        offsets = self._log.place([parts[0] for parts in prepared])
         encoded = [
-            encoder.encode(message, offset, queue_offset + number, store_ms)
-            for number, (message, offset) in enumerate(zip(messages, offsets, strict=True))
+            encoder.encode_prepared(message, parts, offset, queue_offset + number, store_ms)
+            for number, (message, parts, offset) in enumerate(
+                zip(messages, prepared, offsets, strict=True)
+            )
         ]
         ends = self._log.append_placed(encoded)
         self._queues.next_offsets[key] = queue_offset + len(messages)
-        return PutStage(
-            tuple(
-                Appended(
-                    offset,
-                    ends[number],
-                    queue_offset + number,
-                    encoder.message_id(messages[number].store_host, offset),
-                    store_ms,
-                )
-                for number, offset in enumerate(offsets)
+        message_id = encoder.message_id
+        appended = [
+            Appended(
+                offset,
+                ends[number],
+                queue_offset + number,
+                message_id(messages[number].store_host, offset),
+                store_ms,
             )
-        )
+            for number, offset in enumerate(offsets)
+        ]
+        return PutStage(tuple(appended))
 
     def append_raw(self, offset: int, data: bytes) -> None:
         """See Store."""
@@ -299,15 +301,15 @@ class MessageStore:
                 return
             await self._go.wait()
 
-    async def _dispatch_now(self) -> None:
+    async def _dispatch_now(self, stretch_bytes: int = DISPATCH_BYTES) -> None:
         """All that may be dispatched now."""
         while True:
             async with self._held:
                 position = self._dispatched
-                scanned = await self._log.scan(position, self._bound(), DISPATCH_BYTES)
+                scanned = await self._log.scan(position, self._bound(), stretch_bytes)
                 if scanned.next == position:
                     return
-                await self._queues.dispatch(scanned, scanned.base)
+                await self._queues.dispatch(scanned)
                 self._dispatched = scanned.next
             self._dispatch_waiters.wake(scanned.next)
             await asyncio.sleep(0)

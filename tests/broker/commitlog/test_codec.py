@@ -61,7 +61,7 @@ STORE_MS = 0x0908070605
 def encoded(message: Message, offset: int = 0x1000, queue_offset: int = 11) -> bytes:
     encoder = Encoder(1 << 20)
     data = encoder.encode(message, offset, queue_offset, STORE_MS)
-    assert len(data) == encoder.size(message)
+    assert len(data) == encoder.prepare(message)[0]
     return data
 
 
@@ -98,7 +98,7 @@ def test_hosts_of_sixteen_bytes_are_flagged() -> None:
     assert len(data) == len(STORED) + 24
     assert data[36:40] == b"\0\0\0\x31"
     assert replace(decode(data, 0x1000).message, sys_flag=1) == message
-    assert Dispatcher().dispatch(data, 0).topic == "TopicA"
+    assert Dispatcher().dispatch(data, 0)[0] == "TopicA"
 
 
 def test_a_long_topic_takes_the_second_version() -> None:
@@ -107,7 +107,7 @@ def test_a_long_topic_takes_the_second_version() -> None:
     assert data[4:8] == bytes.fromhex("daa320ab")
     assert data[93:95] == b"\0\x80"
     assert decode(data, 0x1000).message == message
-    assert Dispatcher().dispatch(data, 0).topic == "x" * 128
+    assert Dispatcher().dispatch(data, 0)[0] == "x" * 128
 
 
 def test_a_filler() -> None:
@@ -129,7 +129,7 @@ def test_a_filler() -> None:
 )
 def test_what_no_store_takes(message: Message) -> None:
     with pytest.raises(MessageIllegal):
-        Encoder(1 << 20).size(message)
+        Encoder(1 << 20).prepare(message)
 
 
 def test_topics() -> None:
@@ -184,8 +184,7 @@ def test_damage_breaks_nothing_else(position: int, damage: bytes) -> None:
 
 def test_dispatch_reads_what_a_queue_wants() -> None:
     found = Dispatcher().dispatch(b"junk" + STORED, 4)
-    assert (found.topic, found.queue_id, found.queue_offset) == ("TopicA", 3, 11)
-    assert found.tags_code == java_hash("blue")
+    assert found == ("TopicA", 3, 11, java_hash("blue"))
 
 
 @pytest.mark.parametrize(
@@ -196,8 +195,16 @@ def test_hash_codes_as_java_has_them(text: str, code: int) -> None:
     assert java_hash(text) == code
 
 
-def test_tags_of_properties() -> None:
-    assert tags_of(b"TAGS\x01a\x02") == b"a"
-    assert tags_of(b"K\x01v\x02TAGS\x01b") == b"b"
-    assert tags_of(b"MYTAGS\x01b\x02") == b""
-    assert tags_of(b"") == b""
+@pytest.mark.parametrize(
+    ("properties", "tags"),
+    [
+        (b"TAGS\x01a\x02", b"a"),
+        (b"K\x01v\x02TAGS\x01b", b"b"),
+        (b"MYTAGS\x01b\x02", b""),
+        (b"MYTAGS\x01b\x02TAGS\x01c\x02", b"c"),
+        (b"", b""),
+    ],
+)
+def test_tags_of_properties(properties: bytes, tags: bytes) -> None:
+    data = b"TAGS\x01x" + properties + b"TAGS\x01y"
+    assert tags_of(data, 6, 6 + len(properties)) == tags

@@ -1,8 +1,10 @@
 """RemotingServer: a port that speaks the remoting protocol; each request code has its handler.
 
-Requests of one connection are handled at the same time and answered as they end. What is not a
-frame ends its connection and nothing else. A connection from which nothing came for two minutes is
-closed: its peer is gone, and nobody would ever say so (upstream's serverChannelMaxIdleTimeSeconds).
+Requests of one connection are handled at the same time and answered as they end; one whose
+connection is gone is carried out all the same, as upstream's are: it may be half done. What is not
+a frame ends its connection and nothing else. A connection from which nothing came for two minutes
+is closed (upstream's serverChannelMaxIdleTimeSeconds): its peer is gone, and nobody would ever say
+so.
 """
 
 from __future__ import annotations
@@ -30,11 +32,12 @@ class Caller:
     """One connection of a client. ``attributes`` are the service's: a client id, say."""
 
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        host, port = writer.get_extra_info("peername")[:2]
-        self.address = f"{host}:{port}"
+        peer = writer.get_extra_info("peername")  # None if it is gone already
+        self.address = f"{peer[0]}:{peer[1]}" if peer else "?"
         self.closed = asyncio.Event()
         self.attributes: dict[str, Any] = {}
         self.reader = reader
+        self.requests = 0  # under way
         self._writer = writer
         self._next_opaque = 0
 
@@ -91,6 +94,7 @@ class RemotingServer:
         self._idle_timeout_ms = idle_timeout_ms
         self._server: asyncio.Server | None = None
         self._serving: dict[asyncio.Task[None], Caller] = {}
+        self._requests: dict[asyncio.Task[None], Caller] = {}
 
     @property
     def port(self) -> int:
@@ -115,10 +119,10 @@ class RemotingServer:
         server, self._server = self._server, None
         if server is not None:
             server.close()
-        serving = list(self._serving)
-        for task in serving:
+        tasks = [*self._serving, *self._requests]
+        for task in tasks:
             task.cancel()
-        await asyncio.gather(*serving, return_exceptions=True)
+        await asyncio.gather(*tasks, return_exceptions=True)
         if server is not None:
             await server.wait_closed()
 
@@ -132,27 +136,19 @@ class RemotingServer:
         task.add_done_callback(lambda done: self._serving.pop(done, None))
 
     async def _serve(self, caller: Caller) -> None:
-        requests: dict[asyncio.Task[None], None] = {}
         try:
-            await self._read_requests(caller, requests)
+            await self._read_requests(caller)
         except FrameError as error:
             log.warning("%s speaks no remoting: %s", caller.address, error)
         except (OSError, TimeoutError) as error:
             log.debug("%s went away: %r", caller.address, error)
         finally:
-            # The caller is gone before anything can wait here: who is told of it must not miss it.
             caller.closed.set()
             caller.abort()
-            left = list(requests)
-            for task in left:
-                task.cancel()
             if self._on_close is not None:
                 self._on_close(caller)
-            await asyncio.gather(*left, return_exceptions=True)
 
-    async def _read_requests(
-        self, caller: Caller, requests: dict[asyncio.Task[None], None]
-    ) -> None:
+    async def _read_requests(self, caller: Caller) -> None:
         frames = FrameReader()
         while True:
             async with asyncio.timeout(self._idle_timeout_ms / 1000):
@@ -162,13 +158,20 @@ class RemotingServer:
             for command in frames.feed(data):
                 if command.is_response:
                     continue  # nobody here asks and waits
-                if len(requests) >= REQUESTS_MAX:
+                if caller.requests >= REQUESTS_MAX:
                     busy = response(ResponseCode.SYSTEM_BUSY, "too many requests are under way")
                     await caller.answer(command, busy)
-                    continue
-                task = asyncio.create_task(self._handle(command, caller), name="remoting request")
-                requests[task] = None
-                task.add_done_callback(lambda done: requests.pop(done, None))
+                else:
+                    self._begin(command, caller)
+
+    def _begin(self, request: Command, caller: Caller) -> None:
+        task = asyncio.create_task(self._handle(request, caller), name="remoting request")
+        self._requests[task] = caller
+        caller.requests += 1
+        task.add_done_callback(self._ended)
+
+    def _ended(self, task: asyncio.Task[None]) -> None:
+        self._requests.pop(task).requests -= 1
 
     async def _handle(self, request: Command, caller: Caller) -> None:
         handler = self._handlers.get(request.code)

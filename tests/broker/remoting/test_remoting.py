@@ -8,6 +8,7 @@ from collections.abc import Awaitable, Callable
 import pytest
 
 from broker.errors import ConfigError
+from broker.remoting import server as server_module
 from broker.remoting.client import RemotingClient, Unanswered, Unreachable
 from broker.remoting.codec import FrameReader, encode
 from broker.remoting.codes import ResponseCode
@@ -26,7 +27,8 @@ class Service:
     def __init__(self) -> None:
         self.hanging = asyncio.Event()
         self.go = asyncio.Event()
-        self.cancelled = asyncio.Event()
+        self.done = asyncio.Event()
+        self.closed = asyncio.Event()
         self.seen: list[Command] = []
         self.gone: list[Caller] = []
         self.server = RemotingServer(
@@ -39,13 +41,17 @@ class Service:
             },
             host="127.0.0.1",
             port=0,
-            on_close=self.gone.append,
+            on_close=self.on_close,
             idle_timeout_ms=500,
         )
 
     @property
     def address(self) -> str:
         return f"127.0.0.1:{self.server.port}"
+
+    def on_close(self, caller: Caller) -> None:
+        self.gone.append(caller)
+        self.closed.set()
 
     async def echo(self, request: Command, caller: Caller) -> Command:
         self.seen.append(request)
@@ -55,9 +61,8 @@ class Service:
         self.hanging.set()
         try:
             await self.go.wait()
-        except asyncio.CancelledError:
-            self.cancelled.set()
-            raise
+        finally:
+            self.done.set()
         return response(0)
 
     async def fail(self, request: Command, caller: Caller) -> Command:
@@ -172,13 +177,16 @@ def test_garbage_ends_its_connection_and_no_other(garbage: bytes) -> None:
     serving(body)
 
 
-def test_requests_before_the_garbage_are_not_answered_after_the_end() -> None:
+def test_a_request_is_carried_out_though_its_connection_is_gone() -> None:
     async def body(service: Service, client: RemotingClient) -> None:
         reader, writer = await asyncio.open_connection("127.0.0.1", service.server.port)
         writer.write(encode(Command(code=HANG, opaque=1)))
         await service.hanging.wait()
         writer.write(b"\xff" * 8)
-        await service.cancelled.wait()  # nobody works for a client that is gone
+        await service.closed.wait()
+        assert not service.done.is_set()
+        service.go.set()
+        await service.done.wait()
         writer.close()
 
     serving(body)
@@ -226,8 +234,8 @@ def test_no_answer_in_time_is_unanswered() -> None:
             await client.invoke(service.address, Command(code=HANG), 50)
         # The connection gave no sign of life since: it may be half-open, and is not used again.
         await client.invoke(service.address, Command(code=ECHO), 5000)
-        await service.cancelled.wait()
-        assert len(service.gone) == 1
+        await service.closed.wait()
+        assert len(service.gone) == 1 and not service.done.is_set()
 
     serving(body)
 
@@ -253,6 +261,38 @@ def test_stop_tells_of_every_connection_once() -> None:
         assert service.gone == [caller]
         assert caller.closed.is_set()
         await caller.push(Command(code=40))  # to nobody: no error
+
+    serving(body)
+
+
+def test_stop_ends_what_is_under_way() -> None:
+    async def body(service: Service, client: RemotingClient) -> None:
+        waiting = asyncio.create_task(client.invoke(service.address, Command(code=HANG), 5000))
+        await service.hanging.wait()
+        await service.server.stop()
+        assert service.done.is_set()
+        with pytest.raises(Unanswered):
+            await waiting
+
+    serving(body)
+
+
+def test_too_many_requests_of_one_connection_are_refused(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(server_module, "REQUESTS_MAX", 2)
+
+    async def body(service: Service, client: RemotingClient) -> None:
+        hanging = [
+            asyncio.create_task(client.invoke(service.address, Command(code=HANG), 5000))
+            for _ in range(2)
+        ]
+        await service.hanging.wait()
+        busy = await client.invoke(service.address, Command(code=ECHO), 5000)
+        assert busy.code == ResponseCode.SYSTEM_BUSY
+        service.go.set()
+        await asyncio.gather(*hanging)
+        assert (await client.invoke(service.address, Command(code=ECHO), 5000)).code == 0
 
     serving(body)
 

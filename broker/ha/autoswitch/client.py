@@ -24,7 +24,7 @@ import logging
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 
-from broker.commitlog.api import Store
+from broker.commitlog.store import MessageStore
 from broker.env import Env
 from broker.errors import BrokerError, DiskFull, StorageError
 from broker.ha.autoswitch import epochs, packets
@@ -56,7 +56,7 @@ class Slave:
 
     env: Env
     config: HaConfig
-    store: Store
+    store: MessageStore
     cache: EpochFileCache
     handshake: packets.SlaveHandshake
     acks_flushed: bool
@@ -140,9 +140,11 @@ class AutoSwitchHAClient:
         """truncateInvalidMsg. What is cut was never whole, so never acknowledged to a client."""
         store = self._store
         end = await end_of_whole_messages(store.log, search_start(self._slave.env, store))
-        if end < store.log.max_offset:
+        cut = end < store.log.max_offset
+        if cut:
             await self._slave.truncate(end)
-        await uninterrupted(self._cache.truncate_suffix(store.log.max_offset))
+        if cut or not self._slave.env.has_bug("KB-RKT-A"):
+            await uninterrupted(self._cache.truncate_suffix(end))
 
     # -- HANDSHAKE ---------------------------------------------------------------------------------
 

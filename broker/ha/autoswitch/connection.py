@@ -199,7 +199,7 @@ class AutoSwitchHAConnection:
     async def _sendable(self) -> int:
         """The end of what may be sent; waits for the disk if that is all there is to wait for."""
         replicated, master = self._master.log, self._master
-        if replicated.flushed_offset <= self.transfer_from >= master.sendable:
+        if master.sendable <= self.transfer_from < replicated.max_offset:
             await replicated.flushed(replicated.max_offset)
         return master.sendable
 

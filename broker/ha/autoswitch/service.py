@@ -184,6 +184,7 @@ class AutoSwitchHAService:
         end = await end_of_whole_messages(store.log, search_start(self._env, store))
         if end < store.log.max_offset:
             await self.truncate(end)
+            await uninterrupted(self.cache.truncate_suffix(end))
 
     async def _begin_epoch(self, epoch: int) -> int:
         """Where it begins; durable, and so is all before it."""
@@ -195,7 +196,8 @@ class AutoSwitchHAService:
             if not self._env.has_bug("KB-RKT-C"):
                 return last.start_offset
             await uninterrupted(cache.truncate_epochs(epoch))  # KB-RKT-C: it begins here, now
-        await uninterrupted(cache.truncate_suffix(end))
+        if not self._env.has_bug("KB-RKT-A"):
+            await uninterrupted(cache.truncate_suffix(end))
         await uninterrupted(cache.append(EpochStart(epoch, end)))
         return end
 

@@ -18,7 +18,7 @@ from broker.ha.autoswitch.reign import Proposal, Reign
 from broker.ha.autoswitch.service import AutoSwitchHAService
 from broker.rocketmq.addresses import AddressBook
 from broker.rocketmq.config import HaConfig, RocketConfig, RocketPeer, StoreConfig
-from cluster.sim.disk import SimDisk
+from cluster.sim.disk import DiskKnobs, SimDisk
 from cluster.sim.network import NetworkKnobs
 from cluster.sim.processes import SimProcess
 from tests.broker.mirrored.cluster_fixture import Clock, Event, Events
@@ -45,7 +45,7 @@ class Broker:
         self.group = group
         self.name = name
         self.id = group.names.index(name) + 1
-        self.disk = SimDisk(group.world.loop, group.seed, name)
+        self.disk = SimDisk(group.world.loop, group.seed, name, group.disk)
         self.bugs = group.bugs
         self.ha = group.ha
         self.lives = 0
@@ -205,6 +205,7 @@ class Group:
         flush: str = "sync",
         knobs: NetworkKnobs | None = None,
         by_address: bool = False,
+        disk: DiskKnobs | None = None,
         seed: int = 1,
     ) -> None:
         self.seed = seed
@@ -213,6 +214,7 @@ class Group:
         self.bugs = bugs
         self.ha = ha
         self.by_address = by_address
+        self.disk = disk
         self.events: list[Event] = []
         self._store = StoreConfig(
             flush=flush,  # type: ignore[arg-type]

@@ -16,7 +16,8 @@ from broker.ha.autoswitch.packets import EpochStart
 from cluster.sim.disk import SimDisk
 from cluster.sim.loop import SimLoop
 from cluster.sim.processes import SimProcess
-from tests.broker.mirrored.cluster_fixture import Clock, Events, run, sim
+from tests.broker.mirrored.cluster_fixture import Clock, Events, run
+from tests.broker.mirrored.latency import sim
 
 pytestmark = pytest.mark.unit
 

@@ -74,7 +74,7 @@ class QueueSet:
             await queue.cut(end)
             await queue.segments.settle(queue.segments.max_offset)
             await queue.forget_before(min_offset)
-        self.forget_next_offsets()
+        self.next_offsets = self.ends()
         return build_from
 
     # -- dispatch ----------------------------------------------------------------------------------
@@ -130,16 +130,17 @@ class QueueSet:
 
     # -- next queue offsets ------------------------------------------------------------------------
 
-    def forget_next_offsets(self) -> None:
-        """As far as the consume queues know (KB-RKT-15: upstream left it at that)."""
-        self.next_offsets = {key: queue.end for key, queue in self.queues.items()}
+    def ends(self) -> dict[Key, int]:
+        """Next queue offsets as far as the consume queues know (KB-RKT-15: upstream left it at
+        that)."""
+        return {key: queue.end for key, queue in self.queues.items()}
 
-    def learn_next_offsets(self, scanned: Scanned) -> None:
+    def count(self, scanned: Scanned, next_offsets: dict[Key, int]) -> None:
         """Messages that are in the log, and not in the consume queues."""
         for start, _ in scanned.spans:
             topic, queue_id, offset, _ = self._dispatcher.dispatch(scanned.data, start)
             key = (topic, queue_id)
-            self.next_offsets[key] = max(self.next_offsets.get(key, 0), offset + 1)
+            next_offsets[key] = max(next_offsets.get(key, 0), offset + 1)
 
     # -- the rest ----------------------------------------------------------------------------------
 

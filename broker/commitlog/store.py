@@ -234,16 +234,18 @@ class MessageStore:
             await self._recover_queue_offsets(from_queues_only=from_queues_only)
 
     async def _recover_queue_offsets(self, *, from_queues_only: bool = False) -> None:
-        self._queues.forget_next_offsets()
+        """What is found takes effect at once, and knows what was appended meanwhile."""
+        found = self._queues.ends()
+        position = self._dispatched
         if from_queues_only or self._env.has_bug("KB-RKT-15"):
-            return
-        position, end = self._dispatched, self._log.max_offset
-        while position < end:
-            scanned = await self._log.scan(position, end, DISPATCH_BYTES)
+            position = self._log.max_offset
+        while position < self._log.max_offset:
+            scanned = await self._log.scan(position, self._log.max_offset, DISPATCH_BYTES)
             if scanned.next == position:
-                break
-            self._queues.learn_next_offsets(scanned)
+                break  # the rest of a message is still to come
+            self._queues.count(scanned, found)
             position = scanned.next
+        self._queues.next_offsets = found
 
     async def digest(self, start: int, end: int) -> str:
         """A fingerprint of the log's bytes, to compare replicas with. Raises StorageError if they

@@ -81,6 +81,51 @@ def test_a_torn_message_at_the_end_is_cut_off() -> None:
     simulate(body)
 
 
+@pytest.mark.parametrize("missing", [1, 50, 90, 100])
+def test_a_slave_that_flushed_a_part_of_a_message_drops_it(missing: int) -> None:
+    async def body(loop: SimLoop, disk: SimDisk) -> None:
+        master = await opened(loop, SimDisk(loop, 2, "n2"))
+        first, end = put(master, "a"), put(master, "b" * 20)
+        process = SimProcess("n1", 0)
+        loop.add_process(process)
+
+        async def life() -> None:
+            store = await opened(loop, disk)
+            store.append_raw(0, await master.log.read(0, end - missing))
+            await store.log.flushed(end - missing)
+            await asyncio.sleep(0.2)  # checkpoints
+
+        await loop.create_task(life(), context=process.context)
+        process.freeze()
+        disk.power_loss()
+        slave = await opened(loop, disk)
+        assert (slave.log.max_offset, await bodies(slave)) == (first, ["a"])
+        slave.append_raw(first, await master.log.read(first, end - first))
+        await slave.dispatched(end)
+        assert await bodies(slave) == ["a", "b" * 20]
+        await slave.close()
+        await master.close()
+
+    simulate(body)
+
+
+def test_next_queue_offsets_are_found_while_messages_come() -> None:
+    async def body(loop: SimLoop, disk: SimDisk) -> None:
+        await lived(loop, disk, *(f"m{number}" for number in range(50)), confirmed=1)
+        store = await opened(loop, disk, confirm_from_checkpoint=True)
+        finding = asyncio.create_task(store.recover_queue_offsets())  # it reads the disk
+        number = 50
+        while not finding.done():
+            assert store.append([message("x")]).messages[0].queue_offset == number
+            number += 1
+            await asyncio.sleep(0.00001)
+        assert number > 60
+        assert store.append([message("x")]).messages[0].queue_offset == number
+        await store.close()
+
+    simulate(body)
+
+
 def test_what_was_flushed_and_is_damaged_stops_the_store() -> None:
     async def body(loop: SimLoop, disk: SimDisk) -> None:
         store = await opened(loop, disk)

@@ -1,7 +1,10 @@
 """elections: who was made master of a replicated log, by whom, in which epoch, out of which set.
 
 Judged from node events (docs/architecture.md): ``role`` and ``acked`` of the brokers, ``elected``
-and ``set_changed`` of the controllers. What must hold all the time (reference 2.2.12, and Raft's
+and ``set_changed`` of the controllers' leaders, whose detail names the ``master`` and the ``set``
+afterwards (brokers tell what they have heard of, without a master). A new leader tells the last
+election again, with the set as it is. The epoch of an election is the master's, that of a changed
+set the set's own. What must hold all the time (reference 2.2.12, and Raft's
 own election safety, where the epoch is a term):
 
 - *one master an epoch*: no two nodes are master, are elected or acknowledge in one epoch
@@ -9,8 +12,9 @@ own election safety, where the epoch is a term):
 - *epochs rise*: neither a node's own, nor from one election to the next (``epoch-regression``);
 - *the master comes from the SyncStateSet* as it was before (``elected-outside-set``): I2, but for
   an unclean election that the plan allows;
-- *a fenced master alters no set*: a SyncStateSet is not changed in the name of a master whose epoch
-  is over (``fenced-alteration``), nor to one without that master (``set-without-master``): I4;
+- *a fenced master alters no set*: a SyncStateSet is not changed in the name of another master than
+  the one elected last (``fenced-alteration``), nor to one without that master
+  (``set-without-master``): I4;
 - *nobody acknowledges after a successor did*: two masters that acknowledge at once, in whatever
   epochs, write two histories (checkers/mastership.py tells how long; here it is
   ``acked-while-deposed``: an acknowledgement under an epoch, later than the first one under the
@@ -87,12 +91,11 @@ KINDS = (
 
 @dataclass(frozen=True, slots=True)
 class Election:
-    """What a controller decided. ``chosen_from``: as the event itself says; () if it does not."""
+    """What a controller decided; ``master`` is "" where it gave up a dead one."""
 
     event: NodeEvent
     master: str
     epoch: int
-    chosen_from: tuple[str, ...]
 
 
 def _elections(events: Sequence[NodeEvent]) -> list[Election]:
@@ -100,15 +103,19 @@ def _elections(events: Sequence[NodeEvent]) -> list[Election]:
     found: dict[tuple[str, int, str], Election] = {}
     for event in events:
         if event.kind == "elected":
-            master, epoch = str(event.detail.get("master", "")), _epoch(event)
-            election = Election(event, master, epoch, _members(event))
-            found.setdefault((event.group, epoch, master), election)
+            master = _master(event)
+            election = Election(event, master, event.epoch)
+            found.setdefault((event.group, event.epoch, master), election)
     return list(found.values())
 
 
-def _epoch(event: NodeEvent) -> int:
-    """Of the master; ``detail`` may hold the set's own."""
-    return event.epoch or int(event.detail.get("epoch") or 0)
+def _by_controllers(events: Sequence[NodeEvent]) -> list[NodeEvent]:
+    """Elections and changes of sets, as those tell them who decide."""
+    return [e for e in events if e.kind in ("elected", "set_changed") and "master" in e.detail]
+
+
+def _master(event: NodeEvent) -> str:
+    return str(event.detail.get("master") or "")
 
 
 def _members(event: NodeEvent) -> tuple[str, ...]:
@@ -168,51 +175,42 @@ def _regressions(events: Sequence[NodeEvent], elections: Sequence[Election]) -> 
 
 
 def _outside_set(events: Sequence[NodeEvent], elections: Sequence[Election]) -> Iterator[Anomaly]:
-    """Against the set that the last change before left, and the one that the event itself tells."""
+    """Against the set as the event before left it."""
     by_event = {election.event.row: election for election in elections}
-    members: dict[str, tuple[tuple[str, ...], NodeEvent]] = {}
-    for event in events:
-        election = by_event.get(event.row)
-        if election is not None and election.master:
-            known = members.get(event.group)
-            if known is not None and election.master not in known[0]:
-                summary = (
-                    f"{election.master} was elected master of {event.group} for epoch"
-                    f" {election.epoch} from outside of the SyncStateSet {_named(known[0])}"
-                )
-                yield _anomaly("elected-outside-set", summary, known[1], event)
-            elif election.chosen_from and election.master not in election.chosen_from:
-                summary = (
-                    f"{election.master} was elected master of {event.group} for epoch"
-                    f" {election.epoch}, and is not in the set {_named(election.chosen_from)}"
-                )
-                yield _anomaly("elected-outside-set", summary, event)
-            members[event.group] = ((election.master,), event)
-        elif event.kind == "set_changed" and _members(event):
-            members[event.group] = (_members(event), event)
+    last: dict[str, NodeEvent] = {}
+    for event in _by_controllers(events):
+        election, before = by_event.get(event.row), last.get(event.group)
+        last[event.group] = event
+        if election is None or not election.master or before is None or event.detail.get("unclean"):
+            continue
+        if _members(before) and election.master not in _members(before):
+            summary = (
+                f"{election.master} was elected master of {event.group} for epoch {election.epoch}"
+                f" from outside of the SyncStateSet {_named(_members(before))}"
+            )
+            yield _anomaly("elected-outside-set", summary, before, event)
 
 
 def _fenced(events: Sequence[NodeEvent], elections: Sequence[Election]) -> Iterator[Anomaly]:
     by_event = {election.event.row: election for election in elections}
     latest: dict[str, Election] = {}
-    for event in events:
+    for event in _by_controllers(events):
         election = by_event.get(event.row)
         if election is not None:
             latest[event.group] = election
+        ruling, members = latest.get(event.group), _members(event)
+        if event.kind == "elected" or ruling is None:
             continue
-        ruling = latest.get(event.group)
-        if event.kind != "set_changed" or ruling is None or not ruling.master:
-            continue
-        if event.epoch and event.epoch < ruling.epoch:
+        if _master(event) != ruling.master:
             summary = (
-                f"the SyncStateSet of {event.group} was changed to {_named(_members(event))} by a"
-                f" master of epoch {event.epoch}, after {ruling.master} was elected for"
-                f" {ruling.epoch}"
+                f"the SyncStateSet of {event.group} was changed to {_named(members)} in the name of"
+                f" {_master(event) or 'nobody'}, after {ruling.master or 'nobody'} was made master"
+                f" in epoch {ruling.epoch}"
             )
             yield _anomaly("fenced-alteration", summary, ruling.event, event)
-        elif _members(event) and ruling.master not in _members(event):
+        elif members and ruling.master not in members:
             summary = (
-                f"the SyncStateSet of {event.group} was changed to {_named(_members(event))}, and"
+                f"the SyncStateSet of {event.group} was changed to {_named(members)}, and"
                 f" its master {ruling.master} is not in it"
             )
             yield _anomaly("set-without-master", summary, ruling.event, event)

@@ -15,6 +15,7 @@ from typing import Annotated, Any
 import typer
 
 from harness.cli_check import add_check_commands, run_check
+from harness.cli_ctl import add_ctl_command
 from harness.cli_search import add_search_commands
 from harness.errors import HarnessError, ShalottError, UsageError
 
@@ -224,6 +225,7 @@ def clean() -> None:
 
 add_search_commands(app)
 add_check_commands(app)
+add_ctl_command(app)
 
 
 def main(arguments: Sequence[str] | None = None) -> None:

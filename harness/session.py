@@ -16,9 +16,11 @@ from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 
+import msgspec
 import typer
 
 from checkers.base import Result
+from cluster.base import Cluster, System
 from harness.errors import MissingCapability, UsageError
 from harness.history import Recorder
 from harness.plan import Plan, load_plan
@@ -29,7 +31,7 @@ from harness.report_results import read_results
 from harness.report_words import findings, headline, overall
 from harness.run import Outcome, Watch, run
 from harness.stage import Nemesis, World
-from harness.store import LOG, REPORT, RESULTS, RunDirectory, Store
+from harness.store import ENDPOINTS, LOG, REPORT, RESULTS, RunDirectory, Store
 from harness.verdict import judge, save_verdict
 from nemesis.runner import NemesisRunner
 from nemesis.schedule import required_capabilities
@@ -119,7 +121,25 @@ def build_world(plan: Plan, directory: RunDirectory) -> World:
     def make_nemesis(record: Recorder) -> Nemesis:
         return NemesisRunner(cluster, system, plan, record, queues=queues)
 
-    return World(cluster=cluster, system=system, make_nemesis=make_nemesis)
+    return World(
+        cluster=cluster,
+        system=system,
+        make_nemesis=make_nemesis,
+        announce=partial(note_endpoints, directory.path / ENDPOINTS),
+    )
+
+
+def note_endpoints(path: Path, cluster: Cluster, system: System) -> None:
+    """Where each node's ports can be reached from here: what ``shalott ctl`` reads."""
+    noted = {
+        node: {port: cluster.endpoint(node, port) for port in system.port_names}
+        for node in cluster.nodes
+    }
+    found = {
+        node: {port: (at.host, at.port) for port, at in ports.items()}
+        for node, ports in noted.items()
+    }
+    path.write_bytes(msgspec.json.format(msgspec.json.encode(found), indent=2) + b"\n")
 
 
 def analyze(run_name: str | None, store_root: Path) -> int:

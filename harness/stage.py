@@ -56,7 +56,8 @@ class Nemesis(Protocol):
 class World:
     """Where a run takes place. The nemesis is made when there is a history to record in.
 
-    ``inspect`` is called between settling and draining, in worlds that can look into their nodes.
+    ``inspect`` is called between settling and draining, in worlds that can look into their nodes;
+    ``announce`` when the nodes have been started, in worlds whose nodes others can ask.
     """
 
     cluster: Cluster
@@ -64,6 +65,7 @@ class World:
     make_nemesis: Callable[[Recorder], Nemesis]
     make_recorder: Callable[[Path], RunRecorder] = record_to_file
     inspect: Callable[[], Awaitable[None]] | None = None
+    announce: Callable[[Cluster, System], None] | None = None
 
 
 @dataclass
@@ -143,6 +145,8 @@ class Stage:
     async def _boot(self) -> None:
         cluster, system = self.world.cluster, self.world.system
         await cluster.boot(system)
+        if self.world.announce is not None:
+            self.world.announce(cluster, system)
         await system.await_ready(cluster, cluster.nodes, BOOT_TIMEOUT_MS)
         await system.configure(cluster, self.workload.queues)
         await self._set_up()

@@ -3,6 +3,7 @@
 ``store/<name>/<yyyyMMddTHHmmss.SSSZ>/`` holds, in the order in which they are written:
 
     plan.json           before anything happens; it runs again with ``shalott test --plan``
+    endpoints.json      when the nodes have been started: where they listen, for `shalott ctl`
     history.jsonl       the recording while the run lasts, replaced by history.parquet after it
     log.txt             what the harness did and why
     nodes/<node>/...    the nodes' own logs and event files
@@ -35,6 +36,7 @@ from harness.recording import recover
 
 LATEST = "latest"
 PLAN = "plan.json"
+ENDPOINTS = "endpoints.json"  # where the nodes listen, by node and port
 RECORDING = "history.jsonl"
 HISTORY = "history.parquet"
 EVENTS = "events.parquet"

@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 
 from broker.commitlog.store import MessageStore
 from broker.controller.client import ControllerClient
+from broker.dledger.replica import DLedgerReplica
 from broker.env import Env
-from broker.errors import ConfigError
 from broker.ha.replica import MasterSlaveReplica
 from broker.remoting.client import RemotingClient
 from broker.remoting.codes import RequestCode, ResponseCode
@@ -43,8 +43,9 @@ async def open_replica(
             return await _open_master_slave(env, config, book, fail)
         case "controller":
             return await _open_controlled(env, config, book, client, fail)
-        case _:
-            raise ConfigError(f"the system {config.system} is not there yet")
+        case "dledger":
+            dledger = await DLedgerReplica.open(env, config, book, fail=fail)
+            return OpenedReplica(dledger, dledger.close)
 
 
 async def _open_master_slave(

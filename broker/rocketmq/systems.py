@@ -57,6 +57,13 @@ async def _open_master_slave(
     return OpenedReplica(replica, store.close)
 
 
+async def _open_dledger(
+    env: Env, config: RocketConfig, book: AddressBook, fail: Fail
+) -> OpenedReplica:
+    replica = await DLedgerReplica.open(env, config, book, fail=fail)
+    return OpenedReplica(replica, replica.close)
+
+
 async def _open_controlled(
     env: Env, config: RocketConfig, book: AddressBook, client: RemotingClient, fail: Fail
 ) -> OpenedReplica:

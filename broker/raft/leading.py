@@ -190,9 +190,6 @@ def handle_push_response(s: State, sender: str, response: PushResponse) -> None:
         commit(s)
     elif response.code == Code.INCONSISTENT_STATE:
         _disagreed(s, p, response)
-    elif response.code == Code.REPEATED_PUSH:
-        p.inflight.clear()
-        _compare_from(p, p.match_index)
     dispatch(s, sender, p)
     _hand_over(s)
 
@@ -220,8 +217,8 @@ def _disagreed(s: State, p: Progress, response: PushResponse) -> None:
             return  # it is being found out already
         if response.type == PushType.COMMIT and s.has_bug("KB-DL-04"):  # no_recompare_when_idle
             return
-    elif response.serial != p.asked_serial:
-        return
+    elif response.serial != p.asked_serial or response.type == PushType.INSTALL_SNAPSHOT:
+        return  # a snapshot that does not agree is sent again when it is time
     if response.end_index < p.match_index:
         # It lost what it had acknowledged: its disk was wiped.
         p.match_index = response.end_index

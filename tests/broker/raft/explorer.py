@@ -24,7 +24,9 @@ PROGRESS_MS = 4000
 
 @dataclass(frozen=True)
 class Chaos:
-    """How bad it gets. Probabilities are of each message, or of each 100 ms."""
+    """How bad it gets. Probabilities are of each message, or of each 100 ms; ``spite`` is that a
+    member dies for a moment just when it has something to write, ``regicide`` that a leader does
+    just when it was told that a follower has something."""
 
     loss: float = 0.03
     repeat: float = 0.05
@@ -35,6 +37,11 @@ class Chaos:
     slow_disk: float = 0.1
     snapshot: float = 0.15
     transfer: float = 0.03
+    spite: float = 0.0
+    regicide: float = 0.0
+
+
+SPITEFUL = Chaos(spite=0.02, regicide=0.02, slow_disk=0.2, crash=0.02)
 
 
 class Explorer:
@@ -98,6 +105,9 @@ class Explorer:
     def _look_after(self, name: str) -> None:
         """After a step: writes begin, loads are answered."""
         member = self.group.members[name]
+        if member.writes and self._strikes(self.chaos.spite):
+            self._crash(name, self.random.choice((1, 5, 20, 200)))
+            return
         if member.writes and not self._persisting[name]:
             self._persisting[name] = True
             delay_ms = self.random.randrange(1, 5)
@@ -146,7 +156,10 @@ class Explorer:
             self._later(TICK_MS, self._deliver, sender, to, message)
             return
         self.group.deliver(sender, to, message)
-        self._look_after(to)
+        if isinstance(message, api.PushResponse) and self._strikes(self.chaos.regicide):
+            self._crash(to)
+        else:
+            self._look_after(to)
 
     # -- clients -----------------------------------------------------------------------------------
 
@@ -171,7 +184,6 @@ class Explorer:
             return
         self._later(100, self._nemesis)
         chaos, names = self.chaos, list(self.group.members)
-        self.paused = {name: end for name, end in self.paused.items() if end > self.now_ms}
         for chance, fault in (
             (chaos.crash, self._crash),
             (chaos.cut, self._cut),
@@ -186,12 +198,16 @@ class Explorer:
     def _duration_ms(self) -> int:
         return self.random.choice((60, 200, 500, 1200))
 
-    def _crash(self, name: str) -> None:
+    def _strikes(self, chance: float) -> bool:
+        return chance > 0 and not self.healed and self.random.random() < chance
+
+    def _crash(self, name: str, duration_ms: int | None = None) -> None:
         if self._is_up(name):
             kept = self.random.randrange(len(self.group.members[name].writes) + 1)
             self.group.crash(name, kept)
             self._persisting[name] = False
-            self._later(self._duration_ms(), self._restart, name)
+            after_ms = self._duration_ms() if duration_ms is None else duration_ms
+            self._later(after_ms, self._restart, name)
 
     def _restart(self, name: str) -> None:
         if not self._is_up(name):
@@ -209,7 +225,17 @@ class Explorer:
                 self.cuts[other, name] = end_ms
 
     def _pause(self, name: str) -> None:
-        self.paused[name] = self.now_ms + self._duration_ms()
+        if name not in self.paused:
+            duration_ms = self._duration_ms()
+            self.paused[name] = self.now_ms + duration_ms
+            self._later(duration_ms, self._resume, name)
+
+    def _resume(self, name: str) -> None:
+        """A client may be faster than the member's own timers."""
+        was_paused = self.paused.pop(name, None) is not None
+        if was_paused and self._is_up(name) and self.random.random() < 0.5:
+            self.group.read(name)
+            self._look_after(name)
 
     def _slow_disk(self, name: str) -> None:
         if name in self.slow_disks:

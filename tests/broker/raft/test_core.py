@@ -1,0 +1,233 @@
+"""The consensus core's rules, one by one, in written schedules."""
+
+from __future__ import annotations
+
+import msgspec
+import pytest
+
+from broker.raft import api
+from broker.raft.log import Log
+from tests.broker.raft.model import FAST, ModelDisk
+from tests.broker.raft.script import Script
+
+pytestmark = pytest.mark.unit
+
+
+def test_a_group_of_one_leads_and_commits_alone() -> None:
+    script = Script("a", settings=FAST)
+    script.pass_time(300)
+    assert script.role("a") == "leader"
+    script.propose("a", b"1")
+    assert script.commit("a") == 2  # after the no-op
+    number = script.group.read("a")
+    assert number not in script.group.readings
+
+
+def test_nothing_is_answered_before_it_is_durable() -> None:
+    script = Script("abc")
+    script.elect("a")
+    script.slow_disks = dict.fromkeys("bc")
+    script.propose("a", b"1")
+    script.pass_time(50)
+    assert script.log("b") == [b"1"] and script.commit("a") == 0
+    script.group.persist("b")
+    script.settle()
+    assert script.commit("a") == 1
+
+
+def test_a_leader_does_not_count_itself_before_it_is_durable() -> None:
+    script = Script("abc")
+    script.elect("a")
+    script.slow_disks = dict.fromkeys("ac")
+    script.propose("a", b"1")
+    assert script.commit("a") == 0
+    script.group.persist("a")
+    assert script.commit("a") == 1
+
+
+def test_a_leader_without_a_quorum_steps_down_in_time() -> None:
+    script = Script("abc")
+    script.elect("a")
+    script.isolate("a", "bc")
+    script.pass_time(FAST.leak_ms - 20, "a")
+    assert script.role("a") == "leader"
+    script.pass_time(FAST.heartbeat_interval_ms, "a")
+    assert script.role("a") == "candidate"
+    term = script.term("a")
+    script.pass_time(3000, "a")
+    assert script.term("a") == term  # pre-vote: nobody said yes
+
+
+def test_a_leader_with_a_quorum_stays() -> None:
+    script = Script("abcde")
+    script.elect("a")
+    script.isolate("abc", "de")
+    script.pass_time(2000)
+    assert script.role("a") == "leader"
+
+
+def test_who_hears_a_leader_votes_for_nobody_else() -> None:
+    script = Script("abc")
+    script.elect("a")
+    script.pass_time(100)
+    request = api.VoteRequest(
+        serial=9, term=50, candidate="c", last_index=9, last_term=9, pre=False
+    )
+    script.group.deliver("c", "b", request)
+    answer = script.sent[-1][2]
+    assert isinstance(answer, api.VoteResponse)
+    assert answer.result == api.VoteResult.ALREADY_HAS_LEADER
+    assert script.term("b") == script.term("a")
+
+
+@pytest.mark.parametrize(
+    ("change", "result"),
+    [
+        ({"candidate": "x"}, api.VoteResult.UNKNOWN_LEADER),
+        ({"last_term": 0}, api.VoteResult.EXPIRED_LEDGER_TERM),
+        ({"last_index": 1}, api.VoteResult.SMALL_LEDGER_END_INDEX),
+        ({"term": 0}, api.VoteResult.EXPIRED_VOTE_TERM),
+        ({"term": 1}, api.VoteResult.ALREADY_VOTED),
+        ({}, api.VoteResult.ACCEPT),
+        ({"pre": True}, api.VoteResult.ACCEPT),
+        # An older log is refused before terms are looked at, and raises nobody's term.
+        ({"term": 99, "last_index": 0}, api.VoteResult.SMALL_LEDGER_END_INDEX),
+    ],
+)
+def test_votes_are_refused_in_the_order_of_the_table(
+    change: dict[str, object], result: api.VoteResult
+) -> None:
+    script = Script("abc")
+    script.elect("a")
+    script.propose("a", b"1", b"2")
+    script.isolate("a", "b", "c")
+    script.pass_time(FAST.leak_ms + 200, "b")
+    script.sent.clear()
+    request = api.VoteRequest(serial=7, term=2, candidate="c", last_index=2, last_term=1, pre=False)
+    request = msgspec.structs.replace(request, **change)
+    script.group.deliver(request.candidate, "b", request)
+    if result == api.VoteResult.ACCEPT and not request.pre:
+        assert not script.sent  # not yet: it is not durable
+        script.group.persist("b")
+    answer = script.sent[-1][2]
+    assert isinstance(answer, api.VoteResponse)
+    assert answer.result == result
+    assert script.term("b") == (2 if result == api.VoteResult.ACCEPT and not request.pre else 1)
+
+
+def test_an_answer_to_a_former_life_elects_nobody() -> None:
+    """Serials begin anew in every life."""
+    script = Script("abc")
+    script.isolate("a", "b", "c")
+    script.pass_time(300, "a")
+    asked = [m for _, _, m in script.sent if isinstance(m, api.VoteRequest)]
+    core = script.group.members["a"].core
+    assert core is not None
+    for pre, term in ((True, 7), (False, 1)):
+        answer = api.VoteResponse(
+            serial=core._state.serial, term=term, voter="b", result=api.VoteResult.ACCEPT, pre=pre
+        )
+        script.group.deliver("b", "a", answer)
+    assert not asked or script.role("a") == "candidate"
+    assert script.term("a") == 0
+
+
+def test_a_far_behind_follower_is_found_in_few_steps() -> None:
+    """By term and index, not by one entry at a time."""
+    script = Script("abc")
+    for turn, (leader, other) in enumerate((("a", "bc"), ("b", "ac"), ("a", "bc"))):
+        script.elect(leader)
+        if turn == 0:
+            script.propose(leader, *(b"%d" % n for n in range(50)))
+            script.pass_time(100)
+        else:
+            script.isolate(leader, other)
+            script.propose(leader, *(b"%d.%d" % (turn, n) for n in range(50)))
+            script.heal()
+    compares = 0
+
+    def count(sender: str, to: str, message: api.Message) -> None:
+        nonlocal compares
+        if isinstance(message, api.PushRequest) and message.type == api.PushType.COMPARE:
+            compares += to == "b"
+        script.sent.append((sender, to, message))
+
+    script.group.post = count
+    script.pass_time(300)
+    assert script.log("a") == script.log("b") == script.log("c")
+    assert compares <= 3
+
+
+def test_a_late_truncate_does_not_remove_what_came_since() -> None:
+    script = Script("abc")
+    script.elect("a")
+    late = api.PushRequest(
+        serial=1,
+        term=script.term("a"),
+        leader="a",
+        type=api.PushType.TRUNCATE,
+        prev_index=0,
+        prev_term=0,
+        commit_index=0,
+    )
+    script.propose("a", b"1", b"2")
+    script.pass_time(100)
+    script.group.deliver("a", "b", late)
+    assert script.log("b") == [b"1", b"2"] and script.commit("b") == 2
+
+
+def test_what_a_follower_has_beyond_its_leader_goes_without_new_entries() -> None:
+    script = Script("abc")
+    script.elect("a")
+    script.propose("a", b"1")
+    script.isolate("a", "bc")
+    script.propose("a", b"2", b"3")
+    script.elect("b")
+    script.heal()
+    script.pass_time(500)
+    assert script.role("b") == "leader"
+    assert script.log("a") == [b"1"]
+
+
+def test_proposals_are_refused_when_too_much_is_pending() -> None:
+    settings = msgspec.structs.replace(FAST, no_op_on_election=False, max_pending_entries=2)
+    script = Script("abc", settings=settings)
+    script.elect("a")
+    script.isolate("a", "bc")
+    script.propose("a", b"1", b"2")
+    assert script.group.step("a", api.Propose(b"3")) == [api.Refused("LEADER_PENDING_FULL", "a")]
+
+
+def test_reads_of_a_leader_that_was_replaced_fail() -> None:
+    script = Script("abc", settings=FAST)
+    script.elect("a")
+    script.propose("a", b"1")
+    script.isolate("a", "bc")
+    number = script.group.read("a")
+    script.settle()
+    assert script.group.readings[number].index is None
+    script.elect("b")
+    script.propose("b", b"2")
+    script.heal()
+    script.pass_time(200)
+    assert number not in script.group.readings  # ReadFailed
+    assert script.group.reads_done == 0
+
+
+def test_a_write_that_was_truncated_meanwhile_makes_nothing_durable() -> None:
+    log = Log(ModelDisk())
+    log.append([api.Entry(1, 1, b"1"), api.Entry(2, 1, b"2"), api.Entry(3, 1, b"3")], 1)
+    log.truncate(2, 2)
+    log.append([api.Entry(2, 2, b"new")], 3)
+    log.persisted(1)
+    assert (log.durable_index, log.last_index) == (1, 2)
+    assert log.term_at(2) == 2
+
+
+def test_where_terms_begin_and_end() -> None:
+    log = Log(ModelDisk())
+    terms = (1, 1, 2, 2, 2, 4)
+    log.append([api.Entry(at, term, b"x") for at, term in enumerate(terms, 1)], 1)
+    assert [log.first_of_term(index) for index in range(1, 7)] == [1, 1, 3, 3, 3, 6]
+    assert [log.last_up_to_term(term, 6) for term in range(6)] == [0, 2, 5, 5, 6, 6]
+    assert log.last_up_to_term(2, 4) == 4

@@ -4,13 +4,15 @@ lines "name=value" with upstream's names. Changes are this process's: a restart 
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import msgspec
 
 from broker.errors import BrokerError
 from broker.rocketmq.config import ControllerConfig
 
 # Upstream's name: ours.
-NAMES: dict[str, str] = {
+NAMES: Mapping[str, str] = {
     "scanNotActiveBrokerInterval": "scan_not_active_broker_interval_ms",
     "scanInactiveMasterInterval": "scan_inactive_master_interval_ms",
     "electMasterMaxRetryCount": "elect_master_max_retry_count",

@@ -158,22 +158,22 @@ def apply(state: State, event: Event) -> None:
         case AlterSyncStateSetEvent(name, members, set_epoch):
             sync = state.groups[name].sync
             assert sync.master in members, f"{event} without the master {sync.master}"
-            _store_sync(state, name, members=members, set_epoch=set_epoch)
+            assert set_epoch == sync.set_epoch + 1, f"{event} after {sync}"
+            new = msgspec.structs.replace(sync, members=members, set_epoch=set_epoch)
+            _store_sync(state, name, new)
         case ElectMasterEvent(name, None, epoch):
-            _store_sync(state, name, master=None, master_epoch=epoch)
+            sync = state.groups[name].sync
+            assert epoch == sync.master_epoch + 1, f"{event} after {sync}"
+            new = msgspec.structs.replace(sync, master=None, master_epoch=epoch)
+            _store_sync(state, name, new)
         case ElectMasterEvent(name, master, epoch, unclean):
             group = state.groups[name]
             assert master is not None and master in group.replicas.replicas, event
+            assert epoch == group.sync.master_epoch + 1, f"{event} after {group.sync}"
             is_clean = group.sync.is_first_election or master in group.sync.members
             assert is_clean or unclean, f"{event}: the set is {group.sync.members}"
-            _store_sync(
-                state,
-                name,
-                master=master,
-                master_epoch=epoch,
-                members=(master,),
-                set_epoch=group.sync.set_epoch + 1,
-            )
+            new = SyncStateInfo(master, epoch, (master,), group.sync.set_epoch + 1)
+            _store_sync(state, name, new)
         case CleanBrokerDataEvent():
             _clean(state, event)
 
@@ -200,14 +200,14 @@ def _clean(state: State, event: CleanBrokerDataEvent) -> None:
     group = state.groups[name]
     ids = event.broker_ids or tuple(group.replicas.replicas)
     left = {i: replica for i, replica in group.replicas.replicas.items() if i not in ids}
-    changes: dict[str, object] = {}
+    new = group.sync
     members = tuple(i for i in group.sync.members if i not in ids)
     if members != group.sync.members:
-        changes = {"members": members, "set_epoch": group.sync.set_epoch + 1}
+        new = msgspec.structs.replace(new, members=members, set_epoch=new.set_epoch + 1)
     if group.sync.master in ids:
-        changes |= {"master": None, "master_epoch": group.sync.master_epoch + 1}
-    if changes:
-        _store_sync(state, name, **changes)
+        new = msgspec.structs.replace(new, master=None, master_epoch=new.master_epoch + 1)
+    if new != group.sync:
+        _store_sync(state, name, new)
     _store_replicas(state, name, left)
     if not left:
         state.cleaned[name] = state.groups.pop(name).sync
@@ -225,15 +225,18 @@ def _store_replicas(
     state.groups[name] = msgspec.structs.replace(group, replicas=info)
 
 
-def _store_sync(state: State, name: str, **changes: object) -> None:
-    """The one place where a master or a set changes: no epoch is used twice or left out."""
+def _store_sync(state: State, name: str, new: SyncStateInfo) -> None:
+    """The one place where a master or a set changes: each change has an epoch of its own, and no
+    epoch is used twice or left out."""
     group = state.groups[name]
     old = group.sync
-    new = msgspec.structs.replace(old, **changes)
-    expected_master_epoch = old.master_epoch + ("master_epoch" in changes)
-    expected_set_epoch = old.set_epoch + ("set_epoch" in changes)
-    assert new.master_epoch == expected_master_epoch, f"{name}: master {old} to {new}"
-    assert new.set_epoch == expected_set_epoch, f"{name}: set {old} to {new}"
+    is_new_reign = new.master_epoch != old.master_epoch
+    is_new_set = new.set_epoch != old.set_epoch
+    assert new.master_epoch == old.master_epoch + is_new_reign, f"{name}: master {old} to {new}"
+    assert new.set_epoch == old.set_epoch + is_new_set, f"{name}: set {old} to {new}"
+    assert is_new_reign or new.master == old.master, f"{name}: master {old} to {new}"
+    assert is_new_set or new.members == old.members, f"{name}: set {old} to {new}"
+    assert is_new_reign or is_new_set, f"{name}: {old} is there already"
     assert new.master is None or new.master in new.members, f"{name}: {new}"
     assert new.members == tuple(sorted(new.members)), f"{name}: {new}"
     state.groups[name] = msgspec.structs.replace(group, sync=new)

@@ -353,3 +353,16 @@ class Broker:
             await self._server.stop()
 
         await self.world.inside(self.name, end())
+
+
+async def three_brokers(world: World, *, in_sync: bool = True) -> tuple[Broker, Broker, Broker]:
+    """Brokers 1 to 3; 1 is the master, and all are in its set if that is wanted."""
+    await world.served()
+    one = await world.broker("b1", offset=100, epoch=1)
+    two = await world.broker("b2", offset=100, epoch=1)
+    three = await world.broker("b3", offset=90, epoch=1)
+    assert (await one.elect()).elected
+    if in_sync:
+        changed = await one.client.alter_sync_state_set(GROUP, 1, 1, (1, 2, 3), 1)
+        assert changed == cm.SyncStateSet(sync_state_set=(1, 2, 3), sync_state_set_epoch=2)
+    return one, two, three

@@ -1,0 +1,148 @@
+"""What controllers answer over the wire, and how their client takes it."""
+
+from __future__ import annotations
+
+import pytest
+
+from broker.controller import messages as cm
+from broker.controller.errors import (
+    BrokerIdInvalid,
+    ControllerError,
+    Fenced,
+    GroupUnknown,
+    InvalidMaster,
+    NeedToRegister,
+    ReplicaNotUsable,
+)
+from broker.remoting.codes import RequestCode
+from broker.remoting.command import Command
+from tests.broker.controller.cluster_fixture import (
+    CLUSTER,
+    CONTROLLERS,
+    GROUP,
+    World,
+    three_brokers,
+)
+
+pytestmark = pytest.mark.unit
+
+# -- what requests are answered --------------------------------------------------------------------
+
+
+def test_refusals_are_typed() -> None:
+    world = World()
+
+    async def main() -> None:
+        client = world.client
+        await world.served()
+        with pytest.raises(GroupUnknown):
+            await client.replica_info(GROUP)
+        with pytest.raises(NeedToRegister):
+            await client.register_broker(CLUSTER, GROUP, 1, "b1:10911")
+        with pytest.raises(BrokerIdInvalid):
+            await client.apply_broker_id(CLUSTER, GROUP, 3, "b1:10911;1")
+        await three_brokers(world)
+        with pytest.raises(Fenced) as fenced:
+            await client.alter_sync_state_set(GROUP, 1, 0, (1,), 2)
+        assert fenced.value.code == 2000
+        with pytest.raises(Fenced) as fenced:
+            await client.alter_sync_state_set(GROUP, 1, 1, (1,), 1)
+        assert fenced.value.code == 2001
+        with pytest.raises(InvalidMaster):
+            await client.alter_sync_state_set(GROUP, 2, 1, (2,), 2)
+        with pytest.raises(ReplicaNotUsable):
+            await client.alter_sync_state_set(GROUP, 1, 1, (1, 9), 2)
+        with pytest.raises(ControllerError) as cleaned:
+            await client.clean_broker_data(CLUSTER, GROUP, [3])
+        assert cleaned.value.code == 2009
+        await client.clean_broker_data(CLUSTER, GROUP, [3], living=True)
+        data = await client.sync_state_data([GROUP])
+        assert [r.broker_id for r in data[GROUP].in_sync_replicas] == [1, 2]
+
+    world.run(main)
+
+
+def test_a_follower_names_the_leader() -> None:
+    world = World()
+
+    async def main() -> None:
+        leader = await world.served()
+        follower = next(name for name in CONTROLLERS if name != leader)
+        await world.until(lambda: world.controllers[follower].group.leader == leader)
+        request = Command(code=RequestCode.CONTROLLER_GET_REPLICA_INFO, ext={"brokerName": GROUP})
+        answer = await world.remoting.invoke(f"{follower}:9877", request, 1000)
+        assert answer.code == 2007
+        assert answer.ext == {
+            "controllerLeaderId": leader,
+            "controllerLeaderAddress": f"{leader}:9877",
+        }
+        metadata = await world.client.metadata(f"{follower}:9877")
+        assert metadata == cm.ControllerMetadata(
+            group="shalott-controller",
+            controller_leader_id=leader,
+            controller_leader_address=f"{leader}:9877",
+            is_leader=False,
+            peers="n1:n1:9877;n2:n2:9877;n3:n3:9877;",
+            controller_epoch=world.controllers[leader].group.term,
+        )
+
+    world.run(main)
+
+
+def test_a_client_follows_the_leader() -> None:
+    world = World()
+
+    async def main() -> None:
+        old = await world.served()
+        await world.client.next_broker_id(CLUSTER, GROUP)
+        assert world.client.leader == f"{old}:9877"
+        world.kill(old)
+        await world.until(lambda: world.leader not in ("", old))
+        with pytest.raises(GroupUnknown):
+            await world.master()
+        assert world.client.leader == f"{world.leader}:9877"
+
+    world.run(main)
+
+
+@pytest.mark.parametrize("code", [c for c in range(1001, 1014) if c not in (1005, 1007, 1008)])
+def test_a_request_that_is_none_is_refused(code: int) -> None:
+    world = World()
+
+    async def main() -> None:
+        leader = await world.served()
+        request = Command(code=code, body=b"electMasterMaxRetryCount=-1")
+        answer = await world.remoting.invoke(f"{leader}:9877", request, 1000)
+        assert answer.code == (0 if code == RequestCode.GET_CONTROLLER_CONFIG else 2005)
+
+    world.run(main)
+
+
+def test_operators_read_and_change_settings() -> None:
+    world = World()
+
+    async def main() -> None:
+        leader = await world.served()
+
+        async def ask(code: int, body: bytes = b"") -> bytes:
+            request = Command(code=code, body=body)
+            answer = await world.remoting.invoke(f"{leader}:9877", request, 1000)
+            assert answer.code == 0
+            return answer.body
+
+        text = await ask(RequestCode.GET_CONTROLLER_CONFIG)
+        assert text.splitlines() == [
+            b"scanNotActiveBrokerInterval=5000",
+            b"scanInactiveMasterInterval=5000",
+            b"electMasterMaxRetryCount=3",
+            b"enableElectUncleanMaster=false",
+            b"isProcessReadEvent=false",
+            b"notifyBrokerRoleChanged=true",
+        ]
+        change = b"enableElectUncleanMaster=true\nscanInactiveMasterInterval=70\nother=1\n"
+        await ask(RequestCode.UPDATE_CONTROLLER_CONFIG, change)
+        text = await ask(RequestCode.GET_CONTROLLER_CONFIG)
+        assert b"enableElectUncleanMaster=true\n" in text
+        assert b"scanInactiveMasterInterval=70\n" in text
+
+    world.run(main)

@@ -17,6 +17,7 @@ one with topic or properties leaves a zero byte where text has none, so both are
 
 from __future__ import annotations
 
+import codecs
 import ipaddress
 import struct
 from dataclasses import dataclass
@@ -55,6 +56,10 @@ SEPARATOR = 2
 
 _TOPIC_CHARACTERS = "%|-_" + "0123456789" + "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
 _TOPIC_BYTES = _TOPIC_CHARACTERS.encode()
+
+# Looked up once, here: Python reads an encoding's module when it is first used, and a simulated
+# node may not open files.
+_UTF_16_BE = codecs.lookup("utf-16-be").encode
 
 
 @dataclass(frozen=True, slots=True)
@@ -212,7 +217,7 @@ def tags_of(data: bytes, start: int, end: int) -> bytes:
 
 def java_hash(text: str) -> int:
     """String.hashCode(): over UTF-16 code units, with the wrap of a signed 32-bit integer."""
-    units = text.encode("utf-16-be", errors="surrogatepass")
+    units, _ = _UTF_16_BE(text, "surrogatepass")
     code = 0
     for high, low in zip(units[::2], units[1::2], strict=True):
         code = (31 * code + (high << 8 | low)) & 0xFFFFFFFF

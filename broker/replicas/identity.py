@@ -17,8 +17,8 @@ from broker.controller.client import Master
 from broker.controller.errors import BrokerIdInvalid
 from broker.disk import Disk
 from broker.env import Env
-from broker.errors import BrokerError, StorageError
-from broker.ha.autoswitch.epoch_file import read_file, write_file
+from broker.errors import BrokerError, DiskFull, StorageError
+from broker.ha.autoswitch.epoch_file import NO_ROOM, read_file, write_file
 
 PATH = "brokerIdentity"
 TEMPORARY_PATH = "brokerIdentity-temp"
@@ -111,7 +111,8 @@ class BrokerIdentity:
             if self.state is RegisterState.CREATE_TEMP_METADATA_FILE_DONE:
                 await self._apply(controllers)
         except OSError as error:
-            raise StorageError(f"the broker's identity: {error.strerror or error}") from error
+            kind = DiskFull if error.errno in NO_ROOM else StorageError
+            raise kind(f"the broker's identity: {error.strerror or error}") from error
         assert self.broker_id is not None
         master = await controllers.register_broker(
             self._cluster, self._group, self.broker_id, self._address

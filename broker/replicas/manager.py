@@ -118,10 +118,9 @@ class ReplicasManager:
         while True:
             try:
                 await step()
-            except StorageError as error:
-                self._failed(error)
-                raise
             except BrokerError as error:
+                if isinstance(error, StorageError) and not isinstance(error, DiskFull):
+                    raise
                 log.info("not yet: %s", error)
                 await asyncio.sleep(RETRY_MS / 1000)
             else:

@@ -265,7 +265,7 @@ class Group:
             failures = [one.failures for one in (self.controller, *self.brokers.values())]
             assert [each for each in failures if each] == []
 
-        self.world.run(whole())
+        self.world.loop.run(whole(), SimProcess("harness", fenced=False))
 
     async def start(self) -> None:
         await self.controller.start()

@@ -11,9 +11,10 @@ What SEND_OK promises: a majority has the message, durably as ledger.py says, an
 without it. A send that got no majority in time is undecided: the entry is in the leader's log, and
 may be committed any time or be overwritten.
 
-Reads. Under read_index a broker answers when a majority has confirmed that it still leads, and when
-its queues have all that was committed by then; others do not answer. Without (upstream, and
-KB-DL-22 whatever is configured) everybody answers from what it has, a deposed leader too.
+Reads. Under read_index a broker answers when a majority has confirmed who leads, and when its own
+queues have all that was committed by then: the leader asks its group, a follower its leader
+(reading.py). Without (upstream, and KB-DL-22 whatever is configured) everybody answers from what it
+has, a deposed leader too.
 """
 
 from __future__ import annotations
@@ -30,12 +31,14 @@ from broker.commitlog.store import MessageStore
 from broker.dledger.ledger import Ledger
 from broker.dledger.log import DLedgerLog, PartlyAppended
 from broker.dledger.outcomes import DLedgerCode, code_of, status_of
+from broker.dledger.reading import LeaderReads
 from broker.env import Env, pause_ms
 from broker.errors import BrokerError, MessageIllegal, StorageError
 from broker.raft.api import RaftSettings, Role
 from broker.raft.group import NotLeader, ProposalLost, ProposalTimeout
 from broker.raft.runner import RaftRunner, settings_of
 from broker.raft.transport import RaftTransport, Transport
+from broker.remoting.codes import RequestCode
 from broker.rocketmq.addresses import AddressBook
 from broker.rocketmq.config import RocketConfig
 from broker.rocketmq.replica import PutResult, PutStatus, ReplicaRole
@@ -58,6 +61,7 @@ class DLedgerReplica:
         message_log: DLedgerLog,
         store: MessageStore,
         transport: Transport,
+        reads: LeaderReads,
         fail: Callable[[str], None],
     ) -> None:
         """Use ``open``."""
@@ -82,6 +86,9 @@ class DLedgerReplica:
         self._leader = ""
         self._ready_term = -1  # the term in which this member is the master
         self._taking_over: asyncio.Task[None] | None = None
+        self._reads = reads
+        self._more_committed = asyncio.Event()  # a new one after each time
+        reads.serve(self.group)
         message_log.submit = self.group.submit
         ledger.before_cut = self._before_cut
         ledger.cut_listener = self._cut
@@ -94,24 +101,26 @@ class DLedgerReplica:
         book: AddressBook,
         *,
         fail: Callable[[str], None],
-        transport: Transport | None = None,
     ) -> DLedgerReplica:
         """Recover the ledger and the store on it. Raises StorageError."""
         ledger = await Ledger.open(env, config.store.segment_bytes, config.raft.flush_interval_ms)
         message_log = DLedgerLog(ledger)
         store = await MessageStore.open(env, config.store, message_log=message_log)
         store.failure_listener = lambda error: fail(str(error))
-        if transport is None:
-            members = config.nodes_with("broker")
-            transport = RaftTransport(
-                config.broker.broker_name,
-                {member: book.advertised(member, "raft") for member in members},
-                host=config.bind_host,
-                port=config.ports["raft"],
-                dial=book.dial,
-                settings=_settings(env, config),
-            )
-        return cls(env, config, ledger, message_log, store, transport, fail)
+        addresses = {
+            member: book.advertised(member, "raft") for member in config.nodes_with("broker")
+        }
+        reads = LeaderReads(book, addresses, config.raft.ack_timeout_ms)
+        transport = RaftTransport(
+            config.broker.broker_name,
+            addresses,
+            host=config.bind_host,
+            port=config.ports["raft"],
+            dial=book.dial,
+            settings=_settings(env, config),
+            handlers={RequestCode.DLEDGER_METADATA: reads.handle},
+        )
+        return cls(env, config, ledger, message_log, store, transport, reads, fail)
 
     async def close(self) -> None:
         """After ``stop``: flush and close the files. Raises StorageError."""
@@ -147,6 +156,7 @@ class DLedgerReplica:
     async def stop(self) -> None:
         await self._end_taking_over()
         await self.group.stop()
+        await self._reads.close()
         self._changed(role="follower", term=self._term, leader="")
 
     async def put(self, messages: list[Message]) -> PutResult:
@@ -182,18 +192,27 @@ class DLedgerReplica:
     async def readable(self) -> bool:
         if not self._config.raft.read_index or self._env.has_bug("KB-DL-22"):
             return self.role != "none"
-        if self.role != "master":
-            return False
         try:
             async with asyncio.timeout(self._config.raft.ack_timeout_ms / 1000):
-                index = await self.group.read_index(self._config.raft.ack_timeout_ms)
-                await self._in_queues(index)
-        except (NotLeader, ProposalTimeout, StorageError, TimeoutError):
+                await self._in_queues(await self._read_index())
+        except (BrokerError, TimeoutError):
             return False
-        return self.role == "master"
+        return True
+
+    async def _read_index(self) -> int:
+        """Raises BrokerError if nobody is sure."""
+        match self.role:
+            case "master":
+                return await self.group.read_index(self._config.raft.ack_timeout_ms)
+            case "slave":
+                return await self._reads.index_of(self._leader)
+            case _:
+                raise NotLeader("")
 
     async def _in_queues(self, index: int) -> None:
         """Return when all messages up to this entry are in the consume queues."""
+        while self.group.committed_index < index:
+            await self._more_committed.wait()
         if index > 0:
             await self.store.dispatched(self._ledger.directory.end_of(index))
 
@@ -205,7 +224,7 @@ class DLedgerReplica:
             "master": self._leader,
             "mirrors": [name for name in self._members if name != self._leader],
             "synchronised": self._synchronised(),
-            "state": self._raft_role,
+            "state": "running" if self.role == "master" else self._raft_role,
             "committed_index": self.group.committed_index,
             "end_index": self._ledger.last_index,
         }
@@ -250,6 +269,8 @@ class DLedgerReplica:
 
     def committed(self, index: int) -> None:
         self._log.set_committed(index)
+        more, self._more_committed = self._more_committed, asyncio.Event()
+        more.set()
 
     def truncated(self, from_index: int, last_index: int) -> None:
         """Of committed entries only where a bug lets the core commit too much."""

@@ -149,14 +149,31 @@ def test_without_read_index_slaves_answer_reads_of_what_is_committed() -> None:
     Group(msgspec.structs.replace(SAFE, read_index=False)).run(scenario)
 
 
-def test_a_read_sees_what_was_committed_before_it() -> None:
+def test_a_read_sees_what_was_committed_before_it_at_followers_too() -> None:
     async def scenario(group: Group) -> None:
         await group.start()
         master = await group.master()
-        for number in range(20):
+        for number in range(9):
             assert (await master.put(b"%d" % number)).status is PutStatus.PUT_OK
-            assert await master.here(master.up.readable())
-            assert master.up.store.queue_range("t", 0) == (0, number + 1)
+            reader = [master, *group.others(master)][number % 3]
+            assert await reader.here(reader.up.readable())
+            assert reader.up.store.queue_range("t", 0) == (0, number + 1)
+
+    Group().run(scenario)
+
+
+def test_a_follower_that_is_cut_off_answers_no_reads() -> None:
+    async def scenario(group: Group) -> None:
+        await group.start()
+        master = await group.master()
+        [follower, _] = group.others(master)
+        links = group.isolate(follower)
+        assert not await follower.here(follower.up.readable())
+        assert (await master.put(b"newer")).status is PutStatus.PUT_OK
+        group.world.network.mend(links)
+        await group.settled()
+        assert await follower.here(follower.up.readable())
+        assert follower.up.store.queue_range("t", 0) == (0, 1)
 
     Group().run(scenario)
 

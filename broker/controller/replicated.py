@@ -132,8 +132,8 @@ class ReplicatedState:
                 await asyncio.shield(proposal.committed)
         except ProposalLost:
             return self._not_leader()
-        except TimeoutError:
-            remark = f"entry {proposal.index} is not committed after {COMMIT_TIMEOUT_MS} ms"
+        except (TimeoutError, ProposalTimeout):
+            remark = f"nobody knows whether entry {proposal.index} will be committed"
             return response(ResponseCode.SYSTEM_ERROR, remark)
         return answer
 

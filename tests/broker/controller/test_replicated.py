@@ -13,6 +13,7 @@ from broker.controller import state as cs
 from broker.controller.decisions import Decision
 from broker.controller.replicated import COMMIT_TIMEOUT_MS, REQUESTS_MAX, ReplicatedState
 from broker.raft.api import Entry, Snapshot
+from broker.raft.group import ProposalTimeout
 from broker.remoting.command import Command
 from tests.broker.controller.hand_group import HandGroup
 from tests.broker.controller.registry import CLUSTER, NAME
@@ -121,6 +122,17 @@ def test_what_is_not_committed_in_time_is_unknown() -> None:
         assert loop.time() - began == pytest.approx(COMMIT_TIMEOUT_MS / 1000)
         leader.group.commit()  # late, and nobody waits
         assert list(leader.state.applied.groups) == [NAME]
+
+    run(main())
+
+
+def test_what_the_group_gives_up_is_unknown_at_once() -> None:
+    async def main() -> None:
+        leader = Leader()
+        asked = leader.ask(applying(1))
+        await a_moment()
+        leader.group.pending[0][0].committed.set_exception(ProposalTimeout("the node stops"))
+        assert (await asked).code == 1
 
     run(main())
 

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import asyncio
 
+import msgspec
 import pytest
 
+from broker.controller import state as cs
 from broker.controller.client import ControllerClient
 from broker.controller.errors import (
     ControllerError,
@@ -16,6 +18,7 @@ from broker.controller.errors import (
 from tests.broker.controller.cluster_fixture import (
     CONTROLLERS,
     GROUP,
+    RAFT,
     World,
     three_brokers,
 )
@@ -62,6 +65,41 @@ def test_a_deposed_leader_reads_stale_things_only_if_it_may(linearizable: bool) 
             assert stale[0].broker_id == 1
         world.network.heal()
         await world.agreed()
+
+    world.run(main)
+
+
+def test_a_controller_that_was_away_catches_up_by_a_snapshot(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    restored: list[cs.State] = []
+    decode = cs.decode
+
+    def noting(data: bytes) -> cs.State:
+        restored.append(decode(data))
+        return decode(data)
+
+    monkeypatch.setattr(cs, "decode", noting)
+    world = World(raft=msgspec.structs.replace(RAFT, snapshot_threshold=5))
+
+    async def main() -> None:
+        one, _, _ = await three_brokers(world)
+        away = next(name for name in CONTROLLERS if name != world.leader)
+        world.kill(away)
+        members = {True: (1, 2), False: (1, 2, 3)}
+        for epoch in range(2, 22):
+            await one.client.alter_sync_state_set(GROUP, 1, 1, members[epoch % 2 == 0], epoch)
+        assert restored == []
+        await world.boot(away)
+        await world.agreed()
+        assert restored
+        assert world.states_of(away).groups[GROUP].sync.set_epoch == 22
+        for name in CONTROLLERS:
+            world.kill(name, power=True)
+        for name in CONTROLLERS:
+            await world.boot(name)
+        master = await world.master()
+        assert (master.sync_state_set, master.sync_state_set_epoch) == ((1, 2, 3), 22)
 
     world.run(main)
 

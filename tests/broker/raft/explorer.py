@@ -39,6 +39,7 @@ class Chaos:
     transfer: float = 0.03
     spite: float = 0.0
     regicide: float = 0.0
+    exile: float = 0.0  # each 100 ms: a leader is cut off from everybody
 
 
 SPITEFUL = Chaos(spite=0.02, regicide=0.02, slow_disk=0.2, crash=0.02)
@@ -184,6 +185,9 @@ class Explorer:
             return
         self._later(100, self._nemesis)
         chaos, names = self.chaos, list(self.group.members)
+        leader = self.group.leader()
+        if leader and self._strikes(chaos.exile):
+            self._exile(leader)
         for chance, fault in (
             (chaos.crash, self._crash),
             (chaos.cut, self._cut),
@@ -223,6 +227,12 @@ class Explorer:
                 self.cuts[name, other] = end_ms
             if way != 1:
                 self.cuts[other, name] = end_ms
+
+    def _exile(self, name: str) -> None:
+        end_ms = self.now_ms + self._duration_ms()
+        for other in self.group.members:
+            if other != name:
+                self.cuts[name, other] = self.cuts[other, name] = end_ms
 
     def _pause(self, name: str) -> None:
         if name not in self.paused:

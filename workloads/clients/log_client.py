@@ -177,7 +177,11 @@ class LogClient:
             raise Definite(str(error)) from error
         if pulled.code == ResponseCode.PULL_OFFSET_MOVED:
             self._stands[key] = pulled.next_offset
-            raise Definite(f"there is no offset {start}: the broker says {pulled.next_offset}")
+            return Completion(
+                type="fail",
+                error=f"there is no offset {start}: the broker says {pulled.next_offset}",
+                extra={"from": start, "moved": pulled.next_offset},
+            )
         if pulled.code == ResponseCode.PULL_RETRY_IMMEDIATELY:
             raise Definite("the broker says to try again")
         if pulled.code == ResponseCode.PULL_NOT_FOUND:

@@ -2,8 +2,9 @@
 
 After the heal every queue is read at every node from offset 0 until a poll finds nothing more. A
 queue's final read at a node is *whole* if those polls join up: each begins at or before the end of
-what was read so far, and one that found nothing begins at that end. Only whole final reads of all
-nodes prove that a message is gone; anything less may just not have been read yet.
+what was read so far, and one that found nothing begins at that end. A node that says that its queue
+begins later has nothing before that. Only whole final reads of all nodes prove that a message is
+gone; anything less may just not have been read yet.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ import numpy as np
 
 from checkers.columns import Bools, Ints
 from checkers.faults import Surroundings
-from checkers.log_records import LogHistory, Polls
+from checkers.log_records import NOWHERE, LogHistory, Polls
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,10 +80,13 @@ def _why_not_whole(polls: Polls, offset: Ints, own: Ints) -> str:
     if not len(own):
         return "it was not read at the end"
     reach = 0
-    for poll in own[np.argsort(polls.start[own], kind="stable")]:
+    for poll in own[np.lexsort((polls.count[own] == 0, polls.start[own]))]:
         start, first, count = int(polls.start[poll]), int(polls.first[poll]), int(polls.count[poll])
         if start > reach:
             return f"nobody read on from offset {reach}"
+        if polls.moved[poll] != NOWHERE:
+            reach = max(reach, int(polls.moved[poll]) if polls.moved[poll] > start else 0)
+            continue
         if not count:
             if start == reach:
                 return ""

@@ -3,9 +3,13 @@
 A queue's offsets count its messages, so they are dense. Within one poll, and from one poll of a
 process to its next one that goes on from there, a reader sees each offset once, in order:
 otherwise it is a ``poll-skip`` or a ``nonmonotonic-poll`` (kafka.clj's int-poll-skip and poll-skip
-are one here, since no group is ever rebalanced). Two sends of one process get rising offsets
-(``nonmonotonic-send``); and a send that began when another one of that queue had been acknowledged
-comes behind it (``reordered``), also where only a reader tells its place.
+are one here, since no group is ever rebalanced). A broker that does not have the offset sends its
+reader elsewhere: forward is a skip; back is none, as a slave that comes back may not know yet how
+far it may be read, and what it has there is compared with what was read before.
+
+Two sends of one process get rising offsets (``nonmonotonic-send``); and a send that began when
+another one of that queue had been acknowledged comes behind it (``reordered``), also where only a
+reader tells its place.
 """
 
 from __future__ import annotations
@@ -31,7 +35,7 @@ class Breach:
 
 def poll_breaches(log: LogHistory) -> list[Breach]:
     """What readers saw out of order, in the order of the operations."""
-    found = [*_within_polls(log), *_between_polls(log)]
+    found = [*_within_polls(log), *_between_polls(log), *_sent_on(log)]
     return sorted(found, key=lambda breach: breach.rows)
 
 
@@ -48,6 +52,15 @@ def _within_polls(log: LogHistory) -> Iterator[Breach]:
         yield _poll_breach(log.ops, row, (row,), wanted, came, "was sent")
 
 
+def _sent_on(log: LogHistory) -> Iterator[Breach]:
+    """By a broker whose queue begins later than its reader stands."""
+    polls = log.polls
+    for poll in np.flatnonzero(polls.moved > polls.start):
+        row = int(polls.row[poll])
+        wanted, came = int(polls.start[poll]), int(polls.moved[poll])
+        yield _poll_breach(log.ops, row, (row,), wanted, came, "was sent on")
+
+
 def _between_polls(log: LogHistory) -> Iterator[Breach]:
     """From each poll to the next one of its process and queue, if that goes on from there.
 
@@ -62,6 +75,7 @@ def _between_polls(log: LogHistory) -> Iterator[Breach]:
     filled = np.flatnonzero(polls.count > 0)
     last = polls.first[filled] + polls.count[filled] - 1
     stands[filled] = log.records.offset[last] + 1
+    stands = np.where(polls.moved != NOWHERE, polls.moved, stands)
     before, after = order[:-1], order[1:]
     same = (process[before] == process[after]) & (polls.key[before] == polls.key[after])
     moved = (polls.start[after] != stands[before]) & (polls.start[after] != 0)
@@ -72,13 +86,16 @@ def _between_polls(log: LogHistory) -> Iterator[Breach]:
         yield _poll_breach(ops, rows[1], rows, wanted, came, "went on")
 
 
+_PREPOSITIONS = {"was sent": "with", "was sent on": "to", "went on": "at"}
+
+
 def _poll_breach(
     ops: Operations, row: int, rows: tuple[int, ...], wanted: int, came: int, did: str
 ) -> Breach:
     kind = "poll-skip" if came > wanted else "nonmonotonic-poll"
     key, node = ops.key.names[ops.key.codes[row]], ops.node.names[ops.node.codes[row]]
     where = f"offset {came} of {key} instead of {wanted}"
-    sentence = f"a reader at {node} {did} {'with' if did == 'was sent' else 'at'} {where}"
+    sentence = f"a reader at {node} {did} {_PREPOSITIONS[did]} {where}"
     return Breach(kind, sentence, rows, key)
 
 

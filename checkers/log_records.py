@@ -4,8 +4,9 @@ A ``send`` has the message's run-unique id as value and, when it is ok, the queu
 broker answered. A poll's ``extra`` is {"from": n, "records": [[offset, value], ...]}: what the
 client asked for and what came, a value being null where the body was damaged. A poll whose own
 value is null went on from where its process stood; any other one was told where to read. One that
-found nothing there is a fail with the error "empty", like a dequeue. The words are those of
-jepsen/src/jepsen/tests/kafka.clj; a key is one queue, "topic/queue".
+found nothing there is a fail with the error "empty", like a dequeue; one whose offset the queue
+does not have is a fail with {"from": n, "moved": m}: the broker says that reading goes on at m. The
+words are those of jepsen/src/jepsen/tests/kafka.clj; a key is one queue, "topic/queue".
 """
 
 from __future__ import annotations
@@ -52,6 +53,7 @@ class Polls:
     goes_on: Bools  # from where its process stood
     first: Ints
     count: Ints
+    moved: Ints  # where the broker sent the reader instead; NOWHERE if it did not
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +81,8 @@ class LogHistory:
 
 class _Poll(msgspec.Struct):
     start: int = msgspec.field(name="from")
-    records: list[tuple[int, int | None]]
+    records: list[tuple[int, int | None]] | None = None
+    moved: int = NOWHERE
 
 
 def read_log(history: History) -> LogHistory:
@@ -110,42 +113,50 @@ def _sends(ops: Operations, offset: Ints) -> tuple[Sends, int]:
 
 def _polls(ops: Operations, extra: pa.ChunkedArray) -> tuple[Polls, Records, int]:
     """All polls that were answered, their records, and how many could not be read."""
-    answered = ops.type.equal("ok") | (ops.type.equal("fail") & ops.error.equal("empty"))
-    candidates = np.flatnonzero(ops.f.equal("poll") & answered)
+    is_poll = ops.f.equal("poll")
+    must_tell = is_poll & (ops.type.equal("ok") | ops.error.equal("empty"))
+    candidates = np.flatnonzero(is_poll & ~ops.type.equal("info"))
     decoder = msgspec.json.Decoder(_Poll)
-    rows: list[int] = []
-    starts: list[int] = []
-    counts: list[int] = []
-    offsets: list[int] = []
-    values: list[int | None] = []
+    read: list[tuple[int, _Poll]] = []
+    unreadable = 0
     texts = extra.take(pa.array(candidates)).to_pylist()
     for row, text in zip(candidates.tolist(), texts, strict=True):
-        try:
-            poll = decoder.decode(text or "")
-        except msgspec.MsgspecError:
-            continue
-        rows.append(row)
-        starts.append(poll.start)
-        counts.append(len(poll.records))
-        offsets.extend(record[0] for record in poll.records)
-        values.extend(record[1] for record in poll.records)
-    row_column = np.array(rows, dtype=np.int64)
-    count = np.array(counts, dtype=np.int64)
+        poll = _decoded(decoder, text)
+        told = must_tell[row] and poll is not None and poll.records is not None
+        if poll is not None and (told or poll.moved != NOWHERE):
+            read.append((row, poll))
+        elif must_tell[row]:
+            unreadable += 1
+    return *_columns(ops, read), unreadable
+
+
+def _decoded(decoder: msgspec.json.Decoder[_Poll], text: str | None) -> _Poll | None:
+    try:
+        return decoder.decode(text) if text else None
+    except msgspec.MsgspecError:
+        return None
+
+
+def _columns(ops: Operations, read: list[tuple[int, _Poll]]) -> tuple[Polls, Records]:
+    found = [record for _, poll in read for record in poll.records or ()]
+    rows = np.array([row for row, _ in read], dtype=np.int64)
+    count = np.array([len(poll.records or ()) for _, poll in read], dtype=np.int64)
     polls = Polls(
-        row=row_column,
-        key=ops.key.codes[row_column],
-        start=np.array(starts, dtype=np.int64),
-        goes_on=~ops.has_value[row_column],
+        row=rows,
+        key=ops.key.codes[rows],
+        start=np.array([poll.start for _, poll in read], dtype=np.int64),
+        goes_on=~ops.has_value[rows],
         first=np.cumsum(count) - count,
         count=count,
+        moved=np.array([poll.moved for _, poll in read], dtype=np.int64),
     )
-    record_row = np.repeat(row_column, count)
-    is_sound = np.array([value is not None for value in values], dtype=np.bool_)
+    record_rows = np.repeat(rows, count)
+    values = [value for _, value in found]
     records = Records(
-        row=record_row,
-        key=ops.key.codes[record_row],
-        offset=np.array(offsets, dtype=np.int64),
+        row=record_rows,
+        key=ops.key.codes[record_rows],
+        offset=np.array([offset for offset, _ in found], dtype=np.int64),
         value=np.array([0 if value is None else value for value in values], dtype=np.int64),
-        is_sound=is_sound,
+        is_sound=np.array([value is not None for value in values], dtype=np.bool_),
     )
-    return polls, records, len(candidates) - len(rows)
+    return polls, records

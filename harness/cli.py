@@ -40,6 +40,9 @@ _WORKLOADS = "Of some workloads"
 BugOption = Annotated[
     list[str] | None, _option("A historical bug: see `shalott bugs`.", "--bug", panel=_BROKER)
 ]
+SystemOption = Annotated[
+    str, _option("mirrored, rabbitmq; master-slave, dledger, controller.", panel=_BROKER)
+]
 AckModeOption = Annotated[str, _option("manual; auto: delivered is done with.", panel=_RUN)]
 DurableOption = Annotated[bool, _option("Queues outlive their nodes.", panel=_RUN)]
 PersistentOption = Annotated[bool, _option("Messages outlive their nodes.", panel=_RUN)]
@@ -78,9 +81,7 @@ def test(
     workload: Annotated[
         str, _option("queue, lock, fifo, metadata; log, elections.", "--workload", "-w", panel=_RUN)
     ] = "",
-    system: Annotated[
-        str, _option("mirrored, rabbitmq; master-slave, dledger, controller.", panel=_BROKER)
-    ] = "mirrored",
+    system: SystemOption = "mirrored",
     profile: Annotated[str, _option("upstream or safe.", panel=_BROKER)] = "upstream",
     cluster: Annotated[str, _option("auto, docker, local or sim.", panel=_RUN)] = "auto",
     nodes: Annotated[str, _option("Names n1,n2,n3, or how many.", panel=_RUN)] = "3",

@@ -17,6 +17,7 @@ from harness.op import Invocation
 from harness.rng import draw_below, draw_float, draw_u64, stream_key
 
 BACK_MAX = 64  # so many messages a jump goes back at most
+NO_OFFSET = "there is no offset"  # so begins the error of a poll that the broker sent elsewhere
 JUMP_FRACTION = 0.1  # of the polls
 
 
@@ -71,7 +72,7 @@ class ReadAll(msgspec.Struct, frozen=True):
     """Read every queue at every node from offset 0 until a poll finds nothing more there.
 
     A queue is read at a node by one process, which knows where it stands; if that fails, another
-    one begins anew.
+    one begins anew. A process that the broker sends elsewhere goes on there.
     """
 
     open: tuple[tuple[str, str], ...]  # (node, key) that were not read to the end
@@ -101,7 +102,7 @@ class ReadAll(msgspec.Struct, frozen=True):
         if event.kind == "fail" and event.error == EMPTY:
             left = tuple(one for one in self.open if one != place)
             return msgspec.structs.replace(self, open=left)
-        if event.kind == "ok":
+        if event.kind == "ok" or (event.error or "").startswith(NO_OFFSET):
             return self
         readers = {at: process for at, process in self.readers.items() if at != place}
         retry_ns = {**self.retry_ns, place: event.now_ns + RETRY_PAUSE_NS}

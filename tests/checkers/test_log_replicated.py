@@ -223,6 +223,40 @@ def test_a_poll_that_was_not_answered_ends_no_final_read(kind: str, error: str) 
     assert check(told).valid == "unknown"
 
 
+def moved(told: Story, at: float, start: int, to: int, **more: Any) -> Story:
+    return told.row("poll", at, kind="fail", error=f"there is no offset {start}",
+                    extra={"from": start, "moved": to}, **more)  # fmt: skip
+
+
+def test_a_node_whose_queue_begins_later_lacks_what_was_before() -> None:
+    told = final(good(), WHOLE, ["n1", "n2"])
+    who: dict[str, Any] = {"process": 12, "node": "n3"}
+    moved(told, 64.5, 0, 2, **who)
+    poll(told, 64.6, 2, WHOLE[2:], **who)
+    poll(told, 64.7, 4, [], **who)
+    result = check(told)
+    assert kinds(result) == ["lost-on-node", "poll-skip"] and result.valid is False
+    assert "a reader at n3 was sent on to offset 2 of shalott/0 instead of 0" in (
+        result.anomalies[1].summary
+    )
+    assert not result.detail["unread"]
+
+
+def test_a_reader_that_is_sent_back_reads_again() -> None:
+    told = poll(good(), 6, 0, WHOLE, jump=True, process=8)
+    moved(told, 7, 4, 3, process=8)
+    poll(told, 8, 3, WHOLE[3:], process=8)
+    assert check(final(told, WHOLE)).valid is True
+    assert "inconsistent-offsets" in kinds(check(poll(told, 9, 3, [(3, 101)], process=8)))
+
+
+def test_sent_back_is_not_the_end() -> None:
+    told = final(good(), WHOLE, ["n1", "n2"])
+    poll(told, 64.5, 0, WHOLE, jump=True, process=12, node="n3")
+    moved(told, 64.6, 4, 2, process=12, node="n3")
+    assert check(told).valid == "unknown"
+
+
 def test_what_is_no_poll_or_send_is_the_harnesss_own_fault() -> None:
     told = final(good(), WHOLE)
     told.row("poll", 6, extra={"records": []}).row("send", 7, value=200)

@@ -111,6 +111,18 @@ def test_a_reader_that_fails_is_followed_by_one_that_begins_anew(kind: OpType, e
     assert own[2][1] >= failed[0] + RETRY_PAUSE_NS
 
 
+def test_a_reader_that_is_sent_elsewhere_goes_on_there() -> None:
+    def answer(process: int, node: str, one: Invocation) -> tuple[OpType, str | None]:
+        if one.value == 0:
+            return "fail", "there is no offset 0: the broker says 7"
+        return "fail", "empty"
+
+    reading = Reading(answer)
+    reading.run()
+    own = [poll[3] for poll in reading.polls if poll[1:3] == ("n2", KEYS[0])]
+    assert own == [0, None]
+
+
 def test_a_reader_that_did_not_begin_it_knows_nothing_of_its_end() -> None:
     generator: Generator = read_all(("n1",), KEYS)
     _, generator = generator.next(Context(0, 5, "n1"))

@@ -178,14 +178,18 @@ def measure(directory: Path, gib: float, seconds: float, in_flight: int) -> None
         appends_per_second(directory / "append", seconds, in_flight)
     )
     shutil.rmtree(directory / "append")
-    say(f"append: {rate:,.0f} messages/s of 1 KiB, {dispatched:,.0f}/s dispatched ({busy:.0%} CPU)")
+    say(f"append: {rate:,.0f} messages/s of 1 KiB, {dispatched:,.0f}/s until dispatched")
+    say(f"    with {busy:.0%} of a core: {dispatched / busy:,.0f} messages per second of CPU")
     if gib <= 0:
         return
     start = time.perf_counter()
     count = write_log(directory / "log", gib)
     say(f"wrote {gib:g} GiB, {count:,} messages, in {time.perf_counter() - start:.1f} s")
+    cpu = time.process_time()
     elapsed = asyncio.run(recovery_seconds(directory / "log", count))
-    say(f"recover without a checkpoint: {elapsed:.1f} s for {log_gib(directory / 'log'):.2f} GiB")
+    cpu = time.process_time() - cpu
+    gib = log_gib(directory / "log")
+    say(f"recover without a checkpoint: {elapsed:.1f} s ({cpu:.1f} s of CPU) for {gib:.2f} GiB")
     live_and_die(directory / "log", in_flight)
     elapsed = asyncio.run(recovery_seconds(directory / "log", count))
     say(f"recover after a kill: {elapsed:.1f} s for {log_gib(directory / 'log'):.2f} GiB")

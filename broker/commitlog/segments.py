@@ -72,6 +72,7 @@ class SegmentedLog:
         self._write_waiters = Waiters()
         self._flush_waiters = Waiters()
         self._working: asyncio.Task[None] | None = None
+        self._closing = False
         self._halted = False  # a truncation is under way, or the log is closed
         self._full: DiskFull | None = None
         self._failure: StorageError | None = None
@@ -328,8 +329,13 @@ class SegmentedLog:
         self._full = None
 
     async def close(self) -> None:
-        """Flush and close. Raises StorageError, with the files closed all the same."""
+        """Flush and close. Raises StorageError, with the files closed all the same: a full disk is
+        not waited for any more.
+        """
+        self._closing = True
         try:
+            if self._full is not None:
+                raise self._full.with_traceback(None)
             if self._failure is None and not self._halted and self._flushed < self._max:
                 await self.flushed(self._max)
         finally:
@@ -374,7 +380,7 @@ class SegmentedLog:
         try:
             await self._write_at(self._written, data, advance=True)
         except OSError as error:
-            if error.errno not in NO_ROOM:
+            if error.errno not in NO_ROOM or self._closing:
                 raise
             if self._full is None:
                 log.warning("%s: the disk is full", self._path)

@@ -146,6 +146,21 @@ def test_a_full_disk_refuses_appends_until_there_is_room() -> None:
     on_simulated_disk(body)
 
 
+@pytest.mark.parametrize("known", [True, False])
+def test_a_full_disk_is_not_waited_for_at_the_end(known: bool) -> None:
+    async def body(loop: SimLoop, disk: SimDisk) -> None:
+        log = await opened(disk)
+        disk.set_faults(DiskFaults(full=True))
+        log.append(bytes(9000))
+        if known:
+            await asyncio.sleep(1)
+        async with asyncio.timeout(1):
+            with pytest.raises(StorageError):
+                await log.close()
+
+    on_simulated_disk(body)
+
+
 def test_what_was_cut_does_not_come_back_after_a_power_loss() -> None:
     async def body(loop: SimLoop, disk: SimDisk) -> bytes:
         log = await opened(disk)

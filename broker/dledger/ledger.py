@@ -28,9 +28,11 @@ from broker.dledger.directory import Directory
 from broker.dledger.entry import (
     HEADER_BYTES,
     UNIT_BYTES,
+    decode_header,
     encode_entry,
     encode_unit,
     filler,
+    is_sound,
     place,
 )
 from broker.dledger.member_state import read_member_state, write_member_state
@@ -97,6 +99,7 @@ class Ledger:
         self._cache_first = found.directory.last_index + 1
         self._cached_bytes = 0
         self._flushing = asyncio.Lock()
+        self._flush_due = asyncio.Event()
         self._tasks: list[asyncio.Task[None]] = []
 
     @classmethod
@@ -153,10 +156,13 @@ class Ledger:
             size += body_bytes
             if found and size > max_bytes:
                 break
-            body = await read_exactly(self.data, position + HEADER_BYTES, body_bytes)
+            data = await read_exactly(self.data, position, HEADER_BYTES + body_bytes)
             is_there = index <= directory.last_index and directory.term_at(index) == term
-            if not is_there or len(body) < body_bytes:
+            if not is_there or len(data) < HEADER_BYTES + body_bytes:
                 break  # it was cut off meanwhile, or is not written yet
+            header, body = decode_header(data), data[HEADER_BYTES:]
+            if header is None or header.index != index or not is_sound(header, body):
+                raise StorageError(f"the ledger is damaged at {position}")
             found.append(Entry(index, term, body))
             index += 1
         return found
@@ -218,6 +224,7 @@ class Ledger:
             end = self.data.max_offset
             if self._flush_interval_ms:
                 await self.data.written(end)
+                self._flush_due.set()
             else:
                 await self.data.flushed(end)
 
@@ -297,7 +304,9 @@ class Ledger:
     # -- in the background -------------------------------------------------------------------------
 
     async def _flush_forever(self) -> None:
-        while self._flush_interval_ms:
+        while True:
+            await self._flush_due.wait()
+            self._flush_due.clear()
             await pause_ms(self._flush_interval_ms)
             self.data.request_flush()
 

@@ -116,9 +116,11 @@ class DLedgerLog:
         return ends
 
     async def scan(self, position: int, end: int, max_bytes: int) -> Scanned:
-        """See MessageLog. No-ops and fillers are passed over."""
-        scanned, needed = await self._walk(position, end, max_bytes)
-        if scanned.next == position and needed > max_bytes:
+        """See MessageLog. No-ops and fillers are passed over. Raises StorageError for damage: what
+        lies before ``end`` was whole when it was appended.
+        """
+        scanned, needed = await self._walk(position, end, max(max_bytes, HEADER_BYTES))
+        if scanned.next == position and needed > 0:
             scanned, _ = await self._walk(position, end, needed)
         return scanned
 
@@ -133,10 +135,11 @@ class DLedgerLog:
             if filler_bytes(data, at) == room:
                 at += room
                 break  # what was read ends with the file
+            if len(data) - at < HEADER_BYTES:
+                break
             header = decode_header(data, at)
             if header is None:
-                needed = HEADER_BYTES if len(data) - at < HEADER_BYTES <= end - position else 0
-                break
+                raise StorageError(f"the ledger is damaged at {position + at}")
             if at + header.size > len(data):
                 needed = header.size if position + at + header.size <= end else 0
                 break

@@ -67,7 +67,10 @@ class MasterSlaveReplica:
         self._book = book
         self._fail = fail
         self._record = record
-        self._is_sync = config.broker.role != "ASYNC_MASTER"
+        # A slave's configuration does not say which kind of master it would be: one of a group
+        # that waits for disks waits for slaves too.
+        role = config.broker.role
+        self._is_sync = role == "SYNC_MASTER" or (role == "SLAVE" and config.store.flush == "sync")
         self._client: HaClient | None = None
         self._agreeing: asyncio.Task[None] | None = None
         self._changing = asyncio.Lock()

@@ -7,7 +7,9 @@ from typing import Any
 
 import pytest
 
+from broker.dledger.entry import HEADER_BYTES
 from broker.dledger.ledger import Ledger
+from broker.dledger.log import DLedgerLog
 from broker.dledger.opening import CHECKPOINT, DATA, INDEX
 from broker.env import Env, seeded_rng
 from broker.errors import StorageError
@@ -253,5 +255,53 @@ def test_kb_dl_21_a_vote_is_forgotten_in_a_power_loss(bug: str) -> None:
             await leave(ledger)
             disk.kill()
         assert bool(forgotten) is bool(bug)
+
+    simulate(body)
+
+
+def test_a_damaged_entry_is_neither_sent_nor_dispatched() -> None:
+    async def body(loop: Any, disk: SimDisk) -> None:
+        ledger = await opened(disk)
+        ledger.append([entry(index, size=20) for index in range(1, 30)])
+        await ledger.flush()
+        await ledger.close()
+        data = await disk.open(f"{DATA}/{0:020d}", create=False)
+        await data.pwrite(b"\xff", HEADER_BYTES + 3)
+        await data.close()
+        ledger = await opened(disk)  # the checkpoint vouches for it
+        with pytest.raises(StorageError, match="damaged at 0"):
+            await ledger.load(1, 100)
+        data = await disk.open(f"{DATA}/{0:020d}", create=False)
+        await data.pwrite(b"\xff", 10)
+        await data.close()
+        with pytest.raises(StorageError, match="damaged at 0"):
+            await DLedgerLog(ledger).scan(0, ledger.directory.end, 1 << 16)
+        await ledger.close()
+
+    simulate(body)
+
+
+@pytest.mark.parametrize("max_bytes", [1, 60, 300, 1 << 20])
+def test_a_scan_finds_every_message_whatever_it_may_read_at_once(max_bytes: int) -> None:
+    async def body(loop: Any, disk: SimDisk) -> None:
+        ledger = await opened(disk)
+        entries = [entry(index, size=index * 7 % 90) for index in range(1, 60)]
+        entries[10] = Entry(11, 1, b"")  # a no-op
+        ledger.append(entries)
+        await ledger.flush()
+        message_log = DLedgerLog(ledger)
+        position, end = 0, ledger.directory.end
+        found: list[bytes] = []
+        while True:
+            scanned = await message_log.scan(position, end, max_bytes)
+            if scanned.next == position:
+                break
+            for start, size in scanned.spans:
+                found.append(scanned.data[start : start + size])
+                assert await message_log.read(scanned.base + start, size) == found[-1]
+            position = scanned.next
+        assert position == end
+        assert found == [each.data for each in entries if each.data]
+        await ledger.close()
 
     simulate(body)

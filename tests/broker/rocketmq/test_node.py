@@ -1,0 +1,168 @@
+"""RocketMQ nodes as processes: what they keep over kill -9, failover by hand, and controllers."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from broker.events import EVENTS_FILE, Event
+from broker.remoting.client import RemotingClient
+from broker.remoting.codes import RequestCode, ResponseCode
+from broker.remoting.command import Command
+from broker.rocketmq.addresses import parse_address
+from cluster.systems.rocketmq_config import to_toml
+from tests.broker.processor.broker_world import messages_of
+from tests.broker.rocketmq.rocket_process import (
+    ENDS_S,
+    ROOT,
+    RocketProcess,
+    rocket_nodes,
+    running_rocket_nodes,
+)
+
+pytestmark = pytest.mark.local
+
+EXIT_CONFIG = 78
+TIMEOUT_MS = 5000
+
+
+def ask(node: RocketProcess, code: int, ext: dict[str, Any], body: bytes = b"") -> Command:
+    async def asked() -> Command:
+        client = RemotingClient(parse_address)
+        try:
+            fields = {key: str(value) for key, value in ext.items()}
+            command = Command(code=code, ext=fields, body=body)
+            return await client.invoke(node.address("remoting"), command, TIMEOUT_MS)
+        finally:
+            await client.close()
+
+    return asyncio.run(asked())
+
+
+def send(node: RocketProcess, body: bytes) -> Command:
+    ext = {"producerGroup": "p", "topic": "t", "defaultTopic": "TBW102", "queueId": 0}
+    return ask(node, RequestCode.SEND_MESSAGE, ext | {"defaultTopicQueueNums": 1}, body)
+
+
+def bodies(node: RocketProcess, *, at_least: int = 0) -> list[bytes]:
+    """What the queue holds; waits until it is ``at_least`` so long."""
+    found: list[bytes] = []
+    while True:
+        ext = {"consumerGroup": "g", "topic": "t", "queueId": 0, "queueOffset": len(found)}
+        waits = {"sysFlag": 2, "suspendTimeoutMillis": 3000} if len(found) < at_least else {}
+        answer = ask(node, RequestCode.PULL_MESSAGE, ext | waits)
+        if answer.code != ResponseCode.SUCCESS:
+            assert len(found) >= at_least, answer
+            return found
+        found += [one.message.body for one in messages_of(answer.body)]
+
+
+def post(node: RocketProcess, verb: str, body: dict[str, Any]) -> Any:
+    answer = asyncio.run(node.management.request("POST", f"/api/shalott/{verb}", body))
+    assert answer.status == 200, answer
+    return answer.json()
+
+
+def roles(node: RocketProcess) -> list[tuple[str, int]]:
+    lines = (Path(node.config.data_dir) / EVENTS_FILE).read_bytes().splitlines()
+    events = [msgspec.json.decode(line, type=Event) for line in lines]
+    return [(event.role, event.epoch) for event in events if event.kind == "role" and event.group]
+
+
+def test_a_killed_node_comes_back_with_what_it_acknowledged(tmp_path: Path) -> None:
+    with running_rocket_nodes(tmp_path) as (node,):
+        sent = [b"%d" % number for number in range(50)]
+        for body in sent:
+            assert send(node, body).code == ResponseCode.SUCCESS
+        assert node.end(signal.SIGKILL) == -signal.SIGKILL
+        node.start()
+        node.await_running()
+        assert bodies(node) == sent
+        assert send(node, b"more").ext["queueOffset"] == "50"
+        assert node.end(signal.SIGTERM) == 0
+
+
+def test_a_slave_takes_over_by_hand_and_its_former_master_follows(tmp_path: Path) -> None:
+    with running_rocket_nodes(tmp_path, ("n1", "n2")) as (first, second):
+        first.await_claims(lambda seen: seen["claims"][0]["synchronised"] == ["n2"])
+        sent = [b"%d" % number for number in range(20)]
+        for body in sent:
+            assert send(first, body).code == ResponseCode.SUCCESS
+        refused = send(second, b"no")
+        assert refused.code == ResponseCode.SERVICE_NOT_AVAILABLE
+        assert "nothing was stored" in refused.remark
+        assert bodies(second, at_least=20) == sent  # slaves serve reads
+        first.end(signal.SIGKILL)
+        claim = post(second, "promote", {})
+        assert (claim["role"], claim["epoch"]) == ("master", 1)
+        late = send(second, b"late")  # a synchronous master without a slave
+        assert late.code == ResponseCode.SLAVE_NOT_AVAILABLE or late.code == 0
+        first.start()
+        first.await_claims(lambda seen: seen["status"] == "running")
+        assert post(first, "follow", {"master": "n2", "epoch": 1})["role"] == "slave"
+        assert bodies(first, at_least=21) == [*sent, b"late"]
+        first.await_running(("n1", "n2"))
+        route = second.await_claims(
+            lambda seen: (
+                seen["name_server"]["brokerAddrTable"]["shalott"]["brokerAddrs"].get("0")
+                == second.address("remoting")
+            )
+        )
+        assert route["claims"][0]["role"] == "master"
+        assert roles(second)[-1] == ("master", 1)
+
+
+def test_controllers_elect_another_master_when_one_is_killed(tmp_path: Path) -> None:
+    names = ("n1", "n2", "n3")
+    with running_rocket_nodes(tmp_path, names, system="controller") as nodes:
+
+        def rules(seen: Any) -> bool:
+            claim = seen["claims"][0]
+            return claim["role"] == "master" and len(claim["synchronised"]) >= 2
+
+        master_name = nodes[0].await_claims(lambda seen: seen["claims"][0]["master"])["claims"][0][
+            "master"
+        ]
+        master = next(node for node in nodes if node.name == master_name)
+        others = [node for node in nodes if node is not master]
+        old = master.await_claims(rules)["claims"][0]["epoch"]
+        assert send(master, b"1").code == ResponseCode.SUCCESS
+        for node in others:
+            node.await_claims(lambda seen: seen["claims"][0]["readable_offset"] > 0)
+            assert bodies(node) == [b"1"]
+        master.end(signal.SIGKILL)
+        claim = others[0].await_claims(
+            lambda seen: seen["claims"][0]["epoch"] > old and seen["claims"][0]["master"] != ""
+        )["claims"][0]
+        heir = next(node for node in others if node.name == claim["master"])
+        heir.await_claims(lambda seen: seen["claims"][0]["role"] == "master")
+        assert bodies(heir) == [b"1"]
+        assert send(heir, b"2").ext["queueOffset"] == "1"
+
+
+def test_a_node_that_can_not_begin_says_why(tmp_path: Path) -> None:
+    with rocket_nodes(tmp_path) as (node,):
+        for change, reason in (
+            ({"services": ("controller",)}, "the service controller needs a port"),
+            ({"bugs": ("KB-RKT-999",)}, "there is no known bug KB-RKT-999"),
+            ({"ports": {**node.config.ports, "tea": 1}}, "there is no port 'tea'"),
+        ):
+            config = msgspec.structs.replace(node.config, **change)  # type: ignore[arg-type]
+            path = tmp_path / "bad.toml"
+            path.write_text(to_toml(config))
+            ended = subprocess.run(
+                [sys.executable, "-m", "broker", "--config", str(path)],
+                cwd=ROOT,
+                capture_output=True,
+                timeout=ENDS_S,
+                check=False,
+            )
+            assert ended.returncode == EXIT_CONFIG
+            assert reason in ended.stderr.decode()

@@ -219,7 +219,7 @@ def elect_master(
         designated = asker if request.designate_elect else None
         master = elect(env, _candidates(group, name, live, unclean=unclean), designated)
     if master is None:
-        return _failed(group, name, asker, live)
+        return _failed(group, name, asker)
     if master == group.sync.master:
         answer = response(
             ResponseCode.CONTROLLER_MASTER_STILL_EXIST,
@@ -260,7 +260,7 @@ def _elected(group: cs.Group, name: str, master: int) -> Decision:
     return accept(header, cm.to_body(body), events=(event,))
 
 
-def _failed(group: cs.Group, name: str, asker: int | None, live: Liveness) -> Decision:
+def _failed(group: cs.Group, name: str, asker: int | None) -> Decision:
     sync = group.sync
     if asker is not None:
         return refuse(
@@ -268,8 +268,7 @@ def _failed(group: cs.Group, name: str, asker: int | None, live: Liveness) -> De
             f"no master could be elected for {name}, whose set is {sync.members}",
         )
     events: tuple[cs.Event, ...] = ()
-    cluster = group.replicas.cluster_name
-    if sync.master is not None and not live.is_alive(cluster, name, sync.master):
+    if sync.master is not None:  # it is dead, or it would have stayed
         events = (cs.ElectMasterEvent(name, None, sync.master_epoch + 1),)
     remark = f"the master of {name} is gone, and nobody of {sync.members} can follow"
     return Decision(response(ResponseCode.CONTROLLER_MASTER_NOT_AVAILABLE, remark), events)

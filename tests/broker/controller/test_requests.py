@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
+
 import pytest
 
 from broker.controller import messages as cm
+from broker.controller.client import ControllerClient
 from broker.controller.errors import (
     BrokerIdInvalid,
     ControllerError,
@@ -12,10 +15,13 @@ from broker.controller.errors import (
     GroupUnknown,
     InvalidMaster,
     NeedToRegister,
+    NoController,
     ReplicaNotUsable,
 )
+from broker.remoting.client import RemotingClient, Unreachable
 from broker.remoting.codes import RequestCode
-from broker.remoting.command import Command
+from broker.remoting.command import Command, response
+from broker.rocketmq.addresses import parse_address
 from tests.broker.controller.cluster_fixture import (
     CLUSTER,
     CONTROLLERS,
@@ -25,8 +31,6 @@ from tests.broker.controller.cluster_fixture import (
 )
 
 pytestmark = pytest.mark.unit
-
-# -- what requests are answered --------------------------------------------------------------------
 
 
 def test_refusals_are_typed() -> None:
@@ -103,6 +107,42 @@ def test_a_client_follows_the_leader() -> None:
         assert world.client.leader == f"{world.leader}:9877"
 
     world.run(main)
+
+
+class Answers(RemotingClient):
+    """Controllers that say of the leader what the test wants."""
+
+    def __init__(self, said: dict[str, cm.ControllerMetadata]) -> None:
+        super().__init__(parse_address)
+        self._said = said
+
+    async def invoke(self, address: str, command: Command, timeout_ms: float) -> Command:
+        if address not in self._said:
+            raise Unreachable(address)
+        return response(0, "", cm.to_ext(self._said[address]))
+
+
+def claim(leader: str, term: int, *, is_leader: bool = False) -> cm.ControllerMetadata:
+    return cm.ControllerMetadata(
+        group="r", controller_leader_address=leader, is_leader=is_leader, controller_epoch=term
+    )
+
+
+def test_the_newest_word_of_the_leader_counts() -> None:
+    """One that was deposed, and doesn't know it, claims to lead too."""
+
+    async def main() -> None:
+        said = {"a:1": claim("a:1", 3, is_leader=True), "b:1": claim("c:1", 4)}
+        client = ControllerClient(Answers(said), ["a:1", "b:1", "c:1"])
+        assert await client.find_leader() == "c:1"
+        said["b:1"] = claim("", 5)  # an election is under way
+        assert await client.find_leader() == "a:1"
+        said.clear()
+        with pytest.raises(NoController):
+            await client.find_leader()
+        assert client.leader == ""
+
+    asyncio.run(main())
 
 
 @pytest.mark.parametrize("code", [c for c in range(1001, 1014) if c not in (1005, 1007, 1008)])

@@ -1,0 +1,155 @@
+"""Plans and swarms of RocketMQ's systems: defaults, refusals, and what is drawn."""
+
+from __future__ import annotations
+
+import pytest
+
+from cluster.systems.rocketmq_settings import check_settings
+from harness.coverage import sometimes, wanted_events
+from harness.errors import UsageError
+from harness.planning import Request, check_plan, make_plan, repeat_command
+from harness.profiles import LOG_SYSTEMS, SAFE_SETTINGS, SYSTEMS, default_workload
+from harness.search import SearchRequest, plan_search
+from harness.swarm import Subject, Swarm, draw_plan, fault_kinds
+from tests.checkers.histories import Story
+
+pytestmark = pytest.mark.unit
+
+
+@pytest.mark.parametrize("system", LOG_SYSTEMS)
+def test_a_plan_needs_no_more_than_its_system(system: str) -> None:
+    plan = make_plan(Request(system=system), backend="sim", seed=1)
+    assert plan.workload.name == "log"
+    assert plan.name == f"{system}-upstream-log"
+    assert plan.system.policy == {} and plan.system.operator == "none"
+
+
+@pytest.mark.parametrize("system", LOG_SYSTEMS)
+def test_the_users_settings_lie_over_the_profiles(system: str) -> None:
+    policy = ("store.segment_bytes=65536", "store.flush=")
+    request = Request(system=system, profile="safe", policy=policy)
+    plan = make_plan(request, backend="sim", seed=1)
+    wanted = {**SAFE_SETTINGS[system], "store.segment_bytes": 65536}
+    assert plan.system.policy == {name: v for name, v in wanted.items() if name != "store.flush"}
+
+
+def test_the_queue_systems_keep_their_default() -> None:
+    assert {system: default_workload(system) for system in SYSTEMS} == {
+        "mirrored": "queue", "rabbitmq": "queue",
+        "master-slave": "log", "dledger": "log", "controller": "log",
+    }  # fmt: skip
+    request = Request()
+    assert make_plan(request, backend="local", seed=3).workload.name == "queue"
+    assert repeat_command(request, 3) == "shalott test --seed 3"
+
+
+REFUSED = {
+    "a queue of a log": (
+        Request(system="dledger", workload="queue"),
+        "the workload queue is for mirrored, rabbitmq, and not for dledger",
+    ),
+    "a log of queues": (
+        Request(workload="log"),
+        "the workload log is for master-slave, dledger, controller, and not for mirrored",
+    ),
+    "a partition mode": (
+        Request(system="controller", partition_mode="autoheal"),
+        "controller has no partition modes",
+    ),
+    "an unknown setting": (
+        Request(system="controller", policy=("ha.in_sink_replicas=2",)),
+        "did you mean ha.in_sync_replicas",
+    ),
+    "another system's bug": (
+        Request(system="dledger", bug=("KB-RKT-01",)),
+        "KB-RKT-01 is a bug of master-slave, not of dledger",
+    ),
+    "a mirrored bug": (
+        Request(system="dledger", bug=("KB-RMQ-02",)), "KB-RMQ-02 is a bug of mirrored",
+    ),
+    "a log's bug": (
+        Request(bug=("KB-DL-01",)), "KB-DL-01 is a bug of dledger, not of mirrored",
+    ),
+    "a startup delay": (
+        Request(system="dledger", startup_delay="1s"), "only the mirrored system has a startup",
+    ),
+    "an unknown profile": (
+        Request(system="dledger", profile="fast"), "unknown profile fast: choose one of upstream",
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", REFUSED)
+def test_what_makes_no_sense_is_refused_in_one_sentence(case: str) -> None:
+    request, sentence = REFUSED[case]
+    with pytest.raises(UsageError, match=sentence):
+        make_plan(request, backend="sim", seed=1)
+
+
+# -- the swarm -------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("system", LOG_SYSTEMS)
+def test_what_is_drawn_keeps_the_promise_of_safe(system: str) -> None:
+    drawn: dict[str, set[object]] = {}
+    for seed in range(1, 40):
+        plan = draw_plan(Subject(system=system, profile="safe"), seed)
+        check_plan(plan)
+        assert plan.workload.name == "log" and plan.system.operator == "none"
+        assert SAFE_SETTINGS[system].items() <= plan.system.policy.items()
+        assert all(action.kind != "disk-corrupt" for action in plan.faults)
+        for name, value in plan.system.policy.items():
+            drawn.setdefault(name, set()).add(value)
+    constant = {name for name, values in drawn.items() if len(values) == 1}
+    assert constant == set(SAFE_SETTINGS[system])
+
+
+def test_upstream_may_rot_disks_and_lose_all_nodes() -> None:
+    kinds = fault_kinds(Subject(system="controller", profile="upstream"))
+    assert {"disk-corrupt", "power-all"} <= set(kinds)
+    assert "disk-corrupt" in fault_kinds(Subject(profile="safe"))
+
+
+def test_a_scenarios_settings_lie_over_what_is_drawn() -> None:
+    swarm = Swarm(policies=({"raft.heartbeat_interval_ms": 77, "store.segment_bytes": None},))
+    subject = Subject(system="dledger", swarm=swarm, workload="elections")
+    plan = draw_plan(subject, 4)
+    assert plan.system.policy["raft.heartbeat_interval_ms"] == 77
+    assert "store.segment_bytes" not in plan.system.policy
+    assert plan.workload.name == "elections"
+    check_settings("dledger", plan.system.policy)
+
+
+def test_a_search_of_a_log_system_is_planned() -> None:
+    search = plan_search(SearchRequest(system="dledger", profile="safe", seeds="5"))
+    assert search.subject.name == "dledger-safe" and len(search.seeds) == 5
+    wanted = search.wanted_events
+    assert {"became_master", "mastership_moved", "fault_kill"} <= set(wanted)
+    assert "promoted" not in wanted and "set_expanded" not in wanted
+
+
+# -- coverage --------------------------------------------------------------------------------------
+
+
+def test_moves_of_mastership_and_changes_of_sets_are_counted() -> None:
+    told = Story(queue="shalott").role("n1", 1, "master", 1).role("n2", 1, "slave", 1)
+    for at, members in ((2, ["n1", "n2"]), (5, ["n1"]), (7, ["n1", "n2"])):
+        told.event("n1", at, "set_changed", "", 0, set=members)
+    told.role("n2", 9, "master", 2).event("n1", 10, "truncated", "slave", 2)
+    told.event("n3", 9, "elected", "", 2, master="n2", set=["n2"])
+    told.row("send", 1, value=1)
+    counts = sometimes(told.history())
+    assert counts["became_master"] == 2 and counts["became_slave"] == 1
+    assert counts["mastership_moved"] == 1 and counts["elected"] == 1 and counts["truncated"] == 1
+    assert counts["set_expanded"] == 2 and counts["set_shrunk"] == 1
+
+
+def test_mirrored_masters_are_not_counted_so() -> None:
+    told = Story().role("n1", 1, "master", 1).role("n2", 1, "mirror", 1).row("enqueue", 1, value=1)
+    assert "became_master" not in sometimes(told.history())
+
+
+def test_each_systems_searches_want_what_it_can_show() -> None:
+    assert "set_shrunk" in wanted_events("controller", ("ignore",), ("kill",))
+    assert "mastership_moved" not in wanted_events("master-slave", ("ignore",), ("kill",))
+    assert "promoted" in wanted_events("mirrored", ("ignore",), ("kill",))

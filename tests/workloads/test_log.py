@@ -1,0 +1,84 @@
+"""The log and elections workloads: what they are made of, and what judges them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+import pytest
+
+from checkers.elections import Elections
+from checkers.log_replicated import ReplicatedLog
+from checkers.mastership import Mastership
+from harness.generator.base import Context, Scheduled
+from harness.generator.logs import ReadAll
+from harness.plan import Plan
+from harness.planning import Request, make_plan
+from workloads.clients.log_client import LogClient
+from workloads.log import dial, elections_workload, log_workload, make_log_client, queue_keys
+from workloads.registry import recipe_of
+
+pytestmark = pytest.mark.unit
+
+
+def plan_of(workload: str = "", **policy: Any) -> Plan:
+    request = Request(system="controller", workload=workload, queues=2, nodes="3")
+    plan = make_plan(request, backend="sim", seed=5)
+    system = msgspec.structs.replace(plan.system, policy={**plan.system.policy, **policy})
+    return msgspec.structs.replace(plan, system=system)
+
+
+def test_keys_are_a_topic_and_the_numbers_of_its_queues() -> None:
+    assert queue_keys(3) == ("shalott/0", "shalott/1", "shalott/2")
+    assert log_workload(plan_of()).queues == queue_keys(2)
+
+
+def test_the_log_is_read_at_every_node_at_the_end() -> None:
+    final = log_workload(plan_of()).final_generator
+    answer, _ = final.next(Context(0, 0, "n2"))
+    assert isinstance(answer, Scheduled)
+    assert (answer.invocation.f, answer.invocation.value) == ("poll", 0)
+    inner = getattr(final, "inner", None)
+    assert isinstance(inner, ReadAll)
+    assert inner.open == tuple((n, key) for n in ("n1", "n2", "n3") for key in queue_keys(2))
+
+
+def test_elections_end_with_a_few_polls() -> None:
+    plan, count = plan_of("elections"), 0
+    final = elections_workload(plan).final_generator
+    while True:
+        answer, final = final.next(Context(count, 0, "n1"))
+        if answer is None:
+            break
+        assert isinstance(answer, Scheduled) and answer.invocation.f == "poll"
+        count += 1
+    assert count == 2 * plan.workload.concurrency
+
+
+def test_clients_are_told_both_ports_of_their_node() -> None:
+    workload = log_workload(plan_of())
+    assert workload.several is not None
+    assert workload.several.names == ("nameserver", "remoting")
+    client = workload.several.make_client({"nameserver": ("n2", 9876), "remoting": ("n2", 10911)})
+    assert isinstance(client, LogClient)
+    assert isinstance(make_log_client(plan_of(), {"nameserver": ("h", 1), "remoting": ("h", 2)}),
+                      LogClient)  # fmt: skip
+
+
+def test_an_advertised_address_is_dialled_as_it_is() -> None:
+    assert dial("10.0.0.3:10911") == ("10.0.0.3", 10911)
+
+
+def test_a_log_is_judged_by_its_messages_and_its_masters() -> None:
+    kinds = [type(checker) for checker in recipe_of("log").checkers(plan_of())]
+    assert kinds[:3] == [ReplicatedLog, Elections, Mastership]
+    kinds = [type(checker) for checker in recipe_of("elections").checkers(plan_of("elections"))]
+    assert ReplicatedLog not in kinds and kinds[0] is Elections
+
+
+@pytest.mark.parametrize("allowed", [True, False])
+def test_unclean_elections_are_judged_as_the_plan_allows(allowed: bool) -> None:
+    policy: dict[str, Any] = {"controller.enable_elect_unclean_master": allowed}
+    plan = plan_of(**policy)
+    (judge,) = [c for c in recipe_of("log").checkers(plan) if isinstance(c, Elections)]
+    assert judge.unclean is allowed

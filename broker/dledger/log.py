@@ -13,7 +13,7 @@ from collections.abc import Callable
 from broker.commitlog.api import Scanned
 from broker.dledger.entry import FILLER_BYTES, HEADER_BYTES, decode_header, filler_bytes, place
 from broker.dledger.ledger import Ledger
-from broker.errors import MessageIllegal, StorageError
+from broker.errors import BrokerError, MessageIllegal, StorageError
 from broker.raft.group import Submitted
 
 
@@ -107,7 +107,7 @@ class DLedgerLog:
         for message in messages:
             try:
                 submitted = self.submit(message)
-            except Exception as error:
+            except BrokerError as error:
                 if not self._submitted:
                     raise
                 raise PartlyAppended(str(error)) from error

@@ -49,7 +49,7 @@ class TestReplica:
     outcome: PutStatus = PutStatus.PUT_OK
     stores: bool = True
     may_read: bool = True
-    reads_asked: int = 0
+    master: str = "n1"
     on_change: Callable[[], None] = field(default=lambda: None)
 
     async def start(self) -> None: ...
@@ -64,11 +64,10 @@ class TestReplica:
         return PutResult(self.outcome, stage)
 
     async def readable(self) -> bool:
-        self.reads_asked += 1
         return self.may_read
 
     def claim(self) -> dict[str, Any]:
-        return {"master": "n1", "role": self.role}
+        return {"master": self.master, "role": self.role}
 
     def ha_status(self) -> dict[str, Any]:
         return {"master": self.role == "master"}

@@ -68,6 +68,20 @@ def test_a_pull_waits_for_a_message_and_no_longer() -> None:
     in_world(test)
 
 
+def test_a_pull_waits_for_the_first_message_of_a_queue_too() -> None:
+    async def test(world: World) -> None:
+        await world.send()
+        first = world.pull(0, queue=1, sysFlag=SUSPEND, suspendTimeoutMillis=20_000)
+        waiting = asyncio.create_task(first)
+        await asyncio.sleep(5)
+        await world.send(b"first", queue=1)
+        await asyncio.sleep(0.5)
+        assert waiting.done()
+        assert [one.message.body for one in messages_of((await waiting).body)] == [b"first"]
+
+    in_world(test)
+
+
 def test_a_pull_that_waited_in_vain_says_so_in_time() -> None:
     async def test(world: World) -> None:
         await world.send()

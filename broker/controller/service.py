@@ -39,7 +39,7 @@ READY_TIMEOUT_MS = 1000
 
 
 class Controller:
-    """``fail`` is told when the disk failed and the node must give itself up."""
+    """``fail`` is told when the node must give itself up: the disk failed, or an invariant."""
 
     def __init__(
         self,
@@ -243,4 +243,7 @@ class Controller:
         self._tasks.pop(task, None)
         error = None if task.cancelled() else task.exception()
         if error is not None:
+            # Nothing but a broken invariant comes here, and a controller that goes on without
+            # looking for masters would be worse than none.
             log.error("%s ended", task.get_name(), exc_info=error)
+            self.failed(f"{task.get_name()}: {error!r}")

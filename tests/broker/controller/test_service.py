@@ -141,3 +141,24 @@ def test_roles_of_controllers_are_told() -> None:
         assert (claim["role"], claim["leader"], claim["is_serving"]) == ("leader", leader, True)
 
     world.run(main)
+
+
+def test_a_broken_invariant_ends_the_node(caplog: pytest.LogCaptureFixture) -> None:
+    world = World()
+
+    async def main() -> None:
+        leader = world.controllers[await world.served()]
+        await world.broker("b1")
+
+        async def broken() -> None:
+            raise AssertionError("two masters")
+
+        leader.elections.watch_masters = broken  # type: ignore[method-assign]
+        leader.leader_ready(leader.group.term)
+        await world.until(lambda: world.failures)
+        assert not leader.is_serving
+        assert world.failures == ["watch masters: AssertionError('two masters')"]
+        world.failures.clear()
+
+    world.run(main)
+    assert "watch masters ended" in caplog.text

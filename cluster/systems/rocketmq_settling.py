@@ -3,9 +3,9 @@
 Pure functions of one round of observations (``System.observe``), so that readiness, settling and
 the report's "why not" say the same. A broker's claim has ``role`` master, slave or none, the
 ``master`` that it knows, and, if it is the master, who is ``synchronised``. Where claims tell how
-far each log goes (``end_offset``, and ``readable_offset``, up to which readers are served), all
-must go as far as the master's did one look before: so a group can be at rest under load, and has
-nothing to catch up with when the load is over.
+far each log goes (``end_offset``, and ``readable_offset``, up to which readers are served), both
+must everywhere, at the master too, have come to where the master's log ended one look before: so a
+group can be at rest under load, and has nothing to catch up with when the load is over.
 """
 
 from __future__ import annotations
@@ -43,8 +43,14 @@ def why_unsettled(
     if len(masters) != 1:
         return f"{' and '.join(masters) or 'no node'} {'are' if masters[1:] else 'is'} the master"
     if wanted is None:
-        wanted = _offsets(claims[masters[0]])
+        wanted = _all_of(claims[masters[0]])
     return _why_not_followed(claims, masters[0], wanted) or _why_not_known(seen)
+
+
+def _all_of(claim: Mapping[str, Any]) -> dict[str, int]:
+    """Everything that a master has must be there, and be readable."""
+    end = claim.get(OFFSETS[0])
+    return {} if end is None else dict.fromkeys(OFFSETS, int(end))
 
 
 def _offsets(claim: Mapping[str, Any]) -> dict[str, int]:
@@ -58,6 +64,11 @@ def _why_not_followed(
     if ruling.get("state") != "running":
         return f"the master {master} is {ruling.get('state')}"
     for node, claim in claims.items():
+        own = _offsets(claim)
+        for offset, least in wanted.items():
+            if own.get(offset, 0) < least:
+                what = f"{offset.replace('_', ' ')} is {own.get(offset, 0)}"
+                return f"{node}'s {what}, and the master's log ended at {least}"
         if node == master:
             continue
         if claim["role"] != "slave" or claim["master"] != master:
@@ -66,11 +77,6 @@ def _why_not_followed(
             return f"{node} follows in epoch {claim.get('epoch')}, not {ruling.get('epoch')}"
         if node not in ruling["synchronised"]:
             return f"{node} is not synchronised"
-        own = _offsets(claim)
-        for offset, least in wanted.items():
-            if own.get(offset, 0) < least:
-                what = offset.replace("_", " ")
-                return f"{node}'s {what} is {own.get(offset, 0)}, the master's was {least}"
     return ""
 
 
@@ -114,7 +120,7 @@ def _masters_offsets(seen: Mapping[str, Observation | None]) -> dict[str, int] |
     masters = [claim for claim in claims if claim["role"] == "master"]
     if not masters:
         return None
-    return _offsets(max(masters, key=lambda claim: int(claim.get("epoch") or 0)))
+    return _all_of(max(masters, key=lambda claim: int(claim.get("epoch") or 0)))
 
 
 def _roles(seen: Mapping[str, Observation | None]) -> object:

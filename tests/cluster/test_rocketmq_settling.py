@@ -17,7 +17,7 @@ Seen = dict[str, dict[str, Any] | None]
 
 def claim(role: str, **more: Any) -> dict[str, Any]:
     own = {"group": "shalott", "role": role, "epoch": 3, "master": "n1", "state": "running"}
-    return {**own, "synchronised": ["n2", "n3"], "end_offset": 90, "readable_offset": 80, **more}
+    return {**own, "synchronised": ["n2", "n3"], "end_offset": 90, "readable_offset": 90, **more}
 
 
 def observation(role: str, **more: Any) -> dict[str, Any]:
@@ -60,9 +60,16 @@ WAITING: dict[str, tuple[Seen, str]] = {
     "another master": (with_claim("n2", master="n3"), "n2 is slave and follows n3"),
     "an old epoch": (with_claim("n2", epoch=2), "n2 follows in epoch 2, not 3"),
     "not in the set": (with_claim("n1", synchronised=["n2"]), "n3 is not synchronised"),
-    "behind": (with_claim("n3", end_offset=70), "n3's end offset is 70, the master's was 90"),
+    "behind": (
+        with_claim("n3", end_offset=70), "n3's end offset is 70, and the master's log ended at 90",
+    ),
     "unread": (
-        with_claim("n3", readable_offset=0), "n3's readable offset is 0, the master's was 80",
+        with_claim("n3", readable_offset=0),
+        "n3's readable offset is 0, and the master's log ended at 90",
+    ),
+    "unread at the master": (
+        with_claim("n1", readable_offset=80),
+        "n1's readable offset is 80, and the master's log ended at 90",
     ),
     "an unknown broker": (
         with_fields("n2", running=["n1", "n2"]), "the name server of n2 does not know n3",
@@ -104,8 +111,8 @@ def settle(watched: Watched, timeout_ms: int = 20_000) -> str:
 
 def test_under_load_slaves_follow_what_the_master_had_a_look_before() -> None:
     def look(number: int) -> Mapping[str, Any]:
-        behind = {"end_offset": 100 * number - 100, "readable_offset": 0}
-        ahead = {"end_offset": 100 * number, "readable_offset": 0}
+        behind = dict.fromkeys(("end_offset", "readable_offset"), 100 * number - 100)
+        ahead = dict.fromkeys(("end_offset", "readable_offset"), 100 * number)
         slave = observation("slave", **behind)
         return {"n1": observation("master", **ahead), "n2": slave, "n3": slave}
 
@@ -118,4 +125,4 @@ def test_a_slave_that_stands_still_is_not_at_rest() -> None:
     def look(number: int) -> Mapping[str, Any]:
         return with_claim("n3", end_offset=10)
 
-    assert settle(Watched(look), 600) == "n3's end offset is 10, the master's was 90"
+    assert settle(Watched(look), 600) == "n3's end offset is 10, and the master's log ended at 90"

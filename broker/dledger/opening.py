@@ -110,32 +110,48 @@ async def _indexed(index: SegmentedLog, checkpoint: LedgerCheckpoint) -> Directo
 
 async def _scan(data: SegmentedLog, directory: Directory) -> None:
     """Add the whole and sound entries that follow."""
-    while (entry := await next_header(data, directory.end, data.max_offset)) is not None:
-        position, header = entry
-        body = await read_exactly(data, position + HEADER_BYTES, header.body_bytes)
-        is_next = header.index == directory.last_index + 1
-        if not is_next or header.term < directory.term_at(directory.last_index):
-            return
-        if not is_sound(header, body):
-            return
-        directory.add(position, header.size, header.term)
-
-
-async def next_header(data: SegmentedLog, position: int, limit: int) -> tuple[int, Header] | None:
-    """Where the entry lies that follows ``position``, and its header; None if there is none that
-    ends before ``limit``.
-    """
-    while position < limit:
-        head = await data.read(position, HEADER_BYTES)
-        room = data.segment_bytes - position % data.segment_bytes
-        if filler_bytes(head) == room:
-            position += room
+    position, wanted = directory.end, READ_BYTES
+    while True:
+        chunk = await read_exactly(data, position, _within_file(data, position, wanted))
+        following = _scan_chunk(chunk, position, data.segment_bytes, directory)
+        if following > position:
+            position, wanted = following, READ_BYTES
             continue
-        header = decode_header(head)
-        if header is None or header.position != position:
-            return None
-        return None if position + header.size > limit else (position, header)
-    return None
+        header = decode_header(chunk)
+        if header is None or header.size <= len(chunk):
+            return  # the end, or a tail that is torn
+        if position + header.size > data.max_offset or header.size <= wanted:
+            return
+        wanted = header.size
+
+
+def _within_file(data: SegmentedLog, position: int, size: int) -> int:
+    room = data.segment_bytes - position % data.segment_bytes
+    return max(0, min(size, room, data.max_offset - position))
+
+
+def _scan_chunk(chunk: bytes, base: int, segment_bytes: int, directory: Directory) -> int:
+    """Add what is whole in ``chunk``; returns where to go on, ``base`` if nothing was."""
+    at = 0
+    while True:
+        room = segment_bytes - (base + at) % segment_bytes
+        if filler_bytes(chunk, at) == room:
+            return base + at + room
+        header = decode_header(chunk, at)
+        if header is None or not _is_next(header, base + at, directory):
+            return base + at
+        body = chunk[at + HEADER_BYTES : at + header.size]
+        if not is_sound(header, body):
+            return base + at
+        directory.add(base + at, header.size, header.term)
+        at += header.size
+
+
+def _is_next(header: Header, position: int, directory: Directory) -> bool:
+    last = directory.last_index
+    return (header.position, header.index) == (position, last + 1) and (
+        header.term >= directory.term_at(last)
+    )
 
 
 async def read_exactly(data: SegmentedLog, offset: int, size: int) -> bytes:

@@ -82,12 +82,13 @@ class AutoSwitchHAClient:
         self._reader: asyncio.StreamReader
         self._writer: asyncio.StreamWriter
         self._grown = asyncio.Event()
+        self._followed = False  # the last connection got as far as TRANSFER
 
     async def run(self) -> None:
         """Connect again and again; soon at first, for a new master may not be ready yet."""
         retry_ms = RETRY_FIRST_MS
         while True:
-            before = self.transferred_bytes
+            self._followed = False
             try:
                 await self._session()
             except* (HaProtocolError, DiskFull) as errors:
@@ -96,7 +97,7 @@ class AutoSwitchHAClient:
                 log.info("master %s: no connection", self.following.address)
             except* StorageError as errors:
                 self._slave.failed(StorageError(str(errors.exceptions[0])))
-            if self.transferred_bytes > before:
+            if self._followed:
                 retry_ms = RETRY_FIRST_MS
             await asyncio.sleep(retry_ms / 1000)
             retry_ms = min(2 * retry_ms, self._slave.config.reconnect_interval_ms)
@@ -129,7 +130,7 @@ class AutoSwitchHAClient:
             self._writer.transport.abort()
 
     async def _follow(self) -> None:
-        self.state = HaState.TRANSFER
+        self.state, self._followed = HaState.TRANSFER, True
         async with asyncio.TaskGroup() as loops:
             loops.create_task(self._read_frames(), name="ha frames")
             loops.create_task(self._report(), name="ha report")

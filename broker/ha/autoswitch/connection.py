@@ -72,7 +72,7 @@ class AutoSwitchHAConnection:
         self.transfer_from = UNKNOWN
         self.transferred_bytes = 0
         self.caught_up_ns = 0
-        self.last_master_max = UNKNOWN  # the end of the log when the last frame was sent
+        self.is_caught_up = False  # as of the mark
         self.peer = str((writer.get_extra_info("peername") or ("", 0))[0])
         self.wake = asyncio.Event()  # the log has grown, or an epoch has begun
         self._master = master
@@ -80,7 +80,11 @@ class AutoSwitchHAConnection:
         self._began_ns = self._clock.monotonic_ns()
         self._reader = reader
         self._writer = writer
-        self._last_transfer_ns = 0
+        # The mark: where the log ended at a time of the past. A slave that gets there was caught up
+        # at that time; then the next frame sets the next mark. Upstream sets it with every frame,
+        # and under load there is always a newer one when the acknowledgement comes.
+        self._mark_offset = 0
+        self._mark_ns = 0
         self._last_file = False
 
     # -- life --------------------------------------------------------------------------------------
@@ -128,6 +132,7 @@ class AutoSwitchHAConnection:
         self.is_learner = handshake.async_learner
         self._last_file = handshake.sync_from_last_file
         self.caught_up_ns = self._clock.monotonic_ns()
+        self._set_mark()
         if master.env.has_bug("KB-RKT-13"):  # KB-RKT-13: it counts before it has said anything
             master.connected(self)
             master.acknowledged(self)
@@ -170,12 +175,18 @@ class AutoSwitchHAConnection:
 
     def _take(self, offset: int) -> None:
         self.ack_offset = max(self.ack_offset, offset)
-        now_ns = self._clock.monotonic_ns()
         if self.ack_offset >= self._master.log.max_offset:
-            self.caught_up_ns = now_ns
-        elif self.ack_offset >= self.last_master_max > UNKNOWN:
-            self.caught_up_ns = max(self.caught_up_ns, self._last_transfer_ns)
+            self.is_caught_up = True
+            self.caught_up_ns = self._clock.monotonic_ns()
+        elif self.ack_offset >= self._mark_offset:
+            self.is_caught_up = True
+            self.caught_up_ns = max(self.caught_up_ns, self._mark_ns)
         self._master.acknowledged(self)
+
+    def _set_mark(self) -> None:
+        self.is_caught_up = False
+        self._mark_offset = self._master.log.max_offset
+        self._mark_ns = self._clock.monotonic_ns()
 
     # -- transfer ----------------------------------------------------------------------------------
 
@@ -223,8 +234,8 @@ class AutoSwitchHAConnection:
         await self._write(body, entry)
         self.transfer_from += len(body)
         self.transferred_bytes += len(body)
-        self.last_master_max = self._master.log.max_offset
-        self._last_transfer_ns = self._clock.monotonic_ns()
+        if self.is_caught_up:
+            self._set_mark()
 
     async def _write(self, body: bytes, entry: EpochRange) -> None:
         frame = packets.encode_transfer(

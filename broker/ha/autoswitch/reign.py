@@ -78,6 +78,7 @@ class Reign:
         self._acks_flushed = acks_flushed
         self._broker_id_of = broker_id_of
         self._set_is_wrong = set_is_wrong
+        self._is_over = False
         self._sends_unflushed = env.has_bug("KB-RKT-D")
         self._lost: dict[int, None] = {}  # members whose connection ended
         self._unanswered_ns = 0  # since when a report has not been answered
@@ -104,6 +105,9 @@ class Reign:
 
     def connected(self, connection: AutoSwitchHAConnection) -> None:
         """A slave that connects again replaces its older connection."""
+        if self._is_over:
+            connection.abort()
+            return
         older = self.connections.get(connection.slave_id)
         self.connections[connection.slave_id] = connection
         self._lost.pop(connection.slave_id, None)
@@ -139,6 +143,7 @@ class Reign:
 
     def close(self) -> None:
         """The reign is over: nobody is told any more that a message counts."""
+        self._is_over = True
         self.transfer.give_up()
         connections, self.connections = self.connections, {}
         for connection in connections.values():
@@ -249,7 +254,7 @@ class Reign:
             return False
         entry = self.cache.last
         ack = connection.ack_offset
-        if entry is None or ack < entry.start_offset or ack < connection.last_master_max:
+        if entry is None or ack < entry.start_offset or not connection.is_caught_up:
             return False
         if not self.config.all_ack_in_sync_state_set:
             return True

@@ -246,6 +246,54 @@ def test_a_slave_that_catches_up_is_marked_before_the_controllers_know() -> None
     Group(ha=ALONE_TOO).run(scenario)
 
 
+def test_a_slave_joins_under_constant_load_and_stays() -> None:
+    """There is always a newer frame under way when an acknowledgement comes."""
+
+    async def scenario(group: Group) -> None:
+        await pair(group)
+        a = group["a"]
+        a.reign.config = changed(SAFE, max_time_slave_not_catchup_ms=1000)
+        running = True
+
+        async def produce() -> None:
+            number = 0
+            while running:
+                number += 1
+                a.append(body(number))
+                await asyncio.sleep(0.0002)
+
+        producing = asyncio.create_task(produce())
+        await group.start("c")
+        await group["c"].follow("a", 1)
+        await a.admit("b", "c")
+        for _ in range(20):
+            await asyncio.sleep(0.1)
+            assert a.reign.propose(is_check=True) is None
+        running = False
+        await producing
+
+    Group().run(scenario)
+
+
+def test_a_slave_that_is_far_behind_does_not_join() -> None:
+    """Also where a message counts without anybody else."""
+
+    async def scenario(group: Group) -> None:
+        await group.start("a", "b")
+        a = group["a"]
+        await a.lead(1)
+        for number in range(100):
+            assert await a.put(body(number))
+        group.world.network.shape("a", "b", rate_bytes_s=4000)
+        await group["b"].follow("a", 1)
+        await group.until(lambda: 2 in a.reign.connections)
+        assert a.reign.propose(is_check=True) is None
+        await a.admit("b")
+        assert group["b"].end == a.end
+
+    Group(ha=UPSTREAM).run(scenario)
+
+
 def test_members_that_fall_behind_or_are_gone_are_dropped() -> None:
     async def scenario(group: Group) -> None:
         await pair(group)

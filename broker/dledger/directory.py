@@ -16,7 +16,7 @@ class Directory:
     """Indexes are Raft's, from 1 on."""
 
     def __init__(self) -> None:
-        self.end = 0  # the position after the last entry, or where a cut left the ledger
+        self.end = 0  # the position after the last entry
         self._positions = array("q")
         self._sizes = array("q")
         self._term_firsts: list[int] = []
@@ -37,8 +37,8 @@ class Directory:
         self.end = position + size
 
     def cut(self, from_index: int) -> None:
-        """Forget the entries from this one on."""
-        self.end = self._positions[from_index - 1]
+        """Forget the entries from this one on, and the filler before it if there is one."""
+        self.end = self.end_of(from_index - 1)
         del self._positions[from_index - 1 :]
         del self._sizes[from_index - 1 :]
         while self._term_firsts and self._term_firsts[-1] >= from_index:

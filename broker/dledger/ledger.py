@@ -51,6 +51,7 @@ log = logging.getLogger("broker.dledger")
 
 CACHE_BYTES = 8 << 20
 CHECKPOINT_INTERVAL_MS = 3000
+NOTHING_TO_CUT = 1 << 62
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,6 +99,7 @@ class Ledger:
         self._cache: dict[int, Entry] = {}
         self._cache_first = found.directory.last_index + 1
         self._cached_bytes = 0
+        self._uncut = NOTHING_TO_CUT  # from here on the files hold what is cut off already
         self._flushing = asyncio.Lock()
         self._flush_due = asyncio.Event()
         self._tasks: list[asyncio.Task[None]] = []
@@ -116,6 +118,17 @@ class Ledger:
             asyncio.create_task(ledger._checkpoint_forever(), name="ledger checkpoint"),
         ]
         return ledger
+
+    @property
+    def written_offset(self) -> int:
+        """Up to where the files hold this ledger's entries. Behind a cut that is in line they hold
+        others, whatever the core has committed there since.
+        """
+        return min(self.data.written_offset, self._uncut)
+
+    @property
+    def flushed_offset(self) -> int:
+        return min(self.data.flushed_offset, self._uncut)
 
     # -- LogView -----------------------------------------------------------------------------------
 
@@ -156,10 +169,11 @@ class Ledger:
             size += body_bytes
             if found and size > max_bytes:
                 break
-            data = await read_exactly(self.data, position, HEADER_BYTES + body_bytes)
+            end = position + HEADER_BYTES + body_bytes
+            data = await read_exactly(self.data, position, end - position)
             is_there = index <= directory.last_index and directory.term_at(index) == term
-            if not is_there or len(data) < HEADER_BYTES + body_bytes:
-                break  # it was cut off meanwhile, or is not written yet
+            if not is_there or end > self._uncut or len(data) < end - position:
+                break  # it was cut off meanwhile, or is not in the files yet
             header, body = decode_header(data), data[HEADER_BYTES:]
             if header is None or header.index != index or not is_sound(header, body):
                 raise StorageError(f"the ledger is damaged at {position}")
@@ -208,6 +222,7 @@ class Ledger:
         self._cache_first = min(self._cache_first, from_index)
         after = self.directory.end
         self._line.append(Cut(after, from_index - 1))
+        self._uncut = min(self._uncut, after)
         self.cut_listener(before, after)
 
     def install(self, snapshot: Snapshot) -> None:
@@ -279,6 +294,9 @@ class Ledger:
             else:
                 await self._cut(head)
             self._line.popleft()
+            if isinstance(head, Cut):
+                cuts = (each.position for each in self._line if isinstance(each, Cut))
+                self._uncut = min(cuts, default=NOTHING_TO_CUT)
 
     async def _cut(self, cut: Cut) -> None:
         """First what vouches for the data, then what points into it, then the data."""

@@ -67,11 +67,11 @@ class DLedgerLog:
 
     @property
     def written_offset(self) -> int:
-        return min(self._committed, self._ledger.data.written_offset)
+        return min(self._committed, self._ledger.written_offset)
 
     @property
     def flushed_offset(self) -> int:
-        return min(self._ledger.data.flushed_offset, self._ledger.directory.end)
+        return self._ledger.flushed_offset
 
     async def written(self, offset: int) -> None:
         """In the operating system's hands: committed or not."""

@@ -40,8 +40,12 @@ class Broker:
     async def start(self) -> None:
         self.lives += 1
         ready = asyncio.Event()
-        self.process, _ = self.group.world.spawn(self.name, self._live(ready, self.lives))
-        await ready.wait()
+        self.process, life = self.group.world.spawn(self.name, self._live(ready, self.lives))
+        waiting = asyncio.ensure_future(ready.wait())
+        await asyncio.wait([life, waiting], return_when=asyncio.FIRST_COMPLETED)
+        waiting.cancel()
+        if life.done():
+            life.result()  # it did not start
 
     async def _live(self, ready: asyncio.Event, life: int) -> None:
         config = self.group.config_of(self.name)

@@ -305,3 +305,53 @@ def test_a_scan_finds_every_message_whatever_it_may_read_at_once(max_bytes: int)
         await ledger.close()
 
     simulate(body)
+
+
+def test_a_cut_where_a_file_begins_is_found_again() -> None:
+    async def body(loop: Any, disk: SimDisk) -> None:
+        ledger = await opened(disk)
+        ledger.append([entry(index, size=20) for index in range(1, 60)])
+        await ledger.flush()
+        await asyncio.sleep(4)  # the checkpoint vouches for what is cut
+        place_of = ledger.directory.position_of
+        first_of_file = next(at for at in range(20, 60) if place_of(at) % SEGMENT_BYTES == 0)
+        ledger.truncate(first_of_file)
+        await ledger.flush()
+        for _ in range(2):
+            await leave(ledger)
+            disk.power_loss()
+            ledger = await opened(disk)
+            assert ledger.last_index == first_of_file - 1
+        ledger.append([entry(first_of_file, 2, size=20)])
+        await ledger.flush()
+        assert ledger.directory.position_of(first_of_file) % SEGMENT_BYTES == 0
+        assert (await content(ledger))[-1] == entry(first_of_file, 2, size=20)
+        await ledger.close()
+
+    simulate(body)
+
+
+def test_what_is_cut_off_is_not_dispatched_though_the_files_still_hold_it() -> None:
+    """A follower's core may commit new entries while the cut before them is in line."""
+
+    async def body(loop: Any, disk: SimDisk) -> None:
+        ledger = await opened(disk)
+        message_log = DLedgerLog(ledger)
+        ledger.append([entry(index, 1, size=20) for index in range(1, 11)])
+        await ledger.flush()
+        kept = ledger.directory.end_of(4)
+        ledger.truncate(5)
+        new = [entry(index, 2, size=20) for index in range(5, 11)]
+        ledger.append(new)
+        message_log.set_committed(10)
+        assert message_log.committed_offset == ledger.directory.end > kept
+        assert message_log.written_offset == message_log.flushed_offset == kept
+        assert list(await ledger.load(5, 1 << 16)) == []
+        scanned = await message_log.scan(0, message_log.written_offset, 1 << 16)
+        assert scanned.next <= kept
+        await ledger.flush()
+        assert message_log.written_offset == ledger.directory.end
+        assert list(await ledger.load(5, 1 << 16)) == new
+        await ledger.close()
+
+    simulate(body)

@@ -296,3 +296,16 @@ def test_a_send_of_unknown_fate_is_placed_by_its_reader() -> None:
     moved = [(0, 100), (1, 101), (2, 104), (3, 103)]
     result = check(final(told, moved))
     assert "reordered" in kinds(result)
+
+
+def test_a_send_that_begins_in_the_moment_of_another_ones_end_may_come_before_it() -> None:
+    """A tie of clocks puts the call first, as everywhere."""
+    told = send(good(), 104, 5, 5, took=1, process=1)
+    send(told, 105, 6, 4, process=4)
+    assert check(final(told, [*WHOLE, (4, 105), (5, 104)])).valid is True
+
+
+def test_two_messages_of_one_sender_at_one_offset_are_out_of_order() -> None:
+    told = send(send(good(), 104, 5, 4), 105, 6, 4)
+    result = check(final(told, [*WHOLE, (4, 105)]))
+    assert {"nonmonotonic-send", "shared-offset", "lost-write"} <= set(kinds(result))

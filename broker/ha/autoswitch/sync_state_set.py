@@ -8,6 +8,10 @@ controllers may make a broker the master that an acknowledgement did not wait fo
 Upstream keeps one proposal and forgets it with any answer. Here a proposal is forgotten when it was
 refused, for then it never will be, or when a newer set is known: reports name the epoch of the set
 that they replace, and that is theirs no more. A report that was not answered at all stays.
+
+What this does not know of is a report of the broker's own former life: a master that is killed with
+one under way, is back within the same epoch, and reads the set before that report is carried out,
+counts without the member that it brings. The controllers would have to be slower than a restart.
 """
 
 from __future__ import annotations

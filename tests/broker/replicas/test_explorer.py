@@ -10,10 +10,13 @@ and is the only one of its epoch. I3: its log has all that was acknowledged befo
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 import random
 
 import pytest
 
+from broker.ha.autoswitch.client import Slave
+from broker.ha.autoswitch.service import AutoSwitchHAService
 from broker.rocketmq.replica import PutStatus
 from cluster.base import DiskFaults
 from cluster.sim.network import NetworkKnobs
@@ -231,3 +234,16 @@ def test_no_acknowledged_message_is_lost(seed: int) -> None:
     run = explore(seed)
     assert run.problems == []
     assert len(run.acknowledged) > 50
+
+
+def test_the_explorer_sees_slaves_that_acknowledge_what_is_not_on_their_disk(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    slave_of = AutoSwitchHAService._slave
+
+    def hasty(service: AutoSwitchHAService) -> Slave:
+        return dataclasses.replace(slave_of(service), acks_flushed=False)
+
+    monkeypatch.setattr(AutoSwitchHAService, "_slave", hasty)
+    run = explore(1, rounds=1)
+    assert any(problem.startswith("I1") for problem in run.problems)

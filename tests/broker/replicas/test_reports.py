@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any, cast
 
 import pytest
@@ -102,9 +102,9 @@ def test_a_report_without_an_answer_keeps_counting_until_its_outcome_is_known() 
         controllers.errors = [OutcomeUnknown(1, "nobody knows")]
         learn = a.reign.learn
 
-        def record(members: Any, epoch: int) -> bool:
+        def record(members: Iterable[int], set_epoch: int) -> bool:
             seen.append(a.reign.set.judged)
-            return learn(members, epoch)
+            return learn(members, set_epoch)
 
         a.reign.learn = record  # type: ignore[method-assign]
         await group["b"].follow("a", 1)

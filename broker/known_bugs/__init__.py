@@ -2,7 +2,7 @@
 
 A switch brings the old behaviour back at the very place where it was, so that a search must find
 what people once lost. A node's configuration names those that are on; ``Env.has_bug(id)`` asks for
-one in the code. The entries are in rabbitmq.py and rocketmq.py.
+one in the code. The entries are in rabbitmq.py, rocketmq.py and rocketmq_tested.py.
 Confidence: A is a fix or a source that was read, B an issue thread, C a title, own our own code.
 """
 
@@ -15,6 +15,7 @@ from broker.errors import ConfigError
 from broker.known_bugs.entry import KnownBug
 from broker.known_bugs.rabbitmq import OWN_RULES, RABBITMQ_BUGS
 from broker.known_bugs.rocketmq import DLEDGER_BUGS, ROCKETMQ_BUGS
+from broker.known_bugs.rocketmq_tested import TESTED_BUGS
 
 __all__ = ["CATALOGUE", "OWN_RULES", "RABBITMQ_BUGS", "KnownBug", "check_bugs", "known_bug"]
 
@@ -23,6 +24,7 @@ CATALOGUE: tuple[KnownBug, ...] = (
     *OWN_RULES,
     *ROCKETMQ_BUGS,
     *DLEDGER_BUGS,
+    *TESTED_BUGS,
 )
 
 

@@ -23,3 +23,4 @@ class KnownBug:
     symptom: str
     fix: str
     systems: tuple[str, ...] = ("mirrored",)
+    shown_by: str = ""  # the test that shows it, where no search has a scenario for it

@@ -37,7 +37,8 @@ def test_the_repeat_command_switches_them_on_again() -> None:
     [
         ({"bug": ("KB-RMQ-2",)}, "did you mean KB-RMQ-02"),
         ({"bug": ("nonsense",)}, "`shalott bugs` lists them"),
-        ({"bug": ("KB-RMQ-02",), "system": "rabbitmq"}, "only the mirrored system"),
+        ({"bug": ("KB-RMQ-02",), "system": "rabbitmq"}, "KB-RMQ-02"),
+        ({"bug": ("KB-RMQ-02",), "system": "dledger"}, "KB-RMQ-02"),
         ({"startup_delay": "1s", "system": "rabbitmq"}, "only the mirrored system"),
         ({"startup_delay": "soon"}, "--startup-delay soon"),
     ],

@@ -12,6 +12,7 @@ from collections.abc import Mapping
 
 from harness.errors import UsageError
 from harness.scenario import Scenario
+from harness.scenarios_dledger import DLEDGER_BUGS, DLEDGER_WINDOWS
 from harness.scenarios_masters import MASTER_BUGS
 from harness.scenarios_own import OWN_RULES
 from harness.scenarios_queues import QUEUE_BUGS
@@ -19,11 +20,13 @@ from harness.scenarios_ring import RING_BUGS
 from harness.scenarios_windows import LOSS_WINDOWS
 
 # One entry for each known bug: the ids are those of broker/known_bugs.py.
-KNOWN_BUGS: tuple[Scenario, ...] = (*MASTER_BUGS, *RING_BUGS, *QUEUE_BUGS, *OWN_RULES)
+KNOWN_BUGS: tuple[Scenario, ...] = (
+    *(*MASTER_BUGS, *RING_BUGS, *QUEUE_BUGS, *OWN_RULES),
+    *DLEDGER_BUGS,
+)
+WINDOWS: tuple[Scenario, ...] = (*LOSS_WINDOWS, *DLEDGER_WINDOWS)
 
-SCENARIOS: Mapping[str, Scenario] = {
-    scenario.id: scenario for scenario in (*KNOWN_BUGS, *LOSS_WINDOWS)
-}
+SCENARIOS: Mapping[str, Scenario] = {scenario.id: scenario for scenario in (*KNOWN_BUGS, *WINDOWS)}
 
 
 def scenario_of(scenario_id: str) -> Scenario:

@@ -298,6 +298,9 @@ class DLedgerReplica:
     async def _take_over(self, term: int) -> None:
         """Upstream polls for ledgerEnd == committed and dispatchBehind == 0."""
         while self._raft_role == "leader" and self._term == term:
+            if self._env.has_bug("KB-DL-13") and self._is_committed_beyond_end():
+                await pause_ms(TAKE_OVER_RETRY_MS)  # as upstream, which waits for equality
+                continue
             try:
                 await self._ledger.settle()
                 await self.store.dispatched(self._log.committed_offset)
@@ -311,6 +314,9 @@ class DLedgerReplica:
                 self._ready_term = term
                 self._tell_changes(*before)
             return
+
+    def _is_committed_beyond_end(self) -> bool:
+        return self.group.committed_index > self._ledger.last_index
 
     async def _end_taking_over(self) -> None:
         if self._taking_over is not None:

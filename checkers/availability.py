@@ -119,7 +119,8 @@ class Service:
         load = around.phase("load")
         begin_ns = load.begin_ns if load else (int(ops.invoke_ns.min()) if len(ops) else 0)
         end_ns = load.end_ns if load and load.end_ns is not None else around.end_ns
-        acked = np.flatnonzero(ops.type.equal("ok"))
+        # A poll is no acknowledgement: slaves answer polls while nobody takes a send.
+        acked = np.flatnonzero(ops.type.equal("ok") & ~ops.f.equal("poll"))
         acked = acked[np.argsort(ops.invoke_ns[acked], kind="stable")]
         loaded = acked[(ops.invoke_ns[acked] >= begin_ns) & (ops.complete_ns[acked] <= end_ns)]
         used = ops.key.codes[(ops.invoke_ns >= begin_ns) & (ops.invoke_ns <= end_ns)]
@@ -171,7 +172,7 @@ class Service:
         }
 
     def acknowledged_fraction(self) -> float:
-        """Of the enqueues: a dequeue may rightly find nothing."""
-        enqueues = self.ops.f.equal("enqueue")
-        total = int(enqueues.sum())
-        return int((enqueues & self.ops.type.equal("ok")).sum()) / total if total else 0
+        """Of the enqueues or sends: a dequeue may rightly find nothing."""
+        writes = self.ops.f.among(("enqueue", "send"))
+        total = int(writes.sum())
+        return int((writes & self.ops.type.equal("ok")).sum()) / total if total else 0

@@ -19,18 +19,19 @@ from checkers.base import Result
 from harness import report_draw as draw
 from harness.history import History
 from harness.plan import Plan
+from harness.profiles import LOG_WORKLOADS, is_log_system
 from harness.report_data import Probe, Timeline, read_timeline
+from harness.report_fates import fates
 from harness.report_findings import (
     anomaly_groups,
     availability_columns,
     double_reign_bars,
-    fates,
     loss_bars,
     loss_tables,
 )
 from harness.report_linearizability import object_timelines, timeline_assets
 from harness.report_meta import ReportMeta
-from harness.report_series import OUTCOMES, Clients, latencies, rates, read_clients
+from harness.report_series import OUTCOMES, WRITES, Clients, latencies, rates, read_clients
 from harness.report_stage import build_stage, fault_target
 from harness.report_words import (
     LOSS_WINDOWS,
@@ -59,6 +60,7 @@ def render_report(plan: Plan, history: History, results: Sequence[Result], meta:
         .get_template("report.html.j2")
         .render(
             plan=plan,
+            is_log=is_log_system(plan.system.name),
             meta=meta,
             started=datetime.fromtimestamp(meta.started_wall_ns / 1e9, UTC),
             complete=history.complete,
@@ -104,12 +106,17 @@ def _what_ran(plan: Plan, timeline: Timeline) -> str:
 def _facts(plan: Plan) -> list[tuple[str, str]]:
     policy = msgspec.json.encode(plan.system.policy).decode()
     workload, gates = plan.workload, plan.gates
+    own = [
+        ("partition mode", plan.system.partition_mode),
+        ("net tick", f"{plan.system.net_tick_ms:,} ms"),
+        ("policy", policy),
+    ]
+    if is_log_system(plan.system.name):  # it has neither partition mode nor net tick
+        own = [("settings over upstream's defaults", policy)]
     return [
         ("system", f"{plan.system.name}, profile {plan.system.profile}"),
-        ("partition mode", plan.system.partition_mode),
-        ("policy", policy),
+        *own,
         ("known bugs switched on", ", ".join(plan.system.bugs) or "none"),
-        ("net tick", f"{plan.system.net_tick_ms:,} ms"),
         ("operator", plan.system.operator),
         ("cluster", f"{plan.cluster.backend}: {', '.join(plan.cluster.nodes)}"),
         ("workload", f"{workload.name}, {workload.queues} {_objects(plan)}"),
@@ -131,12 +138,19 @@ def _objects(plan: Plan) -> str:
             return f"queues, {workload.consumers} consumers, judged by {workload.order}"
         case "metadata":
             return f"of each kind: {', '.join(workload.objects)}; {workload.reads} reads"
+        case "log" | "elections":
+            return "queues of one topic"
     return "queues"
 
 
 def _mix(plan: Plan) -> str:
     share = f"{plan.workload.enqueue_fraction:.0%}"
-    words = {"lock": " of attempts to acquire", "metadata": f", {share} writes"}
+    sends = f", {share} sends"
+    words = {
+        "lock": " of attempts to acquire",
+        "metadata": f", {share} writes",
+        **dict.fromkeys(LOG_WORKLOADS, sends),
+    }
     return words.get(plan.workload.name, f", {share} enqueues")
 
 
@@ -147,7 +161,7 @@ def _outcomes(clients: Clients) -> list[tuple[str, dict[str, int]]]:
         mine = clients.outcome[clients.f == index]
         if len(mine):
             rows.append((f, {o: int((mine == i).sum()) for i, o in enumerate(OUTCOMES)}))
-    return sorted(rows, key=lambda row: row[0] != "enqueue")
+    return sorted(rows, key=lambda row: row[0] not in WRITES)
 
 
 @cache

@@ -1,4 +1,4 @@
-"""The checkers' results as a report lays them out: fates, anomalies, the anatomy of loss."""
+"""The checkers' results as a report lays them out: anomalies, the anatomy of loss."""
 
 from __future__ import annotations
 
@@ -18,37 +18,6 @@ from harness.report_words import LOSS_WINDOWS, weight
 ANOMALIES_MAX = 40  # shown of one kind
 ROWS_MAX = 32  # operations shown for one anomaly
 STORIES_MAX = 60  # runs of loss listed
-
-# fate, colour, whether it is bad news, meaning
-_FATES = (
-    ("delivered-once", "ok", False, "acknowledged and delivered once"),
-    ("redelivered", "again", False, "delivered again, flagged as redelivered"),
-    ("duplicated", "again", False, "delivered again without the flag"),
-    ("recovered", "info", False, "delivered although nobody knew whether it was taken"),
-    ("lost", "fail", True, "acknowledged, and never delivered"),
-    ("phantom", "fail", True, "delivered although its enqueue had certainly failed"),
-    ("not-enqueued", "empty", False, "not acknowledged, and never delivered"),
-    ("unexpected", "fail", True, "delivered although nobody had enqueued it"),
-    ("corrupted", "fail", True, "delivered with a damaged body"),
-    ("too-early", "fail", True, "delivered before it was sent"),
-)
-_OUTSIDE_BAR = ("unexpected", "corrupted", "too-early")  # no fates of enqueued messages
-
-
-@dataclass(frozen=True, slots=True)
-class Fate:
-    name: str
-    count: int
-    colour: str
-    is_bad: bool
-    in_bar: bool
-    meaning: str
-
-
-@dataclass(frozen=True, slots=True)
-class FateTable:
-    total: int
-    rows: list[Fate]
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,18 +78,6 @@ class AvailabilityColumns:
 
     columns: list[str]
     rows: Mapping[int, list[str]]  # by the index of the fault's operation
-
-
-def fates(results: Sequence[Result]) -> FateTable | None:
-    """What became of the messages, by the checker that counted them."""
-    counts = next((r.counts for r in results if "delivered-once-count" in r.counts), None)
-    if counts is None:
-        return None
-    rows = [
-        Fate(name, int(counts.get(f"{name}-count", 0)), colour, bad, name not in _OUTSIDE_BAR, text)
-        for name, colour, bad, text in _FATES
-    ]
-    return FateTable(int(counts.get("attempt-count", 0)), rows)
 
 
 def anomaly_groups(results: Iterable[Result], history: History) -> list[AnomalyGroup]:

@@ -23,6 +23,7 @@ BUCKETS_MAX = 160
 QUANTILES = (0.5, 0.95, 0.99)
 
 # A dequeue that found nothing is a certain no, but no failure of the broker: it is counted apart.
+WRITES = ("enqueue", "send")  # shown first
 OUTCOMES = ("ok", "info", "fail", "empty")
 
 _BUCKET_WIDTHS_MS = (
@@ -103,7 +104,7 @@ def rates(clients: Clients, end_ns: int) -> Rates:
     width = bucket_width_ms(end_ns)
     count = int(end_ns // (width * 1_000_000)) + 1
     bucket = clients.end_ns // (width * 1_000_000)
-    order = sorted(range(len(clients.names)), key=lambda f: (clients.names[f] != "enqueue", f))
+    order = sorted(range(len(clients.names)), key=lambda f: (clients.names[f] not in WRITES, f))
     series = []
     for f in order:
         by_outcome: dict[str, Floats] = {}

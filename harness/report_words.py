@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from checkers.base import Result, merge_valid
 
@@ -77,6 +77,64 @@ _KINDS: dict[str, tuple[str, str]] = {
     ),
 }
 
+# In runs of replicated logs some kinds are told otherwise: there are sends, offsets and groups.
+_LOG_KINDS: dict[str, tuple[str, str]] = {
+    "lost-write": ("1 acknowledged message was lost", "{n} acknowledged messages were lost"),
+    "lost-on-node": (
+        "1 acknowledged message is not on every node",
+        "{n} acknowledged messages are not on every node",
+    ),
+    "vanished": (
+        "1 message that somebody had read is gone from every node",
+        "{n} messages that somebody had read are gone from every node",
+    ),
+    "shared-offset": (
+        "two messages were acknowledged at one offset",
+        "several messages were acknowledged at one offset, {n} times",
+    ),
+    "inconsistent-offsets": (
+        "one offset held different messages",
+        "{n} offsets held different messages",
+    ),
+    "duplicate": (
+        "1 message is at several places of the log",
+        "{n} messages are at several places of the log",
+    ),
+    "unexpected": _KINDS["unexpected"],
+    "corrupted": _KINDS["corrupted"],
+    "phantom": (
+        "1 message was read although its send had certainly failed",
+        "{n} messages were read although their sends had certainly failed",
+    ),
+    "too-early": (
+        "1 message was read before it was sent",
+        "{n} messages were read before they were sent",
+    ),
+    "dual-master-effective": (
+        "two nodes acknowledged writes as master of one group at once",
+        "two nodes acknowledged writes as master of one group at once, {n} times",
+    ),
+    "dual-master-claimed": (
+        "two nodes called themselves master of one group at once",
+        "two nodes called themselves master of one group at once, {n} times",
+    ),
+    "poll-skip": ("a reader was led past a message", "readers were led past messages, {n} times"),
+    "nonmonotonic-poll": ("a reader was led back", "readers were led back, {n} times"),
+    "nonmonotonic-send": (
+        "a sender's later message was put before its earlier one",
+        "senders' later messages were put before their earlier ones, {n} times",
+    ),
+    "reordered": (
+        "a message was put before one that had been acknowledged before it was sent",
+        "messages were put before ones that had been acknowledged before they were sent, {n} times",
+    ),
+    "unseen": (
+        "1 acknowledged message was read by nobody, but not all was read: it may be there",
+        "{n} acknowledged messages were read by nobody, but not all was read: they may be there",
+    ),
+}
+_LOG_CHECKERS = ("log", "elections")
+
 # What an acknowledged message is that never came out of a queue that was not drained.
 _MISSING = (
     "1 acknowledged message was not seen again, but not every queue was drained: it may be there",
@@ -134,8 +192,10 @@ def findings(results: Sequence[Result]) -> list[tuple[bool | str, str, str]]:
     What breaks no promise (a redelivery, a stale claim) is told as valid.
     """
     found: list[tuple[bool | str, str, str]] = []
+    is_log = any(result.checker in _LOG_CHECKERS for result in results)
+    words = {**_KINDS, **_LOG_KINDS} if is_log else _KINDS
     for result in results:
-        kinds = _sentences(result)
+        kinds = _sentences(result, words)
         found += [(weight(result, kind), result.checker, sentence) for kind, sentence in kinds]
         reasons = [v for v, checker, _ in found if checker == result.checker]
         if result.valid is not True and result.valid not in reasons:
@@ -156,18 +216,18 @@ def weight(result: Result, kind: str) -> bool | str:
     return True if kind in _TOLERATED and not alone else result.valid
 
 
-def _sentences(result: Result) -> list[tuple[str, str]]:
+def _sentences(result: Result, kind_words: Mapping[str, tuple[str, str]]) -> list[tuple[str, str]]:
     """(kind, sentence) for each kind of anomaly."""
     kinds: dict[str, list[str]] = {}
     for anomaly in result.anomalies:
         kinds.setdefault(anomaly.kind, []).append(anomaly.summary)
-    ranks = {kind: rank for rank, kind in enumerate(_KINDS)}
+    ranks = {kind: rank for rank, kind in enumerate(kind_words)}
     found = []
     for kind in sorted(kinds, key=lambda kind: ranks.get(kind, len(ranks))):
         number = int(result.counts.get(f"{kind}-count", len(kinds[kind])))
         doubtful = kind == "lost" and weight(result, kind) == "unknown"
-        if kind in _KINDS:
-            words = _MISSING if doubtful else _KINDS[kind]
+        if kind in kind_words:
+            words = _MISSING if doubtful else kind_words[kind]
             text = words[number != 1].format(n=f"{number:,}", summary=kinds[kind][0])
         else:
             text = kinds[kind][0] + (f" ({number - 1:,} more)" if number > 1 else "")

@@ -104,3 +104,17 @@ def test_empty_history() -> None:
     result = check(Story(), 1000)
     assert result.valid is True
     assert result.counts["longest-gap-ms"] == 0
+
+
+def test_slaves_that_answer_polls_hide_no_outage_of_a_log() -> None:
+    story = Story().phases()
+    for second in range(60):
+        is_out = 20 <= second < 28
+        kind = "info" if is_out else "ok"
+        story.row("send", second, kind=kind, took=0.5, value=second, key="q", node="n1")
+        story.row("poll", second + 0.2, took=0.1, value=0, key="q", node="n2")
+    result = check(story.fault(1, "kill", 19.9, 25, ["n1"]))
+    (row,) = result.detail["faults"]
+    assert row["recovery_ms"] == pytest.approx(8600)
+    assert row["longest_gap_ms"] == pytest.approx(9000)
+    assert result.counts["acknowledged-fraction"] == pytest.approx(52 / 60)

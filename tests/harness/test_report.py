@@ -12,11 +12,14 @@ import pytest
 
 from checkers.base import Anomaly, Result
 from checkers.compose import check_all, standard_checkers
+from checkers.log_replicated import KINDS as LOG_KINDS
 from harness.history import EMPTY_EVENTS, HISTORY_SCHEMA, History
+from harness.plan import Plan, SystemPlan
 from harness.report import render_report
 from harness.report_data import read_timeline
 from harness.report_meta import ReportMeta
 from harness.report_words import findings, headline
+from tests.checkers.histories import Story
 from tests.harness.report_run import MS, NODES, S, example_history, example_plan
 
 pytestmark = pytest.mark.unit
@@ -299,3 +302,78 @@ def test_points_become_tiles_beyond_a_few_thousand(rate: int) -> None:
     assert ("each operation" in html) == (rate == 5)
     assert ('class="point ok"' in html) == (rate == 5)
     assert ('class="area ok s1"' in html) == (rate == 400)
+
+
+def log_plan() -> Plan:
+    plan = example_plan()
+    return msgspec.structs.replace(
+        plan,
+        name="log-controller",
+        system=SystemPlan(name="controller", profile="safe", partition_mode="ignore",
+                          net_tick_ms=4000, policy={"store.flush": "sync"}),
+        workload=msgspec.structs.replace(plan.workload, name="log", enqueue_fraction=0.6),
+    )  # fmt: skip
+
+
+def log_results(lost: int = 0) -> tuple[Result, ...]:
+    counts = dict.fromkeys((f"{kind}-count" for kind in LOG_KINDS), 0)
+    told = {"attempt-count": 100, "acknowledged-count": 90, "recovered-count": 4}
+    anomaly = Anomaly(kind="lost-write", summary="message 1", detail={"count": lost})
+    both = Anomaly(kind="dual-master-effective", summary="n1 and n2 at once")
+    broken = ["lost-write"] if lost else []
+    return (
+        Result(
+            checker="log",
+            valid=not lost,
+            counts={**counts, **told, "lost-write-count": lost},
+            anomalies=(anomaly,) if lost else (),
+            detail={"broken": broken},
+        ),
+        Result(checker="mastership", valid=not lost, anomalies=(both,) if lost else ()),
+    )
+
+
+def test_a_run_of_a_log_is_told_in_a_log_s_words() -> None:
+    story = Story().phases(load=20, heal=22, drain=24)
+    for at in range(20):
+        story.row("send", at, value=at, key="shalott/0")
+        story.row("poll", at + 0.5, kind="fail", error="empty", value=0, key="shalott/0")
+    story.event("n1", 0.1, "role", "master", 1, group="shalott")
+    story.event("n2", 0.1, "role", "slave", 1, group="shalott")
+    html = render_report(log_plan(), story.history(), log_results(), META)
+    page = Page(re.sub(r"<(style|script)[ >].*?</\1>", "", html, flags=re.DOTALL))
+    text = page.text
+    assert "What became of 100 sent messages." in text
+    assert "kept 90 acknowledged and read" in text
+    assert "not-kept 6 not acknowledged, and in no log at the end" in text
+    assert "60% sends" in text
+    assert "queues of one topic" in text
+    assert "A poll that found nothing new" in text
+    assert text.index("send 20 0 0 0") < text.index("poll 0 0 0 20")
+    for word in ("mirror", "enqueue", "dequeue", "net tick", "partition mode", "policy"):
+        assert word not in text.lower(), word
+    assert page.having("slave")
+
+
+def test_what_a_log_lost_makes_the_headline() -> None:
+    results = log_results(lost=3)
+    assert headline(results) == (
+        "Invalid: 3 acknowledged messages were lost, and two nodes acknowledged writes as master"
+        " of one group at once."
+    )
+    assert not any("queue" in sentence for _, _, sentence in findings(results))
+
+
+def test_every_anomaly_of_the_log_has_a_sentence() -> None:
+    for kind in LOG_KINDS:
+        for number in (1, 2):
+            result = Result(
+                checker="log",
+                valid=False,
+                counts={f"{kind}-count": number},
+                anomalies=(Anomaly(kind=kind, summary="the story"),),
+                detail={"broken": [kind]},
+            )
+            ((_, _, sentence),) = findings([result])
+            assert "the story" not in sentence
+            assert ("2" in sentence) == (number == 2), sentence

@@ -160,7 +160,11 @@ class Story:
         **more: Any,
     ) -> Story:
         """One ``acked`` line, written at its end."""
-        detail: dict[str, Any] = {"first_ns": ns(begin + boot), "last_ns": ns(end + boot), "count": 9}
+        detail: dict[str, Any] = {
+            "first_ns": ns(begin + boot),
+            "last_ns": ns(end + boot),
+            "count": 9,
+        }
         return self.event(node, end, "acked", "master", epoch, boot=boot, **detail, **more)
 
     def history(self, complete: bool = True) -> History:

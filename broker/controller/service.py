@@ -24,7 +24,8 @@ from broker.env import Env
 from broker.raft.api import Role
 from broker.raft.group import NotLeader, ProposalTimeout, RaftGroup
 from broker.raft.journal_log import JournalLog
-from broker.raft.runner import RaftRunner, settings_of
+from broker.raft.runner import RaftRunner
+from broker.raft.settings import settings_of
 from broker.raft.transport import RaftTransport
 from broker.remoting.client import RemotingClient
 from broker.remoting.server import RemotingServer

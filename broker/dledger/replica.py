@@ -36,7 +36,8 @@ from broker.env import Env, pause_ms
 from broker.errors import BrokerError, MessageIllegal, StorageError
 from broker.raft.api import RaftSettings, Role
 from broker.raft.group import NotLeader, ProposalLost, ProposalTimeout
-from broker.raft.runner import RaftRunner, settings_of
+from broker.raft.runner import RaftRunner
+from broker.raft.settings import settings_of
 from broker.raft.transport import RaftTransport, Transport
 from broker.remoting.codes import RequestCode
 from broker.rocketmq.addresses import AddressBook

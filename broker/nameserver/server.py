@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Callable
 
 from broker.env import Env, pause_ms
 from broker.errors import BrokerError
@@ -36,13 +37,15 @@ from broker.remoting.route_data import (
     decode_body,
     encode_body,
 )
-from broker.remoting.server import Caller, Handler, RemotingServer
+from broker.remoting.server import Caller, RemotingServer
 from broker.rocketmq.config import RocketConfig
 
 log = logging.getLogger("broker.nameserver")
 
 NS_PER_MS = 1_000_000
 LAST_WRITER_WINS = "KB-RKT-18"
+# Nothing that is asked here has to be waited for.
+Answering = Callable[[Command, Caller], Command]
 
 
 class Refused(BrokerError):
@@ -57,7 +60,9 @@ class NameServer:
             lambda: env.clock.monotonic_ns() // NS_PER_MS,
             default_timeout_ms=config.name_server_broker_timeout_ms,
             last_writer_wins=env.has_bug(LAST_WRITER_WINS),
+            master_changed=self._master_changed,
         )
+        self._env = env
         self._scan_interval_ms = config.name_server_scan_interval_ms
         self._configured: dict[tuple[str, str], str] = {}  # (namespace, key) -> value
         self._scanning: asyncio.Task[None] | None = None
@@ -85,13 +90,16 @@ class NameServer:
             await asyncio.gather(self._scanning, return_exceptions=True)
         await self._server.stop()
 
+    def _master_changed(self, group: str, address: str, epoch: int) -> None:
+        self._env.events.emit(group, "route", epoch=epoch, detail={"master": address})
+
     async def _scan_for_ever(self) -> None:
         while True:
             await pause_ms(self._scan_interval_ms)
             for address in self.routes.scan():
                 log.warning("the broker at %s did not register in time", address)
 
-    def _handlers(self) -> dict[int, Handler]:
+    def _handlers(self) -> dict[int, Answering]:
         return {
             RequestCode.REGISTER_BROKER: self._register,
             RequestCode.UNREGISTER_BROKER: self._unregister,
@@ -106,7 +114,7 @@ class NameServer:
             RequestCode.ADD_WRITE_PERM_OF_BROKER: self._add_write_perm,
         }
 
-    async def _register(self, request: Command, caller: Caller) -> Command:
+    def _register(self, request: Command, caller: Caller) -> Command:
         header = from_ext(request.ext, RegisterBroker)
         if header.compressed:
             raise Refused("compressed registrations are not supported")
@@ -116,12 +124,12 @@ class NameServer:
         result = self.routes.register(header, body, caller)
         return response(ResponseCode.SUCCESS, ext=to_ext(result))
 
-    async def _unregister(self, request: Command, caller: Caller) -> Command:
+    def _unregister(self, request: Command, caller: Caller) -> Command:
         header = from_ext(request.ext, UnregisterBroker)
         self.routes.unregister(header.cluster_name, header.broker_name, header.broker_addr)
         return response(ResponseCode.SUCCESS)
 
-    async def _route(self, request: Command, caller: Caller) -> Command:
+    def _route(self, request: Command, caller: Caller) -> Command:
         topic = from_ext(request.ext, RouteOfTopic).topic
         route = self.routes.route(topic)
         if route is None:
@@ -129,14 +137,14 @@ class NameServer:
             return response(ResponseCode.TOPIC_NOT_EXIST, remark)
         return response(ResponseCode.SUCCESS, body=encode_body(route))
 
-    async def _cluster_info(self, request: Command, caller: Caller) -> Command:
+    def _cluster_info(self, request: Command, caller: Caller) -> Command:
         return response(ResponseCode.SUCCESS, body=encode_body(self.routes.cluster_info()))
 
-    async def _topic_list(self, request: Command, caller: Caller) -> Command:
+    def _topic_list(self, request: Command, caller: Caller) -> Command:
         topics = TopicList(topic_list=self.routes.topics())
         return response(ResponseCode.SUCCESS, body=encode_body(topics))
 
-    async def _query_data_version(self, request: Command, caller: Caller) -> Command:
+    def _query_data_version(self, request: Command, caller: Caller) -> Command:
         header = from_ext(request.ext, QueryDataVersion)
         key = (header.cluster_name, header.broker_addr)
         changed = self.routes.is_changed(key, decode_body(request.body, DataVersion))
@@ -148,14 +156,14 @@ class NameServer:
             ResponseCode.SUCCESS, ext=to_ext(DataVersionChanged(changed=changed)), body=body
         )
 
-    async def _put_config(self, request: Command, caller: Caller) -> Command:
+    def _put_config(self, request: Command, caller: Caller) -> Command:
         header = from_ext(request.ext, KeyValue)
         if header.value is None:
             raise Refused("there is no value to put")
         self._configured[header.namespace, header.key] = header.value
         return response(ResponseCode.SUCCESS)
 
-    async def _get_config(self, request: Command, caller: Caller) -> Command:
+    def _get_config(self, request: Command, caller: Caller) -> Command:
         header = from_ext(request.ext, KeyValue)
         value = self._configured.get((header.namespace, header.key))
         if value is None:
@@ -163,28 +171,28 @@ class NameServer:
             return response(ResponseCode.QUERY_NOT_FOUND, remark)
         return response(ResponseCode.SUCCESS, ext={"value": value})
 
-    async def _delete_config(self, request: Command, caller: Caller) -> Command:
+    def _delete_config(self, request: Command, caller: Caller) -> Command:
         header = from_ext(request.ext, KeyValue)
         self._configured.pop((header.namespace, header.key), None)
         return response(ResponseCode.SUCCESS)
 
-    async def _wipe_write_perm(self, request: Command, caller: Caller) -> Command:
+    def _wipe_write_perm(self, request: Command, caller: Caller) -> Command:
         broker = from_ext(request.ext, BrokerOfName).broker_name
         count = self.routes.set_write_perm(broker, allowed=False)
         return response(ResponseCode.SUCCESS, ext={"wipeTopicCount": str(count)})
 
-    async def _add_write_perm(self, request: Command, caller: Caller) -> Command:
+    def _add_write_perm(self, request: Command, caller: Caller) -> Command:
         broker = from_ext(request.ext, BrokerOfName).broker_name
         count = self.routes.set_write_perm(broker, allowed=True)
         return response(ResponseCode.SUCCESS, ext={"addTopicCount": str(count)})
 
 
-def _answering(handler: Handler) -> Handler:
+def _answering(handler: Answering) -> Answering:
     """What can't be understood is the caller's fault, and no reason to write a traceback."""
 
-    async def answered(request: Command, caller: Caller) -> Command | None:
+    def answered(request: Command, caller: Caller) -> Command:
         try:
-            return await handler(request, caller)
+            return handler(request, caller)
         except (BadHeader, BadBody, Refused) as error:
             return response(ResponseCode.SYSTEM_ERROR, str(error))
 

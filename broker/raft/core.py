@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from broker.raft import election, following, leading, reading
+from broker.raft import election, following, leading, reading, timing
 from broker.raft.api import (
     Action,
     Compact,
@@ -71,6 +71,7 @@ class RaftCore:
         s.stale_end_term = s.log.last_term
         s.role = "candidate"
         s.wake_ms = now_ms + s.draw_ms(settings.vote_min_ms, settings.vote_max_ms)
+        self._due_ms = s.wake_ms
 
     @property
     def role(self) -> Role:
@@ -106,11 +107,18 @@ class RaftCore:
         """A leader's: up to where each of the others is known to have its log."""
         return {name: p.match_index for name, p in self._state.progress.items()}
 
+    @property
+    def next_tick_ms(self) -> int:
+        """Until then a tick does nothing but tell the time, unless something else happens."""
+        return self._due_ms
+
     def step(self, event: Event) -> list[Action]:
         s = self._state
         match event:
             case Tick(now_ms):
                 s.now_ms = max(s.now_ms, now_ms)
+                if s.now_ms < self._due_ms:
+                    return []
                 election.tick(s)
                 if s.role == "leader":
                     leading.tick(s)
@@ -130,6 +138,7 @@ class RaftCore:
             case TransferRequested(to):
                 leading.transfer(s, to)
         self._release()
+        self._due_ms = timing.due_ms(s)
         actions, s.actions = s.actions, []
         return actions
 
@@ -161,7 +170,7 @@ class RaftCore:
     def _release(self) -> None:
         """Do what waited for writes that are durable now, also what that leads to."""
         s = self._state
-        while any(mark <= s.persisted_mark for mark, _ in s.held):
+        while s.held and any(mark <= s.persisted_mark for mark, _ in s.held):
             ready = [what for mark, what in s.held if mark <= s.persisted_mark]
             s.held = [one for one in s.held if one[0] > s.persisted_mark]
             for what in ready:

@@ -37,11 +37,11 @@ def tick(s: State) -> None:
             s.seek_leader()
         s.failed_rounds += 1
         begin_round(s, pre=not any(s.has_bug(bug) for bug in NAIVE_BUGS))
-    if s.role == "leader" and s.now_ms - s.heartbeat_ms >= _heartbeat_due_ms(s):
+    if s.role == "leader" and s.now_ms - s.heartbeat_ms >= heartbeat_due_ms(s):
         send_heartbeats(s)
 
 
-def _heartbeat_due_ms(s: State) -> int:
+def heartbeat_due_ms(s: State) -> int:
     """Reads do not wait for the next regular heartbeat when the answers to one were lost."""
     regular = s.settings.heartbeat_interval_ms
     return min(regular, s.settings.push_timeout_ms) if s.reads else regular

@@ -95,10 +95,14 @@ def dispatch(s: State, member: str, p: Progress) -> None:
     _ask(s, member, p)
 
 
+def patience(state: PushType) -> int:
+    """How many push timeouts a request of this state may take."""
+    return SNAPSHOT_PATIENCE if state == PushType.INSTALL_SNAPSHOT else 1
+
+
 def _ask(s: State, member: str, p: Progress) -> None:
     """COMPARE, TRUNCATE or INSTALL_SNAPSHOT, if it is not under way."""
-    patience = SNAPSHOT_PATIENCE if p.state == PushType.INSTALL_SNAPSHOT else 1
-    if s.now_ms - p.asked_ms < patience * s.settings.push_timeout_ms:
+    if s.now_ms - p.asked_ms < patience(p.state) * s.settings.push_timeout_ms:
         return
     p.asked_ms = s.now_ms
     p.asked_serial = s.next_serial()

@@ -1,5 +1,6 @@
 """RaftRunner: one member of a Raft group, alive: the core with time, a disk and a network.
 
+Time is told when the core needs it: before each event, and at ``next_tick_ms`` by a timer.
 Everything the core says is done in the order in which it is said. Writes are taken by the storage
 at once and made durable by one task, a flush for all that came meanwhile; the core hears of it and
 lets go what waited for it. Whoever watches is told after all actions of a step are done, so that it
@@ -19,6 +20,7 @@ import msgspec
 from broker.env import Env
 from broker.errors import DiskFull
 from broker.raft import api
+from broker.raft.alarm import Alarm
 from broker.raft.api import RaftSettings, Role, Snapshot
 from broker.raft.applying import BATCH_BYTES, Applier, fail
 from broker.raft.core import RaftCore
@@ -32,26 +34,10 @@ from broker.raft.group import (
 )
 from broker.raft.storage import RaftStorage
 from broker.raft.transport import Transport
-from broker.rocketmq.config import RaftConfig
 
 log = logging.getLogger("broker.raft")
 
 DISK_FULL_PAUSE_MS = 500
-TICK_MS_MIN, TICK_MS_MAX = 10, 100
-
-
-def settings_of(config: RaftConfig) -> RaftSettings:
-    """ReadIndex needs an entry of the leader's own term, so a new leader appends one."""
-    return RaftSettings(
-        heartbeat_interval_ms=config.heartbeat_interval_ms,
-        max_heartbeat_leak=config.max_heartbeat_leak,
-        vote_min_ms=config.vote_min_ms,
-        vote_max_ms=config.vote_max_ms,
-        push_timeout_ms=config.push_timeout_ms,
-        commit_push_interval_ms=config.commit_push_interval_ms,
-        max_pending_entries=config.max_pending_requests,
-        no_op_on_election=config.fast_advance_commit or config.read_index,
-    )
 
 
 class RaftRunner:
@@ -70,7 +56,6 @@ class RaftRunner:
         snapshot_threshold: int = 0,
     ) -> None:
         self._env = env
-        self._settings = settings
         self._storage = storage
         self._transport = transport
         self._watcher = watcher
@@ -99,6 +84,7 @@ class RaftRunner:
         self._told_commit = self._core.commit_index
         self._ready_term = 0
         self._submitting: api.Append | api.Refused | None = None
+        self._alarm = Alarm(self._time_is_up)
         self._running = False
 
     # -- life --------------------------------------------------------------------------------------
@@ -109,12 +95,13 @@ class RaftRunner:
         self._applier.apply_to(self._core.commit_index)
         self._running = True
         await self._transport.start(self._received)
-        self._spawn(self._tick(), "raft tick")
+        self._alarm.set(self._core.next_tick_ms, self._now_ms())
         self._spawn(self._flush(), "raft flush")
 
     async def stop(self) -> None:
         """What was proposed and is not committed stays undecided."""
         self._running = False
+        self._alarm.stop()
         self._end_waiting("the node stops")
         tasks = list(self._tasks)
         for task in tasks:
@@ -127,6 +114,7 @@ class RaftRunner:
             return
         log.error("raft: %s", reason)
         self._running = False
+        self._alarm.stop()
         self._end_waiting(reason)
         if self._watcher is not None:
             self._watcher.failed(reason)
@@ -181,6 +169,7 @@ class RaftRunner:
     def submit(self, data: bytes) -> Submitted:
         if not self._running:
             raise NotLeader("")
+        self._pass_time()
         self._submitting = None
         self._step(api.Propose(data), settle=False)
         outcome, self._submitting = self._submitting, None
@@ -211,6 +200,7 @@ class RaftRunner:
         number = self._next_read
         done: asyncio.Future[int] = asyncio.get_running_loop().create_future()
         self._reads[number] = done
+        self._pass_time()
         self._step(api.ReadRequested(number))
         try:
             async with asyncio.timeout(timeout_ms / 1000):
@@ -221,6 +211,7 @@ class RaftRunner:
             self._reads.pop(number, None)
 
     def transfer(self, to: str) -> None:
+        self._pass_time()
         self._step(api.TransferRequested(to))
 
     # -- events ------------------------------------------------------------------------------------
@@ -228,17 +219,23 @@ class RaftRunner:
     def _now_ms(self) -> int:
         return self._env.clock.monotonic_ns() // 1_000_000
 
-    async def _tick(self) -> None:
-        settings = self._settings
-        wanted_ms = min(settings.heartbeat_interval_ms // 20, settings.vote_min_ms // 3)
-        pause_s = min(max(wanted_ms, TICK_MS_MIN), TICK_MS_MAX) / 1000
-        while True:
+    def _pass_time(self) -> None:
+        """Also before each event: a node that was paused hears of messages before its timers."""
+        now_ms = self._now_ms()
+        tick = api.Tick(now_ms)
+        if now_ms < self._core.next_tick_ms:
+            self._core.step(tick)
+        else:
+            self._step(tick)
+
+    def _time_is_up(self) -> None:
+        try:
             self._step(api.Tick(self._now_ms()))
-            await asyncio.sleep(pause_s)
+        except Exception as error:
+            self._fail(f"raft timer: {error!r}")
 
     def _received(self, sender: str, message: api.Message) -> None:
-        # A node that was paused hears of messages before its timers: time comes first.
-        self._step(api.Tick(self._now_ms()))
+        self._pass_time()
         self._step(api.MessageReceived(sender, message))
 
     async def _flush(self) -> None:
@@ -254,6 +251,7 @@ class RaftRunner:
                 self._dirty.set()
                 await asyncio.sleep(DISK_FULL_PAUSE_MS / 1000)
                 continue
+            self._pass_time()
             self._step(api.Persisted(mark))
 
     def _load_to_apply(self, first: int) -> None:
@@ -266,6 +264,7 @@ class RaftRunner:
 
     async def _load_to_send(self, load: api.Load) -> None:
         entries = await self._storage.load(load.first, load.max_bytes)
+        self._pass_time()
         self._step(api.Loaded(load.first, entries))
 
     def _step(self, event: api.Event, *, settle: bool = True) -> None:
@@ -275,6 +274,8 @@ class RaftRunner:
             self._carry_out(action)
         if settle:
             self._settle()
+        if self._running:
+            self._alarm.set(self._core.next_tick_ms, self._now_ms())
 
     # -- actions -----------------------------------------------------------------------------------
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from typing import Protocol
 
 from broker.errors import BrokerError
@@ -29,6 +30,15 @@ CODES = (
     RequestCode.DLEDGER_INSTALL_SNAPSHOT,
 )
 SNAPSHOT_PATIENCE = 10  # as the core has it
+ASKED_MAX = 10_000
+
+
+@dataclass(frozen=True, slots=True)
+class _Asked:
+    """A member's request that the core has not answered yet."""
+
+    request: Command
+    caller: Caller
 
 
 class Transport(Protocol):
@@ -68,7 +78,7 @@ class RaftTransport:
         served.update(dict.fromkeys(CODES, self._handle))
         self._server = RemotingServer(served, host=host, port=port)
         self._receive: Callable[[str, api.Message], None] | None = None
-        self._asked: dict[tuple[str, int], asyncio.Future[Command]] = {}
+        self._asked: dict[tuple[str, int], _Asked] = {}  # in the order in which they came
         self._sending: dict[asyncio.Task[None], None] = {}
 
     async def start(self, receive: Callable[[str, api.Message], None]) -> None:
@@ -87,22 +97,43 @@ class RaftTransport:
 
     def send(self, to: str, message: api.Message) -> None:
         if isinstance(message, api.VoteResponse | api.HeartbeatResponse | api.PushResponse):
-            asked = self._asked.get((to, message.serial))
-            if asked is not None and not asked.done():
-                asked.set_result(wire.encode_response(message))
+            asked = self._asked.pop((to, message.serial), None)
+            if asked is not None:
+                asked.caller.answer_now(asked.request, wire.encode_response(message))
             return
-        task = asyncio.create_task(self._ask(to, message), name=f"raft to {to}")
+        command = wire.encode_request(self._group, message)
+        try:
+            if not isinstance(message, api.TakeLeadership) and self._client.try_ask(
+                self._addresses[to],
+                command,
+                self._timeout_ms(message),
+                lambda outcome: self._answered(to, message, outcome),
+            ):
+                return
+        except BrokerError as error:
+            log.debug("%s: %s", to, error)
+            return
+        task = asyncio.create_task(self._ask(to, message, command), name=f"raft to {to}")
         self._sending[task] = None
         task.add_done_callback(lambda done: self._sending.pop(done, None))
 
-    async def _ask(self, to: str, message: api.Request) -> None:
-        command = wire.encode_request(self._group, message)
+    async def _ask(self, to: str, message: api.Request, command: Command) -> None:
+        """Where a connection must be made first."""
         address = self._addresses[to]
+        answer: Command | BrokerError
         try:
             if isinstance(message, api.TakeLeadership):
                 await self._client.oneway(address, command)
                 return
             answer = await self._client.invoke(address, command, self._timeout_ms(message))
+        except BrokerError as error:
+            answer = error
+        self._answered(to, message, answer)
+
+    def _answered(self, to: str, message: api.Request, answer: Command | BrokerError) -> None:
+        try:
+            if isinstance(answer, BrokerError):
+                raise answer
             decoded = wire.decode_response(message, answer)
         except (Unreachable, Unanswered) as error:
             log.debug("%s: %s", to, error)
@@ -121,7 +152,8 @@ class RaftTransport:
             return longer * settings.push_timeout_ms
         return max(settings.heartbeat_interval_ms, settings.vote_max_ms)
 
-    async def _handle(self, command: Command, caller: Caller) -> Command | None:
+    def _handle(self, command: Command, caller: Caller) -> Command | None:
+        """The core may answer at once or when a disk has written something, by ``send``."""
         try:
             message = wire.decode_request(self._group, command)
         except wire.WireError as error:
@@ -133,20 +165,9 @@ class RaftTransport:
         if isinstance(message, api.TakeLeadership):
             self._receive(sender, message)
             return response(Code.SUCCESS)
-        return await self._answer(sender, message)
-
-    async def _answer(self, sender: str, message: api.Request) -> Command:
-        """Hand ``message`` to the core and wait for what it says."""
-        assert self._receive is not None
-        key = (sender, message.serial)
-        asked: asyncio.Future[Command] = asyncio.get_running_loop().create_future()
-        self._asked[key] = asked
-        try:
-            self._receive(sender, message)
-            async with asyncio.timeout(self._timeout_ms(message) / 1000):
-                return await asked
-        except TimeoutError:
-            return response(Code.INTERNAL_ERROR, "no answer in time")
-        finally:
-            if self._asked.get(key) is asked:
-                del self._asked[key]
+        self._asked.pop((sender, message.serial), None)
+        self._asked[sender, message.serial] = _Asked(command, caller)
+        if len(self._asked) > ASKED_MAX:  # nobody waits for the oldest any more
+            del self._asked[next(iter(self._asked))]
+        self._receive(sender, message)
+        return None

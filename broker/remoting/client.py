@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable
+from dataclasses import dataclass
 
 import msgspec
 
@@ -54,16 +55,40 @@ class RemotingClient:
         """Send ``command`` and return the answer. Raises Unreachable, Unanswered and FrameError
         (the command fits in no frame: nothing was sent).
         """
-        connection: _Connection | None = None
+        loop = asyncio.get_running_loop()
         request = self._numbered(command, command.flag)
-        try:
-            async with asyncio.timeout(timeout_ms / 1000):
-                connection = await self._connection(address)
-                return await connection.ask(request)
-        except TimeoutError as error:
-            if connection is None:
+        connection, left_ms = self._connections.get(address), timeout_ms
+        if connection is None:
+            begun_s = loop.time()
+            try:
+                async with asyncio.timeout(timeout_ms / 1000):
+                    connection = await self._connection(address)
+            except TimeoutError as error:
                 raise Unreachable(f"{address}: no connection in {timeout_ms:g} ms") from error
-            raise Unanswered(f"{address}: no answer in {timeout_ms:g} ms") from error
+            left_ms -= (loop.time() - begun_s) * 1000
+        answer: asyncio.Future[Command] = loop.create_future()
+        connection.ask(request, left_ms, lambda outcome: _settle(answer, outcome))
+        try:
+            return await answer
+        except asyncio.CancelledError:
+            connection.give_up(request.opaque)
+            raise
+
+    def try_ask(
+        self,
+        address: str,
+        command: Command,
+        timeout_ms: float,
+        answered: Callable[[Command | Unanswered], None],
+    ) -> bool:
+        """As ``invoke`` if there is a connection to ``address``, for who need not wait; False if
+        there is none. Raises Unreachable and FrameError.
+        """
+        connection = self._connections.get(address)
+        if connection is None:
+            return False
+        connection.ask(self._numbered(command, command.flag), timeout_ms, answered)
+        return True
 
     async def oneway(self, address: str, command: Command) -> None:
         """Send ``command`` and wait for nothing. Raises Unreachable."""
@@ -147,6 +172,24 @@ class RemotingClient:
             del self._connections[connection.address]
 
 
+def _settle(answer: asyncio.Future[Command], outcome: Command | Unanswered) -> None:
+    if answer.done():
+        return
+    if isinstance(outcome, Unanswered):
+        answer.set_exception(outcome)
+    else:
+        answer.set_result(outcome)
+
+
+@dataclass(slots=True)
+class _Asked:
+    """A request without an answer yet; ``received``: the connection's, when it was sent."""
+
+    answered: Callable[[Command | Unanswered], None]
+    timer: asyncio.TimerHandle
+    received: int
+
+
 class _Connection(asyncio.Protocol):
     """``lost`` says why it ended, and is None while it lives."""
 
@@ -163,22 +206,31 @@ class _Connection(asyncio.Protocol):
         self._transport: asyncio.Transport | None = None
         self._frames = FrameReader()
         self._received = 0  # reads, to see whether the peer gives any sign of life
-        self._waiting: dict[int, asyncio.Future[Command]] = {}
+        self._waiting: dict[int, _Asked] = {}
 
-    async def ask(self, request: Command) -> Command:
-        """Raises Unreachable and Unanswered."""
+    def ask(
+        self, request: Command, timeout_ms: float, answered: Callable[[Command | Unanswered], None]
+    ) -> None:
+        """Raises Unreachable, FrameError."""
         self.send(request)
-        answer: asyncio.Future[Command] = asyncio.get_running_loop().create_future()
-        self._waiting[request.opaque] = answer
-        received = self._received
-        try:
-            return await answer
-        except asyncio.CancelledError:
-            if received == self._received:
+        timer = asyncio.get_running_loop().call_later(
+            timeout_ms / 1000, self._time_is_up, request.opaque, timeout_ms
+        )
+        self._waiting[request.opaque] = _Asked(answered, timer, self._received)
+
+    def give_up(self, opaque: int) -> _Asked | None:
+        """Wait no more, also for nothing that this connection could say if it says nothing."""
+        asked = self._waiting.pop(opaque, None)
+        if asked is not None:
+            asked.timer.cancel()
+            if asked.received == self._received:
                 self.abort("the peer gives no sign of life")
-            raise
-        finally:
-            self._waiting.pop(request.opaque, None)
+        return asked
+
+    def _time_is_up(self, opaque: int, timeout_ms: float) -> None:
+        asked = self.give_up(opaque)
+        if asked is not None:
+            asked.answered(Unanswered(f"{self.address}: no answer in {timeout_ms:g} ms"))
 
     def send(self, request: Command) -> None:
         """Raises Unreachable if it is not sent at all."""
@@ -219,9 +271,10 @@ class _Connection(asyncio.Protocol):
                 if self._on_push is not None:
                     self._on_push(self.address, command)
                 continue
-            answer = self._waiting.get(command.opaque)
-            if answer is not None and not answer.done():
-                answer.set_result(command)
+            asked = self._waiting.pop(command.opaque, None)
+            if asked is not None:
+                asked.timer.cancel()
+                asked.answered(command)
 
     def connection_lost(self, error: Exception | None) -> None:
         self._end("the peer closed the connection" if error is None else repr(error))
@@ -231,6 +284,7 @@ class _Connection(asyncio.Protocol):
             return
         self.lost = reason
         self._on_end(self)
-        for answer in self._waiting.values():
-            if not answer.done():
-                answer.set_exception(Unanswered(f"{self.address}: {reason}"))
+        waiting, self._waiting = self._waiting, {}
+        for asked in waiting.values():
+            asked.timer.cancel()
+            asked.answered(Unanswered(f"{self.address}: {reason}"))

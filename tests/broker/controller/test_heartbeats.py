@@ -33,9 +33,8 @@ def beat(broker_id: int = 1, **more: Any) -> cm.Heartbeat:
 
 def connection() -> Caller:
     """One that says nothing."""
-    writer: Any = SimpleNamespace(get_extra_info=lambda name: ("10.0.0.1", 4000))
-    reader: Any = None
-    return Caller(reader, writer)
+    transport: Any = SimpleNamespace(get_extra_info=lambda name: ("10.0.0.1", 4000))
+    return Caller(transport)
 
 
 def made() -> tuple[HeartbeatManager, Clock]:

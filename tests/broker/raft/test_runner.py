@@ -8,7 +8,7 @@ import pytest
 
 from broker.raft.api import RaftSettings
 from broker.raft.group import NotLeader, ProposalLost, ProposalTimeout
-from broker.raft.runner import settings_of
+from broker.raft.settings import settings_of
 from broker.rocketmq.config import RaftConfig
 from cluster.base import DiskFaults
 from tests.broker.raft.runner_world import NAMES, SETTINGS, RunnerWorld

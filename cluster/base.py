@@ -14,7 +14,7 @@ next ``boot`` and by ``cluster.select.sweep_all``.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal, Protocol
 
@@ -148,6 +148,25 @@ class System(Protocol):
 
     async def delete_queue(self, cluster: Cluster, node: str, queue: str, timeout_ms: int) -> None:
         """Ask ``node`` to delete it. Raises ClientError."""
+        ...
+
+    async def fail_over(self, cluster: Cluster, old: str) -> None:
+        """What an operator does whose master is down: another node takes its place.
+
+        Raises ClientError.
+        """
+        ...
+
+    async def rejoin(self, cluster: Cluster, node: str) -> None:
+        """What he does with a former master that is back: it follows the new one.
+
+        Raises ClientError.
+        """
+        ...
+
+    async def report_nonsense(self, cluster: Cluster, node: str) -> Callable[[], None]:
+        """Connect to ``node`` as a slave does, and say that one has all there could be. What is
+        returned hangs up. Raises ClientError."""
         ...
 
     async def observe(self, cluster: Cluster, node: str) -> Mapping[str, Any]:

@@ -12,7 +12,9 @@ from collections.abc import Mapping
 
 from harness.errors import UsageError
 from harness.scenario import Scenario
+from harness.scenarios_controller import CONTROLLER_BUGS, CONTROLLER_WINDOWS
 from harness.scenarios_dledger import DLEDGER_BUGS, DLEDGER_WINDOWS
+from harness.scenarios_master_slave import MASTER_SLAVE_BUGS, MASTER_SLAVE_WINDOWS
 from harness.scenarios_masters import MASTER_BUGS
 from harness.scenarios_own import OWN_RULES
 from harness.scenarios_queues import QUEUE_BUGS
@@ -21,10 +23,20 @@ from harness.scenarios_windows import LOSS_WINDOWS
 
 # One entry for each known bug: the ids are those of broker/known_bugs.py.
 KNOWN_BUGS: tuple[Scenario, ...] = (
-    *(*MASTER_BUGS, *RING_BUGS, *QUEUE_BUGS, *OWN_RULES),
+    *MASTER_BUGS,
+    *RING_BUGS,
+    *QUEUE_BUGS,
+    *OWN_RULES,
+    *CONTROLLER_BUGS,
     *DLEDGER_BUGS,
+    *MASTER_SLAVE_BUGS,
 )
-WINDOWS: tuple[Scenario, ...] = (*LOSS_WINDOWS, *DLEDGER_WINDOWS)
+WINDOWS: tuple[Scenario, ...] = (
+    *LOSS_WINDOWS,
+    *CONTROLLER_WINDOWS,
+    *DLEDGER_WINDOWS,
+    *MASTER_SLAVE_WINDOWS,
+)
 
 SCENARIOS: Mapping[str, Scenario] = {scenario.id: scenario for scenario in (*KNOWN_BUGS, *WINDOWS)}
 

@@ -19,7 +19,15 @@ from harness.errors import ClientError
 from harness.plan import FaultAction
 from harness.rng import Stream
 from nemesis.holds import Holds, How
-from nemesis.kinds import FATAL_DISK, REDECLARE, UNNOTICED_REDECLARE, family_of
+from nemesis.kinds import (
+    FAILOVER,
+    FATAL_DISK,
+    REDECLARE,
+    STRAY_REPORT,
+    UNNOTICED_REDECLARE,
+    WIPE,
+    family_of,
+)
 from nemesis.layers import Layers, Link
 from nemesis.proofs import Check, Seen
 
@@ -38,6 +46,8 @@ HOWS: Mapping[str, How] = {
     "kill": "kill",
     REDECLARE: "kill",
     UNNOTICED_REDECLARE: "power",
+    FAILOVER: "kill",
+    WIPE: "kill",
     "stop": "stop",
     "power": "power",
     "pause": "pause",
@@ -71,6 +81,7 @@ class Effects:
         self._wait_ms = wait_ms
         self._cuts: Counter[Link] = Counter()
         self._cutting: dict[int, tuple[Link, ...]] = {}  # by fault
+        self._strays: dict[int, tuple[Callable[[], None], ...]] = {}  # by fault
         self.refusals: dict[int, str] = {}  # by fault: what an operator was not given, and why
 
     # -- doing
@@ -82,6 +93,12 @@ class Effects:
                 return [self._cut(action)]
             case "process" if action.kind in (REDECLARE, UNNOTICED_REDECLARE):
                 return [self._redeclare(action)]
+            case "process" if action.kind == FAILOVER:
+                return [self._fail_over(action)]
+            case "process" if action.kind == WIPE:
+                return [self._wipe(action, node) for node in action.nodes or ()]
+            case "process" if action.kind == STRAY_REPORT:
+                return [self._report_nonsense(action, node) for node in action.nodes or ()]
             case "process":
                 how = HOWS[action.kind]
                 return [self._holds.hold(action.id, node, how) for node in action.nodes or ()]
@@ -100,6 +117,10 @@ class Effects:
         match family_of(action):
             case "partition":
                 return [self._mend(action)] if action.id in self._cutting else []
+            case "process" if action.kind == FAILOVER:
+                return [self._rejoin(action, node) for node in action.nodes or ()]
+            case "process" if action.kind == STRAY_REPORT:
+                return [self._hang_up(action)]
             case "process":
                 rng = Stream(action.seed, "jitter")
                 delays_ms = [rng.between(0, action.jitter_ms) for _ in action.nodes or ()]
@@ -150,6 +171,40 @@ class Effects:
             await self._system.declare_queue(self._cluster, asked, queue)
         except ClientError as error:
             self.refusals[action.id] = f"{queue} was not deleted and declared anew: {error}"
+
+    async def _fail_over(self, action: FaultAction) -> None:
+        """See nemesis/kinds.py. What the system refuses is no error of the fault."""
+        (old,) = action.nodes or ()
+        await self._holds.hold(action.id, old, HOWS[action.kind])
+        try:
+            await self._system.fail_over(self._cluster, old)
+        except ClientError as error:
+            self.refusals[action.id] = f"nobody took the place of {old}: {error}"
+
+    async def _rejoin(self, action: FaultAction, node: str) -> None:
+        await self._holds.release(action.id, node)
+        if action.id in self.refusals or self._holds.state(node) != "running":
+            return
+        try:
+            await self._system.rejoin(self._cluster, node)
+        except ClientError as error:
+            self.refusals[action.id] = f"{node} was not made a slave: {error}"
+
+    async def _wipe(self, action: FaultAction, node: str) -> None:
+        await self._holds.hold(action.id, node, HOWS[action.kind])
+        await self._cluster.wipe(node)
+
+    async def _report_nonsense(self, action: FaultAction, node: str) -> None:
+        try:
+            hang_up = await self._system.report_nonsense(self._cluster, node)
+        except ClientError as error:
+            self.refusals[action.id] = f"{node} takes no reports: {error}"
+            return
+        self._strays[action.id] = (*self._strays.get(action.id, ()), hang_up)
+
+    async def _hang_up(self, action: FaultAction) -> None:
+        for hang_up in self._strays.pop(action.id, ()):
+            hang_up()
 
     async def _set_clock(self, action: FaultAction, node: str) -> None:
         if action.kind == "clock-jump":

@@ -64,6 +64,13 @@ _CLOG = Kind("link", ("throttle",), "bytes/s", (20_000, 2_000, 200), 0, 1, 1_000
 REDECLARE = "kill-redeclare"
 # The same with a queue of another node, while nobody knows yet that this one has lost its power.
 UNNOTICED_REDECLARE = "power-redeclare"
+# The node is killed, and an operator makes another one the master, and those that are left its
+# slaves. He starts the node again when the fault ends, and makes it a slave as well.
+FAILOVER = "failover"
+# The node is killed, and comes back with an empty disk.
+WIPE = "wipe"
+# Something that is no slave connects where slaves do, and says that it has all there could be.
+STRAY_REPORT = "stray-report"
 
 KINDS: Mapping[str, Kind] = {
     **{name: Kind("partition", ("cut",)) for name in PARTITIONS},
@@ -91,6 +98,9 @@ KINDS: Mapping[str, Kind] = {
     "disk-corrupt": Kind("disk", ("disk-corrupt", "wipe"), "bytes", (1, 16, 256), 0, 1, 1 << 30),
     REDECLARE: Kind("process", ("kill",)),
     UNNOTICED_REDECLARE: Kind("process", ("power",)),
+    FAILOVER: Kind("process", ("kill",)),
+    WIPE: Kind("process", ("kill", "wipe")),
+    STRAY_REPORT: Kind("process", ("kill",)),
 }
 
 ALL_NODES = tuple(name for name, kind in KINDS.items() if kind.of_all)
@@ -99,7 +109,7 @@ FATAL_DISK = ("disk-full", "disk-error", "disk-corrupt")
 # Kinds that take nothing away from the cluster as long as their amount is mild.
 CALM = (
     *("loss", "loss-one-way", "delay", "delay-one-way", "clock-skew", "clock-jump"),
-    *("disk-slow", "disk-short"),
+    *("disk-slow", "disk-short", STRAY_REPORT),
 )
 
 

@@ -29,25 +29,28 @@ from harness.rng import Stream, stream_key
 from nemesis import grudges
 from nemesis.kinds import (
     ALL_NODES,
+    FAILOVER,
     FATAL_DISK,
     KINDS,
     PARTITIONS,
     REDECLARE,
+    STRAY_REPORT,
     UNNOTICED_REDECLARE,
+    WIPE,
     is_one_way,
 )
 from nemesis.targets import check_target, draw_nodes, is_role, is_single
 
 PROCESS_KINDS = (
     *("kill", REDECLARE, "stop", "power", UNNOTICED_REDECLARE),
-    *("restart-all", "kill-all", "power-all"),
+    *("restart-all", "kill-all", "power-all", FAILOVER, WIPE),
 )
 DISK_KINDS = ("disk-slow", "disk-full", "disk-error", "disk-short", "disk-corrupt")
 NEMESES = ("partition", *KINDS)
 # Kinds that take a single node, if their target is one, until it has synchronised again.
-TAKING = ("kill", REDECLARE, "stop", "power", UNNOTICED_REDECLARE, *FATAL_DISK)
+TAKING = ("kill", REDECLARE, "stop", "power", UNNOTICED_REDECLARE, FAILOVER, WIPE, *FATAL_DISK)
 # Kinds beside which a plan still takes one node at a time.
-HARMLESS = ("clock-skew", "clock-jump", "disk-slow", "disk-short")
+HARMLESS = ("clock-skew", "clock-jump", "disk-slow", "disk-short", STRAY_REPORT)
 
 MIN_CALM_MS = 1000  # between two faults of one lane
 TAIL_MS = 500  # between the last fault's end and the end of the load

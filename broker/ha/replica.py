@@ -17,7 +17,8 @@ A broker that `follow`s another one by hand finds out where their logs part, and
 
 With read_flushed_only a SYNC_MASTER lets nobody read what only it has: dispatch ends where a slave
 has acknowledged, so that a failover to that slave takes nothing back that a reader has seen. What
-it had when it became the master is readable at once.
+it had when it became the master is readable at once; a master that restarts, which does not know
+what of that a slave had, lets nobody read before a slave has it all.
 """
 
 from __future__ import annotations
@@ -30,14 +31,14 @@ from typing import Any
 from broker.commitlog.api import Message, PutStage, Store
 from broker.env import Env, pause_ms
 from broker.errors import BrokerError, MessageIllegal, StorageError
-from broker.ha.agreement import AgreementRules, find_agreement
+from broker.ha.agreement import find_agreement
 from broker.ha.boundaries import last_boundary
-from broker.ha.client import ClientRules, HaClient
+from broker.ha.client import HaClient
 from broker.ha.group_transfer import Ack, GroupTransferService
 from broker.ha.identity import PeerNames
 from broker.ha.role_file import RoleRecord, read_role, write_role
 from broker.ha.server import HaServer
-from broker.ha.session import SessionRules
+from broker.ha.settings import agreement_rules, client_rules, session_rules
 from broker.rocketmq.addresses import AddressBook
 from broker.rocketmq.config import RocketConfig
 from broker.rocketmq.replica import PutResult, PutStatus, ReplicaRole
@@ -77,11 +78,12 @@ class MasterSlaveReplica:
         self._running = False
         self._role: ReplicaRole = "none"
         self._readable_from_start = 0
+        self._unconfirmed_end = 0  # where the log ended when this master started again
         self._believed = -1  # KB-RKT-01: the furthest report ever, whoever made it
         self.server = HaServer(
             env,
             lambda: self.store.log,
-            _session_rules(env, config),
+            session_rules(env, config),
             flushed_only=config.store.flush == "sync" and not env.has_bug("KB-RKT-06"),
             identify=PeerNames(config).name_of,
             on_ack=self._acknowledged,
@@ -130,6 +132,8 @@ class MasterSlaveReplica:
         await self.server.start(self._config.bind_host, self._config.ports["ha"])
         self._running = True
         async with self._changing:
+            if self._guards_reads():
+                self._unconfirmed_end = self.store.log.max_offset
             await self._take_up()
 
     async def stop(self) -> None:
@@ -155,7 +159,9 @@ class MasterSlaveReplica:
         return PutResult(status, stage)
 
     async def readable(self) -> bool:
-        return self._role != "none"
+        if self._role == "slave":
+            return self._record.agreed  # what is beyond will be cut
+        return self._role == "master" and not self._unconfirmed_end
 
     def claim(self) -> dict[str, Any]:
         master = self._config.name if self._role == "master" else self._record.master
@@ -217,6 +223,7 @@ class MasterSlaveReplica:
     async def _lay_down(self) -> None:
         """Neither take messages nor bytes any more."""
         self._become("none")
+        self._unconfirmed_end = 0
         self.server.serve(False)
         self.transfers.give_up()
         if self._agreeing is not None:
@@ -256,11 +263,7 @@ class MasterSlaveReplica:
 
     async def _agree(self) -> None:
         """Follow a master that is another one than before."""
-        rules = AgreementRules(
-            segment_bytes=self._config.store.segment_bytes,
-            connect_ms=self._config.ha.reconnect_interval_ms,
-            silence_ms=self._config.ha.housekeeping_interval_ms,
-        )
+        rules = agreement_rules(self._config)
         while True:
             try:
                 agreed = await find_agreement(self.store.log, self._dial_master, rules)
@@ -285,12 +288,7 @@ class MasterSlaveReplica:
             self._emit("truncated", {"from": end, "to": offset})
 
     def _start_client(self) -> None:
-        rules = ClientRules(
-            heartbeat_interval_ms=self._config.ha.heartbeat_interval_ms,
-            housekeeping_interval_ms=self._config.ha.housekeeping_interval_ms,
-            reconnect_interval_ms=self._config.ha.reconnect_interval_ms,
-            ignores_heartbeats=self._env.has_bug("KB-RKT-02"),
-        )
+        rules = client_rules(self._env, self._config)
         self._client = HaClient(self._env, self.store, rules, self._dial_master, self._fail)
         self._client.start()
         self._emit("sync_started", {"master": self._record.master})
@@ -342,11 +340,16 @@ class MasterSlaveReplica:
 
     def _confirm(self) -> None:
         """Where readers may go (see above)."""
-        if self._role != "master" or not self._is_sync or not self._config.store.read_flushed_only:
+        if self._role != "master" or not self._guards_reads():
             return
+        if self.server.push_to_slave_max_offset() >= self._unconfirmed_end:
+            self._unconfirmed_end = 0
         acknowledged = min(self.server.push_to_slave_max_offset(), self.store.log.max_offset)
         self._readable_from_start = max(self._readable_from_start, acknowledged)
         self.store.set_confirm_offset(self._readable_from_start)
+
+    def _guards_reads(self) -> bool:
+        return self._is_sync and self._config.store.read_flushed_only
 
     # -- saying what it is -------------------------------------------------------------------------
 
@@ -385,16 +388,3 @@ class MasterSlaveReplica:
 def first_broker(config: RocketConfig) -> str:
     """Whom a slave follows until somebody says otherwise: roles are configured so."""
     return next(name for name in config.nodes_with("broker") if name != config.name)
-
-
-def _session_rules(env: Env, config: RocketConfig) -> SessionRules:
-    return SessionRules(
-        batch_bytes=config.ha.transfer_batch_bytes,
-        heartbeat_interval_ms=config.ha.heartbeat_interval_ms,
-        housekeeping_interval_ms=config.ha.housekeeping_interval_ms,
-        segment_bytes=config.store.segment_bytes,
-        last_file_only=config.ha.sync_from_last_file or env.has_bug("KB-RKT-04"),
-        trusts_reports=env.has_bug("KB-RKT-01"),
-        acks_beyond_end=env.has_bug("KB-RKT-06"),
-        stalls_on_missing=env.has_bug("KB-RKT-03"),
-    )

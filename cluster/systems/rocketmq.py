@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +22,7 @@ from broker.remoting.client import RemotingClient, Unanswered, Unreachable
 from broker.remoting.codes import RequestCode, ResponseCode
 from broker.remoting.command import Command
 from cluster.base import Cluster, NodeSpec, Topology
+from cluster.systems import rocketmq_operator as operator
 from cluster.systems import rocketmq_settling as settling
 from cluster.systems.events import event_row, read_event_file
 from cluster.systems.management import CONFIGURE_WITHIN_S, RETRY_S, management
@@ -131,6 +132,33 @@ class RocketmqSystem:
 
     async def delete_queue(self, cluster: Cluster, node: str, queue: str, timeout_ms: int) -> None:
         raise Definite(f"{self.name} has topics, which no node owns: {node} can't delete {queue}")
+
+    async def fail_over(self, cluster: Cluster, old: str) -> None:
+        self._check_by_hand(old)
+        await operator.fail_over(cluster, self._asker(cluster), old)
+
+    async def rejoin(self, cluster: Cluster, node: str) -> None:
+        self._check_by_hand(node)
+        await operator.rejoin(cluster, self._asker(cluster), node)
+
+    async def report_nonsense(self, cluster: Cluster, node: str) -> Callable[[], None]:
+        self._check_by_hand(node)
+        return await operator.report_nonsense(cluster, node)
+
+    def _check_by_hand(self, node: str) -> None:
+        """Raises Definite in systems whose masters are elected."""
+        if self.name != "master-slave":
+            raise Definite(f"{self.name} elects its masters: {node} is none of the operator's")
+
+    def _asker(self, cluster: Cluster) -> operator.Ask:
+        async def ask(node: str) -> Mapping[str, Any]:
+            claims = (await self.observe(cluster, node))["claims"]
+            if not claims:
+                raise Definite(f"{node} has no broker yet")
+            claim: Mapping[str, Any] = claims[0]
+            return claim
+
+        return ask
 
     async def observe(self, cluster: Cluster, node: str) -> Mapping[str, Any]:
         answer = await management(cluster, node).get("/api/shalott/claims")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -53,6 +53,13 @@ class FakeSystem:
     async def delete_queue(
         self, cluster: Cluster, node: str, queue: str, timeout_ms: int
     ) -> None: ...
+
+    async def fail_over(self, cluster: Cluster, old: str) -> None: ...
+
+    async def rejoin(self, cluster: Cluster, node: str) -> None: ...
+
+    async def report_nonsense(self, cluster: Cluster, node: str) -> Callable[[], None]:
+        return lambda: None
 
     async def observe(self, cluster: Cluster, node: str) -> Mapping[str, Any]:
         return {}

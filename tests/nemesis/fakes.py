@@ -17,7 +17,7 @@ from typing import Any
 import pyarrow as pa
 
 from cluster.base import SOUND_DISK, DiskFaults, LinkShape, NodeStatus
-from harness.errors import HarnessError, Indefinite, MissingCapability
+from harness.errors import Definite, HarnessError, Indefinite, MissingCapability
 from harness.history import EMPTY_EVENTS, HISTORY_SCHEMA, History
 from harness.op import OpType
 from harness.plan import (
@@ -205,6 +205,8 @@ class FakeSystem:
         self.asked_settled: list[tuple[tuple[str, ...], int]] = []
         self.queues: dict[str, str] = {}  # what an operator has, by name: its node
         self.keeps_dead_queues = False
+        self.operated: list[str] = []  # what an operator or a stranger did
+        self.has_no_slave = False
 
     async def declare_queue(self, cluster: object, node: str, queue: str) -> None:
         self.queues.setdefault(queue, node)
@@ -213,6 +215,18 @@ class FakeSystem:
         if self.keeps_dead_queues:
             raise Indefinite(f"{node} did not answer within {timeout_ms} ms")
         del self.queues[queue]
+
+    async def fail_over(self, cluster: object, old: str) -> None:
+        self.operated.append(f"fail over {old}")
+        if self.has_no_slave:
+            raise Definite("there is no slave")
+
+    async def rejoin(self, cluster: object, node: str) -> None:
+        self.operated.append(f"rejoin {node}")
+
+    async def report_nonsense(self, cluster: object, node: str) -> Callable[[], None]:
+        self.operated.append(f"report to {node}")
+        return lambda: self.operated.append(f"hang up on {node}")
 
     async def observe(self, cluster: object, node: str) -> Mapping[str, Any]:
         if node not in self.claims:

@@ -206,6 +206,45 @@ def test_an_operator_redeclares_a_queue_when_a_mirror_of_it_lost_its_power(keeps
     within(5, scene())
 
 
+@pytest.mark.parametrize("alone", [False, True])
+def test_an_operator_gives_a_killed_masters_place_to_another_node(alone: bool) -> None:
+    async def scene() -> None:
+        s = Scene(fault("failover", nodes=("n2",)))
+        s.system.has_no_slave = alone
+        await s.perform()
+        s.assert_healthy()
+        assert s.cluster.calls[:2] == ["kill n2", "start n2"]
+        assert s.system.operated == ["fail over n2", *([] if alone else ["rejoin n2"])]
+        row = s.fault()
+        assert row["proved_effective"] is True and row["proved_healed"] is True
+        refused = "nobody took the place of n2: there is no slave"
+        assert row.get("refused") == (refused if alone else None)
+
+    within(5, scene())
+
+
+def test_a_wiped_node_comes_back_empty() -> None:
+    async def scene() -> None:
+        s = Scene(fault("wipe", nodes=("n2",)))
+        await s.perform()
+        s.assert_healthy()
+        assert s.cluster.calls[:3] == ["kill n2", "wipe n2", "start n2"]
+        assert s.fault()["proved_effective"] is True and s.fault()["proved_healed"] is True
+
+    within(5, scene())
+
+
+def test_a_stranger_reports_and_hangs_up() -> None:
+    async def scene() -> None:
+        s = Scene(fault("stray-report", nodes=("n2",)))
+        await s.perform()
+        s.assert_healthy()
+        assert s.system.operated == ["report to n2", "hang up on n2"]
+        assert s.fault()["proved_effective"] is True and s.fault()["proved_healed"] is True
+
+    within(5, scene())
+
+
 def test_restart_all_stops_and_starts_everyone() -> None:
     async def scene() -> None:
         s = Scene(fault("restart-all", nodes=NODES, target="all"))

@@ -20,6 +20,9 @@ own election safety, where the epoch is a term):
   ``acked-while-deposed``: an acknowledgement under an epoch, later than the first one under the
   next, which I1 rules out where every member of the set has to acknowledge).
 
+What brokers and name servers make of it is judged, too: ``wrong-set``, ``confirm-regression`` and
+``route-regression`` (checkers/heard.py).
+
 I3, that a new master has all that was acknowledged, is what the workload ``log`` proves.
 """
 
@@ -30,6 +33,8 @@ from dataclasses import dataclass
 
 from checkers.base import Anomaly, Result
 from checkers.faults import read_surroundings
+from checkers.heard import KINDS as HEARD
+from checkers.heard import anomaly_of, misheard
 from checkers.loss import window_label
 from checkers.mastership import acting_reigns
 from checkers.reigns import NodeEvent, Reign, read_events
@@ -59,6 +64,7 @@ class Elections:
             *([] if self.unclean else _outside_set(events, elections)),
             *_fenced(events, elections),
             *_deposed(acted, self.tolerance_ms * MS),
+            *misheard(events),
         ]
         masters = [event for event in events if event.kind == "role" and event.role == "master"]
         judged = bool(masters or elections)
@@ -86,6 +92,7 @@ KINDS = (
     "fenced-alteration",
     "set-without-master",
     "acked-while-deposed",
+    *HEARD,
 )
 
 
@@ -142,7 +149,7 @@ def _shared_epochs(events: Sequence[NodeEvent], elections: Sequence[Election]) -
         if other != master and (event.group, witness, epoch, master) not in known:
             known[event.group, witness, epoch, master] = True
             summary = f"{other} and {master} were both master of {event.group} in epoch {epoch}"
-            yield _anomaly("two-masters-in-epoch", summary, earlier, event)
+            yield anomaly_of("two-masters-in-epoch", summary, earlier, event)
 
 
 def _regressions(events: Sequence[NodeEvent], elections: Sequence[Election]) -> Iterator[Anomaly]:
@@ -157,7 +164,7 @@ def _regressions(events: Sequence[NodeEvent], elections: Sequence[Election]) -> 
                 f"{event.node} was {event.role} of {event.group} in epoch {event.epoch}, after"
                 f" epoch {before.epoch}"
             )
-            yield _anomaly("epoch-regression", summary, before, event)
+            yield anomaly_of("epoch-regression", summary, before, event)
         else:
             last[event.group, event.node] = event
     highest: dict[str, Election] = {}
@@ -169,7 +176,7 @@ def _regressions(events: Sequence[NodeEvent], elections: Sequence[Election]) -> 
                 f"{election.master} was elected master of {group} for epoch {election.epoch},"
                 f" after {top.master} for {top.epoch}"
             )
-            yield _anomaly("epoch-regression", summary, top.event, election.event)
+            yield anomaly_of("epoch-regression", summary, top.event, election.event)
         else:
             highest[group] = election
 
@@ -188,7 +195,7 @@ def _outside_set(events: Sequence[NodeEvent], elections: Sequence[Election]) -> 
                 f"{election.master} was elected master of {event.group} for epoch {election.epoch}"
                 f" from outside of the SyncStateSet {_named(_members(before))}"
             )
-            yield _anomaly("elected-outside-set", summary, before, event)
+            yield anomaly_of("elected-outside-set", summary, before, event)
 
 
 def _fenced(events: Sequence[NodeEvent], elections: Sequence[Election]) -> Iterator[Anomaly]:
@@ -207,13 +214,13 @@ def _fenced(events: Sequence[NodeEvent], elections: Sequence[Election]) -> Itera
                 f" {_master(event) or 'nobody'}, after {ruling.master or 'nobody'} was made master"
                 f" in epoch {ruling.epoch}"
             )
-            yield _anomaly("fenced-alteration", summary, ruling.event, event)
+            yield anomaly_of("fenced-alteration", summary, ruling.event, event)
         elif members and ruling.master not in members:
             summary = (
                 f"the SyncStateSet of {event.group} was changed to {_named(members)}, and"
                 f" its master {ruling.master} is not in it"
             )
-            yield _anomaly("set-without-master", summary, ruling.event, event)
+            yield anomaly_of("set-without-master", summary, ruling.event, event)
 
 
 def _deposed(acted: Sequence[Reign], tolerance_ns: int) -> Iterator[Anomaly]:
@@ -245,19 +252,6 @@ def _deposed(acted: Sequence[Reign], tolerance_ns: int) -> Iterator[Anomaly]:
 
 def _named(members: Sequence[str]) -> str:
     return "{" + ", ".join(members) + "}"
-
-
-def _anomaly(kind: str, summary: str, *proof: NodeEvent) -> Anomaly:
-    return Anomaly(
-        kind=kind,
-        summary=summary,
-        detail={
-            "group": proof[-1].group,
-            "nodes": list(dict.fromkeys(event.node for event in proof)),
-            "events": [event.row for event in proof],
-            "at_ns": proof[-1].run_ns,
-        },
-    )
 
 
 def _with_window(anomaly: Anomaly, window: str) -> Anomaly:

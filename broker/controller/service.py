@@ -210,6 +210,7 @@ class Controller:
             "epoch": epoch,
             "set": [self._node(group, member) for member in sync.members],
             "set_ids": list(sync.members),
+            "set_epoch": sync.set_epoch,
             **more,
         }
         self._env.events.emit(name, kind, epoch=epoch, detail=detail)

@@ -67,10 +67,17 @@ class Group:
 
 
 class Routes:
-    """``last_writer_wins`` is KB-RKT-18: state versions are not looked at."""
+    """``last_writer_wins`` is KB-RKT-18: state versions are not looked at. ``master_changed`` hears
+    where a group's master is now ("": nowhere), and its state version.
+    """
 
     def __init__(
-        self, now_ms: Callable[[], int], *, default_timeout_ms: int, last_writer_wins: bool = False
+        self,
+        now_ms: Callable[[], int],
+        *,
+        default_timeout_ms: int,
+        last_writer_wins: bool = False,
+        master_changed: Callable[[str, str, int], None] = lambda group, address, epoch: None,
     ) -> None:
         self._now_ms = now_ms
         self._default_timeout_ms = default_timeout_ms
@@ -78,6 +85,8 @@ class Routes:
         self._live: dict[BrokerKey, Live] = {}
         self._groups: dict[str, Group] = {}
         self._topics: dict[str, dict[str, QueueData]] = {}  # topic -> broker name -> queues
+        self._master_changed = master_changed
+        self._told: dict[str, str] = {}  # by group: the master that was told last
 
     # -- what brokers say --------------------------------------------------------------------------
 
@@ -106,6 +115,7 @@ class Routes:
         if self._is_outdated(group, header, version):
             self._live.pop(key, None)
             self._drop_if_empty(group)
+            self._tell_master(group)
             return RegisterBrokerResult()
         before = group.addresses.get(header.broker_id)
         group.addresses[header.broker_id] = header.broker_addr
@@ -122,6 +132,7 @@ class Routes:
             ha_server_addr=header.ha_server_addr,
             filter_servers=body.filter_server_list,
         )
+        self._tell_master(group)
         return self._master_for(group, header.broker_id)
 
     def unregister(self, cluster: str, broker_name: str, address: str) -> None:
@@ -132,6 +143,7 @@ class Routes:
             group.addresses = {
                 number: other for number, other in group.addresses.items() if other != address
             }
+            self._tell_master(group)
             self._drop_if_empty(group)
 
     def connection_closed(self, connection: object) -> None:
@@ -244,6 +256,15 @@ class Routes:
                     perm=config.perm,
                     topic_sys_flag=config.topic_sys_flag,
                 )
+
+    def _tell_master(self, group: Group) -> None:
+        """Of a change only: brokers register again and again."""
+        address = group.addresses.get(MASTER_ID, "")
+        if address != self._told.get(group.name, ""):
+            self._told[group.name] = address
+            live = self._live.get((group.cluster, address))
+            version = 0 if live is None else live.data_version.state_version
+            self._master_changed(group.name, address, version)
 
     def _master_for(self, group: Group, broker_id: int) -> RegisterBrokerResult:
         """Where a slave finds its master, if that one is alive."""

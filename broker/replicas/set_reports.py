@@ -18,7 +18,7 @@ from collections.abc import Callable
 
 from broker.controller.client import ControllerClient
 from broker.controller.errors import OutcomeUnknown
-from broker.env import Env
+from broker.env import Env, pause_ms
 from broker.errors import BrokerError
 from broker.ha.autoswitch.reign import Proposal, Reign
 from broker.ha.autoswitch.service import AutoSwitchHAService
@@ -29,6 +29,7 @@ log = logging.getLogger("broker.replicas")
 
 FIRST_CHECK_MS = 3000
 RETRY_MS = 1000
+ANSWER_LATE_MS = 1000
 
 
 class SetReports:
@@ -43,6 +44,7 @@ class SetReports:
         *,
         ask: Callable[[], None],
     ) -> None:
+        self._env = env
         self._group = config.broker.broker_name
         self._period_ms = config.ha.check_sync_state_set_period_ms
         self._service = service
@@ -95,6 +97,8 @@ class SetReports:
                 proposal.members,
                 proposal.set_epoch,
             )
+            if self._env.buggify("set_reports.answer_late"):
+                await pause_ms(ANSWER_LATE_MS)
         except (OutcomeUnknown, Unanswered) as error:
             log.info("nobody knows whether the set is %s: %s", proposal.members, error)
         except BrokerError as error:

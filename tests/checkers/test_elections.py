@@ -28,6 +28,21 @@ def changed(
     return told.event(node, at, "set_changed", "", epoch, master=master, set=list(members))
 
 
+def heard_set(told: Story, members: Sequence[int]) -> Story:
+    """The controllers decide on {2} in the set's epoch 7, n2 hears ``members``."""
+    elected(told, 40, "n2", 3, set_ids=[2], set_epoch=7).role("n2", 40.1, "master", 3)
+    told.event("n2", 40.2, "set_changed", "master", 3, set=list(members))
+    told.events[-1]["detail"]["epoch"] = 7  # the set's
+    return told
+
+
+def routed(told: Story, *masters: tuple[str, int]) -> Story:
+    """What the name server of n3 believes, one after the other."""
+    for number, (address, epoch) in enumerate(masters):
+        told.event("n3", 30 + number, "route", "", epoch, master=address)
+    return told
+
+
 def good() -> Story:
     """n1 is elected and gathers a set, is killed at 10 s, and n2 follows from that set."""
     told = Story().phases().fault(1, "kill", 10, 20, ["n1"])
@@ -66,6 +81,9 @@ PLANTED: dict[str, Callable[[], Story]] = {
     "fenced-alteration": lambda: changed(good(), 30, ["n1", "n3"], "n1"),
     "set-without-master": lambda: changed(good(), 30, ["n1", "n3"], "n2"),
     "acked-while-deposed": lambda: good().acked("n1", 12, 14, 1),
+    "wrong-set": lambda: heard_set(good(), [1, 2]),
+    "confirm-regression": lambda: good().event("n2", 30, "confirm_lowered", "master", 2, to=0),
+    "route-regression": lambda: routed(good(), ("n2:1", 2), ("n1:1", 1)),
 }
 
 
@@ -75,6 +93,15 @@ def test_each_planted_failure_is_found_alone(kind: str) -> None:
     assert kinds(result) == [kind]
     assert result.valid is False and result.counts[f"{kind}-count"] == 1
     assert " s, " in result.anomalies[0].summary and result.anomalies[0].detail["events"]
+
+
+def test_what_was_heard_right_is_valid() -> None:
+    assert check(heard_set(good(), [2])).valid is True
+    assert check(routed(good(), ("n1:1", 1), ("n2:1", 2))).valid is True
+
+
+def test_a_route_may_go_back_when_the_later_master_left() -> None:
+    assert check(routed(good(), ("n2:1", 2), ("", 0), ("n1:1", 1))).valid is True
 
 
 def test_sentences_are_in_the_domains_words() -> None:

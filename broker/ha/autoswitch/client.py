@@ -25,7 +25,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 
 from broker.commitlog.store import MessageStore
-from broker.env import Env
+from broker.env import Env, pause_ms
 from broker.errors import BrokerError, DiskFull, StorageError
 from broker.ha.autoswitch import epochs, packets
 from broker.ha.autoswitch.epoch_file import EpochFileCache
@@ -37,6 +37,7 @@ from broker.rocketmq.config import HaConfig
 log = logging.getLogger("broker.ha")
 
 CONNECT_TIMEOUT_MS = 3000
+CONNECT_LATE_MS = 500
 RETRY_FIRST_MS = 100
 UNWRITTEN_BYTES_MAX = 4 << 20  # the network waits for the disk beyond this
 READ_ONCE_BYTES = 1 << 16
@@ -90,7 +91,9 @@ class AutoSwitchHAClient:
         while True:
             self._followed = False
             try:
-                await self._session()
+                # A task of its own: until Python 3.11.3 the next timeout in a task that a failed
+                # TaskGroup has cancelled ends the task itself, silently (CPython gh-102780).
+                await asyncio.create_task(self._session(), name="ha session")
             except* (HaProtocolError, DiskFull) as errors:
                 log.info("master %s: %s", self.following.address, errors.exceptions[0])
             except* (OSError, EOFError, TimeoutError):
@@ -113,6 +116,8 @@ class AutoSwitchHAClient:
 
     async def _session(self) -> None:
         self.state = HaState.READY
+        if self._slave.env.buggify("ha.connect_late"):
+            await pause_ms(CONNECT_LATE_MS)
         await self._cut_incomplete_message()
         host, port = self._slave.dial(self.following.address)
         async with asyncio.timeout(CONNECT_TIMEOUT_MS / 1000):

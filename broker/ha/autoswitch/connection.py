@@ -18,7 +18,7 @@ import logging
 from typing import Protocol
 
 from broker.commitlog.api import Log
-from broker.env import Clock, Env
+from broker.env import Clock, Env, pause_ms
 from broker.errors import StorageError
 from broker.ha.autoswitch import packets
 from broker.ha.autoswitch.epoch_file import EpochFileCache
@@ -30,6 +30,8 @@ log = logging.getLogger("broker.ha")
 
 UNKNOWN = -1
 NS_PER_MS = 1_000_000
+TRANSFER_LATE_MS = 100
+PARTS_APART_MS = 10
 
 
 class Master(Protocol):
@@ -41,6 +43,7 @@ class Master(Protocol):
     cache: EpochFileCache
     by_address: bool
     segment_bytes: int
+    handshakes_in_parts: bool  # a network that splits what is written at once
 
     @property
     def epoch(self) -> int: ...
@@ -139,6 +142,10 @@ class AutoSwitchHAConnection:
         answer = packets.encode_master_handshake(
             master.cache.entries, max_offset=master.log.max_offset, epoch=master.epoch
         )
+        if master.handshakes_in_parts:
+            self._writer.write(answer[: packets.MASTER_HANDSHAKE_BYTES])
+            answer = answer[packets.MASTER_HANDSHAKE_BYTES :]
+            await pause_ms(PARTS_APART_MS)
         self._writer.write(answer)
         await self._writer.drain()
 
@@ -199,6 +206,8 @@ class AutoSwitchHAConnection:
             entry = self._entry()
             now_ns = self._clock.monotonic_ns()
             if entry is not None and end > self.transfer_from:
+                if self._master.env.buggify("ha.transfer_late"):
+                    await pause_ms(TRANSFER_LATE_MS)
                 await self._send(entry, end)
             elif entry is not None and now_ns >= written_ns + heartbeat_ns:
                 await self._write(b"", entry)

@@ -55,6 +55,7 @@ class Reign:
         cache: EpochFileCache,
         sync_state_set: SyncStateSet,
         *,
+        group: str,
         epoch: int,
         segment_bytes: int,
         acks_flushed: bool,
@@ -70,11 +71,13 @@ class Reign:
         self.epoch = epoch
         self.segment_bytes = segment_bytes
         self.by_address = by_address
+        self.handshakes_in_parts = env.buggify("ha.handshake_in_parts")
         self.connections: dict[int, AutoSwitchHAConnection] = {}
         self.transfer = GroupTransferService(self._acks, members=self._member_acks)
         self.ackable = 0
         self.send_limit: int | None = None  # an epoch is about to begin there
         self._store = store
+        self._group = group
         self._acks_flushed = acks_flushed
         self._broker_id_of = broker_id_of
         self._set_is_wrong = set_is_wrong
@@ -194,6 +197,10 @@ class Reign:
         if not self.env.has_bug("KB-RKT-13"):
             after = max(before, after)  # it never goes back in a reign
         self._store.set_confirm_offset(after)
+        if after < before:
+            detail = {"from": before, "to": after}
+            emit = self.env.events.emit
+            emit(self._group, "confirm_lowered", role="master", epoch=self.epoch, detail=detail)
 
     def _computed_confirm_offset(self, judged: Members, before: int) -> int:
         """What every member has; as before if that can't be known of one."""

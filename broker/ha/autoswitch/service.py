@@ -171,6 +171,7 @@ class AutoSwitchHAService:
             self.store,
             self.cache,
             known,
+            group=self._group,
             epoch=epoch,
             segment_bytes=self._config.store.segment_bytes,
             acks_flushed=self._acks_flushed,
@@ -283,8 +284,9 @@ class AutoSwitchHAService:
             await asyncio.wait([task])
 
     def _client_ended(self, task: asyncio.Task[None]) -> None:
-        if not task.cancelled() and (error := task.exception()) is not None:
-            self._failed(BrokerError(f"the HA client crashed: {error!r}"))
+        if task is self._client_task:  # nobody asked it to end
+            reason = "cancelled" if task.cancelled() else repr(task.exception())
+            self._failed(BrokerError(f"the HA client crashed: {reason}"))
 
     # -- neither -----------------------------------------------------------------------------------
 
@@ -293,6 +295,7 @@ class AutoSwitchHAService:
         reign, self.reign = self.reign, None
         if reign is not None:
             reign.close()
+            self._last_set = reign.set.members
             # Where dispatch was stays where it ends, until the next master says more.
             self.store.set_confirm_offset(self.store.confirm_offset)
             self._enter("none")

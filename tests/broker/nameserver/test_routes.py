@@ -225,3 +225,20 @@ def test_the_permission_to_write_is_taken_and_given() -> None:
     assert world.routes.set_write_perm(GROUP, allowed=True) == 1
     assert world.routes.route("T").queue_datas[0].perm == 6  # type: ignore[union-attr]
     assert world.routes.set_write_perm("nobody", allowed=True) == 0
+
+
+def test_every_change_of_the_master_is_told_once() -> None:
+    told: list[tuple[str, str, int]] = []
+    world = World()
+    world.routes = Routes(
+        lambda: world.now_ms,
+        default_timeout_ms=1000,
+        master_changed=lambda group, address, epoch: told.append((group, address, epoch)),
+    )
+    world.register(B, 1, epoch=1)
+    world.register(A, epoch=1)
+    world.register(A, epoch=1)
+    world.register(B, epoch=2)
+    world.register(A, epoch=1)  # is refused
+    world.routes.unregister(CLUSTER, GROUP, B)
+    assert told == [(GROUP, A, 1), (GROUP, B, 2), (GROUP, "", 0)]

@@ -11,6 +11,7 @@ from checkers.elections import Elections
 from checkers.fifo_order import FifoOrder
 from checkers.linearizability import Linearizability
 from checkers.locks import Locks
+from checkers.log_freshness import FreshReads
 from checkers.log_replicated import ReplicatedLog
 from harness.errors import UsageError
 from harness.plan import Plan
@@ -84,7 +85,10 @@ def metadata_checkers(plan: Plan) -> Sequence[Checker]:
 
 def log_checkers(plan: Plan) -> Sequence[Checker]:
     """A replicated log's messages, and who was its master."""
-    return (ReplicatedLog(), *elections_checkers(plan))
+    system = plan.system
+    linearizable = system.name == "dledger" and bool(system.policy.get("raft.read_index"))
+    reads = (FreshReads(),) if linearizable else ()
+    return (ReplicatedLog(), *elections_checkers(plan), *reads)
 
 
 def elections_checkers(plan: Plan) -> Sequence[Checker]:

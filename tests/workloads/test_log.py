@@ -8,6 +8,7 @@ import msgspec
 import pytest
 
 from checkers.elections import Elections
+from checkers.log_freshness import FreshReads
 from checkers.log_replicated import ReplicatedLog
 from checkers.mastership import Mastership
 from harness.generator.base import Context, Scheduled
@@ -74,6 +75,19 @@ def test_a_log_is_judged_by_its_messages_and_its_masters() -> None:
     assert kinds[:3] == [ReplicatedLog, Elections, Mastership]
     kinds = [type(checker) for checker in recipe_of("elections").checkers(plan_of("elections"))]
     assert ReplicatedLog not in kinds and kinds[0] is Elections
+
+
+@pytest.mark.parametrize("system", ["dledger", "controller"])
+@pytest.mark.parametrize("read_index", [True, False])
+def test_stale_reads_are_looked_for_where_the_system_promises_none(
+    system: str, read_index: bool
+) -> None:
+    plan = plan_of()
+    policy = {"raft.read_index": read_index}
+    chosen = msgspec.structs.replace(plan.system, name=system, policy=policy)
+    checkers = recipe_of("log").checkers(msgspec.structs.replace(plan, system=chosen))
+    promised = system == "dledger" and read_index
+    assert any(isinstance(checker, FreshReads) for checker in checkers) is promised
 
 
 @pytest.mark.parametrize("allowed", [True, False])

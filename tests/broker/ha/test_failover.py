@@ -243,6 +243,42 @@ def test_readers_of_a_synchronous_master_see_what_a_slave_has() -> None:
     Group(read_flushed_only=True).run(scenario)
 
 
+def test_a_master_that_restarts_is_read_when_a_slave_has_what_it_had() -> None:
+    """It does not know what of it a slave had, and may have been replaced meanwhile."""
+
+    async def scenario(group: Group) -> None:
+        await group.start()
+        await group.connected("b", "a")
+        await group["a"].put_ok(body(1))
+        assert await group["a"].replica.readable()
+        group.world.network.cut([("a", "b"), ("b", "a")])
+        await group["a"].put(body(2))
+        group["a"].kill()
+        await group["a"].start()
+        assert group["a"].replica.role == "master" and not await group["a"].replica.readable()
+        group.world.network.mend([("a", "b"), ("b", "a")])
+        await group.connected("b", "a")
+        await group.until(lambda: group["b"].end == group["a"].end)
+        assert await group["a"].replica.readable()
+
+    Group(read_flushed_only=True).run(scenario)
+
+
+def test_a_slave_that_has_not_agreed_yet_is_not_read() -> None:
+    """It is about to cut what its new master does not have."""
+
+    async def scenario(group: Group) -> None:
+        await part(group)
+        await promote(group, "b")
+        await follow(group, "a", "b")
+        assert group["a"].replica.role == "slave" and not await group["a"].replica.readable()
+        group.world.network.mend([("a", "b"), ("b", "a")])
+        await group.connected("a", "b")
+        assert await group["a"].replica.readable()
+
+    Group().run(scenario)
+
+
 @pytest.mark.parametrize("bug", ["", "KB-RKT-03"])
 def test_kb_rkt_03_a_slave_that_is_ahead_is_told_nothing(bug: str) -> None:
     async def scenario(group: Group) -> None:

@@ -18,6 +18,8 @@ from checkers.base import Anomaly, Result
 from checkers.reigns import NodeEvent, read_events
 from harness.history import History
 
+UNREADABLE = "unreadable"  # what a digest begins with that is none (cluster/sim/log_replicas.py)
+
 
 @dataclass(frozen=True, slots=True)
 class Convergence:
@@ -82,6 +84,10 @@ def _contents(event: NodeEvent) -> tuple[object, object]:
 
 
 def _difference(master: NodeEvent, mirror: NodeEvent) -> str:
+    for event in (master, mirror):
+        digest = str(event.detail.get("digest"))
+        if digest.startswith(UNREADABLE):  # how much it holds says nothing then
+            return f"what {event.node} holds of {event.group} is {digest}"
     held, depth = mirror.detail.get("depth"), master.detail.get("depth")
     unit = master.detail.get("unit", "messages")
     what = f"{held} {unit}, not the {depth}" if held != depth else f"other {unit} than the {held}"

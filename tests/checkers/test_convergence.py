@@ -98,3 +98,10 @@ def test_logs_are_compared_in_bytes() -> None:
                     synchronised=True, unit="bytes")  # fmt: skip
     (anomaly,) = Convergence().check(story.history()).anomalies
     assert anomaly.summary == "n2 holds other bytes than the 4096 that n1 holds of shalott"
+
+
+def test_what_a_node_cannot_read_is_said_instead_of_how_much_it_is() -> None:
+    story = replica(Story(), "n1", "master", depth=0, digest="unreadable on n1: it is damaged")
+    result = Convergence().check(replica(story, "n2").history())
+    (anomaly,) = result.anomalies
+    assert anomaly.summary == "what n1 holds of q is unreadable on n1: it is damaged"

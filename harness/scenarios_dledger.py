@@ -78,6 +78,25 @@ DLEDGER_BUGS: tuple[Scenario, ...] = (
         ),
     ),
     Scenario(
+        id="KB-DL-04",
+        title="A follower that lost its disk is not compared again while nobody writes",
+        anomaly="stuck",
+        seed_budget=50,
+        bugs=("KB-DL-04",),
+        system="dledger",
+        # Just before the load ends, between the last messages.
+        swarm=replace(
+            GROUP, time_limit_ms=(6000,), rate_hz=Range(8, 12),
+            enqueue_fraction=Range(0.2, 0.3, 0.1),
+            schedule=(
+                FaultAction(
+                    id=1, at_ms=5600, duration_ms=200, kind="wipe", target="n2", nodes=("n2",),
+                ),
+            ),
+            late_ms={1: 200},
+        ),
+    ),
+    Scenario(
         id="KB-DL-13",
         title="A truncation below the commit index leaves the index beyond the end",
         anomaly="stuck",
@@ -157,6 +176,22 @@ DLEDGER_BUGS: tuple[Scenario, ...] = (
         swarm=replace(
             GROUP, time_limit_ms=(8000,), faults={"kill": 1.0}, fault_count=1,
             shortest_ms=Range(500, 1000, 500), longest_ms=Range(1000, 1500, 500),
+        ),
+    ),
+    Scenario(
+        id="KB-DL-22",
+        title="A broker answers reads from what it has, without asking anybody",
+        anomaly="stale-read",
+        seed_budget=20,
+        bugs=("KB-DL-22",),
+        system="dledger",
+        # Clients go on reading at a broker that does not know yet that it is cut off, or was asleep.
+        swarm=replace(
+            GROUP, time_limit_ms=(8000,), promise="anything", targets=("master", "one"),
+            faults={"partition-isolate-master": 1.0, "partition-one": 1.0, "pause": 1.0},
+            interval_ms=Range(2000, 3000, 500), shortest_ms=Range(1000, 2000, 500),
+            longest_ms=Range(2000, 3000, 500), queues=(1,),
+            enqueue_fraction=Range(0.3, 0.5, 0.1), clients_a_node=(2, 3),
         ),
     ),
 )  # fmt: skip

@@ -1,7 +1,7 @@
 """``python -m broker --config node.toml``: run one node until SIGTERM or SIGINT.
 
-Exit codes: 0 after an orderly stop, 70 when the node gave itself up (its disk failed, say), 78 for
-a bad configuration or a port in use.
+SIGUSR1 makes it print where every task waits. Exit codes: 0 after an orderly stop, 70 when the node
+gave itself up (its disk failed, say), 78 for a bad configuration or a port in use.
 """
 
 from __future__ import annotations
@@ -83,6 +83,7 @@ async def until_asked_to_stop(node: AnyNode) -> int:
     asked = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, asked.set)
+    loop.add_signal_handler(signal.SIGUSR1, tell_tasks)
     ends: list[asyncio.Future[Any]] = [asyncio.ensure_future(asked.wait()), node.fatal]
     await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
     if node.fatal.done():
@@ -95,6 +96,12 @@ async def until_asked_to_stop(node: AnyNode) -> int:
         os._exit(EXIT_GAVE_UP)
     await node.stop()
     return 0
+
+
+def tell_tasks() -> None:
+    """Print where every task waits: what a node that hangs is asked with SIGUSR1."""
+    for task in asyncio.all_tasks():
+        task.print_stack(file=sys.stderr)
 
 
 if __name__ == "__main__":

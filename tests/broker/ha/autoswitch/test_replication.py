@@ -8,7 +8,14 @@ import pytest
 
 from broker.ha.autoswitch import packets
 from cluster.sim.network import NetworkKnobs
-from tests.broker.ha.autoswitch.group_world import PORT, SAFE, SEGMENT_BYTES, Group, changed
+from tests.broker.ha.autoswitch.group_world import (
+    PORT,
+    SAFE,
+    SEGMENT_BYTES,
+    Group,
+    changed,
+    expired,
+)
 
 pytestmark = pytest.mark.unit
 
@@ -44,6 +51,34 @@ def test_what_counts_is_on_both_disks() -> None:
         await same(group, "a", "b")
         assert group["b"].end > 2 * SEGMENT_BYTES
         assert group["b"].entries == group["a"].entries == [(1, 0)]
+
+    Group().run(scenario)
+
+
+def test_a_lost_connection_leaves_the_client_uncancelled() -> None:
+    """A task that once was cancelled by its TaskGroup ends, silently, at its next timeout: until
+    Python 3.11.3 (CPython gh-102780). The slave of a master that was killed never came back."""
+
+    async def scenario(group: Group) -> None:
+        await pair(group)
+        client = group["b"].service._client_task
+        assert client is not None
+        group["a"].kill()
+        await expired(1)
+        assert not client.done() and client.cancelling() == 0
+
+    Group().run(scenario)
+
+
+def test_a_client_that_nobody_asked_to_end_ends_the_node() -> None:
+    async def scenario(group: Group) -> None:
+        await pair(group)
+        client = group["b"].service._client_task
+        assert client is not None
+        client.cancel()
+        await expired(1)
+        assert group["b"].failures == ["the HA client crashed: cancelled"]
+        group["b"].failures.clear()
 
     Group().run(scenario)
 

@@ -19,6 +19,7 @@ from broker.errors import StorageError
 log = logging.getLogger("broker.commitlog")
 
 LOOKED_AT_UNITS = 4096
+LAZY_BYTES = 16 << 10
 Key = tuple[str, int]  # (topic, queue id)
 
 
@@ -187,6 +188,8 @@ class QueueSet:
 
     async def _open_queue(self, key: Key) -> ConsumeQueue:
         queue = await ConsumeQueue.open(self._disk, *key, self._segment_units)
+        # A checkpoint flushes them before it vouches for them, and what is lost is built again.
+        queue.segments.lazy_bytes = LAZY_BYTES
         queue.segments.failure_listener = lambda error: self.failure_listener(error)
         self.queues[key] = queue
         return queue

@@ -59,6 +59,8 @@ class SegmentedLog:
         self.segment_bytes = segment_bytes
         self.failure_listener: Callable[[StorageError], None] = lambda error: None
         self.progress_listener: Callable[[], None] = lambda: None  # more is written or flushed
+        # So many bytes may stay in memory until somebody asks for them to be written or flushed.
+        self.lazy_bytes = 0
         # KB-RKT-23: a truncation leaves the file with the cut as it is.
         self.truncate_in_memory_only = False
         self._path = path
@@ -324,8 +326,7 @@ class SegmentedLog:
         if self._halted:
             raise StorageError(f"{self._path} is closed, or being truncated")
         self._halted = True
-        while self._working is not None:
-            await asyncio.wait([self._working])
+        await self._idle()
         self._full = None
 
     async def close(self) -> None:
@@ -344,8 +345,7 @@ class SegmentedLog:
     async def abandon(self) -> None:
         """Close without flushing."""
         self._halted = True
-        while self._working is not None:
-            await asyncio.wait([self._working])
+        await self._idle()
         self._release(StorageError(f"{self._path} was closed"))
         await self._files.close()
 
@@ -353,27 +353,37 @@ class SegmentedLog:
 
     def _work(self) -> None:
         if self._working is None and not self._halted and self._failure is None:
-            self._working = asyncio.create_task(self._work_all(), name=f"log {self._path}")
-            self._working.add_done_callback(self._worked)
+            self._working = asyncio.create_task(self._run(), name=f"log {self._path}")
 
-    def _worked(self, task: asyncio.Task[None]) -> None:
-        self._working = None
-        error = asyncio.CancelledError() if task.cancelled() else task.exception()
-        if error is not None:
+    async def _run(self) -> None:
+        try:
+            await self._work_all()
+        except BaseException as error:
             self._fail(error)
-        elif self._written < self._max or self._flushed < min(self._flush_wanted, self._max):
-            self._work()
+            if not isinstance(error, Exception):
+                raise
+        finally:
+            self._working = None
+
+    async def _idle(self) -> None:
+        """Wait for the background task; one that was cancelled before it began says nothing."""
+        while self._working is not None and not self._working.done():
+            await asyncio.wait([self._working])
+
+    def _has_work(self) -> bool:
+        unwritten = self._max - self._written
+        if unwritten and (unwritten > self.lazy_bytes or self._write_waiters.has_any):
+            return True
+        return self._flushed < min(self._flush_wanted, self._max)
 
     async def _work_all(self) -> None:
-        while not self._halted:
+        while not self._halted and self._has_work():
             if self._flushed < self._flush_wanted <= self._written:
                 await self._sync()
                 self._flush_waiters.wake(self._flushed)
                 self.progress_listener()
-            elif self._written < self._max:
-                await self._write_some()
             else:
-                return
+                await self._write_some()
 
     async def _write_some(self) -> None:
         data = self._tail.unwritten(self._written)

@@ -65,6 +65,7 @@ class MessageStore:
         self._go = asyncio.Event()
         self._held = asyncio.Lock()  # by dispatch for a stretch, by a truncation, by a checkpoint
         self._tasks: list[asyncio.Task[None]] = []
+        self._flush_timer: asyncio.TimerHandle | None = None
         self._closed = False
 
     @classmethod
@@ -84,7 +85,7 @@ class MessageStore:
         """
         found = await open_store_files(env, config, message_log, confirm_from_checkpoint)
         store = cls(env, config, found.log, found.queues, found.checkpoint, confirm=found.confirm)
-        store._log.progress_listener = store._go.set
+        store._log.progress_listener = store._log_has_moved
         store._log.failure_listener = store._fail
         store._queues.failure_listener = store._fail
         if not found.tail_is_lost:
@@ -100,9 +101,9 @@ class MessageStore:
         for run, name in (
             (self._dispatch_forever, "dispatch"),
             (self._checkpoint_forever, "checkpoint"),
-            (self._flush_forever, "flush"),
         ):
             self._tasks.append(asyncio.create_task(run(), name=f"store {name}"))
+        self._log_has_moved()
 
     async def close(self) -> None:
         """Flush everything and leave nothing to recover. Raises StorageError, closed all the
@@ -127,6 +128,8 @@ class MessageStore:
 
     async def _stop(self) -> None:
         self._closed = True
+        if self._flush_timer is not None:
+            self._flush_timer.cancel()
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
@@ -273,7 +276,7 @@ class MessageStore:
     def set_confirm_offset(self, offset: int | None) -> None:
         """See Store."""
         self._confirm = offset
-        self._go.set()
+        self._dispatch_soon()
 
     @property
     def dispatched_offset(self) -> int:
@@ -290,6 +293,10 @@ class MessageStore:
             bound = min(bound, self._log.flushed_offset)
         return bound
 
+    def _dispatch_soon(self) -> None:
+        if self._bound() > self._dispatched:
+            self._go.set()
+
     async def _dispatch_forever(self) -> None:
         while True:
             self._go.clear()
@@ -305,7 +312,7 @@ class MessageStore:
 
     async def _dispatch_now(self, stretch_bytes: int = DISPATCH_BYTES) -> None:
         """All that may be dispatched now."""
-        while True:
+        while self._bound() > self._dispatched:
             async with self._held:
                 position = self._dispatched
                 scanned = await self._log.scan(position, self._bound(), stretch_bytes)
@@ -314,7 +321,8 @@ class MessageStore:
                 await self._queues.dispatch(scanned)
                 self._dispatched = scanned.next
             self._dispatch_waiters.wake(scanned.next)
-            await asyncio.sleep(0)
+            if self._bound() > scanned.next:
+                await asyncio.sleep(0)
 
     # -- queues ------------------------------------------------------------------------------------
 
@@ -345,10 +353,22 @@ class MessageStore:
 
     # -- on the disk -------------------------------------------------------------------------------
 
-    async def _flush_forever(self) -> None:
-        while True:
-            await pause_ms(self._config.flush_interval_ms)
-            self._log.request_flush()
+    def _log_has_moved(self) -> None:
+        """More of it is written or flushed."""
+        self._dispatch_soon()
+        timer = self._flush_timer
+        if self._log.flushed_offset >= self._log.max_offset:
+            if timer is not None:
+                timer.cancel()
+                self._flush_timer = None
+        elif timer is None and not self._closed:
+            self._flush_timer = asyncio.get_running_loop().call_later(
+                self._config.flush_interval_ms / 1000, self._flush_is_due
+            )
+
+    def _flush_is_due(self) -> None:
+        self._flush_timer = None
+        self._log.request_flush()
 
     async def _checkpoint_forever(self) -> None:
         while True:

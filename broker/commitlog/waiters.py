@@ -17,6 +17,10 @@ class Waiters:
         self._numbers = itertools.count()
         self._gone = 0  # of those in the heap, at most so many wait no longer
 
+    @property
+    def has_any(self) -> bool:
+        return bool(self._waiting)
+
     async def wait(self, offset: int) -> None:
         """Return when ``wake`` was called with ``offset`` or more. Raises what ``refuse`` got."""
         waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()

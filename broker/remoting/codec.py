@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Mapping
-from typing import Any
+from typing import Annotated, Any
 
 import msgspec
 
@@ -26,6 +26,7 @@ _FIXED = struct.Struct(">hBhiii")  # code, language, version, opaque, flag, leng
 _INT16_MAX = (1 << 15) - 1
 _INT32 = range(-(1 << 31), 1 << 31)
 _LANGUAGES: Mapping[str, int] = {language.name: int(language) for language in Language}
+_OTHER = int(Language.OTHER)
 _NAMES: Mapping[int, str] = {int(language): language.name for language in Language}
 
 
@@ -55,19 +56,26 @@ class FrameReader:
 
     def feed(self, data: bytes) -> list[Command]:
         """The commands that ``data`` completes. Raises FrameError."""
-        self._buffer += data
+        buffer = self._buffer
+        waiting: bytes | bytearray = data  # mostly all of it is whole frames
+        if buffer:
+            buffer += data
+            waiting = buffer
         commands = []
-        start = 0
-        while len(self._buffer) - start >= 4:
-            following = int.from_bytes(self._buffer[start : start + 4], "big", signed=True)
+        start, size = 0, len(waiting)
+        while size - start >= 4:
+            following = int.from_bytes(waiting[start : start + 4], "big", signed=True)
             if not 4 <= following <= FRAME_BYTES_MAX - 4:
                 raise FrameError(f"{following} bytes can't follow")
-            if len(self._buffer) - start - 4 < following:
+            if size - start - 4 < following:
                 break
             end = start + 4 + following
-            commands.append(_decode(bytes(self._buffer[start + 4 : end])))
+            commands.append(_decode(bytes(waiting[start + 4 : end])))
             start = end
-        del self._buffer[:start]
+        if waiting is buffer:
+            del buffer[:start]
+        elif start < size:
+            buffer += data[start:]
         return commands
 
 
@@ -86,26 +94,63 @@ def _decode(frame: bytes) -> Command:
 # -- JSON ------------------------------------------------------------------------------------------
 
 
+_Int32 = Annotated[int, msgspec.Meta(ge=-(1 << 31), lt=1 << 31)]
+
+
+class _Header(msgspec.Struct, kw_only=True, omit_defaults=True):
+    """A JSON header as most write it, and we do: its fields in this order."""
+
+    code: _Int32
+    language: str
+    version: _Int32
+    opaque: _Int32
+    flag: _Int32
+    remark: str = ""
+    extFields: dict[str, str] = {}  # noqa: N815
+    serializeTypeCurrentRPC: str  # noqa: N815
+
+
+_header_encoder = msgspec.json.Encoder()
+_header_decoder = msgspec.json.Decoder(_Header)
+
+
 def _encode_json(command: Command) -> bytes:
-    header: dict[str, Any] = {
-        "code": int(command.code),
-        "language": _NAMES.get(command.language, Language.OTHER.name),
-        "version": command.version,
-        "opaque": command.opaque,
-        "flag": command.flag,
-    }
-    if command.remark:
-        header["remark"] = command.remark
-    if command.ext:
-        header["extFields"] = command.ext
-    header["serializeTypeCurrentRPC"] = "JSON"
+    header = _Header(
+        code=int(command.code),
+        language=_NAMES.get(command.language, Language.OTHER.name),
+        version=command.version,
+        opaque=command.opaque,
+        flag=command.flag,
+        remark=command.remark,
+        extFields=command.ext,
+        serializeTypeCurrentRPC="JSON",
+    )
     try:
-        return msgspec.json.encode(header)
+        return _header_encoder.encode(header)
     except UnicodeEncodeError as error:
         raise FrameError(f"text that is no UTF-8: {error}") from error
 
 
 def _decode_json(header: bytes, body: bytes) -> Command:
+    try:
+        usual = _header_decoder.decode(header)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return _decode_unusual(header, body)
+    return Command(
+        code=usual.code,
+        ext=usual.extFields,
+        body=body,
+        remark=usual.remark,
+        opaque=usual.opaque,
+        flag=usual.flag,
+        language=_LANGUAGES.get(usual.language, _OTHER),
+        version=usual.version,
+        serialize=JSON,
+    )
+
+
+def _decode_unusual(header: bytes, body: bytes) -> Command:
+    """Also what is missing, null, or of another type than it should be."""
     try:
         fields = msgspec.json.decode(header)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:

@@ -352,7 +352,9 @@ class SegmentedLog:
     # -- the background task -----------------------------------------------------------------------
 
     def _work(self) -> None:
-        if self._working is None and not self._halted and self._failure is None:
+        if self._working is not None or self._halted or self._failure is not None:
+            return
+        if self._has_work():
             self._working = asyncio.create_task(self._run(), name=f"log {self._path}")
 
     async def _run(self) -> None:

@@ -137,34 +137,54 @@ class _SlaveConnection:
         self._writer = writer
         self._frames = FrameReader()
         self._reported = UNREPORTED
+        self._reading = False
+        self._silent = False
+        self._timer: asyncio.TimerHandle | None = None
         self._last_alive_ms = self._last_report_ms = self._now_ms()
 
     async def run(self) -> None:
         """Raises for whatever ends the connection."""
         await self._store.log.written(self._store.log.max_offset)
         self._report()
-        while True:
-            data = await self._read()
-            if data is not None:
-                for frame in self._frames.feed(data):
+        self._set_timer()
+        try:
+            while True:
+                for frame in self._frames.feed(await self._read()):
                     self._take(frame)
                 await self._store.log.written(self._store.log.max_offset)
-            if self._store.log.written_offset > self._reported or self._report_due_ms() <= 0:
-                self._report()
+                if self._store.log.written_offset > self._reported or self._report_due_ms() <= 0:
+                    self._report()
+        finally:
+            if self._timer is not None:
+                self._timer.cancel()
 
-    async def _read(self) -> bytes | None:
-        """What the master sent, None when it is time to report."""
+    def _set_timer(self) -> None:
+        """For the next heartbeat, or the end of a master that is silent."""
         left_ms = self._silent_at_ms() - self._now_ms()
-        if left_ms <= 0:
-            raise HaProtocolError("the master is silent")
+        wait_ms = max(WAIT_MS_MIN, min(left_ms, self._report_due_ms()))
+        loop = asyncio.get_running_loop()
+        self._timer = loop.call_later(wait_ms / 1000, self._time_is_up)
+
+    def _time_is_up(self) -> None:
+        """A slave that waits for its disk says nothing."""
+        if self._silent_at_ms() <= self._now_ms():
+            self._silent = True
+            self._writer.transport.abort()
+            return
+        if self._reading and self._report_due_ms() <= 0:
+            self._report()
+        self._set_timer()
+
+    async def _read(self) -> bytes:
+        """What the master sent."""
+        self._reading = True
         try:
-            wait_ms = max(WAIT_MS_MIN, min(left_ms, self._report_due_ms()))
-            async with asyncio.timeout(wait_ms / 1000):
-                data = await self._reader.read(READ_BYTES)
-        except TimeoutError:
-            return None
+            data = await self._reader.read(READ_BYTES)
+        finally:
+            self._reading = False
         if not data:
-            raise HaProtocolError("the master ended the connection")
+            silent = self._silent
+            raise HaProtocolError(f"the master {'is silent' if silent else 'ended the connection'}")
         if not self._client.rules.ignores_heartbeats:
             self._last_alive_ms = self._now_ms()
         self._client.note_read(self._client.env.clock.wall_ns() / 1e6)

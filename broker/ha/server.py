@@ -75,6 +75,7 @@ class HaServer:
         self._flushed_only = flushed_only
         self._serving = False
         self._server: asyncio.Server | None = None
+        self._watching: asyncio.Task[None] | None = None
         self._tasks: dict[HaConnection, asyncio.Task[None]] = {}
 
     async def start(self, host: str, port: int) -> None:
@@ -86,6 +87,10 @@ class HaServer:
 
     async def stop(self) -> None:
         self.serve(False)
+        if self._watching is not None:
+            self._watching.cancel()
+            await asyncio.gather(self._watching, return_exceptions=True)
+            self._watching = None  # it may not have begun
         if self._server is not None:
             self._server.close()
             await asyncio.gather(*self._tasks.values(), return_exceptions=True)
@@ -99,9 +104,25 @@ class HaServer:
                 connection.close()
 
     def wake(self) -> None:
-        """The log has grown."""
-        for connection in self.connections:
-            connection.grown.set()
+        """The log has grown: senders go on as soon as it may be transferred."""
+        if self._watching is None and self.connections:
+            self._watching = asyncio.create_task(self._watch(), name="HA transferable")
+
+    async def _watch(self) -> None:
+        """One wait for all senders, until all that was appended may be transferred."""
+        try:
+            while True:
+                extent = self.extent()
+                for connection in self.connections:
+                    if connection.session.next_transfer_from < extent.end:
+                        connection.grown.set()
+                if extent.end >= extent.max or not self.connections:
+                    return
+                await self.transferable(extent.max)
+        except StorageError:
+            return  # cut, closed or broken: whoever puts it right wakes us again
+        finally:
+            self._watching = None
 
     def extent(self) -> Extent:
         store_log = self._store_log()
@@ -159,10 +180,13 @@ class HaConnection:
         peer = writer.get_extra_info("peername") or ("?", 0)
         self.address = f"{peer[0]}:{peer[1]}"
         self.slave = self.address
-        self.grown = asyncio.Event()  # or the slave has reported: there may be something to send
+        self.grown = asyncio.Event()  # there may be something to send
         self._server = server
         self._reader = reader
         self._writer = writer
+        self._heard_ms = 0.0
+        self._silent = False
+        self._silence_timer: asyncio.TimerHandle | None = None
         self.session = MasterSession(server.rules, self._now_ms())
         writer.transport.set_write_buffer_limits(high=0)  # drain: until the frame has left
 
@@ -176,6 +200,8 @@ class HaConnection:
             await asyncio.wait((reading, sending), return_when=asyncio.FIRST_COMPLETED)
         finally:
             self.close()
+            if self._silence_timer is not None:
+                self._silence_timer.cancel()
             server.connections.remove(self)
             reading.cancel()
             sending.cancel()
@@ -210,18 +236,27 @@ class HaConnection:
         """Until the connection ends, or the slave is silent for too long: the sender may hang
         on a connection that is half open.
         """
-        silence_ms = self._server.rules.housekeeping_interval_ms
-        while True:
-            try:
-                async with asyncio.timeout(silence_ms / 1000):
-                    data = await self._reader.read(READ_BYTES)
-            except TimeoutError as error:
-                raise HaProtocolError("the slave is silent") from error
-            if not data:
-                return
-            if self.session.received(data, self._server.extent(), self._now_ms()):
-                self.grown.set()
+        self._heard_ms = self._now_ms()
+        self._watch_silence()
+        while data := await self._reader.read(READ_BYTES):
+            self._heard_ms = self._now_ms()
+            was_known = self.session.slave_request_offset >= 0
+            if self.session.received(data, self._server.extent(), self._heard_ms):
+                if not was_known:
+                    self.grown.set()
                 self._server.on_ack()
+        if self._silent:
+            raise HaProtocolError("the slave is silent")
+
+    def _watch_silence(self) -> None:
+        left_ms = self._heard_ms + self._server.rules.housekeeping_interval_ms - self._now_ms()
+        if left_ms <= 0:
+            self._silent = True
+            self.close()
+        else:
+            delay_s = max(WAIT_MS_MIN, left_ms) / 1000
+            loop = asyncio.get_running_loop()
+            self._silence_timer = loop.call_later(delay_s, self._watch_silence)
 
     async def _send(self) -> None:
         while True:
@@ -229,7 +264,7 @@ class HaConnection:
             step = self.session.next_step(self._server.extent(), self._now_ms())
             if isinstance(step, Send):
                 await self._send_frame(step)
-            elif not await self._more_is_transferable(step.until_ms):
+            else:
                 await self._sleep(step.until_ms)
 
     async def _send_frame(self, step: Send) -> None:
@@ -240,27 +275,16 @@ class HaConnection:
         await self._writer.drain()
         self.session.sent(step, len(body), self._now_ms())
 
-    async def _more_is_transferable(self, until_ms: float) -> bool:
-        """Wait for what is appended and not transferable yet, if there is such."""
-        extent, session = self._server.extent(), self.session
-        if session.slave_request_offset < 0 or extent.max <= max(
-            extent.end, session.next_transfer_from
-        ):
-            return False
-        try:
-            async with asyncio.timeout(max(WAIT_MS_MIN, until_ms - self._now_ms()) / 1000):
-                await self._server.transferable(extent.max)
-        except TimeoutError:
-            pass
-        return True
-
     async def _sleep(self, until_ms: float) -> None:
+        extent = self._server.extent()
+        if extent.end < extent.max:
+            self._server.wake()
         idle_ms = min(max(WAIT_MS_MIN, until_ms - self._now_ms()), IDLE_MS_MAX)
+        timer = asyncio.get_running_loop().call_later(idle_ms / 1000, self.grown.set)
         try:
-            async with asyncio.timeout(idle_ms / 1000):
-                await self.grown.wait()
-        except TimeoutError:
-            pass
+            await self.grown.wait()
+        finally:
+            timer.cancel()
 
     def _now_ms(self) -> float:
         return self._server.env.clock.monotonic_ns() / 1e6

@@ -37,7 +37,7 @@ from harness.scenarios import scenario_of, scenario_of_bug
 from harness.search_summary import Summary, render_summary, summarise, verdict_of
 from harness.sim_record import code_fingerprint
 from harness.store import PLAN
-from harness.swarm import Subject, draw_plan, fault_kinds, partition_modes
+from harness.swarm import Subject, draw_plan, fault_kinds, partition_modes, plain_subject
 
 AGAIN_SHARE = 0.05  # of the seeds that are run twice (FoundationDB's unseed_check_ratio)
 LOOK_S = 0.25
@@ -112,7 +112,7 @@ def plan_search(request: SearchRequest) -> Search:
 def _plain(request: SearchRequest) -> Search:
     system, profile = request.system or "mirrored", request.profile or "safe"
     text = request.seeds or "1000"
-    subject = Subject(system=system, profile=profile, name=f"{system}-{profile}")
+    subject = plain_subject(system, profile)
     return Search(subject=subject, seeds=parse_seeds(text), seeds_text=text)
 
 

@@ -33,8 +33,16 @@ from harness.plan import (
 from harness.planning import check_plan, parse_nodes
 from harness.profiles import default_workload, is_log_system, profile_of
 from harness.rng import Stream, stream_key
-from harness.swarm_logs import BEYOND_ONE_NODE, draw_log_system
+from harness.swarm_logs import (
+    BEYOND_ONE_NODE,
+    SAFE_POLICIES,
+    SAFE_PROMISES,
+    SAFE_TARGETS,
+    draw_log_system,
+)
 from nemesis.drawing import STEP_MS, Promise, draw_faults
+from nemesis.kinds import ALL_NODES
+from nemesis.targets import is_single
 
 Choice = TypeVar("Choice")
 
@@ -104,6 +112,7 @@ class Swarm:
     faults: Mapping[str, float] | None = None  # weight by kind
     fault_share: float = 0.5  # of the kinds that a run has
     promise: Promise | None = None
+    promises: tuple[Promise, ...] = ()  # one of these, where there is no ``promise``
     targets: tuple[str, ...] = ("one", "one", "master")
     quiet_ms: tuple[int, ...] = (2000,)
     interval_ms: Range = Range(4000, 16_000, 500)
@@ -139,6 +148,16 @@ class Subject:
     swarm: Swarm = dataclasses.field(default_factory=Swarm)
     name: str = ""  # "": the system's and the profile's
     workload: str = ""  # "": the system's own
+
+
+def plain_subject(system: str, profile: str) -> Subject:
+    """What a search without a scenario is about: all that the profile promises to survive."""
+    swarm = Swarm()
+    if is_log_system(system) and profile == "safe":
+        swarm = Swarm(
+            promises=SAFE_PROMISES, targets=SAFE_TARGETS[system], policies=SAFE_POLICIES[system]
+        )
+    return Subject(system=system, profile=profile, swarm=swarm, name=f"{system}-{profile}")
 
 
 def draw_plan(subject: Subject, seed: int) -> Plan:
@@ -216,7 +235,8 @@ def fault_kinds(subject: Subject) -> Mapping[str, float]:
     """What is drawn from, by weight."""
     if subject.swarm.schedule is not None:
         return {action.kind: 1 for action in subject.swarm.schedule}
-    kinds = subject.swarm.faults or (_ONE_AT_A_TIME if subject.profile == "safe" else _ANYTHING)
+    is_calm = subject.profile == "safe" and "anything" not in subject.swarm.promises
+    kinds = subject.swarm.faults or (_ONE_AT_A_TIME if is_calm else _ANYTHING)
     if not is_log_system(subject.system) or subject.profile != "safe":
         return kinds
     return {kind: weight for kind, weight in kinds.items() if kind not in BEYOND_ONE_NODE}
@@ -298,17 +318,23 @@ def _faults(
     swarm = subject.swarm
     if swarm.schedule is not None:
         return tuple(_later(action, swarm, draw) for action in swarm.schedule)
+    promises = swarm.promises or (_promise(subject.profile),)
+    promise = draw.choice("promises", promises) if swarm.promise is None else swarm.promise
+    kinds, targets = fault_kinds(subject), swarm.targets
+    if swarm.promises and promise != "anything":
+        kinds = {kind: weight for kind, weight in kinds.items() if kind not in ALL_NODES}
+        targets = tuple(target for target in targets if is_single(target))
     return draw_faults(
         stream_key(draw.seed, "swarm", "faults") >> 1,
         nodes=nodes,
         time_limit_ms=limit_ms,
-        kinds=_some(fault_kinds(subject), swarm, draw),
-        promise=swarm.promise or _promise(subject.profile),
+        kinds=_some(kinds, swarm, draw),
+        promise=promise,
         quiet_ms=quiet_ms,
         interval_ms=int(draw.range("interval_ms", swarm.interval_ms)),
         duration_ms=_durations_ms(swarm, draw),
         count=swarm.fault_count,
-        targets=swarm.targets,
+        targets=targets,
     )
 
 

@@ -12,6 +12,7 @@ from typing import Any, Protocol
 
 from harness.plan import SystemPlan
 from harness.profiles import profile_of
+from nemesis.drawing import Promise
 
 Choices = Mapping[str, tuple[Any, ...]]
 
@@ -22,7 +23,7 @@ EVERYWHERE: Choices = {
     "name_server_broker_timeout_ms": (5000, 20_000, 120_000),
     "store.segment_bytes": (1 << 16, 1 << 20, 1 << 30),
     "store.queue_segment_units": (50, 1000, 300_000),
-    "store.checkpoint_interval_ms": (200, 1000, 5000),
+    "store.checkpoint_interval_ms": (500, 2000, 5000),
     "store.flush_interval_ms": (50, 500),
 }
 _HA: Choices = {
@@ -57,6 +58,26 @@ OF_SYSTEM: Mapping[str, Choices] = {
 # Faults that a promise to survive the loss of one node does not cover here: a node that lost its
 # disk comes back with neither its log nor its vote, and a master by configuration as an empty one.
 BEYOND_ONE_NODE = ("disk-corrupt",)
+# What a search of the safe profile draws besides. Nothing here may cost an acknowledged message:
+# what is acknowledged is on the disks of a majority, or of the whole SyncStateSet, or of a master
+# that nobody replaces; so it also outlives several nodes at once, as long as their disks do. Half
+# of the runs wait for their replicas between two faults, as a promise of one node at a time needs.
+SAFE_PROMISES: tuple[Promise, ...] = ("one-at-a-time", "anything")
+SAFE_TARGETS: Mapping[str, tuple[str, ...]] = {
+    "master-slave": ("one", "one", "master", "majority"),
+    "dledger": ("one", "one", "master", "majority"),
+    "controller": ("one", "one", "master", "controller", "majority"),
+}
+SAFE_POLICIES: Mapping[str, tuple[Mapping[str, Any], ...]] = {
+    "master-slave": ({},),
+    "dledger": ({}, {}, {"raft.fast_advance_commit": True}),
+    "controller": (
+        *({}, {}),
+        {"raft.snapshot_threshold": 10},
+        {"ha.max_gap_not_in_sync_bytes": 4096},
+        {"controller.notify_broker_role_changed": False},
+    ),
+}
 
 
 class Draw(Protocol):

@@ -10,7 +10,7 @@ from harness.errors import UsageError
 from harness.planning import Request, check_plan, make_plan, repeat_command
 from harness.profiles import LOG_SYSTEMS, SAFE_SETTINGS, SYSTEMS, default_workload
 from harness.search import SearchRequest, plan_search
-from harness.swarm import Subject, Swarm, draw_plan, fault_kinds
+from harness.swarm import Subject, Swarm, draw_plan, fault_kinds, plain_subject
 from tests.checkers.histories import Story
 
 pytestmark = pytest.mark.unit
@@ -102,6 +102,29 @@ def test_what_is_drawn_keeps_the_promise_of_safe(system: str) -> None:
             drawn.setdefault(name, set()).add(value)
     constant = {name for name, values in drawn.items() if len(values) == 1}
     assert constant == set(SAFE_SETTINGS[system])
+
+
+@pytest.mark.parametrize("system", LOG_SYSTEMS)
+def test_half_of_a_search_takes_several_nodes_at_once(system: str) -> None:
+    subject = plain_subject(system, "safe")
+    one_node = several = 0
+    for seed in range(1, 40):
+        plan = draw_plan(subject, seed)
+        check_plan(plan)
+        assert SAFE_SETTINGS[system].items() <= plan.system.policy.items()
+        assert all(action.kind != "disk-corrupt" for action in plan.faults)
+        is_wide = any(a.kind.endswith("-all") or a.target == "majority" for a in plan.faults)
+        if any(action.settle for action in plan.faults):
+            one_node += 1
+            assert not is_wide
+        several += is_wide
+    assert one_node > 8 and several > 8, (one_node, several)
+    assert {"power-all", "kill"} <= set(fault_kinds(subject))
+
+
+def test_other_searches_keep_their_promise() -> None:
+    assert plain_subject("mirrored", "safe").swarm == Swarm()
+    assert plain_subject("dledger", "upstream").swarm == Swarm()
 
 
 def test_upstream_may_rot_disks_and_lose_all_nodes() -> None:

@@ -78,17 +78,21 @@ CONTROLLER_BUGS: tuple[Scenario, ...] = (
         seed_budget=50,
         system="controller",
         bugs=("KB-RKT-10",),
-        # The second master dies while it is about to hear that its set has grown.
+        # Masters that die one after the other, some while they are about to hear of a larger set.
         swarm=replace(
             CONTROLLER,
             policies=settings({**SET_OF_ONE, "broker.sync_broker_metadata_period_ms": 5000}),
-            schedule=(kill(1, "master", 2000, 2500), kill(2, "master", 2600, 5000)),
-            late_ms={2: 600},
+            faults=KILLS,
+            targets=("master",),
+            interval_ms=Range(2000, 2000),
+            shortest_ms=Range(800, 800),
+            longest_ms=Range(1000, 1500, 100),
+            time_limit_ms=(14_000,),
             enqueue_fraction=Range(0.8, 0.9, 0.1),
             rate_hz=Range(40, 60),
-            latency_us=(10_000,),
+            latency_us=(300, 1000),
             buggify=(True,),
-            buggify_on=("set_reports.answer_late",),
+            buggify_on=("set_reports.answer_late", "ha.transfer_late"),
         ),
     ),
     Scenario(
@@ -124,7 +128,7 @@ CONTROLLER_BUGS: tuple[Scenario, ...] = (
     Scenario(
         id="KB-RKT-14",
         title="A new master looks for its torn tail from the wrong place",
-        anomaly="diverged",
+        anomaly="lost-write",
         seed_budget=50,
         system="controller",
         bugs=("KB-RKT-14",),
@@ -254,15 +258,16 @@ CONTROLLER_BUGS: tuple[Scenario, ...] = (
         seed_budget=50,
         system="controller",
         bugs=("KB-RKT-23",),
-        # A deposed master has much to cut, and what comes instead comes slowly, two messages at a
-        # time: what lies behind them begins where a message begins.
+        # A deposed master has much to cut, and what comes instead comes slowly, message by
+        # message: what lies behind them begins where a message begins.
         swarm=replace(
             CONTROLLER,
             policies=settings(
-                {"ha.slave_timeout_ms": 200, "ha.transfer_batch_bytes": 2 * STORED_BYTES}
+                {"ha.slave_timeout_ms": 200, "ha.transfer_batch_bytes": STORED_BYTES}
             ),
-            schedule=(isolate_master(1, 1500, 4000), kill(2, "slaves", 5800, 1000)),
-            late_ms={2: 1500},
+            schedule=(isolate_master(1, 1500, 4000), kill(2, "slaves", 5900, 1000)),
+            late_ms={2: 1000},
+            latency_us=(300, 1000),
             body_bytes=(64,),
             rate_hz=Range(60, 80),
             enqueue_fraction=Range(0.8, 0.8),

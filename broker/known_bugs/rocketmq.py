@@ -38,13 +38,13 @@ ROCKETMQ_BUGS: tuple[KnownBug, ...] = (
     KnownBug(
         id="KB-RKT-02",
         switch="ha_housekeeping_ignores_writes",
-        title="Housekeeping counts what is read only, and closes connections that are busy one way",
+        title="A slave's housekeeping counts messages only, and closes connections that are idle",
         links=(_rocketmq("issues", 1082), _rocketmq("pull", 1083)),
         confidence="A",
-        trigger="one side only sends for as long as the housekeeping interval",
+        trigger="nobody sends a message for as long as the housekeeping interval",
         symptom="the HA connection is dropped and made anew for ever; a synchronous master "
         "answers SLAVE_NOT_AVAILABLE or FLUSH_SLAVE_TIMEOUT in between",
-        fix="both directions count, and both sides send heartbeats",
+        fix="both sides send heartbeats, and whatever arrives counts",
         systems=("master-slave",),
     ),
     KnownBug(
@@ -54,7 +54,8 @@ ROCKETMQ_BUGS: tuple[KnownBug, ...] = (
         links=(_rocketmq("issues", 3661),),
         confidence="A",
         trigger="an empty slave joins a master whose log has several files",
-        symptom="the slave holds the newest file alone: after a failover everything older is lost",
+        symptom="the slave holds the newest file alone: when it is promoted, and the old master's "
+        "disk is gone, everything older is lost",
         fix="the transfer begins at the master's first offset, unless the last file alone is "
         "asked for",
         systems=("master-slave",),
@@ -93,7 +94,8 @@ ROCKETMQ_BUGS: tuple[KnownBug, ...] = (
         links=(_rocketmq("issues", 6728), _rocketmq("pull", 6729)),
         confidence="A",
         trigger="a slave of the set connects anew",
-        symptom="the confirm offset falls: what consumers had read is hidden from them",
+        symptom="the confirm offset falls to 0, also where it is recorded and where slaves hear of "
+        "it: nothing new can be read until the slave has said where its log ends",
         fix="connections without an acknowledgement are left out",
         systems=("controller",),
     ),
@@ -212,8 +214,9 @@ ROCKETMQ_BUGS: tuple[KnownBug, ...] = (
         title="An election that failed is not repeated",
         links=(_rocketmq("issues", 6382), _rocketmq("pull", 6383)),
         confidence="A",
-        trigger="the master dies while no other member of its set is alive; one comes back",
-        symptom="the group has no master for ever",
+        trigger="the master dies, and its election fails, or is lost with the controllers' leader "
+        "that was to hold it",
+        symptom="the group has no master until somebody asks for an election",
         fix="inactive masters are looked for again and again",
         systems=("controller",),
     ),
@@ -254,7 +257,7 @@ DLEDGER_BUGS: tuple[KnownBug, ...] = (
         confidence="A",
         trigger="an entry of an older term reaches a majority under a new leader, which dies "
         "before an entry of its own does",
-        symptom="what was committed is overwritten by the next leader",
+        symptom="what was committed, and read, is overwritten by the next leader",
         fix="only entries of the current term are counted; an empty one may be added",
         systems=("dledger",),
     ),
@@ -265,8 +268,8 @@ DLEDGER_BUGS: tuple[KnownBug, ...] = (
         "newer",
         links=(_dledger("issues", 52), _dledger("issues", 53), _rocketmq("issues", 2178)),
         confidence="B",
-        trigger="a follower that has appended entries of a newer term is asked for its vote by "
-        "one that has not",
+        trigger="a follower that has appended entries of a newer term, and never led, is asked for "
+        "its vote by a former leader that has not",
         symptom="a member that is behind is elected: what was committed is lost",
         fix="the last entry's term goes with every append",
         systems=("dledger",),
@@ -288,8 +291,8 @@ DLEDGER_BUGS: tuple[KnownBug, ...] = (
         title="A truncation below the commit index leaves the index beyond the end",
         links=(_dledger("issues", 316), _dledger("pull", 298)),
         confidence="B",
-        trigger="a follower truncates entries that an earlier leader had called committed, and is "
-        "elected",
+        trigger="a follower truncates entries that an earlier leader had called committed "
+        "(KB-DL-01), and is elected before the log is as long again",
         symptom="the leader waits for ever for its end to be what is committed: no master",
         fix="the index is taken down with the log",
         systems=("dledger",),
@@ -300,8 +303,8 @@ DLEDGER_BUGS: tuple[KnownBug, ...] = (
         title="A follower that raised its term alone is turned away for ever",
         links=(_dledger("issues", 325), _dledger("pull", 326), _dledger("pull", 247)),
         confidence="B",
-        trigger="a follower is cut off for a while and comes back with the largest term and a "
-        "shorter log",
+        trigger="a follower is cut off, raises its term round by round, and comes back to a leader "
+        "that others follow",
         symptom="it neither follows nor is followed",
         fix="the larger term makes the others vote anew",
         systems=("dledger",),
@@ -309,11 +312,10 @@ DLEDGER_BUGS: tuple[KnownBug, ...] = (
     KnownBug(
         id="KB-DL-15",
         switch="repeated_push_stuck",
-        title="A push that timed out at the leader stays pending at the follower",
+        title="A push that came before its turn stays pending at the follower",
         links=(_dledger("issues", 331), _dledger("pull", 332)),
         confidence="B",
-        trigger="a push is lost or late beyond its timeout while the follower waits for one "
-        "before it",
+        trigger="a push is lost, in a restart of the follower say, and the next one arrives",
         symptom="every repetition is refused as repeated; the follower's mark never moves",
         fix="what is pending expires",
         systems=("dledger",),
@@ -336,20 +338,20 @@ DLEDGER_BUGS: tuple[KnownBug, ...] = (
         links=(_DLEDGER,),
         confidence="A",
         trigger="a member votes, loses its power, and votes again in the same term",
-        symptom="two leaders in one term",
+        symptom="two leaders in one term, and logs that differ where term and index are the same",
         fix="the vote is synced, and its file's name too, before it is answered",
         systems=("dledger",),
     ),
     KnownBug(
         id="KB-DL-22",
         switch="local_read",
-        title="A leader answers reads without asking anybody",
+        title="A broker answers reads from what it has, without asking anybody",
         links=(_DLEDGER,),
         confidence="A",
-        trigger="a leader is cut off from the majority, which elects another one; clients still "
-        "reach it",
-        symptom="reads that miss what was acknowledged elsewhere, until the old leader steps down",
-        fix="a read is confirmed by a majority (ReadIndex)",
+        trigger="a broker is cut off from the majority, or sleeps, be it the leader or not; "
+        "clients still reach it",
+        symptom="reads that miss what was acknowledged elsewhere, until it notices",
+        fix="a read is confirmed by a majority (ReadIndex); followers ask the leader",
         systems=("dledger",),
     ),
 )

@@ -29,7 +29,7 @@ log = logging.getLogger("broker.replicas")
 
 FIRST_CHECK_MS = 3000
 RETRY_MS = 1000
-ANSWER_LATE_MS = 1000
+ANSWER_LATE_MS = 2000
 
 
 class SetReports:

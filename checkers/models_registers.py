@@ -6,7 +6,7 @@ look" and lets it match anything. ``nil`` says which, "value" or "any".
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable
+from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -137,7 +137,8 @@ class MultiRegister:
 
     read: a result of pairs (name, value). write: an argument of pairs. txn: a tuple of micro
     operations ("read" or "r" | "write" or "w", name, value), done one after the other. The value
-    of a read that did not look is nil, if ``nil`` is "any".
+    of a read that did not look is nil, if ``nil`` is "any". A txn whose result tells of other
+    micro operations than its argument asked for is one that no register allows.
     """
 
     name: ClassVar[str] = "multi-register"
@@ -160,6 +161,8 @@ class MultiRegister:
     def step(self, state: Hashable, op: Operation) -> Hashable:
         assert isinstance(state, frozenset)
         values = dict(state)
+        if op.f == "txn" and not _did_what_was_asked(op):
+            return None
         for word, name, value in _micro_operations(op):
             if word in ("write", "w"):
                 values[name] = exact(value)
@@ -176,17 +179,35 @@ class MultiRegister:
 def _micro_operations(op: Operation) -> Iterable[tuple[str, Hashable, Hashable]]:
     known = op.result is not UNKNOWN and op.result is not None
     if op.f == "txn":
-        done = op.result if known else op.argument
-        if not isinstance(done, tuple) or not all(_is_tuple(micro, 3) for micro in done):
-            raise ValueError(f"a txn needs (f, name, value) triples, not {done!r}")
-        for micro in done:
-            if micro[0] not in ("read", "r", "write", "w"):
-                raise ValueError(f"a txn reads and writes: {micro[0]!r} is neither")
-        return done
+        return _triples(op.result if known else op.argument)
     pairs = op.argument if op.f == "write" else op.result if known else ()
     if not isinstance(pairs, tuple | frozenset) or not all(_is_tuple(pair, 2) for pair in pairs):
         raise ValueError(f"a {op.f} of several registers needs (name, value) pairs, not {pairs!r}")
     return [(op.f, name, value) for name, value in pairs]
+
+
+def _triples(done: Hashable) -> Sequence[tuple[str, Hashable, Hashable]]:
+    if not isinstance(done, tuple) or not all(_is_tuple(micro, 3) for micro in done):
+        raise ValueError(f"a txn needs (f, name, value) triples, not {done!r}")
+    for micro in done:
+        if micro[0] not in ("read", "r", "write", "w"):
+            raise ValueError(f"a txn reads and writes: {micro[0]!r} is neither")
+    return done
+
+
+def _did_what_was_asked(op: Operation) -> bool:
+    """A result that changed a read into a write would say more than a crash could have done."""
+    asked, done = op.argument, op.result
+    if done is UNKNOWN or done is None or asked is None:
+        return True
+    return [_asked(micro) for micro in _triples(asked)] == [
+        _asked(micro) for micro in _triples(done)
+    ]
+
+
+def _asked(micro: tuple[str, Hashable, Hashable]) -> tuple[Hashable, ...]:
+    word, name, value = micro
+    return ("r", name) if word in ("read", "r") else ("w", name, exact(value))
 
 
 def _is_tuple(value: Hashable, length: int) -> bool:

@@ -100,6 +100,24 @@ def test_multi_register() -> None:
         allows(model, ("txn", 1, 1))
 
 
+@pytest.mark.parametrize(
+    ("asked", "told", "is_so"),
+    [
+        ((("r", "y", None), ("w", "x", 1)), (("r", "y", None), ("w", "x", 1)), True),
+        ((("read", "y", None), ("write", "x", 1)), (("r", "y", None), ("w", "x", 1)), True),
+        ((("r", "y", None),), (("w", "y", 1),), False),
+        ((("w", "x", 1),), (("w", "x", 2),), False),
+        ((("w", "x", 1),), (("w", "y", 1),), False),
+        ((("w", "x", 1),), (), False),
+    ],
+)
+def test_a_transaction_that_did_what_nobody_asked_for(
+    asked: tuple[object, ...], told: tuple[object, ...], is_so: bool
+) -> None:
+    """As it could do more than a crashed one, a prefix could be wrong and a longer one right."""
+    assert allows(MultiRegister(), ("txn", asked, told)) is is_so
+
+
 def test_key_value() -> None:
     assert allows(
         KeyValue(), ("get", None, ""), ("append", "a"), ("append", "b"), ("get", None, "ab")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,7 +13,7 @@ from checkers.base import Anomaly, Result
 from harness import report_draw as draw
 from harness.history import History
 from harness.report_stage import Bar
-from harness.report_words import LOSS_WINDOWS, weight
+from harness.report_words import LOSS_WINDOWS, is_about_logs, weight
 
 ANOMALIES_MAX = 40  # shown of one kind
 ROWS_MAX = 32  # operations shown for one anomaly
@@ -80,7 +80,7 @@ class AvailabilityColumns:
     rows: Mapping[int, list[str]]  # by the index of the fault's operation
 
 
-def anomaly_groups(results: Iterable[Result], history: History) -> list[AnomalyGroup]:
+def anomaly_groups(results: Sequence[Result], history: History) -> list[AnomalyGroup]:
     """All anomalies by checker and kind; evidence is looked up in the history."""
     kinds: dict[tuple[str, str], list[Anomaly]] = {}
     judged: dict[str, Result] = {}
@@ -89,6 +89,7 @@ def anomaly_groups(results: Iterable[Result], history: History) -> list[AnomalyG
         for anomaly in result.anomalies:
             kinds.setdefault((result.checker, anomaly.kind), []).append(anomaly)
     shown = [a for found in kinds.values() for a in found[:ANOMALIES_MAX]]
+    labels = {**_FACTS, "group": "group"} if is_about_logs(results) else _FACTS
     rows = _operations(history.ops, [i for a in shown for i in a.operations[:ROWS_MAX]])
     return [
         AnomalyGroup(
@@ -96,7 +97,7 @@ def anomaly_groups(results: Iterable[Result], history: History) -> list[AnomalyG
             checker=checker,
             valid=weight(judged[checker], kind),
             total=len(found),
-            anomalies=[_shown(a, rows, history.events) for a in found[:ANOMALIES_MAX]],
+            anomalies=[_shown(a, rows, history.events, labels) for a in found[:ANOMALIES_MAX]],
         )
         for (checker, kind), found in kinds.items()
     ]
@@ -109,7 +110,10 @@ def _operations(ops: pa.Table, indexes: Sequence[int]) -> dict[int, dict[str, An
 
 
 def _shown(
-    anomaly: Anomaly, operations: Mapping[int, dict[str, Any]], events: pa.Table
+    anomaly: Anomaly,
+    operations: Mapping[int, dict[str, Any]],
+    events: pa.Table,
+    labels: Mapping[str, str],
 ) -> ShownAnomaly:
     detail = anomaly.detail
     rows = [operations[i] for i in anomaly.operations[:ROWS_MAX] if i in operations]
@@ -119,7 +123,7 @@ def _shown(
         summary=anomaly.summary,
         windows=[window] if window in LOSS_WINDOWS else [],
         causes=_causes(detail),
-        facts=_facts(detail),
+        facts=_facts(detail, labels),
         rows=rows,
         events=_events(detail, events),
         span=span,
@@ -164,9 +168,9 @@ _FACTS = {
 }
 
 
-def _facts(detail: Mapping[str, Any]) -> list[tuple[str, str]]:
+def _facts(detail: Mapping[str, Any], labels: Mapping[str, str]) -> list[tuple[str, str]]:
     found = []
-    for name, label in _FACTS.items():
+    for name, label in labels.items():
         value = detail.get(name)
         if value not in (None, "", []):
             listed = isinstance(value, list | tuple)

@@ -118,6 +118,10 @@ _LOG_KINDS: dict[str, tuple[str, str]] = {
         "two nodes called themselves master of one group at once",
         "two nodes called themselves master of one group at once, {n} times",
     ),
+    "stale-read": (
+        "a reader was not given what had been acknowledged before it asked",
+        "readers were not given what had been acknowledged before they asked, {n} times",
+    ),
     "poll-skip": ("a reader was led past a message", "readers were led past messages, {n} times"),
     "nonmonotonic-poll": ("a reader was led back", "readers were led back, {n} times"),
     "nonmonotonic-send": (
@@ -192,8 +196,7 @@ def findings(results: Sequence[Result]) -> list[tuple[bool | str, str, str]]:
     What breaks no promise (a redelivery, a stale claim) is told as valid.
     """
     found: list[tuple[bool | str, str, str]] = []
-    is_log = any(result.checker in _LOG_CHECKERS for result in results)
-    words = {**_KINDS, **_LOG_KINDS} if is_log else _KINDS
+    words = {**_KINDS, **_LOG_KINDS} if is_about_logs(results) else _KINDS
     for result in results:
         kinds = _sentences(result, words)
         found += [(weight(result, kind), result.checker, sentence) for kind, sentence in kinds]
@@ -202,6 +205,11 @@ def findings(results: Sequence[Result]) -> list[tuple[bool | str, str, str]]:
             notes = result.notes or ("it gave no reason",)
             found += [(result.valid, result.checker, _sentence(note)) for note in notes]
     return sorted(found, key=lambda item: severity(item[0]))
+
+
+def is_about_logs(results: Sequence[Result]) -> bool:
+    """Whether the run was one of a replicated log."""
+    return any(result.checker in _LOG_CHECKERS for result in results)
 
 
 def weight(result: Result, kind: str) -> bool | str:

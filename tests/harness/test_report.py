@@ -355,6 +355,14 @@ def test_a_run_of_a_log_is_told_in_a_log_s_words() -> None:
     assert page.having("slave")
 
 
+def test_an_anomaly_of_a_log_is_about_a_group() -> None:
+    both = Anomaly(kind="diverged", summary="n2 differs", detail={"group": "shalott"})
+    results = (*log_results(), Result(checker="convergence", valid=False, anomalies=(both,)))
+    story = Story().phases().row("send", 1, value=1)
+    text = Page(render_report(log_plan(), story.history(), results, META)).text
+    assert "group shalott" in text and "queue shalott" not in text
+
+
 def test_what_a_log_lost_makes_the_headline() -> None:
     results = log_results(lost=3)
     assert headline(results) == (

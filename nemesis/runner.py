@@ -248,7 +248,7 @@ class NemesisRunner:
             answers = await self._observe_all() if is_role(action.target) else {}
             nodes = role_nodes(action.target, answers, Stream(action.seed, "target"))
             if not nodes:
-                raise Skipped(f"no node says that it is {action.target} of a queue")
+                raise Skipped(f"no node says that it is {action.target} of anything")
             action = msgspec.structs.replace(action, nodes=nodes)
         family = family_of(action)
         if family in ("partition", "link"):

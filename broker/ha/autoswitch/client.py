@@ -275,14 +275,15 @@ class AutoSwitchHAClient:
     async def _report(self) -> None:
         """Acknowledge what has become safe; when idle, what was acknowledged before."""
         idle_s = self._slave.config.heartbeat_interval_ms / 1000
+        loop = asyncio.get_running_loop()
         while True:
+            timer = loop.call_later(idle_s, self._grown.set)
             try:
-                async with asyncio.timeout(idle_s):
-                    await self._grown.wait()
-                self._grown.clear()
-                await self._safe(self._store.log.max_offset)
-            except TimeoutError:
-                pass
+                await self._grown.wait()
+            finally:
+                timer.cancel()
+            self._grown.clear()
+            await self._safe(self._store.log.max_offset)
             self._write(packets.encode_ack(self._safe_offset()))
             await self._drain()
 
@@ -293,5 +294,7 @@ class AutoSwitchHAClient:
         self.last_write_ns = self._clock.monotonic_ns()
 
     async def _drain(self) -> None:
+        if not self._writer.transport.get_write_buffer_size():
+            return
         async with asyncio.timeout(self._slave.config.housekeeping_interval_ms / 1000):
             await self._writer.drain()

@@ -32,6 +32,7 @@ UNKNOWN = -1
 NS_PER_MS = 1_000_000
 TRANSFER_LATE_MS = 100
 PARTS_APART_MS = 10
+WAIT_S_MIN = 0.001  # a timer may fire a rounding error too early
 
 
 class Master(Protocol):
@@ -175,10 +176,11 @@ class AutoSwitchHAConnection:
         return offset
 
     async def _read_acks(self) -> None:
-        while True:
-            async with asyncio.timeout(self._housekeeping_s):
-                offset = await self._ack()
-            self._take(offset)
+        loop = asyncio.get_running_loop()
+        async with asyncio.timeout(self._housekeeping_s) as silence:
+            while True:
+                self._take(await self._ack())
+                silence.reschedule(loop.time() + self._housekeeping_s)
 
     def _take(self, offset: int) -> None:
         self.ack_offset = max(self.ack_offset, offset)
@@ -255,14 +257,18 @@ class AutoSwitchHAConnection:
             confirm_offset=self._master.confirm_offset,
         )
         self._writer.write(frame)
-        async with asyncio.timeout(self._housekeeping_s):
-            await self._writer.drain()
+        if self._writer.transport.get_write_buffer_size():
+            async with asyncio.timeout(self._housekeeping_s):
+                await self._writer.drain()
 
     async def _wait(self, until_ns: int) -> None:
         """For the log to grow, or for the next heartbeat (0: for the log)."""
-        left_s = (until_ns - self._clock.monotonic_ns()) / 1e9 if until_ns else None
-        try:
-            async with asyncio.timeout(left_s):
-                await self.wake.wait()
-        except TimeoutError:
+        if not until_ns:
+            await self.wake.wait()
             return
+        left_s = max(WAIT_S_MIN, (until_ns - self._clock.monotonic_ns()) / 1e9)
+        timer = asyncio.get_running_loop().call_later(left_s, self.wake.set)
+        try:
+            await self.wake.wait()
+        finally:
+            timer.cancel()

@@ -48,7 +48,7 @@ DLEDGER_BUGS: tuple[Scenario, ...] = (
         id="KB-DL-01",
         title="A leader counts copies of an entry of an older term",
         anomaly="vanished",
-        seed_budget=200,
+        seed_budget=100,
         bugs=("KB-DL-01",),
         system="dledger",
         # Raft's Figure 8 with three: S1 takes a message alone; S2, elected, another one alone; S1
@@ -185,7 +185,7 @@ DLEDGER_BUGS: tuple[Scenario, ...] = (
         seed_budget=20,
         bugs=("KB-DL-22",),
         system="dledger",
-        # Clients go on reading at a broker that does not know yet that it is cut off, or was asleep.
+        # Clients go on reading at a broker that does not know yet that it is cut off, or slept.
         swarm=replace(
             GROUP, time_limit_ms=(8000,), promise="anything", targets=("master", "one"),
             faults={"partition-isolate-master": 1.0, "partition-one": 1.0, "pause": 1.0},

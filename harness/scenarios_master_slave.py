@@ -60,7 +60,7 @@ MASTER_SLAVE_BUGS: tuple[Scenario, ...] = (
         id="KB-RKT-02",
         title="Housekeeping counts what is read only, and closes connections that are idle",
         anomaly="stuck",
-        seed_budget=20,
+        seed_budget=50,
         bugs=("KB-RKT-02",),
         system="master-slave",
         # Nobody sends for longer than a connection may be silent, and it is long in coming back: no

@@ -126,7 +126,7 @@ _LOG_KINDS: dict[str, tuple[str, str]] = {
     "nonmonotonic-poll": ("a reader was led back", "readers were led back, {n} times"),
     "nonmonotonic-send": (
         "a sender's later message was put before its earlier one",
-        "senders' later messages were put before their earlier ones, {n} times",
+        "later messages of senders were put before their earlier ones, {n} times",
     ),
     "reordered": (
         "a message was put before one that had been acknowledged before it was sent",

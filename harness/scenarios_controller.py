@@ -207,6 +207,7 @@ CONTROLLER_BUGS: tuple[Scenario, ...] = (
         seed_budget=50,
         system="controller",
         bugs=("KB-RKT-19",),
+        # Cut off, not killed: a broker that was restarted remembers no set.
         swarm=replace(
             CONTROLLER,
             faults={"partition-isolate-master": 1.0},
@@ -300,6 +301,7 @@ CONTROLLER_BUGS: tuple[Scenario, ...] = (
         seed_budget=50,
         system="controller",
         bugs=("KB-RKT-26",),
+        # The master may be on the same node; it is back too late to end the outage itself.
         swarm=replace(
             CONTROLLER,
             schedule=(kill(1, "controller", 2000, 7000),),
@@ -313,6 +315,7 @@ CONTROLLER_BUGS: tuple[Scenario, ...] = (
         seed_budget=50,
         system="controller",
         bugs=("KB-RKT-27",),
+        # The leader that missed the master is gone; its successor must look again.
         swarm=replace(
             CONTROLLER,
             schedule=(kill(1, "controller", 2000, 7000),),

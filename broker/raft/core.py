@@ -138,7 +138,9 @@ class RaftCore:
             case TransferRequested(to):
                 leading.transfer(s, to)
         self._release()
-        self._due_ms = timing.due_ms(s)
+        # What is compacted when this returns may ask for a snapshot to be sent.
+        compacts = isinstance(event, SnapshotTaken)
+        self._due_ms = s.now_ms if compacts else timing.due_ms(s)
         actions, s.actions = s.actions, []
         return actions
 

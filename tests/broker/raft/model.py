@@ -16,6 +16,7 @@ import msgspec
 
 from broker.raft import api
 from broker.raft.core import RaftCore
+from broker.raft.timing import RETRY_MS
 
 FAST = api.RaftSettings(
     heartbeat_interval_ms=50,
@@ -201,7 +202,17 @@ class Group:
 
     def tick(self, name: str, clock_ms: int) -> None:
         self.members[name].clock_ms = clock_ms
+        self._is_quiet_until_due(name, clock_ms)
         self.step(name, api.Tick(clock_ms))
+
+    def _is_quiet_until_due(self, name: str, clock_ms: int) -> None:
+        """Before ``next_tick_ms`` even a tick that looks at everything finds nothing to do; a
+        retry is due at once, and only put off."""
+        core = self.members[name].core
+        assert core is not None
+        if clock_ms < core.next_tick_ms - RETRY_MS:
+            core._due_ms = 0
+            assert core.step(api.Tick(clock_ms)) == [], f"{name} was due at {clock_ms}"
 
     def deliver(self, sender: str, to: str, message: api.Message) -> None:
         self.step(to, api.MessageReceived(sender, message))

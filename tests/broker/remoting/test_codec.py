@@ -67,6 +67,27 @@ def test_a_json_frame_is_written_byte_for_byte() -> None:
     )
 
 
+@pytest.mark.parametrize("remark", ["", "r\u00e9"])
+@pytest.mark.parametrize("ext", [{}, {"b": "1", "a": '"'}])
+def test_fields_of_a_json_header_have_their_order_and_empty_ones_are_left_out(
+    remark: str, ext: dict[str, str]
+) -> None:
+    header: dict[str, object] = {
+        "code": 10,
+        "language": "OTHER",
+        "version": 459,
+        "opaque": 3,
+        "flag": 1,
+    }
+    header |= {"remark": remark} if remark else {}
+    header |= {"extFields": ext} if ext else {}
+    header["serializeTypeCurrentRPC"] = "JSON"
+    text = json.dumps(header, separators=(",", ":"), ensure_ascii=False).encode()
+    command = Command(code=10, ext=ext, remark=remark, opaque=3, flag=1, body=b"x")
+    assert encode(command) == frame(JSON, text, b"x")
+    assert decode(encode(command)) == command
+
+
 def test_what_the_cpp_client_writes_becomes_text() -> None:
     header = (
         b'{"code":10,"extFields":{"batch":"0","bornTimestamp":1546300800123,"flag":0,'

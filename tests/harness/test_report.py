@@ -372,6 +372,15 @@ def test_what_a_log_lost_makes_the_headline() -> None:
     assert not any("queue" in sentence for _, _, sentence in findings(results))
 
 
+@pytest.mark.parametrize(
+    ("times", "told"), [(1, "a node became master once"), (3, "nodes became master 3 times")]
+)
+def test_a_run_without_messages_is_told_by_its_masters(times: int, told: str) -> None:
+    counts = {"election-count": 0, "master-count": times, "epoch-max": times}
+    result = Result(checker="elections", valid=True, counts=counts)
+    assert headline([result]) == f"Valid: {told}, and no epoch had two masters."
+
+
 def test_every_anomaly_of_the_log_has_a_sentence() -> None:
     for kind in LOG_KINDS:
         for number in (1, 2):

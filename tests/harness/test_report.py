@@ -376,7 +376,7 @@ def test_what_a_log_lost_makes_the_headline() -> None:
     ("times", "told"), [(1, "a node became master once"), (3, "nodes became master 3 times")]
 )
 def test_a_run_without_messages_is_told_by_its_masters(times: int, told: str) -> None:
-    counts = {"election-count": 0, "master-count": times, "epoch-max": times}
+    counts: dict[str, int | float] = {"election-count": 0, "master-count": times}
     result = Result(checker="elections", valid=True, counts=counts)
     assert headline([result]) == f"Valid: {told}, and no epoch had two masters."
 

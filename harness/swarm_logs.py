@@ -55,6 +55,14 @@ OF_SYSTEM: Mapping[str, Choices] = {
         "controller.scan_inactive_master_interval_ms": (1000, 5000),
     },
 }
+# What keeps something alive is drawn to come at least twice before that is given up (upstream: four
+# times and more). With heartbeats every 5 s and 2 s to catch up, slaves of a group in which nobody
+# writes would leave the SyncStateSet and come back for ever, so that a cluster is never at rest.
+TWICE_WITHIN: tuple[tuple[str, str], ...] = (
+    ("ha.heartbeat_interval_ms", "ha.housekeeping_interval_ms"),
+    ("ha.heartbeat_interval_ms", "ha.max_time_slave_not_catchup_ms"),
+    ("broker.register_interval_ms", "name_server_broker_timeout_ms"),
+)
 # Faults that a promise to survive the loss of one node does not cover here: a node that lost its
 # disk comes back with neither its log nor its vote, and a master by configuration as an empty one.
 BEYOND_ONE_NODE = ("disk-corrupt",)
@@ -99,6 +107,9 @@ def draw_log_system(
         name: draw(f"setting {name}", choices)
         for name, choices in {**EVERYWHERE, **OF_SYSTEM[system]}.items()
     }
+    for period, limit in TWICE_WITHIN:
+        if period in drawn and limit in drawn:
+            drawn[period] = min(drawn[period], drawn[limit] // 2)
     policy = {**drawn, **chosen.policy, **(draw("policies", policies) if policies else {})}
     return SystemPlan(
         name=system,

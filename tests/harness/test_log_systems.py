@@ -11,6 +11,7 @@ from harness.planning import Request, check_plan, make_plan, repeat_command
 from harness.profiles import LOG_SYSTEMS, SAFE_SETTINGS, SYSTEMS, default_workload
 from harness.search import SearchRequest, plan_search
 from harness.swarm import Subject, Swarm, draw_plan, fault_kinds, plain_subject
+from harness.swarm_logs import EVERYWHERE, OF_SYSTEM, TWICE_WITHIN
 from tests.checkers.histories import Story
 
 pytestmark = pytest.mark.unit
@@ -102,6 +103,18 @@ def test_what_is_drawn_keeps_the_promise_of_safe(system: str) -> None:
             drawn.setdefault(name, set()).add(value)
     constant = {name for name, values in drawn.items() if len(values) == 1}
     assert constant == set(SAFE_SETTINGS[system])
+
+
+@pytest.mark.parametrize("system", LOG_SYSTEMS)
+def test_what_keeps_alive_comes_twice_before_it_is_missed(system: str) -> None:
+    """Slaves of a quiet group left the SyncStateSet and came back, and it was never ready."""
+    capped, choices = 0, {**EVERYWHERE, **OF_SYSTEM[system]}
+    for seed in range(1, 60):
+        policy = draw_plan(Subject(system=system, profile="safe"), seed).system.policy
+        for period, limit in TWICE_WITHIN:
+            assert period not in policy or 2 * policy[period] <= policy.get(limit, 1 << 30)
+            capped += period in policy and policy[period] not in choices[period]
+    assert capped > 2
 
 
 @pytest.mark.parametrize("system", LOG_SYSTEMS)

@@ -71,6 +71,19 @@ TESTED_BUGS: tuple[KnownBug, ...] = (
         shown_by="tests/broker/ha/autoswitch/test_switches.py",
     ),
     KnownBug(
+        id="KB-RKT-22",
+        switch="epoch_truncate_inconsistent",
+        title="Two logs without an epoch in common are never made one",
+        links=(_rocketmq("pull", 9942),),
+        confidence="B",
+        trigger="a group without a message: its brokers heard of different epochs, and the master "
+        "is killed",
+        symptom="the old master finds no consistent point, and fails to follow for ever",
+        fix="logs that begin at one offset differ from there on at most, and are cut there",
+        systems=("controller",),
+        shown_by="tests/broker/ha/autoswitch/test_switches.py",
+    ),
+    KnownBug(
         id="KB-RKT-25",
         switch="state_race_in_report",
         title="A slave that has just truncated reports with the wrong state",

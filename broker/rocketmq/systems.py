@@ -44,8 +44,7 @@ async def open_replica(
         case "controller":
             return await _open_controlled(env, config, book, client, fail)
         case "dledger":
-            dledger = await DLedgerReplica.open(env, config, book, fail=fail)
-            return OpenedReplica(dledger, dledger.close)
+            return await _open_dledger(env, config, book, fail)
 
 
 async def _open_master_slave(

@@ -87,7 +87,7 @@ def latest(cwd: Path) -> Path:
 
 
 MISTAKES = [
-    (["test", "--workload", "stack"], "unknown workload stack: choose one of elections, fifo, lock"),
+    (["test", "--workload", "stack"], "unknown workload stack: choose one of elections, fifo,"),
     (["test", "--workload", "lock", "--ack-mode", "auto"], "a lock is a durable queue"),
     (["test", "--workload", "lock", "--hold", "never"], "--hold never: give a time above 0"),
     (["test", "-w", "fifo", "--order", "some"], "unknown order some: choose one of first-delivery"),

@@ -19,6 +19,7 @@ FUNCTION_LINES_MAX = 70
 CATCHES_ALL: Mapping[str, str] = {
     "broker/management/server.py": "a fault of ours must not take the node's eyes away",
     "broker/remoting/server.py": "a failed request is answered; its connection has others",
+    "broker/raft/runner.py": "a timer has no caller: what a step meets must end the node",
     "harness/worker.py": "what a client can't classify is info",
     "harness/run.py": "whatever breaks, faults are healed, nodes torn down, the report written",
     "checkers/compose.py": "a checker that crashes is unknown, never valid",

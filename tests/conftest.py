@@ -10,6 +10,7 @@ from __future__ import annotations
 import importlib.util
 import os
 import shutil
+import signal
 from collections.abc import Callable, Mapping
 from functools import cache
 from pathlib import Path
@@ -20,6 +21,9 @@ import pytest
 TIERS = ("unit", "sim", "local", "browser", "docker", "spark")
 
 BROWSERS = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
+
+# Whoever started this in the background may have had SIGINT ignored, which children inherit.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 hypothesis.settings.register_profile("steady", derandomize=True, deadline=None, database=None)
 hypothesis.settings.register_profile("explore", deadline=None, print_blob=True)

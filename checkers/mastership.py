@@ -169,9 +169,12 @@ def _extend(
 def acting_reigns(events: Sequence[NodeEvent]) -> list[Reign]:
     """From the first to the last acknowledgement of each reign, by the nodes' ``acked`` events.
 
-    A new reign begins with a new incarnation, or after the node said that it was not master.
+    A new reign begins with a new incarnation, or after the node said that it was not master. What
+    it tells after that of the epoch that is over, it tells late: that reign ends with its last
+    such line, and does not go on to the node's next one.
     """
     opened: dict[tuple[str, str, int], Reign] = {}
+    over: dict[tuple[str, str, int], int] = {}  # the epoch of the reign that was ended last
     reigns: list[Reign] = []
     ordered = sorted(events, key=lambda e: (e.node, e.incarnation, e.at_ns, e.row))
     for event in ordered:
@@ -188,13 +191,18 @@ def acting_reigns(events: Sequence[NodeEvent]) -> list[Reign]:
             if old is not None:
                 # The row's version moved on under one master (a mirror joined): the same reign in
                 # time, kept as a second one so that each epoch has its master.
-                reigns.append(replace(old, end_ns=begin_ns))
+                late = over.get(key) == old.epoch
+                reigns.append(old if late else replace(old, end_ns=begin_ns))
             opened[key] = Reign(
                 event.group, event.node, begin_ns, end_ns, event.epoch, "events", event.row,
                 event.incarnation,
             )  # fmt: skip
+        elif event.kind == "role" and event.role == "master":
+            if over.pop(key, None) is not None and key in opened:
+                reigns.append(opened.pop(key))
         else:
             ended = [k for k in opened if k[::2] == key[::2] and ends_reign(event, k[1])]
+            over |= {k: opened[k].epoch for k in ended}
             reigns.extend(opened.pop(k) for k in ended)
     return sorted([*reigns, *opened.values()], key=lambda reign: (reign.begin_ns, reign.node))
 

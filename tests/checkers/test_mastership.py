@@ -181,6 +181,22 @@ class TestEffective:
         story.acked("n2", 4, 5, 2).role("n1", 6, "master", 3).acked("n1", 7, 8, 3)
         assert check(story).valid is True
 
+    def test_what_a_deposed_master_tells_late_does_not_make_it_rule_till_it_is_elected_again(
+        self,
+    ) -> None:
+        """Its last line was gathered before it stepped down, and written after."""
+        story = Story().role("n1", 0, "master", 1).acked("n1", 1, 2, 1).role("n1", 2.01, "slave", 1)
+        story.acked("n1", 1.9, 2.02, 1).role("n2", 3, "master", 2).acked("n2", 4, 8, 2)
+        story.role("n2", 8.5, "slave", 2).role("n1", 9, "master", 3).acked("n1", 10, 11, 3)
+        assert check(story, strict=True).valid is True
+
+    def test_a_deposed_master_that_goes_on_acknowledging_is_invalid(self) -> None:
+        story = Story().role("n1", 0, "master", 1).acked("n1", 1, 2, 1).role("n1", 2, "slave", 1)
+        story.role("n2", 3, "master", 2).acked("n2", 4, 8, 2)
+        for tenth in range(25, 60):
+            story.acked("n1", tenth / 10, tenth / 10 + 0.05, 1)
+        assert "dual-master-effective" in kinds(check(story))
+
     def test_a_reign_whose_epoch_moves_on_is_one_reign(self) -> None:
         story = Story().role("n1", 0, "master", 1)
         story.acked("n1", 1, 2, 1).acked("n1", 8, 9, 3).acked("n2", 4, 5, 2)

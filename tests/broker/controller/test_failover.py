@@ -74,6 +74,7 @@ def test_a_killed_master_is_followed_at_once_and_all_who_live_are_told() -> None
             "epoch": 2,
             "set": ["b2"],
             "set_ids": [2],
+            "set_epoch": 3,
             "unclean": False,
         }
         assert (second.group, second.epoch) == (GROUP, 2)

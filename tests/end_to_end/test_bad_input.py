@@ -20,6 +20,7 @@ from harness.planning import Request, make_plan
 from tests.conftest import why_no_spark
 from tests.end_to_end.leftovers import leftovers
 from tests.end_to_end.runs import Done, Running, shalott
+from workloads.registry import WORKLOADS
 
 pytestmark = pytest.mark.local
 
@@ -42,7 +43,7 @@ def assert_refused(done: Done, code: int, *parts: str) -> None:
 @pytest.mark.parametrize(
     ("flag", "known"),
     [
-        ("workload", "fifo, lock, metadata, queue"),
+        ("workload", ", ".join(sorted(WORKLOADS))),
         ("system", "mirrored, rabbitmq"),
         ("nemesis", "partition, partition-halves"),
         ("profile", "upstream, safe"),

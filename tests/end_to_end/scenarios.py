@@ -165,6 +165,7 @@ def assert_files(run: Done) -> None:
         "junit.xml",
         "log.txt",
         "nodes",
+        "endpoints.json",
     }
     results = read_results(path / "results.json")
     assert results.complete

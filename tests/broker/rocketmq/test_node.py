@@ -107,6 +107,8 @@ def test_a_slave_takes_over_by_hand_and_its_former_master_follows(tmp_path: Path
         first.start()
         first.await_claims(lambda seen: seen["status"] == "running")
         assert post(first, "follow", {"master": "n2", "epoch": 1})["role"] == "slave"
+        # It is not read before it has cut what its master never had.
+        first.await_claims(lambda seen: seen["claims"][0]["agreed"])
         assert bodies(first, at_least=21) == [*sent, b"late"]
         first.await_running(("n1", "n2"))
         route = second.await_claims(

@@ -1,8 +1,9 @@
-"""AckedEvents: tells the node's event log when sends were acknowledged with SEND_OK.
+"""AckedEvents: tells the event log when sends were taken that were acknowledged with SEND_OK.
 
 The checkers judge from these intervals whether two brokers of a group acknowledged at once or in
 one epoch, so an interval never spans a change of epoch, and what was acknowledged is told at most
-100 ms later.
+100 ms later. The times are those at which the sends were taken: what was replicated in time may be
+acknowledged late, after a pause say, when another broker rules already, and nothing is wrong.
 """
 
 from __future__ import annotations
@@ -26,14 +27,15 @@ class AckedEvents:
         self._count = 0
         self._timer: asyncio.TimerHandle | None = None
 
-    def acked(self, epoch: int, count: int = 1) -> None:
-        """``count`` messages are acknowledged now, under ``epoch``."""
+    def acked(self, epoch: int, taken_ns: int, count: int = 1) -> None:
+        """``count`` messages that were taken then are acknowledged now, under ``epoch``."""
         if self._count and epoch != self._epoch:
             self.flush()
-        now_ns = self._env.clock.monotonic_ns()
         if not self._count:
-            self._first_ns, self._epoch = now_ns, epoch
-        self._last_ns = now_ns
+            self._first_ns = self._last_ns = taken_ns
+            self._epoch = epoch
+        self._first_ns = min(self._first_ns, taken_ns)
+        self._last_ns = max(self._last_ns, taken_ns)
         self._count += count
         if self._timer is None:
             self._timer = asyncio.get_running_loop().call_later(INTERVAL_S, self._time_is_up)

@@ -23,7 +23,7 @@ def not_master(broker: Broker) -> Command:
 
 async def put(broker: Broker, messages: list[Message]) -> PutResult:
     """Store through the replica; what counts as acknowledged is told to the event log."""
-    epoch = broker.replica.epoch
+    epoch, taken_ns = broker.replica.epoch, broker.env.clock.monotonic_ns()
     try:
         result = await broker.replica.put(messages)
     except MessageIllegal as error:
@@ -31,7 +31,7 @@ async def put(broker: Broker, messages: list[Message]) -> PutResult:
     except DiskFull as error:
         return PutResult(PutStatus.SERVICE_NOT_AVAILABLE, None, str(error))
     if result.status is PutStatus.PUT_OK:
-        broker.acked.acked(epoch, len(messages))
+        broker.acked.acked(epoch, taken_ns, len(messages))
     return result
 
 

@@ -30,7 +30,7 @@ from broker.commitlog.api import Message, PutStage
 from broker.commitlog.store import MessageStore
 from broker.dledger.ledger import Ledger
 from broker.dledger.log import DLedgerLog, PartlyAppended
-from broker.dledger.outcomes import DLedgerCode, code_of, status_of
+from broker.dledger.outcomes import code_of, status_of
 from broker.dledger.reading import LeaderReads
 from broker.env import Env, pause_ms
 from broker.errors import BrokerError, MessageIllegal, StorageError
@@ -39,7 +39,7 @@ from broker.raft.group import NotLeader, ProposalLost, ProposalTimeout
 from broker.raft.runner import RaftRunner
 from broker.raft.settings import settings_of
 from broker.raft.transport import RaftTransport, Transport
-from broker.remoting.codes import RequestCode
+from broker.remoting.codes import DLedgerCode, RequestCode
 from broker.rocketmq.addresses import AddressBook
 from broker.rocketmq.config import RocketConfig
 from broker.rocketmq.replica import PutResult, PutStatus, ReplicaRole

@@ -35,17 +35,13 @@ hypothesis.settings.load_profile(
 @cache
 def why_no_docker() -> str | None:
     """Why containers can't be made here, or None."""
-    import docker
-    from docker.errors import DockerException
+    from cluster.docker.engine import connect
+    from harness.errors import UsageError
 
     try:
-        client = docker.from_env(timeout=10)
-        try:
-            client.ping()
-        finally:
-            client.close()
-    except DockerException as error:
-        return f"no Docker engine answers ({error}); see `shalott doctor`"
+        connect(timeout_s=10).close()
+    except UsageError as error:
+        return f"{error}; see `shalott doctor`"
     return None
 
 

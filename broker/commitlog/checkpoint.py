@@ -11,9 +11,9 @@ import struct
 from dataclasses import dataclass
 from zlib import crc32
 
-from broker.commitlog.replaced_files import read_file, replace_file
 from broker.disk import Disk
 from broker.errors import StorageError
+from broker.storage.files import read_file, replace_file
 
 PATH = "checkpoint"
 CONFIRM_UNKNOWN = -1

@@ -19,11 +19,11 @@ from broker.commitlog.commit_log import CommitLog
 from broker.commitlog.consume_queue import Unit
 from broker.commitlog.queue_set import Key, QueueSet
 from broker.commitlog.reading import message_at
-from broker.commitlog.replaced_files import read_file, replace_file
 from broker.disk import Disk
 from broker.env import Env
 from broker.errors import StorageError
 from broker.rocketmq.config import StoreConfig
+from broker.storage.files import read_file, replace_file
 
 log = logging.getLogger("broker.commitlog")
 

@@ -32,10 +32,10 @@ from broker.commitlog.waiters import Waiters
 from broker.disk import Disk
 from broker.env import pause_ms
 from broker.errors import DiskFull, StorageError
+from broker.storage.journal import NO_ROOM
 
 log = logging.getLogger("broker.commitlog")
 
-NO_ROOM = (errno.ENOSPC, errno.EDQUOT)
 DISK_FULL_RETRY_MS = 500
 REWRITE_BYTES = 1 << 20
 CACHE_BYTES = 4 << 20  # of written bytes kept for readers: replication and dispatch follow closely

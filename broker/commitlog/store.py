@@ -23,11 +23,11 @@ from broker.commitlog.commit_log import RECOVERY_BYTES, CommitLog
 from broker.commitlog.queue_set import Key, QueueSet
 from broker.commitlog.reading import get, message_at, queue_offset_at_ms
 from broker.commitlog.recovery import mark_clean, open_store_files
-from broker.commitlog.segments import NO_ROOM
 from broker.commitlog.waiters import Waiters
 from broker.env import Env, pause_ms
 from broker.errors import DiskFull, StorageError
 from broker.rocketmq.config import StoreConfig
+from broker.storage.journal import NO_ROOM
 
 log = logging.getLogger("broker.commitlog")
 

@@ -23,7 +23,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 
-from broker.commitlog.segments import NO_ROOM, SegmentedLog
+from broker.commitlog.segments import SegmentedLog
 from broker.dledger.directory import Directory
 from broker.dledger.entry import (
     HEADER_BYTES,
@@ -46,6 +46,7 @@ from broker.dledger.opening import (
 from broker.env import Env, pause_ms
 from broker.errors import DiskFull, StorageError
 from broker.raft.api import Entry, HardState, Snapshot
+from broker.storage.journal import NO_ROOM
 
 log = logging.getLogger("broker.dledger")
 

@@ -9,10 +9,10 @@ from __future__ import annotations
 
 import msgspec
 
-from broker.commitlog.replaced_files import read_file, replace_file
 from broker.disk import Disk
 from broker.errors import StorageError
 from broker.raft.api import HardState
+from broker.storage.files import read_file, replace_file
 
 PATH = "dledger/member.json"
 

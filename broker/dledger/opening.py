@@ -13,7 +13,6 @@ import logging
 import struct
 from dataclasses import dataclass
 
-from broker.commitlog.replaced_files import read_file, replace_file
 from broker.commitlog.segments import SegmentedLog
 from broker.disk import Disk
 from broker.dledger.directory import Directory
@@ -28,6 +27,7 @@ from broker.dledger.entry import (
     is_sound,
 )
 from broker.errors import StorageError
+from broker.storage.files import read_file, replace_file
 
 log = logging.getLogger("broker.dledger")
 

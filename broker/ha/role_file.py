@@ -10,9 +10,9 @@ import msgspec
 
 from broker.disk import Disk
 from broker.errors import StorageError
+from broker.storage.files import read_file, replace_file
 
 PATH = "ha/role.json"
-READ_BYTES = 1 << 12
 
 
 class RoleRecord(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -28,16 +28,9 @@ class RoleRecord(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
 
 async def read_role(disk: Disk) -> RoleRecord | None:
     """None if nobody ever failed over. Raises StorageError if the file makes no sense."""
-    try:
-        file = await disk.open(PATH, create=False)
-    except FileNotFoundError:
+    text = await read_file(disk, PATH)
+    if text is None:
         return None
-    text = b""
-    try:
-        while chunk := await file.pread(READ_BYTES, len(text)):
-            text += chunk
-    finally:
-        await file.close()
     try:
         return msgspec.json.decode(text, type=RoleRecord)
     except msgspec.DecodeError as error:
@@ -46,17 +39,4 @@ async def read_role(disk: Disk) -> RoleRecord | None:
 
 async def write_role(disk: Disk, record: RoleRecord) -> None:
     """Durable when it returns; a crash leaves the old one or the new one."""
-    file = await disk.open(PATH + ".new", create=True)
-    try:
-        await file.truncate(0)
-        data = msgspec.json.encode(record)
-        written = 0
-        while written < len(data):
-            written += await file.pwrite(data[written:], written)
-        await file.sync()
-    finally:
-        await file.close()
-    await disk.rename(PATH + ".new", PATH)
-    directory = PATH.rpartition("/")[0]
-    await disk.sync_dir(directory)
-    await disk.sync_dir("")
+    await replace_file(disk, PATH, msgspec.json.encode(record))

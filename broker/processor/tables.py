@@ -10,7 +10,6 @@ takes no table stops nothing; it is tried again.
 from __future__ import annotations
 
 import asyncio
-import errno
 import logging
 from collections.abc import Callable
 from typing import TypeVar
@@ -36,6 +35,7 @@ from broker.remoting.route_data import (
     TopicConfig,
     TopicConfigs,
 )
+from broker.storage.files import read_file, replace_file
 
 log = logging.getLogger("broker.tables")
 
@@ -43,7 +43,6 @@ T = TypeVar("T", bound=msgspec.Struct)
 OFFSETS_INTERVAL_S = 5.0  # flushConsumerOffsetInterval
 WAIT_S_MIN = 0.001
 AGAIN_S = 1.0  # after a disk that took nothing
-READ_BYTES = 1 << 20
 
 TOPICS = "config/topics.json"
 GROUPS = "config/subscriptionGroup.json"
@@ -234,7 +233,7 @@ class Tables:
         for path in paths:
             self._dirty.pop(path, None)
             try:
-                await _write(self._env.disk, path, self._content(path))
+                await replace_file(self._env.disk, path, self._content(path))
             except OSError as error:
                 log.warning("%s can't be written: %s", path, error.strerror or error)
                 self._dirty[path] = None
@@ -259,36 +258,11 @@ class Tables:
 
 
 async def _read(disk: Disk, path: str, shape: type[T]) -> T:
-    try:
-        file = await disk.open(path, create=False)
-    except FileNotFoundError:
+    data = await read_file(disk, path)
+    if data is None:
         return shape()
-    try:
-        data = b""
-        while chunk := await file.pread(READ_BYTES, len(data)):
-            data += chunk
-    finally:
-        await file.close()
     try:
         return msgspec.json.decode(data, type=shape)
     except msgspec.DecodeError as error:
         log.warning("%s can't be understood and counts as absent: %s", path, error)
         return shape()
-
-
-async def _write(disk: Disk, path: str, data: bytes) -> None:
-    """Durable when it returns; a crash leaves the old content or the new one."""
-    file = await disk.open(path + ".new", create=True)
-    try:
-        await file.truncate(0)
-        written = 0
-        while written < len(data):
-            count = await file.pwrite(data[written:], written)
-            if count <= 0:
-                raise OSError(errno.EIO, "the disk takes no more bytes")
-            written += count
-        await file.sync()
-    finally:
-        await file.close()
-    await disk.rename(path + ".new", path)
-    await disk.sync_dir(path.rpartition("/")[0])

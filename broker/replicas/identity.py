@@ -18,7 +18,8 @@ from broker.controller.errors import BrokerIdInvalid
 from broker.disk import Disk
 from broker.env import Env
 from broker.errors import BrokerError, DiskFull, StorageError
-from broker.ha.autoswitch.epoch_file import NO_ROOM, read_file, write_file
+from broker.storage.files import read_file, replace_file
+from broker.storage.journal import NO_ROOM
 
 PATH = "brokerIdentity"
 TEMPORARY_PATH = "brokerIdentity-temp"
@@ -124,7 +125,7 @@ class BrokerIdentity:
         broker_id = await controllers.next_broker_id(self._cluster, self._group)
         code = f"{self._address};{self._clock.wall_ns() // NS_PER_MS}"
         temporary = BrokerMetadata(self._cluster, self._group, broker_id, code)
-        await write_file(self._disk, TEMPORARY_PATH, temporary.encode())
+        await replace_file(self._disk, TEMPORARY_PATH, temporary.encode())
         self._temporary = temporary
         self.state = RegisterState.CREATE_TEMP_METADATA_FILE_DONE
 
@@ -140,7 +141,7 @@ class BrokerIdentity:
             self.state = RegisterState.INITIAL
             raise
         metadata = BrokerMetadata(self._cluster, self._group, temporary.broker_id)
-        await write_file(self._disk, PATH, metadata.encode())
+        await replace_file(self._disk, PATH, metadata.encode())
         self._own(metadata)
         await self._remove_temporary()
 

@@ -1,44 +1,64 @@
-"""Small files that hold one number, replaced atomically."""
+"""Small files that are read and replaced as a whole: a crash leaves the old content or the new."""
 
 from __future__ import annotations
 
+import errno
+
 from broker.disk import Disk
 from broker.errors import StorageError
+from broker.storage.journal import sync_parents
 
-NUMBER_BYTES_MAX = 64
+READ_BYTES = 1 << 20
+
+
+async def read_file(disk: Disk, path: str) -> bytes | None:
+    """All of it, durable; None if it is absent. Raises OSError.
+
+    Whoever replaced it may have been killed before its name was durable. A reader that acted on it
+    (a vote that is given again, a temporary file that is removed) would lose it with the power.
+    """
+    try:
+        file = await disk.open(path, create=False)
+    except FileNotFoundError:
+        return None
+    try:
+        data = b""
+        while chunk := await file.pread(READ_BYTES, len(data)):  # reads may be short
+            data += chunk
+        await sync_parents(disk, path)
+        return data
+    finally:
+        await file.close()
+
+
+async def replace_file(disk: Disk, path: str, data: bytes) -> None:
+    """Durable when it returns. Raises OSError, with the old content in force."""
+    temporary = path + ".new"
+    file = await disk.open(temporary, create=True)
+    try:
+        await file.truncate(0)
+        done = 0
+        while done < len(data):
+            count = await file.pwrite(data[done:], done)
+            if count <= 0:
+                raise OSError(errno.EIO, "the disk takes no more bytes")
+            done += count
+        await file.sync()
+    finally:
+        await file.close()
+    await disk.rename(temporary, path)
+    await sync_parents(disk, path)
 
 
 async def read_number(disk: Disk, path: str) -> int:
     """The number in ``path``; 0 if it is absent. Raises StorageError if it holds no number."""
+    text = await read_file(disk, path)
     try:
-        file = await disk.open(path, create=False)
-    except FileNotFoundError:
-        return 0
-    try:
-        text = b""
-        while chunk := await file.pread(NUMBER_BYTES_MAX, len(text)):  # reads may be short
-            text += chunk
-    finally:
-        await file.close()
-    try:
-        return int(text)
+        return 0 if text is None else int(text)
     except ValueError as error:
         raise StorageError(f"{path} should hold a number") from error
 
 
 async def write_number(disk: Disk, path: str, number: int) -> None:
     """Durable when it returns; a crash leaves the old number or the new one."""
-    directory = path.rpartition("/")[0]
-    temporary = path + ".new"
-    file = await disk.open(temporary, create=True)
-    try:
-        await file.truncate(0)
-        data = str(number).encode()
-        written = 0
-        while written < len(data):
-            written += await file.pwrite(data[written:], written)
-        await file.sync()
-    finally:
-        await file.close()
-    await disk.rename(temporary, path)
-    await disk.sync_dir(directory)
+    await replace_file(disk, path, str(number).encode())

@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import asyncio
 import getpass
+import os
+import socket
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from typing import Any, TypeVar
@@ -16,6 +18,7 @@ from typing import Any, TypeVar
 import docker
 import docker.errors
 import requests.exceptions
+from docker.utils import parse_host
 
 from harness.errors import HarnessError, UsageError
 
@@ -32,11 +35,24 @@ def connect(timeout_s: int = CALL_TIMEOUT_S) -> docker.APIClient:
     Raises UsageError with a sentence that says what to do.
     """
     try:
+        _reach_socket()
         api = docker.DockerClient.from_env(version="auto", timeout=timeout_s).api
         api.ping()
-    except (docker.errors.DockerException, requests.exceptions.RequestException) as error:
+    except (OSError, docker.errors.DockerException) as error:
         raise UsageError(explain(error)) from error
     return api
+
+
+def _reach_socket() -> None:
+    """Raises OSError if nobody listens at the engine's Unix socket, if it is one.
+
+    The SDK would say so too, but leaves the socket that it tried with open.
+    """
+    host = parse_host(os.environ.get("DOCKER_HOST") or None)
+    if host.startswith("http+unix://"):
+        with socket.socket(socket.AF_UNIX) as attempt:
+            attempt.settimeout(CONNECT_TIMEOUT_S)
+            attempt.connect(host.removeprefix("http+unix://"))
 
 
 def explain(error: Exception) -> str:

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import gc
+import socket
 import subprocess
 import sys
+import warnings
 from pathlib import Path
 
 import pytest
 
 from cluster import select
-from cluster.docker.engine import explain
+from cluster.docker.engine import connect, explain
 from harness.errors import UsageError
 from harness.plan import ClusterPlan, GatePlan, Plan, SystemPlan, WorkloadPlan
 
@@ -87,6 +90,23 @@ def test_the_missing_permission_is_named_with_its_command() -> None:
     assert "apt-get install -y docker.io" in explain(missing)
     refused = Exception("('Connection aborted.', ConnectionRefusedError(111, 'refused'))")
     assert "systemctl start docker" in explain(refused)
+
+
+@pytest.mark.parametrize("left", [False, True], ids=["no-socket", "nobody-listens"])
+def test_an_engine_that_is_not_there_leaves_no_socket_open(
+    left: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "engine.sock"
+    if left:
+        with socket.socket(socket.AF_UNIX) as engine:
+            engine.bind(str(path))
+    monkeypatch.setenv("DOCKER_HOST", f"unix://{path}")
+    with warnings.catch_warnings(record=True) as heard:
+        warnings.simplefilter("always")
+        with pytest.raises(UsageError, match="not running" if left else "no Docker engine"):
+            connect()
+        gc.collect()
+    assert [str(each.message) for each in heard] == []
 
 
 PROBE = """

@@ -54,7 +54,7 @@ def run_tests(directory: Path, body: str, **environment: str) -> subprocess.Comp
 @pytest.mark.parametrize(
     ("tier", "reason"),
     [
-        ("docker", "no Docker engine answers"),
+        ("docker", "no Docker engine on this machine: install one with"),
         ("spark", "no Java; install it with"),
         ("browser", "no chromium; install it with"),
     ],

@@ -12,7 +12,6 @@ the entry less that must not be missing.
 from __future__ import annotations
 
 import asyncio
-import errno
 import zlib
 
 from broker.disk import Disk
@@ -21,10 +20,10 @@ from broker.errors import DiskFull, StorageError
 from broker.ha.autoswitch import epochs
 from broker.ha.autoswitch.epochs import Entries, EpochRange
 from broker.ha.autoswitch.packets import EpochStart
+from broker.storage.files import read_file, replace_file
+from broker.storage.journal import NO_ROOM
 
 PATH = "epochFileCheckpoint"
-READ_BYTES = 1 << 16
-NO_ROOM = (errno.ENOSPC, errno.EDQUOT)
 
 
 def encode(entries: Entries) -> bytes:
@@ -135,7 +134,7 @@ class EpochFileCache:
         data = encode(entries)
         try:
             for path in (self._path, self._path + ".bak"):
-                await write_file(self._disk, path, data)
+                await replace_file(self._disk, path, data)
         except OSError as error:
             kind = DiskFull if error.errno in NO_ROOM else StorageError
             raise kind(f"{self._path}: {error.strerror or error}") from error
@@ -157,34 +156,3 @@ async def _load(disk: Disk, path: str) -> bytes:
     if broken is not None:
         raise broken
     return b""
-
-
-async def read_file(disk: Disk, path: str) -> bytes | None:
-    """A whole small file; None if it is absent."""
-    try:
-        file = await disk.open(path, create=False)
-    except FileNotFoundError:
-        return None
-    try:
-        data = b""
-        while chunk := await file.pread(READ_BYTES, len(data)):  # reads may be short
-            data += chunk
-        return data
-    finally:
-        await file.close()
-
-
-async def write_file(disk: Disk, path: str, data: bytes) -> None:
-    """Durable when it returns; a crash leaves the old content or the new."""
-    temporary = path + ".tmp"
-    file = await disk.open(temporary, create=True)
-    try:
-        await file.truncate(0)
-        written = 0
-        while written < len(data):
-            written += await file.pwrite(data[written:], written)
-        await file.sync()
-    finally:
-        await file.close()
-    await disk.rename(temporary, path)
-    await disk.sync_dir(path.rpartition("/")[0])

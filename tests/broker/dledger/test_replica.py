@@ -233,6 +233,7 @@ def test_upstreams_settings_elect_a_master_after_a_restart_of_all() -> None:
         await group.start()
         master = await group.master()
         assert (await master.put(b"y")).status is PutStatus.PUT_OK
+        await group.settled()
         assert len(await master.queue()) == 2
 
     Group(RaftConfig()).run(scenario)

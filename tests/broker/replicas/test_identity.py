@@ -109,7 +109,7 @@ class World:
         return await BrokerIdentity.open(env, cluster=CLUSTER, group=group, address=ADDRESS)
 
     def files(self) -> list[str]:
-        return [path for path in self.disk.files() if not path.endswith(".tmp")]
+        return [path for path in self.disk.files() if not path.endswith(".new")]
 
 
 def test_a_broker_registers() -> None:

@@ -1,4 +1,4 @@
-"""Files of one number."""
+"""Small files that are read and replaced as a whole."""
 
 from __future__ import annotations
 
@@ -58,6 +58,26 @@ def test_a_power_loss_leaves_the_old_number_or_the_new_one() -> None:
             writing.cancel()
             number = await read_number(disk, "incarnation")
             assert number == 2 or (number == 1 and not promised)
+            found[number] = None
+        return found
+
+    assert sorted(asyncio.run(body())) == [1, 2]
+
+
+def test_what_was_read_after_a_kill_outlives_a_power_loss() -> None:
+    async def body() -> dict[int, None]:
+        found: dict[int, None] = {}
+        for seed in range(200):
+            disk = SimDisk(StockLoop(), seed, "n1")
+            await write_number(disk, "raft/term", 1)
+            writing = asyncio.create_task(write_number(disk, "raft/term", 2))
+            for _ in range(seed % 25):
+                await asyncio.sleep(0)
+            disk.kill()
+            writing.cancel()
+            number = await read_number(disk, "raft/term")
+            disk.power_loss()
+            assert await read_number(disk, "raft/term") == number
             found[number] = None
         return found
 

@@ -35,9 +35,11 @@ from harness.profiles import default_workload, is_log_system, profile_of
 from harness.rng import Stream, stream_key
 from harness.swarm_logs import (
     BEYOND_ONE_NODE,
+    SAFE_INTERVALS_MS,
     SAFE_POLICIES,
     SAFE_PROMISES,
     SAFE_TARGETS,
+    SAFE_TIME_LIMITS_MS,
     draw_log_system,
 )
 from nemesis.drawing import STEP_MS, Promise, draw_faults
@@ -155,7 +157,11 @@ def plain_subject(system: str, profile: str) -> Subject:
     swarm = Swarm()
     if is_log_system(system) and profile == "safe":
         swarm = Swarm(
-            promises=SAFE_PROMISES, targets=SAFE_TARGETS[system], policies=SAFE_POLICIES[system]
+            promises=SAFE_PROMISES,
+            targets=SAFE_TARGETS[system],
+            policies=SAFE_POLICIES[system],
+            time_limit_ms=SAFE_TIME_LIMITS_MS,
+            interval_ms=Range(*SAFE_INTERVALS_MS),
         )
     return Subject(system=system, profile=profile, swarm=swarm, name=f"{system}-{profile}")
 

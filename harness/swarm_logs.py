@@ -76,6 +76,10 @@ SAFE_TARGETS: Mapping[str, tuple[str, ...]] = {
     "dledger": ("one", "one", "master", "majority"),
     "controller": ("one", "one", "master", "controller", "majority"),
 }
+# Replicas find each other again within seconds, so most runs are short and dense: twice as many
+# clusters in the same time, each with as many faults.
+SAFE_TIME_LIMITS_MS = (20_000, 20_000, 30_000, 60_000)
+SAFE_INTERVALS_MS = (2000, 10_000, 500)  # the least, the most, in steps of
 SAFE_POLICIES: Mapping[str, tuple[Mapping[str, Any], ...]] = {
     "master-slave": ({},),
     "dledger": ({}, {}, {"raft.fast_advance_commit": True}),

@@ -1,7 +1,7 @@
 """ControllerClient: what a broker asks of the controllers, one method a request.
 
 A request goes to the leader, which is found by asking all controllers (1005) and remembered until
-it says that it is none, or doesn't answer. Nothing is asked again on its own: the caller knows what
+it says that it is none, doesn't answer, or its connection is lost. Nothing is asked again on its own: the caller knows what
 a repetition means. Outcomes of a request:
 
 - it returns: it is committed;
@@ -60,6 +60,7 @@ class ControllerClient:
         self._remoting = remoting
         self._timeout_ms = timeout_ms
         self._leader = ""
+        self._asked: dict[str, asyncio.Task[cm.ControllerMetadata | None]] = {}
 
     @property
     def leader(self) -> str:
@@ -76,17 +77,33 @@ class ControllerClient:
         return cm.from_ext(answer.ext, cm.ControllerMetadata)
 
     async def find_leader(self) -> str:
-        """Ask all controllers; the newest word counts. Raises NoController."""
-        answers = await asyncio.gather(
-            *(self._metadata_or_none(address) for address in self.controllers)
-        )
-        known = [a for a in answers if a is not None and a.controller_leader_address]
+        """Ask all controllers; of the first majority that knows a leader the newest word counts.
+
+        So nobody waits for a controller whose host is gone. Fewer than a majority are believed
+        when no other is left to answer. Raises NoController.
+        """
+        waiting = [self._question(address) for address in self.controllers]
+        known: list[cm.ControllerMetadata] = []
+        while waiting and len(known) <= len(self.controllers) // 2:
+            await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
+            answers = [question.result() for question in waiting if question.done()]
+            known += [a for a in answers if a is not None and a.controller_leader_address]
+            waiting = [question for question in waiting if not question.done()]
         if not known:
             self._leader = ""
             raise NoController(f"none of {', '.join(self.controllers)} knows a leader")
         best = max(known, key=lambda answer: (answer.controller_epoch, answer.is_leader))
         self._leader = best.controller_leader_address
         return self._leader
+
+    def _question(self, address: str) -> asyncio.Task[cm.ControllerMetadata | None]:
+        """One at a time an address: a host that is gone keeps its own waiting for seconds."""
+        task = self._asked.get(address)
+        if task is None or task.done():
+            name = f"controller metadata of {address}"
+            task = asyncio.create_task(self._metadata_or_none(address), name=name)
+            self._asked[address] = task
+        return task
 
     async def _metadata_or_none(self, address: str) -> cm.ControllerMetadata | None:
         try:
@@ -235,7 +252,9 @@ class ControllerClient:
         allowed: int = ResponseCode.SUCCESS,
     ) -> Command:
         """The leader's answer; ``allowed`` is a code besides SUCCESS that is no refusal."""
-        leader = self._leader or await self.find_leader()
+        leader = self._leader
+        if not self._remoting.is_connected(leader):  # a dead one would be dialled for seconds
+            leader = await self.find_leader()
         request = Command(code=code, ext={} if header is None else cm.to_ext(header), body=body)
         try:
             return await self._invoke(leader, request, self._timeout_ms, allowed)

@@ -110,6 +110,10 @@ class RemotingClient:
         for connection in list(self._connections.values()):
             connection.abort("the client was closed")
 
+    def is_connected(self, address: str) -> bool:
+        """Whether a request could be sent now, as far as this side knows."""
+        return address in self._connections
+
     def disconnect(self, address: str) -> None:
         """Cut the connection to ``address``, if there is one. The next request dials anew."""
         connection = self._connections.get(address)

@@ -109,6 +109,28 @@ def test_a_client_follows_the_leader() -> None:
     world.run(main)
 
 
+def test_nobody_waits_for_a_controller_whose_host_is_gone() -> None:
+    world = World()
+
+    async def main() -> None:
+        old = await world.served()
+        await world.client.next_broker_id(CLUSTER, GROUP)
+        world.kill(old)
+        await world.until(lambda: not world.remoting.is_connected(f"{old}:9877"))
+        world.network.cut([("harness", old), (old, "harness")])  # dialling it says nothing
+        await world.until(lambda: world.leader not in ("", old))
+        others = [name for name in CONTROLLERS if name != old]
+        await world.until(
+            lambda: all(world.controllers[name].group.leader == world.leader for name in others)
+        )
+        begun_s = world.loop.time()
+        assert await world.client.next_broker_id(CLUSTER, GROUP) == 1
+        assert await world.client.find_leader() == f"{world.leader}:9877"
+        assert world.loop.time() - begun_s < 0.1
+
+    world.run(main)
+
+
 class Answers(RemotingClient):
     """Controllers that say of the leader what the test wants."""
 

@@ -1,8 +1,8 @@
 """ControllerClient: what a broker asks of the controllers, one method a request.
 
 A request goes to the leader, which is found by asking all controllers (1005) and remembered until
-it says that it is none, doesn't answer, or its connection is lost. Nothing is asked again on its own: the caller knows what
-a repetition means. Outcomes of a request:
+it says that it is none, doesn't answer, or its connection is lost. Nothing is asked again on its
+own: the caller knows what a repetition means. Outcomes of a request:
 
 - it returns: it is committed;
 - OutcomeUnknown, Unanswered: nobody knows;

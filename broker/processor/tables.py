@@ -4,7 +4,8 @@ delay offsets, each in a JSON file under ``config`` (upstream: ConfigManager and
 Files are written behind: topics and groups at once, offsets every five seconds, as upstream does.
 A crash takes what was not written, and nobody was promised it: topics are learnt again from the
 queues that the log has (``learn``), and a lost offset makes a group consume again. So a disk that
-takes no table stops nothing; it is tried again.
+takes no table stops nothing; it is tried again. A file that makes no sense counts for nothing, and
+its former content, in ``.bak``, stands in for it, as upstream has it.
 """
 
 from __future__ import annotations
@@ -16,7 +17,6 @@ from typing import TypeVar
 
 import msgspec
 
-from broker.disk import Disk
 from broker.env import Env
 from broker.processor.topics import (
     PERM_INHERIT,
@@ -35,7 +35,7 @@ from broker.remoting.route_data import (
     TopicConfig,
     TopicConfigs,
 )
-from broker.storage.files import read_file, replace_file
+from broker.storage.files import FORMER, read_file, replace_file
 
 log = logging.getLogger("broker.tables")
 
@@ -68,6 +68,7 @@ class Tables:
         self._env = env
         self._epoch = epoch
         self._dirty: dict[str, None] = {}
+        self._rubbish: dict[str, None] = {}  # files whose content must not become the former one
         self._changed = asyncio.Event()
 
     @classmethod
@@ -76,13 +77,13 @@ class Tables:
     ) -> Tables:
         """What a former life left; the template of self-made topics is always there.
 
-        A file that can't be understood counts as absent: see above.
+        What can't be understood counts as absent: see above. Raises OSError.
         """
         tables = cls(env, epoch)
-        topics = await _read(env.disk, TOPICS, TopicConfigs)
-        groups = await _read(env.disk, GROUPS, GroupTable)
-        offsets = await _read(env.disk, OFFSETS, OffsetTable)
-        delays = await _read(env.disk, DELAYS, DelayTable)
+        topics = await tables._read(TOPICS, TopicConfigs)
+        groups = await tables._read(GROUPS, GroupTable)
+        offsets = await tables._read(OFFSETS, OffsetTable)
+        delays = await tables._read(DELAYS, DelayTable)
         tables.topics, tables.topics_version = topics.topic_config_table, topics.data_version
         tables.groups, tables.groups_version = groups.subscription_group_table, groups.data_version
         tables.offsets, tables.offsets_version = offsets.offset_table, offsets.data_version
@@ -228,12 +229,31 @@ class Tables:
         """Write all that changed, at an orderly end."""
         await self._save(list(self._dirty))
 
+    async def _read(self, path: str, shape: type[T]) -> T:
+        """The file's content, or its former one, or an empty table."""
+        for candidate in (path, path + FORMER):
+            data = await read_file(self._env.disk, candidate)
+            if data is None:
+                continue
+            try:
+                table = msgspec.json.decode(data, type=shape)
+            except ValueError as error:  # DecodeError, or of text that is none
+                log.warning("%s can't be understood and counts as absent: %s", candidate, error)
+                self._rubbish[candidate] = None
+                continue
+            if candidate != path:
+                log.warning("%s is read instead of %s", candidate, path)
+            return table
+        return shape()
+
     async def _save(self, paths: list[str]) -> bool:
         """Whether the disk took them all; what it did not take stays to be written."""
         for path in paths:
             self._dirty.pop(path, None)
+            sound = path not in self._rubbish
             try:
-                await replace_file(self._env.disk, path, self._content(path))
+                await replace_file(self._env.disk, path, self._content(path), keep_former=sound)
+                self._rubbish.pop(path, None)
             except OSError as error:
                 log.warning("%s can't be written: %s", path, error.strerror or error)
                 self._dirty[path] = None
@@ -255,14 +275,3 @@ class Tables:
 
     def _next(self, version: DataVersion) -> DataVersion:
         return next_version(version, self._epoch(), self._env.clock.wall_ns() // 1_000_000)
-
-
-async def _read(disk: Disk, path: str, shape: type[T]) -> T:
-    data = await read_file(disk, path)
-    if data is None:
-        return shape()
-    try:
-        return msgspec.json.decode(data, type=shape)
-    except msgspec.DecodeError as error:
-        log.warning("%s can't be understood and counts as absent: %s", path, error)
-        return shape()

@@ -1,14 +1,20 @@
-"""Small files that are read and replaced as a whole: a crash leaves the old content or the new."""
+"""Small files that are read and replaced as a whole: a crash leaves the old content or the new.
+
+A file whose former content is kept has a second one beside it (``.bak``, as upstream's
+ConfigManager has it): what is read when the first makes no sense.
+"""
 
 from __future__ import annotations
 
 import errno
+from contextlib import suppress
 
 from broker.disk import Disk
 from broker.errors import StorageError
 from broker.storage.journal import sync_parents
 
 READ_BYTES = 1 << 20
+FORMER = ".bak"
 
 
 async def read_file(disk: Disk, path: str) -> bytes | None:
@@ -31,8 +37,12 @@ async def read_file(disk: Disk, path: str) -> bytes | None:
         await file.close()
 
 
-async def replace_file(disk: Disk, path: str, data: bytes) -> None:
-    """Durable when it returns. Raises OSError, with the old content in force."""
+async def replace_file(disk: Disk, path: str, data: bytes, *, keep_former: bool = False) -> None:
+    """Durable when it returns. Raises OSError, with the old content in force.
+
+    ``keep_former``: what was in it is in ``path + FORMER`` then. A crash, or an error, may leave
+    it there and nothing in ``path``: the reader looks at both.
+    """
     temporary = path + ".new"
     file = await disk.open(temporary, create=True)
     try:
@@ -46,6 +56,9 @@ async def replace_file(disk: Disk, path: str, data: bytes) -> None:
         await file.sync()
     finally:
         await file.close()
+    if keep_former:
+        with suppress(FileNotFoundError):
+            await disk.rename(path, path + FORMER)
     await disk.rename(temporary, path)
     await sync_parents(disk, path)
 

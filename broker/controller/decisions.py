@@ -96,7 +96,12 @@ def apply_broker_id(state: cs.State, request: cm.ApplyBrokerId) -> Decision:
 
 
 def register_broker(state: cs.State, request: cm.RegisterBroker, live: Liveness) -> Decision:
-    """1003: who the master is, if it is alive; and the broker's address as it is now."""
+    """1003: who the master is, if it is alive; and the broker's address as it is now.
+
+    A broker registers when it starts. The master then knows nothing of the reports of its former
+    life, of which one may still be under way: acknowledgements would not wait for the member that
+    it brings. The set gets a new epoch, so that such a report is refused. Upstream leaves it.
+    """
     name, broker_id = request.broker_name, request.broker_id
     group = state.groups.get(name)
     if group is None or broker_id not in group.replicas.replicas:
@@ -104,21 +109,20 @@ def register_broker(state: cs.State, request: cm.RegisterBroker, live: Liveness)
         return refuse(
             ResponseCode.CONTROLLER_BROKER_NEED_TO_BE_REGISTERED, f"{who} is not registered"
         )
-    info = cm.MasterInfo()
-    sync = group.sync
+    events: list[cs.Event] = []
+    if group.replicas.address(broker_id) != request.broker_address:
+        events.append(cs.UpdateBrokerAddressEvent(name, broker_id, request.broker_address))
+    if group.sync.master == broker_id:
+        sync = group.sync
+        events.append(cs.AlterSyncStateSetEvent(name, sync.members, sync.set_epoch + 1))
+    state = state.copy()
+    for event in events:
+        cs.apply(state, event)
+    group = state.groups[name]
+    sync, info = group.sync, cm.MasterInfo()
     if sync.master is not None and live.is_alive(group.replicas.cluster_name, name, sync.master):
         info = master_info(group)
-    events: tuple[cs.Event, ...] = ()
-    if group.replicas.address(broker_id) != request.broker_address:
-        events = (cs.UpdateBrokerAddressEvent(name, broker_id, request.broker_address),)
-        if sync.master == broker_id and info.master_broker_id is not None:
-            info = cm.MasterInfo(
-                master_broker_id=broker_id,
-                master_address=request.broker_address,
-                master_epoch=sync.master_epoch,
-                sync_state_set_epoch=sync.set_epoch,
-            )
-    return accept(info, sync_state_set(sync), events=events)
+    return accept(info, sync_state_set(sync), events=tuple(events))
 
 
 # -- the SyncStateSet ------------------------------------------------------------------------------

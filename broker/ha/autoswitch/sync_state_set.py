@@ -9,9 +9,9 @@ Upstream keeps one proposal and forgets it with any answer. Here a proposal is f
 refused, for then it never will be, or when a newer set is known: reports name the epoch of the set
 that they replace, and that is theirs no more. A report that was not answered at all stays.
 
-What this does not know of is a report of the broker's own former life: a master that is killed with
-one under way, is back within the same epoch, and reads the set before that report is carried out,
-counts without the member that it brings. The controllers would have to be slower than a restart.
+Of a report of the broker's own former life this knows nothing: a master that is killed with one
+under way and is back in the same epoch would count without the member that it brings. Therefore the
+controllers give the set a new epoch when its master registers (broker/controller/decisions.py).
 """
 
 from __future__ import annotations

@@ -72,6 +72,21 @@ def test_registering_tells_of_the_master_only_if_it_is_alive() -> None:
     assert set_of(answer).sync_state_set == (1,)
 
 
+def test_reports_of_a_masters_former_life_are_refused_when_it_is_back() -> None:
+    """It counts without the member that such a report brings."""
+    registry = Registry.of_three()
+    under_way = registry.sync.set_epoch
+    answer = registry.come_back(1)
+    assert set_of(answer) == cm.SyncStateSet(
+        sync_state_set=(1,), sync_state_set_epoch=under_way + 1
+    )
+    assert registry.decide_alter((1, 2), set_epoch=under_way).answer.code == 2001
+    assert registry.alter((1, 3)).code == 0
+    before = registry.sync
+    registry.come_back(3)  # a slave's register changes nothing
+    assert registry.sync == before
+
+
 def test_a_broker_that_moved_is_known_under_its_new_address() -> None:
     registry = Registry.of_three()
     answer = registry.come_back(1, "new:1")

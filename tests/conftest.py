@@ -7,11 +7,12 @@ SHALOTT_EXPLORE=1 lets them wander.
 
 from __future__ import annotations
 
+import gc
 import importlib.util
 import os
 import shutil
 import signal
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from functools import cache
 from pathlib import Path
 
@@ -30,6 +31,14 @@ hypothesis.settings.register_profile("explore", deadline=None, print_blob=True)
 hypothesis.settings.load_profile(
     "explore" if os.environ.get("SHALOTT_EXPLORE") == "1" else "steady"
 )
+
+
+@pytest.fixture(autouse=True, scope="module")
+def nothing_is_left_open() -> Iterator[None]:
+    """What a test leaves open fails its own module, and not the test that the garbage collector
+    happens to interrupt later."""
+    yield
+    gc.collect()
 
 
 @cache

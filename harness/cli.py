@@ -63,6 +63,9 @@ TargetsOption = Annotated[
 PartitionModeOption = Annotated[
     str, _option("ignore, pause_minority, autoheal; else the profile's.", panel=_BROKER)
 ]
+LayoutOption = Annotated[
+    str, _option("Services on nodes: together, separate, standalone.", panel=_BROKER)
+]
 PolicyOption = Annotated[
     list[str] | None, _option("KEY=VALUE over the profile's; KEY= drops it.", panel=_BROKER)
 ]
@@ -86,6 +89,7 @@ def test(
     cluster: Annotated[str, _option("auto, docker, local or sim.", panel=_RUN)] = "auto",
     nodes: Annotated[str, _option("Names n1,n2,n3, or how many.", panel=_RUN)] = "3",
     node_count: Annotated[int, _option("How many nodes; as --nodes COUNT.", panel=_RUN)] = 0,
+    layout: LayoutOption = "together",
     concurrency: Annotated[
         str, _option("Clients; 2n is 2 a node.", "--concurrency", panel=_RUN)
     ] = "2n",
@@ -134,8 +138,8 @@ def test(
         raise typer.Exit(run_stored_plan(plan, test_count=test_count, store_root=store))
     request = Request(
         workload=workload, system=system, profile=profile, cluster=cluster,
-        nodes=str(node_count) if node_count else nodes, concurrency=concurrency, rate=rate,
-        time_limit=time_limit, queues=queues, enqueue_fraction=enqueue_fraction,
+        nodes=str(node_count) if node_count else nodes, layout=layout, concurrency=concurrency,
+        rate=rate, time_limit=time_limit, queues=queues, enqueue_fraction=enqueue_fraction,
         body_bytes=body_bytes, op_timeout=op_timeout, ack_mode=ack_mode, durable=durable,
         persistent=persistent, confirms=confirms, hold=hold, consumers=consumers, order=order,
         reads=reads, objects=objects, nemesis=nemesis,

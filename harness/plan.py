@@ -72,6 +72,9 @@ class SystemPlan(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     startup_delay_ms: int = 0
     # Who mends a partition under ignore.
     operator: Literal["restart-minority", "none"] = "restart-minority"
+    # RocketMQ's systems: which services (broker, nameserver, controller) each node hosts. Empty:
+    # every node hosts all that its system has (cluster/systems/rocketmq_layout.py).
+    services: dict[str, tuple[str, ...]] = {}
 
 
 class WorkloadPlan(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -173,6 +176,14 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     settle_timeout_ms: int = 60000
     observe_interval_ms: int = 500
     sim: SimPlan | None = None  # set in plans that were drawn for the simulation
+
+
+def nodes_hosting(plan: Plan, service: str) -> tuple[str, ...]:
+    """The plan's nodes that have this service, in their order: all of them, unless the plan says
+    who hosts what."""
+    services = plan.system.services
+    nodes = plan.cluster.nodes
+    return tuple(node for node in nodes if not services or service in services[node])
 
 
 class _Versioned(msgspec.Struct, frozen=True):

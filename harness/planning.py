@@ -19,7 +19,14 @@ import msgspec
 from broker.errors import ConfigError
 from broker.known_bugs import check_bugs, known_bug
 from harness.errors import UsageError
-from harness.plan import ClusterPlan, GatePlan, Plan, SystemPlan, WorkloadPlan
+from harness.plan import (
+    ClusterPlan,
+    GatePlan,
+    Plan,
+    SystemPlan,
+    WorkloadPlan,
+    nodes_hosting,
+)
 from harness.profiles import (
     SYSTEMS,
     Operator,
@@ -53,6 +60,7 @@ class Request:
     profile: str = "upstream"
     cluster: str = "auto"
     nodes: str = "3"
+    layout: str = "together"
     concurrency: str = "2n"
     rate: float = 200.0
     time_limit: str = "60"
@@ -95,6 +103,8 @@ def make_plan(request: Request, *, backend: str, seed: int) -> Plan:
     _one_of("cluster", request.cluster, BACKENDS)
     nodes = parse_nodes(request.nodes)
     time_limit_ms = parse_duration_ms("--time-limit", request.time_limit)
+    system = _system_plan(request, profile, nodes)
+    serving = sum("broker" in system.services.get(node, ("broker",)) for node in nodes)
     faults = make_schedule(
         nemeses=parse_nemeses(request.nemesis),
         nodes=nodes,
@@ -110,12 +120,12 @@ def make_plan(request: Request, *, backend: str, seed: int) -> Plan:
         seed=seed,
         time_limit_ms=time_limit_ms,
         cluster=ClusterPlan(backend=backend, nodes=nodes, leave_running=request.leave_db_running),
-        system=_system_plan(request, profile),
+        system=system,
         workload=WorkloadPlan(
             name=workload,
             rate_hz=request.rate,
-            concurrency=parse_concurrency(request.concurrency, len(nodes)),
-            queues=request.queues or len(nodes),
+            concurrency=parse_concurrency(request.concurrency, serving),
+            queues=request.queues or serving,
             enqueue_fraction=request.enqueue_fraction,
             body_bytes=request.body_bytes,
             op_timeout_ms=parse_duration_ms("--op-timeout", request.op_timeout),
@@ -153,10 +163,12 @@ def check_plan(plan: Plan) -> None:
 
         check_settings(plan.system.name, plan.system.policy)
     parse_nodes(",".join(nodes))
-    if workload.concurrency < len(nodes):
+    _check_services(plan)
+    serving = len(nodes_hosting(plan, "broker"))
+    if workload.concurrency < serving:
         raise UsageError(
-            f"a concurrency of {workload.concurrency} leaves some of the {len(nodes)} nodes without"
-            f" a client to drain it: use at least {len(nodes)}, or 1n"
+            f"a concurrency of {workload.concurrency} leaves some of the {serving} nodes without"
+            f" a client to drain it: use at least {serving}, or 1n"
         )
     rules = (
         (plan.time_limit_ms > 0, "the time limit must be above 0"),
@@ -266,7 +278,16 @@ def repeat_command(request: Request, seed: int) -> str:
     return shlex.join([*words, "--seed", str(seed)])
 
 
-def _system_plan(request: Request, profile: Profile) -> SystemPlan:
+def _check_services(plan: Plan) -> None:
+    from cluster.systems.rocketmq_layout import check_services
+
+    check_services(plan.system.name, plan.cluster.nodes, plan.system.services)
+
+
+def _system_plan(request: Request, profile: Profile, nodes: Sequence[str]) -> SystemPlan:
+    from cluster.systems.rocketmq_layout import LAYOUTS, lay_out
+
+    _one_of("layout", request.layout, LAYOUTS)
     mode = request.partition_mode or profile.partition_mode
     _one_of("partition mode", mode, PARTITION_MODES)
     _one_of("operator", request.operator, OPERATORS)
@@ -286,6 +307,7 @@ def _system_plan(request: Request, profile: Profile) -> SystemPlan:
         bugs=tuple(sorted(dict.fromkeys(request.bug))),
         startup_delay_ms=parse_duration_ms("--startup-delay", delay) if delay else 0,
         operator=_operator(request),
+        services=lay_out(request.system, request.layout, nodes),
     )
 
 

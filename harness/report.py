@@ -103,6 +103,14 @@ def _what_ran(plan: Plan, timeline: Timeline) -> str:
     )
 
 
+def _services(plan: Plan) -> list[tuple[str, str]]:
+    """Who hosts what, where not everybody hosts everything."""
+    from cluster.systems.rocketmq_layout import describe_services
+
+    services = plan.system.services
+    return [("services", describe_services(services))] if services else []
+
+
 def _facts(plan: Plan) -> list[tuple[str, str]]:
     policy = msgspec.json.encode(plan.system.policy).decode()
     workload, gates = plan.workload, plan.gates
@@ -119,6 +127,7 @@ def _facts(plan: Plan) -> list[tuple[str, str]]:
         ("known bugs switched on", ", ".join(plan.system.bugs) or "none"),
         ("operator", plan.system.operator),
         ("cluster", f"{plan.cluster.backend}: {', '.join(plan.cluster.nodes)}"),
+        *_services(plan),
         ("workload", f"{workload.name}, {workload.queues} {_objects(plan)}"),
         ("rate", f"{workload.rate_hz:g} Hz{_mix(plan)}"),
         ("clients", f"{workload.concurrency}, timeout {workload.op_timeout_ms:,} ms"),

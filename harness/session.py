@@ -23,7 +23,7 @@ from checkers.base import Result
 from cluster.base import Cluster, System
 from harness.errors import MissingCapability, UsageError
 from harness.history import Recorder
-from harness.plan import Plan, load_plan
+from harness.plan import Plan, SystemPlan, load_plan
 from harness.planning import Request, check_plan, make_plan, repeat_command
 from harness.progress import watch_plainly, watch_terminal
 from harness.report_meta import ReportMeta
@@ -125,14 +125,19 @@ def build_world(plan: Plan, directory: RunDirectory) -> World:
         cluster=cluster,
         system=system,
         make_nemesis=make_nemesis,
-        announce=partial(note_endpoints, directory.path / ENDPOINTS),
+        announce=partial(note_endpoints, directory.path / ENDPOINTS, plan.system),
     )
 
 
-def note_endpoints(path: Path, cluster: Cluster, system: System) -> None:
+def note_endpoints(path: Path, plan: SystemPlan, cluster: Cluster, system: System) -> None:
     """Where each node's ports can be reached from here: what ``shalott ctl`` reads."""
+    from cluster.systems.rocketmq_config import hosted_ports
+
     noted = {
-        node: {port: cluster.endpoint(node, port) for port in system.port_names}
+        node: {
+            port: cluster.endpoint(node, port)
+            for port in (hosted_ports(plan, node) if plan.services else system.port_names)
+        }
         for node in cluster.nodes
     }
     found = {

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 import msgspec
 
-from harness.plan import DiskPlan, FaultAction, NetworkPlan, Plan, SimPlan
+from harness.plan import DiskPlan, FaultAction, NetworkPlan, Plan, SimPlan, nodes_hosting
 from nemesis.kinds import ALL_NODES, KINDS, PARTITIONS, is_one_way
 
 replace = msgspec.structs.replace
@@ -123,7 +123,7 @@ def fewer_operations(plan: Plan) -> Iterator[Plan]:
     smaller = [replace(workload, rate_hz=rate) for rate in _RATES_HZ if rate < workload.rate_hz]
     smaller += [
         replace(workload, concurrency=count)
-        for count in _below(workload.concurrency, len(plan.cluster.nodes))
+        for count in _below(workload.concurrency, len(nodes_hosting(plan, "broker")))
     ]
     smaller += [replace(workload, queues=count) for count in _below(workload.queues, 1)]
     for other in smaller:
@@ -137,10 +137,16 @@ def _below(value: int, least: int) -> list[int]:
 
 
 def fewer_nodes(plan: Plan) -> Iterator[Plan]:
-    """Without one of the nodes, the last one first; who was aimed at it alone is gone too."""
-    nodes = plan.cluster.nodes
+    """Without one of the nodes, the last one first; who was aimed at it alone is gone too. The last
+    one that hosts a service stays."""
+    from cluster.systems.rocketmq_layout import what_is_missing
+
+    nodes, system = plan.cluster.nodes, plan.system
     for gone in reversed(nodes) if len(nodes) > 1 else ():
         kept = tuple(node for node in nodes if node != gone)
+        services = {node: own for node, own in system.services.items() if node != gone}
+        if system.services and what_is_missing(system.name, services):
+            continue
         faults = [_without(action, gone) for action in plan.faults]
         sim = plan.sim
         if sim is not None:
@@ -149,6 +155,7 @@ def fewer_nodes(plan: Plan) -> Iterator[Plan]:
         yield replace(
             plan,
             cluster=replace(plan.cluster, nodes=kept),
+            system=replace(system, services=services),
             faults=tuple(action for action in faults if action is not None),
             sim=sim,
         )

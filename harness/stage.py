@@ -126,7 +126,7 @@ class Stage:
 
     def _interpreter(self) -> Interpreter:
         return Interpreter(
-            self.plan.cluster.nodes,
+            self._client_nodes,
             self.plan.workload.concurrency,
             self._make_client,
             self.record,
@@ -134,12 +134,16 @@ class Stage:
             seed=self.plan.seed,
         )
 
+    @property
+    def _client_nodes(self) -> tuple[str, ...]:
+        return self.workload.nodes or self.plan.cluster.nodes
+
     def _make_client(self, node: str) -> Client:
         cluster, several = self.world.cluster, self.workload.several
         if several is None:
             endpoint = cluster.endpoint(node, self.workload.port)
             return self.workload.make_client(endpoint.host, endpoint.port)
-        found = {port: cluster.endpoint(node, port) for port in several.names}
+        found = {port: cluster.endpoint(several.at(node, port), port) for port in several.names}
         return several.make_client({port: (at.host, at.port) for port, at in found.items()})
 
     async def _boot(self) -> None:
@@ -155,7 +159,7 @@ class Stage:
         """What the workload needs before anything is measured. Raises BootFailed."""
         if not self.workload.setup:
             return
-        client = self._make_client(self.plan.cluster.nodes[0])
+        client = self._make_client(self._client_nodes[0])
         try:
             await client.open()
             for invocation in self.workload.setup:

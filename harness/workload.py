@@ -6,7 +6,7 @@ client of the first node. It stands in no history: a run whose setup fails has n
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -27,12 +27,21 @@ class MakeClientOfPorts(Protocol):
     def __call__(self, ports: Mapping[str, tuple[str, int]]) -> Client: ...
 
 
+def of_the_node_itself(node: str, port: str) -> str:
+    """Where most clients find every port that they need."""
+    return node
+
+
 @dataclass(frozen=True, slots=True)
 class SeveralPorts:
-    """Clients that need more than one port of their node: a broker's and a name server's, say."""
+    """Clients that need more than one port of their node: a broker's and a name server's, say.
+
+    ``at``: which node has the port (its name) that a client of a node uses; by default that node.
+    """
 
     names: tuple[str, ...]
     make_client: MakeClientOfPorts
+    at: Callable[[str, str], str] = of_the_node_itself
 
 
 def make_of_one_port(host: str, port: int) -> Client:
@@ -43,7 +52,7 @@ def make_of_one_port(host: str, port: int) -> Client:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Workload:
     """``final_generator`` runs after the heal. ``port`` names the node's port for clients, unless
-    these need ``several``.
+    these need ``several``. Clients are bound to ``nodes`` in turn: to those of the plan, if empty.
     """
 
     name: str
@@ -54,3 +63,4 @@ class Workload:
     make_client: MakeClient = make_of_one_port
     several: SeveralPorts | None = None
     setup: tuple[Invocation, ...] = ()
+    nodes: tuple[str, ...] = ()

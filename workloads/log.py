@@ -1,8 +1,10 @@
 """The log workload: sends and polls over the queues of one topic, and everything read at the end.
 
-A process is bound to a node: it asks that node's name server where the master is, sends there, and
-polls at that node's own broker, be it the master or a slave. After the heal every queue is read at
-every node from offset 0 to its end; checkers/log_replicated.py says what must be found there.
+A process is bound to a node with a broker: it asks that node's name server where the master is,
+sends there, and polls at that node's own broker, be it the master or a slave. Where name servers
+have nodes of their own, each is asked by the processes of some brokers. After the heal every queue
+is read at every broker from offset 0 to its end; checkers/log_replicated.py says what must be found
+there.
 
 ``elections`` is the same load, judged by the elections alone: what becomes of messages is not
 asked, so nothing is read at the end but a few polls, which show that the cluster answers.
@@ -11,12 +13,13 @@ asked, so nothing is read at the end but a few polls, which show that the cluste
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import partial
 
 from harness.client import Client
 from harness.generator.base import Generator
 from harness.generator.combinators import Limit, Stagger, TimeLimit
 from harness.generator.logs import log_mix, read_all
-from harness.plan import Plan
+from harness.plan import Plan, nodes_hosting
 from harness.rng import stream_key
 from harness.workload import SeveralPorts, Workload
 from workloads.clients.log_client import LogClient
@@ -43,7 +46,7 @@ def load_generator(plan: Plan) -> Generator:
 def reading_generator(plan: Plan) -> Generator:
     """Until every queue was read to its end at every node, at most a minute."""
     keys = queue_keys(plan.workload.queues)
-    return TimeLimit(read_all(plan.cluster.nodes, keys), READING_LIMIT_MS * 1_000_000)
+    return TimeLimit(read_all(nodes_hosting(plan, "broker"), keys), READING_LIMIT_MS * 1_000_000)
 
 
 def last_words(plan: Plan) -> Generator:
@@ -71,8 +74,18 @@ def _workload(plan: Plan, name: str, final_generator: Generator) -> Workload:
         queues=queue_keys(plan.workload.queues),
         generator=load_generator(plan),
         final_generator=final_generator,
-        several=SeveralPorts(PORTS, make_client),
+        several=SeveralPorts(PORTS, make_client, partial(port_at, plan)),
+        nodes=nodes_hosting(plan, "broker"),
     )
+
+
+def port_at(plan: Plan, node: str, port: str) -> str:
+    """Whom a client of a broker's node asks at a port: routes of that node's own name server, or
+    else of the others' in turn."""
+    servers = nodes_hosting(plan, "nameserver")
+    if port != "nameserver" or node in servers:
+        return node
+    return servers[nodes_hosting(plan, "broker").index(node) % len(servers)]
 
 
 def make_log_client(plan: Plan, ports: Mapping[str, tuple[str, int]]) -> LogClient:

@@ -44,6 +44,12 @@ class AddressBook:
         return parse_address(self._dial.get(address, address))
 
 
+def controller_addresses(config: RocketConfig) -> tuple[str, ...]:
+    """Where a broker asks for controllers: the advertised addresses of the nodes that host one."""
+    known = {peer.name: peer.advertised for peer in config.peers} | {config.name: config.advertised}
+    return tuple(known[node]["controller"] for node in config.nodes_with("controller"))
+
+
 def parse_address(address: str) -> tuple[str, int]:
     """("host", port) of "host:port". Raises BrokerError."""
     host, colon, port = address.rpartition(":")

@@ -80,10 +80,16 @@ class BrokerService:
 
     @classmethod
     async def open(
-        cls, env: Env, config: RocketConfig, book: AddressBook, client: RemotingClient, fail: Fail
+        cls,
+        env: Env,
+        config: RocketConfig,
+        book: AddressBook,
+        client: RemotingClient,
+        controllers: ControllerClient | None,
+        fail: Fail,
     ) -> BrokerService:
         """Read what a former life left: this may take long. Raises BrokerError and OSError."""
-        opened = await open_replica(env, config, book, client, fail)
+        opened = await open_replica(env, config, book, controllers, fail)
         tables = await Tables.open(
             env,
             default_queues=config.broker.default_queues,
@@ -94,11 +100,6 @@ class BrokerService:
     @property
     def replica(self) -> Replica:
         return self._opened.replica
-
-    @property
-    def controllers(self) -> ControllerClient | None:
-        """Where the system has controllers."""
-        return self._opened.controllers
 
     async def start(self) -> None:
         """Take up the role and serve. Raises ConfigError if a port is taken."""

@@ -134,8 +134,15 @@ async def health(node: RocketNode, request: Request, parameters: Mapping[str, st
 
 async def ha_status(node: RocketNode, request: Request, parameters: Mapping[str, str]) -> Response:
     if node.replica is None:
-        raise unavailable(f"there is no broker here now: the node is {node.phase}")
+        raise no_broker(node)
     return json_response(node.replica.ha_status())
+
+
+def no_broker(node: RocketNode) -> ApiError:
+    """Why nothing can be asked of the node's broker."""
+    if "broker" not in node.config.services:
+        return unavailable(f"this node hosts no broker: {', '.join(node.config.services)}")
+    return unavailable(f"there is no broker here now: the node is {node.phase}")
 
 
 def master_slave(node: RocketNode) -> MasterSlaveReplica:
@@ -143,7 +150,7 @@ def master_slave(node: RocketNode) -> MasterSlaveReplica:
     if node.config.system != "master-slave":
         raise not_found()
     if not isinstance(node.replica, MasterSlaveReplica) or node.phase != "running":
-        raise unavailable(f"there is no broker here now: the node is {node.phase}")
+        raise no_broker(node)
     return node.replica
 
 
@@ -162,12 +169,10 @@ async def follow(node: RocketNode, request: Request, parameters: Mapping[str, st
 
 
 def controllers(node: RocketNode) -> ControllerClient:
-    """Raises ApiError: 404 in the other systems, 503 while the broker starts."""
-    if node.config.system != "controller":
+    """Raises ApiError: 404 in the other systems."""
+    if node.controllers is None:
         raise not_found()
-    if node.broker is None or node.broker.controllers is None:
-        raise unavailable(f"there is no broker here now: the node is {node.phase}")
-    return node.broker.controllers
+    return node.controllers
 
 
 async def sync_state_set(
@@ -184,7 +189,7 @@ async def epoch_cache(
 ) -> Response:
     controllers(node)
     if not isinstance(node.replica, AutoSwitchReplica):
-        raise unavailable(f"there is no broker here now: the node is {node.phase}")
+        raise no_broker(node)
     return Response(200, node.replica.epoch_cache())
 
 

@@ -14,6 +14,7 @@ from functools import partial
 from typing import Literal
 
 from broker.commitlog.api import Store
+from broker.controller.client import ControllerClient
 from broker.controller.service import Controller
 from broker.disk import Disk
 from broker.env import Clock, Env, Rng, never
@@ -22,7 +23,7 @@ from broker.events import EventLog
 from broker.management.server import ManagementServer
 from broker.nameserver.server import NameServer
 from broker.remoting.client import RemotingClient
-from broker.rocketmq.addresses import AddressBook
+from broker.rocketmq.addresses import AddressBook, controller_addresses
 from broker.rocketmq.broker_service import BrokerService
 from broker.rocketmq.config import RocketConfig
 from broker.rocketmq.management import respond
@@ -45,6 +46,10 @@ class RocketNode:
         self.book = AddressBook(config)
         self.client = RemotingClient(self.book.dial)
         self.name_server = NameServer(env, config) if "nameserver" in config.services else None
+        # Of whatever the node hosts: an operator may ask any node for the controllers' word.
+        self.controllers: ControllerClient | None = None
+        if config.system == "controller":
+            self.controllers = ControllerClient(self.client, controller_addresses(config))
         self.controller: Controller | None = None
         if "controller" in config.services:
             self.controller = Controller(env, config, self.book, fail=self.fail)
@@ -134,7 +139,7 @@ class RocketNode:
     async def _start_broker(self) -> None:
         if "broker" in self.config.services:
             self.broker = await BrokerService.open(
-                self.env, self.config, self.book, self.client, self.fail
+                self.env, self.config, self.book, self.client, self.controllers, self.fail
             )
             await self.broker.start()
         self.phase = "running"

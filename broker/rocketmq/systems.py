@@ -10,7 +10,6 @@ from broker.controller.client import ControllerClient
 from broker.dledger.replica import DLedgerReplica
 from broker.env import Env
 from broker.ha.replica import MasterSlaveReplica
-from broker.remoting.client import RemotingClient
 from broker.remoting.codes import RequestCode, ResponseCode
 from broker.remoting.command import Command, response
 from broker.remoting.server import Caller, Handler
@@ -25,24 +24,28 @@ Fail = Callable[[str], None]
 @dataclass(frozen=True)
 class OpenedReplica:
     """``close`` what lies below the replica, when that has stopped. ``handlers``: requests of the
-    system's own that the broker's port serves. ``controllers``: where there are some.
+    system's own that the broker's port serves.
     """
 
     replica: Replica
     close: Callable[[], Awaitable[None]]
     handlers: dict[int, Handler] = field(default_factory=dict)
-    controllers: ControllerClient | None = None
 
 
 async def open_replica(
-    env: Env, config: RocketConfig, book: AddressBook, client: RemotingClient, fail: Fail
+    env: Env,
+    config: RocketConfig,
+    book: AddressBook,
+    controllers: ControllerClient | None,
+    fail: Fail,
 ) -> OpenedReplica:
     """On what the disk holds. Raises BrokerError and OSError."""
     match config.system:
         case "master-slave":
             return await _open_master_slave(env, config, book, fail)
         case "controller":
-            return await _open_controlled(env, config, book, client, fail)
+            assert controllers is not None, "a broker under controllers knows where they are"
+            return await _open_controlled(env, config, book, controllers, fail)
         case "dledger":
             return await _open_dledger(env, config, book, fail)
 
@@ -64,12 +67,10 @@ async def _open_dledger(
 
 
 async def _open_controlled(
-    env: Env, config: RocketConfig, book: AddressBook, client: RemotingClient, fail: Fail
+    env: Env, config: RocketConfig, book: AddressBook, controllers: ControllerClient, fail: Fail
 ) -> OpenedReplica:
     store = await MessageStore.open(env, config.store, confirm_from_checkpoint=True)
     store.failure_listener = lambda error: fail(str(error))
-    nodes = config.nodes_with("controller")
-    controllers = ControllerClient(client, [book.advertised(node, "controller") for node in nodes])
     replica = await AutoSwitchReplica.open(
         env, config, store, controllers, book, failed=lambda error: fail(str(error))
     )
@@ -85,4 +86,4 @@ async def _open_controlled(
         RequestCode.NOTIFY_BROKER_ROLE_CHANGED: role_changed,
         RequestCode.GET_BROKER_EPOCH_CACHE: epoch_cache,
     }
-    return OpenedReplica(replica, store.close, handlers, controllers)
+    return OpenedReplica(replica, store.close, handlers)

@@ -1,10 +1,11 @@
 """RocketmqSystem: this project's RocketMQ brokers: master and slaves, DLedger, or controllers.
 
-Every node hosts a broker and a name server, and a controller where the system has them. A node's
-claims, which readiness and observations rest on, come from its management API:
+Every node hosts a broker and a name server, and a controller where the system has them, unless the
+plan lays the services out on nodes of their own (rocketmq_layout.py). A node's claims, which
+readiness and observations rest on, come from its management API; without a broker it has none:
 
   GET /api/shalott/claims
-  {"node": "n1", "status": "running", "running_nodes": [...], "partitions": [],
+  {"node": "n1", "status": "running", "services": [...], "running_nodes": [...], "partitions": [],
    "claims": [{"group": broker name, "role": "master"|"slave"|"none", "epoch": int, "master": node,
                "mirrors": [...], "synchronised": [...], "state": str}],
    "controller": {"role": "leader"|..., "epoch": term, "leader": node, ...}}
@@ -26,7 +27,13 @@ from cluster.systems import rocketmq_operator as operator
 from cluster.systems import rocketmq_settling as settling
 from cluster.systems.events import event_row, read_event_file
 from cluster.systems.management import CONFIGURE_WITHIN_S, RETRY_S, management
-from cluster.systems.rocketmq_config import PORTS, node_config, to_toml
+from cluster.systems.rocketmq_config import (
+    PORTS,
+    brokers_of,
+    hosted_ports,
+    node_config,
+    to_toml,
+)
 from cluster.systems.settling import Observe
 from harness.errors import BootFailed, ClientError, Definite, Indefinite
 from harness.plan import SystemPlan
@@ -56,7 +63,7 @@ class RocketmqSystem:
                 image=self.image,
                 command=("{python}", "-m", "broker", "--config", "{config}/node.toml"),
                 files={"node.toml": to_toml(node_config(self._plan, topology, node, self._seed))},
-                ports={port: at.port for port, at in listen.items()},
+                ports={port: listen[port].port for port in hosted_ports(self._plan, node)},
                 collect=("events.jsonl",),
             )
             for node, listen in topology.listen.items()
@@ -135,7 +142,8 @@ class RocketmqSystem:
 
     async def fail_over(self, cluster: Cluster, old: str) -> None:
         self._check_by_hand(old)
-        await operator.fail_over(cluster, self._asker(cluster), old)
+        brokers = brokers_of(self._plan, cluster.nodes)
+        await operator.fail_over(cluster, self._asker(cluster), old, brokers)
 
     async def rejoin(self, cluster: Cluster, node: str) -> None:
         self._check_by_hand(node)
@@ -146,9 +154,11 @@ class RocketmqSystem:
         return await operator.report_nonsense(cluster, node)
 
     def _check_by_hand(self, node: str) -> None:
-        """Raises Definite in systems whose masters are elected."""
+        """Raises Definite in systems whose masters are elected, and where no broker is."""
         if self.name != "master-slave":
             raise Definite(f"{self.name} elects its masters: {node} is none of the operator's")
+        if not brokers_of(self._plan, (node,)):
+            raise Definite(f"{node} hosts no broker")
 
     def _asker(self, cluster: Cluster) -> operator.Ask:
         async def ask(node: str) -> Mapping[str, Any]:
@@ -165,6 +175,7 @@ class RocketmqSystem:
         try:
             seen = {
                 "status": answer["status"],
+                "services": answer["services"],
                 "running": answer["running_nodes"],
                 "partitions": answer["partitions"],
                 "claims": answer["claims"],

@@ -9,58 +9,53 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 import msgspec
 
 from broker.rocketmq.config import RocketConfig
 from cluster.base import Endpoint, Topology
+from cluster.systems.rocketmq_layout import SERVICES
 from cluster.systems.rocketmq_settings import by_section
 from harness.errors import UsageError
 from harness.plan import SystemPlan
 
 ANY_HOST = "0.0.0.0"  # noqa: S104 - as a topology writes "all interfaces"
-SERVICES: Mapping[str, tuple[str, ...]] = {
-    "master-slave": ("broker", "nameserver"),
-    "dledger": ("broker", "nameserver"),
-    "controller": ("broker", "nameserver", "controller"),
-}
 PORTS: Mapping[str, tuple[str, ...]] = {
     "master-slave": ("remoting", "ha", "nameserver", "management"),
     "dledger": ("remoting", "raft", "nameserver", "management"),
     "controller": ("remoting", "ha", "raft", "nameserver", "controller", "management"),
+}
+# The ports of which a service has need; the log's members and the controllers both have one "raft".
+_PORTS_OF: Mapping[str, Mapping[str, tuple[str, ...]]] = {
+    "master-slave": {"broker": ("remoting", "ha")},
+    "dledger": {"broker": ("remoting", "raft")},
+    "controller": {"broker": ("remoting", "ha"), "controller": ("raft", "controller")},
 }
 
 
 def node_config(plan: SystemPlan, topology: Topology, node: str, seed: int) -> RocketConfig:
     """One node's. Raises UsageError for settings that can't be."""
     listen, dial = topology.listen[node], topology.dial[node]
+    hosted = hosted_ports(plan, node)
     sections = by_section(plan.policy)
     fields = {
         "system": plan.name,
         "name": node,
         "data_dir": topology.data_dir[node],
-        "services": SERVICES[plan.name],
-        "ports": {port: at.port for port, at in listen.items()},
-        "advertised": advertised(topology, node),
-        "peers": [
-            {
-                "name": peer,
-                "services": SERVICES[plan.name],
-                "advertised": advertised(topology, peer),
-                "dial": {port: _address(at) for port, at in sorted(ports.items())},
-            }
-            for peer, ports in sorted(dial.items())
-        ],
+        "services": services_of(plan, node),
+        "ports": {port: at.port for port, at in listen.items() if port in hosted},
+        "advertised": _only(hosted, advertised(topology, node)),
+        "peers": [_peer(plan, topology, peer, dial[peer]) for peer in sorted(dial)],
         "bind_host": listen["management"].host,
         "bugs": plan.bugs,
         "seed": _node_seed(seed, node),
         **sections.pop("", {}),
         **sections,
     }
-    fields["broker"] = {**sections.get("broker", {}), **_place(plan.name, topology, node)}
-    if plan.name == "master-slave" and node == master_of(topology):
+    fields["broker"] = {**sections.get("broker", {}), **_place(plan, topology, node)}
+    if plan.name == "master-slave" and node == master_of(plan, topology):
         role = sections.get("broker", {}).get("role", "ASYNC_MASTER")
         fields["broker"] = {**fields["broker"], "role": role}
     try:
@@ -69,17 +64,51 @@ def node_config(plan: SystemPlan, topology: Topology, node: str, seed: int) -> R
         raise UsageError(f"the plan's system can't be configured: {error}") from error
 
 
-def _place(system: str, topology: Topology, node: str) -> dict[str, Any]:
-    """With master and slaves: the first node is the master, the others count from 1."""
-    if system != "master-slave":
+def services_of(plan: SystemPlan, node: str) -> tuple[str, ...]:
+    """What a node hosts: all that its system has, unless the plan says who hosts what."""
+    return plan.services[node] if plan.services else SERVICES[plan.name]
+
+
+def hosted_ports(plan: SystemPlan, node: str) -> tuple[str, ...]:
+    """The names of the ports that somebody listens on at a node."""
+    of_service = _PORTS_OF[plan.name]
+    wanted = [p for name in services_of(plan, node) for p in of_service.get(name, (name,))]
+    return tuple(port for port in PORTS[plan.name] if port in (*wanted, "management"))
+
+
+def _only(hosted: tuple[str, ...], addresses: Mapping[str, str]) -> dict[str, str]:
+    return {port: address for port, address in addresses.items() if port in hosted}
+
+
+def _peer(
+    plan: SystemPlan, topology: Topology, peer: str, dial: Mapping[str, Endpoint]
+) -> dict[str, Any]:
+    """What another node is told of this one."""
+    hosted = hosted_ports(plan, peer)
+    return {
+        "name": peer,
+        "services": services_of(plan, peer),
+        "advertised": _only(hosted, advertised(topology, peer)),
+        "dial": _only(hosted, {port: _address(at) for port, at in sorted(dial.items())}),
+    }
+
+
+def brokers_of(plan: SystemPlan, nodes: Iterable[str]) -> tuple[str, ...]:
+    """Those of the nodes that host a broker, in their order."""
+    return tuple(node for node in nodes if "broker" in services_of(plan, node))
+
+
+def _place(plan: SystemPlan, topology: Topology, node: str) -> dict[str, Any]:
+    """With master and slaves: the first broker is the master, the others count from 1."""
+    brokers = brokers_of(plan, topology.listen)
+    if plan.name != "master-slave" or node not in brokers:
         return {}
-    number = list(topology.listen).index(node)
-    return {"broker_id": number, "role": "SLAVE"}
+    return {"broker_id": brokers.index(node), "role": "SLAVE"}
 
 
-def master_of(topology: Topology) -> str:
+def master_of(plan: SystemPlan, topology: Topology) -> str:
     """The node that is configured to be the master, where that is configured."""
-    return next(iter(topology.listen))
+    return brokers_of(plan, topology.listen)[0]
 
 
 def advertised(topology: Topology, node: str) -> dict[str, str]:

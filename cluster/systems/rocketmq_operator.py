@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any
 
 from cluster.base import Cluster
@@ -24,9 +24,12 @@ Claim = Mapping[str, Any]
 Ask = Callable[[str], Awaitable[Claim]]
 
 
-async def fail_over(cluster: Cluster, ask: Ask, old: str) -> str:
-    """Put another node into the place of ``old``, and say which. Raises ClientError."""
-    claims = {node: await ask(node) for node in cluster.nodes if node != old}
+async def fail_over(cluster: Cluster, ask: Ask, old: str, brokers: Sequence[str]) -> str:
+    """Put another one of the brokers into the place of ``old``, and say which.
+
+    Raises ClientError.
+    """
+    claims = {node: await ask(node) for node in brokers if node != old}
     for node, claim in claims.items():
         if claim["role"] == "master":
             raise Definite(f"{node} is the master")

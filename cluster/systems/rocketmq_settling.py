@@ -5,7 +5,8 @@ the report's "why not" say the same. A broker's claim has ``role`` master, slave
 ``master`` that it knows, and, if it is the master, who is ``synchronised``. Where claims tell how
 far each log goes (``end_offset``, and ``readable_offset``, up to which readers are served), both
 must everywhere, at the master too, have come to where the master's log ended one look before: so a
-group can be at rest under load, and has nothing to catch up with when the load is over.
+group can be at rest under load, and has nothing to catch up with when the load is over. Of a node
+only that is asked which goes with the ``services`` that it hosts.
 """
 
 from __future__ import annotations
@@ -36,15 +37,19 @@ def why_unsettled(
             return f"{node} can't be asked"
         if found.get("status", "running") != "running":
             return f"{node} is {found['status']}"
-        if not found["claims"]:
+        if not found["claims"] and _hosts(found, "broker"):
             return f"{node} has no broker yet"
-    claims = {node: found["claims"][0] for node, found in sorted(seen.items()) if found}
+    claims = {node: f["claims"][0] for node, f in sorted(seen.items()) if f and f["claims"]}
     masters = [node for node, claim in claims.items() if claim["role"] == "master"]
     if len(masters) != 1:
         return f"{' and '.join(masters) or 'no node'} {'are' if masters[1:] else 'is'} the master"
     if wanted is None:
         wanted = _all_of(claims[masters[0]])
-    return _why_not_followed(claims, masters[0], wanted) or _why_not_known(seen)
+    return _why_not_followed(claims, masters[0], wanted) or _why_not_known(seen, list(claims))
+
+
+def _hosts(found: Observation, service: str) -> bool:
+    return service in found["services"]
 
 
 def _all_of(claim: Mapping[str, Any]) -> dict[str, int]:
@@ -80,14 +85,12 @@ def _why_not_followed(
     return ""
 
 
-def _why_not_known(seen: Mapping[str, Observation | None]) -> str:
+def _why_not_known(seen: Mapping[str, Observation | None], brokers: Sequence[str]) -> str:
     """Whether each name server knows all brokers, and each controller its leader."""
-    nodes = sorted(seen)
-    for node in nodes:
-        found = seen[node]
+    for node, found in sorted(seen.items()):
         assert found is not None
-        absent = [name for name in nodes if name not in found["running"]]
-        if absent:
+        absent = [name for name in brokers if name not in found["running"]]
+        if absent and _hosts(found, "nameserver"):
             return f"the name server of {node} does not know {', '.join(absent)}"
         controller = found.get("controller")
         if controller is not None and not controller.get("leader"):

@@ -58,7 +58,7 @@ def slave(end: int, epoch: int = 4, **more: Any) -> Mapping[str, Any]:
 
 def over(claims: Claims) -> tuple[str, list[tuple[str, str, Any]]]:
     nodes = Nodes(claims)
-    new = asyncio.run(fail_over(nodes, nodes.ask, "n1"))  # type: ignore[arg-type]
+    new = asyncio.run(fail_over(nodes, nodes.ask, "n1", nodes.nodes))  # type: ignore[arg-type]
     return new, nodes.told
 
 
@@ -73,6 +73,12 @@ def test_the_slave_whose_log_goes_furthest_takes_the_masters_place(
         (chosen, "promote", {"epoch": 5}),
         (other, "follow", {"master": chosen, "epoch": 5}),
     ]
+
+
+def test_nodes_without_a_broker_are_not_asked() -> None:
+    nodes = Nodes({"n3": slave(100)})  # n2 has no claim to tell
+    assert asyncio.run(fail_over(nodes, nodes.ask, "n1", ("n1", "n3"))) == "n3"  # type: ignore[arg-type]
+    assert [node for node, _, _ in nodes.told] == ["n3"]
 
 
 def test_a_slave_that_has_not_agreed_with_its_master_is_left_out() -> None:
@@ -90,7 +96,7 @@ def test_a_slave_that_has_not_agreed_with_its_master_is_left_out() -> None:
 def test_nobody_is_promoted_when_another_one_may_have_more(claims: Claims, sentence: str) -> None:
     nodes = Nodes(claims)
     with pytest.raises((Definite, Indefinite), match=sentence):
-        asyncio.run(fail_over(nodes, nodes.ask, "n1"))  # type: ignore[arg-type]
+        asyncio.run(fail_over(nodes, nodes.ask, "n1", nodes.nodes))  # type: ignore[arg-type]
     assert nodes.told == []
 
 

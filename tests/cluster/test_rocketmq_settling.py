@@ -23,6 +23,7 @@ def claim(role: str, **more: Any) -> dict[str, Any]:
 def observation(role: str, **more: Any) -> dict[str, Any]:
     return {
         "status": "running", "running": ["n1", "n2", "n3"], "partitions": [],
+        "services": ["broker", "nameserver", "controller"],
         "claims": [claim(role, **more)], "controller": {"role": "follower", "leader": "n2"},
     }  # fmt: skip
 
@@ -84,6 +85,42 @@ WAITING: dict[str, tuple[Seen, str]] = {
 def test_what_is_missing_is_told(case: str) -> None:
     seen, reason = WAITING[case]
     assert why_unsettled(seen) == reason
+
+
+SERVERS = ["nameserver", "controller"]
+
+
+def laid_out() -> Seen:
+    """Brokers on nodes of their own; each knows of itself alone who runs, as no name server is
+    there."""
+    brokers: Seen = {}
+    for node, role in (("n1", "master"), ("n2", "slave"), ("n3", "slave")):
+        brokers[node] = {**observation(role), "services": ["broker"], "running": [node]}
+        del brokers[node]["controller"]
+    server = {**observation("none"), "services": SERVERS, "claims": []}
+    return {**brokers, "n4": server, "n5": dict(server)}
+
+
+def test_of_a_node_that_is_asked_which_goes_with_what_it_hosts() -> None:
+    assert why_unsettled(laid_out()) == ""
+
+
+@pytest.mark.parametrize(
+    ("node", "fields", "reason"),
+    [
+        ("n2", {"claims": []}, "n2 has no broker yet"),
+        ("n5", {"running": ["n5", "n1", "n3"]}, "the name server of n5 does not know n2"),
+        ("n4", {"controller": {"leader": ""}}, "the controller of n4 knows no leader"),
+        ("n4", {"status": "booting"}, "n4 is booting"),
+        ("n3", {"claims": [claim("slave", end_offset=1)]}, "n3's end offset is 1, and"),
+    ],
+)
+def test_what_is_missing_on_nodes_of_their_own_is_told(
+    node: str, fields: dict[str, Any], reason: str
+) -> None:
+    seen = laid_out()
+    seen[node] = {**(seen[node] or {}), **fields}
+    assert why_unsettled(seen).startswith(reason)
 
 
 def test_groups_without_epochs_have_none_to_compare() -> None:

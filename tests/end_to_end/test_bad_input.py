@@ -57,6 +57,31 @@ def test_an_unknown_name_is_refused_with_the_known_ones(
     assert_refused(done, BAD_ARGUMENTS, f"unknown {flag} atlantis: choose one of {known}")
 
 
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        (
+            ("--system", "controller", "--layout", "x"),
+            "unknown layout x: choose one of together, separate, standalone",
+        ),
+        (
+            ("--system", "controller", "--layout", "standalone"),
+            "--layout standalone of controller needs at least 4 nodes, 2 of them brokers, and the"
+            " plan has 3: use --nodes 7",
+        ),
+        (
+            ("--layout", "separate"),
+            "mirrored has no services to lay out on its nodes: leave out --layout, or use --system"
+            " controller",
+        ),
+    ],
+)
+def test_a_layout_that_can_not_be_is_refused(
+    arguments: tuple[str, ...], sentence: str, tmp_path: Path
+) -> None:
+    assert_refused(shalott(["test", *arguments], tmp_path), BAD_ARGUMENTS, sentence)
+
+
 def good_plan() -> Plan:
     request = Request(nodes="1", nemesis="none", time_limit="1s", min_acked=1)
     return make_plan(request, backend="local", seed=1)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 from typer.testing import CliRunner, Result
@@ -10,7 +12,7 @@ from typer.testing import CliRunner, Result
 from checkers.convergence import Convergence
 from harness.cli import app
 from harness.history import History
-from harness.plan import GatePlan
+from harness.plan import GatePlan, nodes_hosting
 from harness.profiles import LOG_SYSTEMS
 from harness.simulate import simulate
 from harness.store import Store
@@ -39,6 +41,12 @@ def history_of(store: Path) -> History:
     return Store(store).find(None).load_history()
 
 
+def rows_of(history: History, f: str) -> list[dict[str, Any]]:
+    """The faults of a kind, their ``extra`` decoded."""
+    rows = [row for row in history.ops.to_pylist() if row["f"] == f]
+    return [{**row, "extra": json.loads(row["extra"])} for row in rows]
+
+
 @pytest.mark.parametrize("system", LOG_SYSTEMS)
 def test_kills_and_partitions_lose_nothing_under_safe(system: str, tmp_path: Path) -> None:
     done = run(
@@ -51,6 +59,82 @@ def test_kills_and_partitions_lose_nothing_under_safe(system: str, tmp_path: Pat
     replicas = Convergence().check(history_of(tmp_path))
     assert replicas.valid is True
     assert replicas.counts["synchronised-count"] == 6  # a log and its queues on three nodes
+
+
+LAID_OUT = [
+    ("controller", "separate", "6", "one"),
+    ("controller", "standalone", "7", "controller"),
+    ("controller", "standalone", "7", "majority"),
+    ("master-slave", "separate", "5", "master"),
+    ("dledger", "separate", "5", "one"),
+]
+
+
+@pytest.mark.parametrize(("system", "layout", "nodes", "targets"), LAID_OUT)
+def test_services_on_nodes_of_their_own_lose_nothing_under_safe(
+    system: str, layout: str, nodes: str, targets: str, tmp_path: Path
+) -> None:
+    done = run(
+        tmp_path,
+        *("--system", system, "--layout", layout, "--nodes", nodes, "--profile", "safe"),
+        *("--nemesis", "kill,partition", "--targets", targets, "--seed", "3"),
+        *("--nemesis-interval", "6", "--nemesis-duration", "3"),
+    )
+    assert done.exit_code == 0, done.output
+    assert "nothing was lost of" in done.output
+    history = history_of(tmp_path)
+    replicas = Convergence().check(history)
+    assert replicas.valid is True
+    assert replicas.counts["synchronised-count"] == 6  # a log and its queues on three brokers
+    hit = {
+        (row["extra"]["target"], node)
+        for row in rows_of(history, "kill")
+        for node in row["extra"]["nodes"]
+    }
+    plan = Store(tmp_path).find(None).load_plan()
+    hosts = {"master": "broker", "controller": "controller"}.get(targets)
+    assert hit
+    if hosts is not None:
+        assert {node for _, node in hit} <= set(nodes_hosting(plan, hosts))
+    report = next(tmp_path.rglob("report.html")).read_text()
+    assert "nameserver" in report and "broker on n1, n2, n3" in report
+
+
+LAID_OUT_BY_HAND = ("--system", "master-slave", "--layout", "separate", "--nodes", "5")
+
+
+def test_a_failover_concerns_brokers_alone(tmp_path: Path) -> None:
+    done = run(
+        tmp_path,
+        *(*LAID_OUT_BY_HAND, "--profile", "safe", "--policy", "ha.in_sync_replicas=3"),
+        *("--nemesis", "failover", "--targets", "master", "--seed", "5"),
+        *("--nemesis-interval", "7", "--nemesis-duration", "3"),
+    )
+    assert done.exit_code == 0, done.output
+    made = [row["extra"] for row in rows_of(history_of(tmp_path), "failover")]
+    assert any("skipped" not in one for one in made)
+    assert not any("refused" in one for one in made)
+
+
+@pytest.mark.parametrize(
+    ("kind", "refusal"),
+    [
+        ("wipe", ""),
+        ("failover", "nobody took the place of n4: n4 hosts no broker"),
+        ("stray-report", "n4 takes no reports: n4 hosts no broker"),
+    ],
+)
+def test_faults_of_a_name_servers_node(kind: str, refusal: str, tmp_path: Path) -> None:
+    """It may forget everything: brokers register anew. As a broker it can't be treated."""
+    done = run(
+        tmp_path,
+        *(*LAID_OUT_BY_HAND, "--profile", "safe", "--nemesis", kind, "--targets", "n4"),
+        *("--seed", "1", "--nemesis-interval", "6", "--nemesis-duration", "2"),
+    )
+    assert done.exit_code == 0, done.output
+    made = [row["extra"] for row in rows_of(history_of(tmp_path), kind)]
+    assert any(one["proved_effective"] for one in made)
+    assert {one.get("refused", "") for one in made if "skipped" not in one} == {refusal}
 
 
 def test_a_master_that_lost_power_differs_from_its_slaves_under_upstream(tmp_path: Path) -> None:

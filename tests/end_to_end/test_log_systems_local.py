@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
@@ -24,3 +25,41 @@ def test_without_faults_it_is_valid(system: str, tmp_path: Path) -> None:
     assert done.exit_code == 0, done
     assert "nothing was lost of" in done.results.headline
     assert (done.directory.path / "endpoints.json").is_file()
+
+
+def services_of(endpoints: dict[str, dict[str, object]]) -> dict[str, list[str]]:
+    """Which nodes are reached at which port."""
+    ports = dict.fromkeys(port for own in endpoints.values() for port in own)
+    return {port: [node for node, own in endpoints.items() if port in own] for port in ports}
+
+
+@pytest.mark.parametrize(
+    ("layout", "nodes", "brokers", "name_servers", "controllers"),
+    [
+        ("separate", "5", "n1 n2", "n3 n4 n5", "n3 n4 n5"),
+        ("standalone", "7", "n1 n2 n3", "n4", "n5 n6 n7"),
+    ],
+)
+def test_services_on_nodes_of_their_own_are_valid_when_the_leading_controller_is_killed(
+    layout: str, nodes: str, brokers: str, name_servers: str, controllers: str, tmp_path: Path
+) -> None:
+    done = shalott(
+        ["test", "--cluster", "local", "--system", "controller", "--profile", "safe",
+         "--layout", layout, "--nodes", nodes, "--nemesis", "kill", "--targets", "controller",
+         "--nemesis-interval", "6", "--nemesis-duration", "3", "--time-limit", "9",
+         "--rate", "40", "--seed", "1"],
+        tmp_path,
+    )  # fmt: skip
+    assert leftovers(done) == []
+    assert done.exit_code == 0, done
+    assert "nothing was lost of" in done.results.headline
+    (killed,) = [row["extra"] for row in done.rows("kill")]
+    assert killed["proved_effective"] and killed["nodes"][0] in controllers.split()
+    reached = services_of(json.loads((done.directory.path / "endpoints.json").read_bytes()))
+    assert reached["remoting"] == reached["ha"] == brokers.split()
+    assert reached["nameserver"] == name_servers.split()
+    assert reached["controller"] == reached["raft"] == controllers.split()
+    assert len(reached["management"]) == int(nodes)
+    assert {row["node"] for row in done.history.ops.to_pylist() if row["f"] == "send"} == {
+        *brokers.split()
+    }

@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
+from typing import Any
+
+import msgspec
 import pytest
 
 from cluster.systems.rocketmq_settings import check_settings
+from harness import shrink_candidates as candidates
 from harness.coverage import sometimes, wanted_events
 from harness.errors import UsageError
+from harness.plan import Plan, canonical, nodes_hosting
 from harness.planning import Request, check_plan, make_plan, repeat_command
 from harness.profiles import LOG_SYSTEMS, SAFE_SETTINGS, SYSTEMS, default_workload
 from harness.search import SearchRequest, plan_search
 from harness.swarm import Subject, Swarm, draw_plan, fault_kinds, plain_subject
 from harness.swarm_logs import EVERYWHERE, OF_SYSTEM, TWICE_WITHIN
 from tests.checkers.histories import Story
+from workloads.log import log_workload
 
 pytestmark = pytest.mark.unit
 
@@ -74,6 +80,17 @@ REFUSED = {
     "a startup delay": (
         Request(system="dledger", startup_delay="1s"), "only the mirrored system has a startup",
     ),
+    "an unknown layout": (
+        Request(system="controller", layout="x"),
+        "^unknown layout x: choose one of together, separate, standalone$",
+    ),
+    "too few nodes for a layout": (
+        Request(system="controller", layout="standalone"),
+        "^--layout standalone of controller needs at least 4 nodes, .* the plan has 3: use --no",
+    ),
+    "a layout of mirrored queues": (
+        Request(layout="separate"), "^mirrored has no services to lay out on its nodes: leave out",
+    ),
     "an unknown profile": (
         Request(system="dledger", profile="fast"), "unknown profile fast: choose one of upstream",
     ),
@@ -85,6 +102,68 @@ def test_what_makes_no_sense_is_refused_in_one_sentence(case: str) -> None:
     request, sentence = REFUSED[case]
     with pytest.raises(UsageError, match=sentence):
         make_plan(request, backend="sim", seed=1)
+
+
+# -- layouts ---------------------------------------------------------------------------------------
+
+
+def laid_out(system: str, layout: str, nodes: str, **more: Any) -> Plan:
+    request = Request(system=system, layout=layout, nodes=nodes, **more)
+    return make_plan(request, backend="sim", seed=1)
+
+
+def test_a_plan_says_which_node_hosts_what() -> None:
+    plan = laid_out("controller", "standalone", "7")
+    assert {service: nodes_hosting(plan, service) for service in ("broker", "controller")} == {
+        "broker": ("n1", "n2", "n3"), "controller": ("n5", "n6", "n7"),
+    }  # fmt: skip
+    assert nodes_hosting(plan, "nameserver") == ("n4",)
+    assert canonical(plan) == plan
+    together = laid_out("controller", "together", "3")
+    assert together.system.services == {}
+    assert nodes_hosting(together, "controller") == ("n1", "n2", "n3")
+
+
+def test_clients_are_bound_to_brokers_alone() -> None:
+    plan = laid_out("dledger", "separate", "5")
+    workload = log_workload(plan)
+    assert plan.workload.concurrency == 6 and plan.workload.queues == 3
+    assert workload.nodes == ("n1", "n2", "n3")
+    assert workload.several is not None
+    at = workload.several.at
+    assert [at(node, "remoting") for node in workload.nodes] == ["n1", "n2", "n3"]
+    assert [at(node, "nameserver") for node in workload.nodes] == ["n4", "n5", "n4"]
+    together = log_workload(laid_out("dledger", "together", "3")).several
+    assert together is not None
+    assert [together.at(node, "nameserver") for node in ("n1", "n3")] == ["n1", "n3"]
+    with pytest.raises(UsageError, match="2 leaves some of the 3 nodes without a client"):
+        laid_out("dledger", "separate", "5", concurrency="2")
+
+
+def test_a_repeated_command_lays_out_as_it_did() -> None:
+    request = Request(system="controller", layout="separate", nodes="6")
+    command = "shalott test --system controller --nodes 6 --layout separate --seed 3"
+    assert repeat_command(request, 3) == command
+
+
+@pytest.mark.parametrize("name", ["mirrored", "dledger", "controller"])
+def test_a_stored_plan_with_impossible_services_is_refused(name: str) -> None:
+    plan = make_plan(Request(system=name), backend="sim", seed=1)
+    system = msgspec.structs.replace(plan.system, services={"n1": ("broker",)})
+    with pytest.raises(UsageError, match="services|hosts"):
+        check_plan(msgspec.structs.replace(plan, system=system))
+
+
+def test_a_smaller_plan_keeps_a_node_for_each_service() -> None:
+    """A shrinker takes nodes away: never the last one of a kind."""
+    plan = laid_out("controller", "separate", "3", nemesis="none")
+    seen = [smaller.system.services for smaller in candidates.fewer_nodes(plan)]
+    both = ("nameserver", "controller")
+    assert seen == [{"n1": ("broker",), "n3": both}, {"n2": ("broker",), "n3": both}]
+    for smaller in candidates.fewer_nodes(plan):
+        check_plan(smaller)
+    fewer = [p.workload.concurrency for p in candidates.fewer_operations(plan)]
+    assert min(fewer) == 2  # a client for each broker
 
 
 # -- the swarm -------------------------------------------------------------------------------------

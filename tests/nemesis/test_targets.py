@@ -97,3 +97,16 @@ def test_the_controller_is_the_one_that_leads_in_the_latest_term() -> None:
     assert role_nodes("controller", answers, Stream(1)) == ("n2",)
     assert role_nodes("controller", {"n1": {"claims": []}}, Stream(1)) == ()
     assert is_single("controller") and not is_single("slaves")
+
+
+def test_roles_are_found_where_brokers_and_controllers_have_nodes_of_their_own() -> None:
+    answers: Mapping[str, Mapping[str, Any]] = {
+        "n1": {"claims": [claim("shalott", "slave", 4)]},
+        "n2": {"claims": [claim("shalott", "master", 4)]},
+        "n3": {"claims": []},  # a name server
+        "n4": {"claims": [], "controller": {"role": "follower", "epoch": 9}},
+        "n5": {"claims": [], "controller": {"role": "leader", "epoch": 9}},
+    }
+    assert role_nodes("master", answers, Stream(1)) == ("n2",)
+    assert role_nodes("slaves", answers, Stream(1)) == ("n1",)
+    assert role_nodes("controller", answers, Stream(1)) == ("n5",)

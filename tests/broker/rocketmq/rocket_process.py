@@ -27,7 +27,8 @@ from broker.rocketmq.config import (
 from cluster.base import Endpoint
 from cluster.http import Management
 from cluster.local.ports import HOST, port_of, reserve_port
-from cluster.systems.rocketmq_config import PORTS, SERVICES, to_toml
+from cluster.systems.rocketmq_config import PORTS, to_toml
+from cluster.systems.rocketmq_layout import SERVICES
 from harness.errors import ClientError
 
 ROOT = Path(__file__).parents[3]

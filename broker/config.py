@@ -8,8 +8,9 @@ from typing import Annotated, Any, Literal
 
 import msgspec
 
-from broker.errors import ConfigError
+from broker.errors import BrokerError, ConfigError
 from broker.known_bugs import check_bugs
+from broker.rocketmq.addresses import controller_addresses
 from broker.rocketmq.config import PORT_NAMES, RocketConfig
 
 Port = Annotated[int, msgspec.Meta(ge=1, le=65535)]
@@ -109,5 +110,21 @@ def check_rocket_config(config: RocketConfig) -> None:
     for port in config.ports:
         if port not in PORT_NAMES:
             raise ConfigError(f"there is no port {port!r}; there are {', '.join(PORT_NAMES)}")
-    if config.system == "controller" and not config.nodes_with("controller"):
-        raise ConfigError("the system controller needs a node with the service controller")
+    _check_controllers(config)
+
+
+def _check_controllers(config: RocketConfig) -> None:
+    """Whether brokers under controllers will find some. Raises ConfigError."""
+    if config.system != "controller":
+        if config.broker.controller_addr:
+            raise ConfigError(f"{config.system} has no controllers: leave out controller_addr")
+        return
+    try:
+        found = controller_addresses(config)
+    except BrokerError as error:
+        raise ConfigError(f"broker.controller_addr: {error}") from error
+    if not found:
+        raise ConfigError(
+            "the system controller needs a node with the service controller: list it among the"
+            " peers, or set broker.controller_addr"
+        )

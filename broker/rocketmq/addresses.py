@@ -45,7 +45,14 @@ class AddressBook:
 
 
 def controller_addresses(config: RocketConfig) -> tuple[str, ...]:
-    """Where a broker asks for controllers: the advertised addresses of the nodes that host one."""
+    """Where a broker asks for controllers: ``controller_addr``, addresses with ";" between them, or
+    else the advertised addresses of the nodes that host one. Raises BrokerError.
+    """
+    given = [part.strip() for part in config.broker.controller_addr.split(";") if part.strip()]
+    for address in given:
+        parse_address(address)
+    if given:
+        return tuple(dict.fromkeys(given))
     known = {peer.name: peer.advertised for peer in config.peers} | {config.name: config.advertised}
     return tuple(known[node]["controller"] for node in config.nodes_with("controller"))
 

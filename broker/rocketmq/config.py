@@ -80,6 +80,8 @@ class BrokerConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     auto_create_topics: bool = True
     register_interval_ms: Positive = 30_000  # registerBrokerNamesrvPeriod
     long_poll_max_ms: Positive = 30_000
+    # controllerAddr, "host:port;host:port": whom to ask in place of peers that host a controller.
+    controller_addr: str = ""
     controller_heartbeat_interval_ms: Positive = 1000  # brokerHeartbeatInterval
     controller_heartbeat_timeout_ms: Positive = 10_000  # controllerHeartBeatTimeoutMills
     sync_broker_metadata_period_ms: Positive = 5000

@@ -32,7 +32,9 @@ SECTIONS: Mapping[str, type[msgspec.Struct]] = {
     "controller": ControllerConfig,
 }
 WHOLE = ("name_server_scan_interval_ms", "name_server_broker_timeout_ms")
-IDENTITY = ("broker.broker_id", "broker.broker_name", "broker.cluster_name")  # the harness's own
+IDENTITY = (  # the harness's own
+    *("broker.broker_id", "broker.broker_name", "broker.cluster_name", "broker.controller_addr"),
+)
 # Sections that a system has no use for.
 FOREIGN: Mapping[str, tuple[str, ...]] = {
     "master-slave": ("raft", "controller"),

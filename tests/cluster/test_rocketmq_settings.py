@@ -33,6 +33,9 @@ REFUSED: dict[str, Case] = {
     "another system's section": (
         "dledger", {"ha.in_sync_replicas": 2}, "dledger has no such setting",
     ),
+    "where nodes are": (
+        "controller", {"broker.controller_addr": "h:1"}, "controller has no such setting",
+    ),
     "what a node is": ("controller", {"broker.broker_id": 2}, "controller has no such setting"),
     "a role where there is none": ("controller", {"broker.role": "SYNC_MASTER"}, "no such setting"),
     "a slave as master": ("master-slave", {"broker.role": "SLAVE"}, "use ASYNC_MASTER"),

@@ -11,6 +11,8 @@ from cluster.systems.rocketmq_settings import check_settings
 from harness import shrink_candidates as candidates
 from harness.coverage import sometimes, wanted_events
 from harness.errors import UsageError
+from harness.generator.combinators import TimeLimit
+from harness.generator.logs import ReadAll
 from harness.plan import Plan, canonical, nodes_hosting
 from harness.planning import Request, check_plan, make_plan, repeat_command
 from harness.profiles import LOG_SYSTEMS, SAFE_SETTINGS, SYSTEMS, default_workload
@@ -132,6 +134,9 @@ def test_clients_are_bound_to_brokers_alone() -> None:
     assert workload.several is not None
     at = workload.several.at
     assert [at(node, "remoting") for node in workload.nodes] == ["n1", "n2", "n3"]
+    reading = workload.final_generator
+    assert isinstance(reading, TimeLimit) and isinstance(reading.inner, ReadAll)
+    assert {node for node, _ in reading.inner.open} == {"n1", "n2", "n3"}
     assert [at(node, "nameserver") for node in workload.nodes] == ["n4", "n5", "n4"]
     together = log_workload(laid_out("dledger", "together", "3")).several
     assert together is not None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import signal
 import subprocess
 import sys
@@ -17,6 +18,8 @@ from broker.remoting.client import RemotingClient
 from broker.remoting.codes import RequestCode, ResponseCode
 from broker.remoting.command import Command
 from broker.rocketmq.addresses import parse_address
+from broker.rocketmq.config import BrokerConfig, RocketConfig
+from cluster.local.ports import HOST, port_of, reserve_port
 from cluster.systems.rocketmq_config import to_toml
 from tests.broker.processor.broker_world import messages_of
 from tests.broker.rocketmq.rocket_process import (
@@ -149,12 +152,58 @@ def test_controllers_elect_another_master_when_one_is_killed(tmp_path: Path) -> 
         assert send(heir, b"2").ext["queueOffset"] == "1"
 
 
+def test_brokers_find_controllers_by_the_string_of_their_addresses(tmp_path: Path) -> None:
+    """Two brokers that know of each other alone, and of n1 that it is a name server."""
+
+    def change(config: RocketConfig) -> RocketConfig:
+        replace = msgspec.structs.replace
+        brokers = tuple(
+            replace(peer, services=("broker",)) for peer in config.peers if peer.name != "n1"
+        )
+        if config.name == "n1":
+            return replace(config, services=("nameserver", "controller"), peers=brokers)
+        (first,) = (peer for peer in config.peers if peer.name == "n1")
+        nobody = f"{HOST}:{free_port}"
+        addresses = f"{nobody}; {first.advertised['controller']};"
+        known = {port: first.advertised[port] for port in ("nameserver", "management")}
+        peers = (replace(first, services=("nameserver",), advertised=known, dial=known), *brokers)
+        broker = replace(config.broker, controller_addr=addresses)
+        return replace(config, services=("broker",), peers=peers, broker=broker)
+
+    with contextlib.closing(reserve_port()) as silent:  # bound, and nobody listens
+        free_port = port_of(silent)
+        with rocket_nodes(
+            tmp_path, ("n1", "n2", "n3"), system="controller", change=change
+        ) as nodes:
+            for node in nodes:
+                node.start()
+            server, *brokers = nodes
+            masters = [
+                node.await_claims(lambda seen: seen["claims"] and seen["claims"][0]["master"])
+                for node in brokers
+            ]
+            (name,) = {seen["claims"][0]["master"] for seen in masters}
+            master = next(node for node in brokers if node.name == name)
+            master.await_claims(lambda seen: len(seen["claims"][0]["sync_state_set"]) == 2)
+            assert send(master, b"1").code == ResponseCode.SUCCESS
+            # A node without a broker says what the controllers know, and that it has no broker.
+            known = asyncio.run(server.management.get("/api/shalott/sync-state-set"))
+            assert len(known["shalott"]["inSyncReplicas"]) == 2
+            refused = asyncio.run(server.management.request("GET", "/api/shalott/ha-status"))
+            assert refused.status == 503
+            assert "this node hosts no broker: nameserver, controller" in str(refused.json())
+
+
 def test_a_node_that_can_not_begin_says_why(tmp_path: Path) -> None:
     with rocket_nodes(tmp_path) as (node,):
         for change, reason in (
             ({"services": ("controller",)}, "the service controller needs a port"),
             ({"bugs": ("KB-RKT-999",)}, "there is no known bug KB-RKT-999"),
             ({"ports": {**node.config.ports, "tea": 1}}, "there is no port 'tea'"),
+            (
+                {"broker": BrokerConfig(controller_addr="h:1")},
+                "master-slave has no controllers: leave out controller_addr",
+            ),
         ):
             config = msgspec.structs.replace(node.config, **change)  # type: ignore[arg-type]
             path = tmp_path / "bad.toml"

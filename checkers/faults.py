@@ -69,6 +69,7 @@ class Claim:
     role: str
     epoch: int
     synchronised: tuple[str, ...] = ()  # mirrors that have everything, as this node sees it
+    end: int | None = None  # how far its log goes, where it has one
 
 
 @dataclass(frozen=True, slots=True)
@@ -186,6 +187,7 @@ def _observation(row: dict[str, Any], extra: dict[str, Any]) -> Observation:
             role=str(claim.get("role", "none")),
             epoch=int(claim.get("epoch") or 0),
             synchronised=tuple(claim.get("synchronised") or ()),
+            end=claim.get("end_offset"),
         )
         for claim in extra.get("claims") or ()
     )

@@ -19,6 +19,7 @@ from harness.workload import Workload
 from workloads.fifo import fifo_workload
 from workloads.lock import lock_workload
 from workloads.log import elections_workload, log_workload
+from workloads.log_promises import invariant_checkers
 from workloads.metadata import metadata_workload
 from workloads.queue import client_habits, queue_workload
 
@@ -92,9 +93,8 @@ def log_checkers(plan: Plan) -> Sequence[Checker]:
 
 
 def elections_checkers(plan: Plan) -> Sequence[Checker]:
-    """Who was a replicated log's master."""
-    unclean = plan.system.policy.get("controller.enable_elect_unclean_master", False)
-    return (Elections(unclean=bool(unclean)), *_other_checkers(plan))
+    """Who was a replicated log's master, and what that took and kept."""
+    return (Elections(), *invariant_checkers(plan), *_other_checkers(plan))
 
 
 WORKLOADS: Mapping[str, Recipe] = {

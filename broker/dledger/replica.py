@@ -290,7 +290,7 @@ class DLedgerReplica:
 
     def _tell_changes(self, role: ReplicaRole, term: int, leader: str) -> None:
         if self.role != role or (self._term != term and self.role != "none"):
-            self._emit("role")
+            self._emit("role", {"end": self._log.max_offset} if self.role == "master" else None)
         if (self.role, self._term, self._leader) != (role, term, leader):
             self.on_change()
 

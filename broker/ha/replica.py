@@ -356,7 +356,7 @@ class MasterSlaveReplica:
     def _become(self, role: ReplicaRole) -> None:
         if role != self._role:
             self._role = role
-            self._emit("role")
+            self._emit("role", {"end": self.store.log.max_offset} if role == "master" else None)
             self.on_change()
 
     def _emit(self, kind: str, detail: dict[str, Any] | None = None) -> None:

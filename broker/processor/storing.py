@@ -31,7 +31,8 @@ async def put(broker: Broker, messages: list[Message]) -> PutResult:
     except DiskFull as error:
         return PutResult(PutStatus.SERVICE_NOT_AVAILABLE, None, str(error))
     if result.status is PutStatus.PUT_OK:
-        broker.acked.acked(epoch, taken_ns, len(messages))
+        end = 0 if result.stage is None else result.stage.end
+        broker.acked.acked(epoch, taken_ns, len(messages), end=end, holders=result.holders)
     return result
 
 

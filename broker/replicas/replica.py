@@ -141,7 +141,7 @@ class AutoSwitchReplica:
             # joins the set without what they have (Reign.ackable).
             if not await replicated or self.service.reign is not reign:
                 return PutResult(PutStatus.FLUSH_SLAVE_TIMEOUT, stage)
-            return PutResult(PutStatus.PUT_OK, stage)
+            return PutResult(PutStatus.PUT_OK, stage, holders=reign.holders(stage.end))
         finally:
             replicated.cancel()
 

@@ -32,11 +32,15 @@ class PutStatus(enum.Enum):
 
 @dataclass(frozen=True, slots=True)
 class PutResult:
-    """``stage`` is None when nothing was appended: the messages certainly do not exist."""
+    """``stage`` is None when nothing was appended: the messages certainly do not exist.
+
+    ``holders``: which other brokers are known to have them, by id, where there is a SyncStateSet.
+    """
 
     status: PutStatus
     stage: PutStage | None = None
     reason: str = ""
+    holders: tuple[int, ...] | None = None
 
 
 class Replica(Protocol):

@@ -155,11 +155,12 @@ class Story:
         begin: float,
         end: float,
         epoch: int = 1,
+        /,
         *,
         boot: float = 1000,
         **more: Any,
     ) -> Story:
-        """One ``acked`` line, written at its end."""
+        """One ``acked`` line, written at its end. ``more`` may say how far the log goes (end)."""
         detail: dict[str, Any] = {
             "first_ns": ns(begin + boot),
             "last_ns": ns(end + boot),

@@ -8,6 +8,12 @@ import msgspec
 import pytest
 
 from checkers.elections import Elections
+from checkers.elections_invariants import (
+    AckedOnMembers,
+    MasterFromSet,
+    MasterHasAcked,
+    OneMasterAnEpoch,
+)
 from checkers.log_freshness import FreshReads
 from checkers.log_replicated import ReplicatedLog
 from checkers.mastership import Mastership
@@ -15,6 +21,7 @@ from harness.generator.base import Context, Scheduled
 from harness.generator.logs import ReadAll
 from harness.plan import Plan
 from harness.planning import Request, make_plan
+from harness.profiles import LOG_SYSTEMS, SAFE_SETTINGS
 from workloads.clients.log_client import LogClient
 from workloads.log import dial, elections_workload, log_workload, make_log_client, queue_keys
 from workloads.registry import recipe_of
@@ -72,7 +79,8 @@ def test_an_advertised_address_is_dialled_as_it_is() -> None:
 
 def test_a_log_is_judged_by_its_messages_and_its_masters() -> None:
     kinds = [type(checker) for checker in recipe_of("log").checkers(plan_of())]
-    assert kinds[:3] == [ReplicatedLog, Elections, Mastership]
+    invariants = [AckedOnMembers, MasterFromSet, MasterHasAcked, OneMasterAnEpoch]
+    assert kinds[:7] == [ReplicatedLog, Elections, *invariants, Mastership]
     kinds = [type(checker) for checker in recipe_of("elections").checkers(plan_of("elections"))]
     assert ReplicatedLog not in kinds and kinds[0] is Elections
 
@@ -93,6 +101,37 @@ def test_stale_reads_are_looked_for_where_the_system_promises_none(
 @pytest.mark.parametrize("allowed", [True, False])
 def test_unclean_elections_are_judged_as_the_plan_allows(allowed: bool) -> None:
     policy: dict[str, Any] = {"controller.enable_elect_unclean_master": allowed}
-    plan = plan_of(**policy)
-    (judge,) = [c for c in recipe_of("log").checkers(plan) if isinstance(c, Elections)]
+    plan = plan_of(**SAFE_SETTINGS["controller"], **policy)
+    (judge,) = [c for c in recipe_of("log").checkers(plan) if isinstance(c, MasterFromSet)]
     assert judge.unclean is allowed
+    (has_acked,) = [c for c in recipe_of("log").checkers(plan) if isinstance(c, MasterHasAcked)]
+    assert has_acked.promised is not allowed
+
+
+@pytest.mark.parametrize("system", LOG_SYSTEMS)
+@pytest.mark.parametrize(
+    ("profile", "promised"), [("safe", True), ("upstream", False)], ids=["safe", "upstream"]
+)
+def test_what_is_acknowledged_is_kept_where_the_settings_promise_it(
+    system: str, profile: str, promised: bool
+) -> None:
+    plan = make_plan(Request(system=system, profile=profile, nodes="5"), backend="sim", seed=5)
+    checkers = recipe_of("elections").checkers(plan)
+    (copies,) = [c for c in checkers if isinstance(c, AckedOnMembers)]
+    (has_acked,) = [c for c in checkers if isinstance(c, MasterHasAcked)]
+    assert (copies.promised, has_acked.promised) == (promised, promised)
+    wanted = {"controller": 1, "dledger": 3, "master-slave": 2 if promised else 1}
+    assert (copies.by_set, copies.nodes) == (system == "controller", 5)
+    assert copies.copies == wanted[system]
+    assert any(isinstance(c, MasterFromSet) for c in checkers) is (system == "controller")
+
+
+@pytest.mark.parametrize(
+    "policy",
+    [{"store.flush": "async"}, {"ha.all_ack_in_sync_state_set": False}],
+    ids=["unflushed", "some"],
+)
+def test_a_setting_less_and_nothing_is_promised(policy: dict[str, Any]) -> None:
+    plan = plan_of(**{**SAFE_SETTINGS["controller"], **policy})
+    (judge,) = [c for c in recipe_of("log").checkers(plan) if isinstance(c, AckedOnMembers)]
+    assert judge.promised is False

@@ -84,6 +84,7 @@ class Reign:
         self._is_over = False
         self._sends_unflushed = env.has_bug("KB-RKT-D")
         self._lost: dict[int, None] = {}  # members whose connection ended
+        self._held: dict[int, int] = {}  # what each slave has said to have, whoever is connected
         self._unanswered_ns = 0  # since when a report has not been answered
 
     # -- for connections ---------------------------------------------------------------------------
@@ -118,8 +119,10 @@ class Reign:
             older.abort()
 
     def acknowledged(self, connection: AutoSwitchHAConnection) -> None:
-        if self.connections.get(connection.slave_id) is not connection:
+        slave = connection.slave_id
+        if self.connections.get(slave) is not connection:
             return
+        self._held[slave] = max(self._held.get(slave, 0), connection.ack_offset)
         self.follow_up()
         if self._may_join(connection):
             self._set_is_wrong()
@@ -165,6 +168,10 @@ class Reign:
             return ALL_ACK_IN_SYNC_STATE_SET
         wanted = min(self.config.in_sync_replicas, len(self.set.members))
         return max(wanted, self.config.min_in_sync_replicas)
+
+    def holders(self, end: int) -> tuple[int, ...]:
+        """The slaves that are known to have everything before ``end``."""
+        return tuple(sorted(slave for slave, held in self._held.items() if held >= end))
 
     def _acks(self) -> Iterable[Ack]:
         return [Ack(str(slave), one.ack_offset) for slave, one in self.connections.items()]

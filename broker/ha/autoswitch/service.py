@@ -40,6 +40,7 @@ from broker.rocketmq.config import RocketConfig
 log = logging.getLogger("broker.ha")
 
 Role = Literal["master", "slave", "none"]
+EPOCHS_TOLD = 16  # of a new master's: enough to tell what its log has of its predecessors'
 
 
 def nobody(address: str) -> int:
@@ -322,7 +323,10 @@ class AutoSwitchHAService:
         if changed:
             self._emit("role", {"master": master} if master else {})
         if start is not None:
-            self._emit("epoch", {"start": start})
+            known = self.cache.entries[-EPOCHS_TOLD:]
+            epochs = [[entry.epoch, entry.start_offset] for entry in known]
+            end = self.store.log.max_offset
+            self._emit("epoch", {"start": start, "end": end, "epochs": epochs})
             self.tell_set(members, set_epoch)
         self.role_changed()
 

@@ -166,5 +166,7 @@ def test_the_event_log_tells_only_what_was_acknowledged() -> None:
         assert [(event.epoch, event.detail["count"]) for event in acked] == [(1, 2), (2, 1)]
         assert acked[0].detail["last_ns"] < acked[1].detail["first_ns"]
         assert all(event.group == "shalott" for event in acked)
+        end = world.broker.store.log.max_offset  # a third of it is of the one that was not
+        assert [event.detail["end"] for event in acked] == [end // 2, end]
 
     in_world(test)

@@ -36,11 +36,13 @@ from harness.rng import Stream, stream_key
 from harness.swarm_logs import (
     BEYOND_ONE_NODE,
     SAFE_INTERVALS_MS,
+    SAFE_LAYOUTS,
     SAFE_POLICIES,
     SAFE_PROMISES,
     SAFE_TARGETS,
     SAFE_TIME_LIMITS_MS,
     draw_log_system,
+    draw_services,
 )
 from nemesis.drawing import STEP_MS, Promise, draw_faults
 from nemesis.kinds import ALL_NODES
@@ -88,6 +90,7 @@ class Swarm:
 
     # the system
     nodes: tuple[int, ...] = (3, 3, 5)
+    layouts: tuple[str, ...] = ("together",)  # of RocketMQ's systems: who hosts what
     partition_modes: tuple[str, ...] | None = None
     policies: tuple[Mapping[str, Any], ...] | None = None  # each laid over the profile's
     net_tick_ms: tuple[int, ...] = (1000, 2000, 4000)
@@ -160,6 +163,7 @@ def plain_subject(system: str, profile: str) -> Subject:
             promises=SAFE_PROMISES,
             targets=SAFE_TARGETS[system],
             policies=SAFE_POLICIES[system],
+            layouts=SAFE_LAYOUTS[system],
             time_limit_ms=SAFE_TIME_LIMITS_MS,
             interval_ms=Range(*SAFE_INTERVALS_MS),
         )
@@ -170,6 +174,9 @@ def draw_plan(subject: Subject, seed: int) -> Plan:
     """The seed's plan. Raises UsageError for a subject that can't be."""
     swarm, draw = subject.swarm, _Draw(seed)
     nodes = parse_nodes(str(draw.choice("nodes", swarm.nodes)))
+    services = draw_services(subject.system, len(nodes), swarm.layouts, draw.choice)
+    nodes = tuple(services) or nodes
+    serving = sum("broker" in services.get(node, ("broker",)) for node in nodes)
     limit_ms = draw.choice("time_limit_ms", swarm.time_limit_ms)
     quiet_ms = draw.choice("quiet_ms", swarm.quiet_ms)
     plan = Plan(
@@ -177,8 +184,8 @@ def draw_plan(subject: Subject, seed: int) -> Plan:
         seed=seed,
         time_limit_ms=limit_ms,
         cluster=ClusterPlan(backend="sim", nodes=nodes),
-        system=_system(subject, draw, len(nodes)),
-        workload=_workload(subject, draw, len(nodes)),
+        system=msgspec.structs.replace(_system(subject, draw, len(nodes)), services=services),
+        workload=_workload(subject, draw, serving),
         gates=swarm.gates,
         faults=_faults(subject, draw, nodes, quiet_ms=quiet_ms, limit_ms=limit_ms),
         quiet_ms=quiet_ms,

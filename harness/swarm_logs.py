@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
 
 from harness.plan import SystemPlan
+from harness.planning import parse_nodes
 from harness.profiles import profile_of
 from nemesis.drawing import Promise
 
@@ -91,11 +92,33 @@ SAFE_POLICIES: Mapping[str, tuple[Mapping[str, Any], ...]] = {
     ),
 }
 
+# Seldom, as more nodes cost more time: brokers, name servers and controllers on nodes of their own.
+FEW_NODES = 3
+_TOGETHER = ("together",)
+SAFE_LAYOUTS: Mapping[str, tuple[str, ...]] = {
+    "master-slave": (*(15 * _TOGETHER), "separate"),
+    "dledger": (*(15 * _TOGETHER), "separate"),
+    "controller": (*(14 * _TOGETHER), "separate", "standalone"),
+}
+
 
 class Draw(Protocol):
     """One knob's choice, from a random stream of its own."""
 
     def __call__(self, knob: str, choices: Sequence[Any]) -> Any: ...
+
+
+def draw_services(
+    system: str, count: int, layouts: Sequence[str], draw: Draw
+) -> dict[str, tuple[str, ...]]:
+    """Who hosts what, on ``count`` nodes or, if these are few, on so many more that there are three
+    brokers; empty if everybody hosts everything."""
+    from cluster.systems.rocketmq_layout import best_count, lay_out
+
+    layout = draw("layout", layouts)
+    if layout != "together" and count <= FEW_NODES:
+        count = best_count(system, layout)
+    return lay_out(system, layout, parse_nodes(str(count)))
 
 
 def draw_log_system(

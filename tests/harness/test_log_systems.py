@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import msgspec
@@ -217,6 +218,29 @@ def test_half_of_a_search_takes_several_nodes_at_once(system: str) -> None:
         several += is_wide
     assert one_node > 8 and several > 8, (one_node, several)
     assert {"power-all", "kill"} <= set(fault_kinds(subject))
+
+
+@pytest.mark.parametrize("system", LOG_SYSTEMS)
+def test_few_searched_clusters_have_services_on_nodes_of_their_own(system: str) -> None:
+    """And who draws a layout moves nobody else's draws: all other seeds are as they were."""
+    subject = plain_subject(system, "safe")
+    together = replace(subject, swarm=replace(subject.swarm, layouts=("together",)))
+    laid_out_plans = []
+    for seed in range(1, 150):
+        plan = draw_plan(subject, seed)
+        check_plan(plan)
+        if plan.system.services:
+            laid_out_plans.append(plan)
+        else:
+            assert plan == draw_plan(together, seed)
+    assert 3 <= len(laid_out_plans) <= 40
+    assert {len(nodes_hosting(plan, "broker")) for plan in laid_out_plans} <= {2, 3}
+    for plan in laid_out_plans:
+        before = draw_plan(together, plan.seed)
+        assert plan.system.policy == before.system.policy
+        assert len(plan.cluster.nodes) >= 5
+    kinds = {len(dict.fromkeys(plan.system.services.values())) for plan in laid_out_plans}
+    assert kinds == ({2, 3} if system == "controller" else {2})
 
 
 def test_other_searches_keep_their_promise() -> None:

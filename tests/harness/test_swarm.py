@@ -53,7 +53,7 @@ def test_every_knob_is_drawn() -> None:
     assert constant == {
         "version", "name", "time_limit_ms", "quiet_ms", "settle_timeout_ms",
         "cluster.backend", "cluster.leave_running", "system.name", "system.profile", "system.bugs",
-        "system.operator", "workload.name", "workload.ack_mode", "workload.durable",
+        "system.services", "system.operator", "workload.name", "workload.ack_mode", "workload.durable",
         "workload.persistent", "workload.confirms", "gates.delivery", "gates.max_rto_ms",
         "gates.min_acked", "gates.must_settle", "gates.must_not_crash", "gates.must_converge",
         "gates.one_master", "gates.crash_text", "sim.buggify_off", "sim.buggify_on",

@@ -83,6 +83,16 @@ class PutStage:
         return self.messages[-1].end
 
 
+@dataclass(frozen=True, slots=True)
+class FoundByKey:
+    """Whole stored messages, the newest first; ``last_ms`` and ``last_offset``: of the last message
+    that the index of keys knows, 0 if it knows none."""
+
+    messages: tuple[bytes, ...]
+    last_ms: int
+    last_offset: int
+
+
 class Log(Protocol):
     """The replicated bytes: a commit log of its own, or a DLedger's."""
 
@@ -234,4 +244,11 @@ class Store(Protocol):
 
     async def arrived(self, topic: str, queue_id: int, offset: int) -> None:
         """Return when the queue's end is beyond ``offset``: what a long poll waits for."""
+        ...
+
+    async def find_by_key(
+        self, topic: str, key: str, *, begin_ms: int, end_ms: int, max_messages: int
+    ) -> FoundByKey:
+        """Messages with this key, or unique key, that were stored in [begin_ms, end_ms], as far as
+        the index of keys has got: it follows dispatch."""
         ...

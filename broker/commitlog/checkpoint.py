@@ -11,9 +11,12 @@ import struct
 from dataclasses import dataclass
 from zlib import crc32
 
+from broker.commitlog.api import Log
+from broker.commitlog.queue_set import QueueSet
 from broker.disk import Disk
-from broker.errors import StorageError
+from broker.errors import DiskFull, StorageError
 from broker.storage.files import read_file, replace_file
+from broker.storage.journal import NO_ROOM
 
 PATH = "checkpoint"
 CONFIRM_UNKNOWN = -1
@@ -65,3 +68,44 @@ async def write_checkpoint(disk: Disk, checkpoint: Checkpoint) -> None:
         checkpoint.store_ms,
     )
     await replace_file(disk, PATH, body + crc32(body).to_bytes(_CRC_BYTES, "big"))
+
+
+class CheckpointKeeper:
+    """The checkpoint on the disk, and the one that follows it. Every method raises StorageError;
+    DiskFull: what is on the disk says less, and that is true.
+    """
+
+    def __init__(self, disk: Disk, current: Checkpoint) -> None:
+        self.current = current
+        self._disk = disk
+        self._due: Checkpoint | None = None  # the next, when the log is flushed as far
+
+    async def lower(self, offset: int) -> None:
+        """What lies behind ``offset`` is about to be cut."""
+        self._due = None
+        if max(self.current.dispatched, self.current.flushed) > offset:
+            await self.write(self.current.lowered(offset))
+
+    async def write_if_due(self, now: Checkpoint, message_log: Log, queues: QueueSet) -> None:
+        """A checkpoint asks for no flush: how often that is done is the configuration's business.
+
+        So it waits for the log, and is not replaced by a newer one (``now``) meanwhile.
+        """
+        if self._due is None:
+            self._due = now
+        if message_log.flushed_offset < self._due.dispatched:
+            return
+        await queues.flush()
+        due, self._due = self._due, None
+        flushed = max(due.flushed, message_log.flushed_offset)
+        due = Checkpoint(due.dispatched, flushed, due.confirm, due.store_ms)
+        if due.lowered(flushed) != self.current:
+            await self.write(due)
+
+    async def write(self, checkpoint: Checkpoint) -> None:
+        try:
+            await write_checkpoint(self._disk, checkpoint)
+        except OSError as error:
+            kind = DiskFull if error.errno in NO_ROOM else StorageError
+            raise kind(f"checkpoint: {error.strerror or error}") from error
+        self.current = checkpoint

@@ -189,12 +189,12 @@ class Dispatcher:
             properties_at = topic_end + 2
             end = properties_at + (data[topic_end] << 8 | data[topic_end + 1])
         else:
-            topic_at, topic_end, properties_at, end = _text_spans(data, start)
+            topic_at, topic_end, properties_at, end = text_spans(data, start)
         encoded = data[topic_at:topic_end]
         topic = self._topics.get(encoded)
         if topic is None:
             topic = self._topics[encoded] = encoded.decode()
-        tags = tags_of(data, properties_at, end)
+        tags = property_at(data, TAGS_KEY, properties_at, end)
         code = self._codes.get(tags)
         if code is None:
             if len(self._codes) > TAGS_REMEMBERED_MAX:
@@ -205,12 +205,17 @@ class Dispatcher:
 
 def tags_of(data: bytes, start: int, end: int) -> bytes:
     """The value of TAGS in the properties at [start, end); empty if there is none."""
-    at = data.find(TAGS_KEY, start, end)
+    return property_at(data, TAGS_KEY, start, end)
+
+
+def property_at(data: bytes, key: bytes, start: int, end: int) -> bytes:
+    """The value of the first property ``key`` (with its 0x01); empty if there is none."""
+    at = data.find(key, start, end)
     while at > start and data[at - 1] != SEPARATOR:  # the end of another key
-        at = data.find(TAGS_KEY, at + 1, end)
+        at = data.find(key, at + 1, end)
     if at < 0:
         return b""
-    at += len(TAGS_KEY)
+    at += len(key)
     stop = data.find(b"\x02", at, end)
     return data[at : end if stop < 0 else stop]
 
@@ -224,7 +229,7 @@ def java_hash(text: str) -> int:
     return code - (1 << 32) if code >> 31 else code
 
 
-def _text_spans(data: bytes, start: int) -> tuple[int, int, int, int]:
+def text_spans(data: bytes, start: int) -> tuple[int, int, int, int]:
     """Of a message at ``start``: where topic and properties begin and end. Raises struct.error or
     IndexError if it leads out of the data.
     """
@@ -248,6 +253,12 @@ def body_length_at(data: bytes, start: int) -> int:
     if flags & (BORN_HOST_V6 | STORE_HOST_V6):
         at += 12 * bool(flags & BORN_HOST_V6) + 12 * bool(flags & STORE_HOST_V6)
     return at
+
+
+def store_ms_at(data: bytes, start: int) -> int:
+    """When the message that begins at ``start`` was stored."""
+    at = start + HEAD.size + (20 if data[start + 39] & BORN_HOST_V6 else 8)
+    return int.from_bytes(data[at : at + 8], "big", signed=True)
 
 
 def first_invalid(data: bytes, base: int, spans: list[tuple[int, int]]) -> int:
@@ -296,7 +307,7 @@ def _is_valid_slowly(data: bytes, start: int, total: int, offset: int) -> bool:
     body_end = body_at + int.from_bytes(data[at:body_at], "big", signed=True)
     if not body_at <= body_end < end - 3:
         return False
-    topic_at, topic_end, properties_at, properties_end = _text_spans(data, start)
+    topic_at, topic_end, properties_at, properties_end = text_spans(data, start)
     if properties_end != end or topic_end <= topic_at:
         return False
     if data[topic_at:topic_end].translate(None, _TOPIC_BYTES):
@@ -330,7 +341,7 @@ def decode(data: bytes, offset: int) -> Stored:
     stored, at = _host_at(data, at, 16 if system & STORE_HOST_V6 else 4)
     reconsume_times, prepared, body_length = TAIL.unpack_from(data, at)
     body_at = at + TAIL.size
-    topic_at, topic_end, properties_at, end = _text_spans(data, 0)
+    topic_at, topic_end, properties_at, end = text_spans(data, 0)
     try:
         properties = data[properties_at:end].decode()
     except UnicodeDecodeError as error:

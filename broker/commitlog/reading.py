@@ -6,16 +6,18 @@ than those that were sent.
 
 from __future__ import annotations
 
+import hashlib
 import logging
 
 from broker.commitlog.api import GetStatus, Got, Log
-from broker.commitlog.codec import BORN_HOST_V6, FILLER_MIN_BYTES, HEAD, START, is_message
+from broker.commitlog.codec import FILLER_MIN_BYTES, START, is_message, store_ms_at
 from broker.commitlog.commit_log import MESSAGE_BYTES_MAX
 from broker.commitlog.consume_queue import ConsumeQueue
 from broker.errors import StorageError
 
 log = logging.getLogger("broker.commitlog")
 
+DIGEST_BYTES = 1 << 20
 READ_AHEAD_BYTES = 64 << 10  # messages of one queue lie near each other
 
 
@@ -75,17 +77,11 @@ async def queue_offset_at_ms(message_log: Log, queue: ConsumeQueue, store_ms: in
         middle = (low + high) // 2
         unit = await queue.unit(middle)
         message = None if unit is None else await message_at(message_log, unit[0])
-        if message is None or store_ms_of(message) < store_ms:
+        if message is None or store_ms_at(message, 0) < store_ms:
             low = middle + 1
         else:
             high = middle
     return low
-
-
-def store_ms_of(message: bytes) -> int:
-    born_v6 = int(HEAD.unpack_from(message, 0)[7]) & BORN_HOST_V6
-    at = HEAD.size + (20 if born_v6 else 8)
-    return int.from_bytes(message[at : at + 8], "big", signed=True)
 
 
 async def read_fully(message_log: Log, offset: int, size: int) -> bytes:
@@ -97,3 +93,16 @@ async def read_fully(message_log: Log, offset: int, size: int) -> bytes:
             break
         data += more
     return data
+
+
+async def digest(message_log: Log, start: int, end: int) -> str:
+    """A fingerprint of the log's bytes, to compare replicas with. Raises StorageError if they are
+    not all there."""
+    made = hashlib.blake2b(digest_size=16)
+    while start < end:
+        part = await message_log.read(start, min(DIGEST_BYTES, end - start))
+        if not part:
+            raise StorageError(f"there is nothing at {start} in the log")
+        made.update(part)
+        start += len(part)
+    return made.hexdigest()

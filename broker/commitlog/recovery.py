@@ -17,6 +17,7 @@ from broker.commitlog.checkpoint import CONFIRM_UNKNOWN, Checkpoint, read_checkp
 from broker.commitlog.codec import Dispatcher
 from broker.commitlog.commit_log import CommitLog
 from broker.commitlog.consume_queue import Unit
+from broker.commitlog.key_index import KeyIndex
 from broker.commitlog.queue_set import Key, QueueSet
 from broker.commitlog.reading import message_at
 from broker.disk import Disk
@@ -38,6 +39,7 @@ class FoundStore:
 
     log: MessageLog
     queues: QueueSet
+    index: KeyIndex
     checkpoint: Checkpoint
     confirm: int | None
     tail_is_lost: bool
@@ -74,6 +76,9 @@ async def _open_store_files(
     if not any(queue.end for queue in queues.queues.values()) or position > message_log.max_offset:
         position = message_log.min_offset  # the queues are gone, or the log is another one
     position = await _recover_queues(message_log, queues, position)
+    min_offset, max_offset = message_log.min_offset, message_log.max_offset
+    slots, entries = config.index_slots, config.index_entries
+    index = await KeyIndex.open(disk, slots, entries, min_offset, max_offset)
     confirm: int | None = None
     if confirm_from_checkpoint:
         known = checkpoint.confirm != CONFIRM_UNKNOWN
@@ -81,8 +86,8 @@ async def _open_store_files(
     tail_is_lost = unclean and env.has_bug("KB-DL-16")
     log.info(
         "the store has [%d, %d), its queues are built from %d%s",
-        message_log.min_offset,
-        message_log.max_offset,
+        min_offset,
+        max_offset,
         position,
         "; the last one did not end orderly" if unclean else "",
     )
@@ -92,7 +97,7 @@ async def _open_store_files(
         checkpoint.confirm,
         checkpoint.store_ms,
     )
-    return FoundStore(message_log, queues, checkpoint, confirm, tail_is_lost)
+    return FoundStore(message_log, queues, index, checkpoint, confirm, tail_is_lost)
 
 
 async def mark_clean(disk: Disk) -> None:

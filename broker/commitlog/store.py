@@ -11,29 +11,28 @@ How a failed disk ends a node: the log tells ``failure_listener``; it must end t
 from __future__ import annotations
 
 import asyncio
-import hashlib
 import logging
 from collections.abc import Callable
 from contextlib import suppress
 
-from broker.commitlog.api import Appended, Got, Message, MessageLog, PutStage
-from broker.commitlog.checkpoint import CONFIRM_UNKNOWN, Checkpoint, write_checkpoint
+from broker.commitlog.api import FoundByKey, Got, Message, MessageLog, PutStage
+from broker.commitlog.appending import append
+from broker.commitlog.checkpoint import CONFIRM_UNKNOWN, Checkpoint, CheckpointKeeper
 from broker.commitlog.codec import Encoder
 from broker.commitlog.commit_log import RECOVERY_BYTES, CommitLog
+from broker.commitlog.key_index import KeyIndex
 from broker.commitlog.queue_set import Key, QueueSet
-from broker.commitlog.reading import get, message_at, queue_offset_at_ms
+from broker.commitlog.reading import digest, get, message_at, queue_offset_at_ms
 from broker.commitlog.recovery import mark_clean, open_store_files
 from broker.commitlog.waiters import Waiters
 from broker.env import Env, pause_ms
 from broker.errors import DiskFull, StorageError
 from broker.rocketmq.config import StoreConfig
-from broker.storage.journal import NO_ROOM
 
 log = logging.getLogger("broker.commitlog")
 
 NS_PER_MS = 1_000_000
 DISPATCH_BYTES = 128 << 10  # between two of these other tasks have their turn
-DIGEST_BYTES = 1 << 20
 DISPATCH_RETRY_MS = 100
 
 
@@ -46,6 +45,7 @@ class MessageStore:
         config: StoreConfig,
         message_log: MessageLog,
         queues: QueueSet,
+        index: KeyIndex,
         checkpoint: Checkpoint,
         *,
         confirm: int | None,
@@ -56,8 +56,8 @@ class MessageStore:
         self._config = config
         self._log = message_log
         self._queues = queues
-        self._checkpoint = checkpoint  # the one on the disk
-        self._due: Checkpoint | None = None  # the next, when the log is flushed as far
+        self._index = index
+        self._checkpoints = CheckpointKeeper(env.disk, checkpoint)
         self._encoder = Encoder(config.max_message_bytes)
         self._confirm = confirm
         self._dispatched = checkpoint.dispatched
@@ -84,10 +84,19 @@ class MessageStore:
         Raises StorageError.
         """
         found = await open_store_files(env, config, message_log, confirm_from_checkpoint)
-        store = cls(env, config, found.log, found.queues, found.checkpoint, confirm=found.confirm)
+        store = cls(
+            env,
+            config,
+            found.log,
+            found.queues,
+            found.index,
+            found.checkpoint,
+            confirm=found.confirm,
+        )
         store._log.progress_listener = store._log_has_moved
         store._log.failure_listener = store._fail
         store._queues.failure_listener = store._fail
+        store._index.failure_listener = store._fail
         if not found.tail_is_lost:
             if env.has_bug("KB-RKT-16"):
                 store._confirm = None  # recovery builds the queues to the log's end
@@ -103,6 +112,7 @@ class MessageStore:
             (self._checkpoint_forever, "checkpoint"),
         ):
             self._tasks.append(asyncio.create_task(run(), name=f"store {name}"))
+        self._index.start(self._log, lambda: self._dispatched)
         self._log_has_moved()
 
     async def close(self) -> None:
@@ -113,7 +123,8 @@ class MessageStore:
             await self._dispatch_now()
             await self._log.flushed(self._log.max_offset)
             await self._queues.flush()
-            await self._write_checkpoint(self._checkpoint_of_now())
+            await self._index.save()
+            await self._checkpoints.write(self._checkpoint_of_now())
             await mark_clean(self._env.disk)
         finally:
             await self._queues.abandon()
@@ -133,6 +144,7 @@ class MessageStore:
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
+        await self._index.stop()
         error = StorageError("the store was closed")
         self._queues.refuse(error)
         self._dispatch_waiters.refuse(error)
@@ -150,32 +162,8 @@ class MessageStore:
 
     def append(self, messages: list[Message]) -> PutStage:
         """See Store."""
-        encoder, first = self._encoder, messages[0]
-        key = (first.topic, first.queue_id)
-        queue_offset = self._queues.next_offsets.get(key, 0)
         store_ms = self._env.clock.wall_ns() // NS_PER_MS
-        prepared = [encoder.prepare(message) for message in messages]
-        offsets = self._log.place([parts[0] for parts in prepared])
-        encoded = [
-            encoder.encode_prepared(message, parts, offset, queue_offset + number, store_ms)
-            for number, (message, parts, offset) in enumerate(
-                zip(messages, prepared, offsets, strict=True)
-            )
-        ]
-        ends = self._log.append_placed(encoded)
-        self._queues.next_offsets[key] = queue_offset + len(messages)
-        message_id = encoder.message_id
-        appended = [
-            Appended(
-                offset,
-                ends[number],
-                queue_offset + number,
-                message_id(messages[number].store_host, offset),
-                store_ms,
-            )
-            for number, offset in enumerate(offsets)
-        ]
-        return PutStage(tuple(appended))
+        return append(self._log, self._queues, self._encoder, messages, store_ms)
 
     def append_raw(self, offset: int, data: bytes) -> None:
         """See Store."""
@@ -191,9 +179,7 @@ class MessageStore:
         """
         async with self._held:
             if offset < self._log.max_offset:
-                self._due = None
-                if max(self._checkpoint.dispatched, self._checkpoint.flushed) > offset:
-                    await self._write_checkpoint(self._checkpoint.lowered(offset))
+                await self._checkpoints.lower(offset)
                 await self._cut_queues(offset)
                 await self._log.truncate(offset)
                 self._dispatched = max(self._dispatched, self._log.min_offset)
@@ -207,14 +193,13 @@ class MessageStore:
         To be awaited before the log is cut.
         """
         async with self._held:
-            self._due = None
-            if max(self._checkpoint.dispatched, self._checkpoint.flushed) > offset:
-                await self._write_checkpoint(self._checkpoint.lowered(offset))
+            await self._checkpoints.lower(offset)
             await self._cut_queues(offset)
 
     async def _cut_queues(self, offset: int) -> None:
         lowest = await self._queues.cut(offset)
         self._dispatched = min(self._dispatched, lowest)
+        await self._index.cut(offset)
         if self._confirm is not None:
             self._confirm = min(self._confirm, offset)
         gone = StorageError(f"the log is cut to {offset}")
@@ -226,6 +211,7 @@ class MessageStore:
         async with self._held:
             await self._log.remove_before(min(offset, self._dispatched))
             await self._queues.forget_before(self._log.min_offset)
+            await self._index.forget_before(self._log.min_offset)
 
     async def recover_queue_offsets(self, *, from_queues_only: bool = False) -> None:
         """Find the next queue offsets from the queues and the log (recoverTopicQueueTable): a
@@ -253,14 +239,7 @@ class MessageStore:
     async def digest(self, start: int, end: int) -> str:
         """A fingerprint of the log's bytes, to compare replicas with. Raises StorageError if they
         are not all there."""
-        digest = hashlib.blake2b(digest_size=16)
-        while start < end:
-            part = await self._log.read(start, min(DIGEST_BYTES, end - start))
-            if not part:
-                raise StorageError(f"there is nothing at {start} in the log")
-            digest.update(part)
-            start += len(part)
-        return digest.hexdigest()
+        return await digest(self._log, start, end)
 
     async def message_at(self, offset: int) -> bytes | None:
         """The whole stored message that lies there; None if none does."""
@@ -320,6 +299,7 @@ class MessageStore:
                     return
                 await self._queues.dispatch(scanned)
                 self._dispatched = scanned.next
+                self._index.dispatch(scanned)
             self._dispatch_waiters.wake(scanned.next)
             if self._bound() > scanned.next:
                 await asyncio.sleep(0)
@@ -351,6 +331,19 @@ class MessageStore:
         queue = self._queues.queues.get((topic, queue_id))
         return 0 if queue is None else await queue_offset_at_ms(self._log, queue, store_ms)
 
+    async def find_by_key(
+        self, topic: str, key: str, *, begin_ms: int, end_ms: int, max_messages: int
+    ) -> FoundByKey:
+        """See Store. Raises StorageError."""
+        times_ms, end = (begin_ms, end_ms), self._dispatched
+        return await self._index.find(
+            self._log, topic, key, times_ms, end=end, max_messages=max_messages
+        )
+
+    async def indexed(self, offset: int) -> None:
+        """Return when the index of keys knows everything before ``offset``."""
+        await self._index.indexed(offset)
+
     # -- on the disk -------------------------------------------------------------------------------
 
     def _log_has_moved(self) -> None:
@@ -375,41 +368,18 @@ class MessageStore:
             await pause_ms(self._config.checkpoint_interval_ms)
             try:
                 async with self._held:
-                    await self._checkpoint_if_due()
+                    now = self._checkpoint_of_now()
+                    await self._checkpoints.write_if_due(now, self._log, self._queues)
             except DiskFull:
                 continue  # the one on the disk says less, and that is true
             except StorageError as error:
                 self._fail(error)
                 return
 
-    async def _checkpoint_if_due(self) -> None:
-        """A checkpoint asks for no flush: how often that is done is the configuration's business.
-
-        So it waits for the log, and is not replaced by a newer one meanwhile.
-        """
-        if self._due is None:
-            self._due = self._checkpoint_of_now()
-        if self._log.flushed_offset < self._due.dispatched:
-            return
-        await self._queues.flush()
-        due, self._due = self._due, None
-        flushed = max(due.flushed, self._log.flushed_offset)
-        due = Checkpoint(due.dispatched, flushed, due.confirm, due.store_ms)
-        if due.lowered(flushed) != self._checkpoint:
-            await self._write_checkpoint(due)
-
     def _checkpoint_of_now(self) -> Checkpoint:
         return Checkpoint(
             dispatched=self._dispatched,
             flushed=self._log.flushed_offset,
             confirm=CONFIRM_UNKNOWN if self._confirm is None else self.confirm_offset,
-            store_ms=self._checkpoint.store_ms,
+            store_ms=self._checkpoints.current.store_ms,
         )
-
-    async def _write_checkpoint(self, checkpoint: Checkpoint) -> None:
-        try:
-            await write_checkpoint(self._env.disk, checkpoint)
-        except OSError as error:
-            kind = DiskFull if error.errno in NO_ROOM else StorageError
-            raise kind(f"checkpoint: {error.strerror or error}") from error
-        self._checkpoint = checkpoint

@@ -46,6 +46,10 @@ class StoreConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     segment_bytes: Positive = 1 << 30  # mappedFileSizeCommitLog
     queue_segment_units: Positive = 300_000  # mappedFileSizeConsumeQueue / 20
     max_message_bytes: Positive = 4 << 20
+    # One file of the index of keys (upstream's hashSlotNum is 5,000,000, maxIndexNum four times
+    # that): ours is in memory until it is full, and is built again after a crash.
+    index_slots: Positive = 4096
+    index_entries: Positive = 16_384
     checkpoint_interval_ms: Positive = 1000
     # Read only what is flushed, so that no reader sees what a power loss takes back (KB-RKT-09).
     read_flushed_only: bool = False

@@ -4,6 +4,7 @@ Each verb is a request to the nodes' management API (broker/rocketmq/management.
 those of a run, whose directory says where they listen (``endpoints.json``), or the one at
 ``--endpoint``. A question goes to every node, or to the one that is named; what changes something
 goes to one: ``promote`` to the node that is named, ``elect-master`` to the first that takes it.
+``follow`` asks the master for its epoch first, unless one is given.
 """
 
 from __future__ import annotations
@@ -70,7 +71,9 @@ def ctl(
     endpoint: Annotated[str, typer.Option(help="host:port of one node's API, without a run.")] = "",
     broker: Annotated[str, typer.Option(help="elect-master: the broker that is wanted.")] = "",
     master: Annotated[str, typer.Option(help="follow: the node to follow.")] = "",
-    epoch: Annotated[int | None, typer.Option(help="promote, follow: the epoch.")] = None,
+    epoch: Annotated[
+        int | None, typer.Option(help="promote: else one more; follow: else the master's.")
+    ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
     store: Annotated[Path, typer.Option("--store", help="Where runs are kept.")] = Path("store"),
 ) -> None:
@@ -79,7 +82,15 @@ def ctl(
         raise UsageError(f"unknown verb {verb}: choose one of {', '.join(VERBS)}")
     nodes = _nodes(run, node, endpoint, store)
     body = _body(verb, node or endpoint, broker=broker, master=master, epoch=epoch)
-    answers = asyncio.run(ask(VERBS[verb], nodes, body))
+    if body is not None and verb == "follow" and epoch is None:
+        if endpoint:
+            raise UsageError(
+                f"shalott ctl follow: without a run nobody knows where {master} can be asked for"
+                " its epoch: give --epoch"
+            )
+        answers = asyncio.run(follow(nodes, _nodes_of_run(run, "master", master, store), body))
+    else:
+        answers = asyncio.run(ask(VERBS[verb], nodes, body))
     typer.echo(_as_json(answers) if as_json else "\n".join(_as_lines(answers)))
     if not any(answer.ok for answer in answers):
         raise typer.Exit(EXIT_REFUSED)
@@ -92,12 +103,17 @@ def _nodes(run: str, node: str, endpoint: str, store: Path) -> dict[str, Address
         if not colon or not port.isdigit():
             raise UsageError(f"--endpoint {endpoint}: give host:port, such as 127.0.0.1:15672")
         return {endpoint: (host, int(port))}
+    return _nodes_of_run(run, "node", node, store)
+
+
+def _nodes_of_run(run: str, flag: str, node: str, store: Path) -> dict[str, Address]:
+    """All of them, or the one that a flag names. Raises UsageError."""
     directory = Store(store).find(None if run == "latest" else run)
     nodes = read_endpoints(directory.path / ENDPOINTS)
     if not node:
         return nodes
     if node not in nodes:
-        raise UsageError(f"--node {node}: the run has {', '.join(nodes)}")
+        raise UsageError(f"--{flag} {node}: the run has {', '.join(nodes)}")
     return {node: nodes[node]}
 
 
@@ -148,6 +164,21 @@ async def ask(
         if answers[-1].ok:
             return answers[-1:]
     return answers
+
+
+async def follow(
+    nodes: Mapping[str, Address], master: Mapping[str, Address], body: dict[str, Any]
+) -> list[Answer]:
+    """In the epoch that the master tells: in another one the group would not be at rest."""
+    (told,) = await ask(VERBS["claims"], master, None)
+    if not told.ok:
+        return [told]
+    claims = told.body.get("claims") or [{"role": "no broker"}]
+    if claims[0]["role"] != "master":
+        role = claims[0]["role"]
+        reason = f"it is {role}, and no master: promote it first, or give --epoch"
+        return [Answer(told.node, False, reason)]
+    return await ask(VERBS["follow"], nodes, {**body, "epoch": claims[0]["epoch"]})
 
 
 async def _ask(verb: Verb, node: str, address: Address, body: dict[str, Any] | None) -> Answer:

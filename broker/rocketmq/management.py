@@ -5,7 +5,7 @@ Nobody has to log in: RocketMQ's ports ask nobody either. Errors look as in brok
 
     GET  /api/shalott/claims           this node's and nobody else's view: roles, epochs, routes
     GET  /api/health                   200 when all services run, else 503
-    GET  /api/shalott/ha-status        the body of GET_BROKER_HA_STATUS (907)
+    GET  /api/shalott/ha-status        the body of GET_BROKER_HA_STATUS (907), with nodes by name
     GET  /api/shalott/sync-state-set   what the controllers' leader knows of the set (1006)
     GET  /api/shalott/epoch-cache      the epochs of this broker's log (1007)
     POST /api/shalott/promote          {"epoch": n?}: this slave becomes the master (master-slave)
@@ -36,6 +36,7 @@ from broker.management.http import (
 )
 from broker.management.router import RouteOf, find
 from broker.replicas.replica import AutoSwitchReplica
+from broker.rocketmq.naming import named, with_names
 from broker.rocketmq.replica import Replica
 
 if TYPE_CHECKING:
@@ -107,15 +108,6 @@ def claim_of(replica: Replica) -> dict[str, Any]:
     return ends | claim | names
 
 
-def named(synchronised: list[str], mirrors: list[str]) -> list[str]:
-    """Who is in sync, by name. A slave of HAService is known by its address only, and slaves on one
-    host share that: their names are certain when there are as many of them as there can be.
-    """
-    if all(name in mirrors for name in synchronised):
-        return synchronised
-    return mirrors if len(synchronised) >= len(mirrors) else []
-
-
 def running_nodes(node: RocketNode) -> list[str]:
     """This node, and those whose brokers are registered at the name server here."""
     names = [node.config.name]
@@ -135,7 +127,9 @@ async def health(node: RocketNode, request: Request, parameters: Mapping[str, st
 async def ha_status(node: RocketNode, request: Request, parameters: Mapping[str, str]) -> Response:
     if node.replica is None:
         raise no_broker(node)
-    return json_response(node.replica.ha_status())
+    brokers = node.config.nodes_with("broker")
+    status = with_names(node.replica.ha_status(), node.config.name, brokers, node.book.node_of)
+    return json_response(status)
 
 
 def no_broker(node: RocketNode) -> ApiError:

@@ -15,6 +15,7 @@ from harness.cli import run_command
 from harness.cli_ctl import VERBS, Answer, ask, read_endpoints
 from harness.errors import UsageError
 from harness.store import ENDPOINTS, PLAN
+from tests.broker.rocketmq.rocket_process import running_rocket_nodes
 
 pytestmark = pytest.mark.local
 
@@ -127,8 +128,41 @@ def test_a_promotion_goes_to_the_node_that_is_named(tmp_path: Path) -> None:
 def test_an_endpoint_needs_no_run(capsys: pytest.CaptureFixture[str]) -> None:
     node = FakeNode(200, {"role": "slave"})
     with listening(node):
-        assert ctl("follow", "--endpoint", f"127.0.0.1:{node.port}", "--master", "n1") == 0
-    assert node.asked == [("POST", "/api/shalott/follow", b'{"master":"n1"}')]
+        place = f"127.0.0.1:{node.port}"
+        assert ctl("follow", "--endpoint", place, "--master", "n1", "--epoch", "3") == 0
+    assert node.asked == [("POST", "/api/shalott/follow", b'{"master":"n1","epoch":3}')]
+
+
+def claims_of(role: str, epoch: int) -> dict[str, object]:
+    return {"claims": [{"role": role, "epoch": epoch}]}
+
+
+def test_a_slave_follows_in_the_epoch_that_its_master_tells(tmp_path: Path) -> None:
+    old, new, other = FakeNode(200, {}), FakeNode(200, claims_of("master", 7)), FakeNode(200, {})
+    with listening(old, new, other):
+        store = stored_run(tmp_path, n1=old, n2=new, n3=other)
+        assert ctl("follow", "--node", "n1", "--master", "n2", "--store", str(store)) == 0
+    assert new.asked == [("GET", "/api/shalott/claims", b"")] and not other.asked
+    assert old.asked == [("POST", "/api/shalott/follow", b'{"master":"n2","epoch":7}')]
+
+
+@pytest.mark.parametrize(
+    ("status", "said", "sentence"),
+    [
+        (200, claims_of("slave", 7), "n2: it is slave, and no master: promote it first, or give"),
+        (200, {"claims": []}, "n2: it is no broker, and no master: promote it first, or give"),
+        (503, {"reason": "booting"}, "n2: refused with 503: booting"),
+    ],
+)
+def test_who_is_no_master_tells_no_epoch_to_follow_in(
+    status: int, said: object, sentence: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    old, new = FakeNode(200, {}), FakeNode(status, said)
+    with listening(old, new):
+        store = stored_run(tmp_path, n1=old, n2=new)
+        assert ctl("follow", "--node", "n1", "--master", "n2", "--store", str(store)) == 1
+    assert sentence in capsys.readouterr().out
+    assert not old.asked
 
 
 def test_an_election_is_asked_of_one_after_the_other_until_one_takes_it() -> None:
@@ -152,10 +186,49 @@ def test_nobody_who_answers_is_a_failure(capsys: pytest.CaptureFixture[str]) -> 
     assert ctl("claims", "--endpoint", f"127.0.0.1:{node.port}") == 1
 
 
+def test_real_brokers_are_told_by_name_and_follow_in_their_masters_epoch(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """On one host, where addresses name nobody."""
+
+    def connections(of: str) -> list[dict[str, object]]:
+        capsys.readouterr()
+        assert ctl("ha-status", "--node", of, "--json", "--store", str(store)) == 0
+        told = msgspec.json.decode(capsys.readouterr().out)[of]
+        assert told["node"] == of
+        return list(told["haConnectionInfo"])
+
+    with running_rocket_nodes(tmp_path / "nodes", ("n1", "n2")) as (first, second):
+        ports = {
+            node.name: {"management": ["127.0.0.1", node.config.ports["management"]]}
+            for node in (first, second)
+        }
+        store = stored_run(tmp_path)
+        (store / "latest" / ENDPOINTS).write_bytes(msgspec.json.encode(ports))
+        first.await_claims(lambda seen: seen["claims"][0]["synchronised"] == ["n2"])
+        assert [one["slave"] for one in connections("n1")] == ["n2"]
+        at = ("--store", str(store))
+        assert ctl("follow", "--node", "n1", "--master", "n2", "--epoch", "5", *at) == 0
+        assert ctl("promote", "--node", "n2", "--epoch", "5", *at) == 0
+        assert ctl("promote", "--node", "n2", *at) == 0  # once more: the epoch is 6 now
+        assert ctl("follow", "--node", "n1", "--master", "n2", *at) == 0
+        seen = first.await_claims(lambda seen: seen["claims"][0]["agreed"])["claims"][0]
+        assert (seen["role"], seen["master"], seen["epoch"]) == ("slave", "n2", 6)
+        second.await_claims(lambda seen: seen["claims"][0]["synchronised"] == ["n1"])
+        assert [one["slave"] for one in connections("n2")] == ["n1"]
+
+
 REFUSED: dict[str, tuple[tuple[str, ...], str]] = {
     "an unknown verb": (("demote",), "unknown verb demote: choose one of claims"),
     "a promotion of nobody": (("promote",), "say which broker it is about, with --node"),
     "following nobody": (("follow", "--endpoint", "h:1"), "say whom, with --master"),
+    "following without an epoch": (
+        ("follow", "--endpoint", "h:1", "--master", "n2"),
+        "without a run nobody knows where n2 can be asked for its epoch: give --epoch",
+    ),
+    "following a stranger": (
+        ("follow", "--node", "n1", "--master", "n9"), "--master n9: the run has n1",
+    ),
     "an endpoint that is none": (("claims", "--endpoint", "h"), "give host:port"),
     "what means nothing": (
         ("claims", "--endpoint", "h:1", "--epoch", "2"), "--epoch means nothing to claims",

@@ -53,11 +53,11 @@ def test_every_knob_is_drawn() -> None:
     assert constant == {
         "version", "name", "time_limit_ms", "quiet_ms", "settle_timeout_ms",
         "cluster.backend", "cluster.leave_running", "system.name", "system.profile", "system.bugs",
-        "system.services", "system.operator", "workload.name", "workload.ack_mode", "workload.durable",
-        "workload.persistent", "workload.confirms", "gates.delivery", "gates.max_rto_ms",
-        "gates.min_acked", "gates.must_settle", "gates.must_not_crash", "gates.must_converge",
-        "gates.one_master", "gates.crash_text", "sim.buggify_off", "sim.buggify_on",
-        "sim.callback_cost_ns",
+        "system.services", "system.operator", "workload.name", "workload.ack_mode",
+        "workload.durable", "workload.persistent", "workload.confirms", "gates.delivery",
+        "gates.max_rto_ms", "gates.min_acked", "gates.must_settle", "gates.must_not_crash",
+        "gates.must_converge", "gates.one_master", "gates.crash_text", "sim.buggify_off",
+        "sim.buggify_on", "sim.callback_cost_ns",
         # of the workloads lock, fifo and metadata; a swarm draws queue
         "workload.consumers", "workload.objects", "workload.order", "workload.reads",
         "workload.hold_ms",

@@ -1,5 +1,5 @@
-"""The types of the consensus core: what happens to it (events), what it wants done (actions), what
-members say to each other (messages), and what it needs of a log.
+"""The types of the consensus core: what happens to it (events), what it wants done (actions), and
+what members say to each other (messages). What it needs of a log is LogView (storage.py).
 
 ``RaftCore.step(event)`` returns actions, to be carried out in their order. It is a state machine
 without I/O: time comes as ``Tick``, randomness as an argument. A shell (runner.py) does the rest.
@@ -17,27 +17,13 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Sequence
-from typing import Literal, Protocol
+from typing import Literal
 
 import msgspec
 
+from broker.remoting.codes import DLedgerCode
+
 Role = Literal["leader", "follower", "candidate"]
-
-
-class Code(enum.IntEnum):
-    """DLedgerResponseCode, those that members answer each other."""
-
-    SUCCESS = 200
-    UNKNOWN_MEMBER = 401
-    UNEXPECTED_MEMBER = 402
-    EXPIRED_TERM = 403
-    NOT_LEADER = 404
-    INCONSISTENT_STATE = 406
-    INCONSISTENT_LEADER = 409
-    REPEATED_PUSH = 413
-    DISK_ERROR = 414
-    TERM_NOT_READY = 416
-    INTERNAL_ERROR = 500
 
 
 class VoteResult(enum.StrEnum):
@@ -110,33 +96,6 @@ class RaftSettings(msgspec.Struct, frozen=True, kw_only=True):
         return self.heartbeat_interval_ms * self.max_heartbeat_leak
 
 
-class LogView(Protocol):
-    """A member's own log as its storage has it. It must show all that was reported persisted, as of
-    the last ``Truncate``, ``Install`` and ``Compact`` carried out; what it shows beyond that is not
-    looked at: the core remembers itself what is not persisted yet.
-    """
-
-    @property
-    def first_index(self) -> int:
-        """Of the first entry that is still there; ``last_index + 1`` if there is none."""
-        ...
-
-    @property
-    def last_index(self) -> int:
-        """Of the last entry; of the snapshot if there is no entry after it; 0 if nothing is."""
-        ...
-
-    def term_at(self, index: int) -> int:
-        """Asked for ``first_index - 1`` (the snapshot's term; 0 at 0) up to ``last_index``."""
-        ...
-
-    def entries(self, first: int, max_bytes: int) -> Sequence[Entry] | None:
-        """Entries from ``first`` on, at least one if there is one, and no more than ``max_bytes``
-        of data beyond that. None if they must be read from the disk: the core asks with ``Load``.
-        """
-        ...
-
-
 # -- messages --------------------------------------------------------------------------------------
 # ``serial`` is the sender's count of its requests; an answer bears that of its request.
 
@@ -177,7 +136,7 @@ class HeartbeatResponse(msgspec.Struct, frozen=True, kw_only=True):
     serial: int
     term: int
     node: str
-    code: Code
+    code: DLedgerCode
     round: int
 
 
@@ -211,7 +170,7 @@ class PushResponse(msgspec.Struct, frozen=True, kw_only=True):
     term: int
     node: str
     type: PushType
-    code: Code
+    code: DLedgerCode
     prev_index: int = 0
     match_index: int = 0
     end_index: int = 0

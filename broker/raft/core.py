@@ -17,7 +17,6 @@ from broker.raft.api import (
     HeartbeatRequest,
     HeartbeatResponse,
     Loaded,
-    LogView,
     MessageReceived,
     Persisted,
     Propose,
@@ -36,6 +35,7 @@ from broker.raft.api import (
 )
 from broker.raft.log import Log
 from broker.raft.state import SelfVote, State, outdated
+from broker.raft.storage import LogView
 
 
 class RaftCore:

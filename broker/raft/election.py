@@ -14,7 +14,6 @@ from __future__ import annotations
 
 from broker.raft import leading, reading
 from broker.raft.api import (
-    Code,
     HeartbeatRequest,
     HeartbeatResponse,
     Send,
@@ -24,6 +23,7 @@ from broker.raft.api import (
     VoteResult,
 )
 from broker.raft.state import Ballot, SelfVote, State
+from broker.remoting.codes import DLedgerCode
 
 NAIVE_BUGS = ("KB-DL-03", "KB-DL-14")  # naive_election, isolated_follower_never_recovers
 BACKOFF_ROUNDS_MAX = 3
@@ -197,20 +197,20 @@ def send_heartbeats(s: State) -> None:
         s.send(member, request)
 
 
-def accept_leader(s: State, sender: str, term: int) -> Code:
+def accept_leader(s: State, sender: str, term: int) -> DLedgerCode:
     """What to say to a message of the leader of ``term``, and follow it if that is SUCCESS."""
     if sender not in s.members or sender == s.name:
-        return Code.UNKNOWN_MEMBER
+        return DLedgerCode.UNKNOWN_MEMBER
     if term < s.term:
-        return Code.EXPIRED_TERM
+        return DLedgerCode.EXPIRED_TERM
     if term == s.term and s.role == "leader":
-        return Code.INCONSISTENT_LEADER  # two leaders of one term: never, but with a bug
+        return DLedgerCode.INCONSISTENT_LEADER  # two leaders of one term: never, but with a bug
     if term == s.term and s.leader not in ("", sender):
-        return Code.INCONSISTENT_LEADER
+        return DLedgerCode.INCONSISTENT_LEADER
     if term > s.term:
         adopt_term(s, term)
     s.follow(sender)
-    return Code.SUCCESS
+    return DLedgerCode.SUCCESS
 
 
 def handle_heartbeat(s: State, sender: str, request: HeartbeatRequest) -> None:
@@ -225,15 +225,15 @@ def handle_heartbeat_response(s: State, sender: str, response: HeartbeatResponse
     if step_down_before(s, response.term, response.code) or response.term != s.term:
         return
     progress = s.progress.get(sender)
-    if progress is not None and response.code == Code.SUCCESS:
+    if progress is not None and response.code == DLedgerCode.SUCCESS:
         progress.heard_ms = s.now_ms
         progress.round = max(progress.round, response.round)
         reading.round_answered(s)
 
 
-def step_down_before(s: State, term: int, code: Code) -> bool:
+def step_down_before(s: State, term: int, code: DLedgerCode) -> bool:
     """Whether a leader's request was refused because its term is over."""
-    if code != Code.EXPIRED_TERM or term <= s.term:
+    if code != DLedgerCode.EXPIRED_TERM or term <= s.term:
         return False
     if not s.has_bug("KB-DL-14"):  # isolated_follower_never_recovers
         adopt_term(s, term)

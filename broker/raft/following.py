@@ -10,7 +10,6 @@ from __future__ import annotations
 from broker.raft import election
 from broker.raft.api import (
     Append,
-    Code,
     Entry,
     Install,
     PushRequest,
@@ -20,14 +19,15 @@ from broker.raft.api import (
     Truncate,
 )
 from broker.raft.state import State
+from broker.remoting.codes import DLedgerCode
 
 
 def handle_push(s: State, sender: str, request: PushRequest) -> None:
     code = election.accept_leader(s, sender, request.term)
-    if code != Code.SUCCESS:
+    if code != DLedgerCode.SUCCESS:
         _answer(s, sender, request, code=code)
     elif s.has_bug("KB-DL-15") and _is_stuck(s, request):
-        _answer(s, sender, request, code=Code.REPEATED_PUSH)
+        _answer(s, sender, request, code=DLedgerCode.REPEATED_PUSH)
     elif request.type == PushType.INSTALL_SNAPSHOT:
         _install(s, sender, request)
     elif not s.log.has(request.prev_index, request.prev_term):
@@ -141,7 +141,7 @@ def _refuse(
         term=s.term,
         node=s.name,
         type=request.type,
-        code=Code.INCONSISTENT_STATE,
+        code=DLedgerCode.INCONSISTENT_STATE,
         prev_index=request.prev_index,
         end_index=end_index,
         x_term=x_term,
@@ -155,7 +155,7 @@ def _answer(
     sender: str,
     request: PushRequest,
     *,
-    code: Code = Code.SUCCESS,
+    code: DLedgerCode = DLedgerCode.SUCCESS,
     match_index: int = 0,
 ) -> None:
     response = PushResponse(
@@ -168,5 +168,5 @@ def _answer(
         match_index=match_index,
         end_index=s.log.last_index,
     )
-    mark = max(s.hard_mark, s.log_mark) if code == Code.SUCCESS else s.hard_mark
+    mark = max(s.hard_mark, s.log_mark) if code == DLedgerCode.SUCCESS else s.hard_mark
     s.hold(mark, Send(sender, response))

@@ -15,7 +15,6 @@ from broker.raft import election, reading
 from broker.raft.api import (
     Append,
     BecomeLeader,
-    Code,
     Entry,
     Load,
     Propose,
@@ -27,6 +26,7 @@ from broker.raft.api import (
     TakeLeadership,
 )
 from broker.raft.state import Progress, State
+from broker.remoting.codes import DLedgerCode
 
 SNAPSHOT_PATIENCE = 10  # push timeouts: reading and installing a snapshot takes longer
 
@@ -189,10 +189,10 @@ def handle_push_response(s: State, sender: str, response: PushResponse) -> None:
     if p is None or response.serial < p.trusted_serial:
         return
     p.heard_ms = s.now_ms
-    if response.code == Code.SUCCESS:
+    if response.code == DLedgerCode.SUCCESS:
         _agreed(s, p, response)
         commit(s)
-    elif response.code == Code.INCONSISTENT_STATE:
+    elif response.code == DLedgerCode.INCONSISTENT_STATE:
         _disagreed(s, p, response)
     dispatch(s, sender, p)
     _hand_over(s)

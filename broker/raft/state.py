@@ -17,7 +17,6 @@ from broker.raft.api import (
     Action,
     BecomeCandidate,
     BecomeFollower,
-    Code,
     Commit,
     HardState,
     Message,
@@ -29,6 +28,7 @@ from broker.raft.api import (
     Send,
 )
 from broker.raft.log import Log
+from broker.remoting.codes import DLedgerCode
 
 LONG_AGO_MS = -(1 << 62)
 
@@ -203,4 +203,4 @@ class State:
 
 def outdated(response: PushResponse, term: int) -> PushResponse:
     """The same answer when the term for which it was given is over."""
-    return msgspec.structs.replace(response, code=Code.EXPIRED_TERM, term=term)
+    return msgspec.structs.replace(response, code=DLedgerCode.EXPIRED_TERM, term=term)

@@ -1,5 +1,6 @@
-"""RaftStorage: what the runner needs of a member's disk. Two implementations: the controllers' log
-(journal_log.py) and DLedger's ledger (broker/dledger).
+"""LogView and RaftStorage: what the core needs of a member's log, and the runner of its disk.
+
+Two implementations: the controllers' log (journal_log.py) and DLedger's ledger (broker/dledger).
 """
 
 from __future__ import annotations
@@ -7,7 +8,34 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Protocol
 
-from broker.raft.api import Entry, HardState, LogView, Snapshot
+from broker.raft.api import Entry, HardState, Snapshot
+
+
+class LogView(Protocol):
+    """A member's own log as its storage has it. It must show all that was reported persisted, as of
+    the last ``Truncate``, ``Install`` and ``Compact`` carried out; what it shows beyond that is not
+    looked at: the core remembers itself what is not persisted yet.
+    """
+
+    @property
+    def first_index(self) -> int:
+        """Of the first entry that is still there; ``last_index + 1`` if there is none."""
+        ...
+
+    @property
+    def last_index(self) -> int:
+        """Of the last entry; of the snapshot if there is no entry after it; 0 if nothing is."""
+        ...
+
+    def term_at(self, index: int) -> int:
+        """Asked for ``first_index - 1`` (the snapshot's term; 0 at 0) up to ``last_index``."""
+        ...
+
+    def entries(self, first: int, max_bytes: int) -> Sequence[Entry] | None:
+        """Entries from ``first`` on, at least one if there is one, and no more than ``max_bytes``
+        of data beyond that. None if they must be read from the disk: the core asks with ``Load``.
+        """
+        ...
 
 
 class RaftStorage(LogView, Protocol):

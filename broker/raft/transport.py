@@ -14,9 +14,9 @@ from typing import Protocol
 
 from broker.errors import BrokerError
 from broker.raft import api, wire
-from broker.raft.api import Code, RaftSettings
+from broker.raft.api import RaftSettings
 from broker.remoting.client import RemotingClient, Unanswered, Unreachable
-from broker.remoting.codes import RequestCode
+from broker.remoting.codes import DLedgerCode, RequestCode
 from broker.remoting.command import Command, response
 from broker.remoting.server import Caller, Handler, RemotingServer
 
@@ -161,10 +161,12 @@ class RaftTransport:
             return response(wire.UNKNOWN_GROUP, str(error))
         sender = message.candidate if isinstance(message, api.VoteRequest) else message.leader
         if self._receive is None or sender not in self._addresses:
-            return response(Code.UNKNOWN_MEMBER, f"{sender} is no member, or this is none yet")
+            return response(
+                DLedgerCode.UNKNOWN_MEMBER, f"{sender} is no member, or this is none yet"
+            )
         if isinstance(message, api.TakeLeadership):
             self._receive(sender, message)
-            return response(Code.SUCCESS)
+            return response(DLedgerCode.SUCCESS)
         self._asked.pop((sender, message.serial), None)
         self._asked[sender, message.serial] = _Asked(command, caller)
         if len(self._asked) > ASKED_MAX:  # nobody waits for the oldest any more

@@ -10,8 +10,8 @@ from collections.abc import Mapping
 
 from broker.errors import BrokerError
 from broker.raft import api
-from broker.raft.api import Code, Entry, PushType, Snapshot, VoteResult
-from broker.remoting.codes import RequestCode
+from broker.raft.api import Entry, PushType, Snapshot, VoteResult
+from broker.remoting.codes import DLedgerCode, RequestCode
 from broker.remoting.command import Command, response
 
 ENTRY_HEADER = struct.Struct(">qqI")
@@ -156,7 +156,7 @@ def encode_response(message: api.Response) -> Command:
                 "voteResult": message.result,
                 "preVote": _flag(message.pre),
             }
-            return response(Code.SUCCESS, ext=ext)
+            return response(DLedgerCode.SUCCESS, ext=ext)
         case api.HeartbeatResponse():
             ext |= {"remoteId": message.node, "round": str(message.round)}
             return response(message.code, ext=ext)
@@ -199,7 +199,7 @@ def _decode_response(
                 serial=serial,
                 term=term,
                 node=node,
-                code=Code(command.code),
+                code=DLedgerCode(command.code),
                 round=int(ext["round"]),
             )
         case api.PushRequest():
@@ -208,7 +208,7 @@ def _decode_response(
                 term=term,
                 node=node,
                 type=PushType(ext["type"]),
-                code=Code(command.code),
+                code=DLedgerCode(command.code),
                 prev_index=int(ext["preLogIndex"]),
                 match_index=int(ext["index"]),
                 end_index=int(ext["endIndex"]),

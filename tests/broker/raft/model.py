@@ -17,6 +17,7 @@ import msgspec
 from broker.raft import api
 from broker.raft.core import RaftCore
 from broker.raft.timing import RETRY_MS
+from broker.remoting.codes import DLedgerCode
 
 FAST = api.RaftSettings(
     heartbeat_interval_ms=50,
@@ -41,7 +42,7 @@ class Violation(AssertionError):
 
 
 class ModelDisk:
-    """What is durable of one member; implements broker.raft.api.LogView. Entries below ``cold``
+    """What is durable of one member; implements broker.raft.storage.LogView. Entries below ``cold``
     are not in memory."""
 
     def __init__(self) -> None:
@@ -349,7 +350,7 @@ class Group:
                 if disk.hard.term < term:
                     raise Violation("durable votes", f"{member.name} stands in {term}")
                 self._check_vote(member, term, candidate)
-            case api.PushResponse(code=api.Code.SUCCESS, match_index=index):
+            case api.PushResponse(code=DLedgerCode.SUCCESS, match_index=index):
                 if disk.last_index < index and not member.writes:
                     raise Violation("durable acks", f"{member.name} has {disk.last_index}: {index}")
                 if disk.last_index < index:

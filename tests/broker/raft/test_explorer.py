@@ -136,7 +136,7 @@ MISTAKES: list[tuple[str, ModuleType, str, str, tuple[Chaos, int]]] = [
     (
         "follows leaders of the past",
         election,
-        "    if term < s.term:\n        return Code.EXPIRED_TERM\n",
+        "    if term < s.term:\n        return DLedgerCode.EXPIRED_TERM\n",
         "",
         SAFETY,
     ),

@@ -6,6 +6,7 @@ import pytest
 
 from broker.raft import api, wire
 from broker.remoting.codec import FrameReader, encode
+from broker.remoting.codes import DLedgerCode
 from broker.remoting.command import Command
 
 pytestmark = pytest.mark.unit
@@ -45,7 +46,7 @@ RESPONSES: list[tuple[int, api.Request, api.Response]] = [
     (
         403,
         REQUESTS[1][1],
-        api.HeartbeatResponse(serial=1, term=3, node="b", code=api.Code.EXPIRED_TERM, round=9),
+        api.HeartbeatResponse(serial=1, term=3, node="b", code=DLedgerCode.EXPIRED_TERM, round=9),
     ),
     (
         406,
@@ -55,7 +56,7 @@ RESPONSES: list[tuple[int, api.Request, api.Response]] = [
             term=4,
             node="b",
             type=api.PushType.COMPARE,
-            code=api.Code.INCONSISTENT_STATE,
+            code=DLedgerCode.INCONSISTENT_STATE,
             prev_index=7,
             match_index=0,
             end_index=9,

@@ -31,7 +31,7 @@ from broker.ha.autoswitch import epochs, packets
 from broker.ha.autoswitch.epoch_file import EpochFileCache
 from broker.ha.autoswitch.packets import EpochStart, HaProtocolError, HaState
 from broker.ha.autoswitch.tail import end_of_whole_messages, search_start
-from broker.ha.autoswitch.waiting import uninterrupted
+from broker.ha.autoswitch.waiting import is_cancelled, uninterrupted
 from broker.rocketmq.config import HaConfig
 
 log = logging.getLogger("broker.ha")
@@ -100,6 +100,8 @@ class AutoSwitchHAClient:
                 log.info("master %s: no connection", self.following.address)
             except* StorageError as errors:
                 self._slave.failed(StorageError(str(errors.exceptions[0])))
+            if is_cancelled():  # and the session ended of itself meanwhile, or with an error
+                raise asyncio.CancelledError
             if self._followed:
                 retry_ms = RETRY_FIRST_MS
             await asyncio.sleep(retry_ms / 1000)

@@ -20,3 +20,11 @@ async def uninterrupted(work: Coroutine[Any, Any, T]) -> T:
         if not task.cancelled():
             task.exception()  # retrieved: it is the canceller's business no more
         raise
+
+
+def is_cancelled() -> bool:
+    """Whether the task that asks was told to end. It may not have heard: what it waits for takes
+    the cancellation first, and may end with an error of its own instead (a TaskGroup does, if one
+    of its tasks failed)."""
+    task = asyncio.current_task()
+    return task is not None and task.cancelling() > 0

@@ -83,6 +83,34 @@ def test_a_client_that_nobody_asked_to_end_ends_the_node() -> None:
     Group().run(scenario)
 
 
+def test_a_client_that_is_told_to_end_ends_though_its_session_fails_at_that_moment() -> None:
+    """A TaskGroup of which a task failed tells of that, and of no cancellation: the slave went on
+    with the old master for ever, and with it whoever waited for its end."""
+
+    async def scenario(group: Group) -> None:
+        await pair(group)
+        client = group["b"].service.client
+        assert client is not None
+
+        async def failing_session() -> None:
+            try:
+                await asyncio.Event().wait()
+            finally:
+                raise OSError("while it was cancelled")
+
+        client._session = failing_session  # type: ignore[method-assign]
+        group["a"].kill()
+        await group.until(lambda: not client.is_connected)
+        await asyncio.sleep(2 * SAFE.reconnect_interval_ms / 1000)
+        await group.start("c")
+        await group["c"].lead(2)
+        async with asyncio.timeout(5):
+            await group["b"].follow("c", 2)
+        assert (group["b"].service.role, group["b"].service.epoch) == ("slave", 2)
+
+    Group().run(scenario)
+
+
 @pytest.mark.parametrize("by_address", [False, True])
 def test_both_forms_of_the_handshake_work(by_address: bool) -> None:
     async def scenario(group: Group) -> None:
@@ -229,6 +257,34 @@ def test_an_added_broker_may_begin_with_the_last_file() -> None:
         assert group["c"].store.log.min_offset == start > 0
         assert await group["c"].log() == (await group["a"].log())[start:]
         assert await group["a"].put(body(100))
+
+    Group().run(scenario)
+
+
+def test_an_added_broker_begins_where_its_master_s_log_does() -> None:
+    """Files of the master went, and an epoch with them."""
+
+    async def scenario(group: Group) -> None:
+        await pair(group)
+        for number in range(100):
+            assert await group["a"].put(body(number))
+        await group["b"].lead(2)
+        await group["a"].follow("b", 2)
+        await group["b"].admit("a")
+        for number in range(100):
+            assert await group["b"].put(body(number))
+        master = group["b"].store
+        begin = master.log.max_offset - SEGMENT_BYTES
+        begin -= begin % SEGMENT_BYTES
+        await group["b"].here(master.dispatched(master.log.max_offset))
+        await group["b"].here(master.remove_before(begin))
+        assert master.log.min_offset == begin > 0
+        await group.start("c")
+        await group["c"].follow("b", 2)
+        await group["b"].admit("a", "c")
+        assert await group["c"].log() == await group["b"].log()
+        assert group["c"].store.log.min_offset == begin
+        assert await group["b"].put(body(100))
 
     Group().run(scenario)
 

@@ -220,7 +220,7 @@ def test_kb_rkt_20_a_master_that_is_elected_again_gives_queue_offsets_twice() ->
         missing = [n for n in range(len(ends)) if not any(body(n) in data for data in stored)]
         return bool(missing) or a.store.queue_range("t", 0) != (0, len(ends))
 
-    only_with("KB-RKT-20", scenario, ha=UPSTREAM)
+    only_with("KB-RKT-20", scenario, seeds=8, ha=UPSTREAM)
 
 
 def test_kb_rkt_21_an_epoch_without_data_stops_replication() -> None:

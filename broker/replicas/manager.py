@@ -82,6 +82,8 @@ class ReplicasManager:
             busy=self._busy,
         )
         self.reports = SetReports(env, config, service, client, ask=self._ask.set)
+        self._stranger = False  # a slave named itself by an address that nobody told of
+        service.broker_id_of = self._broker_id_of
 
     # -- life --------------------------------------------------------------------------------------
 
@@ -193,11 +195,23 @@ class ReplicasManager:
             me = self._service.broker_id
             election = await self._client.elect_master(self._cluster, self._group, me)
             self.hear(election.master)
-        if any(one not in self.addresses_of for one in self.master.sync_state_set):
+        known = self.addresses_of
+        if self._stranger or any(one not in known for one in self.master.sync_state_set):
             await self._learn_addresses()
 
+    def _broker_id_of(self, address: str) -> int:
+        """Of a slave that names itself as in 5.0.0: -1 until the controllers have told its id; it
+        will connect again."""
+        for broker_id, known in self.addresses_of.items():
+            if known == address:
+                return broker_id
+        self._stranger = True
+        self._ask.set()
+        return -1
+
     async def _learn_addresses(self) -> None:
-        """Who the ids are, for people and checkers."""
+        """Who the ids are, for people and checkers, and for handshakes of 5.0.0."""
+        self._stranger = False
         known = (await self._client.sync_state_data([self._group])).get(self._group)
         if known is not None:
             for one in (*known.in_sync_replicas, *known.not_in_sync_replicas):

@@ -69,6 +69,7 @@ class HaConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     all_ack_in_sync_state_set: bool = False
     async_learner: bool = False
     sync_from_last_file: bool = False
+    handshake_by_address: bool = False  # slaves introduce themselves as in 5.0.0
     max_time_slave_not_catchup_ms: Positive = 15_000
     check_sync_state_set_period_ms: Positive = 5000
 

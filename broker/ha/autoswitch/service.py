@@ -52,7 +52,8 @@ class AutoSwitchHAService:
     """Made by ``open``. ``broker_id`` must be set before the first change of role.
 
     ``set_is_wrong``: the master may have a change of the SyncStateSet to report. ``failed``: the
-    disk is lost. ``by_address``: slaves introduce themselves as in 5.0.0.
+    disk is lost. ``broker_id_of``: whose address it is, negative if nobody's is known; needed where
+    slaves introduce themselves as in 5.0.0.
     """
 
     def __init__(
@@ -64,8 +65,6 @@ class AutoSwitchHAService:
         *,
         dial: Callable[[str], tuple[str, int]],
         failed: Callable[[BrokerError], None],
-        by_address: bool = False,
-        broker_id_of: Callable[[str], int] = nobody,
     ) -> None:
         self.broker_id = -1
         self.role: Role = "none"
@@ -76,12 +75,12 @@ class AutoSwitchHAService:
         self.store = store
         self.set_is_wrong: Callable[[], None] = lambda: None
         self.role_changed: Callable[[], None] = lambda: None
+        self.broker_id_of: Callable[[str], int] = nobody
         self._env = env
         self._config = config
         self._dial = dial
         self._failed = failed
-        self._by_address = by_address
-        self._broker_id_of = broker_id_of
+        self._by_address = config.ha.handshake_by_address
         self._group = config.broker.broker_name
         self._acks_flushed = config.store.flush == "sync"
         self._server: asyncio.Server | None = None
@@ -177,7 +176,7 @@ class AutoSwitchHAService:
             segment_bytes=self._config.store.segment_bytes,
             acks_flushed=self._acks_flushed,
             by_address=self._by_address,
-            broker_id_of=self._broker_id_of,
+            broker_id_of=self.broker_id_of,
             set_is_wrong=self.set_is_wrong,
         )
 

@@ -32,6 +32,25 @@ def test_the_first_broker_is_the_master_and_the_others_join_its_set() -> None:
     Group().run(scenario)
 
 
+def test_a_group_that_introduces_itself_by_address_works_alike() -> None:
+    """As 5.0.0 did: the master learns from the controllers whose address it is."""
+
+    async def scenario(group: Group) -> None:
+        await group.start()
+        old = await group.settled()
+        await old.put_ok(body(1))
+        old.kill()
+        others = [one.name for one in group.brokers.values() if one is not old]
+        new = await group.settled(*others)
+        await new.put_ok(body(2))
+        await old.start()
+        master = await group.settled()
+        assert len({await one.log() for one in group.brokers.values()}) == 1
+        assert master.replica.epoch == 2
+
+    Group(ha=msgspec.structs.replace(SAFE, handshake_by_address=True)).run(scenario)
+
+
 def test_a_broker_without_a_role_takes_nothing() -> None:
     async def scenario(group: Group) -> None:
         await group["a"].start()

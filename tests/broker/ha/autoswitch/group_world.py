@@ -74,9 +74,9 @@ class Broker:
             await EpochFileCache.open(env),
             dial=AddressBook(config).dial,
             failed=lambda error: self.failures.append(str(error)),
-            by_address=self.group.by_address,
-            broker_id_of=lambda address: self.group.names.index(address.split(":")[0]) + 1,
         )
+        names = self.group.names
+        self.service.broker_id_of = lambda address: names.index(address.split(":")[0]) + 1
         self.service.broker_id = self.id
         await self.service.start()
         ready.set()
@@ -195,7 +195,7 @@ class Broker:
 
 
 class Group:
-    """Brokers a, b and c. ``by_address``: slaves introduce themselves as in 5.0.0."""
+    """Brokers a, b and c."""
 
     def __init__(
         self,
@@ -204,7 +204,6 @@ class Group:
         ha: HaConfig = SAFE,
         flush: str = "sync",
         knobs: NetworkKnobs | None = None,
-        by_address: bool = False,
         disk: DiskKnobs | None = None,
         seed: int = 1,
     ) -> None:
@@ -213,7 +212,6 @@ class Group:
         self.names = names or ("a", "b", "c")
         self.bugs = bugs
         self.ha = ha
-        self.by_address = by_address
         self.disk = disk
         self.events: list[Event] = []
         self._store = StoreConfig(

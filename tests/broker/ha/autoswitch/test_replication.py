@@ -118,7 +118,7 @@ def test_both_forms_of_the_handshake_work(by_address: bool) -> None:
         assert await group["a"].put(body(1))
         assert list(group["a"].reign.connections) == [2]
 
-    Group(by_address=by_address).run(scenario)
+    Group(ha=changed(SAFE, handshake_by_address=by_address)).run(scenario)
 
 
 def test_all_of_the_set_must_have_a_message() -> None:

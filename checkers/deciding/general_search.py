@@ -88,7 +88,7 @@ def quick_search(
         with _kept_transitions(model) as transitions:
             budget = new_budget(time_limit_s=limit_s, memory_limit_bytes=KEPT_BYTES)
             encoded = transitions.encode(history, budget)
-            if only_if_repeated and not (repeated := _repeated(encoded, transitions)):
+            if only_if_repeated and not (repeated := transitions.repeated(encoded, budget)):
                 return None
             table = transitions.table()
             answers = []
@@ -102,13 +102,6 @@ def quick_search(
             return Quick(answers, int(budget.bytes_peak + transitions.budget.bytes), repeated)
     except MemoryError:
         return None
-
-
-def _repeated(encoded: Encoded, transitions: Transitions) -> str:
-    """The f of an operation that changes the state and occurs more than once; "" if none does."""
-    often = np.bincount(encoded.kind, minlength=transitions.kinds) > 1
-    kinds = np.flatnonzero(often & (transitions.pure() == 0))
-    return transitions.operation(int(kinds[0])).f if len(kinds) else ""
 
 
 @dataclass(slots=True)

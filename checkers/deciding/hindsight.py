@@ -43,9 +43,13 @@ def without_hindsight(
 
 def _settles_later(history: ConcurrentHistory, model: Model, rank: int) -> bool:
     """Whether something under way at ``rank`` returned later what narrows down what it did."""
+    meanings = meanings_of(model)
+    if meanings is not None and not any(
+        meanings[name].settles for name in history.f.names if name in meanings
+    ):
+        return False
     later = (history.call < rank) & (history.ret > rank)
     later &= (history.ret != NEVER) & (history.type == OK)
-    meanings = meanings_of(model)
     if meanings is None:
         return bool(later.any())
     names = {history.f.names[code] for code in history.f.codes[later].tolist()}

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import threading
 import time
-from collections import Counter
 from dataclasses import dataclass, field, replace
 from typing import Any, Final, Literal
 
@@ -72,7 +71,7 @@ class RunningCheck:
     started_s: float = field(default_factory=time.monotonic)
     started_cpu_s: float = field(default_factory=time.process_time)
     keys: int = 0
-    decided_by: Counter[str] = field(default_factory=Counter)
+    decided_by: dict[str, int] = field(default_factory=dict)  # who, how many keys
     passed_over: dict[str, None] = field(default_factory=dict)
     violation: Violation | None = None
     furthest: Found | None = None  # where the search stopped, on the key with the most operations
@@ -115,7 +114,7 @@ class RunningCheck:
                     left.append(part)
                     self.passed_over[f"{answer.lane}: {answer.why}"] = None
                 else:
-                    self.decided_by[answer.lane] += 1
+                    self._count(answer.lane)
                 if answer.valid is False:
                     invalid.append((part, answer))
             return bool(self.cause or invalid)
@@ -282,6 +281,9 @@ class RunningCheck:
         self._keep_violation(invalid[0], rows, stuck, prefix)
         return []
 
+    def _count(self, decider: str) -> None:
+        self.decided_by[decider] = self.decided_by.get(decider, 0) + 1
+
     def _hear(self, found: Found) -> bool:
         """Whether it is a violation."""
         with self._lock:
@@ -290,7 +292,7 @@ class RunningCheck:
                 if self.furthest is None or found.returns > self.furthest.returns:
                     self.furthest = found
             else:
-                self.decided_by[f"general search ({found.method})"] += 1
+                self._count(f"general search ({found.method})")
             return found.valid is False
 
     def _keep_violation(
@@ -305,8 +307,10 @@ class RunningCheck:
         if prefix is not None:
             whole = self.history
             own = whole if self.keys == 1 else whole.take(whole.key.codes == found.key)
-            prefix = without_hindsight(own, self.model, prefix, self._is_invalid)
-            stuck = int(np.flatnonzero(whole.ret == prefix)[0])
+            seen = without_hindsight(own, self.model, prefix, self._is_invalid)
+            if seen != prefix or stuck is None:
+                stuck = int(np.flatnonzero(whole.ret == seen)[0])
+            prefix = seen
         self.violation = Violation(
             key=self.history.key.names[found.key],
             by=f"general search ({found.method})",
@@ -331,7 +335,7 @@ class RunningCheck:
     # --- the verdict ----------------------------------------------------------------------------
 
     def verdict(self) -> Verdict:
-        decided = self.decided_by.total()
+        decided = sum(self.decided_by.values())
         valid: bool | str = "unknown"
         if self.violation is not None:
             valid = False
@@ -359,7 +363,8 @@ class RunningCheck:
     def _deciders(self) -> list[str]:
         if len(self.decided_by) < 2:
             return list(self.decided_by)
-        return [f"{name}: {count} keys" for name, count in self.decided_by.most_common()]
+        most_first = sorted(self.decided_by.items(), key=lambda decided: -decided[1])
+        return [f"{name}: {count} keys" for name, count in most_first]
 
     def _progress(self, decided: int) -> str:
         sentences = []

@@ -27,6 +27,10 @@ STATE_BYTES: Final = 112  # of a state besides itself: its number, its places in
 KIND_BYTES: Final = 400  # of an operation as the model sees it
 PLACE_BYTES: Final = 16  # of one that is made when it is asked about
 
+UINT8S, INT32S, INT64S = (ffi.typeof(f"{name}_t[]") for name in ("uint8", "int32", "int64"))
+ILLEGAL, BRANCHES = int(lib.SHL_ILLEGAL), int(lib.SHL_BRANCHES)
+borrow = ffi.from_buffer
+
 
 @dataclass(frozen=True, slots=True)
 class Encoded:
@@ -74,6 +78,7 @@ class Transitions:
         self._by_process = bool(getattr(model, "by_process", False))
         self._by_name: dict[str, tuple[int, int]] = {}
         self._means: dict[str, int] = {}
+        self._meant_by: dict[tuple[str, ...], tuple[npt.NDArray[np.uint8], Ints32]] = {}
         self.budget = budget
         self._table: Any = ffi.NULL
         self._kinds: Any = lib.shl_kinds_new(budget)
@@ -116,6 +121,12 @@ class Transitions:
         """By kind: 1 if it never changes a state. Good until the next history is encoded."""
         memory = ffi.buffer(lib.shl_kinds_pure(self._kinds), self.kinds)
         return np.frombuffer(memory, dtype=np.uint8)
+
+    def repeated(self, encoded: Encoded, budget: Any) -> str:
+        """The f of an operation that changes the state and occurs more than once; "": none does."""
+        total = len(encoded.kind)
+        kind = lib.shl_repeated(self._kinds, total, encoded.memory + 3 * total, budget)
+        return "" if kind == lib.SHL_NONE else self.operation(kind).f
 
     def state(self, number: int) -> Hashable:
         return self._states[number]
@@ -162,34 +173,38 @@ class Transitions:
 
     def _rows(self, history: ConcurrentHistory, keys: int) -> tuple[Any, list[Any]]:
         rows = ffi.new("shl_rows *")
-        alive: list[Any] = []
-
-        def borrow(c_type: str, array: npt.NDArray[Any]) -> Any:
-            pointer = ffi.from_buffer(c_type, array)
-            alive.append(pointer)
-            return pointer
-
         rows.n = len(history)
         reads, means = self._meant(history)
-        rows.f = borrow("int32_t[]", history.f.codes)
-        rows.reads, rows.means = borrow("uint8_t[]", reads), borrow("int32_t[]", means)
+        argument, result = history.argument, history.result
+        alive = [
+            borrow(INT32S, history.f.codes),
+            borrow(UINT8S, reads),
+            borrow(INT32S, means),
+            borrow(UINT8S, history.type),
+            borrow(UINT8S, argument.kind),
+            borrow(INT64S, argument.number),
+            borrow(UINT8S, result.kind),
+            borrow(INT64S, result.number),
+            borrow(INT32S, history.call),
+            borrow(INT32S, history.ret),
+        ]
+        rows.f, rows.reads, rows.means, rows.type = alive[:4]
+        rows.argument_kind, rows.argument, rows.result_kind, rows.result = alive[4:8]
+        rows.call, rows.ret = alive[8:]
         rows.keys = keys
         if keys > 1:
-            rows.key = borrow("int32_t[]", history.key.codes)
+            rows.key = borrowed = borrow(INT32S, history.key.codes)
+            alive.append(borrowed)
         if self._by_process:
-            rows.process = borrow("int32_t[]", history.process)
-        rows.type = borrow("uint8_t[]", history.type)
-        argument, result = history.argument, history.result
-        rows.argument_kind = borrow("uint8_t[]", argument.kind)
-        rows.argument = borrow("int64_t[]", argument.number)
-        rows.result_kind = borrow("uint8_t[]", result.kind)
-        rows.result = borrow("int64_t[]", result.number)
+            rows.process = borrowed = borrow(INT32S, history.process)
+            alive.append(borrowed)
         if argument.forms:
-            rows.argument_forms = borrow("int32_t[]", self._forms(argument.forms))
-        if result.forms:
-            rows.result_forms = borrow("int32_t[]", self._forms(result.forms))
-        rows.call = borrow("int32_t[]", history.call)
-        rows.ret = borrow("int32_t[]", history.ret)
+            rows.argument_forms = borrowed = borrow(INT32S, self._forms(argument.forms))
+            rows.result_forms = borrowed
+            alive.append(borrowed)
+        if result.forms and result.forms is not argument.forms:
+            rows.result_forms = borrowed = borrow(INT32S, self._forms(result.forms))
+            alive.append(borrowed)
         return rows, alive
 
     def _forms(self, forms: tuple[Hashable, ...]) -> Ints32:
@@ -198,13 +213,18 @@ class Transitions:
         return np.array([known.setdefault((type(f), f), len(known)) for f in forms], np.int32)
 
     def _meant(self, history: ConcurrentHistory) -> tuple[npt.NDArray[np.uint8], Ints32]:
+        if (meant := self._meant_by.get(history.f.names)) is not None:
+            return meant
         known = self._by_name
         pairs = [
             known.get(name) or self._meaning(history, code, name)
             for code, name in enumerate(history.f.names)
         ]
         reads = np.array([pair[0] for pair in pairs], dtype=np.uint8)
-        return reads, np.array([pair[1] for pair in pairs], dtype=np.int32)
+        meant = reads, np.array([pair[1] for pair in pairs], dtype=np.int32)
+        if all(name in known for name in history.f.names):  # no operation may have the others
+            self._meant_by = {history.f.names: meant}
+        return meant
 
     def _meaning(self, history: ConcurrentHistory, code: int, name: str) -> tuple[int, int]:
         if self._meanings is None:
@@ -226,11 +246,13 @@ class Transitions:
 
     def _remember(self, history: ConcurrentHistory, known: int, fresh: Ints32) -> None:
         """What the new kinds stand for. Few are made at once; many only when they are asked for."""
+        if not len(fresh):
+            return
         is_few = len(fresh) <= 1024
         if not self._charge((KIND_BYTES if is_few else PLACE_BYTES) * len(fresh)):
             raise MemoryError
         if is_few:
-            new = [self._canonical(history.operation(int(row))) for row in fresh]
+            new = [self._canonical(each) for each in history.operations(fresh)]
             self._operations += new
             if (is_pure := self._is_pure) is not None:
                 for kind, operation in enumerate(new, known):
@@ -265,12 +287,12 @@ class Transitions:
         try:
             answer = self.model.step(self._states[state], self.operation(kind))
             if answer is None:
-                return int(lib.SHL_ILLEGAL)
+                return ILLEGAL
             if not isinstance(answer, OneOf):
                 return self._number(answer)
             for each in answer.states:
                 lib.shl_branch(self._table, self._number(each))
-            return int(lib.SHL_BRANCHES)
+            return BRANCHES
         except OutOfMemory:
             return int(lib.SHL_ASK_FAILED)
         except BaseException as raised:

@@ -89,6 +89,16 @@ int32_t shl_rank(int64_t n, const int64_t *invoke_ns, const int64_t *complete_ns
     return rank;
 }
 
+int32_t shl_last_return(int64_t n, const int32_t *ret)
+{
+    int32_t last = -1;
+    for (int64_t i = 0; i < n; i++) {
+        int32_t came = ret[i] == SHL_NEVER ? -1 : ret[i];
+        last = came > last ? came : last;
+    }
+    return last;
+}
+
 /* --- dense ids ---------------------------------------------------------------------------------*/
 
 static uint64_t scrambled(uint64_t x)
@@ -174,7 +184,8 @@ int32_t shl_dense(int64_t n, const int64_t *values, const uint8_t *present, int3
 enum { INTEGER = 1 };
 
 int64_t shl_ids_of_two(int64_t n, const shl_values *first, const shl_values *second,
-                       const uint8_t *pick, uint8_t picked, int32_t *ids, int64_t *low)
+                       const uint8_t *pick, uint8_t picked, const shl_values *asked, int32_t *ids,
+                       int32_t *its_id)
 {
     int64_t lowest = INT64_MAX, highest = INT64_MIN;
     int seen = 0;
@@ -190,11 +201,17 @@ int64_t shl_ids_of_two(int64_t n, const shl_values *first, const shl_values *sec
     if ((seen & ~INTEGER) || lowest > highest
         || (uint64_t)highest - (uint64_t)lowest >= (uint64_t)n * 2)
         return -1;
-    int32_t nothing = (int32_t)(highest - lowest + 1);
+    int32_t nothing = (int32_t)(highest - lowest + 1), wanted = nothing, found = 0;
+    if (*asked->kind == INTEGER) {
+        int is_between = *asked->number >= lowest && *asked->number <= highest;
+        wanted = is_between ? (int32_t)(*asked->number - lowest) : SHL_NONE;
+    }
     for (int64_t i = 0; i < n; i++) {
         const shl_values *from = pick[i] == picked ? second : first;
-        ids[i] = from->kind[i] == INTEGER ? (int32_t)(from->number[i] - lowest) : nothing;
+        int32_t id = from->kind[i] == INTEGER ? (int32_t)(from->number[i] - lowest) : nothing;
+        ids[i] = id;
+        found |= id == wanted;
     }
-    *low = lowest;
+    *its_id = found ? wanted : SHL_NONE;
     return (int64_t)nothing + 1;
 }

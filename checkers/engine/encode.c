@@ -117,6 +117,19 @@ void shl_kinds_mark_pure(shl_kinds *kinds, int32_t kind)
     kinds->pure[kind] = 1;
 }
 
+int32_t shl_repeated(const shl_kinds *kinds, int64_t n, const int32_t *kind, shl_budget *budget)
+{
+    uint8_t *seen = shl_alloc_zeroed(budget, kinds->count);
+    int32_t lowest = SHL_NONE;
+    for (int64_t i = 0; seen && i < n; i++) {
+        if (seen[kind[i]] && !kinds->pure[kind[i]] && (lowest < 0 || kind[i] < lowest))
+            lowest = kind[i];
+        seen[kind[i]] = 1;
+    }
+    shl_free(budget, seen, kinds->count);
+    return lowest;
+}
+
 /* --- rows --------------------------------------------------------------------------------------*/
 
 static void take_value(uint8_t kind, int64_t number, const int32_t *forms, uint8_t *to_kind,

@@ -59,6 +59,10 @@ typedef struct {
     int32_t fresh_count;
 } shl_encoded;
 
+/* The lowest kind that changes a state and that more than one of n operations is of; SHL_NONE: each
+ * such kind occurs once, or there is no memory to tell. */
+int32_t shl_repeated(const shl_kinds *kinds, int64_t n, const int32_t *kind, shl_budget *budget);
+
 /* 0, or why not: SHL_MEMORY. */
 int32_t shl_encode(const shl_rows *rows, shl_kinds *kinds, shl_encoded *out, shl_budget *budget);
 

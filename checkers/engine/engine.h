@@ -68,6 +68,9 @@ int32_t shl_check_budget(shl_budget *budget);
 /* Memory that counts: NULL when the limit or the machine refuses (budget->stopped says so). */
 void *shl_alloc(shl_budget *budget, int64_t bytes);
 void *shl_alloc_zeroed(shl_budget *budget, int64_t bytes);
+/* Memory that will be used in whole: large blocks are made resident at once, not page by page. */
+void *shl_alloc_used(shl_budget *budget, int64_t bytes);
+void *shl_alloc_used_zeroed(shl_budget *budget, int64_t bytes);
 void *shl_resize(shl_budget *budget, void *memory, int64_t old_bytes, int64_t new_bytes);
 void shl_free(shl_budget *budget, void *memory, int64_t bytes);
 /* Memory that somebody else holds for the check (a model's states): 1, or 0 if refused. Give it
@@ -81,6 +84,8 @@ int64_t shl_now_ns(void);
  * invoke_ns must be ascending. Returns how many ranks there are, or -1 (see budget->stopped). */
 int32_t shl_rank(int64_t n, const int64_t *invoke_ns, const int64_t *complete_ns, int32_t *call,
                  int32_t *ret, shl_budget *budget);
+/* The highest rank among n returns; -1: none of them came. */
+int32_t shl_last_return(int64_t n, const int32_t *ret);
 /* Dense ids in order of first appearance for any 64-bit values; rows with present[i] == 0 get
  * SHL_NONE. first[id] is the row that showed it first (room for n). Returns how many, or -1. */
 int32_t shl_dense(int64_t n, const int64_t *values, const uint8_t *present, int32_t *ids,
@@ -91,9 +96,11 @@ typedef struct {
     const int64_t *number;
 } shl_values;
 /* Ids of what row i has in `second` if pick[i] == picked, else in `first`: integers less the
- * lowest, which is stored, and above them one id for nothing. Returns how many ids that makes; -1
- * if there are forms, no integers, or such as lie far apart: then nothing was done. */
+ * lowest, and above them one id for nothing. Returns how many ids that makes; -1 if there are
+ * forms, no integers, or such as lie far apart: then nothing was done. `asked`: a value; *its_id is
+ * set to its id, or to SHL_NONE if no row has it. */
 int64_t shl_ids_of_two(int64_t n, const shl_values *first, const shl_values *second,
-                       const uint8_t *pick, uint8_t picked, int32_t *ids, int64_t *low);
+                       const uint8_t *pick, uint8_t picked, const shl_values *asked, int32_t *ids,
+                       int32_t *its_id);
 
 #endif

@@ -130,6 +130,8 @@ static int window_run(layers *l, int32_t to, int64_t steps)
     while (ended == GOES_ON && l->now.at.e <= to && l->now.at.e < l->p->returns)
         ended = l->steps < steps ? pass_return(l, steps) : UNCLEAR;
     l->p->budget->steps += l->steps;
+    if (ended == UNCLEAR)
+        return GOES_ON; /* with more steps it would */
     return ended == GOES_ON ? UNCLEAR : ended;
 }
 

@@ -79,6 +79,7 @@ struct shl_reader {
     int32_t *idle;        /* Violin: processes that have nothing open */
     int64_t idle_count, idle_room;
     int32_t processes;
+    int64_t logger_at;    /* a Jepsen log: where its logger's name stands in a line */
     const char *begin;    /* the bytes that are being read */
     int64_t line_begin;   /* how far before them their first line began */
 };

@@ -37,15 +37,35 @@ static value_span overtaker(const queue_check *check, int32_t ret)
     return queue_span(check, *rows);
 }
 
+/* The first dequeue that was called after `rank`; they are in the order of their calls. */
+static int64_t first_called_after(const queue_check *check, int32_t rank)
+{
+    const int32_t *rows = queue_rows(check, DEQUEUES);
+    int64_t low = 0, high = queue_count(check, DEQUEUES);
+    while (low < high) {
+        int64_t middle = low + (high - low) / 2;
+        if (check->history->call[rows[middle]] > rank)
+            high = middle;
+        else
+            low = middle + 1;
+    }
+    return low;
+}
+
 /* Of the values that b overtook, the one that was dequeued first: the proof that ends earliest. */
 static void explain_order(queue_check *check, value_span b)
 {
+    const int32_t *rows = queue_rows(check, DEQUEUES);
     value_span found = b;
     int32_t ret = SHL_NEVER;
-    for (int64_t i = 0; i < queue_count(check, DEQUEUES); i++) {
-        value_span a = queue_span(check, queue_rows(check, DEQUEUES)[i]);
-        if (a.enqueue_ret < b.enqueue_call && b.dequeue_ret < a.dequeue_call &&
-            a.dequeue_ret < ret) {
+    for (int64_t i = first_called_after(check, b.dequeue_ret); i < queue_count(check, DEQUEUES);
+         i++) {
+        if (check->history->call[rows[i]] > ret)
+            break; /* whatever comes now returns later still */
+        if (check->history->ret[rows[i]] > ret)
+            continue;
+        value_span a = queue_span(check, rows[i]);
+        if (a.enqueue_ret < b.enqueue_call) {
             found = a;
             ret = a.dequeue_ret;
         }

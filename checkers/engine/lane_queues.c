@@ -107,8 +107,8 @@ static void sort_by_class(queue_check *check, const uint8_t *class_of)
 
 static int split_rows(queue_check *check)
 {
-    check->rows = shl_alloc(check->budget, check->n * (int64_t)sizeof(int32_t));
-    uint8_t *class_of = shl_alloc(check->budget, check->n);
+    check->rows = shl_alloc_used(check->budget, check->n * (int64_t)sizeof(int32_t));
+    uint8_t *class_of = shl_alloc_used(check->budget, check->n);
     if (check->rows && class_of) {
         classify(check, class_of);
         sort_by_class(check, class_of);
@@ -327,7 +327,7 @@ int queue_open(queue_check *check, int with_timeline)
         return give_up(check);
     if (with_timeline || queue_count(check, EMPTIES)) {
         check->timeline_bytes = ((int64_t)check->ranks + 1) * (int64_t)sizeof(int32_t);
-        check->timeline = shl_alloc_zeroed(check->budget, check->timeline_bytes);
+        check->timeline = shl_alloc_used_zeroed(check->budget, check->timeline_bytes);
         if (!check->timeline)
             return give_up(check);
     }

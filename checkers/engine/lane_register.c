@@ -383,7 +383,7 @@ void shl_check_register(const shl_history *history, int32_t initial, shl_budget 
     register_lane lane = {.history = history, .initial = initial, .budget = budget,
                           .answer = answer};
     *answer = (shl_answer){SHL_VALID, SHL_DECIDED, 0, {SHL_NONE, SHL_NONE, SHL_NONE, SHL_NONE}};
-    lane.s_of = shl_alloc(budget, bytes);
+    lane.s_of = shl_alloc_used(budget, bytes);
     if (!lane.s_of) {
         shl_register_unknown(&lane, budget->stopped, 0, SHL_NONE, SHL_NONE);
         return;

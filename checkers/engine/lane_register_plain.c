@@ -98,7 +98,7 @@ void shl_register_plain(register_lane *lane)
 {
     const shl_history *h = lane->history;
     int64_t bytes = (h->values + 1) * (int64_t)sizeof(cluster);
-    cluster *clusters = shl_alloc(lane->budget, bytes);
+    cluster *clusters = shl_alloc_used(lane->budget, bytes);
     if (!clusters) {
         shl_register_unknown(lane, lane->budget->stopped, 0, SHL_NONE, SHL_NONE);
         return;

@@ -134,20 +134,9 @@ int64_t shl_reader_feed(shl_reader *reader, const char *bytes, int64_t length, i
 
 /* --- tables ------------------------------------------------------------------------------------*/
 
-int64_t shl_reader_names(const shl_reader *reader, int32_t table, int64_t *bytes)
-{
-    *bytes = reader->names[table].bytes_used;
-    return reader->names[table].count;
-}
-
-void shl_reader_take_names(const shl_reader *reader, int32_t table, char *bytes, int64_t *ends,
-                           int64_t *lines)
+void shl_reader_slices(const shl_reader *reader, int32_t table, shl_slices *slices)
 {
     const shl_names *names = &reader->names[table];
-    if (!names->count)
-        return;
-    if (names->bytes_used)
-        memcpy(bytes, names->bytes, (size_t)names->bytes_used);
-    memcpy(ends, names->ends, (size_t)names->count * sizeof *ends);
-    memcpy(lines, names->lines, (size_t)names->count * sizeof *lines);
+    *slices = (shl_slices){names->count, names->bytes_used, names->bytes, names->ends,
+                           names->lines};
 }

@@ -98,10 +98,19 @@ int64_t shl_reader_feed(shl_reader *reader, const char *bytes, int64_t length, i
 /* A column, the caller's from now on, who gives it to shl_column_free; NULL: there are no rows. */
 void *shl_reader_column(shl_reader *reader, int32_t column);
 void shl_column_free(void *memory);
-/* A table: how many slices, and their bytes in all. */
-int64_t shl_reader_names(const shl_reader *reader, int32_t table, int64_t *bytes);
-/* Its bytes one after the other, where each ends, and the line where each stood first. */
-void shl_reader_take_names(const shl_reader *reader, int32_t table, char *bytes, int64_t *ends,
-                           int64_t *lines);
+/* All columns of few rows at once, one behind the other: argument and result (numbers), place (the
+ * entry if lines are crowded, else the line), call_ns, ret_ns; f, key, process, call, ret; the kinds
+ * of argument and result, type. */
+void shl_reader_copy(const shl_reader *reader, int64_t *wide, int32_t *narrow, uint8_t *bytes);
+/* A table, as long as the reader lives: its slices' bytes one after the other, where each ends, and
+ * the line where each stood first. */
+typedef struct {
+    int64_t count;
+    int64_t bytes_used;
+    const char *bytes;
+    const int64_t *ends;
+    const int64_t *lines;
+} shl_slices;
+void shl_reader_slices(const shl_reader *reader, int32_t table, shl_slices *slices);
 
 #endif

@@ -257,6 +257,13 @@ int shl_edn_integer(shl_slice token, int64_t *number)
     if (at == end)
         return 0;
     uint64_t sum = 0, limit = (uint64_t)INT64_MAX + (uint64_t)negative;
+    const char *safe = end - at > 18 ? at + 18 : end; /* so many digits always fit */
+    for (; at < safe; at++) {
+        uint64_t digit = (uint8_t)(*at - '0');
+        if (digit > 9)
+            return 0;
+        sum = sum * 10 + digit;
+    }
     for (; at < end; at++) {
         uint64_t digit = (uint8_t)(*at - '0');
         if (digit > 9 || sum > (limit - digit) / 10)

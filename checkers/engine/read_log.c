@@ -32,24 +32,36 @@ static int complain_of(shl_reader *reader, int code, int64_t line, shl_slice met
 
 /* --- Jepsen ------------------------------------------------------------------------------------*/
 
-/* Whatever a logger puts before the entry ends in " - "; without it the line is the entry. */
-static void skip_logger(shl_cursor *line)
+/* Whatever a logger puts before the entry ends in " - "; without it the line is the entry. It mostly
+ * stands where it stood in the line before; there it is the first one if no other fits before it,
+ * since no two of them overlap. */
+static void skip_logger(shl_reader *reader, shl_cursor *line)
 {
     static const char LOGGER[] = "jepsen.util - ";
-    int64_t length = (int64_t)sizeof LOGGER - 1;
-    const char *found = NULL;
-    if (line->end - line->at >= length)
-        found = memmem(line->at, (size_t)(line->end - line->at), LOGGER, (size_t)length);
-    if (found)
+    int64_t length = (int64_t)sizeof LOGGER - 1, space = line->end - line->at - length;
+    int64_t before = reader->logger_at;
+    if (space < 0)
+        return;
+    if (before < length && before <= space && !memcmp(line->at + before, LOGGER, (size_t)length)) {
+        line->at += before + length;
+        return;
+    }
+    const char *found = memmem(line->at, (size_t)(space + length), LOGGER, (size_t)length);
+    if (found) {
+        reader->logger_at = found - line->at;
         line->at = found + length;
+    }
 }
 
-static int looks_like_entry(shl_cursor line)
+enum { NO_ENTRY, OF_NEMESIS, OF_PROCESS };
+
+static int looks_like(shl_slice process, shl_slice type, int64_t *number)
 {
-    shl_slice process = word(&line), type = word(&line);
-    int64_t number;
-    return (shl_edn_integer(process, &number) || SHL_IS(process, ":nemesis")) && type.length > 1 &&
-           *type.at == ':';
+    if (type.length < 2 || *type.at != ':')
+        return NO_ENTRY;
+    if (shl_edn_integer(process, number))
+        return OF_PROCESS;
+    return SHL_IS(process, ":nemesis") ? OF_NEMESIS : NO_ENTRY;
 }
 
 static shl_slice without_colon(shl_slice keyword)
@@ -59,18 +71,19 @@ static shl_slice without_colon(shl_slice keyword)
 
 int shl_read_jepsen_line(shl_reader *reader, shl_cursor *line)
 {
-    skip_logger(line);
-    if (!looks_like_entry(*line)) {
-        skip_space(line);
-        reader->state.ignored += line->at < line->end;
+    skip_logger(reader, line);
+    shl_entry entry = {.line = line->line};
+    shl_slice process = word(line), type = word(line);
+    int who = looks_like(process, type, &entry.id);
+    if (who == NO_ENTRY) {
+        reader->state.ignored += process.length > 0; /* it is not blank */
         return SHL_READ_FINE;
     }
-    shl_slice process = word(line), type = word(line), f = word(line);
-    shl_entry entry = {.line = line->line};
-    if (!shl_edn_integer(process, &entry.id)) {
+    if (who == OF_NEMESIS) {
         shl_take_nemesis(reader, line->line);
         return SHL_READ_FINE;
     }
+    shl_slice f = word(line);
     entry.process = entry.id;
     if (entry.id < 0 || entry.id > INT32_MAX)
         return complain_of(reader, SHL_READ_BAD_PROCESS, line->line, process);

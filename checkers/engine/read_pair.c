@@ -6,6 +6,7 @@
 #include "internal_read.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 enum { MOST_OPERATIONS = 1 << 30 }; /* two ranks each must fit an int32 */
 
@@ -60,6 +61,34 @@ void *shl_reader_column(shl_reader *reader, int32_t column)
     reader->columns[column] = NULL;
     reader->budget->bytes -= trimmed ? bytes : old;
     return trimmed ? trimmed : memory;
+}
+
+static void *copied(const shl_reader *reader, int column, void *to)
+{
+    size_t bytes = (size_t)(reader->state.operations * COLUMN_BYTES[column]);
+    if (bytes)
+        memcpy(to, reader->columns[column], bytes);
+    return (char *)to + bytes;
+}
+
+void shl_reader_copy(const shl_reader *reader, int64_t *wide, int32_t *narrow, uint8_t *bytes)
+{
+    int64_t n = reader->state.operations;
+    const int32_t *place =
+        reader->columns[reader->state.crowded ? SHL_READ_ENTRY : SHL_READ_LINE];
+    wide = copied(reader, SHL_READ_ARGUMENT_NUMBER, wide);
+    wide = copied(reader, SHL_READ_RESULT_NUMBER, wide);
+    for (int64_t row = 0; row < n; row++)
+        *wide++ = place[row];
+    wide = copied(reader, SHL_READ_CALL_NS, wide);
+    copied(reader, SHL_READ_RET_NS, wide);
+    static const int NARROW[] = {SHL_READ_F, SHL_READ_KEY, SHL_READ_PROCESS, SHL_READ_CALL,
+                                 SHL_READ_RET};
+    for (size_t i = 0; i < sizeof NARROW / sizeof *NARROW; i++)
+        narrow = copied(reader, NARROW[i], narrow);
+    bytes = copied(reader, SHL_READ_ARGUMENT_KIND, bytes);
+    bytes = copied(reader, SHL_READ_RESULT_KIND, bytes);
+    copied(reader, SHL_READ_TYPE, bytes);
 }
 
 void shl_column_free(void *memory)

@@ -9,14 +9,16 @@
 
 #include <string.h>
 
-enum { FIRST_ALLOWANCE = 4096, FURTHER = 8 };
+enum { FIRST_ALLOWANCE = 4096, FURTHER = 8, WHOLE = INT32_MAX };
 
 typedef struct {
     problem p;
     const searches *by;
     void *depth, *layers;
-    abstraction seen; /* the history through the question of the return that is stuck */
+    abstraction seen;    /* the history through the question of the return that is stuck */
+    int32_t at;          /* the return that windows are about */
     int32_t window;      /* how many returns before its call the next one begins */
+    int32_t seen_window; /* that of the abstraction */
     int32_t stuck;       /* the first return known to be impassable; -1 */
     shl_found *found;
 } search;
@@ -87,7 +89,23 @@ static int impossible(const problem *p, int32_t op)
     return p->state_count > 0;
 }
 
-/* One window around the return where depth first is stuck; the next one begins earlier. */
+/* One window, which begins `before` returns before `call`. If everything survived it, the next one
+ * begins earlier, unless this one was the whole; if its steps were used up, it needs more of them. */
+static int look(search *s, const problem *p, int32_t *before, int32_t call, int32_t to,
+                int64_t steps, int32_t *stuck)
+{
+    if (*before == WHOLE)
+        return UNCLEAR;
+    int32_t from = call > *before ? call - *before : 0;
+    int ended = s->by->window(p, from, to, steps, stuck);
+    if (ended == UNCLEAR && from == 0)
+        *before = WHOLE;
+    else if (ended == UNCLEAR)
+        *before = *before > p->returns / 4 ? p->returns : *before * 4 + p->slots;
+    return ended;
+}
+
+/* Windows around the return where depth first is stuck. */
 static int try_window(search *s, int64_t allowance, int32_t *stuck)
 {
     int32_t at = reached(s), op = s->p.order[at];
@@ -97,17 +115,20 @@ static int try_window(search *s, int64_t allowance, int32_t *stuck)
         *stuck = at;
         return NO_WITNESS;
     }
-    int32_t from = returns_before_call(&s->p, op), to = at + 4 * s->p.slots;
-    from = from > s->window ? from - s->window : 0;
-    s->window = s->window > s->p.returns / 4 ? s->p.returns : s->window * 4 + s->p.slots;
+    if (at != s->at) {
+        s->at = at;
+        s->window = 0;
+        s->seen_window = s->p.slots;
+    }
+    int32_t call = returns_before_call(&s->p, op), to = at + 4 * s->p.slots;
     int built = abstraction_build(&s->seen, &s->p, op), ended = UNCLEAR;
     if (built < 0)
         return STOPPED;
-    if (built) { /* so little is left of it that it can begin much earlier */
-        int32_t much = from > FURTHER * s->p.slots ? from - FURTHER * s->p.slots : 0;
-        ended = s->by->window(&s->seen.p, much, to, 2 * allowance, stuck);
-    }
-    return ended == UNCLEAR ? s->by->window(&s->p, from, to, allowance, stuck) : ended;
+    if (built) /* so little is left of it that it can begin much earlier */
+        ended = look(s, &s->seen.p, &s->seen_window, call, to, 2 * allowance, stuck);
+    if (ended == UNCLEAR || ended == GOES_ON)
+        ended = look(s, &s->p, &s->window, call, to, allowance, stuck);
+    return ended;
 }
 
 /* The history is not linearizable, but the return where that was seen may not be the first: looks
@@ -138,6 +159,8 @@ static void take_turns(search *s, int32_t methods)
                 return;
             /* While it gets on nobody else works; nor at the first pause, which is often short. */
             stalled = reached(s) > before ? 0 : stalled + 1;
+            if (reached(s) - before > FURTHER * s->p.slots)
+                allowance = FIRST_ALLOWANCE; /* what was so hard lies well behind */
             before = reached(s);
             if (stalled < 2)
                 continue;
@@ -188,7 +211,7 @@ void shl_search(const shl_operations *operations, shl_table *table, int32_t meth
     memset(found, 0, sizeof *found);
     s.found = found;
     s.seen.about = -1;
-    s.stuck = -1;
+    s.stuck = s.at = -1;
     found->verdict = SHL_UNKNOWN;
     found->stuck = SHL_NONE;
     if (!problem_init(&s.p, operations, table, budget)) {

@@ -43,6 +43,14 @@ static int64_t row_bytes(const shl_table *table)
     return (int64_t)table->row_kinds * (int64_t)sizeof(int32_t);
 }
 
+static int32_t *new_row(const shl_table *table)
+{
+    int32_t *row = shl_alloc(table->budget, row_bytes(table));
+    for (int32_t kind = 0; row && kind < table->row_kinds; kind++)
+        row[kind] = SHL_UNASKED;
+    return row;
+}
+
 static void drop_rows(shl_table *table, shl_budget *budget)
 {
     for (int32_t c = 0; c < CHUNKS; c++) {
@@ -54,6 +62,25 @@ static void drop_rows(shl_table *table, shl_budget *budget)
     }
 }
 
+/* A row that finds no memory is left out: it is asked again. */
+static void widen_rows(shl_table *table, int32_t row_kinds)
+{
+    int64_t narrow = row_bytes(table);
+    table->row_kinds = row_kinds;
+    for (int32_t c = 0; c < CHUNKS; c++) {
+        int32_t **chunk = table->chunks[c];
+        for (int32_t r = 0; chunk && r < CHUNK; r++) {
+            if (!chunk[r])
+                continue;
+            int32_t *wide = new_row(table);
+            if (wide)
+                memcpy(wide, chunk[r], (size_t)narrow);
+            shl_free(table->budget, chunk[r], narrow);
+            chunk[r] = wide;
+        }
+    }
+}
+
 int32_t shl_table_grow(shl_table *table, int32_t kinds, const uint8_t *pure, shl_budget *budget)
 {
     uint8_t *copy = shl_alloc(budget, kinds);
@@ -62,12 +89,13 @@ int32_t shl_table_grow(shl_table *table, int32_t kinds, const uint8_t *pure, shl
     memcpy(copy, pure, (size_t)kinds);
     shl_free(budget, table->pure, table->kinds);
     table->pure = copy;
-    if (kinds > table->row_kinds && table->row_kinds) {
-        drop_rows(table, budget); /* it is asked again: rare, and cheap beside growing */
-        table->row_kinds = kinds <= DENSE_KINDS ? kinds * 2 : 0;
-    }
     table->kinds = kinds;
     table->budget = budget;
+    if (kinds > DENSE_KINDS && table->row_kinds) {
+        drop_rows(table, budget); /* it is asked again, by the hash: once */
+        table->row_kinds = 0;
+    } else if (kinds > table->row_kinds && table->row_kinds)
+        widen_rows(table, kinds * 2);
     return 1;
 }
 
@@ -169,9 +197,7 @@ int32_t shl_table_miss(shl_table *table, int32_t state, int32_t kind)
     }
     int32_t *row = chunk ? chunk[state % CHUNK] : NULL;
     if (chunk && !row) {
-        row = shl_alloc(table->budget, row_bytes(table));
-        for (int32_t k = 0; row && k < table->row_kinds; k++)
-            row[k] = SHL_UNASKED;
+        row = new_row(table);
         __atomic_store_n(&chunk[state % CHUNK], row, __ATOMIC_RELEASE);
     }
     if (row && !table->failed) {

@@ -18,7 +18,7 @@ import numpy as np
 import numpy.typing as npt
 
 from checkers.concurrent import FAIL, INFO, NEVER, ConcurrentHistory
-from checkers.engine import lib, ranks
+from checkers.engine import column, lib, ranks
 
 # Why the engine stopped, as ``LaneAnswer.why`` says it.
 STOPPED_BY: Final = {
@@ -92,8 +92,7 @@ def close_ranks(
     """
     if not len(history):
         return history.call, history.ret, 0
-    completed = np.where(history.ret == NEVER, np.int32(0), history.ret)
-    last = max(int(history.call[-1]), int(completed.max()))
+    last = max(int(history.call[-1]), lib.shl_last_return(len(history), column(history.ret)))
     if last < 4 * len(history) + 64:
         return history.call, history.ret, last + 1
     never = np.iinfo(np.int64).max

@@ -155,15 +155,18 @@ def ids_of_two(
     In one pass over both. The id is SHL_NONE if no row has the value. None: there are forms, or
     integers that lie far apart, and it takes a Numbering.
     """
-    ids, low = np.empty(len(pick), dtype=np.int32), ffi.new("int64_t *")
-    kept = [column(each) for both in (first, second) for each in (both.kind, both.number)]
-    one, other = (ffi.new("shl_values *", {"kind": kept[i], "number": kept[i + 1]}) for i in (0, 2))
-    count = lib.shl_ids_of_two(len(pick), one, other, column(pick), picked, column(ids), low)
-    if count < 0:
+    if asked is not None and not _fits(asked):
         return None
-    place = count - 1 if asked is None else asked - low[0]
-    is_there = 0 <= place < count - (asked is not None) and bool((ids == place).any())
-    return ids, int(count), int(place) if is_there else int(lib.SHL_NONE)
+    ids, its_id = np.empty(len(pick), dtype=np.int32), ffi.new("int32_t *")
+    kept = [column(each) for both in (first, second) for each in (both.kind, both.number)]
+    kept += [ffi.new("uint8_t[]", [asked is not None]), ffi.new("int64_t[]", [asked or 0])]
+    one, other, third = (
+        ffi.new("shl_values *", {"kind": kept[i], "number": kept[i + 1]}) for i in (0, 2, 4)
+    )
+    count = lib.shl_ids_of_two(
+        len(pick), one, other, column(pick), picked, third, column(ids), its_id
+    )
+    return None if count < 0 else (ids, int(count), int(its_id[0]))
 
 
 @dataclass(frozen=True, slots=True)

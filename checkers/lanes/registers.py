@@ -91,17 +91,19 @@ class RegisterMonitor:
         """(what the engine reads, the id of the initial value)."""
         f = codes(history, MEANS, _WHEN_FAILED if self.failed_cas == "checked" else NO_CODES)
         argument, result = history.argument, history.result
-        is_read = f == lib.SHL_REGISTER_READ
         if self.nil == "any":
-            f[is_read & (result.kind == NOTHING)] = DROPPED
-        is_cas = (f == lib.SHL_REGISTER_CAS) | (f == lib.SHL_REGISTER_REFUSED)
-        if is_cas.any():
-            return self._encode_with_cas(history, f, is_read, is_cas, budget)
+            f[(f == lib.SHL_REGISTER_READ) & (result.kind == NOTHING)] = DROPPED
+        if any(MEANS.get(name) == lib.SHL_REGISTER_CAS for name in history.f.names):
+            is_cas = (f == lib.SHL_REGISTER_CAS) | (f == lib.SHL_REGISTER_REFUSED)
+            if is_cas.any():
+                is_read = f == lib.SHL_REGISTER_READ
+                return self._encode_with_cas(history, f, is_read, is_cas, budget)
         if self.initial is None or type(self.initial) is int:
             close = ids_of_two(argument, result, f, lib.SHL_REGISTER_READ, self.initial)
             if close is not None:
                 a, values, initial = close
                 return encoded(history, f, a, None, values, budget), initial
+        is_read = f == lib.SHL_REGISTER_READ
         if argument is not result and not (argument.forms or result.forms):
             argument = result = Values(
                 np.where(is_read, result.kind, argument.kind),

@@ -48,6 +48,7 @@ _SPECIAL: Final = {
 _SPECIAL_FLOATS: Final = {"inf": "##Inf", "-inf": "##-Inf", "nan": "##NaN"}
 _QUOTED: Final = re.compile(r'[\\"\t\r\n\b\f]')
 _QUOTES: Final = {value: f"\\{name}" for name, value in _ESCAPES.items()}
+SHORT: Final = 64  # of a vector of numbers that is not worth the tokens
 _CLOSERS: Final = {"(": ")", "[": "]", "{": "}", "#{": "}"}
 
 
@@ -57,6 +58,10 @@ def decode(text: str) -> Hashable:
         return text[1:-1]
     if text[:1] == ":" and len(text) > 1:
         return text[1:]
+    if text[:1] == "[" and text[-1] == "]" and len(text) <= SHORT and text.isascii():
+        words = text[1:-1].split()
+        if all(word.isdecimal() for word in words):
+            return tuple(map(int, words))
     return _Decoder(text).only()
 
 

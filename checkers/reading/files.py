@@ -60,8 +60,12 @@ def read_history(
     The history's ``notes`` say what was left out; its ``dialect`` says how it was read. Raises
     UnreadableHistory: there is no such file, no such dialect, or the file is malformed: where.
     """
-    file = file_of(Path(path))
-    if _is_pipe(file):
+    file = Path(path)
+    mode = _mode(file)
+    if stat.S_ISDIR(mode):
+        file = file_of(file)
+        mode = _mode(file)
+    if stat.S_ISFIFO(mode):
         return _read_pipe(file, dialect, keyed)
     sample = _sample(file)
     if dialect not in ("auto", *DIALECTS):
@@ -86,11 +90,11 @@ def file_of(path: Path) -> Path:
     raise UnreadableHistory(f"{path} holds neither {_PARQUET} nor {_RECORDING}: it is not a run")
 
 
-def _is_pipe(path: Path) -> bool:
+def _mode(path: Path) -> int:
     try:
-        return stat.S_ISFIFO(path.stat().st_mode)
-    except OSError:
-        return False  # whoever opens it says why
+        return path.stat().st_mode
+    except (OSError, ValueError):
+        return 0  # whoever opens it says why
 
 
 def _read_pipe(path: Path, dialect: str, keyed: bool) -> ConcurrentHistory:
@@ -113,14 +117,17 @@ def _read_pipe(path: Path, dialect: str, keyed: bool) -> ConcurrentHistory:
 
 def _sample(path: Path) -> bytes:
     try:
-        with path.open("rb", buffering=0) as file:
-            some = b""
+        descriptor = os.open(path, os.O_RDONLY)
+        try:
+            some = os.read(descriptor, _SAMPLE_BYTES)
             while len(some) < _SAMPLE_BYTES:
-                more = file.read(_SAMPLE_BYTES - len(some))
+                more = os.read(descriptor, _SAMPLE_BYTES - len(some))
                 if not more:
                     break
                 some += more
             return some
+        finally:
+            os.close(descriptor)
     except OSError as error:
         raise UnreadableHistory(f"cannot read {path}: {error.strerror}") from error
 

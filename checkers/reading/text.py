@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import os
 from collections.abc import Hashable, Iterable
-from functools import lru_cache
 from pathlib import Path
-from typing import Any, Final
+from types import NoneType
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -22,7 +22,9 @@ from checkers.words import Words
 from harness.errors import UnreadableHistory
 
 PIECE_BYTES: Final = 1 << 20
+FEW: Final = 4096  # rows
 SHORT: Final = 24  # bytes of a value that is remembered for the next file
+MOST_SHORT: Final = 4096
 _BOM = b"\xef\xbb\xbf"
 
 _READERS: Final = {
@@ -103,40 +105,75 @@ def _raise(path: Path, dialect: str, reader: Any, budget: Any) -> None:
 
 def _history(path: Path, dialect: str, reader: Any) -> ConcurrentHistory:
     state = lib.shl_reader_state(reader)
-    n = int(state.operations)
+    n = state.operations
+    timed, crowded = bool(state.timed) and n > 0, bool(state.crowded)
+    columns = _copied(reader, n) if n <= FEW else _taken(reader, n, timed, crowded)
+    argument, result, place, call_ns, ret_ns = columns.wide
+    f, keys, process, call, ret = columns.narrow
+    argument_kind, result_kind, type_ = columns.bytes
     forms = _Forms(path, reader)
-    timed = bool(state.timed) and n > 0
-
-    def take(which: int, kind: Any) -> Any:
-        memory = lib.shl_reader_column(reader, which)
-        if memory == ffi.NULL:
-            return np.empty(0, dtype=kind)
-        owned = ffi.gc(memory, lib.shl_column_free)
-        return np.frombuffer(ffi.buffer(owned, n * np.dtype(kind).itemsize), dtype=kind)
-
-    f = take(lib.SHL_READ_F, np.int32)
-    keys = take(lib.SHL_READ_KEY, np.int32)
-    crowded = bool(state.crowded)
     return ConcurrentHistory(
         f=Words(f, _words(reader, dialect)),
         key=_keys(path, reader, dialect, keys, bool(state.keyed)),
-        argument=forms.values(
-            take(lib.SHL_READ_ARGUMENT_KIND, np.uint8), take(lib.SHL_READ_ARGUMENT_NUMBER, np.int64)
-        ),
-        result=forms.values(
-            take(lib.SHL_READ_RESULT_KIND, np.uint8), take(lib.SHL_READ_RESULT_NUMBER, np.int64)
-        ),
-        type=take(lib.SHL_READ_TYPE, np.uint8),
-        process=take(lib.SHL_READ_PROCESS, np.int32),
-        call=take(lib.SHL_READ_CALL, np.int32),
-        ret=take(lib.SHL_READ_RET, np.int32),
-        call_ns=take(lib.SHL_READ_CALL_NS, np.int64) if timed else None,
-        ret_ns=take(lib.SHL_READ_RET_NS, np.int64) if timed else None,
-        place=take(lib.SHL_READ_ENTRY if crowded else lib.SHL_READ_LINE, np.int32).astype(np.int64),
+        argument=forms.values(argument_kind, argument),
+        result=forms.values(result_kind, result),
+        type=type_,
+        process=process,
+        call=call,
+        ret=ret,
+        call_ns=call_ns if timed else None,
+        ret_ns=ret_ns if timed else None,
+        place=place,
         place_name="index" if crowded else "line",
         source=str(path),
         dialect=dialect,
         notes=_notes(dialect, state),
+    )
+
+
+class _Columns(NamedTuple):
+    """In the order of shl_reader_copy."""
+
+    wide: Iterable[npt.NDArray[np.int64]]
+    narrow: Iterable[npt.NDArray[np.int32]]
+    bytes: Iterable[npt.NDArray[np.uint8]]
+
+
+def _copied(reader: Any, n: int) -> _Columns:
+    """Few rows are copied in less time than it takes to own a column."""
+    wide, narrow = np.empty((5, n), dtype=np.int64), np.empty((5, n), dtype=np.int32)
+    small = np.empty((3, n), dtype=np.uint8)
+    lib.shl_reader_copy(reader, column(wide), column(narrow), column(small))
+    return _Columns(wide, narrow, small)
+
+
+def _taken(reader: Any, n: int, timed: bool, crowded: bool) -> _Columns:
+    def take(which: int, kind: Any) -> Any:
+        memory = lib.shl_reader_column(reader, which)
+        owned = ffi.gc(memory, lib.shl_column_free)
+        return np.frombuffer(ffi.buffer(owned, n * np.dtype(kind).itemsize), dtype=kind)
+
+    nothing = np.empty(0, dtype=np.int64)
+    return _Columns(
+        wide=(
+            take(lib.SHL_READ_ARGUMENT_NUMBER, np.int64),
+            take(lib.SHL_READ_RESULT_NUMBER, np.int64),
+            take(lib.SHL_READ_ENTRY if crowded else lib.SHL_READ_LINE, np.int32).astype(np.int64),
+            take(lib.SHL_READ_CALL_NS, np.int64) if timed else nothing,
+            take(lib.SHL_READ_RET_NS, np.int64) if timed else nothing,
+        ),
+        narrow=(
+            take(lib.SHL_READ_F, np.int32),
+            take(lib.SHL_READ_KEY, np.int32),
+            take(lib.SHL_READ_PROCESS, np.int32),
+            take(lib.SHL_READ_CALL, np.int32),
+            take(lib.SHL_READ_RET, np.int32),
+        ),
+        bytes=(
+            take(lib.SHL_READ_ARGUMENT_KIND, np.uint8),
+            take(lib.SHL_READ_RESULT_KIND, np.uint8),
+            take(lib.SHL_READ_TYPE, np.uint8),
+        ),
     )
 
 
@@ -157,16 +194,16 @@ def _notes(dialect: str, state: Any) -> tuple[str, ...]:
 # --- words, keys, forms ---------------------------------------------------------------------------
 
 
-def _names(reader: Any, table: int) -> tuple[list[bytes], npt.NDArray[np.int64]]:
+def _names(reader: Any, table: int) -> tuple[list[bytes], list[int]]:
     """The distinct slices of a table, and the lines where each stood first."""
-    size = ffi.new("int64_t *")
-    count = lib.shl_reader_names(reader, table, size)
-    content = bytearray(size[0])
-    ends, lines = np.zeros(count, dtype=np.int64), np.zeros(count, dtype=np.int64)
-    lib.shl_reader_take_names(reader, table, ffi.from_buffer(content), column(ends), column(lines))
-    whole = bytes(content)
-    places = [0, *ends.tolist()]
-    return [whole[a:b] for a, b in zip(places, places[1:], strict=False)], lines
+    found = ffi.new("shl_slices *")
+    lib.shl_reader_slices(reader, table, found)
+    if not found.count:
+        return [], []
+    whole = ffi.unpack(found.bytes, found.bytes_used) if found.bytes_used else b""
+    ends = ffi.unpack(found.ends, found.count)
+    slices = [whole[begin:end] for begin, end in zip([0, *ends], ends, strict=False)]
+    return slices, ffi.unpack(found.lines, found.count)
 
 
 def _text(slice_: bytes) -> str:
@@ -199,9 +236,7 @@ def _keys(
     if dialect == "shalott":
         decoded: list[Hashable] = [_json_text(each) for each in slices]
     else:
-        decoded = [
-            _decoded(path, each, int(line))[0] for each, line in zip(slices, lines, strict=True)
-        ]
+        decoded = [_decoded(path, each, line)[0] for each, line in zip(slices, lines, strict=True)]
     named: dict[str, tuple[Hashable, int]] = {}
     code_of = np.zeros(len(slices) + 1, dtype=np.int32)  # the last is what -1 refers to: no key
     if (codes < 0).any():
@@ -218,18 +253,20 @@ def _keys(
 def _decoded(path: Path, slice_: bytes, line: int) -> tuple[Hashable, Hashable]:
     """A value, and what tells it apart from others (checkers.reading.edn.identity)."""
     try:
-        return (_decoded_short if len(slice_) <= SHORT else _decoded_slice)(slice_)
+        value = decode(_text(slice_))
     except EdnError as error:
         raise UnreadableHistory(f"{path}, line {line}: {error}") from error
-
-
-def _decoded_slice(slice_: bytes) -> tuple[Hashable, Hashable]:
-    value = decode(_text(slice_))
-    return value, identity(value)
+    found = value, identity(value)
+    if len(slice_) <= SHORT and len(_SHORT) < MOST_SHORT:
+        _SHORT[slice_] = found
+    return found
 
 
 # Small histories of one object have the same few values, and are read by the hundred.
-_decoded_short: Final = lru_cache(maxsize=4096)(_decoded_slice)
+_SHORT: Final[dict[bytes, tuple[Hashable, Hashable]]] = {}
+
+
+_OTHER_KINDS: Final = {NoneType, int}  # values of these types may be no forms
 
 
 class _Forms:
@@ -237,10 +274,15 @@ class _Forms:
 
     def __init__(self, path: Path, reader: Any) -> None:
         slices, lines = _names(reader, lib.SHL_READ_FORMS)
-        self._kinds, self._numbers, self.forms = _numbered(
-            _decoded(path, each, int(line)) for each, line in zip(slices, lines, strict=True)
-        )
-        self._as_they_are = bool((self._kinds == FORM).all()) and len(self.forms) == len(slices)
+        decoded = [
+            _SHORT.get(each) or _decoded(path, each, line)
+            for each, line in zip(slices, lines, strict=True)
+        ]
+        self.forms: tuple[Hashable, ...] = tuple([value for value, _ in decoded])
+        are_distinct = len({told for _, told in decoded}) == len(decoded)
+        self._as_they_are = are_distinct and _OTHER_KINDS.isdisjoint(map(type, self.forms))
+        if not self._as_they_are:
+            self._kinds, self._numbers, self.forms = _numbered(decoded)
 
     def values(self, kind: npt.NDArray[np.uint8], number: npt.NDArray[np.int64]) -> Values:
         if not self._as_they_are:

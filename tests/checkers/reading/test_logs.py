@@ -52,11 +52,47 @@ ETCD_SEEN = [
 ]
 
 
+# Four entries on one line, with clock times.
+TIMED = (
+    "{:process 0, :type :invoke, :f :write, :value 1, :time 10}"
+    " {:process 1, :type :invoke, :f :read, :value nil, :time 20}"
+    " {:process 0, :type :ok, :f :write, :value 1, :time 30}"
+    " {:process 1, :type :ok, :f :read, :value 1, :time 40}\n"
+)
+
+
 def test_a_jepsen_log(tmp_path: Path) -> None:
     history = read(tmp_path, ETCD)
     assert seen(history) == ETCD_SEEN
     assert (history.dialect, history.notes) == ("porcupine-etcd", ())
     assert history.place.tolist() == [1, 2, 6, 8, 10]
+
+
+def test_the_logger_may_stand_elsewhere_in_each_line_and_is_the_first_one(tmp_path: Path) -> None:
+    lines = ETCD.splitlines(keepends=True)
+    lines[1] = lines[1].removeprefix("INFO  ")
+    lines[3] = "2026-11-22 01:02" + lines[3]  # where the line after the next has its second
+    lines[4] = lines[4].removeprefix("INFO  jepsen.util - ")
+    lines[5:5] = ["jepsen.util - 9 INFO  jepsen.util - 1 :invoke :read nil\n"]
+    history = read(tmp_path, "".join(lines))
+    assert [row[:2] for row in seen(history)] == [row[:2] for row in ETCD_SEEN]
+    assert [note[:6] for note in history.notes] == ["1 line"]
+
+
+@pytest.mark.parametrize("few", [0, 1 << 20])
+def test_few_rows_are_copied_and_many_owned(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, few: int
+) -> None:
+    monkeypatch.setattr("checkers.reading.text.FEW", few)
+    history = read(tmp_path, ETCD)
+    assert seen(history) == ETCD_SEEN
+    assert history.place.tolist() == [1, 2, 6, 8, 10]
+    timed = read(tmp_path, TIMED)
+    assert seen(timed) == [(0, "write", 1, 1, "ok", 0, 2, ""), (1, "read", None, 1, "ok", 1, 3, "")]
+    assert timed.call_ns is not None
+    assert timed.ret_ns is not None
+    assert (timed.call_ns.tolist(), timed.ret_ns.tolist()) == ([10, 20], [30, 40])
+    assert (timed.place_name, timed.place.tolist()) == ("index", [0, 1])
 
 
 def test_lines_that_are_no_operations_are_passed_over_and_told(tmp_path: Path) -> None:

@@ -1,0 +1,51 @@
+"""How much work the general search does, in steps and questions, which no busy machine changes."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Hashable
+
+import pytest
+
+from benchmarks.histories import Load, make
+from checkers.concurrent import Operation, Row, from_rows
+from checkers.deciding.general_search import Found, GeneralSearch
+from checkers.engine import new_budget
+from checkers.linearizable import check
+from checkers.models import CasRegister
+
+pytestmark = pytest.mark.unit
+
+
+def test_a_window_begins_near_where_the_search_is_stuck_and_reaches_back_if_it_must() -> None:
+    """Windows that were about an earlier place, or had too few steps, made it 2,100,000 steps."""
+    history = make("cas-register", Load(2000, 50, violation="stale"))
+    budget = new_budget()
+    search = GeneralSearch.of(history, CasRegister(), budget)
+    found: list[Found] = []
+    try:
+        search.run([0], 1, lambda each: bool(found.append(each)))
+    finally:
+        search.close()
+    assert [(each.valid, each.method) for each in found] == [(False, "window")]
+    assert budget.steps < 500_000
+
+
+def test_a_model_is_asked_each_question_once_whatever_histories_come(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The table of a built-in model is kept, and grows with every history."""
+    asked: Counter[tuple[Hashable, Operation]] = Counter()
+    step = CasRegister.step
+
+    def counted(self: CasRegister, state: Hashable, op: Operation) -> Hashable:
+        asked[state, op] += 1
+        return step(self, state, op)
+
+    monkeypatch.setattr(CasRegister, "step", counted)
+    for last in range(1, 60):
+        rows = [Row(0, "write", value % 7, None, 3 * value, 3 * value + 2) for value in range(20)]
+        rows += [Row(1, "write", last, None, 1, 100), Row(2, "cas", (3, last), (3, last), 4, 101)]
+        check(from_rows(rows), "cas-register:initial=-77")
+    assert len(asked) > 100
+    assert asked.most_common(1)[0][1] == 1

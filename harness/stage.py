@@ -95,8 +95,7 @@ class Stage:
                     await self.heal()
                 async with self._phase("settle") as found:
                     found.update(await self._settle())
-                    if self.world.inspect is not None:
-                        await self.world.inspect()
+                    await self._look_at_replicas()
                 async with self._phase("drain"):
                     await interpreter.run(self.workload.final_generator)
             async with self._phase("end"):
@@ -192,19 +191,35 @@ class Stage:
             log.warning("%s", self.notes[-1])
         return {"settled": settled, "reason": "" if settled else await self._why_unsettled()}
 
+    async def _look_at_replicas(self) -> None:
+        """What is replicated, where nodes can be asked or looked into."""
+        from cluster.systems.management import management
+        from cluster.systems.rocketmq_replicas import ASK_TIMEOUT_MS, record_logs
+
+        cluster = self.world.cluster
+
+        async def get(node: str, path: str) -> Any:
+            return await management(cluster, node, ASK_TIMEOUT_MS).get(path)
+
+        if self.world.inspect is not None:
+            await self.world.inspect()
+        if is_log_system(self.plan.system.name):
+            await record_logs(self.record, cluster.nodes, self._ask, get)
+
+    async def _ask(self, node: str) -> Mapping[str, Any]:
+        """What ``node`` believes now. Raises ClientError."""
+        try:
+            async with asyncio.timeout(OBSERVE_TIMEOUT_S):
+                return await self.world.system.observe(self.world.cluster, node)
+        except (HarnessError, OSError, TimeoutError) as error:
+            raise Indefinite(describe(error)) from error
+
     async def _why_unsettled(self) -> str:
         """What one more look at every node finds."""
         from cluster.systems import rocketmq_settling
         from cluster.systems.settling import observe_all, why_unsettled
 
-        async def observe(node: str) -> Mapping[str, Any]:
-            try:
-                async with asyncio.timeout(OBSERVE_TIMEOUT_S):
-                    return await self.world.system.observe(self.world.cluster, node)
-            except (HarnessError, OSError, TimeoutError) as error:
-                raise Indefinite(describe(error)) from error
-
-        seen = await observe_all(observe, self.world.cluster.nodes)
+        seen = await observe_all(self._ask, self.world.cluster.nodes)
         if is_log_system(self.plan.system.name):
             reason = rocketmq_settling.why_unsettled(seen)
         else:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from checkers.base import Checker
 from checkers.compose import common_checkers, standard_checkers
+from checkers.convergence import Convergence
 from checkers.elections import Elections
 from checkers.fifo_order import FifoOrder
 from checkers.linearizability import Linearizability
@@ -89,7 +90,8 @@ def log_checkers(plan: Plan) -> Sequence[Checker]:
     system = plan.system
     linearizable = system.name == "dledger" and bool(system.policy.get("raft.read_index"))
     reads = (FreshReads(),) if linearizable else ()
-    return (ReplicatedLog(), *elections_checkers(plan), *reads)
+    equal = () if plan.gates.must_converge else (Convergence(),)  # with the gate it is there
+    return (ReplicatedLog(), *elections_checkers(plan), *equal, *reads)
 
 
 def elections_checkers(plan: Plan) -> Sequence[Checker]:

@@ -8,6 +8,8 @@ Nobody has to log in: RocketMQ's ports ask nobody either. Errors look as in brok
     GET  /api/shalott/ha-status        the body of GET_BROKER_HA_STATUS (907), with nodes by name
     GET  /api/shalott/sync-state-set   what the controllers' leader knows of the set (1006)
     GET  /api/shalott/epoch-cache      the epochs of this broker's log (1007)
+    GET  /api/shalott/log-digest       ?from=&to=&block=: the log, block by block
+    GET  /api/shalott/queue-digest     the consume queues: how many messages, and which
     POST /api/shalott/promote          {"epoch": n?}: this slave becomes the master (master-slave)
     POST /api/shalott/follow           {"master": node, "epoch": n?}: follow that master
     POST /api/shalott/elect-master     {"broker": node?}: elect anew (controller)
@@ -20,9 +22,10 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from broker.commitlog.api import Store
 from broker.controller.client import ControllerClient
 from broker.controller.messages import NO_BROKER_ID
-from broker.errors import BrokerError
+from broker.errors import BrokerError, StorageError
 from broker.ha.replica import MasterSlaveReplica
 from broker.management.http import (
     ApiError,
@@ -36,6 +39,12 @@ from broker.management.http import (
 )
 from broker.management.router import RouteOf, find
 from broker.replicas.replica import AutoSwitchReplica
+from broker.rocketmq.log_digest import (
+    BLOCK_BYTES,
+    BLOCK_BYTES_MAX,
+    digest_blocks,
+    digest_queues,
+)
 from broker.rocketmq.naming import named, with_names
 from broker.rocketmq.replica import Replica
 
@@ -139,6 +148,51 @@ def no_broker(node: RocketNode) -> ApiError:
     return unavailable(f"there is no broker here now: the node is {node.phase}")
 
 
+async def log_digest(node: RocketNode, request: Request, parameters: Mapping[str, str]) -> Response:
+    """One digest a block, at most BLOCKS_MAX of them: ``next`` is where to go on."""
+    store = stored(node)
+    first, readable = store.log.min_offset, store.dispatched_offset
+    block_bytes = number(request, "block", BLOCK_BYTES)
+    if not 1 <= block_bytes <= BLOCK_BYTES_MAX:
+        raise bad_request(f"block must be between 1 and {BLOCK_BYTES_MAX}")
+    start = max(first, number(request, "from", first))
+    end = min(store.log.max_offset, number(request, "to", readable))
+    answer = {"min_offset": first, "readable_offset": readable, "from": start}
+    answer["max_offset"] = store.log.max_offset
+    try:
+        digests, following = await digest_blocks(store.log, start, end, block_bytes)
+    except StorageError as error:
+        return json_response(answer | {"unreadable": str(error)})
+    return json_response(answer | {"digests": digests, "next": following})
+
+
+async def queue_digest(
+    node: RocketNode, request: Request, parameters: Mapping[str, str]
+) -> Response:
+    try:
+        count, digest = await digest_queues(stored(node))
+    except StorageError as error:
+        return json_response({"unreadable": str(error)})
+    return json_response({"count": count, "digest": digest})
+
+
+def stored(node: RocketNode) -> Store:
+    """Raises ApiError(503) while there is no broker."""
+    if node.store is None:
+        raise unavailable(f"there is no broker here now: the node is {node.phase}")
+    return node.store
+
+
+def number(request: Request, name: str, default: int) -> int:
+    """Raises ApiError(400) for what is none."""
+    text = request.query.get(name)
+    if text is None:
+        return default
+    if not (text.isascii() and text.isdecimal()):
+        raise bad_request(f"{name} must be a number that is not negative, not {text!r}")
+    return int(text)
+
+
 def master_slave(node: RocketNode) -> MasterSlaveReplica:
     """Raises ApiError: 404 in the other systems, 503 while the broker starts."""
     if node.config.system != "master-slave":
@@ -232,6 +286,8 @@ ROUTES: tuple[RouteOf[RocketNode], ...] = (
     RouteOf("GET", "/api/shalott/ha-status", ha_status),
     RouteOf("GET", "/api/shalott/sync-state-set", sync_state_set),
     RouteOf("GET", "/api/shalott/epoch-cache", epoch_cache),
+    RouteOf("GET", "/api/shalott/log-digest", log_digest),
+    RouteOf("GET", "/api/shalott/queue-digest", queue_digest),
     RouteOf("POST", "/api/shalott/elect-master", elect_master),
     RouteOf("POST", "/api/shalott/promote", promote),
     RouteOf("POST", "/api/shalott/follow", follow),

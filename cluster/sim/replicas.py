@@ -3,7 +3,7 @@
 Taken when the cluster has settled and before it is drained, and written down as node events of kind
 ``replica``; checkers/convergence.py judges them. Detail: ``depth``, ``digest`` of the ordered
 contents, ``synchronised`` (as the node's own row says; a master always is), ``unit`` of the depth.
-Replicated logs are looked at by cluster/sim/log_replicas.py.
+Replicated logs are asked for, as in every world (cluster/systems/rocketmq_replicas.py).
 """
 
 from __future__ import annotations
@@ -14,8 +14,6 @@ from collections.abc import Iterator, Mapping
 
 from broker.metadata.records import QueueRow
 from broker.node import Node
-from broker.rocketmq.node import RocketNode
-from cluster.sim.log_replicas import look_at_log, synchronised_nodes
 from cluster.sim.machine import Machine, SimEventLog
 from cluster.sim.replica import Replica
 
@@ -67,7 +65,6 @@ async def record_replicas(machines: Mapping[str, Machine]) -> None:
     poll_s = FIRST_POLL_S
     while True:
         replicas = [replica for machine in machines.values() for replica in look(machine)]
-        replicas += await _look_at_logs(machines)
         if in_step(replicas) or loop.time() > deadline:
             break
         await asyncio.sleep(poll_s)
@@ -82,17 +79,3 @@ async def record_replicas(machines: Mapping[str, Machine]) -> None:
             "unit": replica.unit,
         }
         log.emit(replica.queue, "replica", role=replica.role, epoch=replica.epoch, detail=detail)
-
-
-async def _look_at_logs(machines: Mapping[str, Machine]) -> list[Replica]:
-    """Those of the nodes that run."""
-    running = {
-        name: machine.node
-        for name, machine in machines.items()
-        if machine.is_alive and isinstance(machine.node, RocketNode)
-    }
-    synchronised = synchronised_nodes(running.values())
-    found: list[Replica] = []
-    for name, node in running.items():
-        found += await look_at_log(node, is_synchronised=name in synchronised)
-    return found

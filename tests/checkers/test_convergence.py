@@ -105,3 +105,52 @@ def test_what_a_node_cannot_read_is_said_instead_of_how_much_it_is() -> None:
     result = Convergence().check(replica(story, "n2").history())
     (anomaly,) = result.anomalies
     assert anomaly.summary == "what n1 holds of q is unreadable on n1: it is damaged"
+
+
+# -- logs, by what brokers answered ----------------------------------------------------------------
+
+
+def log_row(story: Story, node: str, role: str = "slave", **more: object) -> Story:
+    extra = {
+        "group": "g", "role": role, "epoch": 4, "depth": 7, "unit": "bytes", "digest": "same",
+        "synchronised": True, **more,
+    }  # fmt: skip
+    return story.around("replica", 63, 63.1, node=node, extra=extra)
+
+
+def test_logs_are_judged_by_rows_in_every_world() -> None:
+    story = log_row(log_row(Story(), "n1", "master"), "n2")
+    assert Convergence().check(story.history()).valid is True
+    log_row(story, "n3", digest="other", differs_at=5)
+    (anomaly,) = Convergence().check(story.history()).anomalies
+    assert anomaly.summary == (
+        "n3 holds other bytes than the 7 that n1 holds of g; the first byte that differs is at 5"
+    )
+    assert len(anomaly.operations) == 2 and not anomaly.detail["events"]
+
+
+def test_bytes_that_differ_behind_where_readers_go_have_diverged() -> None:
+    story = log_row(log_row(Story(), "n1", "master"), "n2", differs_at=9)
+    assert Convergence().check(story.history()).valid is False
+
+
+def test_a_log_that_ends_too_early_may_still_grow_where_nothing_had_settled() -> None:
+    def told(settled: bool, **more: object) -> Story:
+        story = log_row(log_row(Story(), "n1", "master"), "n2", depth=5, digest="d", **more)
+        return story.around("phase", 60, 62, extra={"phase": "settle", "settled": settled})
+
+    assert Convergence().check(told(True).history()).valid is False
+    unsettled = Convergence().check(told(False).history())
+    assert (
+        unsettled.valid == "unknown" and "had not settled: n2 holds 5 bytes" in unsettled.notes[0]
+    )
+    assert Convergence().check(told(False, differs_at=2).history()).valid is False
+
+
+def test_who_did_not_say_what_it_holds_leaves_it_open() -> None:
+    story = log_row(log_row(Story(), "n1", "master"), "n2")
+    story.around("replica", 63, 63.1, "info", node="n3", error="no answer")
+    result = Convergence().check(story.history())
+    assert result.valid == "unknown" and result.notes == (
+        "n3 did not say what it holds: no answer.",
+    )

@@ -111,6 +111,7 @@ def _analyse(spark: SparkSession, store: Path, runs: Sequence[Run]) -> _Tables:
     from spark_analysis import schema
     from spark_analysis.claims import UNDRAINED, claims, claims_here
     from spark_analysis.dual_masters import dual_masters, reign_times
+    from spark_analysis.log_messages import log_messages
     from spark_analysis.lost_messages import lost_messages
 
     with ThreadPoolExecutor(1) as beside:
@@ -120,7 +121,8 @@ def _analyse(spark: SparkSession, store: Path, runs: Sequence[Run]) -> _Tables:
         else:
             tasks = -(-len(runs) // RUNS_A_TASK)
             reading = beside.submit(claims(runs_frame(spark, runs), tasks).toArrow)
-        lost = lost_messages(read_ops(spark, store, runs)).toArrow()
+        ops = read_ops(spark, store, runs)
+        lost = lost_messages(ops).unionByName(log_messages(ops)).toArrow()
         claimed = reading.result()
     undrained: dict[str, tuple[str, ...]] = {}
     for row in claimed.filter(pc.equal(claimed["source"], UNDRAINED)).to_pylist():

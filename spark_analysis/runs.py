@@ -25,6 +25,15 @@ from harness.history import HISTORY_SCHEMA
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
+# What the checker log calls what the checkers of queues call otherwise, or alike.
+LOG_COUNTS = {
+    "lost-write-count": "lost-count",
+    "duplicate-count": "duplicated-count",
+    **{
+        f"{name}-count": f"{name}-count"
+        for name in ("attempt", "acknowledged", "recovered", "phantom", "unexpected", "corrupted")
+    },
+}
 PLAN, HISTORY, RESULTS = "plan.json", "history.parquet", "results.json"
 CUT_SHORT = "history.incomplete"
 _GLOB = re.compile(r"[][{}*?\\]")  # what Spark would take for a pattern
@@ -146,6 +155,8 @@ def _judged(results: _Results) -> dict[str, int]:
     for result in results.results:
         if result.checker in ("total-queue", "mastership"):
             counts |= result.counts
+        if result.checker == "log":
+            counts |= {LOG_COUNTS[k]: n for k, n in result.counts.items() if k in LOG_COUNTS}
     return {name: int(value) for name, value in counts.items() if name.endswith("-count")}
 
 

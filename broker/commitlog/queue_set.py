@@ -64,6 +64,9 @@ class QueueSet:
             end, kept, in_doubt = queue.end if position > 0 else queue.first, min_offset, False
             while (found := await _last_before(queue, end, position)) is not None:
                 index, unit = found
+                if unit[0] < min_offset and await _is_in_order(queue, index, unit):
+                    end = index + 1  # its message is removed, and the queue was flushed before that
+                    break
                 if await is_unit_of(key, index, unit):
                     kept, end = unit[0], index + 1
                     break
@@ -206,3 +209,10 @@ async def _last_before(queue: ConsumeQueue, end: int, position: int) -> tuple[in
                 return first + index, unit
         end = first
     return None
+
+
+async def _is_in_order(queue: ConsumeQueue, index: int, unit: Unit) -> bool:
+    """Whether its message lies behind that of the unit before, which a torn one's hardly does."""
+    before = await _last_before(queue, index, unit[0])
+    previous = await _last_before(queue, index, (1 << 63) - 1)
+    return before == previous

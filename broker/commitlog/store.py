@@ -24,6 +24,7 @@ from broker.commitlog.key_index import KeyIndex
 from broker.commitlog.queue_set import Key, QueueSet
 from broker.commitlog.reading import digest, get, message_at, queue_offset_at_ms
 from broker.commitlog.recovery import mark_clean, open_store_files
+from broker.commitlog.retention import Retention
 from broker.commitlog.waiters import Waiters
 from broker.env import Env, pause_ms
 from broker.errors import DiskFull, StorageError
@@ -110,6 +111,7 @@ class MessageStore:
         for run, name in (
             (self._dispatch_forever, "dispatch"),
             (self._checkpoint_forever, "checkpoint"),
+            (self._clean_forever, "clean"),
         ):
             self._tasks.append(asyncio.create_task(run(), name=f"store {name}"))
         self._index.start(self._log, lambda: self._dispatched)
@@ -206,10 +208,17 @@ class MessageStore:
         self._dispatch_waiters.refuse(gone, beyond=offset)
 
     async def remove_before(self, offset: int) -> None:
-        """Remove the log's files that lie before ``offset``, and what the queues know of them."""
+        """Remove the log's files that lie before ``offset``, and what the queues know of them.
+
+        The queues are flushed first: what they know of those files can't be built again.
+        """
         assert isinstance(self._log, CommitLog)
         async with self._held:
-            await self._log.remove_before(min(offset, self._dispatched))
+            offset = min(offset, self._dispatched)
+            if offset < self._log.min_offset + self._log.segment_bytes:
+                return
+            await self._queues.flush()
+            await self._log.remove_before(offset)
             await self._queues.forget_before(self._log.min_offset)
             await self._index.forget_before(self._log.min_offset)
 
@@ -237,12 +246,11 @@ class MessageStore:
         self._queues.next_offsets = found
 
     async def digest(self, start: int, end: int) -> str:
-        """A fingerprint of the log's bytes, to compare replicas with. Raises StorageError if they
-        are not all there."""
+        """A fingerprint of the log's bytes, to compare replicas with. Raises StorageError."""
         return await digest(self._log, start, end)
 
     async def message_at(self, offset: int) -> bytes | None:
-        """The whole stored message that lies there; None if none does."""
+        """See Store."""
         return await message_at(self._log, offset)
 
     # -- the confirmed end, and dispatch -----------------------------------------------------------
@@ -327,7 +335,7 @@ class MessageStore:
         await self._queues.arrived((topic, queue_id), offset)
 
     async def queue_offset_at_ms(self, topic: str, queue_id: int, store_ms: int) -> int:
-        """Of the first message that was stored at this time or later; the queue's end if none."""
+        """See Store."""
         queue = self._queues.queues.get((topic, queue_id))
         return 0 if queue is None else await queue_offset_at_ms(self._log, queue, store_ms)
 
@@ -335,10 +343,8 @@ class MessageStore:
         self, topic: str, key: str, *, begin_ms: int, end_ms: int, max_messages: int
     ) -> FoundByKey:
         """See Store. Raises StorageError."""
-        times_ms, end = (begin_ms, end_ms), self._dispatched
-        return await self._index.find(
-            self._log, topic, key, times_ms, end=end, max_messages=max_messages
-        )
+        times_ms, end, most = (begin_ms, end_ms), self._dispatched, max_messages
+        return await self._index.find(self._log, topic, key, times_ms, end=end, max_messages=most)
 
     async def indexed(self, offset: int) -> None:
         """Return when the index of keys knows everything before ``offset``."""
@@ -362,6 +368,14 @@ class MessageStore:
     def _flush_is_due(self) -> None:
         self._flush_timer = None
         self._log.request_flush()
+
+    async def _clean_forever(self) -> None:
+        """A ledger keeps all of its entries: no snapshot stands for them."""
+        if isinstance(self._log, CommitLog):
+            try:
+                await Retention(self._env, self._config, self._log).run(self.remove_before)
+            except StorageError as error:
+                self._fail(error)
 
     async def _checkpoint_forever(self) -> None:
         while True:

@@ -127,6 +127,9 @@ class MasterSession:
         if extent.min <= self.next_transfer_from < extent.end:
             size = min(rules.batch_bytes, extent.end - self.next_transfer_from)
             return Send(self.next_transfer_from, size)
+        if self.next_transfer_from < extent.min and not rules.stalls_on_missing:
+            # Files went under a slave that is far behind: it hears so, instead of heartbeats.
+            raise HaProtocolError(f"the bytes at {self.next_transfer_from} are gone")
         heartbeat_at_ms = self._last_write_ms + rules.heartbeat_interval_ms
         if now_ms >= heartbeat_at_ms:
             return Send(self.next_transfer_from, 0)

@@ -244,6 +244,28 @@ def test_kb_rkt_01_stray_bytes_on_the_ha_port_acknowledge_everything() -> None:
     Group().run(scenario)
 
 
+def test_a_new_slave_begins_where_its_master_s_log_does() -> None:
+    """Files of the master went: they were too old."""
+
+    async def scenario(group: Group) -> None:
+        await group["a"].start()
+        for number in range(100):
+            await group["a"].put(body(number))
+        master = group["a"].store
+        await group["a"].here(master.log.flushed(master.log.max_offset))
+        await group["a"].here(master.remove_before(2 * 4096))
+        assert master.log.min_offset == 2 * 4096
+        await group["b"].start()
+        await group.until(lambda: group["b"].end == group["a"].end)
+        assert group["b"].store.log.min_offset == 2 * 4096
+        assert await group["b"].log() == await group["a"].log()
+        end = await group["a"].put_ok(body(100))
+        await group["b"].here(group["b"].store.dispatched(end))
+        assert group["b"].store.queue_range("t", 0) == master.queue_range("t", 0)
+
+    Group().run(scenario)
+
+
 @pytest.mark.parametrize("bug", ["", "KB-RKT-04"])
 def test_kb_rkt_04_a_new_slave_has_the_newest_file_only(bug: str) -> None:
     async def scenario(group: Group) -> None:

@@ -141,6 +141,13 @@ def test_a_slave_whose_next_bytes_were_removed_is_told() -> None:
         session_at(500, Extent(min=1000, end=2500, max=2500))
 
 
+def test_a_slave_whose_next_bytes_are_removed_meanwhile_is_told() -> None:
+    session = session_at(500)
+    assert session.next_step(LOG, 0) == Send(500, 100)
+    with pytest.raises(HaProtocolError, match="500 are gone"):
+        session.next_step(Extent(min=1000, end=2500, max=2500), 0)
+
+
 def test_a_negative_report_ends_the_connection() -> None:
     with pytest.raises(HaProtocolError, match="reports -1"):
         session_at(-1)

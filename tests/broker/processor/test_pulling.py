@@ -132,6 +132,24 @@ def test_slaves_serve_reads_and_leave_offsets_to_the_master() -> None:
     in_world(test)
 
 
+def test_a_pull_of_what_has_gone_is_told_where_the_queue_begins() -> None:
+    async def test(world: World) -> None:
+        for _ in range(3):
+            await world.send(bytes(600_000))  # each in a file of its own
+        await world.settle()
+        store = world.replica.store
+        await store.log.flushed(store.log.max_offset)
+        await store.remove_before(store.log.max_offset)
+        moved = await world.pull(0)
+        assert moved.code == ResponseCode.PULL_OFFSET_MOVED
+        assert (moved.ext["nextBeginOffset"], moved.ext["minOffset"]) == ("2", "2")
+        assert (await world.pull(2)).code == ResponseCode.SUCCESS
+        least = await world.ask(RequestCode.GET_MIN_OFFSET, {"topic": "t", "queueId": 0})
+        assert least.ext["offset"] == "2"
+
+    in_world(test)
+
+
 def test_only_wanted_tags_are_sent() -> None:
     async def test(world: World) -> None:
         for tag in ("a", "b", "c"):

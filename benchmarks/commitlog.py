@@ -199,12 +199,14 @@ def measure(directory: Path, gib: float, seconds: float, in_flight: int) -> None
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
-    parser.add_argument("--dir", type=Path, default=None, help="on the disk to measure")
+    parser.add_argument("--dir", type=Path, default=None, help="of the disk; made if absent")
     parser.add_argument("--gib", type=float, default=10, help="of log to recover; 0: none")
     parser.add_argument("--seconds", type=float, default=5, help="of appending")
     parser.add_argument("--in-flight", type=int, default=256, help="puts that wait at a time")
     options = parser.parse_args()
     os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
+    if options.dir is not None:
+        options.dir.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=options.dir) as name:
         needed = int(options.gib * (1 << 30)) + SPARE_BYTES
         free = shutil.disk_usage(name).free

@@ -36,6 +36,18 @@ class Tail:
         self._blocks[-1].data += data
         self.end += len(data)
 
+    def append_across(self, data: bytes | bytearray | memoryview, file_bytes: int) -> None:
+        """What is longer than the room in its file goes on in the next one."""
+        room = file_bytes - self.end % file_bytes
+        if len(data) <= room:
+            self.append(data, fresh=room == file_bytes)
+            return
+        rest = memoryview(data)
+        while rest:
+            part = rest[: file_bytes - self.end % file_bytes]
+            self.append(part, fresh=self.end % file_bytes == 0)
+            rest = rest[len(part) :]
+
     def read(self, offset: int, size: int) -> bytes:
         """Exactly ``size`` bytes, which must be here."""
         index = self._index(offset)

@@ -21,7 +21,6 @@ and a later sync that succeeds would prove nothing. Every wait then raises Stora
 from __future__ import annotations
 
 import asyncio
-import errno
 import logging
 from bisect import bisect_right
 from collections.abc import Callable
@@ -69,7 +68,6 @@ class SegmentedLog:
         self._max = self._written = end
         self._flushed = self._min
         self._tail = Tail(end, cache_bytes)
-        self._dirty: dict[int, None] = {}  # files with something to sync
         self._flush_wanted = 0
         self._write_waiters = Waiters()
         self._flush_waiters = Waiters()
@@ -103,7 +101,7 @@ class SegmentedLog:
             position = max(trusted, self._min)
             while position < self._max:
                 data = await self.read(position, REWRITE_BYTES)
-                await self._write_at(position, data)
+                await self._files.write(position, data)
                 position += len(data)
             await self._sync()
         except OSError as error:
@@ -143,32 +141,26 @@ class SegmentedLog:
 
     def require_usable(self) -> None:
         """Raises StorageError if nothing can be appended now, DiskFull if that may change."""
-        if self._failure is not None:
-            raise self._failure.with_traceback(None)
-        if self._full is not None:
+        if self._full is not None and self._failure is None:
             raise self._full.with_traceback(None)
-        if self._halted:
-            raise StorageError(f"{self._path} is closed, or being truncated")
+        self._require_open()
         if self._max - self._written > PENDING_BYTES_MAX:
             raise DiskFull(f"{self._path}: the disk is too slow, {PENDING_BYTES_MAX} bytes wait")
 
+    def _require_open(self) -> None:
+        if self._failure is not None:
+            raise self._failure.with_traceback(None)
+        if self._halted:
+            raise StorageError(f"{self._path} is closed, or being truncated")
+
     def append(self, data: bytes | bytearray | memoryview) -> int:
         """Take bytes; returns their offset. What is longer than ``room`` goes on in the next file.
-
         Raises StorageError; DiskFull: later, perhaps.
         """
         self.require_usable()
         offset = self._max
-        if len(data) <= self.room:
-            self._tail.append(data, fresh=offset % self.segment_bytes == 0)
-            self._max += len(data)
-        else:
-            rest = memoryview(data)
-            while rest:
-                part = rest[: self.room]
-                self._tail.append(part, fresh=self._max % self.segment_bytes == 0)
-                self._max += len(part)
-                rest = rest[len(part) :]
+        self._tail.append_across(data, self.segment_bytes)
+        self._max += len(data)
         self._work()
         return offset
 
@@ -199,10 +191,7 @@ class SegmentedLog:
             self._work()
 
     async def _wait(self, waiters: Waiters, offset: int) -> None:
-        if self._failure is not None:
-            raise self._failure.with_traceback(None)
-        if self._halted:
-            raise StorageError(f"{self._path} is closed, or being truncated")
+        self._require_open()
         if waiters is self._flush_waiters:
             self._flush_wanted = max(self._flush_wanted, min(offset, self._max))
         self._work()
@@ -234,10 +223,8 @@ class SegmentedLog:
         return b"".join(parts)
 
     async def _read_file(self, offset: int, size: int) -> bytes:
-        start = self.segment_start(offset)
         try:
-            file = await self._files.get(start)
-            return await file.pread(size, offset - start)
+            return await self._files.read(offset, size)
         except OSError as error:
             if offset < self._min or offset >= self._max:
                 return b""  # removed meanwhile
@@ -260,23 +247,12 @@ class SegmentedLog:
             written = self._written
             self._cut_memory(offset)
             if offset < written:
-                await self._cut_files(offset)
+                await self._files.cut(offset, self._min, shorten=not self.truncate_in_memory_only)
         except (OSError, asyncio.CancelledError) as error:  # half cut: what is next is unknown
             raise self._fail(error) from error
         finally:
             self._halted = False
         self._work()
-
-    async def _cut_files(self, offset: int) -> None:
-        await self._files.remove([start for start in self._files.starts if start > offset][::-1])
-        start = self._files.starts[-1]
-        if start == offset and start > self._min:
-            await self._files.remove([start])
-        elif not self.truncate_in_memory_only:
-            file = await self._files.get(start)
-            await file.truncate(offset - start)
-            await file.sync()
-        self._dirty = {start: None for start in self._dirty if start in self._files.starts}
 
     async def restart_at(self, offset: int) -> None:
         """Drop everything, durably; the log is empty and goes on at ``offset``, where a file would
@@ -287,7 +263,6 @@ class SegmentedLog:
         try:
             self._cut_memory(offset)
             await self._files.remove(self._files.starts[::-1])
-            self._dirty.clear()
             self._min = self._max = self._written = self._flushed = offset
             await self._files.create(offset)
             await self._sync()
@@ -321,10 +296,7 @@ class SegmentedLog:
 
     async def _halt(self) -> None:
         """Stop the background task between two steps."""
-        if self._failure is not None:
-            raise self._failure.with_traceback(None)
-        if self._halted:
-            raise StorageError(f"{self._path} is closed, or being truncated")
+        self._require_open()
         self._halted = True
         await self._idle()
         self._full = None
@@ -390,7 +362,7 @@ class SegmentedLog:
     async def _write_some(self) -> None:
         data = self._tail.unwritten(self._written)
         try:
-            await self._write_at(self._written, data, advance=True)
+            await self._files.write(self._written, data, self._advance)
         except OSError as error:
             if error.errno not in NO_ROOM or self._closing:
                 raise
@@ -404,31 +376,13 @@ class SegmentedLog:
         self._write_waiters.wake(self._written)
         self.progress_listener()
 
-    async def _write_at(self, offset: int, data: bytes, *, advance: bool = False) -> None:
-        """All of ``data``, however short the writes are."""
-        start = self.segment_start(offset)
-        if start not in self._files.starts:
-            if self._files.starts and self._files.starts[-1] + self.segment_bytes != start:
-                await self._files.remove(self._files.starts[::-1])  # empty, since begin_at
-            await self._files.create(start)
-        file = await self._files.get(start)
-        done = 0
-        while done < len(data):
-            self._dirty[start] = None
-            count = await file.pwrite(data[done:] if done else data, offset + done - start)
-            if count <= 0:
-                raise OSError(errno.EIO, "the disk takes no more bytes")
-            done += count
-            if advance:
-                self._written += count
+    def _advance(self, count: int) -> None:
+        self._written += count
 
     async def _sync(self) -> None:
         """All that is written, and the names of the files."""
         end = self._written
-        dirty, self._dirty = self._dirty, {}
-        for start in dirty:
-            await (await self._files.get(start)).sync()
-        await self._files.sync_names()
+        await self._files.sync()
         self._flushed = end
 
     def _fail(self, error: BaseException) -> StorageError:

@@ -11,6 +11,7 @@ from __future__ import annotations
 import hashlib
 
 from broker.commitlog.api import GetStatus, Log, Store
+from broker.commitlog.codec import HEAD
 
 BLOCK_BYTES = 1 << 16  # unless another size is asked for
 BLOCK_BYTES_MAX = 1 << 20
@@ -42,21 +43,28 @@ async def _digest(log: Log, start: int, end: int) -> str:
     return contents.hexdigest()
 
 
-async def digest_queues(store: Store) -> tuple[int, str]:
-    """How many messages the queues have, and a digest of them in order."""
+async def digest_queues(store: Store, start: int) -> tuple[int, str]:
+    """How many messages the queues have that lie at or after ``start`` in the log, and a digest of
+    them in order. Brokers remove old files each at its own time."""
     contents, count = hashlib.blake2b(digest_size=DIGEST_BYTES), 0
     for topic, queue_id in sorted(store.queues()):
         offset, end = store.queue_range(topic, queue_id)
-        contents.update(f"{topic}/{queue_id} {offset}-{end}".encode())
+        named = False
         while offset < end:
             got = await store.get(
                 topic, queue_id, offset, max_messages=READ_MESSAGES, max_bytes=READ_BYTES
             )
             if got.status is not GetStatus.FOUND or not got.messages:
-                contents.update(got.status.value.encode())
+                contents.update(f"{topic}/{queue_id} {offset} {got.status.value}".encode())
                 break
             for message in got.messages:
+                _, _, _, _, _, queue_offset, physical_offset, _, _ = HEAD.unpack_from(message, 0)
+                if physical_offset < start:
+                    continue
+                if not named:
+                    contents.update(f"{topic}/{queue_id} {queue_offset}-{end}".encode())
+                    named = True
                 contents.update(message)
-            count += len(got.messages)
+                count += 1
             offset = got.next_offset
     return count, contents.hexdigest()

@@ -9,7 +9,7 @@ Nobody has to log in: RocketMQ's ports ask nobody either. Errors look as in brok
     GET  /api/shalott/sync-state-set   what the controllers' leader knows of the set (1006)
     GET  /api/shalott/epoch-cache      the epochs of this broker's log (1007)
     GET  /api/shalott/log-digest       ?from=&to=&block=: the log, block by block
-    GET  /api/shalott/queue-digest     the consume queues: how many messages, and which
+    GET  /api/shalott/queue-digest     ?from=: the consume queues: how many messages, and which
     POST /api/shalott/promote          {"epoch": n?}: this slave becomes the master (master-slave)
     POST /api/shalott/follow           {"master": node, "epoch": n?}: follow that master
     POST /api/shalott/elect-master     {"broker": node?}: elect anew (controller)
@@ -170,7 +170,7 @@ async def queue_digest(
     node: RocketNode, request: Request, parameters: Mapping[str, str]
 ) -> Response:
     try:
-        count, digest = await digest_queues(stored(node))
+        count, digest = await digest_queues(stored(node), number(request, "from", 0))
     except StorageError as error:
         return json_response({"unreadable": str(error)})
     return json_response({"count": count, "digest": digest})

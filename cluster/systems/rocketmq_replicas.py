@@ -106,7 +106,7 @@ async def _held(node: str, claim: Claim, ends: Mapping[str, Any], start: int, ge
         for digest in answer["digests"]:
             blocks.update(digest.encode())
         at = answer["next"]
-    queues = await get(node, "/api/shalott/queue-digest")
+    queues = await get(node, f"/api/shalott/queue-digest?from={start}")
     log, content = _or_unreadable(node, answer, blocks.hexdigest()), queues.get("digest", "")
     return Held(
         node,

@@ -128,6 +128,21 @@ def test_equal_logs_have_converged() -> None:
     in_world(tell)
 
 
+def test_brokers_that_removed_old_files_are_compared_from_where_the_last_begins() -> None:
+    async def tell(brokers: Brokers) -> None:
+        for node in ("n1", "n2", "n3"):
+            await brokers.add(node)
+        trimmed = brokers.stores["n2"]
+        await trimmed.log.flushed(trimmed.log.max_offset)
+        await trimmed.remove_before(CONFIG.segment_bytes)
+        assert trimmed.log.min_offset == CONFIG.segment_bytes
+        _, result = await compared(brokers)
+        assert result.valid is True and not result.notes
+        assert result.counts["synchronised-count"] == 6
+
+    in_world(tell)
+
+
 @pytest.mark.parametrize("number", [0, 1, 450, COUNT - 1])
 def test_the_first_byte_that_differs_is_found(number: int) -> None:
     """KB-RKT-A's: as long, whole messages, of another's reign. The checksum of the body is the

@@ -1,5 +1,5 @@
 """What became of the messages of replicated logs, in any number of runs: sends and polls, as
-checkers/log_values.py weighs them in one run, in the columns of LOST_MESSAGES.
+checkers/replicated_log/values.py weighs them in one run, in the columns of LOST_MESSAGES.
 
 A send is an attempt. An acknowledged message that no final read has is ``lost`` (the checker's
 lost-write); final reads are the polls of the phase drain, and without a whole drain nothing is

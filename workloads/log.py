@@ -3,8 +3,8 @@
 A process is bound to a node with a broker: it asks that node's name server where the master is,
 sends there, and polls at that node's own broker, be it the master or a slave. Where name servers
 have nodes of their own, each is asked by the processes of some brokers. After the heal every queue
-is read at every broker from offset 0 to its end; checkers/log_replicated.py says what must be found
-there.
+is read at every broker from offset 0 to its end; checkers/replicated_log/anomalies.py says what
+must be found there.
 
 ``elections`` is the same load, judged by the elections alone: what becomes of messages is not
 asked, so nothing is read at the end but a few polls, which show that the cluster answers.

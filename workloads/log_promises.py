@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from checkers.base import Checker
-from checkers.elections_invariants import (
+from checkers.elections.invariants import (
     AckedOnMembers,
     MasterFromSet,
     MasterHasAcked,

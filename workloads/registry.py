@@ -8,12 +8,12 @@ from dataclasses import dataclass
 from checkers.base import Checker
 from checkers.compose import common_checkers, standard_checkers
 from checkers.convergence import Convergence
-from checkers.elections import Elections
+from checkers.elections.regressions import Elections
 from checkers.fifo_order import FifoOrder
 from checkers.linearizability import Linearizability
 from checkers.locks import Locks
-from checkers.log_freshness import FreshReads
-from checkers.log_replicated import ReplicatedLog
+from checkers.replicated_log.anomalies import ReplicatedLog
+from checkers.replicated_log.freshness import FreshReads
 from harness.errors import UsageError
 from harness.plan import Plan
 from harness.workload import Workload

@@ -1,4 +1,4 @@
-"""Stories of a replicated log's masters, for the tests of checkers/elections*.py."""
+"""Stories of a replicated log's masters, for the tests of checkers/elections/."""
 
 from __future__ import annotations
 

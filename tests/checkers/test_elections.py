@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 import pytest
 
 from checkers.base import Result
-from checkers.elections import KINDS, Elections
+from checkers.elections.regressions import KINDS, Elections
 from tests.checkers.elections_story import elected, good
 from tests.checkers.histories import Story
 

@@ -7,9 +7,9 @@ from collections.abc import Callable
 
 import pytest
 
-from checkers import elections_copies, elections_logs
 from checkers.base import Checker, Result
-from checkers.elections_invariants import (
+from checkers.elections import copies, logs
+from checkers.elections.invariants import (
     AckedOnMembers,
     MasterFromSet,
     MasterHasAcked,
@@ -108,7 +108,7 @@ def test_each_planted_failure_is_found_alone(kind: str) -> None:
 
 
 def test_every_kind_is_planted() -> None:
-    told = {*elections_copies.KINDS, *elections_logs.KINDS}
+    told = {*copies.KINDS, *logs.KINDS}
     assert told < set(PLANTED)
 
 

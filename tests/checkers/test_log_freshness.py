@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from checkers.log_freshness import FreshReads
+from checkers.replicated_log.freshness import FreshReads
 from tests.checkers.histories import Story
 from tests.checkers.test_log_replicated import Records, poll, send, story
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from checkers.base import Result
-from checkers.log_replicated import KINDS, ReplicatedLog
+from checkers.replicated_log.anomalies import KINDS, ReplicatedLog
 from tests.checkers.histories import NODES, Story
 
 pytestmark = pytest.mark.unit

@@ -12,7 +12,7 @@ import pytest
 
 from checkers.base import Anomaly, Result
 from checkers.compose import check_all, standard_checkers
-from checkers.log_replicated import KINDS as LOG_KINDS
+from checkers.replicated_log.anomalies import KINDS as LOG_KINDS
 from harness.history import EMPTY_EVENTS, HISTORY_SCHEMA, History
 from harness.plan import Plan, SystemPlan
 from harness.report import render_report

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 import pytest
 
-from checkers.log_replicated import ReplicatedLog
+from checkers.replicated_log.anomalies import ReplicatedLog
 from spark_analysis.runs import LOG_COUNTS, find_runs, read_ops
 from tests.checkers.histories import NODES, Story
 from tests.spark_analysis.conftest import store_run

@@ -7,16 +7,16 @@ from typing import Any
 import msgspec
 import pytest
 
-from checkers.elections import Elections
-from checkers.elections_invariants import (
+from checkers.elections.invariants import (
     AckedOnMembers,
     MasterFromSet,
     MasterHasAcked,
     OneMasterAnEpoch,
 )
-from checkers.log_freshness import FreshReads
-from checkers.log_replicated import ReplicatedLog
+from checkers.elections.regressions import Elections
 from checkers.mastership import Mastership
+from checkers.replicated_log.anomalies import ReplicatedLog
+from checkers.replicated_log.freshness import FreshReads
 from harness.generator.base import Context, Scheduled
 from harness.generator.logs import ReadAll
 from harness.plan import Plan

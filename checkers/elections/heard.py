@@ -6,7 +6,7 @@
 - a name server that knows a living master does not go back to one of an older epoch
   (``route-regression``); going back after that one left, or was missed, is none.
 
-Part of checkers/elections.py.
+Part of checkers/elections/regressions.py.
 """
 
 from __future__ import annotations

@@ -4,7 +4,7 @@ Judged from node events (docs/architecture.md): ``role`` and ``acked`` of the br
 and ``set_changed`` of the controllers' leaders, whose detail names the ``master`` and the ``set``
 afterwards (brokers tell what they have heard of, without a master). The epoch of an election is the
 master's (where Raft elects, a term), that of a changed set the set's own. The invariants of
-reference 2.2.12 are judged by elections_invariants.py. What must hold beside them:
+reference 2.2.12 are judged by invariants.py. What must hold beside them:
 
 - *epochs rise*: neither a node's own, nor from one election to the next (``epoch-regression``);
 - *nobody acknowledges after a successor did*: two masters that acknowledge at once, in whatever
@@ -13,7 +13,7 @@ reference 2.2.12 are judged by elections_invariants.py. What must hold beside th
   next, which I1 rules out where every member of the set has to acknowledge).
 
 What brokers and name servers make of it is judged, too: ``wrong-set``, ``confirm-regression`` and
-``route-regression`` (checkers/heard.py).
+``route-regression`` (checkers/elections/heard.py).
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from checkers.base import Anomaly, Result
-from checkers.elections_told import Election, elections_of, with_window
+from checkers.elections.heard import KINDS as HEARD
+from checkers.elections.heard import anomaly_of, misheard
+from checkers.elections.told import Election, elections_of, with_window
 from checkers.faults import read_surroundings
-from checkers.heard import KINDS as HEARD
-from checkers.heard import anomaly_of, misheard
 from checkers.mastership import acting_reigns
 from checkers.reigns import NodeEvent, Reign, read_events
 from harness.history import History

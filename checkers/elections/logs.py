@@ -9,7 +9,7 @@ the reigns; no clock does, and no line comes too late. Three ways to break it:
 - ``acked-replaced-at-master``: it goes far enough, but has bytes of another epoch there;
 - ``acked-cut``: a node cuts its log before the end of what it acknowledged itself.
 
-Part of checkers/elections*.py.
+Part of checkers/elections/.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from checkers.base import Anomaly
-from checkers.heard import anomaly_of
+from checkers.elections.heard import anomaly_of
 from checkers.reigns import NodeEvent
 
 MISSING, REPLACED, CUT = "acked-missing-at-master", "acked-replaced-at-master", "acked-cut"

@@ -1,9 +1,9 @@
 """log: a replicated log's messages, judged as jepsen/src/jepsen/tests/kafka.clj judges Kafka's.
 
-Reads the sends and polls (checkers/log_records.py) and finds: lost-write, lost-on-node, vanished,
-duplicate, inconsistent-offsets, shared-offset, phantom, unexpected, too-early, corrupted
-(log_values.py); poll-skip, nonmonotonic-poll, nonmonotonic-send, reordered (log_order.py). Each of
-them makes the run invalid, but lost-on-node after a heal from which the cluster had not settled.
+Reads the sends and polls (records.py) and finds: lost-write, lost-on-node, vanished, duplicate,
+inconsistent-offsets, shared-offset, phantom, unexpected, too-early, corrupted (values.py);
+poll-skip, nonmonotonic-poll, nonmonotonic-send, reordered (order.py). Each of them makes the run
+invalid, but lost-on-node after a heal from which the cluster had not settled.
 
 ``unseen`` messages, and a final read that is not whole, make a run "unknown": who did not read to
 the end of every queue at every node can't say that nothing was lost.
@@ -19,10 +19,11 @@ import numpy as np
 from checkers.base import OPERATIONS_MAX, Anomaly, Result
 from checkers.columns import Bools, Ints
 from checkers.faults import Surroundings, read_surroundings
-from checkers.log_final_reads import FinalReads, final_reads
-from checkers.log_order import Breach, poll_breaches, send_breaches
-from checkers.log_records import LogHistory, read_log
-from checkers.log_values import (
+from checkers.loss import window_label
+from checkers.replicated_log.final_reads import FinalReads, final_reads
+from checkers.replicated_log.order import Breach, poll_breaches, send_breaches
+from checkers.replicated_log.records import LogHistory, read_log
+from checkers.replicated_log.values import (
     Placements,
     Presence,
     groups_of_several,
@@ -32,7 +33,6 @@ from checkers.log_values import (
     sent_by_record,
     too_early,
 )
-from checkers.loss import window_label
 from harness.history import History
 
 KINDS = (

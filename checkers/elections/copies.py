@@ -12,7 +12,7 @@ the other systems a number of copies. Two witnesses:
 A set counts only where it certainly stood, from a while before the first message of an ``acked``
 line was taken until a while after the line was written (``tolerance_ns``: what clocks are apart).
 It ends with the next set of the very next epoch, or where the controller that told it may have
-died with a later set untold. Part of checkers/elections*.py.
+died with a later set untold. Part of checkers/elections/.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from checkers.base import Anomaly
-from checkers.elections_logs import end_of
-from checkers.elections_told import by_controllers, set_epoch_of
+from checkers.elections.heard import anomaly_of
+from checkers.elections.logs import end_of
+from checkers.elections.told import by_controllers, set_epoch_of
 from checkers.faults import Claim, Fault, Observation, Surroundings
-from checkers.heard import anomaly_of
 from checkers.reigns import NodeEvent
 
 WITHOUT, LACKS, FEW = "acked-without-member", "member-lacks-acked", "too-few-copies"

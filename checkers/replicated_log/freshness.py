@@ -16,8 +16,8 @@ import numpy as np
 from checkers.base import OPERATIONS_MAX, Anomaly, Result
 from checkers.columns import Ints
 from checkers.faults import read_surroundings
-from checkers.log_records import NOWHERE, LogHistory, read_log
 from checkers.loss import window_label
+from checkers.replicated_log.records import NOWHERE, LogHistory, read_log
 from harness.history import History
 
 

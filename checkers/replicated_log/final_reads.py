@@ -16,7 +16,7 @@ import numpy as np
 
 from checkers.columns import Bools, Ints
 from checkers.faults import Surroundings
-from checkers.log_records import NOWHERE, LogHistory, Polls
+from checkers.replicated_log.records import NOWHERE, LogHistory, Polls
 
 
 @dataclass(frozen=True, slots=True)

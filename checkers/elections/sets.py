@@ -1,7 +1,7 @@
 """I2 and I4 of reference 2.2.12: a master out of the controllers' set, one master an epoch, and no
 set altered by a master that is fenced.
 
-All of it by epochs, so neither clocks nor late lines matter. Part of checkers/elections*.py.
+All of it by epochs, so neither clocks nor late lines matter. Part of checkers/elections/.
 """
 
 from __future__ import annotations
@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from checkers.base import Anomaly
-from checkers.elections_told import (
+from checkers.elections.heard import anomaly_of
+from checkers.elections.told import (
     Election,
     by_controllers,
     master_of,
@@ -18,7 +19,6 @@ from checkers.elections_told import (
     set_epoch_of,
 )
 from checkers.faults import Observation
-from checkers.heard import anomaly_of
 from checkers.reigns import NodeEvent
 
 OUTSIDE = "elected-outside-set"

@@ -20,8 +20,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from checkers.columns import Bools, Codes, Ints
-from checkers.log_final_reads import FinalReads
-from checkers.log_records import FAIL, NOWHERE, LogHistory
+from checkers.replicated_log.final_reads import FinalReads
+from checkers.replicated_log.records import FAIL, NOWHERE, LogHistory
 
 
 @dataclass(frozen=True, slots=True)

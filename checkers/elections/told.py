@@ -2,7 +2,7 @@
 
 Epochs of one group order what was told, whoever told it and whenever it arrived: nodes' clocks and
 lines that come late say nothing about order. A new leader of the controllers tells the last
-election again, with the set as it is then. Part of checkers/elections*.py.
+election again, with the set as it is then. Part of checkers/elections/.
 """
 
 from __future__ import annotations

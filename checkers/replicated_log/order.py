@@ -20,7 +20,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from checkers.columns import Ints, Operations
-from checkers.log_records import NOWHERE, LogHistory
+from checkers.replicated_log.records import NOWHERE, LogHistory
 
 
 @dataclass(frozen=True, slots=True)

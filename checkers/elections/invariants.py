@@ -2,10 +2,10 @@
 the whole run from what nodes told and answered, each by a checker of its own:
 
 - ``i1-acked-on-members``: what is acknowledged is on every member of the set at that time
-  (elections_copies.py); without sets, on as many nodes as the system promises;
-- ``i2-master-from-set``: a new master is a member of the controllers' set (elections_sets.py);
-- ``i3-master-has-acked``: a new master's log holds all that was acknowledged (elections_logs.py);
-- ``i4-one-master-an-epoch``: and who is fenced changes no set (elections_sets.py).
+  (copies.py); without sets, on as many nodes as the system promises;
+- ``i2-master-from-set``: a new master is a member of the controllers' set (sets.py);
+- ``i3-master-has-acked``: a new master's log holds all that was acknowledged (logs.py);
+- ``i4-one-master-an-epoch``: and who is fenced changes no set (sets.py).
 
 I2 and I4 hold whatever the settings are, unless the plan allows unclean elections. I1 and I3 are
 promised by settings: where they are not, what broke them is told, and the run is valid. Faults that
@@ -17,9 +17,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from checkers import elections_copies, elections_logs
 from checkers.base import Anomaly, Result
-from checkers.elections_sets import (
+from checkers.elections import copies, logs
+from checkers.elections.sets import (
     FENCED,
     HEADLESS,
     OUTSIDE,
@@ -29,7 +29,7 @@ from checkers.elections_sets import (
     sets_before,
     shared_epochs,
 )
-from checkers.elections_told import elections_of, with_window
+from checkers.elections.told import elections_of, with_window
 from checkers.faults import Fault, read_surroundings
 from checkers.reigns import read_events
 from harness.history import History
@@ -52,13 +52,13 @@ class AckedOnMembers:
 
     def check(self, history: History) -> Result:
         events, around = read_events(history), read_surroundings(history)
-        acked = elections_copies.acked_lines(events)
-        sets = elections_copies.sets_of(events, around) if self.by_set else None
+        acked = copies.acked_lines(events)
+        sets = copies.sets_of(events, around) if self.by_set else None
         tolerance_ns = self.tolerance_ms * MS
         found = [] if sets is None else [
-            *elections_copies.without_members(acked, sets, tolerance_ns)
+            *copies.without_members(acked, sets, tolerance_ns)
         ]  # fmt: skip
-        found += elections_copies.lacking(
+        found += copies.lacking(
             acked,
             sets,
             around.observations,
@@ -70,7 +70,7 @@ class AckedOnMembers:
         if sets is not None:
             judged = sum(bool(sets.members(one, tolerance_ns)) for one in acked)
         counts = {"acked-count": len(acked), "judged-count": judged}
-        kinds = elections_copies.KINDS
+        kinds = copies.KINDS
         return _result(self.name, found, kinds, counts, around.injected, promised=self.promised)
 
 
@@ -102,15 +102,15 @@ class MasterHasAcked:
 
     def check(self, history: History) -> Result:
         events = read_events(history)
-        acked = elections_logs.acknowledged_ends(events)
-        beginnings = elections_logs.beginnings_of(events)
+        acked = logs.acknowledged_ends(events)
+        beginnings = logs.beginnings_of(events)
         found = [
-            *elections_logs.lost_at_masters(acked, beginnings),
-            *elections_logs.cut_by_themselves(events),
+            *logs.lost_at_masters(acked, beginnings),
+            *logs.cut_by_themselves(events),
         ]
         counts = {"acked-reign-count": len(acked), "judged-count": len(beginnings)}
         injected = read_surroundings(history).injected
-        kinds = elections_logs.KINDS
+        kinds = logs.KINDS
         return _result(self.name, found, kinds, counts, injected, promised=self.promised)
 
 

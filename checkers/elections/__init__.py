@@ -1,0 +1,1 @@
+"""Judges elections of a replicated log by what nodes told: each file says of what."""

@@ -1,0 +1,1 @@
+"""Judges what clients sent to a replicated log and polled from it."""

@@ -239,15 +239,17 @@ def _raise_failure(transitions: Transitions, encoded: Encoded, history: Concurre
     ) from raised
 
 
-_KEPT: Final[dict[str, Transitions]] = {}  # those that are not in use, by what the model prints as
+# Those that are not in use, by what the model prints as; who was used last stands last.
+_KEPT: Final[dict[str, Transitions]] = {}
 
 
 @contextmanager
 def _kept_transitions(model: Model) -> Iterator[Transitions]:
     """A built-in model's table as the last small history left it; a new one for any other.
 
-    One that failed or became large is not kept. dict.pop and assignment are atomic, so a table is
-    never used twice at once.
+    One that failed or became large is not kept, and of too many the one that was not used for the
+    longest time. dict.pop, list(dict) and assignment are atomic, so a table is never used twice at
+    once.
     """
     is_built_in = type(model) in MODELS.values()
     key = repr(model) if is_built_in else ""
@@ -258,8 +260,11 @@ def _kept_transitions(model: Model) -> Iterator[Transitions]:
         yield transitions
     finally:
         is_sound = transitions.failure is None and not transitions.budget.stopped
-        is_small = transitions.budget.bytes < KEPT_BYTES // 4 and len(_KEPT) < KEPT_MODELS
+        is_small = transitions.budget.bytes < KEPT_BYTES // 4
         if is_built_in and is_sound and is_small and key not in _KEPT:
             _KEPT[key] = transitions
+            for oldest in list(_KEPT)[:-KEPT_MODELS]:
+                if (left := _KEPT.pop(oldest, None)) is not None:
+                    left.close()
         else:
             transitions.close()

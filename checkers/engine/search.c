@@ -90,7 +90,8 @@ static int impossible(const problem *p, int32_t op)
 }
 
 /* One window, which begins `before` returns before `call`. If everything survived it, the next one
- * begins earlier, unless this one was the whole; if its steps were used up, it needs more of them. */
+ * begins earlier, unless this one was the whole; if its steps were used up, it needs more of
+ * them. */
 static int look(search *s, const problem *p, int32_t *before, int32_t call, int32_t to,
                 int64_t steps, int32_t *stuck)
 {

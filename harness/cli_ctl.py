@@ -9,7 +9,6 @@ goes to one: ``promote`` to the node that is named, ``elect-master`` to the firs
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,7 +18,6 @@ import msgspec
 import typer
 
 from harness.errors import ClientError, UsageError
-from harness.store import ENDPOINTS, Store
 
 TIMEOUT_MS = 10_000
 EXIT_REFUSED = 1
@@ -78,6 +76,8 @@ def ctl(
     store: Annotated[Path, typer.Option("--store", help="Where runs are kept.")] = Path("store"),
 ) -> None:
     """Ask the brokers of a running cluster, or tell them: promote, elect-master, ha-status."""
+    import asyncio  # here, as in ``ask``: every other command would pay for it
+
     if verb not in VERBS:
         raise UsageError(f"unknown verb {verb}: choose one of {', '.join(VERBS)}")
     nodes = _nodes(run, node, endpoint, store)
@@ -108,6 +108,8 @@ def _nodes(run: str, node: str, endpoint: str, store: Path) -> dict[str, Address
 
 def _nodes_of_run(run: str, flag: str, node: str, store: Path) -> dict[str, Address]:
     """All of them, or the one that a flag names. Raises UsageError."""
+    from harness.store import ENDPOINTS, Store
+
     directory = Store(store).find(None if run == "latest" else run)
     nodes = read_endpoints(directory.path / ENDPOINTS)
     if not node:
@@ -156,6 +158,8 @@ async def ask(
     verb: Verb, nodes: Mapping[str, Address], body: dict[str, Any] | None
 ) -> list[Answer]:
     """All of them; a change one after the other until one takes it."""
+    import asyncio
+
     if not verb.changes:
         return list(await asyncio.gather(*(_ask(verb, *one, body) for one in nodes.items())))
     answers: list[Answer] = []

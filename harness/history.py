@@ -73,7 +73,7 @@ class History:
     complete: bool = True
 
 
-EMPTY_EVENTS = EVENT_SCHEMA.empty_table()
+EMPTY_EVENTS = pa.Table.from_batches([], EVENT_SCHEMA)  # empty_table() would import pandas
 
 
 class Recorder(Protocol):

@@ -262,3 +262,17 @@ def test_an_unwritable_store_is_one_sentence(shalott: Shalott, tmp_path: Path) -
     done = shalott([*MEMORY, "--time-limit", "100ms"])
     assert done.returncode == 255
     assert "cannot store runs in store" in done.stderr
+
+
+def test_commands_pay_only_for_what_they_use() -> None:
+    """Reading a history of a million operations takes less time than importing pandas."""
+    script = (
+        "import sys, harness.cli;"
+        "early = [m for m in ('asyncio', 'numpy', 'pyarrow', 'docker') if m in sys.modules];"
+        "import harness.history;"
+        "print(early, 'pandas' in sys.modules)"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, check=True
+    )
+    assert done.stdout.strip() == "[] False"

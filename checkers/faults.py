@@ -50,6 +50,11 @@ class Fault:
     def takes_processes(self) -> bool:
         return self.kind.split("-")[0] in PROCESS_FAULTS
 
+    @property
+    def takes_power(self) -> bool:
+        """And with it what was not flushed."""
+        return self.kind.split("-")[0] == "power"
+
 
 @dataclass(frozen=True, slots=True)
 class Phase:

@@ -23,8 +23,16 @@ def invariant_checkers(plan: Plan) -> Sequence[Checker]:
     promised, by_set = keeps_acknowledged(plan), plan.system.name == "controller"
     from_set = (MasterFromSet(unclean=allows_unclean(plan)),) if by_set else ()
     nodes = len(nodes_hosting(plan, "broker"))
+    # HAService's slaves acknowledge what is written; the others' copies count when flushed.
+    on_members = AckedOnMembers(
+        promised,
+        by_set=by_set,
+        flushed=plan.system.name != "master-slave",
+        nodes=nodes,
+        copies=copies_promised(plan),
+    )
     return (
-        AckedOnMembers(promised, by_set=by_set, nodes=nodes, copies=copies_promised(plan)),
+        on_members,
         *from_set,
         MasterHasAcked(promised),
         OneMasterAnEpoch(),

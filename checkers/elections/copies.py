@@ -217,8 +217,10 @@ def lacking(
     nodes: int,
     copies: int,
     tolerance_ns: int,
+    unflushing: Sequence[Fault] = (),
 ) -> Iterator[Anomaly]:
-    """``sets`` None: any ``copies`` of ``nodes`` will do. One for each epoch and node."""
+    """``sets`` None: any ``copies`` of ``nodes`` will do. One for each epoch and node.
+    ``unflushing``: faults that may take what had counted, since it was not on the disk."""
     waiting = sorted(acked, key=lambda one: one.told_ns, reverse=True)
     needs: dict[tuple[str, int], _Need] = {}
     known: dict[tuple[str, int, str], bool] = {}
@@ -229,6 +231,8 @@ def lacking(
             need, key = needs.get((claim.group, claim.epoch)), (claim.group, claim.epoch, seen.node)
             if need is None or claim.end is None or key in known:
                 continue
+            if need.everybody and _may_have_lost(unflushing, need.everybody, seen):
+                continue
             found = (
                 _copies_missing(need, seen, claim, nodes - copies)
                 if sets is None
@@ -237,6 +241,16 @@ def lacking(
             if found is not None:
                 known[key] = True
                 yield found
+
+
+def _may_have_lost(unflushing: Sequence[Fault], one: Acked, seen: Observation) -> bool:
+    """Whether who is asked was hit since the message could be there."""
+    return any(
+        seen.node in fault.nodes
+        and fault.invoke_ns <= seen.end_ns
+        and one.first_ns <= fault.effective_ns
+        for fault in unflushing
+    )
 
 
 def _take(

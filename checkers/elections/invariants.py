@@ -41,10 +41,12 @@ UNSOUND = ("wipe", "disk-corrupt")
 
 @dataclass(frozen=True, slots=True)
 class AckedOnMembers:
-    """I1. ``by_set``: on the SyncStateSet; else ``copies`` of ``nodes``."""
+    """I1. ``by_set``: on the SyncStateSet; else ``copies`` of ``nodes``. ``flushed``: a copy counts
+    when it is on the disk; if it doesn't have to be, a power loss may take it."""
 
     promised: bool
     by_set: bool = False
+    flushed: bool = True
     nodes: int = 0
     copies: int = 1
     tolerance_ms: int = 100
@@ -65,6 +67,7 @@ class AckedOnMembers:
             nodes=self.nodes,
             copies=self.copies,
             tolerance_ns=tolerance_ns,
+            unflushing=() if self.flushed else [f for f in around.injected if f.takes_power],
         )
         judged = len(acked)
         if sets is not None:

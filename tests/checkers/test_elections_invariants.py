@@ -199,6 +199,20 @@ def test_one_laggard_is_no_lack_of_copies() -> None:
     assert check(ON_TWO, told.observe("n3", 36, "slave", 2, end_offset=2400)).valid is True
 
 
+def test_copies_that_need_not_be_on_the_disk_may_go_with_the_power() -> None:
+    """A synchronous master's slaves acknowledge what is written."""
+
+    def lost(at: float, kind: str) -> Story:
+        return two_laggards().fault(2, kind, at, at + 1, ["n1", "n3"])
+
+    unflushed = AckedOnMembers(promised=True, flushed=False, nodes=3, copies=2)
+    assert check(unflushed, lost(40, "power-all")).valid is True
+    assert check(unflushed, lost(40, "kill-all")).valid is False
+    assert check(unflushed, lost(20.5, "power-all")).valid is False  # before it was acknowledged
+    assert check(unflushed, lost(55, "power-all")).valid is False  # after it was lacked
+    assert check(ON_TWO, lost(40, "power-all")).valid is False
+
+
 # -- I2 --------------------------------------------------------------------------------------------
 
 

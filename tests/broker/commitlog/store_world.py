@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any
+import asyncio
+from collections.abc import Coroutine
+from typing import Any, TypeVar
 
 from broker.commitlog.api import Message
 from broker.commitlog.store import MessageStore
@@ -10,8 +12,22 @@ from broker.disk import Disk
 from broker.env import Env, seeded_rng
 from broker.rocketmq.config import StoreConfig
 from cluster.sim.loop import SimLoop
+from cluster.sim.processes import SimProcess
+
+T = TypeVar("T")
 
 SMALL = StoreConfig(segment_bytes=1024, queue_segment_units=16, checkpoint_interval_ms=20)
+
+
+def in_sim(body: Coroutine[Any, Any, T]) -> T:
+    """On a loop of its own, as a node's program."""
+    return SimLoop().run(body, SimProcess("n1", 0))
+
+
+def this_loop() -> SimLoop:
+    loop = asyncio.get_running_loop()
+    assert isinstance(loop, SimLoop)
+    return loop
 
 
 class LoopClock:

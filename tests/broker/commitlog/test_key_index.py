@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import errno
 from collections.abc import Coroutine
-from typing import Any, TypeVar
+from typing import Any
 
 import msgspec
 import pytest
@@ -22,12 +22,11 @@ from cluster.sim.loop import SimLoop
 from cluster.sim.page_cache import PowerLoss
 from cluster.sim.processes import SimProcess
 from harness.rng import Stream
-from tests.broker.commitlog.store_world import body_of, env_of, message, opened
+from tests.broker.commitlog.store_world import body_of, env_of, in_sim, message, opened, this_loop
 from tests.broker.storage.memory_disk import MemoryDisk
 
 pytestmark = pytest.mark.unit
 
-T = TypeVar("T")
 TINY = StoreConfig(
     segment_bytes=1024,
     queue_segment_units=16,
@@ -37,16 +36,6 @@ TINY = StoreConfig(
 )
 EVER = 1 << 62
 KEYS = [f"k{number}" for number in range(5)]
-
-
-def in_sim(body: Coroutine[Any, Any, T]) -> T:
-    return SimLoop().run(body, SimProcess("n1", 0))
-
-
-def this_loop() -> SimLoop:
-    loop = asyncio.get_running_loop()
-    assert isinstance(loop, SimLoop)
-    return loop
 
 
 def keyed(body: str, keys: str = "", unique: str = "", topic: str = "t") -> Message:

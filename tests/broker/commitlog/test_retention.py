@@ -4,8 +4,6 @@ never goes."""
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Coroutine
-from typing import Any, TypeVar
 
 import msgspec
 import pytest
@@ -21,12 +19,11 @@ from cluster.sim.disk import DiskKnobs, SimDisk
 from cluster.sim.loop import SimLoop
 from cluster.sim.processes import SimProcess
 from harness.rng import Stream
-from tests.broker.commitlog.store_world import bodies, env_of, message, opened
+from tests.broker.commitlog.store_world import bodies, env_of, in_sim, message, opened, this_loop
 from tests.broker.storage.memory_disk import MemoryDisk
 
 pytestmark = pytest.mark.unit
 
-T = TypeVar("T")
 KEPT_MS = 5000
 CONFIG = StoreConfig(
     segment_bytes=1024,
@@ -39,16 +36,6 @@ CONFIG = StoreConfig(
     clean_interval_ms=100,
 )
 QUEUES = 3
-
-
-def in_sim(body: Coroutine[Any, Any, T]) -> T:
-    return SimLoop().run(body, SimProcess("n1", 0))
-
-
-def this_loop() -> SimLoop:
-    loop = asyncio.get_running_loop()
-    assert isinstance(loop, SimLoop)
-    return loop
 
 
 async def send(store: MessageStore, body: str, queue: int = 0) -> int:

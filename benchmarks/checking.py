@@ -9,7 +9,7 @@ whichever peers are installed (benchmarks/peers.py). What a figure holds:
 
 - A plain name: checkers.linearizable.check on a history that is in memory as columns, as a reader
   leaves it, to the verdict: encoding, the lane, the general search. "+ prefix": with the shortest
-  invalid prefix, which check finds unless told not to. Reading the file is not in it.
+  invalid prefix, which check finds if asked to. Reading the file is not in it.
 - "etcd logs": all of them in one process: opened, read, checked; imports are not in it, but are in
   the second of the two figures.
 - "command": `shalott check FILE --model M`, from the start of the interpreter to its end.
@@ -65,7 +65,7 @@ def spoiled(figure: Figure, *violations: str) -> Iterator[Figure]:
         load = replace(figure.load, violation=violation)
         name = f"{figure.name}, {violation}"
         yield replace(figure, name=name, load=load)
-        yield replace(figure, name=f"{name} + prefix", load=load, prefix=True)
+        yield replace(figure, name=f"{name} + prefix", load=load, prefix=True, limit_s=None)
 
 
 def figures() -> Iterator[Figure]:

@@ -17,7 +17,8 @@ import numpy as np
 import numpy.typing as npt
 
 from checkers.concurrent import FORM, INFO, NEVER, NOTHING, ConcurrentHistory, Operation, Values
-from checkers.deciding.verdict import Verdict
+from checkers.deciding.running_check import By
+from checkers.deciding.verdict import Verdict, Violation
 from checkers.explaining.explanation import (
     CONCURRENT,
     CONTEXT,
@@ -43,7 +44,7 @@ from checkers.explaining.words import (
     why_not,
 )
 from checkers.lanes.base import cut
-from checkers.linearizable import canonical
+from checkers.linearizable import canonical, check
 from checkers.models import Model, make_model, meanings_of, model_name
 
 SEARCH: Final = "general search"
@@ -72,17 +73,33 @@ def explain_verdict(
     if len(history.key.names) > 1:
         rows = np.flatnonzero(history.key.equal(found.key))
     mine = history if len(rows) == len(history) else history.take(rows)
+    own = replace(
+        found,
+        stuck=None if found.stuck is None else int(np.searchsorted(rows, found.stuck)),
+        operations=tuple(int(row) for row in np.searchsorted(rows, found.operations)),
+    )
+    if own.prefix is None:
+        own = _with_prefix(mine, model, own, time_limit_s + 2 * verdict.elapsed_s)
     explanation = explain(
         mine,
         model,
-        stuck=None if found.stuck is None else int(np.searchsorted(rows, found.stuck)),
-        prefix=found.prefix,
-        witness=[int(row) for row in np.searchsorted(rows, found.operations)],
-        reason=found.reason,
-        by=found.by,
+        stuck=own.stuck,
+        prefix=own.prefix,
+        witness=own.operations,
+        reason=own.reason,
+        by=own.by,
         time_limit_s=time_limit_s,
     )
     return explanation, mine
+
+
+def _with_prefix(
+    history: ConcurrentHistory, model: Model, found: Violation, time_limit_s: float
+) -> Violation:
+    """A violation of one object's history with its shortest prefix, if that is found in time."""
+    by: By = "general" if found.by.startswith(SEARCH) else "auto"
+    again = check(history, model, by=by, find_prefix=True, time_limit_s=time_limit_s)
+    return again.violation or found
 
 
 def explain(

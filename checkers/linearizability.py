@@ -92,6 +92,7 @@ class Linearizability:
                 self.model,
                 time_limit_s=max(1e-9, deadline - time.monotonic()),
                 memory_limit_bytes=MEMORY_LIMIT_BYTES,
+                find_prefix=True,
             )
             yield Judged(key, history, verdict)
 

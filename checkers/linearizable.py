@@ -55,7 +55,7 @@ def check(
     memory_limit_bytes: int | None = None,
     threads: int | None = None,
     by: By = "auto",
-    find_prefix: bool = True,
+    find_prefix: bool = False,
 ) -> Verdict:
     """Checks every key of ``history`` against ``model``, until one is found to be invalid.
 
@@ -67,7 +67,8 @@ def check(
             process holds already (see ``memory_left``); None: no limit.
         threads: How many keys are checked at once; None: as many as there are cores.
         by: "auto"; or only by the model's "lane", or only by the "general" search.
-        find_prefix: Whether the shortest invalid prefix is found, too, which takes longer.
+        find_prefix: Whether an invalid verdict has its shortest prefix (``violation.prefix`` and
+            ``stuck``), too. It takes up to ten times as long; ``explain`` finds it if need be.
 
     Returns:
         The verdict: False if one key is invalid, else "unknown" if one is undecided, else True.
@@ -96,7 +97,9 @@ def explain(
     """Why an invalid verdict's object is not linearizable: a sentence, and the operations to see.
 
     ``history`` and ``model`` are those that were checked. After ``time_limit_s`` seconds it makes
-    do with a larger window. Raises ValueError: the verdict is not invalid.
+    do with a larger window; if the check did not look for the shortest prefix, that is found first,
+    in at most so many seconds and twice those of the check. Raises ValueError: the verdict is not
+    invalid.
     """
     from checkers.explain import explain_verdict  # it is not needed by who only checks
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable
 from dataclasses import fields
+from functools import lru_cache
 from typing import Final
 
 from checkers.models_base import Meaning, Meanings, Model, OneOf
@@ -62,6 +63,7 @@ MODELS: Final = {
 }
 
 
+@lru_cache(maxsize=256)  # models are values, and small histories are checked by the hundred
 def make_model(specification: str) -> Model:
     """A built-in model from its name and options: ``name`` or ``name:option=value,option=value``.
 

@@ -161,7 +161,7 @@ def _check(request: CheckRequest, file: str, model: Model) -> Checked:
     try:
         verdict = check(
             history, model, time_limit_s=left_s, memory_limit_bytes=memory_left(most_bytes),
-            threads=request.threads or None, by=by,
+            threads=request.threads or None, by=by, find_prefix=True,
         )  # fmt: skip
     except CheckInterrupted as interrupted:
         verdict = interrupted.verdict

@@ -97,8 +97,10 @@ static void *resident(void *memory, int64_t bytes)
 {
     uintptr_t begin = ((uintptr_t)memory + PAGE - 1) & ~(uintptr_t)(PAGE - 1);
     uintptr_t end = ((uintptr_t)memory + (uintptr_t)bytes) & ~(uintptr_t)(PAGE - 1);
-    if (memory && bytes >= LARGE)
+    if (memory && bytes >= LARGE) {
+        (void)madvise((void *)begin, end - begin, MADV_HUGEPAGE);
         (void)madvise((void *)begin, end - begin, MADV_POPULATE_WRITE);
+    }
     return memory;
 }
 

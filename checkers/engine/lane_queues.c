@@ -19,7 +19,7 @@
 
 #include <string.h>
 
-enum { FAILED = 1, INTEGERS = 1, FORMS = 2, BLOCK = 1 << 16, FEWEST = 16 };
+enum { FAILED = 1, INTEGERS = 1, FORMS = 2, BLOCK = 1 << 16, FEWEST = 16, AHEAD = 16 };
 
 void queue_violation(queue_check *check, int32_t violation, int32_t a, int32_t b, int32_t c,
                      int32_t d)
@@ -158,7 +158,7 @@ static int make_marks(queue_check *check)
         marks = values->slots;
     }
     values->bytes = marks * (int64_t)sizeof(int32_t);
-    values->marks = shl_alloc_zeroed(check->budget, values->bytes);
+    values->marks = shl_alloc_used_zeroed(check->budget, values->bytes);
     return values->marks != NULL;
 }
 
@@ -197,6 +197,19 @@ static inline int32_t *mark_of(const queue_check *check, int32_t kind, int64_t n
                                                       : NULL;
 }
 
+/* Values come in any order, so that their marks are far apart: each is asked for some rows ahead. */
+__attribute__((always_inline)) /* else gcc takes it for one without effect, and leaves it out */
+static inline void fetch_mark(const queue_check *check, const uint8_t *kinds,
+                              const int64_t *numbers, const int32_t *row, const int32_t *end)
+{
+    const marks_by_value *values = &check->values;
+    if (row + AHEAD >= end || values->slots || kinds[row[AHEAD]] != INTEGERS)
+        return;
+    uint64_t at = (uint64_t)numbers[row[AHEAD]] - (uint64_t)values->low;
+    if (at < (uint64_t)values->range)
+        __builtin_prefetch(&values->marks[at], 1);
+}
+
 static inline int32_t *dequeue_mark(const queue_check *check, int32_t row)
 {
     return mark_of(check, check->history->result_kind[row], check->history->result[row]);
@@ -233,10 +246,12 @@ value_span queue_span(const queue_check *check, int32_t dequeue)
 /* An event that does not come is written to the timeline's last place, which nobody reads. */
 static int mark_enqueues(queue_check *check, int64_t from, int64_t to)
 {
+    const shl_queue_history *history = check->history;
     const int32_t *rows = queue_rows(check, ENQUEUES);
     int32_t *timeline = check->timeline, ranks = check->ranks;
     int64_t completed = 0;
     for (int64_t i = from; i < to; i++) {
+        fetch_mark(check, history->argument_kind, history->argument, rows + i, rows + to);
         int32_t row = rows[i], *mark = enqueue_mark(check, row), ret = queue_ret(check, row);
         if (*mark)
             return another_lane(check, SHL_QUEUE_TWICE, *mark - 1, row);
@@ -267,10 +282,12 @@ static int bad_value(queue_check *check, int32_t row, int32_t mark)
 
 static int pair_dequeues(queue_check *check, int64_t from, int64_t to)
 {
+    const shl_queue_history *history = check->history;
     const int32_t *rows = queue_rows(check, DEQUEUES);
     int32_t *timeline = check->timeline, ranks = check->ranks;
     int64_t paired = 0;
     for (int64_t i = from; i < to; i++) {
+        fetch_mark(check, history->result_kind, history->result, rows + i, rows + to);
         int32_t row = rows[i], *mark = dequeue_mark(check, row);
         if (!mark || *mark <= 0)
             return bad_value(check, row, mark ? *mark : 0);

@@ -60,20 +60,20 @@ def read_history(
     The history's ``notes`` say what was left out; its ``dialect`` says how it was read. Raises
     UnreadableHistory: there is no such file, no such dialect, or the file is malformed: where.
     """
-    file = Path(path)
+    file = os.fspath(path)
     mode = _mode(file)
     if stat.S_ISDIR(mode):
-        file = file_of(file)
+        file = os.fspath(file_of(Path(file)))
         mode = _mode(file)
     if stat.S_ISFIFO(mode):
-        return _read_pipe(file, dialect, keyed)
+        return _read_pipe(Path(file), dialect, keyed)
     sample = _sample(file)
     if dialect not in ("auto", *DIALECTS):
         raise UnreadableHistory(f"no dialect {dialect!r}: there are {', '.join(DIALECTS)}")
     if sample.startswith(_PARQUET_MAGIC) and dialect in ("auto", SHALOTT):
         from checkers.reading.parquet import read_parquet
 
-        return read_parquet(file)
+        return read_parquet(Path(file))
     from checkers.reading.text import read_text
 
     chosen = _dialect_of(file, sample) if dialect == "auto" else dialect
@@ -90,9 +90,9 @@ def file_of(path: Path) -> Path:
     raise UnreadableHistory(f"{path} holds neither {_PARQUET} nor {_RECORDING}: it is not a run")
 
 
-def _mode(path: Path) -> int:
+def _mode(path: str) -> int:
     try:
-        return path.stat().st_mode
+        return os.stat(path).st_mode  # noqa: PTH116 -- a Path takes as long as reading a small file
     except (OSError, ValueError):
         return 0  # whoever opens it says why
 
@@ -115,7 +115,7 @@ def _read_pipe(path: Path, dialect: str, keyed: bool) -> ConcurrentHistory:
             raise UnreadableHistory(str(error).replace(str(kept), str(path))) from error
 
 
-def _sample(path: Path) -> bytes:
+def _sample(path: str) -> bytes:
     try:
         descriptor = os.open(path, os.O_RDONLY)
         try:
@@ -132,7 +132,7 @@ def _sample(path: Path) -> bytes:
         raise UnreadableHistory(f"cannot read {path}: {error.strerror}") from error
 
 
-def _dialect_of(path: Path, sample: bytes) -> str:
+def _dialect_of(path: str, sample: bytes) -> str:
     text = sample.removeprefix(b"\xef\xbb\xbf")
     if not text.strip():
         raise UnreadableHistory(f"{path} is empty")

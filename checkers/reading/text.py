@@ -37,7 +37,7 @@ _READERS: Final = {
 
 
 def read_text(
-    path: Path,
+    path: Path | str,
     dialect: str,
     keyed: bool,
     piece: int = PIECE_BYTES,
@@ -63,10 +63,10 @@ def read_text(
         lib.shl_reader_free(reader)
 
 
-def _feed(path: Path, dialect: str, reader: Any, budget: Any, piece: int) -> None:
+def _feed(path: Path | str, dialect: str, reader: Any, budget: Any, piece: int) -> None:
     filled = 0
     try:
-        with path.open("rb", buffering=0) as file:
+        with Path(path).open("rb", buffering=0) as file:
             # A small file is not worth clearing a large buffer; one more byte finds its end.
             size = os.fstat(file.fileno()).st_size  # 0 of what is no file: a pipe
             buffer = bytearray(min(piece, size + 1) if size else piece)
@@ -90,20 +90,20 @@ def _feed(path: Path, dialect: str, reader: Any, budget: Any, piece: int) -> Non
         raise UnreadableHistory(f"cannot read {path}: {error.strerror}") from error
 
 
-def _feed_whole(path: Path, dialect: str, reader: Any, budget: Any, whole: bytes) -> None:
+def _feed_whole(path: Path | str, dialect: str, reader: Any, budget: Any, whole: bytes) -> None:
     content = b"   " + whole[3:] if whole.startswith(_BOM) else whole
     if lib.shl_reader_feed(reader, ffi.from_buffer(content), len(content), 1) < 0:
         _raise(path, dialect, reader, budget)
 
 
-def _raise(path: Path, dialect: str, reader: Any, budget: Any) -> None:
+def _raise(path: Path | str, dialect: str, reader: Any, budget: Any) -> None:
     state = lib.shl_reader_state(reader)
     if state.error == lib.SHL_READ_STOPPED:
         raise MemoryError(f"no memory to read {path}: {budget.bytes_peak} bytes were held")
     raise UnreadableHistory(f"{path}, {complaint(state, dialect)}")
 
 
-def _history(path: Path, dialect: str, reader: Any) -> ConcurrentHistory:
+def _history(path: Path | str, dialect: str, reader: Any) -> ConcurrentHistory:
     state = lib.shl_reader_state(reader)
     n = state.operations
     timed, crowded = bool(state.timed) and n > 0, bool(state.crowded)
@@ -227,7 +227,7 @@ def _words(reader: Any, dialect: str) -> tuple[str, ...]:
 
 
 def _keys(
-    path: Path, reader: Any, dialect: str, codes: npt.NDArray[np.int32], keyed: bool
+    path: Path | str, reader: Any, dialect: str, codes: npt.NDArray[np.int32], keyed: bool
 ) -> Words:
     """Keys as strings: a string or a keyword by its text, anything else as it is written."""
     if not keyed:
@@ -250,7 +250,7 @@ def _keys(
     return Words(code_of[codes], tuple(named))
 
 
-def _decoded(path: Path, slice_: bytes, line: int) -> tuple[Hashable, Hashable]:
+def _decoded(path: Path | str, slice_: bytes, line: int) -> tuple[Hashable, Hashable]:
     """A value, and what tells it apart from others (checkers.reading.edn.identity)."""
     try:
         value = decode(_text(slice_))
@@ -272,7 +272,7 @@ _OTHER_KINDS: Final = {NoneType, int}  # values of these types may be no forms
 class _Forms:
     """The values that are not plain integers, decoded once, equal ones under one number."""
 
-    def __init__(self, path: Path, reader: Any) -> None:
+    def __init__(self, path: Path | str, reader: Any) -> None:
         slices, lines = _names(reader, lib.SHL_READ_FORMS)
         decoded = [
             _SHORT.get(each) or _decoded(path, each, line)

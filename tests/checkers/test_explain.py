@@ -359,8 +359,10 @@ def test_what_the_checker_found_is_explained(name: str) -> None:
             for row in random_history(name, rng)
         ]
         both = from_rows([*bad, *good])
-        verdict = check(both, model)
+        verdict = check(both, model, find_prefix=True)
         explanation, mine = explain_verdict(both, verdict, model)
+        later, _ = explain_verdict(both, check(both, model), model)
+        assert later.prefix == explanation.prefix, "the prefix is found if the check did not"
         assert explanation.key == "b"
         assert explanation.is_proof
         assert explanation.by

@@ -59,7 +59,9 @@ def test_a_violation_names_the_operation_at_which_no_order_was_left(
     steps = [("write", 1, None), ("read", None, 1), ("write", 2, None), ("read", None, 1)]
     rows = sequential(*steps, ("write", 3, None))
     history = from_rows(rows)
-    verdict = check(history, "register", by=by, memory_limit_bytes=memory_limit_bytes)
+    verdict = check(
+        history, "register", by=by, memory_limit_bytes=memory_limit_bytes, find_prefix=True
+    )
     found = verdict.violation
     assert found is not None
     assert (verdict.valid, found.stuck, found.prefix) == (False, 3, 7)
@@ -77,7 +79,9 @@ def test_the_key_that_is_wrong_is_named(memory_limit_bytes: int | None) -> None:
         )
         rows += [row._replace(call=row.call * 100 + number, ret=0) for row in part]
     rows = [row._replace(ret=row.call + 50) for row in rows]
-    verdict = check(from_rows(rows), "register", memory_limit_bytes=memory_limit_bytes)
+    verdict = check(
+        from_rows(rows), "register", memory_limit_bytes=memory_limit_bytes, find_prefix=True
+    )
     assert verdict.valid is False
     assert verdict.keys == 40
     assert verdict.violation is not None

@@ -49,6 +49,7 @@ def test_the_verdict_is_the_published_one(kind: str, by: str) -> None:
             by=by,  # type: ignore[arg-type]
             time_limit_s=60,
             memory_limit_bytes=1024**3,
+            find_prefix=True,
         )
         assert str(verdict.valid).lower() == row["expected"], (row["file"], verdict)
         if verdict.valid is False:

@@ -71,12 +71,18 @@ def test_it_agrees_with_every_order(specification: str) -> None:
         invalid += not expected
         if number % 2 == 0 and specification in MODELS:
             assert expected, f"a good history is refused by the model: {rows}"
-        general = check(history, model, by="general")
+        general = check(history, model, by="general", find_prefix=True)
         assert general.valid == expected, (general, rows)
-        chosen = check(history, model)
+        chosen = check(history, model, find_prefix=True)
         assert chosen.valid == expected, (chosen, rows)
         if number % 16 < 2:  # under a small limit nothing is kept from one to the next
-            limited = check(history, model, by="general", memory_limit_bytes=32 * 1024**2)
+            limited = check(
+                history,
+                model,
+                by="general",
+                memory_limit_bytes=32 * 1024**2,
+                find_prefix=True,
+            )
             assert limited.valid == expected, (limited, rows)
             if not expected:
                 first = shortest(rows, model)
@@ -108,7 +114,7 @@ def test_keys_are_checked_one_by_one(specification: str) -> None:
         history = from_rows(rows)
         memory = 32 * 1024**2 if number % 2 else None
         for by in ("auto", "general"):
-            verdict = check(history, model, by=by, memory_limit_bytes=memory)
+            verdict = check(history, model, by=by, memory_limit_bytes=memory, find_prefix=True)
             assert verdict.valid == expected, (verdict, rows)
             if not expected:
                 assert verdict.violation is not None

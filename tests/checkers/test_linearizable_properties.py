@@ -100,7 +100,7 @@ def test_the_window_ends_where_it_became_invalid(drawn: tuple[str, list[Row]]) -
     """What was called after the violation's prefix has nothing to do with it."""
     model, rows = drawn
     history = from_rows(rows)
-    verdict = check(history, model, time_limit_s=60)
+    verdict = check(history, model, time_limit_s=60, find_prefix=True)
     if verdict.valid is True:
         return
     assert verdict.violation is not None

@@ -97,10 +97,8 @@ static void *resident(void *memory, int64_t bytes)
 {
     uintptr_t begin = ((uintptr_t)memory + PAGE - 1) & ~(uintptr_t)(PAGE - 1);
     uintptr_t end = ((uintptr_t)memory + (uintptr_t)bytes) & ~(uintptr_t)(PAGE - 1);
-    if (memory && bytes >= LARGE) {
-        (void)madvise((void *)begin, end - begin, MADV_HUGEPAGE);
+    if (memory && bytes >= LARGE)
         (void)madvise((void *)begin, end - begin, MADV_POPULATE_WRITE);
-    }
     return memory;
 }
 

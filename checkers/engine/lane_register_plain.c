@@ -2,7 +2,7 @@
  * depend on the data. lane_register.c has the theory, and does the rest. */
 #include "internal_register.h"
 
-enum { NOT_WRITTEN = -2, SEVERAL = -3 };
+enum { NOT_WRITTEN = -2, SEVERAL = -3, AHEAD = 16 };
 
 /* One value: when it was written and read. */
 typedef struct {
@@ -16,6 +16,9 @@ static void gather(const shl_history *history, cluster *clusters)
 {
     const shl_history h = *history;
     for (int64_t i = 0; i < h.n; i++) {
+        /* Values come in any order: each is asked for some rows ahead. */
+        int32_t soon = h.a[i + AHEAD < h.n ? i + AHEAD : i];
+        __builtin_prefetch(&clusters[soon < 0 ? 0 : soon], 1);
         int32_t call = h.call[i], ret = h.ret[i];
         int writes = h.f[i] == SHL_REGISTER_WRITE;
         int reads = (h.f[i] == SHL_REGISTER_READ) & (ret != SHL_NEVER);

@@ -18,7 +18,7 @@ from typing import Final, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from checkers.words import Words
+from checkers.words import Rows, Words
 
 NEVER: Final = 2**31 - 1  # the ret of a crashed operation: SHL_NEVER in engine/engine.h
 
@@ -101,7 +101,7 @@ class Values:
             for kind, number in zip(kinds, numbers, strict=True)
         ]
 
-    def take(self, rows: npt.NDArray[np.int64] | npt.NDArray[np.bool_]) -> Values:
+    def take(self, rows: Rows) -> Values:
         return Values(self.kind[rows], self.number[rows], self.forms)
 
 
@@ -134,8 +134,8 @@ class ConcurrentHistory:
     def __len__(self) -> int:
         return len(self.call)
 
-    def take(self, rows: npt.NDArray[np.int64] | npt.NDArray[np.bool_]) -> ConcurrentHistory:
-        """Some of its operations, ranks unchanged."""
+    def take(self, rows: Rows) -> ConcurrentHistory:
+        """Some of its operations, ranks unchanged; of a slice the columns are views."""
         return replace(
             self,
             f=self.f.take(rows),

@@ -156,7 +156,9 @@ def choose_window(history: ConcurrentHistory, sought: Sought) -> Choice:
 
 
 def _choose(history: ConcurrentHistory, prefix: ConcurrentHistory, sought: Sought) -> Choice:
-    rows = np.searchsorted(history.call, prefix.call)
+    rows = np.arange(len(prefix), dtype=np.int64)
+    if not np.array_equal(history.call[: len(prefix)], prefix.call):  # failed ones are left out
+        rows = np.searchsorted(history.call, prefix.call)
     wanted = np.array([row for row in (sought.stuck, *sought.witness) if row in rows])
     inside = np.searchsorted(rows, wanted)
     chosen = _looked_at(prefix, inside)
@@ -197,8 +199,7 @@ def _until(history: ConcurrentHistory, rank: int) -> ConcurrentHistory:
     Its outcome is known nevertheless: if no order of what returned by then, with any of the others
     as they ended, is legal, then none of the whole is.
     """
-    rows = np.arange(np.searchsorted(history.call, rank), dtype=np.int64)
-    called = history.take(rows)
+    called = history.take(slice(int(np.searchsorted(history.call, rank))))
     return replace(called, ret=np.where(called.ret > rank, np.int32(NEVER), called.ret))
 
 

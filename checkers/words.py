@@ -10,6 +10,8 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+Rows = npt.NDArray[np.int64] | npt.NDArray[np.bool_] | slice  # which rows of a column
+
 
 @dataclass(frozen=True, slots=True)
 class Words:
@@ -27,5 +29,5 @@ class Words:
         wanted = [code for code, name in enumerate(self.names) if name in names]
         return np.asarray(np.isin(self.codes, wanted))
 
-    def take(self, rows: npt.NDArray[np.int64] | npt.NDArray[np.bool_]) -> Words:
+    def take(self, rows: Rows) -> Words:
         return Words(self.codes[rows], self.names)

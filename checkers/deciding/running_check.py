@@ -32,8 +32,7 @@ MANY_KEYS: Final = 16
 SMALL_KEY: Final = 256  # operations
 BRIEFLY_S: Final = 0.002  # for each of many small keys
 PREFIX_S: Final = 2.0  # to look for a shorter prefix than a lane can
-# Of a time limit: what a long search filled has to be given back, 2 to 6 % of the time on top.
-GIVING_BACK: Final = 0.02
+GIVING_BACK: Final = 0.02  # of a time limit, kept to give back what a long search filled
 QUICK_BYTES: Final = 64 * 1024**2  # under a smaller limit no table is kept for the next history
 
 

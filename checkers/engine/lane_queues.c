@@ -197,7 +197,7 @@ static inline int32_t *mark_of(const queue_check *check, int32_t kind, int64_t n
                                                       : NULL;
 }
 
-/* Values come in any order, so that their marks are far apart: each is asked for some rows ahead. */
+/* Values come in any order, so their marks are far apart: each is asked for some rows ahead. */
 __attribute__((always_inline)) /* else gcc takes it for one without effect, and leaves it out */
 static inline void fetch_mark(const queue_check *check, const uint8_t *kinds,
                               const int64_t *numbers, const int32_t *row, const int32_t *end)

@@ -72,9 +72,11 @@ def cut(history: ConcurrentHistory, rank: int) -> ConcurrentHistory:
     What was called later is gone; what had not completed by then counts as crashed. An operation
     that failed later is gone too: it had no effect, and was not observed to fail yet.
     """
-    late = history.ret > rank
-    rows = (history.call <= rank) & ~(late & (history.type == FAIL))
-    kept, late = history.take(rows), late[rows]
+    kept = history.take(slice(int(np.searchsorted(history.call, rank, side="right"))))
+    late = kept.ret > rank
+    gone = late & (kept.type == FAIL)
+    if gone.any():
+        kept, late = kept.take(~gone), late[~gone]
     return replace(
         kept,
         type=np.where(late, np.uint8(INFO), kept.type),
@@ -143,8 +145,18 @@ def first_true(count: int, guess: int, ask: Callable[[int], bool | None]) -> int
         else:
             low, was_false = at, True
         if was_true and was_false:
-            at = (low + high) // 2
-        else:
-            at = high - step if answer else low + step
-            step *= 2
+            return bisected(low, high, ask)
+        at = high - step if answer else low + step
+        step *= 2
+    return high
+
+
+def bisected(low: int, high: int, ask: Callable[[int], bool | None]) -> int:
+    """The first place above ``low`` where ``ask`` is true; it is not at low, and is at ``high``."""
+    while high - low > 1:
+        at = (low + high) // 2
+        answer = ask(at)
+        if answer is None:
+            break
+        low, high = (low, at) if answer else (at, high)
     return high

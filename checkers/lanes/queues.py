@@ -23,7 +23,7 @@ import numpy.typing as npt
 
 from checkers.concurrent import FAIL, FORM, NEVER, ConcurrentHistory, Values
 from checkers.engine import column, ffi, lib
-from checkers.lanes.base import STOPPED_BY, LaneAnswer, close_ranks, first_true
+from checkers.lanes.base import STOPPED_BY, LaneAnswer, bisected, close_ranks, first_true
 from checkers.models_collections import QUEUE
 
 MEANS: Final = {
@@ -76,7 +76,10 @@ class QueueMonitor:
 
         proof = encoded.ret[list(answer.operations)]
         last = int(proof[proof != NEVER].max(initial=0))
-        if answer.violation in ("lost", "empty"):  # dequeues under way may yet explain it there
+        # Dequeues under way at the proof's end may yet explain a message that is missing there.
+        if answer.violation == "lost" and is_invalid(last - 1) is False:
+            rank = bisected(last - 1, _settled(history, encoded.ret, last), is_invalid)
+        elif answer.violation in ("lost", "empty"):
             rank = first_true(encoded.columns.ranks, last, is_invalid)
         else:
             rank = first_true(last + 1, last - 1, is_invalid)
@@ -134,6 +137,16 @@ def _results_like_arguments(argument: Values, result: Values) -> tuple[npt.NDArr
     numbers = result.number.copy()
     numbers[is_form] = renumbered[place]
     return numbers, count
+
+
+def _settled(history: ConcurrentHistory, ret: npt.NDArray[np.int32], rank: int) -> int:
+    """The rank by which all dequeues that were called before the event ``rank`` have returned.
+
+    A message that is lost in the whole history is lost then: dequeues that crashed are the only
+    ones left that may have taken it before that event.
+    """
+    called = ret[: int(np.count_nonzero(history.call <= history.ret[ret == rank][0]))]
+    return int(called[called != NEVER].max())
 
 
 # --- what is said about it --------------------------------------------------------------------

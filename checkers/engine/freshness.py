@@ -5,7 +5,6 @@ It stands by itself, because the build (build_engine.py) runs it too, before the
 
 from __future__ import annotations
 
-import hashlib
 import os
 from pathlib import Path
 
@@ -18,6 +17,8 @@ def sources(directory: Path) -> list[Path]:
 
 def digest(directory: Path) -> int:
     """A number that changes with any of the sources, their names included."""
+    import hashlib  # loads OpenSSL, which is not needed by who only looks at times
+
     said = hashlib.sha256()
     for path in sources(directory):
         said.update(f"{path.name}\0{path.stat().st_size}\0".encode())

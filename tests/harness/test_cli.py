@@ -276,3 +276,17 @@ def test_commands_pay_only_for_what_they_use() -> None:
         [sys.executable, "-c", script], capture_output=True, text=True, check=True
     )
     assert done.stdout.strip() == "[] False"
+
+
+def test_a_check_starts_no_thread_for_linear_algebra() -> None:
+    """A core's worth of them spins for as long as a check of a million operations takes."""
+    script = (
+        "import os, sys, harness.cli\n"
+        "try: harness.cli.main(['check', '--models'])\n"
+        "except SystemExit: print(len(os.listdir('/proc/self/task')), 'numpy' in sys.modules)"
+    )
+    unset = {name: value for name, value in os.environ.items() if not name.startswith("OPENBLAS")}
+    done = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, check=True, env=unset
+    )
+    assert done.stdout.splitlines()[-1] == "1 True"

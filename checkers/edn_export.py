@@ -1,9 +1,14 @@
 """A concurrent history as EDN that Jepsen and Knossos read: one map an entry, in the order of time.
 
-Read back (checkers/reading), it is the same history. What Knossos wants otherwise than it is kept
-here: a dequeue that found nothing is written as one that failed, with ``:error :empty``, because
-Knossos's queues know no empty dequeue; and a process has one operation at a time, so where equal
-clock times make two of a process overlap, the later one gets a process of its own.
+Read back (checkers/reading), it means the same to every model. What they want otherwise than it is
+kept here:
+
+- The value of a completion is that of its invocation, unless the operation found something out: so
+  a write that returned nothing repeats what it wrote, and what failed what it was asked for.
+- A dequeue that found nothing is written as one that failed, with ``:error :empty``, because
+  Knossos's queues know no empty dequeue.
+- A process has one operation at a time, and none after one that crashed: where it does (equal clock
+  times make two overlap; a client went on), the later one gets a process of its own.
 """
 
 from __future__ import annotations
@@ -20,7 +25,11 @@ from checkers.concurrent import FAIL, INFO, INTEGER, NEVER, NOTHING, OK, Concurr
 from checkers.reading.edn import encode
 
 _KEYWORD: Final = re.compile(r"[A-Za-z*!_?$%&=<>+-][\w*!?$%&=<>.+/-]*")
-_TAKES: Final = ("dequeue", "drain", "remove", "poll")
+_TAKES: Final = ("dequeue", "drain", "remove", "poll")  # without an argument
+_FINDS_NOTHING_OUT: Final = (
+    "write", "put", "set", "cas", "compare-and-set", "enqueue", "offer", "add", "insert", "remove",
+    "delete", "inc", "increment", "dec", "decrement", "acquire", "lock", "release", "unlock",
+)  # fmt: skip
 _ENTRIES_AT_ONCE: Final = 1 << 16
 _NOWHERE: Final = np.inf
 
@@ -105,24 +114,25 @@ def _next_calls(history: ConcurrentHistory) -> Places:
 
 
 def _one_at_a_time(history: ConcurrentHistory) -> ConcurrentHistory:
-    """The same operations, on more processes where those of one overlap."""
-    returned = history.ret != NEVER
-    crowded = np.unique(history.process[returned & (history.ret > _next_calls(history))])
+    """The same operations, on more processes where those of one overlap or follow a crash."""
+    until = np.where(history.ret == NEVER, _NOWHERE, history.ret)
+    crowded = np.unique(history.process[until > _next_calls(history)])
     if not len(crowded):
         return history
     process = history.process.copy()
     fresh = int(process.max())
-    free_at: dict[int, list[tuple[int, int]]] = {}  # per process: (free from, who)
+    free_at: dict[int, list[tuple[float, int]]] = {}  # per process: (free from, who)
     for row in np.flatnonzero(np.isin(process, crowded)).tolist():
-        call = int(history.call[row])
-        until = int(history.ret[row]) if returned[row] else call
         lanes = free_at.setdefault(int(process[row]), [(-1, int(process[row]))])
-        number = next((i for i, (free, _) in enumerate(lanes) if free < call), len(lanes))
-        if number == len(lanes):
+        number = next((i for i, (free, _) in enumerate(lanes) if free < history.call[row]), None)
+        if number is None:
             fresh += 1
+            number = len(lanes)
             lanes.append((-1, fresh))
         process[row] = lanes[number][1]
-        lanes[number] = (until, lanes[number][1])
+        lanes[number] = (float(until[row]), lanes[number][1])
+        if until[row] == _NOWHERE:
+            del lanes[number]
     return replace(history, process=process)
 
 
@@ -144,9 +154,10 @@ class _Writer:
         self._type = history.type.tolist()
         self._argument = _Texts(history.argument)
         self._result = _Texts(history.result)
-        self._found_nothing = (
-            (history.type == OK) & (history.result.kind == NOTHING) & history.f.among(_TAKES)
-        ).tolist()
+        nothing_told = (history.type == OK) & (history.result.kind == NOTHING)
+        nothing_asked = history.argument.kind == NOTHING
+        self._found_nothing = (nothing_told & nothing_asked & history.f.among(_TAKES)).tolist()
+        self._repeats = (nothing_told & history.f.among(_FINDS_NOTHING_OUT)).tolist()
         timed = history.call_ns is not None and history.ret_ns is not None
         self._calls = history.call_ns.tolist() if history.call_ns is not None and timed else None
         self._rets = history.ret_ns.tolist() if history.ret_ns is not None and timed else [-1] * n
@@ -179,7 +190,9 @@ class _Writer:
             return ":fail", "nil", ", :error :empty"
         if self._type[row] == INFO:
             return ":info", argument, ""
-        return (":fail" if self._type[row] == FAIL else ":ok"), self._result.text(row), ""
+        if self._type[row] == FAIL:
+            return ":fail", argument, ""
+        return ":ok", argument if self._repeats[row] else self._result.text(row), ""
 
     def _nemesis_line(self, index: int, entry: NemesisEntry) -> str:
         value = encode(entry.value) if entry.value else "nil"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import re
 from dataclasses import replace
 from pathlib import Path
 
@@ -12,7 +13,7 @@ import pytest
 from checkers.concurrent import NEVER, ConcurrentHistory, Row, from_rows
 from checkers.edn_export import NemesisEntry, edn_lines
 from checkers.reading import read_history
-from tests.checkers.reading.written import is_whole, seen
+from tests.checkers.reading.written import as_jepsen_has_it, is_whole, seen
 
 pytestmark = pytest.mark.unit
 
@@ -119,6 +120,65 @@ def random_history(rng: random.Random) -> ConcurrentHistory:
     return from_rows(rows)
 
 
+def assert_as_knossos_wants_it(text: str) -> None:
+    """What knossos.history/complete asserts: one operation at a time, none after a crash, and what
+    failed has the value that it was invoked with."""
+    open_values: dict[str, str] = {}
+    crashed: set[str] = set()
+    for line in text.splitlines():
+        process, kind, value = re.findall(r":process (\S+), :type :(\w+), :f \S+, (.*)}", line)[0]
+        value = re.sub(r", :(time \d+|error :empty)", "", value)
+        assert process not in crashed
+        if kind == "invoke":
+            assert process not in open_values
+            open_values[process] = value
+            continue
+        invoked = open_values.pop(process)
+        if kind == "info":
+            crashed.add(process)
+        assert kind != "fail" or value == invoked, line
+
+
+def test_a_completion_has_the_value_of_its_invocation_unless_it_found_something_out() -> None:
+    rows = [
+        Row(0, "write", 7, None, 0, 1),
+        Row(0, "cas", (1, 2), None, 2, 3),
+        Row(0, "write", 8, "timed-out", 4, 5, "fail"),
+        Row(0, "read", None, None, 6, 7),
+        Row(0, "append", 9, None, 8, 9),  # a log's: nobody knows the offset
+        Row(0, "poll", 4, None, 10, 11),  # a log's: nothing there yet
+        Row(0, "remove", 5, None, 12, 13),  # from a set
+        Row(0, "remove", None, None, 14, 15),  # from a queue
+    ]
+    ends = [line for line in edn_lines(from_rows(rows)) if ":invoke" not in line]
+    told = [line.partition(":type ")[2].rstrip("}\n") for line in ends]
+    assert told == [
+        ":ok, :f :write, :value 7",
+        ":ok, :f :cas, :value [1 2]",
+        ":fail, :f :write, :value 8",
+        ":ok, :f :read, :value nil",
+        ":ok, :f :append, :value nil",
+        ":ok, :f :poll, :value nil",
+        ":ok, :f :remove, :value 5",
+        ":fail, :f :remove, :value nil, :error :empty",
+    ]
+
+
+def test_after_a_crash_a_client_goes_on_as_another_process() -> None:
+    rows = [
+        Row(1, "write", 1, None, 0, None, "info"),
+        Row(1, "write", 2, None, 1, 2),
+        Row(1, "write", 3, None, 3, None, "info"),
+        Row(1, "write", 4, None, 4, 5),
+        Row(2, "write", 5, None, 6, 7),
+    ]
+    for history in (from_rows(rows), timed(from_rows(rows))):
+        text = "".join(edn_lines(history))
+        assert_as_knossos_wants_it(text)
+        calls = [line for line in text.splitlines() if ":invoke" in line]
+        assert [int(re.findall(r":process (\d+)", line)[0]) for line in calls] == [1, 3, 3, 4, 2]
+
+
 @pytest.mark.parametrize("seed", range(150))
 def test_reading_gives_the_history_that_was_written(seed: int, tmp_path: Path) -> None:
     rng = random.Random(seed)
@@ -135,7 +195,7 @@ def test_reading_gives_the_history_that_was_written(seed: int, tmp_path: Path) -
     back = read_history(path, keyed=keyed)
     assert is_whole(back)
     assert back.notes == ()
-    assert [row[:7] for row in seen(back)] == [row[:7] for row in seen(history)]
-    assert [row[7] for row in seen(back)] == [row[7] for row in seen(history)]
+    assert [row[1:] for row in seen(back)] == [row[1:] for row in seen(as_jepsen_has_it(history))]
+    assert_as_knossos_wants_it(path.read_text())
     if history.call_ns is not None and len(history):
         assert back.call_ns is not None and (back.call_ns == history.call_ns).all()

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Hashable
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 
-from checkers.concurrent import NEVER, ConcurrentHistory
+from checkers.concurrent import NEVER, ConcurrentHistory, Row, from_rows
 from checkers.reading import read_history
 
 TYPES = ("ok", "fail", "info")
@@ -36,6 +37,17 @@ def seen(history: ConcurrentHistory) -> list[Seen]:
         )
         for row in range(len(history))
     ]
+
+
+def as_jepsen_has_it(history: ConcurrentHistory) -> ConcurrentHistory:
+    """Every completion with its invocation's value, unless it found something out."""
+    given = ("write", "put", "cas", "enqueue", "add")
+    rows = [
+        Row(0, f, argument, argument if repeats else result, 2 * at, 2 * at + 1)
+        for at, (_, f, argument, result, kind, *_) in enumerate(seen(history))
+        for repeats in [kind == "fail" or (kind == "ok" and result is None and f in given)]
+    ]
+    return replace(history, result=from_rows(rows).result)
 
 
 def is_whole(history: ConcurrentHistory) -> bool:

@@ -13,6 +13,7 @@ from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
+import msgspec
 import numpy as np
 import numpy.typing as npt
 
@@ -90,7 +91,7 @@ def explain_verdict(
         by=own.by,
         time_limit_s=time_limit_s,
     )
-    return explanation, mine
+    return msgspec.structs.replace(explanation, prefix_is_shortest=own.prefix_is_shortest), mine
 
 
 def _with_prefix(

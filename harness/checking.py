@@ -222,10 +222,11 @@ def _operations(explanation: Explanation) -> Iterator[str]:
     if len(wanted) > len(chosen):
         yield f"    and {len(wanted) - len(chosen)} more: --report FILE.html draws them"
     if explanation.prefix_count:
-        yield (
-            f"  the shortest invalid prefix has {explanation.prefix_count}"
-            f" of {explanation.operation_count} operations"
-        )
+        of = f"{explanation.prefix_count} of {explanation.operation_count} operations"
+        if explanation.prefix_is_shortest:
+            yield f"  the shortest invalid prefix has {of}"
+        else:
+            yield f"  an invalid prefix has {of}; there was no time to rule out a shorter one"
 
 
 def _json_lines(checked: Checked) -> Iterator[str]:

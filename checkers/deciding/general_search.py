@@ -152,21 +152,27 @@ class GeneralSearch:
         run_all(len(keys), work, threads, self.budget)
         _raise_failure(self.transitions, self.encoded, self.history)
 
-    def shortest_prefix(self, found: Found) -> tuple[int | None, int | None]:
-        """The event (rank) with which the key of ``found`` became invalid, and the row it returned.
+    def shortest_prefix(self, found: Found, limit_s: float) -> tuple[int | None, bool]:
+        """The row with whose return the key of ``found`` became invalid; whether no earlier one is.
 
-        Both are of the history. If the stuck operation is not known to be the first, shorter
-        prefixes are searched, too; if the budget runs out, the shortest that is known will do.
+        If the stuck operation is not known to be the first, shorter prefixes are searched, too, for
+        at most so long; the shortest that is known then will do.
         """
-        ranks: list[int | None] = [None]
+        rows: list[int | None] = [None]
 
         def work(number: int) -> bool:
-            ranks[0] = found.stuck if found.is_first else _first_stuck(self, found)
+            rows[0] = found.stuck if found.is_first else _first_stuck(self, found)
             return True
 
-        run_all(1, work, 1, self.budget)
-        row = ranks[0]
-        return (None, None) if row is None else (int(self.history.ret[row]), row)
+        budget, deadline_ns = self.budget, self.budget.deadline_ns
+        limit_ns = lib.shl_now_ns() + int(limit_s * 1e9)
+        budget.deadline_ns = min(deadline_ns or limit_ns, limit_ns)
+        run_all(1, work, 1, budget)
+        is_shortest = not budget.stopped
+        budget.deadline_ns = deadline_ns
+        if budget.stopped == lib.SHL_TIME and (not deadline_ns or lib.shl_now_ns() < deadline_ns):
+            budget.stopped = 0
+        return rows[0], is_shortest
 
 
 def search_key(encoded: Encoded, key: int, table: Any, budget: Any) -> Found:

@@ -31,7 +31,7 @@ INLINE_OPERATIONS: Final = 2000  # fewer are not worth a thread for a lane
 MANY_KEYS: Final = 16
 SMALL_KEY: Final = 256  # operations
 BRIEFLY_S: Final = 0.002  # for each of many small keys
-PREFIX_S: Final = 2.0  # to look for a shorter prefix than a lane can
+PREFIX_S: Final = 2.0  # to look for a shorter prefix; or as long as the verdict took
 GIVING_BACK: Final = 0.02  # of a time limit, kept to give back what a long search filled
 QUICK_BYTES: Final = 64 * 1024**2  # under a smaller limit no table is kept for the next history
 
@@ -135,11 +135,11 @@ class RunningCheck:
     ) -> None:
         self.cause = ""
         history = part.of(self.history)
-        prefix = stuck = None
+        prefix, stuck, is_shortest = None, None, True
         if find_prefix:
             prefix = shortest_prefix(lane, history, answer, self.budget)
             if not isinstance(lane, PrefixLane):  # those decide every prefix themselves
-                prefix = self._shorter(lane, history, prefix)
+                prefix, is_shortest = self._shorter(lane, history, prefix)
             stuck = part.row(int(np.flatnonzero(history.ret == prefix)[0]))
         self.violation = Violation(
             key=self.history.key.names[part.key],
@@ -149,20 +149,23 @@ class RunningCheck:
             operations=tuple(part.row(row) for row in answer.operations),
             stuck=stuck,
             prefix=prefix,
+            prefix_is_shortest=is_shortest,
         )
 
-    def _shorter(self, lane: Lane, history: ConcurrentHistory, prefix: int) -> int:
+    def _shorter(self, lane: Lane, history: ConcurrentHistory, prefix: int) -> tuple[int, bool]:
         """A prefix that ends before the event ``prefix`` if one is invalid and the lane can't tell.
 
         The general search is asked for that, but not for long: its answer only makes the
-        explanation shorter.
+        explanation shorter. Also: whether there is certainly no shorter one.
         """
         before = cut(history, prefix - 1)
         if lane(before, self.budget).valid is True:
-            return prefix
+            return prefix, True
         search = self._aside(before, find_prefix=True)
         found = None if search is None else search.violation
-        return prefix if found is None or found.prefix is None else found.prefix
+        if search is None or found is None or found.prefix is None:
+            return prefix, search is not None and search.verdict().valid is True
+        return found.prefix, found.prefix_is_shortest
 
     def _aside(self, history: ConcurrentHistory, find_prefix: bool) -> RunningCheck | None:
         """The general search on another history, within what is left of the time, and not long."""
@@ -233,9 +236,7 @@ class RunningCheck:
         self.quick_bytes = quick.bytes
         for found in quick.found:
             if self._hear(found):
-                known = found.stuck if find_prefix else None
-                prefix = None if known is None else int(history.ret[known])
-                self._keep_violation(found, rows, found.stuck, prefix)
+                self._keep_violation(found, rows, found.stuck, find_prefix)
         return True
 
     def _passes_over(self, lane: Lane, parts: list[Part], find_prefix: bool) -> bool:
@@ -277,11 +278,11 @@ class RunningCheck:
             return left
         self.cause = ""
         self.budget.cancel = self.budget.stopped = 0
-        stuck = invalid[0].stuck
-        prefix = None
+        stuck, is_shortest = invalid[0].stuck, True
         if find_prefix:
-            prefix, stuck = search.shortest_prefix(invalid[0])
-        self._keep_violation(invalid[0], rows, stuck, prefix)
+            as_long_s = time.monotonic() - self.started_s
+            stuck, is_shortest = search.shortest_prefix(invalid[0], max(PREFIX_S, as_long_s))
+        self._keep_violation(invalid[0], rows, stuck, find_prefix, is_shortest)
         return []
 
     def _count(self, decider: str) -> None:
@@ -303,17 +304,18 @@ class RunningCheck:
         found: Found,
         rows: npt.NDArray[np.int64] | None,
         stuck: int | None,
-        prefix: int | None,
+        find_prefix: bool,
+        is_shortest: bool = True,
     ) -> None:
+        whole, prefix = self.history, None
         if stuck is not None and rows is not None:
             stuck = int(rows[stuck])
-        if prefix is not None:
-            whole = self.history
+        if stuck is not None and find_prefix:
             own = whole if self.keys == 1 else whole.take(whole.key.codes == found.key)
-            seen = without_hindsight(own, self.model, prefix, self._is_invalid)
-            if seen != prefix or stuck is None:
-                stuck = int(np.flatnonzero(whole.ret == seen)[0])
-            prefix = seen
+            rank = int(whole.ret[stuck])
+            prefix = without_hindsight(own, self.model, rank, self._is_invalid)
+            if prefix != rank:
+                stuck = int(np.flatnonzero(whole.ret == prefix)[0])
         self.violation = Violation(
             key=self.history.key.names[found.key],
             by=f"general search ({found.method})",
@@ -321,6 +323,7 @@ class RunningCheck:
             operations=() if stuck is None else (stuck,),
             stuck=stuck,
             prefix=prefix,
+            prefix_is_shortest=is_shortest,
         )
 
     def _reason(self, stuck: int | None) -> str:

@@ -16,6 +16,7 @@ class Violation:
     operations: tuple[int, ...] = ()  # rows that prove it; a lane's word says in which order
     stuck: int | None = None  # the row at whose return no order of the operations was left
     prefix: int | None = None  # the rank of that return: the shortest invalid prefix ends there
+    prefix_is_shortest: bool = True  # False: a shorter one was not ruled out in time
 
 
 @dataclass(frozen=True, slots=True)

@@ -87,6 +87,7 @@ class Explanation(msgspec.Struct, frozen=True, kw_only=True):
     operation_count: int = 0  # of the object's whole history
     prefix: int | None = None  # the prefix that is not linearizable ends with this return's rank
     prefix_count: int = 0  # operations called in that prefix
+    prefix_is_shortest: bool = True  # False: a shorter one was not ruled out in time
     operations: tuple[ShownOperation, ...] = ()  # in the order of their calls
     linearizations: tuple[PartialLinearization, ...] = ()
     is_proof: bool = True  # the window alone is not linearizable

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections import Counter
 from collections.abc import Hashable
 
@@ -9,8 +10,10 @@ import pytest
 
 from benchmarks.histories import Load, make
 from checkers.concurrent import Operation, Row, from_rows
+from checkers.deciding import running_check
 from checkers.deciding.general_search import Found, GeneralSearch
 from checkers.engine import new_budget
+from checkers.lanes.base import cut
 from checkers.linearizable import check
 from checkers.models import CasRegister
 
@@ -49,3 +52,22 @@ def test_a_model_is_asked_each_question_once_whatever_histories_come(
         check(from_rows(rows), "cas-register:initial=-77")
     assert len(asked) > 100
     assert asked.most_common(1)[0][1] == 1
+
+
+def test_the_shortest_prefix_may_take_longer_than_the_verdict_but_not_for_ever(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Here the verdict takes 20 ms, and to prove the prefix before it to be valid takes minutes."""
+    history = make("cas-register", Load(10_000, 10, 0.01, "exhausted"))
+    plain = check(history, "cas-register")
+    assert plain.valid is False
+    assert plain.violation is not None and plain.violation.prefix is None
+    monkeypatch.setattr(running_check, "PREFIX_S", 0.3)
+    begun = time.monotonic()
+    with_prefix = check(history, "cas-register", find_prefix=True)
+    assert time.monotonic() - begun < 30
+    found = with_prefix.violation
+    assert with_prefix.valid is False
+    assert found is not None and found.prefix is not None
+    assert not found.prefix_is_shortest
+    assert check(cut(history, found.prefix), "cas-register").valid is False

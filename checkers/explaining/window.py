@@ -169,13 +169,17 @@ class Chooser:
     def illustration(self, parts: Sequence[Part], witness: Sequence[int]) -> Window | None:
         """The witnesses' values as if no crash could help: no proof, for one about any may have.
 
-        That they do not may take counting all that crashed, which no small window shows.
+        That they do not may take counting all that crashed, which no small window shows. None if
+        operations about other values may have made these.
         """
-        units = units_of(self.model, [part.operation for part in parts])
+        operations = [part.operation for part in parts]
+        units = units_of(self.model, operations)
         if units is None:
             return None
         pairs = list(zip(parts, units, strict=True))
         wanted = {unit for part, about in pairs if part.row in witness for unit in about}
+        if with_origins(wanted, operations, self.model) != wanted:
+            return None
         chosen = [
             part
             for part, about in pairs

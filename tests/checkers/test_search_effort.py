@@ -14,7 +14,7 @@ from checkers.deciding import running_check
 from checkers.deciding.general_search import Found, GeneralSearch
 from checkers.engine import new_budget
 from checkers.lanes.base import cut
-from checkers.linearizable import check
+from checkers.linearizable import check, explain
 from checkers.models import CasRegister
 
 pytestmark = pytest.mark.unit
@@ -71,3 +71,8 @@ def test_the_shortest_prefix_may_take_longer_than_the_verdict_but_not_for_ever(
     assert found is not None and found.prefix is not None
     assert not found.prefix_is_shortest
     assert check(cut(history, found.prefix), "cas-register").valid is False
+    explanation = explain(history, with_prefix, "cas-register")
+    assert not explanation.is_proof
+    assert "no order of the operations called by then" in explanation.reason
+    assert explanation.stuck is not None
+    assert explanation.operations[explanation.stuck].place == history.place[found.stuck or 0]

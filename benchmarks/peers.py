@@ -2,9 +2,9 @@
 
 Porcupine (https://github.com/anishathalye/porcupine): `go` must be on the path and fetch or have
 the module; benchmarks/porcupine holds the little program that feeds it. Knossos
-(https://github.com/jepsen-io/knossos): `java`, and its classpath in KNOSSOS_CLASSPATH; it is given
-the EDN that it knows. Each run may take 60 CPU seconds; what it printed is compared with what is
-right.
+(https://github.com/jepsen-io/knossos): `java`, and its classpath, Clojure's included, in
+KNOSSOS_CLASSPATH; benchmarks/knossos feeds it. Each run may take 60 CPU seconds; what it printed is
+compared with what is right.
 """
 
 from __future__ import annotations
@@ -30,17 +30,6 @@ WORK: Final = (
     ("fifo-queue", Load(100, 10)),
     ("fifo-queue", Load(1_000, 5)),
 )
-_KNOSSOS: Final = """
-(require '[knossos.competition :as c] '[knossos.model :as m] '[knossos.history :as h]
-         '[clojure.edn :as edn])
-(let [[file model] *command-line-args*
-      ops (with-open [r (java.io.PushbackReader. (clojure.java.io/reader file))]
-            (doall (take-while some? (repeatedly #(edn/read {:eof nil} r)))))]
-  (println (:valid? (c/analysis (case model "fifo-queue" (m/fifo-queue) "register" (m/register)
-                                      (m/cas-register))
-                                ops)))
-  (shutdown-agents))
-"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,8 +51,8 @@ def installed() -> Iterator[Peer]:
             print(f"go is here, but can't build Porcupine: {built.errors.strip()[-200:]}")
     java, classpath = shutil.which("java"), os.environ.get("KNOSSOS_CLASSPATH")
     if java and classpath:
-        command = (java, "-Xmx3g", "-cp", classpath, "clojure.main", "-e", _KNOSSOS)
-        yield Peer("Knossos", command)
+        script = str(ROOT / "benchmarks" / "knossos" / "check.clj")
+        yield Peer("Knossos", (java, "-Xmx3g", "-cp", classpath, "clojure.main", script))
 
 
 def ours() -> Peer:

@@ -51,26 +51,31 @@ static void *column(shl_reader *reader, int which)
 
 static void check_codes(shl_reader *reader, int table, const int32_t *codes, int least)
 {
-    int64_t bytes, count = shl_reader_names(reader, table, &bytes);
-    char *text = malloc((size_t)bytes + 1);
-    int64_t *ends = malloc((size_t)(count + 1) * 8), *lines = malloc((size_t)(count + 1) * 8);
-    shl_reader_take_names(reader, table, text, ends, lines);
-    demand(!count || ends[count - 1] == bytes, "the last name ends where all end");
+    shl_slices slices;
+    shl_reader_slices(reader, table, &slices);
+    int64_t end = 0;
+    for (int64_t i = 0; i < slices.count; i++) {
+        demand(slices.ends[i] >= end && slices.lines[i] > 0, "slices follow each other");
+        end = slices.ends[i];
+    }
+    demand(end == slices.bytes_used, "the last slice ends where all end");
+    char *text = malloc((size_t)end + 1); /* every byte is there to be read */
+    if (end)
+        memcpy(text, slices.bytes, (size_t)end);
     for (int64_t i = 0; codes && i < shl_reader_state(reader)->operations; i++)
-        demand(codes[i] >= least && codes[i] < count, "a code has a name");
+        demand(codes[i] >= least && codes[i] < slices.count, "a code has a slice");
     free(text);
-    free(ends);
-    free(lines);
 }
 
 static void check_values(shl_reader *reader, int kind_column, int number_column)
 {
-    int64_t bytes, forms = shl_reader_names(reader, SHL_READ_FORMS, &bytes);
+    shl_slices forms;
+    shl_reader_slices(reader, SHL_READ_FORMS, &forms);
     uint8_t *kind = column(reader, kind_column);
     int64_t *number = column(reader, number_column);
     for (int64_t i = 0; i < shl_reader_state(reader)->operations; i++) {
         demand(kind[i] <= 2, "a value is nothing, an integer or a form");
-        demand(kind[i] != 2 || (number[i] >= 0 && number[i] < forms), "a form is there");
+        demand(kind[i] != 2 || (number[i] >= 0 && number[i] < forms.count), "a form is there");
     }
     shl_column_free(kind);
     shl_column_free(number);
@@ -96,8 +101,27 @@ static void check_times(shl_reader *reader)
     free(taken);
 }
 
+/* Few rows are copied at once instead: into as much memory as they need, and not a byte more. A
+ * column that was taken is gone, so this comes first. */
+static void check_copy(shl_reader *reader)
+{
+    size_t rows = (size_t)shl_reader_state(reader)->operations;
+    int64_t *wide = malloc(5 * rows * 8 + 1);
+    int32_t *narrow = malloc(5 * rows * 4 + 1);
+    uint8_t *bytes = malloc(3 * rows + 1);
+    shl_reader_copy(reader, wide, narrow, bytes);
+    for (size_t i = 0; i < rows; i++) {
+        demand(wide[2 * rows + i] >= 0, "an operation has a place");
+        demand((bytes[2 * rows + i] == 2) == (narrow[4 * rows + i] == SHL_NEVER), "type and ret");
+    }
+    free(wide);
+    free(narrow);
+    free(bytes);
+}
+
 static void check_history(shl_reader *reader)
 {
+    check_copy(reader);
     int32_t *f = column(reader, SHL_READ_F), *key = column(reader, SHL_READ_KEY);
     check_codes(reader, SHL_READ_WORDS, f, 0);
     check_codes(reader, SHL_READ_KEYS, key, -1);

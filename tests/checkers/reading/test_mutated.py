@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import random
 import re
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -103,3 +104,14 @@ def test_random_bytes(tmp_path: Path) -> None:
         path.write_bytes(rng.randbytes(size))
         with pytest.raises(UnreadableHistory):
             read_history(path)
+
+
+def test_the_fuzzer_is_of_these_readers() -> None:
+    """It is run by hand (scripts/fuzz), and would not be missed if it no longer compiled."""
+    compiled = subprocess.run(
+        ["gcc", "-std=gnu11", "-fsyntax-only", "-Wall", "-Wextra", "-Werror", FUZZ / "fuzz_read.c"],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert compiled.returncode == 0, compiled.stderr

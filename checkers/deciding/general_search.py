@@ -7,8 +7,7 @@ searched again with tables and threads of its own, under the caller's limits.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -84,24 +83,28 @@ def quick_search(
         return None
     repeated = ""
     limit_s = QUICK_S if time_limit_s is None else min(QUICK_S, time_limit_s)
+    transitions = None
     try:
-        with _kept_transitions(model) as transitions:
-            budget = new_budget(time_limit_s=limit_s, memory_limit_bytes=KEPT_BYTES)
-            encoded = transitions.encode(history, budget)
-            if only_if_repeated and not (repeated := transitions.repeated(encoded, budget)):
+        transitions = _take_kept(model)
+        budget = new_budget(time_limit_s=limit_s, memory_limit_bytes=KEPT_BYTES)
+        encoded = transitions.encode(history, budget)
+        if only_if_repeated and not (repeated := transitions.repeated(encoded, budget)):
+            return None
+        table = transitions.table()
+        answers = []
+        for key in keys:
+            answers.append(search_key(encoded, key, table, budget))
+            if answers[-1].valid == "unknown":
+                _raise_failure(transitions, encoded, history)
                 return None
-            table = transitions.table()
-            answers = []
-            for key in keys:
-                answers.append(search_key(encoded, key, table, budget))
-                if answers[-1].valid == "unknown":
-                    _raise_failure(transitions, encoded, history)
-                    return None
-                if answers[-1].valid is False:
-                    break
-            return Quick(answers, int(budget.bytes_peak + transitions.budget.bytes), repeated)
+            if answers[-1].valid is False:
+                break
+        return Quick(answers, int(budget.bytes_peak + transitions.budget.bytes), repeated)
     except MemoryError:
         return None
+    finally:
+        if transitions is not None:
+            _keep(transitions)
 
 
 @dataclass(slots=True)
@@ -245,32 +248,32 @@ def _raise_failure(transitions: Transitions, encoded: Encoded, history: Concurre
     ) from raised
 
 
-# Those that are not in use, by what the model prints as; who was used last stands last.
+_BUILT_IN: Final = frozenset(MODELS.values())
+# Tables that are not in use, by what the model prints as; who was used last stands last.
 _KEPT: Final[dict[str, Transitions]] = {}
 
 
-@contextmanager
-def _kept_transitions(model: Model) -> Iterator[Transitions]:
-    """A built-in model's table as the last small history left it; a new one for any other.
+def _take_kept(model: Model) -> Transitions:
+    """A built-in model's table as the last small history left it; a new one for any other."""
+    transitions = _KEPT.pop(repr(model), None) if type(model) in _BUILT_IN else None
+    return transitions or Transitions(model, new_budget(memory_limit_bytes=KEPT_BYTES))
+
+
+def _keep(transitions: Transitions) -> None:
+    """For the next history.
 
     One that failed or became large is not kept, and of too many the one that was not used for the
     longest time. dict.pop, list(dict) and assignment are atomic, so a table is never used twice at
     once.
     """
-    is_built_in = type(model) in MODELS.values()
-    key = repr(model) if is_built_in else ""
-    transitions = _KEPT.pop(key, None)
-    if transitions is None:
-        transitions = Transitions(model, new_budget(memory_limit_bytes=KEPT_BYTES))
-    try:
-        yield transitions
-    finally:
-        is_sound = transitions.failure is None and not transitions.budget.stopped
-        is_small = transitions.budget.bytes < KEPT_BYTES // 4
-        if is_built_in and is_sound and is_small and key not in _KEPT:
-            _KEPT[key] = transitions
+    model, budget = transitions.model, transitions.budget
+    is_sound = transitions.failure is None and not budget.stopped
+    is_small = budget.bytes < KEPT_BYTES // 4
+    if type(model) in _BUILT_IN and is_sound and is_small and (key := repr(model)) not in _KEPT:
+        _KEPT[key] = transitions
+        if len(_KEPT) > KEPT_MODELS:
             for oldest in list(_KEPT)[:-KEPT_MODELS]:
                 if (left := _KEPT.pop(oldest, None)) is not None:
                     left.close()
-        else:
-            transitions.close()
+    else:
+        transitions.close()

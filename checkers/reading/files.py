@@ -61,13 +61,13 @@ def read_history(
     UnreadableHistory: there is no such file, no such dialect, or the file is malformed: where.
     """
     file = os.fspath(path)
-    mode = _mode(file)
+    mode, size = _mode_and_size(file)
     if stat.S_ISDIR(mode):
         file = os.fspath(file_of(Path(file)))
-        mode = _mode(file)
+        mode, size = _mode_and_size(file)
     if stat.S_ISFIFO(mode):
         return _read_pipe(Path(file), dialect, keyed)
-    sample = _sample(file)
+    sample = _sample(file, size if stat.S_ISREG(mode) else 0)
     if dialect not in ("auto", *DIALECTS):
         raise UnreadableHistory(f"no dialect {dialect!r}: there are {', '.join(DIALECTS)}")
     if sample.startswith(_PARQUET_MAGIC) and dialect in ("auto", SHALOTT):
@@ -90,11 +90,12 @@ def file_of(path: Path) -> Path:
     raise UnreadableHistory(f"{path} holds neither {_PARQUET} nor {_RECORDING}: it is not a run")
 
 
-def _mode(path: str) -> int:
+def _mode_and_size(path: str) -> tuple[int, int]:
     try:
-        return os.stat(path).st_mode  # noqa: PTH116 -- a Path takes as long as reading a small file
+        found = os.stat(path)  # noqa: PTH116 -- a Path takes as long as reading a small file
     except (OSError, ValueError):
-        return 0  # whoever opens it says why
+        return 0, 0  # whoever opens it says why
+    return found.st_mode, found.st_size
 
 
 def _read_pipe(path: Path, dialect: str, keyed: bool) -> ConcurrentHistory:
@@ -115,12 +116,13 @@ def _read_pipe(path: Path, dialect: str, keyed: bool) -> ConcurrentHistory:
             raise UnreadableHistory(str(error).replace(str(kept), str(path))) from error
 
 
-def _sample(path: str) -> bytes:
+def _sample(path: str, size: int) -> bytes:
+    """The file's beginning; ``size``: its length, 0 if that is not known."""
     try:
         descriptor = os.open(path, os.O_RDONLY)
         try:
             some = os.read(descriptor, _SAMPLE_BYTES)
-            while len(some) < _SAMPLE_BYTES:
+            while len(some) < _SAMPLE_BYTES and len(some) != size:
                 more = os.read(descriptor, _SAMPLE_BYTES - len(some))
                 if not more:
                     break

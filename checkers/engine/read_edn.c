@@ -49,8 +49,11 @@ static int skip_blank(shl_cursor *cursor)
         if (*at == ';') {
             skip_comment(cursor);
         } else if (*at == '#' && at + 1 < cursor->end && at[1] == '_') {
+            shl_cursor discard = *cursor;
             cursor->at += 2;
             int status = skip_form(cursor);
+            if (status == SHL_MORE)
+                *cursor = discard; /* what is cut off begins here */
             if (status)
                 return status;
         } else {
@@ -516,8 +519,10 @@ int shl_read_edn(shl_reader *reader, shl_cursor *cursor, int32_t last)
     for (;;) {
         shl_cursor entry = *cursor;
         int status = shl_edn_blank(&entry);
-        if (status == SHL_MORE)
+        if (status == SHL_MORE) {
+            *cursor = entry;
             return SHL_MORE;
+        }
         if (status)
             return shl_complain(reader, status, entry.line, entry.at);
         if (entry.at == entry.end) {

@@ -23,6 +23,12 @@ pytestmark = pytest.mark.unit
 MIB = 1024**2
 
 
+NOT_SANITIZED = pytest.mark.skipif(
+    "libasan" in os.environ.get("LD_PRELOAD", ""),
+    reason="AddressSanitizer keeps what was freed, to see who touches it, and takes its time",
+)
+
+
 def endless(n: int = 44, key: str = "") -> ConcurrentHistory:
     rng = random.Random(3)
     values = [number // 2 for number in range(n)]
@@ -38,6 +44,7 @@ def endless(n: int = 44, key: str = "") -> ConcurrentHistory:
     )
 
 
+@NOT_SANITIZED
 @pytest.mark.parametrize("model", ["fifo-queue", "unordered-queue"])
 def test_the_time_limit_is_kept(model: str) -> None:
     """Within 5 %, best of three, of the time in which it had a processor: others may want it."""
@@ -78,10 +85,7 @@ print(resident() - before)
 """
 
 
-@pytest.mark.skipif(
-    "libasan" in os.environ.get("LD_PRELOAD", ""),
-    reason="AddressSanitizer keeps what was freed, to see who touches it",
-)
+@NOT_SANITIZED
 @pytest.mark.parametrize("model", ["fifo-queue", "unordered-queue"])
 def test_the_process_grows_by_no_more_than_the_memory_limit(model: str) -> None:
     limit = 40 * MIB

@@ -10,7 +10,7 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from checkers.convergence import Convergence
-from harness.cli import app
+from harness.commands import app
 from harness.history import History
 from harness.plan import GatePlan, nodes_hosting
 from harness.profiles import LOG_SYSTEMS

@@ -9,7 +9,7 @@ import pyarrow.parquet as pq
 import pytest
 from typer.testing import CliRunner, Result
 
-from harness.cli import app
+from harness.commands import app
 from harness.errors import UsageError
 
 pytestmark = pytest.mark.sim

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from harness.cli import app
+from harness.commands import app
 from harness.plan import load_plan
 from harness.simulate import simulate
 from tests.tidy.sources import ROOT

@@ -111,7 +111,7 @@ ROOMS: tuple[Room, ...] = (
     ),
     # The command line alone reaches the Spark jobs, when `report` is asked for.
     Room(
-        ("harness.cli",),
+        ("harness.commands",),
         ours=(*SPINE, "harness", "checkers", "workloads", "nemesis", "cluster.base"),
         libraries=FLOW_LIBRARIES,
         lazily=("cluster", "spark_analysis"),

@@ -68,7 +68,7 @@ def test_every_package_has_a_row() -> None:
             "def f():\n    import spark_analysis.jobs\n",
             "may not import spark_analysis",
         ),
-        ("harness/cli.py", "import spark_analysis.jobs\n", "only inside a function"),
+        ("harness/commands.py", "import spark_analysis.jobs\n", "only inside a function"),
         (
             "harness/run.py",
             "import importlib\nimportlib.import_module('broker.node')\n",
@@ -100,7 +100,7 @@ def test_an_arrow_the_wrong_way_is_found(path: str, text: str, complaint: str) -
             "harness/run.py",
             "from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    import cluster.docker\n",
         ),
-        ("harness/cli.py", "def report():\n    import spark_analysis.jobs\n"),
+        ("harness/commands.py", "def report():\n    import spark_analysis.jobs\n"),
     ],
 )
 def test_an_arrow_the_right_way_is_not(path: str, text: str) -> None:

@@ -92,6 +92,7 @@ def test_what_the_fuzzer_began_with_and_found(tmp_path: Path, path: Path) -> Non
     pieces = read(tmp_path / "history", *how, content[1] * 2 + 8)  # as fuzz_read.c cuts it
     if isinstance(whole, ConcurrentHistory) and isinstance(pieces, ConcurrentHistory):
         assert seen(whole) == seen(pieces)
+        assert whole.notes == pieces.notes
     else:
         assert whole == pieces
         assert path.parent.name == "found"

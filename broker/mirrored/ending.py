@@ -8,6 +8,7 @@ publishes for settled, and the ring buries nobody. Everything else is a loss of 
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -33,6 +34,8 @@ log = logging.getLogger("broker.mirrored")
 DELETE_DRAIN_MS = 3_000
 CLOSE_LATE_MS = 60_000
 
+Tell = Callable[[], object]  # answers who asked for it
+
 
 @dataclass(slots=True)
 class Stopping:
@@ -52,20 +55,20 @@ async def delete(process: QueueProcess, request: Delete, caller: Caller) -> Mess
         return Failed("in_use")
     if request.if_empty and master.queue.ready:
         return Failed("not_empty")
-    await _delete(process, master, caller)
+    count = master.queue.ready
+    await _delete(process, master, lambda: caller.reply(Count(count)))
     return None
 
 
-async def delete_unused(process: QueueProcess) -> None:
+async def delete_unused(process: QueueProcess, tell: Tell | None = None) -> None:
     """Auto-delete, x-expires, or the owner of an exclusive queue is gone."""
     assert isinstance(process.role, Master)
-    await _delete(process, process.role, None)
+    await _delete(process, process.role, tell)
 
 
-async def _delete(process: QueueProcess, master: Master, caller: Caller | None) -> None:
-    """``caller`` is answered when the rows are gone: the name is free when it hears of it."""
+async def _delete(process: QueueProcess, master: Master, tell: Tell | None) -> None:
+    """``tell``, who asked, when the rows are gone: the name is free when it hears of it."""
     process.is_deleting = True
-    count = master.queue.ready
     master.flush()
     # Confirmed: it may be gone here only as far as this node knows.
     await process.transact(
@@ -74,8 +77,8 @@ async def _delete(process: QueueProcess, master: Master, caller: Caller | None) 
     if await process.guard_master():
         return
     master.cancel_consumers()
-    if caller is not None:
-        caller.reply(Count(count))
+    if tell is not None:
+        tell()
     process.emit("deleted")
     if process.gm is None:
         await _end_deleted(process)

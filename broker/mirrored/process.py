@@ -205,7 +205,13 @@ class QueueProcess(Process):
         if isinstance(request, Delete):
             return await ending.delete(self, request, caller)
         answer = self.role.handle_call(request)
-        return answer if answer is not None else Failed("unsupported", type(request).__name__)
+        if answer is None:
+            return Failed("unsupported", type(request).__name__)
+        if self.role.is_deletable:  # its last consumer was cancelled
+            self.role.is_deletable = False
+            await ending.delete_unused(self, lambda: caller.reply(answer))
+            return None
+        return answer
 
     @property
     def is_blocked(self) -> bool:

@@ -61,15 +61,16 @@ class CasRegister:
         return (exact(self.initial),)
 
     def step(self, state: Hashable, op: Operation) -> Hashable:
-        if op.f != "cas":
+        f, argument, result, _ = op
+        if f != "cas":
             return _step(state, op, self.nil)
-        if not isinstance(op.argument, tuple) or len(op.argument) != 2:
-            raise ValueError(f"a cas needs a pair (from, to), not {op.argument!r}")
-        before, after = op.argument
-        matches = state == (exact(before),)
-        if op.result is FAILED or op.result is False:
-            return None if matches else state
-        return (exact(after),) if matches else None
+        if not isinstance(argument, tuple) or len(argument) != 2:
+            raise ValueError(f"a cas needs a pair (from, to), not {argument!r}")
+        before, after = argument
+        has_failed = result is FAILED or result is False
+        if state != (exact(before),):
+            return state if has_failed else None
+        return None if has_failed else (exact(after),)
 
     def is_pure(self, op: Operation) -> bool:
         return op.f == "cas" and (
@@ -87,11 +88,12 @@ _CAS_CHECKED, _CAS_IGNORED = _cas_meanings(True), _cas_meanings(False)
 
 
 def _step(state: Hashable, op: Operation, nil: str) -> Hashable:
-    if op.f == "write":
-        return (exact(op.argument),)
-    if op.result is UNKNOWN or (op.result is None and nil == "any"):
+    f, argument, result, _ = op
+    if f == "write":
+        return (exact(argument),)
+    if result is UNKNOWN or (result is None and nil == "any"):
         return state
-    return state if state == (exact(op.result),) else None
+    return state if state == (exact(result),) else None
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,12 +9,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 
 from checkers.concurrent import NEVER, ConcurrentHistory
-from checkers.deciding.transitions import Encoded, Transitions
+from checkers.deciding.transitions import OPERATIONS, Encoded, Transitions
 from checkers.deciding.workers import run_all
 from checkers.engine import ffi, lib, new_budget
 from checkers.lanes.base import first_true
@@ -34,14 +34,15 @@ METHODS: Final = {
     lib.SHL_BY_LAYERS: "layers",
 }
 
+FOUND: Final = ffi.typeof("shl_found *")
+
 QUICK_OPERATIONS: Final = 2000
 QUICK_S: Final = 0.005
 KEPT_MODELS: Final = 16
 KEPT_BYTES: Final = 16 * 1024**2  # of a table that is kept, at most
 
 
-@dataclass(frozen=True, slots=True)
-class Found:
+class Found(NamedTuple):
     """What the search found about one key's operations."""
 
     key: int  # its code
@@ -54,8 +55,7 @@ class Found:
     returns: int = 0
 
 
-@dataclass(frozen=True, slots=True)
-class Quick:
+class Quick(NamedTuple):
     """Every key's answer, up to the first violation."""
 
     found: list[Found]
@@ -183,14 +183,14 @@ def search_key(encoded: Encoded, key: int, table: Any, budget: Any) -> Found:
     operations = encoded.operations(key)
     if operations.n == 0:
         return Found(key, True, method="nothing to order")
-    found = ffi.new("shl_found *")
+    found = ffi.new(FOUND)
     lib.shl_search(operations, table, lib.SHL_BY_ALL, budget, found)
     if found.verdict == lib.SHL_VALID:
         return Found(key, True, method=METHODS.get(found.method, ""))
     unknown = found.verdict == lib.SHL_UNKNOWN
     stuck = None
     if found.stuck != lib.SHL_NONE:
-        stuck = int(encoded.row[int(encoded.start[key]) + found.stuck])
+        stuck = encoded.row(key, found.stuck)
     return Found(
         key,
         "unknown" if unknown else False,
@@ -209,14 +209,13 @@ def _first_stuck(search: GeneralSearch, found: Found) -> int | None:
     In a prefix what was not called yet is gone, and what had not returned crashed.
     """
     encoded, table = search.encoded, search.transitions.table()
-    part = slice(int(encoded.start[found.key]), int(encoded.start[found.key + 1]))
-    row, call, ret = encoded.row[part], encoded.call[part], encoded.ret[part]
+    row, call, ret = encoded.columns(found.key)
     returns = np.sort(ret[ret != NEVER])
     last = len(returns) - 1
     if found.stuck is not None:
         last = int(np.searchsorted(returns, ret[np.flatnonzero(row == found.stuck)[0]]))
-    whole, operations = encoded.operations(found.key), ffi.new("shl_operations *")
-    answer = ffi.new("shl_found *")
+    whole, operations = encoded.operations(found.key), ffi.new(OPERATIONS)
+    answer = ffi.new(FOUND)
     operations.call, operations.kind = whole.call, whole.kind
 
     def is_invalid(at: int) -> bool | None:
@@ -240,7 +239,7 @@ def _raise_failure(transitions: Transitions, encoded: Encoded, history: Concurre
     kind, raised = transitions.failure
     if isinstance(raised, KeyboardInterrupt):
         raise raised
-    row = int(encoded.row[np.flatnonzero(encoded.kind == kind)[0]])
+    row = encoded.row_of_kind(kind)
     name = model_name(transitions.model)
     raise UsageError(
         f"model {name} failed on {history.f.names[history.f.codes[row]]}, "
@@ -255,8 +254,9 @@ _KEPT: Final[dict[str, Transitions]] = {}
 
 def _take_kept(model: Model) -> Transitions:
     """A built-in model's table as the last small history left it; a new one for any other."""
-    transitions = _KEPT.pop(repr(model), None) if type(model) in _BUILT_IN else None
-    return transitions or Transitions(model, new_budget(memory_limit_bytes=KEPT_BYTES))
+    name = repr(model) if type(model) in _BUILT_IN else ""
+    transitions = _KEPT.pop(name, None)
+    return transitions or Transitions(model, new_budget(memory_limit_bytes=KEPT_BYTES), name)
 
 
 def _keep(transitions: Transitions) -> None:
@@ -266,11 +266,11 @@ def _keep(transitions: Transitions) -> None:
     longest time. dict.pop, list(dict) and assignment are atomic, so a table is never used twice at
     once.
     """
-    model, budget = transitions.model, transitions.budget
+    name, budget = transitions.name, transitions.budget
     is_sound = transitions.failure is None and not budget.stopped
     is_small = budget.bytes < KEPT_BYTES // 4
-    if type(model) in _BUILT_IN and is_sound and is_small and (key := repr(model)) not in _KEPT:
-        _KEPT[key] = transitions
+    if name and is_sound and is_small and name not in _KEPT:
+        _KEPT[name] = transitions
         if len(_KEPT) > KEPT_MODELS:
             for oldest in list(_KEPT)[:-KEPT_MODELS]:
                 if (left := _KEPT.pop(oldest, None)) is not None:

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import threading
 import time
-from dataclasses import dataclass, field, replace
-from typing import Any, Final, Literal
+from dataclasses import dataclass, field
+from typing import Any, Final, Literal, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -36,8 +36,7 @@ GIVING_BACK: Final = 0.02  # of a time limit, kept to give back what a long sear
 QUICK_BYTES: Final = 64 * 1024**2  # under a smaller limit no table is kept for the next history
 
 
-@dataclass(frozen=True, slots=True)
-class Limits:
+class Limits(NamedTuple):
     """What one check may take."""
 
     time_s: float | None
@@ -45,8 +44,7 @@ class Limits:
     threads: int
 
 
-@dataclass(frozen=True, slots=True)
-class Part:
+class Part(NamedTuple):
     """One key's operations."""
 
     key: int  # its code
@@ -174,7 +172,7 @@ class RunningCheck:
             left_s = min(left_s, (self.budget.deadline_ns - lib.shl_now_ns()) / 1e9)
         if left_s <= 0 or self.budget.stopped:
             return None
-        search = RunningCheck(history, self.model, replace(self.limits, time_s=left_s))
+        search = RunningCheck(history, self.model, self.limits._replace(time_s=left_s))
         try:
             search.run("general", find_prefix)
         except MemoryError:

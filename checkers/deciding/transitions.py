@@ -10,14 +10,13 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Hashable
-from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from checkers.concurrent import ConcurrentHistory, Operation
-from checkers.engine import ffi, lib
+from checkers.engine import INT32S, INT64S, UINT8S, ffi, lib
 from checkers.models import Meaning, Model, OneOf, meanings_of, model_name
 from harness.errors import UsageError
 
@@ -26,38 +25,55 @@ Ints32 = npt.NDArray[np.int32]
 STATE_BYTES: Final = 112  # of a state besides itself: its number, its places in a dict and a list
 KIND_BYTES: Final = 400  # of an operation as the model sees it
 PLACE_BYTES: Final = 16  # of one that is made when it is asked about
+KEPT_NAMES: Final = 64  # tuples of f names whose meaning is kept
 
-UINT8S, INT32S, INT64S = (ffi.typeof(f"{name}_t[]") for name in ("uint8", "int32", "int64"))
+ROWS, ENCODED, OPERATIONS = (
+    ffi.typeof(f"shl_{name} *") for name in ("rows", "encoded", "operations")
+)
 ILLEGAL, BRANCHES = int(lib.SHL_ILLEGAL), int(lib.SHL_BRANCHES)
 borrow = ffi.from_buffer
 
 
-@dataclass(frozen=True, slots=True)
-class Encoded:
-    """A history's operations, those of one key together: key k's at start[k] .. start[k + 1].
+class Encoded(NamedTuple):
+    """A history's operations, those of one key together; ranks are dense in each key."""
 
-    ``row`` is where each stands in the history; ranks are dense in each key.
-    """
+    out: Any  # a shl_encoded *: where the engine wrote them
+    memory: Ints32  # that it wrote to: columns of ``room`` each, and more
+    room: int
+    total: int  # operations of all keys; some may have been left out
 
-    row: Ints32
-    call: Ints32
-    ret: Ints32
-    kind: Ints32
-    start: Ints32
-    ranks: Ints32
-    bytes: int
-    memory: Any  # of the arrays, as the engine sees it
+    @property
+    def bytes(self) -> int:
+        return self.memory.nbytes
 
     def operations(self, key: int) -> Any:
         """A ``shl_operations *`` of one key; it borrows this object's memory."""
-        begin, total = int(self.start[key]), len(self.row)
-        operations = ffi.new("shl_operations *")
-        operations.n = int(self.start[key + 1]) - begin
-        operations.ranks = int(self.ranks[key])
-        operations.call = self.memory + total + begin
-        operations.ret = self.memory + 2 * total + begin
-        operations.kind = self.memory + 3 * total + begin
+        out, operations = self.out, ffi.new(OPERATIONS)
+        begin = out.start[key]
+        operations.n = out.start[key + 1] - begin
+        operations.ranks = out.ranks[key]
+        operations.call = out.call + begin
+        operations.ret = out.ret + begin
+        operations.kind = out.kind + begin
         return operations
+
+    def row(self, key: int, at: int) -> int:
+        """Where a key's operation stands in the history."""
+        return int(self.out.row[self.out.start[key] + at])
+
+    def row_of_kind(self, kind: int) -> int:
+        """The first row that is of a kind."""
+        kinds = self._column(3, 0, self.total)
+        return int(self.out.row[int(np.flatnonzero(kinds == kind)[0])])
+
+    def columns(self, key: int) -> tuple[Ints32, Ints32, Ints32]:
+        """The row, call and ret of each of a key's operations."""
+        begin, end = self.out.start[key], self.out.start[key + 1]
+        row, call, ret = (self._column(which, begin, end) for which in range(3))
+        return row, call, ret
+
+    def _column(self, which: int, begin: int, end: int) -> Ints32:
+        return self.memory[which * self.room + begin : which * self.room + end]
 
 
 class Transitions:
@@ -66,8 +82,9 @@ class Transitions:
     ``budget`` is charged with all that it holds, Python's states included; it must live as long.
     """
 
-    def __init__(self, model: Model, budget: Any) -> None:
+    def __init__(self, model: Model, budget: Any, name: str = "") -> None:
         self.model = model
+        self.name = name  # under which it is kept for the next history; "": it is not
         self.failure: tuple[int, BaseException] | None = (
             None  # the kind asked about, what it raised
         )
@@ -124,8 +141,7 @@ class Transitions:
 
     def repeated(self, encoded: Encoded, budget: Any) -> str:
         """The f of an operation that changes the state and occurs more than once; "": none does."""
-        total = len(encoded.kind)
-        kind = lib.shl_repeated(self._kinds, total, encoded.memory + 3 * total, budget)
+        kind = lib.shl_repeated(self._kinds, encoded.total, encoded.out.kind, budget)
         return "" if kind == lib.SHL_NONE else self.operation(kind).f
 
     def state(self, number: int) -> Hashable:
@@ -157,8 +173,8 @@ class Transitions:
         if not lib.shl_charge(budget, 4 * size):
             raise MemoryError
         memory = np.empty(max(1, size), dtype=np.int32)
-        base = ffi.from_buffer("int32_t[]", memory)
-        out = ffi.new("shl_encoded *")
+        base = borrow(INT32S, memory)
+        out = ffi.new(ENCODED)
         out.row, out.call, out.ret, out.kind = base, base + n, base + 2 * n, base + 3 * n
         out.fresh, out.start, out.ranks = base + 4 * n, base + 5 * n, base + 5 * n + keys + 1
         known = self.kinds
@@ -167,12 +183,12 @@ class Transitions:
         del alive
         if refused:
             raise MemoryError
-        self._remember(history, known, memory[4 * n : 4 * n + out.fresh_count])
-        total = int(out.start[keys])
-        return _packed(memory, n, keys, total, 4 * size)
+        if out.fresh_count:
+            self._remember(history, known, memory[4 * n : 4 * n + out.fresh_count])
+        return Encoded(out, memory, n, out.start[keys])
 
     def _rows(self, history: ConcurrentHistory, keys: int) -> tuple[Any, list[Any]]:
-        rows = ffi.new("shl_rows *")
+        rows = ffi.new(ROWS)
         rows.n = len(history)
         reads, means = self._meant(history)
         argument, result = history.argument, history.result
@@ -223,7 +239,9 @@ class Transitions:
         reads = np.array([pair[0] for pair in pairs], dtype=np.uint8)
         meant = reads, np.array([pair[1] for pair in pairs], dtype=np.int32)
         if all(name in known for name in history.f.names):  # no operation may have the others
-            self._meant_by = {history.f.names: meant}
+            if len(self._meant_by) == KEPT_NAMES:
+                self._meant_by.clear()
+            self._meant_by[history.f.names] = meant
         return meant
 
     def _meaning(self, history: ConcurrentHistory, code: int, name: str) -> tuple[int, int]:
@@ -246,8 +264,6 @@ class Transitions:
 
     def _remember(self, history: ConcurrentHistory, known: int, fresh: Ints32) -> None:
         """What the new kinds stand for. Few are made at once; many only when they are asked for."""
-        if not len(fresh):
-            return
         is_few = len(fresh) <= 1024
         if not self._charge((KIND_BYTES if is_few else PLACE_BYTES) * len(fresh)):
             raise MemoryError
@@ -285,11 +301,13 @@ class Transitions:
     def ask(self, state: int, kind: int) -> int:
         """The engine's question. Whatever the model raises is kept in ``failure``."""
         try:
-            answer = self.model.step(self._states[state], self.operation(kind))
+            operation = self._operations[kind] or self.operation(kind)
+            answer = self.model.step(self._states[state], operation)
             if answer is None:
                 return ILLEGAL
             if not isinstance(answer, OneOf):
-                return self._number(answer)
+                number = self._numbers.get(answer)
+                return self._number(answer) if number is None else number
             for each in answer.states:
                 lib.shl_branch(self._table, self._number(each))
             return BRANCHES
@@ -317,10 +335,13 @@ class Transitions:
         return number
 
 
+_COLLECTIONS: Final = (tuple, frozenset)
+
+
 def _size_of(state: Hashable) -> int:
     """Bytes of a state, and of what it holds that other states don't: pairs, a string."""
     size = sys.getsizeof(state)
-    if isinstance(state, tuple | frozenset) and state:
+    if isinstance(state, _COLLECTIONS) and state:
         element = next(iter(state))
         if isinstance(element, tuple) or (len(state) == 1 and isinstance(element, str)):
             size += len(state) * sys.getsizeof(element)
@@ -348,18 +369,3 @@ def refuse_unknown(history: ConcurrentHistory, model: Model, code: int) -> None:
         raise UsageError(
             f'model {model_name(model)} knows {text}, {place} has "{history.f.names[code]}"'
         )
-
-
-def _packed(memory: Ints32, n: int, keys: int, total: int, size: int) -> Encoded:
-    """The arrays as they were written, or closer together where rows were left out."""
-    start = memory[5 * n : 5 * n + keys + 1]
-    ranks = memory[5 * n + keys + 1 :][:keys]
-    columns = [memory[part * n : part * n + total] for part in range(4)]
-    if total < n:
-        packed = np.concatenate(columns) if total else np.empty(1, dtype=np.int32)
-        columns = [packed[part * total : (part + 1) * total] for part in range(4)]
-    else:
-        packed = memory
-    row, call, ret, kind = columns
-    base = ffi.from_buffer("int32_t[]", packed)
-    return Encoded(row, call, ret, kind, start, ranks, size, base)

@@ -26,11 +26,18 @@ ffi, lib = _engine.ffi, _engine.lib
 if is_stale(Path(str(_engine.__file__)), getattr(lib, "SHL_BUILT_FROM", 0)):
     raise ImportError(f"the engine was built from other C files than these: {_BUILD_IT}")
 
-__all__ = ["column", "ffi", "lib", "new_budget"]
+__all__ = ["INT32S", "INT64S", "UINT8S", "column", "ffi", "lib", "new_budget"]
 
+INT32S, INT64S, UINT8S, _UINT64S = (
+    ffi.typeof(f"{name}_t[]") for name in ("int32", "int64", "uint8", "uint64")
+)
 _C_TYPES = {
-    np.dtype(name): ffi.typeof(f"{name}_t[]") for name in ("int32", "int64", "uint8", "uint64")
+    np.dtype(np.int32): INT32S,
+    np.dtype(np.int64): INT64S,
+    np.dtype(np.uint8): UINT8S,
+    np.dtype(np.uint64): _UINT64S,
 }
+_BUDGET = ffi.typeof("shl_budget *")
 
 
 def column(array: npt.NDArray[Any]) -> Any:
@@ -42,7 +49,7 @@ def column(array: npt.NDArray[Any]) -> Any:
 
 def new_budget(*, time_limit_s: float | None = None, memory_limit_bytes: int | None = None) -> Any:
     """A fresh ``shl_budget *``: limits from now on; None is no limit."""
-    budget = ffi.new("shl_budget *")
+    budget = ffi.new(_BUDGET)
     if time_limit_s is not None:
         budget.deadline_ns = lib.shl_now_ns() + max(1, int(time_limit_s * 1e9))
     if memory_limit_bytes is not None:

@@ -248,6 +248,19 @@ static int skip_form(shl_cursor *cursor)
     return SHL_READ_FINE;
 }
 
+/* A vector of words and numbers on one line, which most are; 0: it is something else. */
+static int skip_flat_vector(shl_cursor *cursor)
+{
+    const char *at = cursor->at + 1, *end = cursor->end;
+    while (at < end && *at != '#' && *at != '\\' && *at != '\n'
+           && (class_of(*at) == TOKEN || class_of(*at) == SPACE))
+        at++;
+    if (at == end || *at != ']')
+        return 0;
+    cursor->at = at + 1;
+    return 1;
+}
+
 /* --- values ------------------------------------------------------------------------------------*/
 
 int shl_edn_integer(shl_slice token, int64_t *number)
@@ -313,7 +326,7 @@ static inline int read_value(shl_cursor *cursor, shl_value *value)
             value->kind = SHL_NOTHING;
         return SHL_READ_FINE;
     }
-    int status = skip_form(cursor);
+    int status = first == '[' && skip_flat_vector(cursor) ? SHL_READ_FINE : skip_form(cursor);
     value->slice = (shl_slice){from, cursor->at - from};
     return status;
 }

@@ -6,22 +6,26 @@
 
 static int is_space(char byte)
 {
-    return byte == ' ' || byte == '\t' || byte == '\r';
+    static const uint8_t SPACE[256] = {[' '] = 1, ['\t'] = 1, ['\r'] = 1};
+    return SPACE[(uint8_t)byte];
 }
 
 static void skip_space(shl_cursor *line)
 {
-    while (line->at < line->end && is_space(*line->at))
-        line->at++;
+    const char *at = line->at, *end = line->end;
+    while (at < end && is_space(*at))
+        at++;
+    line->at = at;
 }
 
 static shl_slice word(shl_cursor *line)
 {
     skip_space(line);
-    const char *from = line->at;
-    while (line->at < line->end && !is_space(*line->at))
-        line->at++;
-    return (shl_slice){from, line->at - from};
+    const char *from = line->at, *at = from, *end = line->end;
+    while (at < end && !is_space(*at))
+        at++;
+    line->at = at;
+    return (shl_slice){from, at - from};
 }
 
 static int complain_of(shl_reader *reader, int code, int64_t line, shl_slice met)

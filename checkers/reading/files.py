@@ -62,12 +62,14 @@ def read_history(
     """
     file = os.fspath(path)
     mode, size = _mode_and_size(file)
-    if stat.S_ISDIR(mode):
+    kind = stat.S_IFMT(mode)
+    if kind == stat.S_IFDIR:
         file = os.fspath(file_of(Path(file)))
         mode, size = _mode_and_size(file)
-    if stat.S_ISFIFO(mode):
+        kind = stat.S_IFMT(mode)
+    if kind == stat.S_IFIFO:
         return _read_pipe(Path(file), dialect, keyed)
-    sample = _sample(file, size if stat.S_ISREG(mode) else 0)
+    sample = _sample(file, size if kind == stat.S_IFREG else 0)
     if dialect not in ("auto", *DIALECTS):
         raise UnreadableHistory(f"no dialect {dialect!r}: there are {', '.join(DIALECTS)}")
     if sample.startswith(_PARQUET_MAGIC) and dialect in ("auto", SHALOTT):

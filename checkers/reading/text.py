@@ -9,13 +9,13 @@ import os
 from collections.abc import Hashable, Iterable
 from pathlib import Path
 from types import NoneType
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, cast
 
 import numpy as np
 import numpy.typing as npt
 
 from checkers.concurrent import FORM, INTEGER, NOTHING, ConcurrentHistory, Values
-from checkers.engine import column, ffi, lib, new_budget
+from checkers.engine import INT32S, INT64S, UINT8S, ffi, lib, new_budget
 from checkers.reading.complaints import complaint
 from checkers.reading.edn import EdnError, decode, identity
 from checkers.words import Words
@@ -26,6 +26,7 @@ FEW: Final = 4096  # rows
 SHORT: Final = 24  # bytes of a value that is remembered for the next file
 MOST_SHORT: Final = 4096
 _BOM = b"\xef\xbb\xbf"
+_SLICES = ffi.typeof("shl_slices *")
 
 _READERS: Final = {
     "jepsen": lib.SHL_READ_EDN,
@@ -143,8 +144,18 @@ def _copied(reader: Any, n: int) -> _Columns:
     """Few rows are copied in less time than it takes to own a column."""
     wide, narrow = np.empty((5, n), dtype=np.int64), np.empty((5, n), dtype=np.int32)
     small = np.empty((3, n), dtype=np.uint8)
-    lib.shl_reader_copy(reader, column(wide), column(narrow), column(small))
-    return _Columns(wide, narrow, small)
+    lib.shl_reader_copy(
+        reader,
+        ffi.from_buffer(INT64S, wide),
+        ffi.from_buffer(INT32S, narrow),
+        ffi.from_buffer(UINT8S, small),
+    )
+    # By their places: an array that is unpacked ends with an IndexError that somebody has to make.
+    return _Columns(
+        (wide[0], wide[1], wide[2], wide[3], wide[4]),
+        (narrow[0], narrow[1], narrow[2], narrow[3], narrow[4]),
+        (small[0], small[1], small[2]),
+    )
 
 
 def _taken(reader: Any, n: int, timed: bool, crowded: bool) -> _Columns:
@@ -194,20 +205,29 @@ def _notes(dialect: str, state: Any) -> tuple[str, ...]:
 # --- words, keys, forms ---------------------------------------------------------------------------
 
 
-def _names(reader: Any, table: int) -> tuple[list[bytes], list[int]]:
-    """The distinct slices of a table, and the lines where each stood first."""
-    found = ffi.new("shl_slices *")
+def _slices(reader: Any, table: int) -> list[bytes]:
+    """The distinct slices of a table."""
+    found = ffi.new(_SLICES)
     lib.shl_reader_slices(reader, table, found)
     if not found.count:
-        return [], []
+        return []
     whole = ffi.unpack(found.bytes, found.bytes_used) if found.bytes_used else b""
-    ends = ffi.unpack(found.ends, found.count)
-    slices = [whole[begin:end] for begin, end in zip([0, *ends], ends, strict=False)]
-    return slices, ffi.unpack(found.lines, found.count)
+    slices, begin = [], 0
+    for end in ffi.unpack(found.ends, found.count):
+        slices.append(whole[begin:end])
+        begin = end
+    return slices
+
+
+def _lines(reader: Any, table: int) -> list[int]:
+    """The line where each of them stood first."""
+    found = ffi.new(_SLICES)
+    lib.shl_reader_slices(reader, table, found)
+    return ffi.unpack(found.lines, found.count) if found.count else []
 
 
 def _text(slice_: bytes) -> str:
-    return slice_.decode("utf-8", errors="backslashreplace")
+    return slice_.decode("utf-8", "backslashreplace")
 
 
 def _json_text(slice_: bytes) -> str:
@@ -223,7 +243,7 @@ def _json_text(slice_: bytes) -> str:
 
 def _words(reader: Any, dialect: str) -> tuple[str, ...]:
     decoded = _json_text if dialect == "shalott" else _text
-    return tuple(decoded(name) for name in _names(reader, lib.SHL_READ_WORDS)[0])
+    return tuple([decoded(name) for name in _slices(reader, lib.SHL_READ_WORDS)])
 
 
 def _keys(
@@ -232,10 +252,11 @@ def _keys(
     """Keys as strings: a string or a keyword by its text, anything else as it is written."""
     if not keyed:
         return Words(np.zeros(len(codes), dtype=np.int32), ("",))
-    slices, lines = _names(reader, lib.SHL_READ_KEYS)
+    slices = _slices(reader, lib.SHL_READ_KEYS)
     if dialect == "shalott":
         decoded: list[Hashable] = [_json_text(each) for each in slices]
     else:
+        lines = _lines(reader, lib.SHL_READ_KEYS)
         decoded = [_decoded(path, each, line)[0] for each, line in zip(slices, lines, strict=True)]
     named: dict[str, tuple[Hashable, int]] = {}
     code_of = np.zeros(len(slices) + 1, dtype=np.int32)  # the last is what -1 refers to: no key
@@ -273,11 +294,15 @@ class _Forms:
     """The values that are not plain integers, decoded once, equal ones under one number."""
 
     def __init__(self, path: Path | str, reader: Any) -> None:
-        slices, lines = _names(reader, lib.SHL_READ_FORMS)
-        decoded = [
-            _SHORT.get(each) or _decoded(path, each, line)
-            for each, line in zip(slices, lines, strict=True)
-        ]
+        slices = _slices(reader, lib.SHL_READ_FORMS)
+        known = [_SHORT.get(each) for each in slices]
+        if None in known:
+            lines = _lines(reader, lib.SHL_READ_FORMS)
+            known = [
+                found or _decoded(path, each, line)
+                for found, each, line in zip(known, slices, lines, strict=True)
+            ]
+        decoded = cast("list[tuple[Hashable, Hashable]]", known)
         self.forms: tuple[Hashable, ...] = tuple([value for value, _ in decoded])
         are_distinct = len({told for _, told in decoded}) == len(decoded)
         self._as_they_are = are_distinct and _OTHER_KINDS.isdisjoint(map(type, self.forms))

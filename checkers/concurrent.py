@@ -22,6 +22,7 @@ from typing import Final, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from checkers.exact import exact
 from checkers.words import Rows, Words
 
 NEVER: Final = 2**31 - 1  # the ret of a crashed operation: SHL_NEVER in engine/engine.h
@@ -236,7 +237,7 @@ def _words(strings: Sequence[str]) -> Words:
 
 
 def _values(values: Sequence[Hashable]) -> Values:
-    kinds, numbers, forms = [], [], dict[tuple[type, Hashable], int]()
+    kinds, numbers, forms = [], [], dict[Hashable, tuple[int, Hashable]]()
     for value in values:
         if value is None or value is UNKNOWN:
             kinds.append(NOTHING)
@@ -246,9 +247,9 @@ def _values(values: Sequence[Hashable]) -> Values:
             numbers.append(value)
         else:
             kinds.append(FORM)
-            numbers.append(forms.setdefault((type(value), value), len(forms)))
+            numbers.append(forms.setdefault(exact(value), (len(forms), value))[0])
     return Values(
         np.array(kinds, dtype=np.uint8),
         np.array(numbers, dtype=np.int64),
-        tuple(value for _, value in forms),
+        tuple(value for _, value in forms.values()),
     )

@@ -20,6 +20,7 @@ import numpy.typing as npt
 from checkers.concurrent import FORM, INFO, NEVER, NOTHING, ConcurrentHistory, Operation, Values
 from checkers.deciding.running_check import By
 from checkers.deciding.verdict import Verdict, Violation
+from checkers.exact import exact
 from checkers.explaining.explanation import (
     CONCURRENT,
     CONTEXT,
@@ -215,7 +216,7 @@ def _looked_at(prefix: ConcurrentHistory, wanted: Rows) -> Rows:
     recent = np.argpartition(returned, len(prefix) - RECENT_MAX)[-RECENT_MAX:]
     wanted = np.concatenate([wanted, recent])
     keep[wanted] = True
-    forms: dict[tuple[type, Hashable], int] = {}
+    forms: dict[Hashable, int] = {}
     columns = [_value_numbers(column, forms) for column in (prefix.argument, prefix.result)]
     values = np.unique(np.concatenate([column[wanted] for column in columns]))
     for column in columns:
@@ -223,9 +224,9 @@ def _looked_at(prefix: ConcurrentHistory, wanted: Rows) -> Rows:
     return np.flatnonzero(keep)
 
 
-def _value_numbers(column: Values, forms: dict[tuple[type, Hashable], int]) -> Rows:
+def _value_numbers(column: Values, forms: dict[Hashable, int]) -> Rows:
     """A number for each value, the same for equal ones; 0 for nothing."""
-    ids = [forms.setdefault((type(form), form), len(forms)) for form in column.forms]
+    ids = [forms.setdefault(exact(form), len(forms)) for form in column.forms]
     if not column.forms:
         return column.number * 4 + column.kind
     is_form = column.kind == FORM

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Mapping
 from dataclasses import dataclass
-from typing import Final, Protocol, runtime_checkable
+from typing import Protocol, runtime_checkable
 
 from checkers.concurrent import Operation
 
@@ -64,14 +64,6 @@ Meanings = Mapping[str, Meaning]
 def aliases(*meanings: tuple[str, Meaning]) -> Meanings:
     """f names, separated by spaces, to their meaning."""
     return {name: meaning for names, meaning in meanings for name in names.split()}
-
-
-_EQUAL_TO_INTEGERS: Final = (bool, float)  # a union would be made anew for each question
-
-
-def exact(value: Hashable) -> Hashable:
-    """``value`` such that true, 1 and 1.0 differ, which Python takes for equal."""
-    return (type(value).__name__, value) if isinstance(value, _EQUAL_TO_INTEGERS) else value
 
 
 def one_of(option: str, value: str, *allowed: str) -> None:

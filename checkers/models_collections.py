@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from typing import ClassVar, Final
 
 from checkers.concurrent import UNKNOWN, Operation
-from checkers.models_base import Meaning, Meanings, OneOf, aliases, exact
+from checkers.exact import exact
+from checkers.models_base import Meaning, Meanings, OneOf, aliases
 
 QUEUE: Final = aliases(
     ("enqueue add offer", Meaning("enqueue", argument=True)),
@@ -130,9 +131,9 @@ class Counter:
     def step(self, state: Hashable, op: Operation) -> Hashable:
         assert isinstance(state, int)
         if op.f == "read":
-            return state if op.result is UNKNOWN or state == op.result else None
+            return state if op.result is UNKNOWN or state == exact(op.result) else None
         amount = 1 if op.argument is None else op.argument
-        if not isinstance(amount, int):
+        if type(amount) is not int:
             raise ValueError(f"{op.f} needs an integer, not {op.argument!r}")
         return state + amount if op.f == "inc" else state - amount
 
@@ -156,14 +157,14 @@ class Log:
         assert isinstance(state, tuple)
         if op.f == "append":
             known = op.result is not UNKNOWN and op.result is not None
-            if known and op.result != len(state):
+            if known and exact(op.result) != len(state):
                 return None
             return (*state, exact(op.argument))
         if op.result is UNKNOWN:
             return state
         if op.f == "tail":
-            return state if op.result == len(state) else None
-        if not isinstance(op.argument, int) or op.argument < 0:
+            return state if exact(op.result) == len(state) else None
+        if type(op.argument) is not int or op.argument < 0:
             raise ValueError(f"a read needs an offset, not {op.argument!r}")
         there = state[op.argument] if op.argument < len(state) else None
         return state if there == exact(op.result) else None

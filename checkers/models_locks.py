@@ -94,7 +94,7 @@ class FencedLock:
             return None
         if op.result is UNKNOWN or op.result is None:
             return (op.process, last)
-        if not isinstance(op.result, int):
+        if type(op.result) is not int:
             raise ValueError(f"a token is an integer, not {op.result!r}")
         return (op.process, op.result) if last is None or op.result > last else None
 
@@ -118,7 +118,7 @@ class Semaphore:
     def step(self, state: Hashable, op: Operation) -> Hashable:
         assert isinstance(state, int)
         count = 1 if op.argument is None else op.argument
-        if not isinstance(count, int) or count < 1:
+        if type(count) is not int or count < 1:
             raise ValueError(f"{op.f} needs a number of permits, not {op.argument!r}")
         free = state - count if op.f == "acquire" else state + count
         return free if 0 <= free <= self.permits else None

@@ -11,7 +11,8 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from checkers.concurrent import FAILED, UNKNOWN, Operation
-from checkers.models_base import Meaning, Meanings, aliases, exact, one_of
+from checkers.exact import exact
+from checkers.models_base import Meaning, Meanings, aliases, one_of
 
 READ = Meaning("read", result=True, pure=True)
 WRITE = Meaning("write", argument=True)

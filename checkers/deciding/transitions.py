@@ -17,6 +17,7 @@ import numpy.typing as npt
 
 from checkers.concurrent import ConcurrentHistory, Operation
 from checkers.engine import INT32S, INT64S, UINT8S, ffi, lib
+from checkers.exact import exact_all
 from checkers.models import Meaning, Model, OneOf, meanings_of, model_name
 from harness.errors import UsageError
 
@@ -89,7 +90,7 @@ class Transitions:
             None  # the kind asked about, what it raised
         )
         self._charged = 0
-        self.forms: dict[tuple[type, Hashable], int] = {}
+        self.forms: dict[Hashable, int] = {}
         self._meanings = meanings_of(model)
         self._is_pure: Callable[[Operation], bool] | None = getattr(model, "is_pure", None)
         self._by_process = bool(getattr(model, "by_process", False))
@@ -226,7 +227,9 @@ class Transitions:
     def _forms(self, forms: tuple[Hashable, ...]) -> Ints32:
         """A number for each form that is the same in every history."""
         known = self.forms
-        return np.array([known.setdefault((type(f), f), len(known)) for f in forms], np.int32)
+        return np.array(
+            [known.setdefault(form, len(known)) for form in exact_all(forms)], dtype=np.int32
+        )
 
     def _meant(self, history: ConcurrentHistory) -> tuple[npt.NDArray[np.uint8], Ints32]:
         if (meant := self._meant_by.get(history.f.names)) is not None:

@@ -21,8 +21,8 @@ from dataclasses import dataclass
 from typing import ClassVar, Final
 
 from checkers.concurrent import FAILED, UNKNOWN, Operation
+from checkers.exact import exact
 from checkers.models import Model, OneOf, model_name
-from checkers.models_base import exact
 
 Unit = Hashable
 

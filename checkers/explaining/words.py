@@ -6,11 +6,11 @@ from collections.abc import Hashable, Iterable, Sequence
 from typing import Final
 
 from checkers.concurrent import FAILED, NEVER, UNKNOWN, Operation
+from checkers.exact import exact, original
 from checkers.explaining.explanation import value_text
 from checkers.explaining.projection import LogPart
 from checkers.explaining.search import Part
 from checkers.models import Model, model_name
-from checkers.models_base import exact
 from checkers.models_locks import FREE
 
 _VALUE_MAX: Final = 80  # characters of a value in a sentence
@@ -39,10 +39,8 @@ LOCKS: Final = ("mutex", "owner-lock", "reentrant-lock", "fenced-lock")
 
 
 def plain(value: Hashable) -> str:
-    """A value as a state holds it: booleans and floats are wrapped there (models_base.exact)."""
-    if isinstance(value, tuple) and len(value) == 2 and value[0] in ("bool", "float"):
-        value = value[1]
-    text = value_text(value)
+    """A value as a state holds it: as ``exact`` has it."""
+    text = value_text(original(value))
     return text if len(text) <= _VALUE_MAX else f"{text[: _VALUE_MAX - 1]}…"
 
 
@@ -176,7 +174,7 @@ def cause_of(model: Model, parts: Sequence[Part], stuck: Part, states: Sequence[
 
 
 def _cause_of_read(parts: Sequence[Part], stuck: Part, value: Hashable) -> str:
-    made = [p for p in parts if p.operation.f == "write" and p.operation.argument == value]
+    made = _made(parts, "write", value)
     if any(_makes(part, value) for part in parts):
         return ""
     if not made:
@@ -190,11 +188,11 @@ def _cause_of_dequeue(
     parts: Sequence[Part], stuck: Part, value: Hashable, states: Sequence[Hashable]
 ) -> str:
     text = value_text(value)
-    made = [p for p in parts if p.operation.f == "enqueue" and p.operation.argument == value]
+    made = _made(parts, "enqueue", value)
     if not made:
         return f"nobody had enqueued {text} by then"
-    again = [p for p in parts if p is not stuck and p.operation == stuck.operation]
-    if len(made) == 1 and any(part.ret != NEVER for part in again):
+    took = [p for p in parts if p is not stuck and p.operation.f == "dequeue" and p.ret != NEVER]
+    if len(made) == 1 and any(exact(p.operation.result) == exact(value) for p in took):
         return f"{text} was enqueued once and dequeued twice"
     heads = []
     for state in states:
@@ -205,9 +203,15 @@ def _cause_of_dequeue(
     return f"{' or '.join(ahead)} was ahead of {text}" if 0 < len(ahead) <= 2 else ""
 
 
+def _made(parts: Sequence[Part], f: str, value: Hashable) -> list[Part]:
+    """The operations that wrote or enqueued ``value``."""
+    wanted = exact(value)
+    return [p for p in parts if p.operation.f == f and exact(p.operation.argument) == wanted]
+
+
 def _makes(part: Part, value: Hashable) -> bool:
     """A compare-and-set to ``value``, which may have happened."""
     f, argument, result = part.operation.f, part.operation.argument, part.operation.result
     if f != "cas" or not isinstance(argument, tuple) or len(argument) != 2:
         return False
-    return result is not FAILED and argument[1] == value
+    return result is not FAILED and exact(argument[1]) == exact(value)

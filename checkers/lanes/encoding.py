@@ -15,6 +15,7 @@ import numpy.typing as npt
 
 from checkers.concurrent import FAIL, FORM, INTEGER, ConcurrentHistory, Values
 from checkers.engine import column, ffi, lib
+from checkers.exact import exact
 from checkers.lanes.base import STOPPED_BY, LaneAnswer, close_ranks
 
 Bools = npt.NDArray[np.bool_]
@@ -54,10 +55,10 @@ def codes(
 
 @dataclass(slots=True)
 class Numbering:
-    """Keys of values: two values have one key if and only if they are equal (and of one type)."""
+    """Keys of values: two values have one key if and only if they are one (checkers.exact)."""
 
     above: int  # from here on there is no integer that is asked about, for a long stretch
-    strangers: dict[tuple[type, Hashable], int] = field(default_factory=dict)
+    strangers: dict[Hashable, int] = field(default_factory=dict)
 
     @staticmethod
     def over(columns: Sequence[Keys]) -> Numbering:
@@ -75,7 +76,7 @@ class Numbering:
             return self.above
         if isinstance(value, int) and not isinstance(value, bool) and _fits(value):
             return value
-        return self.above + 1 + self.strangers.setdefault((type(value), value), len(self.strangers))
+        return self.above + 1 + self.strangers.setdefault(exact(value), len(self.strangers))
 
     def keys(self, values: Values, rows: Bools | None = None) -> Keys:
         """Keys of a column; only those of ``rows`` mean anything."""

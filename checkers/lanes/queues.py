@@ -23,6 +23,7 @@ import numpy.typing as npt
 
 from checkers.concurrent import FAIL, FORM, NEVER, ConcurrentHistory, Values
 from checkers.engine import column, ffi, lib
+from checkers.exact import exact
 from checkers.lanes.base import STOPPED_BY, LaneAnswer, bisected, close_ranks, first_true
 from checkers.models_collections import QUEUE
 
@@ -126,14 +127,13 @@ def _results_like_arguments(argument: Values, result: Values) -> tuple[npt.NDArr
     is_form = result.kind == FORM
     used, place = np.unique(result.number[is_form], return_inverse=True)
     number_of = {
-        (type(argument.forms[number]), argument.forms[number]): number
+        exact(argument.forms[number]): number
         for number in np.unique(argument.number[argument.kind == FORM]).tolist()
     }
     count = len(argument.forms)
     renumbered = np.empty(len(used), dtype=np.int64)
     for at, number in enumerate(used.tolist()):
-        form = result.forms[number]
-        renumbered[at] = number_of.get((type(form), form), count + at)
+        renumbered[at] = number_of.get(exact(result.forms[number]), count + at)
     numbers = result.number.copy()
     numbers[is_form] = renumbered[place]
     return numbers, count
@@ -165,10 +165,10 @@ def _why(history: ConcurrentHistory, answer: Any) -> str:
 
 def _failed_enqueue(history: ConcurrentHistory, dequeue: int) -> tuple[int, ...]:
     """The enqueue of what a dequeue returned, if there is one and it failed."""
-    value = history.result.get(dequeue)
+    value = exact(history.result.get(dequeue))
     means = np.array([MEANS.get(name) == lib.SHL_ENQUEUE for name in history.f.names])
     for row in np.flatnonzero((history.type == FAIL) & means[history.f.codes]).tolist():
-        if (type(held := history.argument.get(row)), held) == (type(value), value):
+        if exact(history.argument.get(row)) == value:
             return (row,)
     return ()
 

@@ -65,19 +65,6 @@ def decode(text: str) -> Hashable:
     return _Decoder(text).only()
 
 
-def identity(value: Hashable) -> Hashable:
-    """What tells values apart: true is not 1, nor is 1.0, though Python takes them for equal."""
-    if isinstance(value, str):
-        return value
-    if isinstance(value, tuple):
-        return ("tuple", *(identity(each) for each in value))
-    if isinstance(value, frozenset):
-        return frozenset(identity(each) for each in value)
-    if isinstance(value, float) and value != value:
-        return ("float", "nan")
-    return (type(value).__name__, value)
-
-
 def encode(value: Hashable) -> str:
     """``value`` as EDN. Strings stay strings: whether one was a keyword is forgotten in reading."""
     if value is None:

@@ -9,15 +9,16 @@ import os
 from collections.abc import Hashable, Iterable
 from pathlib import Path
 from types import NoneType
-from typing import Any, Final, NamedTuple, cast
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from checkers.concurrent import FORM, INTEGER, NOTHING, ConcurrentHistory, Values
 from checkers.engine import INT32S, INT64S, UINT8S, ffi, lib, new_budget
+from checkers.exact import exact, exact_all
 from checkers.reading.complaints import complaint
-from checkers.reading.edn import EdnError, decode, identity
+from checkers.reading.edn import EdnError, decode
 from checkers.words import Words
 from harness.errors import UnreadableHistory
 
@@ -257,34 +258,32 @@ def _keys(
         decoded: list[Hashable] = [_json_text(each) for each in slices]
     else:
         lines = _lines(reader, lib.SHL_READ_KEYS)
-        decoded = [_decoded(path, each, line)[0] for each, line in zip(slices, lines, strict=True)]
+        decoded = [_decoded(path, each, line) for each, line in zip(slices, lines, strict=True)]
     named: dict[str, tuple[Hashable, int]] = {}
     code_of = np.zeros(len(slices) + 1, dtype=np.int32)  # the last is what -1 refers to: no key
     if (codes < 0).any():
-        named[""] = ("", 0)
+        named[""] = "", 0
     for number in sorted(range(len(slices)), key=lambda number: isinstance(decoded[number], str)):
         value = decoded[number]
         name = value if isinstance(value, str) else _text(slices[number])
-        if named.get(name, (identity(value), 0))[0] != identity(value):
+        if named.get(name, (exact(value), 0))[0] != exact(value):
             name = _text(slices[number])  # "1" and 1 are different keys: this one has its quotes
-        code_of[number] = named.setdefault(name, (identity(value), len(named)))[1]
+        code_of[number] = named.setdefault(name, (exact(value), len(named)))[1]
     return Words(code_of[codes], tuple(named))
 
 
-def _decoded(path: Path | str, slice_: bytes, line: int) -> tuple[Hashable, Hashable]:
-    """A value, and what tells it apart from others (checkers.reading.edn.identity)."""
+def _decoded(path: Path | str, slice_: bytes, line: int) -> Hashable:
     try:
         value = decode(_text(slice_))
     except EdnError as error:
         raise UnreadableHistory(f"{path}, line {line}: {error}") from error
-    found = value, identity(value)
-    if len(slice_) <= SHORT and len(_SHORT) < MOST_SHORT:
-        _SHORT[slice_] = found
-    return found
+    if len(slice_) <= SHORT and len(_SHORT) < MOST_SHORT and value is not None:
+        _SHORT[slice_] = value
+    return value
 
 
 # Small histories of one object have the same few values, and are read by the hundred.
-_SHORT: Final[dict[bytes, tuple[Hashable, Hashable]]] = {}
+_SHORT: Final[dict[bytes, Hashable]] = {}
 
 
 _OTHER_KINDS: Final = {NoneType, int}  # values of these types may be no forms
@@ -295,19 +294,18 @@ class _Forms:
 
     def __init__(self, path: Path | str, reader: Any) -> None:
         slices = _slices(reader, lib.SHL_READ_FORMS)
-        known = [_SHORT.get(each) for each in slices]
-        if None in known:
+        found = [_SHORT.get(each) for each in slices]
+        if None in found:
             lines = _lines(reader, lib.SHL_READ_FORMS)
-            known = [
-                found or _decoded(path, each, line)
-                for found, each, line in zip(known, slices, lines, strict=True)
+            found = [
+                _decoded(path, each, line) if value is None else value
+                for value, each, line in zip(found, slices, lines, strict=True)
             ]
-        decoded = cast("list[tuple[Hashable, Hashable]]", known)
-        self.forms: tuple[Hashable, ...] = tuple([value for value, _ in decoded])
-        are_distinct = len({told for _, told in decoded}) == len(decoded)
-        self._as_they_are = are_distinct and _OTHER_KINDS.isdisjoint(map(type, self.forms))
+        self.forms: tuple[Hashable, ...] = tuple(found)
+        are_distinct = len(set(exact_all(found))) == len(found)
+        self._as_they_are = are_distinct and _OTHER_KINDS.isdisjoint(map(type, found))
         if not self._as_they_are:
-            self._kinds, self._numbers, self.forms = _numbered(decoded)
+            self._kinds, self._numbers, self.forms = _numbered(found)
 
     def values(self, kind: npt.NDArray[np.uint8], number: npt.NDArray[np.int64]) -> Values:
         if not self._as_they_are:
@@ -319,11 +317,11 @@ class _Forms:
 
 
 def _numbered(
-    decoded: Iterable[tuple[Hashable, Hashable]],
+    decoded: Iterable[Hashable],
 ) -> tuple[npt.NDArray[np.uint8], npt.NDArray[np.int64], tuple[Hashable, ...]]:
     kinds, numbers = [], []
     forms: dict[Hashable, tuple[int, Hashable]] = {}
-    for value, identified in decoded:
+    for value in decoded:
         if value is None:
             kinds.append(NOTHING)
             numbers.append(0)
@@ -332,7 +330,7 @@ def _numbered(
             numbers.append(value)
         else:
             kinds.append(FORM)
-            numbers.append(forms.setdefault(identified, (len(forms), value))[0])
+            numbers.append(forms.setdefault(exact(value), (len(forms), value))[0])
     return (
         np.array(kinds, dtype=np.uint8),
         np.array(numbers, dtype=np.int64),

@@ -9,8 +9,9 @@ from pathlib import Path
 import pytest
 
 from checkers.concurrent import FORM, INTEGER, ConcurrentHistory
+from checkers.exact import exact
 from checkers.reading import read_history
-from checkers.reading.edn import EdnError, decode, encode, identity
+from checkers.reading.edn import EdnError, decode, encode
 from checkers.reading.text import read_text as read_pieces
 from harness.errors import UnreadableHistory
 from tests.checkers.reading.written import is_whole, read_text, seen
@@ -249,7 +250,7 @@ def test_what_is_malformed_is_named_by_its_line(tmp_path: Path, text: str, said:
 )  # fmt: skip
 def test_values_survive_writing_and_reading(value: object) -> None:
     back = decode(encode(value))  # type: ignore[arg-type]
-    assert identity(back) == identity(value)  # type: ignore[arg-type]
+    assert exact(back) == exact(value)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("text", ["", "[1", "{1}", "1 2", "\\", "#", "1x", "]", '"a', "#_ 1", ":"])

@@ -88,15 +88,14 @@ class Values:
     kind: npt.NDArray[np.uint8]
     number: npt.NDArray[np.int64]  # 0 where nothing
     forms: tuple[Hashable, ...] = ()
+    are_exact: bool = False  # Python's equality is that of the forms (checkers.exact); False: ask
 
     def __len__(self) -> int:
         return len(self.kind)
 
     def get(self, row: int) -> Hashable:
-        if self.kind[row] == NOTHING:
-            return None
-        number = int(self.number[row])
-        return number if self.kind[row] == INTEGER else self.forms[number]
+        kind, number = self.kind.item(row), self.number.item(row)
+        return number if kind == INTEGER else None if kind == NOTHING else self.forms[number]
 
     def get_all(self, rows: npt.NDArray[np.int32]) -> list[Hashable]:
         """Those of some rows."""
@@ -107,7 +106,7 @@ class Values:
         ]
 
     def take(self, rows: Rows) -> Values:
-        return Values(self.kind[rows], self.number[rows], self.forms)
+        return Values(self.kind[rows], self.number[rows], self.forms, self.are_exact)
 
 
 @dataclass(slots=True)
@@ -158,12 +157,12 @@ class ConcurrentHistory:
 
     def operation(self, row: int) -> Operation:
         """Row ``row`` as a model sees it."""
-        kind = self.type[row]
+        kind = self.type.item(row)
         return Operation(
-            self.f.names[self.f.codes[row]],
+            self.f.names[self.f.codes.item(row)],
             self.argument.get(row),
             self.result.get(row) if kind == OK else UNKNOWN if kind == INFO else FAILED,
-            int(self.process[row]),
+            self.process.item(row),
         )
 
     def operations(self, rows: npt.NDArray[np.int32]) -> list[Operation]:

@@ -116,10 +116,11 @@ def canonical(history: ConcurrentHistory, model: Model) -> ConcurrentHistory:
     names = history.f.names
     if meanings is None:
         return history
-    own = [meanings[name].f if name in meanings else name for name in names]
+    own = []
     for code, name in enumerate(names):
-        if name not in meanings:
+        if (meaning := meanings.get(name)) is None:
             refuse_unknown(history, model, code)
+        own.append(name if meaning is None else meaning.f)
     if tuple(own) == names:
         return history
     merged = list(dict.fromkeys(own))

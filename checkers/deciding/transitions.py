@@ -15,7 +15,7 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from checkers.concurrent import ConcurrentHistory, Operation
+from checkers.concurrent import ConcurrentHistory, Operation, Values
 from checkers.engine import INT32S, INT64S, UINT8S, ffi, lib
 from checkers.exact import exact_all
 from checkers.models import Meaning, Model, OneOf, meanings_of, model_name
@@ -49,13 +49,8 @@ class Encoded(NamedTuple):
 
     def operations(self, key: int) -> Any:
         """A ``shl_operations *`` of one key; it borrows this object's memory."""
-        out, operations = self.out, ffi.new(OPERATIONS)
-        begin = out.start[key]
-        operations.n = out.start[key + 1] - begin
-        operations.ranks = out.ranks[key]
-        operations.call = out.call + begin
-        operations.ret = out.ret + begin
-        operations.kind = out.kind + begin
+        operations = ffi.new(OPERATIONS)
+        lib.shl_operations_of(self.out, key, operations)
         return operations
 
     def row(self, key: int, at: int) -> int:
@@ -174,13 +169,10 @@ class Transitions:
         if not lib.shl_charge(budget, 4 * size):
             raise MemoryError
         memory = np.empty(max(1, size), dtype=np.int32)
-        base = borrow(INT32S, memory)
         out = ffi.new(ENCODED)
-        out.row, out.call, out.ret, out.kind = base, base + n, base + 2 * n, base + 3 * n
-        out.fresh, out.start, out.ranks = base + 4 * n, base + 5 * n, base + 5 * n + keys + 1
         known = self.kinds
         rows, alive = self._rows(history, keys)
-        refused = lib.shl_encode(rows, self._kinds, out, budget)
+        refused = lib.shl_encode(rows, self._kinds, borrow(INT32S, memory), out, budget)
         del alive
         if refused:
             raise MemoryError
@@ -216,20 +208,21 @@ class Transitions:
             rows.process = borrowed = borrow(INT32S, history.process)
             alive.append(borrowed)
         if argument.forms:
-            rows.argument_forms = borrowed = borrow(INT32S, self._forms(argument.forms))
-            rows.result_forms = borrowed
-            alive.append(borrowed)
+            rows.argument_forms = rows.result_forms = numbers = self._forms(argument)
+            alive.append(numbers)
         if result.forms and result.forms is not argument.forms:
-            rows.result_forms = borrowed = borrow(INT32S, self._forms(result.forms))
-            alive.append(borrowed)
+            rows.result_forms = numbers = self._forms(result)
+            alive.append(numbers)
         return rows, alive
 
-    def _forms(self, forms: tuple[Hashable, ...]) -> Ints32:
-        """A number for each form that is the same in every history."""
+    def _forms(self, values: Values) -> Any:
+        """A number for each form that is the same in every history, as an ``int32_t[]``."""
         known = self.forms
-        return np.array(
-            [known.setdefault(form, len(known)) for form in exact_all(forms)], dtype=np.int32
-        )
+        forms = values.forms if values.are_exact else exact_all(values.forms)
+        numbers: list[int | None] = [*map(known.get, forms)]
+        if None in numbers:
+            return ffi.new(INT32S, [known.setdefault(form, len(known)) for form in forms])
+        return ffi.new(INT32S, numbers)
 
     def _meant(self, history: ConcurrentHistory) -> tuple[npt.NDArray[np.uint8], Ints32]:
         if (meant := self._meant_by.get(history.f.names)) is not None:

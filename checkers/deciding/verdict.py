@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Violation:
     """Why one key's history is not linearizable. Rows are those of the history that was checked."""
 
@@ -19,7 +19,7 @@ class Violation:
     prefix_is_shortest: bool = True  # False: a shorter one was not ruled out in time
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Verdict:
     """What a check found out."""
 

@@ -225,10 +225,20 @@ static int rank_again(const shl_rows *rows, shl_encoded *out, shl_budget *budget
     return 1;
 }
 
-int32_t shl_encode(const shl_rows *rows, shl_kinds *kinds, shl_encoded *out, shl_budget *budget)
+int32_t shl_encode(const shl_rows *rows, shl_kinds *kinds, int32_t *memory, shl_encoded *out,
+                   shl_budget *budget)
 {
+    int64_t n = rows->n;
+    *out = (shl_encoded){
+        .row = memory,
+        .call = memory + n,
+        .ret = memory + 2 * n,
+        .kind = memory + 3 * n,
+        .fresh = memory + 4 * n,
+        .start = memory + 5 * n,
+        .ranks = memory + 5 * n + rows->keys + 1,
+    };
     memset(out->start, 0, ((size_t)rows->keys + 1) * sizeof *out->start);
-    out->fresh_count = 0;
     int32_t *kind_of_row = out->call; /* until calls are known */
     for (int64_t i = 0; i < rows->n; i++) {
         if (is_left_out(rows->reads[rows->f[i]], rows->type[i]))
@@ -242,4 +252,14 @@ int32_t shl_encode(const shl_rows *rows, shl_kinds *kinds, shl_encoded *out, shl
     for (int32_t at = 0; at < out->start[rows->keys]; at++)
         out->kind[at] = kind_of_row[out->row[at]];
     return rank_again(rows, out, budget) ? 0 : SHL_MEMORY;
+}
+
+void shl_operations_of(const shl_encoded *encoded, int32_t key, shl_operations *operations)
+{
+    int32_t begin = encoded->start[key];
+    operations->n = encoded->start[key + 1] - begin;
+    operations->ranks = encoded->ranks[key];
+    operations->call = encoded->call + begin;
+    operations->ret = encoded->ret + begin;
+    operations->kind = encoded->kind + begin;
 }

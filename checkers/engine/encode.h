@@ -45,9 +45,9 @@ typedef struct {
     const int32_t *ret;
 } shl_rows;
 
-/* Room for n each, but for start (keys + 1) and ranks (keys). Operations of one object stand
- * together, in the order of their calls; those of key k at start[k] .. start[k + 1]. Ranks are
- * dense in each object. */
+/* Columns in memory that the caller gives: n each, but for start (keys + 1) and ranks (keys).
+ * Operations of one object stand together, in the order of their calls; those of key k at
+ * start[k] .. start[k + 1]. Ranks are dense in each object. */
 typedef struct {
     int32_t *row;
     int32_t *call;
@@ -59,11 +59,23 @@ typedef struct {
     int32_t fresh_count;
 } shl_encoded;
 
+/* What the search takes: the operations of one object. */
+typedef struct {
+    int64_t n;
+    int32_t ranks;
+    const int32_t *call; /* ascending */
+    const int32_t *ret;  /* SHL_NEVER: crashed; it may happen at any later time, or never */
+    const int32_t *kind;
+} shl_operations;
+
 /* The lowest kind that changes a state and that more than one of n operations is of; SHL_NONE: each
  * such kind occurs once, or there is no memory to tell. */
 int32_t shl_repeated(const shl_kinds *kinds, int64_t n, const int32_t *kind, shl_budget *budget);
 
-/* 0, or why not: SHL_MEMORY. */
-int32_t shl_encode(const shl_rows *rows, shl_kinds *kinds, shl_encoded *out, shl_budget *budget);
+/* Into `memory`, which has room for 5 n + 2 keys + 1. 0, or why not: SHL_MEMORY. */
+int32_t shl_encode(const shl_rows *rows, shl_kinds *kinds, int32_t *memory, shl_encoded *out,
+                   shl_budget *budget);
+/* Those of one object, as the search takes them; they borrow that memory. */
+void shl_operations_of(const shl_encoded *encoded, int32_t key, shl_operations *operations);
 
 #endif

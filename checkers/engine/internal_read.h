@@ -87,6 +87,13 @@ struct shl_reader {
 /* A number for the slice, or -1: no memory. */
 int32_t shl_name(shl_names *names, shl_slice slice, int64_t line, shl_budget *budget);
 void shl_names_free(shl_names *names, shl_budget *budget);
+
+static inline shl_slice shl_named(const shl_names *names, int32_t number)
+{
+    int64_t begin = number ? names->ends[number - 1] + 1 : 0; /* behind the separator */
+    return (shl_slice){names->bytes + begin, names->ends[number] - begin};
+}
+
 /* The place of id's row, 0 in it if there was none; NULL: no memory. */
 int64_t *shl_row_of(shl_rows_by_id *rows, int64_t id, shl_budget *budget);
 void shl_rows_free(shl_rows_by_id *rows, shl_budget *budget);

@@ -99,11 +99,12 @@ int64_t shl_reader_feed(shl_reader *reader, const char *bytes, int64_t length, i
 void *shl_reader_column(shl_reader *reader, int32_t column);
 void shl_column_free(void *memory);
 /* All columns of few rows at once, one behind the other: argument and result (numbers), place (the
- * entry if lines are crowded, else the line), call_ns, ret_ns; f, key, process, call, ret; the
- * kinds of argument and result, type. */
+ * entry if lines are crowded, else the line), and if it is timed call_ns, ret_ns; f, key, process,
+ * call, ret; the kinds of argument and result, type. */
 void shl_reader_copy(const shl_reader *reader, int64_t *wide, int32_t *narrow, uint8_t *bytes);
-/* A table, as long as the reader lives: its slices' bytes one after the other, where each ends, and
- * the line where each stood first. */
+/* A table, as long as the reader lives: its slices' bytes, a separator behind each, where each ends,
+ * and the line where each stood first. A slice may hold the separator, but no UTF-8 does. */
+enum { SHL_SEPARATOR = 0xff };
 typedef struct {
     int64_t count;
     int64_t bytes_used;

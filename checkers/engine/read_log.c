@@ -63,6 +63,10 @@ static int looks_like(shl_slice process, shl_slice type, int64_t *number)
 {
     if (type.length < 2 || *type.at != ':')
         return NO_ENTRY;
+    if (process.length == 1 && (uint8_t)(*process.at - '0') < 10) {
+        *number = *process.at - '0';
+        return OF_PROCESS;
+    }
     if (shl_edn_integer(process, number))
         return OF_PROCESS;
     return SHL_IS(process, ":nemesis") ? OF_NEMESIS : NO_ENTRY;

@@ -86,17 +86,17 @@ static int more_slots(shl_names *names, shl_budget *budget)
 
 static int same(const shl_names *names, int64_t number, uint32_t hash, shl_slice slice)
 {
-    int64_t begin = number ? names->ends[number - 1] : 0;
-    if (names->hashes[number] != hash || names->ends[number] - begin != slice.length)
+    shl_slice known = shl_named(names, (int32_t)number);
+    if (names->hashes[number] != hash || known.length != slice.length)
         return 0;
-    return !slice.length || memcmp(names->bytes + begin, slice.at, (size_t)slice.length) == 0;
+    return !slice.length || memcmp(known.at, slice.at, (size_t)slice.length) == 0;
 }
 
 static int keep_bytes(shl_names *names, shl_slice slice, shl_budget *budget)
 {
-    if (names->bytes_used + slice.length > names->bytes_room) {
+    if (names->bytes_used + slice.length >= names->bytes_room) {
         int64_t room = names->bytes_room ? names->bytes_room * 2 : 256;
-        while (room < names->bytes_used + slice.length)
+        while (room <= names->bytes_used + slice.length)
             room *= 2;
         if (!doubled((void **)&names->bytes, 1, names->bytes_room, room, budget))
             return 0;
@@ -105,6 +105,7 @@ static int keep_bytes(shl_names *names, shl_slice slice, shl_budget *budget)
     if (slice.length)
         memcpy(names->bytes + names->bytes_used, slice.at, (size_t)slice.length);
     names->bytes_used += slice.length;
+    names->bytes[names->bytes_used++] = (char)SHL_SEPARATOR;
     return 1;
 }
 
@@ -122,7 +123,7 @@ int32_t shl_name(shl_names *names, shl_slice slice, int64_t line, shl_budget *bu
     if (!keep_bytes(names, slice, budget))
         return -1;
     int64_t number = names->count++;
-    names->ends[number] = names->bytes_used;
+    names->ends[number] = names->bytes_used - 1;
     names->lines[number] = line;
     names->hashes[number] = hash;
     names->slots[at] = (int32_t)number + 1;

@@ -80,8 +80,8 @@ void shl_reader_copy(const shl_reader *reader, int64_t *wide, int32_t *narrow, u
     wide = copied(reader, SHL_READ_RESULT_NUMBER, wide);
     for (int64_t row = 0; row < n; row++)
         *wide++ = place[row];
-    wide = copied(reader, SHL_READ_CALL_NS, wide);
-    copied(reader, SHL_READ_RET_NS, wide);
+    if (reader->state.timed)
+        copied(reader, SHL_READ_RET_NS, copied(reader, SHL_READ_CALL_NS, wide));
     static const int NARROW[] = {SHL_READ_F, SHL_READ_KEY, SHL_READ_PROCESS, SHL_READ_CALL,
                                  SHL_READ_RET};
     for (size_t i = 0; i < sizeof NARROW / sizeof *NARROW; i++)
@@ -164,13 +164,13 @@ static int agrees(shl_reader *reader, const shl_entry *entry, int64_t row)
     int32_t f = column32(reader, SHL_READ_F)[row], key = column32(reader, SHL_READ_KEY)[row];
     const shl_names *words = &reader->names[SHL_READ_WORDS], *keys = &reader->names[SHL_READ_KEYS];
     if (entry->f.length) {
-        int64_t from = f ? words->ends[f - 1] : 0;
-        if (!shl_is(entry->f, words->bytes + from, words->ends[f] - from))
+        shl_slice known = shl_named(words, f);
+        if (!shl_is(entry->f, known.at, known.length))
             return SHL_READ_OTHER_F;
     }
     if (entry->has_key) {
-        int64_t from = key > 0 ? keys->ends[key - 1] : 0;
-        if (key < 0 || !shl_is(entry->key, keys->bytes + from, keys->ends[key] - from))
+        shl_slice known = key < 0 ? (shl_slice){"", 0} : shl_named(keys, key);
+        if (key < 0 || !shl_is(entry->key, known.at, known.length))
             return SHL_READ_OTHER_KEY;
     }
     return SHL_READ_FINE;
@@ -186,9 +186,7 @@ static int found_nothing(shl_reader *reader, const shl_entry *entry, int64_t row
     if (!entry->empty || entry->type != SHL_FAIL)
         return 0;
     int32_t f = column32(reader, SHL_READ_F)[row];
-    const shl_names *words = &reader->names[SHL_READ_WORDS];
-    int64_t from = f ? words->ends[f - 1] : 0;
-    return tells_of_emptiness((shl_slice){words->bytes + from, words->ends[f] - from});
+    return tells_of_emptiness(shl_named(&reader->names[SHL_READ_WORDS], f));
 }
 
 static int set_result(shl_reader *reader, const shl_entry *entry, int64_t row)

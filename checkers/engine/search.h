@@ -2,7 +2,7 @@
 #ifndef SHL_SEARCH_H
 #define SHL_SEARCH_H
 
-#include "engine.h"
+#include "encode.h"
 
 /* --- the model -----------------------------------------------------------------------------------
  * Asked once for each (state, kind): the next state's number; SHL_ILLEGAL if the operation can't
@@ -28,14 +28,6 @@ void shl_branch(shl_table *table, int32_t state);
 int64_t shl_table_asked(const shl_table *table);
 
 /* --- the search --------------------------------------------------------------------------------*/
-
-typedef struct {
-    int64_t n;
-    int32_t ranks;
-    const int32_t *call; /* ascending */
-    const int32_t *ret;  /* SHL_NEVER: crashed; it may happen at any later time, or never */
-    const int32_t *kind;
-} shl_operations;
 
 enum {
     SHL_BY_DEPTH = 1,  /* depth first, remembering dead ends: finds witnesses */

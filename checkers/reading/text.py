@@ -6,7 +6,7 @@ The engine makes the columns; Python decodes each distinct word, key and form on
 from __future__ import annotations
 
 import os
-from collections.abc import Hashable, Iterable
+from collections.abc import Hashable, Iterable, Sequence
 from pathlib import Path
 from types import NoneType
 from typing import Any, Final, NamedTuple
@@ -28,6 +28,7 @@ SHORT: Final = 24  # bytes of a value that is remembered for the next file
 MOST_SHORT: Final = 4096
 _BOM = b"\xef\xbb\xbf"
 _SLICES = ffi.typeof("shl_slices *")
+_SEPARATOR = bytes([lib.SHL_SEPARATOR])
 
 _READERS: Final = {
     "jepsen": lib.SHL_READ_EDN,
@@ -108,8 +109,8 @@ def _raise(path: Path | str, dialect: str, reader: Any, budget: Any) -> None:
 def _history(path: Path | str, dialect: str, reader: Any) -> ConcurrentHistory:
     state = lib.shl_reader_state(reader)
     n = state.operations
-    timed, crowded = bool(state.timed) and n > 0, bool(state.crowded)
-    columns = _copied(reader, n) if n <= FEW else _taken(reader, n, timed, crowded)
+    timed = bool(state.timed) and n > 0
+    columns = _copied(reader, n, timed) if n <= FEW else _taken(reader, n, timed, state.crowded)
     argument, result, place, call_ns, ret_ns = columns.wide
     f, keys, process, call, ret = columns.narrow
     argument_kind, result_kind, type_ = columns.bytes
@@ -123,10 +124,10 @@ def _history(path: Path | str, dialect: str, reader: Any) -> ConcurrentHistory:
         process=process,
         call=call,
         ret=ret,
-        call_ns=call_ns if timed else None,
-        ret_ns=ret_ns if timed else None,
+        call_ns=call_ns,
+        ret_ns=ret_ns,
         place=place,
-        place_name="index" if crowded else "line",
+        place_name="index" if state.crowded else "line",
         source=str(path),
         dialect=dialect,
         notes=_notes(dialect, state),
@@ -136,14 +137,15 @@ def _history(path: Path | str, dialect: str, reader: Any) -> ConcurrentHistory:
 class _Columns(NamedTuple):
     """In the order of shl_reader_copy."""
 
-    wide: Iterable[npt.NDArray[np.int64]]
+    wide: Iterable[Any]  # of int64; None for times that there are not
     narrow: Iterable[npt.NDArray[np.int32]]
     bytes: Iterable[npt.NDArray[np.uint8]]
 
 
-def _copied(reader: Any, n: int) -> _Columns:
+def _copied(reader: Any, n: int, timed: bool) -> _Columns:
     """Few rows are copied in less time than it takes to own a column."""
-    wide, narrow = np.empty((5, n), dtype=np.int64), np.empty((5, n), dtype=np.int32)
+    wide = np.empty((5 if timed else 3, n), dtype=np.int64)
+    narrow = np.empty((5, n), dtype=np.int32)
     small = np.empty((3, n), dtype=np.uint8)
     lib.shl_reader_copy(
         reader,
@@ -153,7 +155,7 @@ def _copied(reader: Any, n: int) -> _Columns:
     )
     # By their places: an array that is unpacked ends with an IndexError that somebody has to make.
     return _Columns(
-        (wide[0], wide[1], wide[2], wide[3], wide[4]),
+        (wide[0], wide[1], wide[2], wide[3] if timed else None, wide[4] if timed else None),
         (narrow[0], narrow[1], narrow[2], narrow[3], narrow[4]),
         (small[0], small[1], small[2]),
     )
@@ -165,14 +167,13 @@ def _taken(reader: Any, n: int, timed: bool, crowded: bool) -> _Columns:
         owned = ffi.gc(memory, lib.shl_column_free)
         return np.frombuffer(ffi.buffer(owned, n * np.dtype(kind).itemsize), dtype=kind)
 
-    nothing = np.empty(0, dtype=np.int64)
     return _Columns(
         wide=(
             take(lib.SHL_READ_ARGUMENT_NUMBER, np.int64),
             take(lib.SHL_READ_RESULT_NUMBER, np.int64),
             take(lib.SHL_READ_ENTRY if crowded else lib.SHL_READ_LINE, np.int32).astype(np.int64),
-            take(lib.SHL_READ_CALL_NS, np.int64) if timed else nothing,
-            take(lib.SHL_READ_RET_NS, np.int64) if timed else nothing,
+            take(lib.SHL_READ_CALL_NS, np.int64) if timed else None,
+            take(lib.SHL_READ_RET_NS, np.int64) if timed else None,
         ),
         narrow=(
             take(lib.SHL_READ_F, np.int32),
@@ -212,11 +213,15 @@ def _slices(reader: Any, table: int) -> list[bytes]:
     lib.shl_reader_slices(reader, table, found)
     if not found.count:
         return []
-    whole = ffi.unpack(found.bytes, found.bytes_used) if found.bytes_used else b""
-    slices, begin = [], 0
+    whole = ffi.unpack(found.bytes, found.bytes_used)
+    slices: list[bytes] = whole.split(_SEPARATOR)
+    if len(slices) == found.count + 1:
+        slices.pop()  # behind the last one
+        return slices
+    slices, begin = [], 0  # one of them holds the separator
     for end in ffi.unpack(found.ends, found.count):
         slices.append(whole[begin:end])
-        begin = end
+        begin = end + 1
     return slices
 
 
@@ -277,12 +282,14 @@ def _decoded(path: Path | str, slice_: bytes, line: int) -> Hashable:
         value = decode(_text(slice_))
     except EdnError as error:
         raise UnreadableHistory(f"{path}, line {line}: {error}") from error
-    if len(slice_) <= SHORT and len(_SHORT) < MOST_SHORT and value is not None:
+    is_exact_form = exact(value) is value and type(value) not in _OTHER_KINDS
+    if is_exact_form and len(slice_) <= SHORT and len(_SHORT) < MOST_SHORT:
         _SHORT[slice_] = value
     return value
 
 
-# Small histories of one object have the same few values, and are read by the hundred.
+# Small histories of one object have the same few values, and are read by the hundred: forms of few
+# bytes that are exact.
 _SHORT: Final[dict[bytes, Hashable]] = {}
 
 
@@ -294,17 +301,21 @@ class _Forms:
 
     def __init__(self, path: Path | str, reader: Any) -> None:
         slices = _slices(reader, lib.SHL_READ_FORMS)
-        found = [_SHORT.get(each) for each in slices]
-        if None in found:
+        found: Sequence[Hashable] = [*map(_SHORT.get, slices)]
+        self._are_exact = None not in found
+        if self._are_exact:
+            are_forms = len(set(found)) == len(found)
+        else:
             lines = _lines(reader, lib.SHL_READ_FORMS)
             found = [
                 _decoded(path, each, line) if value is None else value
                 for value, each, line in zip(found, slices, lines, strict=True)
             ]
+            are_distinct = len(set(exact_all(found))) == len(found)
+            are_forms = are_distinct and _OTHER_KINDS.isdisjoint(map(type, found))
         self.forms: tuple[Hashable, ...] = tuple(found)
-        are_distinct = len(set(exact_all(found))) == len(found)
-        self._as_they_are = are_distinct and _OTHER_KINDS.isdisjoint(map(type, found))
-        if not self._as_they_are:
+        self._as_they_are = are_forms
+        if not are_forms:
             self._kinds, self._numbers, self.forms = _numbered(found)
 
     def values(self, kind: npt.NDArray[np.uint8], number: npt.NDArray[np.int64]) -> Values:
@@ -313,7 +324,7 @@ class _Forms:
             which = number[rows]
             kind[rows] = self._kinds[which]
             number[rows] = self._numbers[which]
-        return Values(kind, number, self.forms)
+        return Values(kind, number, self.forms, self._are_exact)
 
 
 def _numbered(

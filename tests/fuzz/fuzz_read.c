@@ -56,7 +56,7 @@ static void check_codes(shl_reader *reader, int table, const int32_t *codes, int
     int64_t end = 0;
     for (int64_t i = 0; i < slices.count; i++) {
         demand(slices.ends[i] >= end && slices.lines[i] > 0, "slices follow each other");
-        end = slices.ends[i];
+        end = slices.ends[i] + 1; /* behind the separator */
     }
     demand(end == slices.bytes_used, "the last slice ends where all end");
     char *text = malloc((size_t)end + 1); /* every byte is there to be read */

@@ -42,6 +42,8 @@ typedef struct {
     int64_t dead_count, dead_room;
     uint64_t *table; /* a key's hash << 32 | 1 + its newest dead end; 0: empty */
     int64_t slots, keys;
+    int32_t *same; /* 1 + a dead end, by all that it is; 0: empty */
+    int64_t same_slots;
     move *moves;
     int64_t move_count, move_room;
     int32_t *earliest; /* [kinds] of the pending operations of a kind the one that returns first */
@@ -82,6 +84,25 @@ static uint64_t *find_key(const depth *d, uint32_t hash, const mask *done, int32
     }
 }
 
+static uint64_t same_hash(const mask *done, int32_t state, int32_t used, int32_t e)
+{
+    uint64_t hash = ((uint64_t)(uint32_t)e << 32 | (uint32_t)state) * 0xd6e8feb86659fd93u;
+    hash = (hash ^ hash >> 32 ^ (uint32_t)used) * 0xff51afd7ed558ccdu;
+    return mask_hash(done, hash ^ hash >> 32);
+}
+
+static int32_t *find_same(const depth *d, const mask *done, int32_t state, int32_t used, int32_t e)
+{
+    uint64_t around = (uint64_t)d->same_slots - 1, at = same_hash(done, state, used, e) & around;
+    for (; d->same[at]; at = (at + 1) & around) {
+        const dead_end *dead = &d->dead[d->same[at] - 1];
+        if (dead->used == used && dead->e == e && dead->state == state &&
+            mask_equal(done, &dead->done))
+            break;
+    }
+    return &d->same[at];
+}
+
 static int is_dead(const depth *d, const mask *done, int32_t state, int32_t used, int32_t e)
 {
     if (!d->keys)
@@ -93,10 +114,7 @@ static int is_dead(const depth *d, const mask *done, int32_t state, int32_t used
         if (mask_within(done, &dead->done, &d->now.pure) && used_within(&d->used, dead->used, used))
             return 1;
     }
-    for (; at >= 0; at = d->dead[at].older) /* beyond a few, only the very same */
-        if (d->dead[at].used == used && mask_equal(done, &d->dead[at].done))
-            return 1;
-    return 0;
+    return at >= 0 && *find_same(d, done, state, used, e); /* beyond a few, only the very same */
 }
 
 static int grow_table(depth *d)
@@ -119,8 +137,27 @@ static int grow_table(depth *d)
     return 1;
 }
 
+static int grow_same(depth *d)
+{
+    shl_budget *budget = d->p->budget;
+    int64_t slots = d->same_slots ? d->same_slots * 2 : FIRST_SLOTS;
+    int32_t *same = shl_alloc_zeroed(budget, slots * (int64_t)sizeof *same);
+    if (!same)
+        return 0;
+    shl_free(budget, d->same, d->same_slots * (int64_t)sizeof *same);
+    d->same = same;
+    d->same_slots = slots;
+    for (int64_t i = 0; i < d->dead_count; i++) {
+        const dead_end *dead = &d->dead[i];
+        *find_same(d, &dead->done, dead->state, dead->used, dead->e) = (int32_t)i + 1;
+    }
+    return 1;
+}
+
 static int grow_dead(depth *d)
 {
+    if ((d->dead_count + 1) * 2 > d->same_slots && !grow_same(d))
+        return 0;
     if (d->dead_count < d->dead_room)
         return 1;
     int64_t room = d->dead_room ? d->dead_room * 2 : FIRST_DEAD;
@@ -143,6 +180,7 @@ static int bury(depth *d, const frame *f)
     d->dead[d->dead_count] =
         (dead_end){f->done, f->state, f->used, f->e, (int32_t)(uint32_t)*entry - 1};
     *entry = (uint64_t)hash << 32 | (uint64_t)++d->dead_count;
+    *find_same(d, &f->done, f->state, f->used, f->e) = (int32_t)d->dead_count;
     return 1;
 }
 

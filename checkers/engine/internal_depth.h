@@ -240,6 +240,7 @@ static void depth_free(void *memory)
     shl_free(budget, d->frames, d->frame_room * (int64_t)sizeof *d->frames);
     shl_free(budget, d->dead, d->dead_room * (int64_t)sizeof *d->dead);
     shl_free(budget, d->table, d->slots * (int64_t)sizeof *d->table);
+    shl_free(budget, d->same, d->same_slots * (int64_t)sizeof *d->same);
     shl_free(budget, d, sizeof *d);
 }
 

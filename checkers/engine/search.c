@@ -2,8 +2,9 @@
  *
  * Depth first finds a witness soon if there is one, or gets stuck and stays there. Where it is
  * stuck a window is tried: if no state at all before it lets the next returns pass, the history is
- * wrong, and little of it had to be looked at. Layers decide what is left. Each gets as many steps
- * as the others, doubling, so the whole costs a small multiple of the one that decides. */
+ * wrong, and little of it had to be looked at. Layers decide what is left. Turns are of doubling
+ * length, and neither windows nor layers have one when they took longer so far than depth first:
+ * the whole costs a small multiple of the one that decides. */
 #include "internal_abstraction.h"
 #include "internal_search.h"
 
@@ -147,44 +148,64 @@ static void sharpen(search *s, int64_t allowance)
     }
 }
 
+/* A method's turns: how many steps the next one has, and how long all of them took. */
+typedef struct {
+    int64_t steps;
+    int64_t spent_ns;
+} turns;
+
+/* A turn has ended that began then. Now. */
+static int64_t took(turns *mine, int64_t began_ns)
+{
+    int64_t now_ns = shl_now_ns();
+    mine->spent_ns += now_ns - began_ns;
+    return now_ns;
+}
+
 static void take_turns(search *s, int32_t methods)
 {
-    int64_t allowance = FIRST_ALLOWANCE;
+    turns depth = {FIRST_ALLOWANCE, 0}, window = depth, layers = depth;
     int32_t before = -1, stalled = 0;
-    for (;;) {
+    for (int64_t now_ns = shl_now_ns();;) {
         if (methods & SHL_BY_DEPTH) {
             if (!s->depth && !(s->depth = s->by->depth_new(&s->p)))
                 return stopped(s);
-            int ended = s->by->depth_run(s->depth, allowance);
+            int ended = s->by->depth_run(s->depth, depth.steps);
             if (settled(s, ended, SHL_BY_DEPTH, reached(s)))
                 return;
+            now_ns = took(&depth, now_ns);
             /* While it gets on nobody else works; nor at the first pause, which is often short. */
             stalled = reached(s) > before ? 0 : stalled + 1;
-            if (reached(s) - before > FURTHER * s->p.slots)
-                allowance = FIRST_ALLOWANCE; /* what was so hard lies well behind */
+            if (reached(s) - before > FURTHER * s->p.slots) /* what was so hard lies well behind */
+                depth.steps = window.steps = FIRST_ALLOWANCE;
             before = reached(s);
             if (stalled < 2)
                 continue;
+            depth.steps *= 2;
         }
         int32_t stuck = -1;
         if (!s->p.state_count && !problem_list_states(&s->p))
             return stopped(s);
-        if ((methods & SHL_BY_WINDOW) && s->depth) {
-            int ended = try_window(s, allowance, &stuck);
+        if ((methods & SHL_BY_WINDOW) && s->depth && window.spent_ns <= depth.spent_ns) {
+            int ended = try_window(s, window.steps, &stuck);
             if (settled(s, ended, SHL_BY_WINDOW, stuck)) {
                 if (ended == NO_WITNESS)
-                    sharpen(s, allowance);
+                    sharpen(s, window.steps);
                 return;
             }
+            now_ns = took(&window, now_ns);
+            window.steps *= 2;
         }
-        if ((methods & SHL_BY_LAYERS) && (stalled > 3 || !s->depth)) {
+        if ((methods & SHL_BY_LAYERS) &&
+            (!s->depth || (stalled > 3 && layers.spent_ns <= depth.spent_ns))) {
             if (!s->layers && !(s->layers = s->by->layers_new(&s->p)))
                 return stopped(s);
-            int ended = s->by->layers_run(s->layers, allowance);
+            int ended = s->by->layers_run(s->layers, layers.steps);
             if (settled(s, ended, SHL_BY_LAYERS, s->by->layers_stuck(s->layers)))
                 return;
+            now_ns = took(&layers, now_ns);
+            layers.steps *= 2;
         }
-        allowance *= 2;
     }
 }
 

@@ -10,17 +10,25 @@
 
 #include <string.h>
 
-enum { FIRST_ALLOWANCE = 4096, FURTHER = 8, WHOLE = INT32_MAX };
+enum { FIRST_ALLOWANCE = 4096, FURTHER = 8 };
+
+/* Windows around the return where depth first is stuck: which is next. */
+typedef struct {
+    int32_t at;     /* that return; -1: none yet */
+    int32_t before; /* how many returns before its call the next one begins */
+    int again;      /* this one had too few steps */
+    int all;        /* there is no wider one */
+} windows;
 
 typedef struct {
     problem p;
     const searches *by;
     void *depth, *layers;
-    abstraction seen;    /* the history through the question of the return that is stuck */
-    int32_t at;          /* the return that windows are about */
-    int32_t window;      /* how many returns before its call the next one begins */
-    int32_t seen_window; /* that of the abstraction */
-    int32_t stuck;       /* the first return known to be impassable; -1 */
+    windows real;      /* of the history itself */
+    windows seen;      /* of the history seen through one question */
+    abstraction about; /* that history */
+    int32_t question;  /* which one is next: see question_of */
+    int32_t stuck;     /* the first return known to be impassable; -1 */
     shl_found *found;
 } search;
 
@@ -90,62 +98,97 @@ static int impossible(const problem *p, int32_t op)
     return p->state_count > 0;
 }
 
-/* One window, which begins `before` returns before `call`. If everything survived it, the next one
- * begins earlier, unless this one was the whole; if its steps were used up, it needs more of
- * them. */
-static int look(search *s, const problem *p, int32_t *before, int32_t call, int32_t to,
-                int64_t steps, int32_t *stuck)
+/* Windows are about the return `at` from now on, the first one no wider than that. */
+static void aim(windows *w, int32_t at, int32_t before)
 {
-    if (*before == WHOLE)
-        return UNCLEAR;
-    int32_t from = call > *before ? call - *before : 0;
+    if (w->at != at)
+        *w = (windows){at, before, 0, 0};
+}
+
+/* Everything survived this window; or it is looked at again, with more steps. */
+static void widen(windows *w, const problem *p)
+{
+    if (w->again)
+        w->again = 0;
+    else if (w->before >= p->returns)
+        w->all = 1;
+    else
+        w->before = w->before > p->returns / 4 ? p->returns : w->before * 4 + p->slots;
+}
+
+/* This window, which ends `after` returns behind its return, or a few. */
+static int look(search *s, const problem *p, windows *w, int32_t after, int64_t steps,
+                int32_t *stuck)
+{
+    int32_t call = returns_before_call(p, p->order[w->at]), least = 4 * p->slots;
+    int32_t from = call > w->before ? call - w->before : 0;
+    after = after > least ? after : least;
+    int32_t to = w->at < p->returns - after ? w->at + after : p->returns;
     int ended = s->by->window(p, from, to, steps, stuck);
-    if (ended == UNCLEAR && from == 0)
-        *before = WHOLE;
-    else if (ended == UNCLEAR)
-        *before = *before > p->returns / 4 ? p->returns : *before * 4 + p->slots;
+    w->again |= ended == GOES_ON;
     return ended;
 }
 
-/* Windows around the return where depth first is stuck. */
-static int try_window(search *s, int64_t allowance, int32_t *stuck)
+/* From every state, shortly before the point where depth first is stuck. */
+static int try_window(search *s, int64_t steps, int32_t *stuck)
 {
-    int32_t at = reached(s), op = s->p.order[at];
+    int32_t at = reached(s);
     if (s->p.state_count < 0)
         return UNCLEAR; /* there is no starting from every state */
-    if (impossible(&s->p, op)) {
+    if (impossible(&s->p, s->p.order[at])) {
         *stuck = at;
         return NO_WITNESS;
     }
-    if (at != s->at) {
-        s->at = at;
-        s->window = 0;
-        s->seen_window = s->p.slots;
-    }
-    int32_t call = returns_before_call(&s->p, op), to = at + 4 * s->p.slots;
-    int built = abstraction_build(&s->seen, &s->p, op), ended = UNCLEAR;
-    if (built < 0)
-        return STOPPED;
-    if (built) /* so little is left of it that it can begin much earlier */
-        ended = look(s, &s->seen.p, &s->seen_window, call, to, 2 * allowance, stuck);
-    if (ended == UNCLEAR || ended == GOES_ON)
-        ended = look(s, &s->p, &s->window, call, to, allowance, stuck);
+    aim(&s->real, at, 0);
+    if (s->real.all)
+        return UNCLEAR;
+    int ended = look(s, &s->p, &s->real, 0, steps, stuck);
+    widen(&s->real, &s->p);
     return ended;
 }
 
-/* The history is not linearizable, but the return where that was seen may not be the first: looks
- * closer while that is cheap. */
-static void sharpen(search *s, int64_t allowance)
+enum { QUESTIONS = 8 };
+
+/* Returns of the last kinds before `at`, and itself: what may have become impossible was asked for
+ * there. The nth operation of such a kind, -1 if there are fewer. */
+static int32_t question_of(const problem *p, int32_t at, int32_t nth)
 {
-    for (int round = 0; round < 8 && s->stuck > reached(s); round++) {
-        int32_t stuck = -1;
-        if (s->depth && s->by->depth_run(s->depth, allowance) == NO_WITNESS)
-            s->stuck = reached(s);
-        else if (try_window(s, allowance, &stuck) == NO_WITNESS && stuck < s->stuck)
-            s->stuck = stuck;
-        if (s->p.budget->stopped)
-            return;
+    int32_t kinds[QUESTIONS], count = 0;
+    for (int32_t e = at; e >= 0 && e > at - 4 * p->slots && count < QUESTIONS; e--) {
+        int32_t kind = p->ops->kind[p->order[e]], known = 0;
+        while (known < count && kinds[known] != kind)
+            known++;
+        if (known < count)
+            continue;
+        if (count == nth)
+            return p->order[e];
+        kinds[count++] = kind;
     }
+    return -1;
+}
+
+/* The same, seen through one question after the other: so little is left of the history then that
+ * a window can begin much earlier, and end later. */
+static int try_question(search *s, int64_t steps, int32_t *stuck)
+{
+    int32_t at = reached(s);
+    if (s->p.state_count < 0)
+        return UNCLEAR;
+    if (s->seen.at != at)
+        s->question = 0;
+    aim(&s->seen, at, s->p.slots);
+    int32_t op = question_of(&s->p, at, s->question++);
+    if (op < 0) {
+        widen(&s->seen, &s->p);
+        op = question_of(&s->p, at, 0);
+        s->question = 1;
+    }
+    if (s->seen.all)
+        return UNCLEAR;
+    int built = abstraction_build(&s->about, &s->p, op);
+    if (built <= 0)
+        return built < 0 ? STOPPED : UNCLEAR;
+    return look(s, &s->about.p, &s->seen, s->seen.before, steps, stuck);
 }
 
 /* A method's turns: how many steps the next one has, and how long all of them took. */
@@ -162,9 +205,41 @@ static int64_t took(turns *mine, int64_t began_ns)
     return now_ns;
 }
 
+/* The history is not linearizable, but the return where that was seen may not be the first: looks
+ * closer, for as long as it took to get here. */
+static void sharpen(search *s, int64_t took_ns)
+{
+    int64_t until_ns = shl_now_ns() + took_ns, steps = FIRST_ALLOWANCE / 2;
+    while (s->stuck > reached(s) && shl_now_ns() < until_ns && !s->p.budget->stopped) {
+        int32_t stuck = -1;
+        steps *= 2;
+        if (s->depth && s->by->depth_run(s->depth, steps) == NO_WITNESS)
+            s->stuck = reached(s);
+        else if (s->real.all && s->real.at == reached(s))
+            return;
+        else if (try_window(s, steps, &stuck) == NO_WITNESS && stuck < s->stuck)
+            s->stuck = stuck;
+    }
+}
+
+/* Windows, of the history as it is seen or as it is: one turn. 1: that settled it. */
+static int window_turn(search *s, int (*window)(search *, int64_t, int32_t *), turns *mine,
+                       int64_t *now_ns, int64_t all_ns)
+{
+    int32_t stuck = -1;
+    int ended = window(s, mine->steps, &stuck);
+    *now_ns = took(mine, *now_ns);
+    if (!settled(s, ended, SHL_BY_WINDOW, stuck))
+        return 0;
+    if (ended == NO_WITNESS)
+        sharpen(s, all_ns + mine->spent_ns);
+    return 1;
+}
+
 static void take_turns(search *s, int32_t methods)
 {
-    turns depth = {FIRST_ALLOWANCE, 0}, window = depth, layers = depth;
+    turns depth = {FIRST_ALLOWANCE, 0}, question = depth, window = depth, layers = depth;
+    int windows = (methods & SHL_BY_DEPTH) && (methods & SHL_BY_WINDOW);
     int32_t before = -1, stalled = 0;
     for (int64_t now_ns = shl_now_ns();;) {
         if (methods & SHL_BY_DEPTH) {
@@ -177,23 +252,22 @@ static void take_turns(search *s, int32_t methods)
             /* While it gets on nobody else works; nor at the first pause, which is often short. */
             stalled = reached(s) > before ? 0 : stalled + 1;
             if (reached(s) - before > FURTHER * s->p.slots) /* what was so hard lies well behind */
-                depth.steps = window.steps = FIRST_ALLOWANCE;
+                depth.steps = question.steps = window.steps = FIRST_ALLOWANCE;
             before = reached(s);
             if (stalled < 2)
                 continue;
             depth.steps *= 2;
         }
-        int32_t stuck = -1;
         if (!s->p.state_count && !problem_list_states(&s->p))
             return stopped(s);
-        if ((methods & SHL_BY_WINDOW) && s->depth && window.spent_ns <= depth.spent_ns) {
-            int ended = try_window(s, window.steps, &stuck);
-            if (settled(s, ended, SHL_BY_WINDOW, stuck)) {
-                if (ended == NO_WITNESS)
-                    sharpen(s, window.steps);
+        while (windows && !s->seen.all && question.spent_ns <= depth.spent_ns) {
+            if (window_turn(s, try_question, &question, &now_ns, depth.spent_ns))
                 return;
-            }
-            now_ns = took(&window, now_ns);
+            question.steps *= s->seen.again ? 2 : 1;
+        }
+        if (windows && window.spent_ns <= depth.spent_ns) {
+            if (window_turn(s, try_window, &window, &now_ns, depth.spent_ns))
+                return;
             window.steps *= 2;
         }
         if ((methods & SHL_BY_LAYERS) &&
@@ -232,8 +306,8 @@ void shl_search(const shl_operations *operations, shl_table *table, int32_t meth
     memset(&s, 0, sizeof s);
     memset(found, 0, sizeof *found);
     s.found = found;
-    s.seen.about = -1;
-    s.stuck = s.at = -1;
+    s.about.about = -1;
+    s.stuck = s.real.at = s.seen.at = -1;
     found->verdict = SHL_UNKNOWN;
     found->stuck = SHL_NONE;
     if (!problem_init(&s.p, operations, table, budget)) {
@@ -248,6 +322,6 @@ void shl_search(const shl_operations *operations, shl_table *table, int32_t meth
         s.by->depth_free(s.depth);
         s.by->layers_free(s.layers);
     }
-    abstraction_free(&s.seen, budget);
+    abstraction_free(&s.about, budget);
     problem_free(&s.p);
 }

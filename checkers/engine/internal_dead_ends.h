@@ -42,8 +42,8 @@ typedef struct {
     int64_t dead_count, dead_room;
     uint64_t *table; /* a key's hash << 32 | 1 + its newest dead end; 0: empty */
     int64_t slots, keys;
-    int32_t *same; /* 1 + a dead end, by all that it is; 0: empty */
-    int64_t same_slots;
+    int32_t *same; /* those of long chains, 1 + each, by all that it is; 0: empty */
+    int64_t same_slots, same_count;
     move *moves;
     int64_t move_count, move_room;
     int32_t *earliest; /* [kinds] of the pending operations of a kind the one that returns first */
@@ -137,27 +137,36 @@ static int grow_table(depth *d)
     return 1;
 }
 
+static void keep_same(depth *d, int32_t number)
+{
+    const dead_end *dead = &d->dead[number];
+    int32_t *slot = find_same(d, &dead->done, dead->state, dead->used, dead->e);
+    d->same_count += *slot == 0;
+    *slot = number + 1;
+}
+
+/* Room for a chain's worth more. */
 static int grow_same(depth *d)
 {
+    if ((d->same_count + CHAIN_LOOK + 1) * 2 <= d->same_slots)
+        return 1;
     shl_budget *budget = d->p->budget;
-    int64_t slots = d->same_slots ? d->same_slots * 2 : FIRST_SLOTS;
-    int32_t *same = shl_alloc_zeroed(budget, slots * (int64_t)sizeof *same);
+    int64_t old_slots = d->same_slots, slots = old_slots ? old_slots * 2 : FIRST_SLOTS;
+    int32_t *old = d->same, *same = shl_alloc_zeroed(budget, slots * (int64_t)sizeof *same);
     if (!same)
         return 0;
-    shl_free(budget, d->same, d->same_slots * (int64_t)sizeof *same);
     d->same = same;
     d->same_slots = slots;
-    for (int64_t i = 0; i < d->dead_count; i++) {
-        const dead_end *dead = &d->dead[i];
-        *find_same(d, &dead->done, dead->state, dead->used, dead->e) = (int32_t)i + 1;
-    }
+    d->same_count = 0;
+    for (int64_t i = 0; i < old_slots; i++)
+        if (old[i])
+            keep_same(d, old[i] - 1);
+    shl_free(budget, old, old_slots * (int64_t)sizeof *old);
     return 1;
 }
 
 static int grow_dead(depth *d)
 {
-    if ((d->dead_count + 1) * 2 > d->same_slots && !grow_same(d))
-        return 0;
     if (d->dead_count < d->dead_room)
         return 1;
     int64_t room = d->dead_room ? d->dead_room * 2 : FIRST_DEAD;
@@ -167,6 +176,22 @@ static int grow_dead(depth *d)
         return 0;
     d->dead = more;
     d->dead_room = room;
+    return 1;
+}
+
+/* Of a chain that is not looked at to its end any more, those at the end are found by hash. */
+static int keep_long_chain(depth *d)
+{
+    int32_t newest = (int32_t)d->dead_count - 1, length = 0;
+    for (int32_t at = newest; at >= 0 && length <= CHAIN_LOOK + 1; at = d->dead[at].older)
+        length++;
+    if (length <= CHAIN_LOOK)
+        return 1;
+    if (!grow_same(d))
+        return 0;
+    int32_t count = length == CHAIN_LOOK + 1 ? length : 1; /* longer ones have kept the others */
+    for (int32_t at = newest; count-- > 0; at = d->dead[at].older)
+        keep_same(d, at);
     return 1;
 }
 
@@ -180,8 +205,7 @@ static int bury(depth *d, const frame *f)
     d->dead[d->dead_count] =
         (dead_end){f->done, f->state, f->used, f->e, (int32_t)(uint32_t)*entry - 1};
     *entry = (uint64_t)hash << 32 | (uint64_t)++d->dead_count;
-    *find_same(d, &f->done, f->state, f->used, f->e) = (int32_t)d->dead_count;
-    return 1;
+    return keep_long_chain(d);
 }
 
 #endif

@@ -10,7 +10,7 @@
 
 #include <string.h>
 
-enum { FIRST_ALLOWANCE = 4096, FURTHER = 8 };
+enum { FIRST_ALLOWANCE = 4096, FURTHER = 8, SHARE = 3 };
 
 /* Windows around the return where depth first is stuck: which is next. */
 typedef struct {
@@ -197,6 +197,11 @@ typedef struct {
     int64_t spent_ns;
 } turns;
 
+static int is_due(const turns *mine, const turns *depth)
+{
+    return mine->spent_ns <= depth->spent_ns / SHARE;
+}
+
 /* A turn has ended that began then. Now. */
 static int64_t took(turns *mine, int64_t began_ns)
 {
@@ -260,18 +265,18 @@ static void take_turns(search *s, int32_t methods)
         }
         if (!s->p.state_count && !problem_list_states(&s->p))
             return stopped(s);
-        while (windows && !s->seen.all && question.spent_ns <= depth.spent_ns) {
+        while (windows && !s->seen.all && is_due(&question, &depth)) {
             if (window_turn(s, try_question, &question, &now_ns, depth.spent_ns))
                 return;
             question.steps *= s->seen.again ? 2 : 1;
         }
-        if (windows && window.spent_ns <= depth.spent_ns) {
+        if (windows && is_due(&window, &depth)) {
             if (window_turn(s, try_window, &window, &now_ns, depth.spent_ns))
                 return;
             window.steps *= 2;
         }
         if ((methods & SHL_BY_LAYERS) &&
-            (!s->depth || (stalled > 3 && layers.spent_ns <= depth.spent_ns))) {
+            (!s->depth || (stalled > 3 && is_due(&layers, &depth)))) {
             if (!s->layers && !(s->layers = s->by->layers_new(&s->p)))
                 return stopped(s);
             int ended = s->by->layers_run(s->layers, layers.steps);

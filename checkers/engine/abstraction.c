@@ -90,7 +90,7 @@ static int begin(abstraction *a, const problem *p)
     a->p.states[0] = 0;
     a->p.states[1] = 1;
     a->p.state_count = 2;
-    return 1;
+    return problem_relate_classes(&a->p);
 }
 
 int abstraction_build(abstraction *a, const problem *p, int32_t op)

@@ -135,6 +135,26 @@ static int waits(const depth *d, const frame *f, int32_t kind)
     return 0;
 }
 
+static int is_left(const depth *d, const frame *f, int32_t class)
+{
+    int32_t available = d->now.at.available[class];
+    return available && used_count(&d->used, f->used, class) < available;
+}
+
+/* Can a weaker class, or a pending operation of its kind, do the same here? */
+static int weaker_goes_first(const depth *d, const frame *f, int32_t class)
+{
+    const problem *p = d->p;
+    int32_t next = shl_next(p->table, f->state, p->class_kind[class]);
+    for (uint64_t bits = p->weaker && next >= 0 ? p->weaker[class] : 0; bits; bits &= bits - 1) {
+        int32_t other = __builtin_ctzll(bits), kind = p->class_kind[other];
+        if (shl_next(p->table, f->state, kind) == next
+            && (is_left(d, f, other) || waits(d, f, kind)))
+            return 1;
+    }
+    return 0;
+}
+
 /* Crashed operations, unless one of the same kind is pending: that one can do the same now, and the
  * crashed one whatever was its part later. */
 static int list_crashed(depth *d, const frame *f)
@@ -142,10 +162,11 @@ static int list_crashed(depth *d, const frame *f)
     const problem *p = d->p;
     int ok = 1;
     for (int32_t class = 0; ok && class < p->classes; class++) {
-        int32_t available = d->now.at.available[class];
-        int32_t used = available ? used_count(&d->used, f->used, class) : 0;
-        if (used < available && !waits(d, f, p->class_kind[class]))
-            ok = list_outcomes(d, f, p->members[p->class_start[class] + used], class);
+        if (!is_left(d, f, class) || waits(d, f, p->class_kind[class])
+            || weaker_goes_first(d, f, class))
+            continue;
+        int32_t used = used_count(&d->used, f->used, class);
+        ok = list_outcomes(d, f, p->members[p->class_start[class] + used], class);
     }
     return ok;
 }

@@ -138,6 +138,28 @@ static int twin_waits(const layers *l, const config *c, int32_t kind, int32_t re
     return 0;
 }
 
+static int is_there(const layers *l, const config *c, int32_t class)
+{
+    int32_t available = l->now.at.available[class];
+    return available && !(l->counted[class] && used_count(&l->used, c->used, class) >= available);
+}
+
+/* Can a weaker class, or a pending operation of its kind, do the same here? (One that is counted
+ * does not go before one that has no limit.) */
+static int weaker_does_it(const layers *l, const config *c, int32_t class)
+{
+    const problem *p = l->p;
+    int32_t next = shl_next(p->table, c->state, p->class_kind[class]);
+    for (uint64_t bits = p->weaker && next >= 0 ? p->weaker[class] : 0; bits; bits &= bits - 1) {
+        int32_t other = __builtin_ctzll(bits), kind = p->class_kind[other];
+        if (shl_next(p->table, c->state, kind) != next || (l->counted[other] && !l->counted[class]))
+            continue;
+        if (is_there(l, c, other) || twin_waits(l, c, kind, SHL_NEVER))
+            return 1;
+    }
+    return 0;
+}
+
 static int expand(layers *l, const config *c, int32_t returning)
 {
     const problem *p = l->p;
@@ -154,10 +176,8 @@ static int expand(layers *l, const config *c, int32_t returning)
             return ended;
     }
     for (int32_t class = 0; class < p->classes; class++) {
-        int32_t available = l->now.at.available[class];
-        if (!available ||
-            (l->counted[class] && used_count(&l->used, c->used, class) >= available) ||
-            twin_waits(l, c, p->class_kind[class], SHL_NEVER))
+        if (!is_there(l, c, class) || twin_waits(l, c, p->class_kind[class], SHL_NEVER)
+            || weaker_does_it(l, c, class))
             continue;
         int ended = apply(l, c, p->members[p->class_start[class]], class, returning);
         if (ended != GOES_ON)

@@ -26,6 +26,7 @@ typedef struct {
     int32_t *class_start; /* [classes + 1] into members */
     int32_t *members;     /* crashed operations by class, in the order of their calls */
     int32_t crashed;
+    uint64_t *weaker; /* [classes] see problem_relate_classes; NULL: nothing is known */
     int32_t state_count; /* of `states`; 0: not asked yet; -1: too many to list */
     int32_t states[STATES_MOST];
 } problem;
@@ -49,6 +50,16 @@ typedef struct {
 int32_t walker_init(walker *w, const problem *p);
 void walker_free(walker *w, const problem *p);
 void walker_copy(walker *to, const walker *from, const problem *p);
+
+/* Finds, when the states are listed and the classes are at most 64, which classes can only do what
+ * another one can do, too: their bits stand in the `weaker` of that one. 0: the model failed or the
+ * budget ended.
+ *
+ * Where both lead to the same state the weaker one goes first. For should it go later, or be
+ * pending and go later, then the two can be exchanged; should it not go at all, it can replace the
+ * other. (Crashed operations may take effect at any later time, or never; so what a weaker one does
+ * without changing the state the other one need not be able to do.) */
+int32_t problem_relate_classes(problem *p);
 
 /* Lists the states that the kinds of this history reach from the initial one, if they are few. 0:
  * the model failed or the budget ended. */

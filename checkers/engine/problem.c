@@ -113,6 +113,11 @@ int32_t problem_init(problem *p, const shl_operations *ops, shl_table *table, sh
            classify_crashed(p);
 }
 
+static int64_t weaker_bytes(const problem *p)
+{
+    return p->classes * (int64_t)sizeof *p->weaker;
+}
+
 void problem_free(problem *p)
 {
     shl_free(p->budget, p->order, ints(p->returns));
@@ -122,6 +127,7 @@ void problem_free(problem *p)
     shl_free(p->budget, p->class_kind, ints(p->classes));
     shl_free(p->budget, p->class_start, ints(p->classes + 1));
     shl_free(p->budget, p->members, ints(p->crashed));
+    shl_free(p->budget, p->weaker, weaker_bytes(p));
 }
 
 int32_t walker_init(walker *w, const problem *p)
@@ -198,5 +204,40 @@ int32_t problem_list_states(problem *p)
     if (more == 0)
         p->state_count = -1;
     shl_free(p->budget, occurs, ints(kinds) * 2);
-    return more >= 0;
+    return more >= 0 && (p->state_count < 0 || problem_relate_classes(p));
+}
+
+/* Can class b do whatever class a can? -1: the model failed. */
+static int is_within(const problem *p, int32_t a, int32_t b)
+{
+    for (int32_t s = 0; s < p->state_count; s++) {
+        int32_t state = p->states[s], by_a = shl_next(p->table, state, p->class_kind[a]);
+        if (by_a == SHL_ILLEGAL || by_a == state)
+            continue;
+        int32_t by_b = shl_next(p->table, state, p->class_kind[b]);
+        if (by_a == SHL_ASK_FAILED || by_b == SHL_ASK_FAILED)
+            return -1;
+        if (by_a < 0 || by_a != by_b) /* what branches is taken for more than the other can */
+            return 0;
+    }
+    return 1;
+}
+
+int32_t problem_relate_classes(problem *p)
+{
+    if (p->classes < 2 || p->classes > 64)
+        return 1;
+    p->weaker = shl_alloc_zeroed(p->budget, weaker_bytes(p));
+    if (!p->weaker)
+        return 0;
+    for (int32_t b = 0; b < p->classes; b++)
+        for (int32_t a = 0; a < p->classes; a++) {
+            int within = a == b ? 0 : is_within(p, a, b);
+            int as_strong = within > 0 && a > b ? is_within(p, b, a) : 0;
+            if (within < 0 || as_strong < 0)
+                return 0;
+            if (within && !as_strong) /* of two that are alike the first counts as weaker */
+                p->weaker[b] |= (uint64_t)1 << a;
+        }
+    return 1;
 }

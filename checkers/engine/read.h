@@ -102,8 +102,8 @@ void shl_column_free(void *memory);
  * entry if lines are crowded, else the line), and if it is timed call_ns, ret_ns; f, key, process,
  * call, ret; the kinds of argument and result, type. */
 void shl_reader_copy(const shl_reader *reader, int64_t *wide, int32_t *narrow, uint8_t *bytes);
-/* A table, as long as the reader lives: its slices' bytes, a separator behind each, where each ends,
- * and the line where each stood first. A slice may hold the separator, but no UTF-8 does. */
+/* A table, as long as the reader lives: its slices' bytes, a separator behind each, where each
+ * ends, and the line where each stood first. A slice may hold the separator, but no UTF-8 does. */
 enum { SHL_SEPARATOR = 0xff };
 typedef struct {
     int64_t count;

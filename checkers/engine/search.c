@@ -133,8 +133,6 @@ static int look(search *s, const problem *p, windows *w, int32_t after, int64_t 
 static int try_window(search *s, int64_t steps, int32_t *stuck)
 {
     int32_t at = reached(s);
-    if (s->p.state_count < 0)
-        return UNCLEAR; /* there is no starting from every state */
     if (impossible(&s->p, s->p.order[at])) {
         *stuck = at;
         return NO_WITNESS;
@@ -172,8 +170,6 @@ static int32_t question_of(const problem *p, int32_t at, int32_t nth)
 static int try_question(search *s, int64_t steps, int32_t *stuck)
 {
     int32_t at = reached(s);
-    if (s->p.state_count < 0)
-        return UNCLEAR;
     if (s->seen.at != at)
         s->question = 0;
     aim(&s->seen, at, s->p.slots);
@@ -243,9 +239,13 @@ static int window_turn(search *s, int (*window)(search *, int64_t, int32_t *), t
 
 static void take_turns(search *s, int32_t methods)
 {
-    turns depth = {FIRST_ALLOWANCE, 0}, question = depth, window = depth, layers = depth;
+    int impatient = (methods & SHL_IMPATIENT) != 0;
+    int64_t first = impatient ? 2 : FIRST_ALLOWANCE;
+    turns depth = {first, 0}, question = depth, window = depth, layers = depth;
     int windows = (methods & SHL_BY_DEPTH) && (methods & SHL_BY_WINDOW);
     int32_t before = -1, stalled = 0;
+    if (impatient && !problem_list_states(&s->p))
+        return stopped(s);
     for (int64_t now_ns = shl_now_ns();;) {
         if (methods & SHL_BY_DEPTH) {
             if (!s->depth && !(s->depth = s->by->depth_new(&s->p)))
@@ -257,26 +257,28 @@ static void take_turns(search *s, int32_t methods)
             /* While it gets on nobody else works; nor at the first pause, which is often short. */
             stalled = reached(s) > before ? 0 : stalled + 1;
             if (reached(s) - before > FURTHER * s->p.slots) /* what was so hard lies well behind */
-                depth.steps = question.steps = window.steps = FIRST_ALLOWANCE;
+                depth.steps = question.steps = window.steps = first;
             before = reached(s);
-            if (stalled < 2)
+            if (stalled < 2 && !impatient)
                 continue;
             depth.steps *= 2;
         }
         if (!s->p.state_count && !problem_list_states(&s->p))
             return stopped(s);
-        while (windows && !s->seen.all && is_due(&question, &depth)) {
+        if (s->p.state_count < 0)
+            windows = 0; /* there is no starting from every state */
+        while (windows && !s->seen.all && (impatient || is_due(&question, &depth))) {
             if (window_turn(s, try_question, &question, &now_ns, depth.spent_ns))
                 return;
             question.steps *= s->seen.again ? 2 : 1;
         }
-        if (windows && is_due(&window, &depth)) {
+        if (windows && (impatient || is_due(&window, &depth))) {
             if (window_turn(s, try_window, &window, &now_ns, depth.spent_ns))
                 return;
             window.steps *= 2;
         }
         if ((methods & SHL_BY_LAYERS) &&
-            (!s->depth || (stalled > 3 && is_due(&layers, &depth)))) {
+            (!s->depth || impatient || (stalled > 3 && is_due(&layers, &depth)))) {
             if (!s->layers && !(s->layers = s->by->layers_new(&s->p)))
                 return stopped(s);
             int ended = s->by->layers_run(s->layers, layers.steps);

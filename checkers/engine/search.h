@@ -31,9 +31,11 @@ int64_t shl_table_asked(const shl_table *table);
 
 enum {
     SHL_BY_DEPTH = 1,  /* depth first, remembering dead ends: finds witnesses */
-    SHL_BY_WINDOW = 2, /* from every state, shortly before the point where that is stuck; not alone */
+    SHL_BY_WINDOW = 2, /* from every state, shortly before the point where that is stuck */
     SHL_BY_LAYERS = 4, /* just-in-time linearization, return by return: finds violations */
     SHL_BY_ALL = 7,
+    SHL_IMPATIENT = 8, /* turns begin with a few steps, and are everyone's: for tests on short
+                          histories, which depth first would decide before anyone else is asked */
 };
 
 /* What was found. stuck: the completed operation at whose return no configuration was left,

@@ -34,6 +34,20 @@ def test_a_window_begins_near_where_the_search_is_stuck_and_reaches_back_if_it_m
     assert budget.steps < 500_000
 
 
+def test_a_crashed_operation_does_not_go_before_a_weaker_one() -> None:
+    """Writes that went where a compare-and-set would have done made it 31,600,000 steps."""
+    history = make("cas-register", Load(30_000, 10, 0.01, "exhausted"))
+    budget = new_budget()
+    search = GeneralSearch.of(history, CasRegister(), budget)
+    found: list[Found] = []
+    try:
+        search.run([0], 1, lambda each: bool(found.append(each)))
+    finally:
+        search.close()
+    assert [(each.valid, each.method) for each in found] == [(False, "window")]
+    assert budget.steps < 10_000_000
+
+
 def test_a_model_is_asked_each_question_once_whatever_histories_come(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

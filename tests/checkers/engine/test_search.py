@@ -33,6 +33,9 @@ METHODS = {
     "all": int(lib.SHL_BY_ALL),
     "depth": int(lib.SHL_BY_DEPTH),
     "layers": int(lib.SHL_BY_LAYERS),
+    "all, impatient": int(lib.SHL_BY_ALL | lib.SHL_IMPATIENT),
+    "depth, impatient": int(lib.SHL_BY_DEPTH | lib.SHL_IMPATIENT),
+    "windows": int(lib.SHL_BY_DEPTH | lib.SHL_BY_WINDOW | lib.SHL_IMPATIENT),
 }
 
 

@@ -65,6 +65,42 @@ def test_agrees_with_every_order(methods: str) -> None:
     assert min(verdicts.values()) > HISTORIES // 20  # both kinds were asked about
 
 
+def kind(model: Tabled, f: str, a: int, b: int = 0) -> int:
+    return model.kinds.index((f, a, b))
+
+
+@pytest.mark.parametrize("methods", METHODS)
+def test_a_crashed_operation_is_kept_for_where_no_weaker_one_will_do(methods: str) -> None:
+    """From 2 to 1 it takes the crashed write, so from 0 to 1 it was the compare-and-set."""
+    model = cas_register(3)
+    crashed = [kind(model, "write", 1), kind(model, "cas", 0, 1)]
+    done = [kind(model, "read", 1), kind(model, "write", 2), kind(model, "read", 1)]
+    for first, second in (crashed, crashed[::-1]):
+        ops = [Op(0, None, first), Op(1, None, second)]
+        ops += [Op(2 * i + 2, 2 * i + 3, each) for i, each in enumerate(done)]
+        assert is_linearizable(ops, model)
+        assert search(ops, model, METHODS[methods]).verdict == lib.SHL_VALID
+        ops += [Op(8, 9, kind(model, "write", 2)), Op(10, 11, kind(model, "read", 1))]
+        assert not is_linearizable(ops, model)
+        assert search(ops, model, METHODS[methods]).verdict == lib.SHL_INVALID
+
+
+def test_the_methods_agree_where_many_operations_crashed() -> None:
+    """Too long for every order, and with long chains of dead ends: each checks the other."""
+    rng = random.Random("crashed")
+    verdicts = {True: 0, False: 0}
+    for _ in range(HISTORIES // 2):
+        model = cas_register(3)
+        ops = random_ops(rng, model, count=70, processes=5, crash=0.3, wrong=0.9)
+        reads = [at for at, op in enumerate(ops) if op.ret and model.kinds[op.kind][0] == "read"]
+        for at in rng.sample(reads, len(reads) // 2):
+            ops[at] = ops[at]._replace(kind=kind(model, "read", rng.randrange(3)))
+        found = {search(ops, model, METHODS[each]).verdict for each in ("depth", "layers")}
+        assert len(found) == 1, (ops, found)
+        verdicts[bool(found.pop())] += 1
+    assert min(verdicts.values()) > HISTORIES // 20
+
+
 @pytest.mark.parametrize("extra", [62, 500])
 def test_the_wide_searches_answer_the_same(extra: int) -> None:
     rng = random.Random(f"wide {extra}")

@@ -85,6 +85,37 @@ def test_a_crashed_operation_is_kept_for_where_no_weaker_one_will_do(methods: st
         assert search(ops, model, METHODS[methods]).verdict == lib.SHL_INVALID
 
 
+TOOLS = 40
+
+
+def _tool_step(state: int, kind: tuple[str, int]) -> int | None:
+    f, number = kind
+    if f == "tool":
+        return 0 if state < 0 else state + 1 if state == 2 * number else None
+    if f == "gate":
+        return state + 1 if state == 2 * number + 1 else None
+    return state if state >= 0 else None  # started
+
+
+@pytest.mark.parametrize("spare", [0, TOOLS - 1])
+def test_a_long_chain_of_dead_ends_rules_out_nothing_else(spare: int) -> None:
+    """Any tool will do to start, but each gate needs its own: only the spare one can be had."""
+    gates = [number for number in range(TOOLS) if number != spare]
+    kinds = [(f, number) for f in ("tool", "gate", "started") for number in range(TOOLS)]
+    needed = {number: place for place, number in enumerate(gates)}
+    model = Tabled(
+        kinds,
+        lambda state, kind: _tool_step(state, (kind[0], needed.get(kind[1], -1))),
+        -1,
+        lambda kind: kind[0] == "started",
+    )
+    done = [kinds.index(("started", 0)), *(kinds.index(("gate", number)) for number in gates)]
+    for order in (range(TOOLS), range(TOOLS)[::-1]):
+        ops = [Op(at, None, number) for at, number in enumerate(order)]
+        ops += [Op(TOOLS + 2 * i, TOOLS + 2 * i + 1, each) for i, each in enumerate(done)]
+        assert search(ops, model, METHODS["depth"]).verdict == lib.SHL_VALID
+
+
 def test_the_methods_agree_where_many_operations_crashed() -> None:
     """Too long for every order, and with long chains of dead ends: each checks the other."""
     rng = random.Random("crashed")

@@ -3,8 +3,8 @@
  * Depth first finds a witness soon if there is one, or gets stuck and stays there. Where it is
  * stuck a window is tried: if no state at all before it lets the next returns pass, the history is
  * wrong, and little of it had to be looked at. Layers decide what is left. Turns are of doubling
- * length, and neither windows nor layers have one when they took longer so far than depth first:
- * the whole costs a small multiple of the one that decides. */
+ * length, and nobody has one who took longer so far than a third of depth first's time: the whole
+ * costs a small multiple of the one that decides. */
 #include "internal_abstraction.h"
 #include "internal_search.h"
 

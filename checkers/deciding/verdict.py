@@ -1,4 +1,4 @@
-"""What a check of linearizability finds out, as data."""
+"""What a check of linearizability finds out, as data (not frozen: see checkers.concurrent)."""
 
 from __future__ import annotations
 

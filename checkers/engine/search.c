@@ -16,7 +16,6 @@ enum { FIRST_ALLOWANCE = 4096, FURTHER = 8, SHARE = 3 };
 typedef struct {
     int32_t at;     /* that return; -1: none yet */
     int32_t before; /* how many returns before its call the next one begins */
-    int again;      /* this one had too few steps */
     int all;        /* there is no wider one */
 } windows;
 
@@ -27,7 +26,6 @@ typedef struct {
     windows real;      /* of the history itself */
     windows seen;      /* of the history seen through one question */
     abstraction about; /* that history */
-    int32_t question;  /* which one is next: see question_of */
     int32_t stuck;     /* the first return known to be impassable; -1 */
     shl_found *found;
 } search;
@@ -102,15 +100,13 @@ static int impossible(const problem *p, int32_t op)
 static void aim(windows *w, int32_t at, int32_t before)
 {
     if (w->at != at)
-        *w = (windows){at, before, 0, 0};
+        *w = (windows){at, before, 0};
 }
 
-/* Everything survived this window; or it is looked at again, with more steps. */
+/* Everything survived this window. */
 static void widen(windows *w, const problem *p)
 {
-    if (w->again)
-        w->again = 0;
-    else if (w->before >= p->returns)
+    if (w->before >= p->returns)
         w->all = 1;
     else
         w->before = w->before > p->returns / 4 ? p->returns : w->before * 4 + p->slots;
@@ -125,8 +121,9 @@ static int look(search *s, const problem *p, windows *w, int32_t after, int64_t 
     after = after > least ? after : least;
     int32_t to = w->at < p->returns - after ? w->at + after : p->returns;
     int ended = s->by->window(p, from, to, steps, stuck);
-    w->again |= ended == GOES_ON;
-    return ended;
+    if (ended == UNCLEAR)
+        widen(w, p);
+    return ended; /* GOES_ON: it is looked at again, with more steps */
 }
 
 /* From every state, shortly before the point where depth first is stuck. */
@@ -140,50 +137,20 @@ static int try_window(search *s, int64_t steps, int32_t *stuck)
     aim(&s->real, at, 0);
     if (s->real.all)
         return UNCLEAR;
-    int ended = look(s, &s->p, &s->real, 0, steps, stuck);
-    widen(&s->real, &s->p);
-    return ended;
+    return look(s, &s->p, &s->real, 0, steps, stuck);
 }
 
-enum { QUESTIONS = 8 };
-
-/* Returns of the last kinds before `at`, and itself: what may have become impossible was asked for
- * there. The nth operation of such a kind, -1 if there are fewer. */
-static int32_t question_of(const problem *p, int32_t at, int32_t nth)
-{
-    int32_t kinds[QUESTIONS], count = 0;
-    for (int32_t e = at; e >= 0 && e > at - 4 * p->slots && count < QUESTIONS; e--) {
-        int32_t kind = p->ops->kind[p->order[e]], known = 0;
-        while (known < count && kinds[known] != kind)
-            known++;
-        if (known < count)
-            continue;
-        if (count == nth)
-            return p->order[e];
-        kinds[count++] = kind;
-    }
-    return -1;
-}
-
-/* The same, seen through one question after the other: so little is left of the history then that
- * a window can begin much earlier, and end later. */
+/* The same, seen through one question: is what is stuck possible? So little is left of the history
+ * then that a window can begin much earlier, and end later. */
 static int try_question(search *s, int64_t steps, int32_t *stuck)
 {
     int32_t at = reached(s);
-    if (s->seen.at != at)
-        s->question = 0;
     aim(&s->seen, at, s->p.slots);
-    int32_t op = question_of(&s->p, at, s->question++);
-    if (op < 0) {
-        widen(&s->seen, &s->p);
-        op = question_of(&s->p, at, 0);
-        s->question = 1;
-    }
-    if (s->seen.all)
-        return UNCLEAR;
-    int built = abstraction_build(&s->about, &s->p, op);
-    if (built <= 0)
+    int built = abstraction_build(&s->about, &s->p, s->p.order[at]);
+    if (built <= 0) {
+        s->seen.all = 1;
         return built < 0 ? STOPPED : UNCLEAR;
+    }
     return look(s, &s->about.p, &s->seen, s->seen.before, steps, stuck);
 }
 
@@ -193,9 +160,9 @@ typedef struct {
     int64_t spent_ns;
 } turns;
 
-static int is_due(const turns *mine, const turns *depth)
+static int is_due(const turns *mine, const turns *depth, int impatient)
 {
-    return mine->spent_ns <= depth->spent_ns / SHARE;
+    return impatient || mine->spent_ns <= depth->spent_ns / SHARE;
 }
 
 /* A turn has ended that began then. Now. */
@@ -267,18 +234,18 @@ static void take_turns(search *s, int32_t methods)
             return stopped(s);
         if (s->p.state_count < 0)
             windows = 0; /* there is no starting from every state */
-        while (windows && !s->seen.all && (impatient || is_due(&question, &depth))) {
+        while (windows && !s->seen.all && is_due(&question, &depth, impatient)) {
             if (window_turn(s, try_question, &question, &now_ns, depth.spent_ns))
                 return;
-            question.steps *= s->seen.again ? 2 : 1;
+            question.steps *= 2;
         }
-        if (windows && (impatient || is_due(&window, &depth))) {
+        if (windows && is_due(&window, &depth, impatient)) {
             if (window_turn(s, try_window, &window, &now_ns, depth.spent_ns))
                 return;
             window.steps *= 2;
         }
         if ((methods & SHL_BY_LAYERS) &&
-            (!s->depth || impatient || (stalled > 3 && is_due(&layers, &depth)))) {
+            (!s->depth || ((stalled > 3 || impatient) && is_due(&layers, &depth, impatient)))) {
             if (!s->layers && !(s->layers = s->by->layers_new(&s->p)))
                 return stopped(s);
             int ended = s->by->layers_run(s->layers, layers.steps);

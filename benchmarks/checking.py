@@ -7,9 +7,9 @@ peak resident memory of that process, with the bar beside it. Then time and memo
 number of operations and of clients, as tables and plotted (DIRECTORY/*.svg), and the same work by
 whichever peers are installed (benchmarks/peers.py). What a figure holds:
 
-- A plain name: checkers.linearizable.check on a history that is in memory as columns, as a reader
-  leaves it, to the verdict: encoding, the lane, the general search. "+ prefix": with the shortest
-  invalid prefix, which check finds if asked to. Reading the file is not in it.
+- A plain name: checkers.linearizability.checking.check on a history that is in memory as columns,
+  as a reader leaves it, to the verdict: encoding, the lane, the general search. "+ prefix": with the
+  shortest invalid prefix, which check finds if asked to. Reading the file is not in it.
 - "etcd logs": all of them in one process: opened, read, checked; imports are not in it, but are in
   the second of the two figures.
 - "command": `shalott check FILE --model M`, from the start of the interpreter to its end.
@@ -118,7 +118,13 @@ def of_history(figure: Figure, runs: int) -> dict[str, Any]:
 
 def of_command(figure: Figure, runs: int) -> dict[str, Any]:
     """What the whole command takes on the figure's file."""
-    command = [sys.executable, "-m", "harness.cli", "check", drawn(figure, figure.file)]
+    command = [
+        sys.executable,
+        "-m",
+        "shalott.harness.cli.main",
+        "check",
+        drawn(figure, figure.file),
+    ]
     done = [run([*command, "--model", figure.model]) for _ in range(runs)]
     best = min(done, key=lambda ran: ran.cpu_s)
     if best.exit not in EXITS:

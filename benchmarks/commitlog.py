@@ -30,12 +30,12 @@ from multiprocessing.synchronize import Event as ProcessEvent
 from pathlib import Path
 from typing import Any
 
-from broker.commitlog.api import Message
-from broker.commitlog.codec import Encoder, filler
-from broker.commitlog.store import MessageStore
-from broker.disk import OsDisk
-from broker.env import Env, SystemClock, seeded_rng
-from broker.rocketmq.config import StoreConfig
+from shalott.broker.base.disk import OsDisk
+from shalott.broker.base.env import Env, SystemClock, seeded_rng
+from shalott.broker.rocket.commitlog.api import Message
+from shalott.broker.rocket.commitlog.codec import Encoder, filler
+from shalott.broker.rocket.commitlog.store import MessageStore
+from shalott.broker.rocket.config import StoreConfig
 
 BODY = bytes(range(256)) * 4
 PROPERTIES = "UNIQ_KEY\x017F00000100002A9F0000000000001000\x02TAGS\x01blue\x02"

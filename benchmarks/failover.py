@@ -73,7 +73,7 @@ def measure(system: str, arguments: argparse.Namespace) -> Outcome:
     """Run it and read what was recorded."""
     limit_s = QUIET_S + INTERVAL_S * arguments.kills
     command = [
-        *(sys.executable, "-m", "harness.cli", "test", "--system", system),
+        *(sys.executable, "-m", "shalott.harness.cli.main", "test", "--system", system),
         *("--profile", arguments.profile, "--cluster", arguments.cluster),
         *("--nodes", arguments.nodes, "--rate", str(RATE_HZ), "--time-limit", str(limit_s)),
         *("--nemesis", "kill", "--targets", "master", "--seed", str(arguments.seed)),

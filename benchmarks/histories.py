@@ -19,7 +19,7 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-from checkers.concurrent import (
+from shalott.checkers.history.concurrent import (
     FAIL,
     FORM,
     INFO,
@@ -30,7 +30,7 @@ from checkers.concurrent import (
     ConcurrentHistory,
     Values,
 )
-from checkers.words import Words
+from shalott.checkers.history.words import Words
 
 Ints = npt.NDArray[np.int64]
 Bools = npt.NDArray[np.bool_]

@@ -12,8 +12,8 @@ from typing import Any, Final
 import numpy as np
 
 from benchmarks.histories import Load, make
-from checkers.concurrent import INFO, NEVER, NOTHING, ConcurrentHistory, Values
-from checkers.words import Words
+from shalott.checkers.history.concurrent import INFO, NEVER, NOTHING, ConcurrentHistory, Values
+from shalott.checkers.history.words import Words
 
 STEP_NS: Final = 1000  # between two events
 _TYPES: Final = ("ok", "fail", "info")
@@ -91,7 +91,7 @@ def write_parquet(history: ConcurrentHistory, path: Path) -> None:
     """As a run stores it: one value an operation; an empty dequeue failed."""
     import pyarrow as pa  # a process that only reads columns shall not hold it
 
-    from harness.history import HISTORY_SCHEMA, write_history
+    from shalott.harness.core.history import HISTORY_SCHEMA, write_history
 
     def strings(codes: Any, names: tuple[str, ...]) -> Any:
         indices = pa.array(np.asarray(codes, dtype=np.int32))

@@ -19,8 +19,8 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 from benchmarks.histories import Load  # noqa: E402
 from benchmarks.history_files import kept, read_columns  # noqa: E402
-from checkers.linearizable import check  # noqa: E402
-from checkers.reading import read_history  # noqa: E402
+from shalott.checkers.linearizability.checking import check  # noqa: E402
+from shalott.checkers.reading import read_history  # noqa: E402
 
 
 def peak_bytes() -> int:
@@ -56,7 +56,7 @@ def one_history(
 
 def many_files(files: list[str], expected: list[bool], model: str) -> dict[str, Any]:
     """Every file read and checked, one after the other, as a program would do it at its start."""
-    import checkers.reading.text  # noqa: F401 -- what read_history imports when it is needed
+    import shalott.checkers.reading.text  # noqa: F401 -- what read_history imports when it is needed
 
     before = peak_bytes()
     begun = time.process_time()

@@ -58,7 +58,7 @@ def installed() -> Iterator[Peer]:
 
 
 def ours() -> Peer:
-    return Peer("shalott check", (sys.executable, "-m", "harness.cli", "check"))
+    return Peer("shalott check", (sys.executable, "-m", "shalott.harness.cli.main", "check"))
 
 
 def show() -> None:
@@ -83,7 +83,7 @@ def show() -> None:
 def _exported(path: str) -> str:
     """The same history without what Knossos' models do not know: queues that are found empty."""
     out = f"{path}.exported"
-    done = run([sys.executable, "-m", "harness.cli", "export", path, "--out", out])
+    done = run([sys.executable, "-m", "shalott.harness.cli.main", "export", path, "--out", out])
     if done.exit != 0:
         raise RuntimeError(f"{path} can't be exported: {done.errors}")
     return out

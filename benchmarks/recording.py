@@ -19,16 +19,16 @@ from functools import partial
 from pathlib import Path
 from typing import cast
 
-from harness.generator.combinators import Stagger, TimeLimit
-from harness.generator.queues import queue_mix
-from harness.interpreter import Interpreter
-from harness.op import Completion, Invocation
-from harness.plan import Plan
-from harness.planning import Request, make_plan
-from harness.progress import watch_plainly, watch_terminal
-from harness.recording import HistoryWriter, recover
-from harness.rng import stream_key
-from harness.stage import Stage
+from shalott.harness.core.generator.combinators import Stagger, TimeLimit
+from shalott.harness.core.generator.queues import queue_mix
+from shalott.harness.core.op import Completion, Invocation
+from shalott.harness.core.plan import Plan
+from shalott.harness.core.recording import HistoryWriter, recover
+from shalott.harness.core.rng import stream_key
+from shalott.harness.run.interpreter import Interpreter
+from shalott.harness.run.planning import Request, make_plan
+from shalott.harness.run.progress import watch_plainly, watch_terminal
+from shalott.harness.run.stage import Stage
 
 PROMISED_HZ = 5000
 NODES = ("n1", "n2", "n3")

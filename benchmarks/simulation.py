@@ -26,10 +26,10 @@ from contextlib import contextmanager
 from pathlib import Path
 from types import FrameType
 
-from cluster.sim.loop import SimLoop
-from cluster.sim.processes import SimProcess
-from harness.simulate import SimOutcome, simulate
-from harness.swarm import Subject, draw_plan
+from shalott.cluster.sim.loop.loop import SimLoop
+from shalott.cluster.sim.loop.processes import SimProcess
+from shalott.harness.run.simulate import SimOutcome, simulate
+from shalott.harness.search.drawing.swarm import Subject, draw_plan
 
 ROOT = Path(__file__).parent.parent
 LOOP_CALLBACKS = 400_000

@@ -20,15 +20,15 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from harness.history import write_events, write_history
-from harness.plan import dump_plan
-from tests.harness.report_run import example_history, example_plan
+from shalott.harness.core.history import write_events, write_history
+from shalott.harness.core.plan import dump_plan
+from tests.harness.report.report_run import example_history, example_plan
 
 PROGRAM = """
 import sys
 from pathlib import Path
 from rich.console import Console
-from spark_analysis.report import run_report
+from shalott.spark_analysis.report import run_report
 run_report(Path(sys.argv[1]), Path(sys.argv[2]), Console(width=120))
 """
 SECONDS = 60

@@ -16,9 +16,9 @@ import time
 from collections import deque
 from pathlib import Path
 
-from broker.amqp.queue_protocol import Content
-from broker.disk import OsDisk
-from broker.storage.backing_queue import BackingQueue
+from shalott.broker.base.disk import OsDisk
+from shalott.broker.rabbit.amqp.queue_protocol import Content
+from shalott.broker.rabbit.storage.backing_queue import BackingQueue
 
 BODY_BYTES = (64, 1024)
 OUTSTANDING = (1, 10, 100, 1000)

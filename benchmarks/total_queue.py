@@ -14,8 +14,8 @@ import time
 import numpy as np
 import pyarrow as pa
 
-from checkers.total_queue import TotalQueue
-from harness.history import EVENT_SCHEMA, HISTORY_SCHEMA, History
+from shalott.checkers.queues.total_queue import TotalQueue
+from shalott.harness.core.history import EVENT_SCHEMA, HISTORY_SCHEMA, History
 
 STEP_NS = 20_000
 

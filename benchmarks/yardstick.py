@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from harness.plan import (
+from shalott.harness.core.plan import (
     ClusterPlan,
     FaultAction,
     GatePlan,
@@ -131,7 +131,7 @@ def run(row: Row, system: str, seed: int, out: Path) -> dict[str, Any]:
         directory.mkdir(parents=True, exist_ok=True)
         plan = directory / "plan.json"
         plan.write_bytes(dump_plan(plan_for(row, system, seed)))
-        command = [sys.executable, "-m", "harness.cli", "test", "--plan", str(plan)]
+        command = [sys.executable, "-m", "shalott.harness.cli.main", "test", "--plan", str(plan)]
         with (directory / "output.txt").open("wb") as output:
             subprocess.run(
                 [*command, "--store", str(directory / "store")],

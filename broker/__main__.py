@@ -1,4 +1,4 @@
-"""``python -m broker --config node.toml``: run one node until SIGTERM or SIGINT.
+"""``python -m shalott.broker --config node.toml``: run one node until SIGTERM or SIGINT.
 
 SIGUSR1 makes it print where every task waits. Exit codes: 0 after an orderly stop, 70 when the node
 gave itself up (its disk failed, say), 78 for a bad configuration or a port in use.
@@ -16,20 +16,23 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from broker.config import NodeConfig, load_config
-from broker.disk import OsDisk
-from broker.env import SystemClock, seeded_rng
-from broker.errors import BrokerError, ConfigError
-from broker.events import JsonlEventLog
-from broker.kinds import AnyNode, open_node
-from broker.rocketmq.config import RocketConfig
+from shalott.broker.base.disk import OsDisk
+from shalott.broker.base.env import SystemClock, seeded_rng
+from shalott.broker.base.errors import BrokerError, ConfigError
+from shalott.broker.base.events import JsonlEventLog
+from shalott.broker.config import load_config
+from shalott.broker.nodes import AnyNode, open_node
+from shalott.broker.rabbit.config import NodeConfig
+from shalott.broker.rocket.config import RocketConfig
 
 EXIT_GAVE_UP = 70
 EXIT_CONFIG = 78
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(prog="python -m broker", description="Run one broker node.")
+    parser = argparse.ArgumentParser(
+        prog="python -m shalott.broker", description="Run one broker node."
+    )
     parser.add_argument("--config", type=Path, required=True, help="the node's TOML file")
     arguments = parser.parse_args()
     try:
@@ -91,7 +94,7 @@ async def until_asked_to_stop(node: AnyNode) -> int:
         if isinstance(error, ConfigError):
             sys.stderr.write(f"broker: {node.config.name} can't start: {error}\n")
             os._exit(EXIT_CONFIG)
-        logging.getLogger("broker").critical("giving up: %s", error)
+        logging.getLogger("shalott.broker").critical("giving up: %s", error)
         # An orderly end would pretend that what is on disk can be trusted.
         os._exit(EXIT_GAVE_UP)
     await node.stop()

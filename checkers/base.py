@@ -1,7 +1,7 @@
 """What every checker is: a pure function of a history to a Result.
 
 Validity is three-valued and merged as in jepsen.checker: false beats "unknown" beats true. A
-checker that crashes is "unknown" (checkers.compose), never valid.
+checker that crashes is "unknown" (checkers.runs.compose), never valid.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from typing import Any, Literal, Protocol
 
 import msgspec
 
-from harness.history import History
+from shalott.harness.core.history import History
 
 Valid = Literal[True, False, "unknown"]
 

@@ -9,7 +9,7 @@ faults compose. A mend of what is not cut does nothing: it comes late, after a `
 clocks and disks are settings, not counts: the last one stands, and who lays several over each other
 adds them up (nemesis/layers.py).
 Everything is healed and removed by ``teardown``; what a crashed harness left is removed by the
-next ``boot`` and by ``cluster.select.sweep_all``.
+next ``boot`` and by ``harness.run.select.sweep_all``.
 """
 
 from __future__ import annotations

@@ -16,8 +16,8 @@ from typing import Any
 import h11
 import msgspec
 
-from cluster.base import Endpoint
-from harness.errors import Definite, Indefinite
+from shalott.cluster.base import Endpoint
+from shalott.harness.core.errors import Definite, Indefinite
 
 BODY_BYTES_MAX = 64 * 1024 * 1024  # a listing of many queues; anything longer is a mistake
 READ_BYTES = 65536

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from harness.errors import MissingCapability
+from shalott.harness.core.errors import MissingCapability
 
 REASONS: Mapping[str, str] = {
     "power": "cut a node's power: only the simulation can lose unsynced writes",

@@ -19,11 +19,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Literal
 
-from harness.errors import UsageError
-from harness.plan import FaultAction
-from harness.rng import Stream, stream_key
-from nemesis.kinds import ALL_NODES, CALM, KINDS
-from nemesis.schedule import (
+from shalott.harness.core.errors import UsageError
+from shalott.harness.core.plan import FaultAction
+from shalott.harness.core.rng import Stream, stream_key
+from shalott.nemesis.kinds import ALL_NODES, CALM, KINDS
+from shalott.nemesis.schedule import (
     MIN_CALM_MS,
     NEMESES,
     RESTART_JITTER_MS,
@@ -33,7 +33,7 @@ from nemesis.schedule import (
     renumbered,
     shape_of,
 )
-from nemesis.targets import check_target, is_single
+from shalott.nemesis.targets import check_target, is_single
 
 Promise = Literal["one-at-a-time", "one-or-all", "anything"]
 PROMISES: tuple[Promise, ...] = ("one-at-a-time", "one-or-all", "anything")

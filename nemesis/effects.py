@@ -14,12 +14,12 @@ from typing import Any
 
 import msgspec
 
-from cluster.base import Cluster, DiskFaults, LinkShape, System
-from harness.errors import ClientError
-from harness.plan import FaultAction
-from harness.rng import Stream
-from nemesis.holds import Holds, How
-from nemesis.kinds import (
+from shalott.cluster.base import Cluster, DiskFaults, LinkShape, System
+from shalott.harness.core.errors import ClientError
+from shalott.harness.core.plan import FaultAction
+from shalott.harness.core.rng import Stream
+from shalott.nemesis.holds import Holds, How
+from shalott.nemesis.kinds import (
     FAILOVER,
     FATAL_DISK,
     REDECLARE,
@@ -28,8 +28,8 @@ from nemesis.kinds import (
     WIPE,
     family_of,
 )
-from nemesis.layers import Layers, Link
-from nemesis.proofs import Check, Seen
+from shalott.nemesis.layers import Layers, Link
+from shalott.nemesis.proofs import Check, Seen
 
 REACH_TIMEOUT_MS = 500
 MIRRORED_WITHIN_MS = 1000

@@ -12,8 +12,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from harness.errors import UsageError
-from harness.rng import Stream
+from shalott.harness.core.errors import UsageError
+from shalott.harness.core.rng import Stream
 
 Links = tuple[tuple[str, str], ...]
 STOCHASTIC_TRIES = 50

@@ -18,7 +18,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
-from cluster.base import Cluster
+from shalott.cluster.base import Cluster
 
 log = logging.getLogger("shalott.nemesis")
 

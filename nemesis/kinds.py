@@ -18,8 +18,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
 
-from harness.errors import UsageError
-from harness.plan import FaultAction
+from shalott.harness.core.errors import UsageError
+from shalott.harness.core.plan import FaultAction
 
 Family = Literal["partition", "process", "link", "clock", "disk"]
 

@@ -12,7 +12,7 @@ import asyncio
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 
-from cluster.base import SOUND_DISK, Cluster, DiskFaults, LinkShape
+from shalott.cluster.base import SOUND_DISK, Cluster, DiskFaults, LinkShape
 
 Link = tuple[str, str]
 

@@ -12,9 +12,9 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from harness.errors import HarnessError, MissingCapability
-from harness.history import Recorder
-from harness.op import NEMESIS
+from shalott.harness.core.errors import HarnessError, MissingCapability
+from shalott.harness.core.history import Recorder
+from shalott.harness.core.op import NEMESIS
 
 PROBE_INTERVAL_S = 0.1
 

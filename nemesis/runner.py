@@ -5,8 +5,8 @@ Each fault action is a task of its own: wait for its time, find its targets, do 
 for its end, undo it, prove that. What a kind of fault does, and how overlapping ones add up, is in
 nemesis/effects.py. Cancelling ``run`` only tells the tasks that it is over; they still undo what
 they did, and ``heal`` waits for them. A fault that could not be proved, or that the backend could
-not make, says so in its row, and makes the run unknown (checkers/stats.py). A node that ended its
-own process because its disk failed is no error: it is started when the fault ends, and the row
+not make, says so in its row, and makes the run unknown (checkers/runs/stats.py). A node that ended
+its own process because its disk failed is no error: it is started when the fault ends, and the row
 says so.
 """
 
@@ -20,19 +20,19 @@ from typing import Any
 
 import msgspec
 
-from cluster.base import Cluster, System
-from harness.errors import ClientError, HarnessError, MissingCapability
-from harness.history import Recorder
-from harness.op import NEMESIS
-from harness.plan import FaultAction, Plan
-from harness.rng import Stream
-from nemesis.effects import Effects
-from nemesis.holds import Holds
-from nemesis.kinds import FATAL_DISK, family_of
-from nemesis.layers import Layers
-from nemesis.proofs import Prover
-from nemesis.schedule import aimed_links
-from nemesis.targets import is_role, role_nodes
+from shalott.cluster.base import Cluster, System
+from shalott.harness.core.errors import ClientError, HarnessError, MissingCapability
+from shalott.harness.core.history import Recorder
+from shalott.harness.core.op import NEMESIS
+from shalott.harness.core.plan import FaultAction, Plan
+from shalott.harness.core.rng import Stream
+from shalott.nemesis.effects import Effects
+from shalott.nemesis.holds import Holds
+from shalott.nemesis.kinds import FATAL_DISK, family_of
+from shalott.nemesis.layers import Layers
+from shalott.nemesis.proofs import Prover
+from shalott.nemesis.schedule import aimed_links
+from shalott.nemesis.targets import is_role, role_nodes
 
 log = logging.getLogger("shalott.nemesis")
 

@@ -5,7 +5,7 @@ of them never two faults overlap. So do those that spoil disks, of one node at a
 nemesis has a lane of its own, so partitions compose with kills. In a lane a fault lasts
 ``duration_ms`` and faults begin ``interval_ms`` apart, each varied by up to ``jitter`` (a
 fraction); between two faults of a lane there is at least MIN_CALM_MS. Every draw is keyed by seed
-and lane (harness/rng.py), so adding a nemesis does not move another one's faults.
+and lane (harness/core/rng.py), so adding a nemesis does not move another one's faults.
 
 The promise of the safe profile is that killing one node at a time loses nothing, and a restarted
 mirror is empty until it is synchronised: killing its master before that loses messages by our own
@@ -23,11 +23,11 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 import msgspec
 
-from harness.errors import UsageError
-from harness.plan import FaultAction
-from harness.rng import Stream, stream_key
-from nemesis import grudges
-from nemesis.kinds import (
+from shalott.harness.core.errors import UsageError
+from shalott.harness.core.plan import FaultAction
+from shalott.harness.core.rng import Stream, stream_key
+from shalott.nemesis import grudges
+from shalott.nemesis.kinds import (
     ALL_NODES,
     FAILOVER,
     FATAL_DISK,
@@ -39,7 +39,7 @@ from nemesis.kinds import (
     WIPE,
     is_one_way,
 )
-from nemesis.targets import check_target, draw_nodes, is_role, is_single
+from shalott.nemesis.targets import check_target, draw_nodes, is_role, is_single
 
 PROCESS_KINDS = (
     *("kill", REDECLARE, "stop", "power", UNNOTICED_REDECLARE),

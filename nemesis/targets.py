@@ -11,8 +11,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from harness.errors import UsageError
-from harness.rng import Stream
+from shalott.harness.core.errors import UsageError
+from shalott.harness.core.rng import Stream
 
 ROLES = ("master", "mirrors", "slaves", "controller")
 COPIES = ("mirror", "slave")  # what a node says that it is

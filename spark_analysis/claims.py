@@ -14,14 +14,20 @@ from pathlib import Path
 import pyarrow as pa
 from pyspark.sql import DataFrame
 
-from checkers.columns import client_operations
-from checkers.epochs import Restarts
-from checkers.faults import Observation, read_surroundings
-from checkers.mastership import acknowledged_reigns, acting_reigns, shared_epochs
-from checkers.reigns import Reign, event_reigns, observed_reigns, read_events, without_pauses
-from checkers.total_queue import undrained_queues
-from harness.history import read_history
-from spark_analysis import schema
+from shalott.checkers.history.columns import client_operations
+from shalott.checkers.history.faults import Observation, read_surroundings
+from shalott.checkers.history.reigns import (
+    Reign,
+    event_reigns,
+    observed_reigns,
+    read_events,
+    without_pauses,
+)
+from shalott.checkers.mastership.epochs import Restarts
+from shalott.checkers.mastership.mastership import acknowledged_reigns, acting_reigns, shared_epochs
+from shalott.checkers.queues.total_queue import undrained_queues
+from shalott.harness.core.history import read_history
+from shalott.spark_analysis import schema
 
 UNDRAINED = "undrained"
 ARROW = pa.schema(

@@ -1,9 +1,9 @@
 """Two masters at once, over the claims of any number of runs.
 
-The definitions are those of checkers/mastership.py. *Claimed*: the reigns of two nodes share more
-than the tolerance, as logged or as polled, or both answered "master" in one round of polls.
-*Effective*: two nodes acknowledged writes in stretches that share more than the tolerance, or in
-one epoch. What a lesser witness shows is not told again where a better one has told it.
+The definitions are those of checkers/mastership/mastership.py. *Claimed*: the reigns of two nodes
+share more than the tolerance, as logged or as polled, or both answered "master" in one round of
+polls. *Effective*: two nodes acknowledged writes in stretches that share more than the tolerance,
+or in one epoch. What a lesser witness shows is not told again where a better one has told it.
 
 Claims of one group of one run are few, so pairs are found by one join on (run, group); a running
 maximum of ends would count episodes, and merge what the checker tells apart. All else is windows
@@ -16,7 +16,7 @@ from __future__ import annotations
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F  # noqa: N812
 
-from spark_analysis import schema
+from shalott.spark_analysis import schema
 
 ROUNDS_APART = 3  # doubly answered rounds at most so far apart make one overlap
 

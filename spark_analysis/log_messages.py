@@ -1,5 +1,5 @@
 """What became of the messages of replicated logs, in any number of runs: sends and polls, as
-checkers/replicated_log/values.py weighs them in one run, in the columns of LOST_MESSAGES.
+checkers/logs/values.py weighs them in one run, in the columns of LOST_MESSAGES.
 
 A send is an attempt. An acknowledged message that no final read has is ``lost`` (the checker's
 lost-write); final reads are the polls of the phase drain, and without a whole drain nothing is
@@ -12,8 +12,8 @@ from __future__ import annotations
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812
 
-from spark_analysis import schema
-from spark_analysis.lost_messages import OPERATIONS_MAX
+from shalott.spark_analysis import schema
+from shalott.spark_analysis.lost_messages import OPERATIONS_MAX
 
 _POLL = "struct<records: array<array<bigint>>>"
 _PLACE = F.struct("key", "offset")

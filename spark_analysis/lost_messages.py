@@ -1,8 +1,8 @@
 """Lost, duplicated and phantom messages of any number of runs: one group-by, no join of rows.
 
-The definitions are those of checkers/fates.py and checkers/total_queue.py, which see one run at a
-time; here a message is a group of (run, value), whatever the size of the history. An anti-join of
-enqueues and dequeues says the same and costs twice as much, three times with a sort.
+The definitions are those of checkers/queues/fates.py and checkers/queues/total_queue.py, which see
+one run at a time; here a message is a group of (run, value), whatever the size of the history. An
+anti-join of enqueues and dequeues says the same and costs twice as much, three times with a sort.
 
     one pass      (run, value)   its enqueue, how often it was delivered, how often without the flag
     then          (run, queue)   counts of fates, and the operations that prove them
@@ -15,7 +15,7 @@ from __future__ import annotations
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812
 
-from spark_analysis import schema
+from shalott.spark_analysis import schema
 
 OPERATIONS_MAX = 32  # evidence kept of one kind, run and queue
 

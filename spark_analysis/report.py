@@ -27,9 +27,9 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from harness.errors import StoreError
-from spark_analysis.runs import Run, find_runs, read_ops, runs_frame, runs_rows
-from spark_analysis.spark import cache_directory, local_session, require_spark
+from shalott.harness.core.errors import StoreError
+from shalott.spark_analysis.runs import Run, find_runs, read_ops, runs_frame, runs_rows
+from shalott.spark_analysis.spark import cache_directory, local_session, require_spark
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -108,11 +108,11 @@ def run_report(store: Path, out: Path | None, console: Console) -> FleetReport:
 
 
 def _analyse(spark: SparkSession, store: Path, runs: Sequence[Run]) -> _Tables:
-    from spark_analysis import schema
-    from spark_analysis.claims import UNDRAINED, claims, claims_here
-    from spark_analysis.dual_masters import dual_masters, reign_times
-    from spark_analysis.log_messages import log_messages
-    from spark_analysis.lost_messages import lost_messages
+    from shalott.spark_analysis import schema
+    from shalott.spark_analysis.claims import UNDRAINED, claims, claims_here
+    from shalott.spark_analysis.dual_masters import dual_masters, reign_times
+    from shalott.spark_analysis.log_messages import log_messages
+    from shalott.spark_analysis.lost_messages import lost_messages
 
     with ThreadPoolExecutor(1) as beside:
         # Python reads while the JVM is at work on the other job.

@@ -19,8 +19,8 @@ import msgspec
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from harness.errors import UsageError
-from harness.history import HISTORY_SCHEMA
+from shalott.harness.core.errors import UsageError
+from shalott.harness.core.history import HISTORY_SCHEMA
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -170,7 +170,7 @@ def runs_rows(runs: Sequence[Run]) -> list[tuple[str, str, bool, int]]:
 
 def runs_frame(spark: SparkSession, runs: Sequence[Run]) -> DataFrame:
     """The runs as schema RUNS."""
-    from spark_analysis import schema
+    from shalott.spark_analysis import schema
 
     return spark.createDataFrame(runs_rows(runs), schema.RUNS)
 
@@ -179,7 +179,7 @@ def read_ops(spark: SparkSession, store: Path, runs: Sequence[Run]) -> DataFrame
     """The histories of all runs of one store, with the column ``run``."""
     from pyspark.sql import functions as F  # noqa: N812
 
-    from spark_analysis import schema
+    from shalott.spark_analysis import schema
 
     files = [_GLOB.sub(r"\\\g<0>", str(run.history)) for run in runs]
     ops = spark.read.schema(schema.HISTORY).parquet(*files)

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 import pyarrow as pa
 from pyspark.sql import types as T  # noqa: N812 (the name that Spark's own documentation uses)
 
-from harness.history import COLUMNS, EVENT_COLUMNS
+from shalott.harness.core.history import COLUMNS, EVENT_COLUMNS
 
 _TYPES: dict[pa.DataType, T.DataType] = {
     pa.int64(): T.LongType(),
@@ -45,7 +45,7 @@ RUNS = _struct(
     ("run", _STRING), ("path", _STRING), ("complete", T.BooleanType()), ("round_ns", _LONG)
 )
 
-# Fates of messages are those of checkers/fates.py.
+# Fates of messages are those of checkers/queues/fates.py.
 FATES = (
     *("delivered_once", "recovered", "lost", "duplicated", "redelivered", "phantom"),
     "not_enqueued",

@@ -24,7 +24,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from harness.errors import HarnessError, UsageError
+from shalott.harness.core.errors import HarnessError, UsageError
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -44,8 +44,8 @@ def nothing_is_left_open() -> Iterator[None]:
 @cache
 def why_no_docker() -> str | None:
     """Why containers can't be made here, or None."""
-    from cluster.docker.engine import connect
-    from harness.errors import UsageError
+    from shalott.cluster.docker.engine import connect
+    from shalott.harness.core.errors import UsageError
 
     try:
         connect(timeout_s=10).close()

@@ -2,8 +2,8 @@
 
 A classic queue promises that messages which went in one after the other are delivered in that
 order the first time; what is given back may come again at any place. So, by default, only first
-deliveries are judged (checkers/fifo_order.py). A run in which nothing was delivered twice may be
-judged as a queue that delivers exactly once.
+deliveries are judged (checkers/queues/fifo_order.py). A run in which nothing was delivered twice
+may be judged as a queue that delivers exactly once.
 
 With single consumers each queue is dequeued by one client only (until the drain, which asks every
 node), as applications do that care for order.
@@ -13,14 +13,14 @@ from __future__ import annotations
 
 from functools import partial
 
-from harness.generator.base import Generator
-from harness.generator.combinators import Stagger, TimeLimit
-from harness.generator.queues import queue_mix
-from harness.plan import Plan
-from harness.rng import stream_key
-from harness.workload import Workload
-from workloads.clients.amqp import AmqpQueueClient
-from workloads.queue import client_habits, drain_generator, queue_names
+from shalott.harness.core.generator.base import Generator
+from shalott.harness.core.generator.combinators import Stagger, TimeLimit
+from shalott.harness.core.generator.queues import queue_mix
+from shalott.harness.core.plan import Plan
+from shalott.harness.core.rng import stream_key
+from shalott.workloads.base import Workload
+from shalott.workloads.clients.amqp import AmqpQueueClient
+from shalott.workloads.queue import client_habits, drain_generator, queue_names
 
 
 def load_generator(plan: Plan) -> Generator:

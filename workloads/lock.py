@@ -14,13 +14,13 @@ from __future__ import annotations
 
 from functools import partial
 
-from harness.generator.base import Generator
-from harness.generator.locks import lock_mix
-from harness.op import Invocation
-from harness.plan import Plan
-from harness.workload import Workload
-from workloads.clients.amqp_lock import AmqpLockClient
-from workloads.queue import queue_names
+from shalott.harness.core.generator.base import Generator
+from shalott.harness.core.generator.locks import lock_mix
+from shalott.harness.core.op import Invocation
+from shalott.harness.core.plan import Plan
+from shalott.workloads.base import Workload
+from shalott.workloads.clients.amqp_lock import AmqpLockClient
+from shalott.workloads.queue import queue_names
 
 AFTERWARDS_MS = 3_000
 

@@ -3,7 +3,7 @@
 A process is bound to a node with a broker: it asks that node's name server where the master is,
 sends there, and polls at that node's own broker, be it the master or a slave. Where name servers
 have nodes of their own, each is asked by the processes of some brokers. After the heal every queue
-is read at every broker from offset 0 to its end; checkers/replicated_log/anomalies.py says what
+is read at every broker from offset 0 to its end; checkers/logs/anomalies.py says what
 must be found there.
 
 ``elections`` is the same load, judged by the elections alone: what becomes of messages is not
@@ -15,14 +15,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from functools import partial
 
-from harness.client import Client
-from harness.generator.base import Generator
-from harness.generator.combinators import Limit, Stagger, TimeLimit
-from harness.generator.logs import log_mix, read_all
-from harness.plan import Plan, nodes_hosting
-from harness.rng import stream_key
-from harness.workload import SeveralPorts, Workload
-from workloads.clients.log_client import LogClient
+from shalott.harness.core.client import Client
+from shalott.harness.core.generator.base import Generator
+from shalott.harness.core.generator.combinators import Limit, Stagger, TimeLimit
+from shalott.harness.core.generator.logs import log_mix, read_all
+from shalott.harness.core.plan import Plan, nodes_hosting
+from shalott.harness.core.rng import stream_key
+from shalott.workloads.base import SeveralPorts, Workload
+from shalott.workloads.clients.log_client import LogClient
 
 TOPIC = "shalott"
 PORTS = ("nameserver", "remoting")

@@ -1,21 +1,21 @@
 """Which invariants of a replicated log are judged, and which of them a plan's settings promise.
 
 Reference 2.2.12. I1 and I3 need acknowledgements that wait for the copies and for the disks: what
-the profile ``safe`` sets (harness/profiles.py). Without these they are judged and told.
+the profile ``safe`` sets (harness/core/profiles.py). Without these they are judged and told.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
-from checkers.base import Checker
-from checkers.elections.invariants import (
+from shalott.checkers.base import Checker
+from shalott.checkers.mastership.elections.invariants import (
     AckedOnMembers,
     MasterFromSet,
     MasterHasAcked,
     OneMasterAnEpoch,
 )
-from harness.plan import Plan, nodes_hosting
+from shalott.harness.core.plan import Plan, nodes_hosting
 
 
 def invariant_checkers(plan: Plan) -> Sequence[Checker]:

@@ -14,14 +14,14 @@ from __future__ import annotations
 
 from functools import partial
 
-from harness.generator.base import Generator
-from harness.generator.combinators import Stagger, TimeLimit
-from harness.generator.registers import register_mix
-from harness.plan import Plan
-from harness.rng import stream_key
-from harness.workload import Workload
-from workloads.clients.management import QUEUE, ManagementClient
-from workloads.queue import queue_names
+from shalott.harness.core.generator.base import Generator
+from shalott.harness.core.generator.combinators import Stagger, TimeLimit
+from shalott.harness.core.generator.registers import register_mix
+from shalott.harness.core.plan import Plan
+from shalott.harness.core.rng import stream_key
+from shalott.workloads.base import Workload
+from shalott.workloads.clients.management import QUEUE, ManagementClient
+from shalott.workloads.queue import queue_names
 
 AFTERWARDS_MS = 2_000
 DELETE_FRACTION = 0.15  # of the writes to a policy

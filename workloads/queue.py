@@ -9,14 +9,14 @@ from __future__ import annotations
 
 from functools import partial
 
-from checkers.habits import Habits
-from harness.generator.base import Generator
-from harness.generator.combinators import Stagger, TimeLimit
-from harness.generator.queues import drain, queue_mix
-from harness.plan import Plan, WorkloadPlan
-from harness.rng import stream_key
-from harness.workload import Workload
-from workloads.clients.amqp import AmqpQueueClient
+from shalott.checkers.queues.habits import Habits
+from shalott.harness.core.generator.base import Generator
+from shalott.harness.core.generator.combinators import Stagger, TimeLimit
+from shalott.harness.core.generator.queues import drain, queue_mix
+from shalott.harness.core.plan import Plan, WorkloadPlan
+from shalott.harness.core.rng import stream_key
+from shalott.workloads.base import Workload
+from shalott.workloads.clients.amqp import AmqpQueueClient
 
 QUEUE_PREFIX = "shalott"
 DRAIN_LIMIT_MS = 60_000

@@ -5,24 +5,24 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
-from checkers.base import Checker
-from checkers.compose import common_checkers, standard_checkers
-from checkers.convergence import Convergence
-from checkers.elections.regressions import Elections
-from checkers.fifo_order import FifoOrder
-from checkers.linearizability import Linearizability
-from checkers.locks import Locks
-from checkers.replicated_log.anomalies import ReplicatedLog
-from checkers.replicated_log.freshness import FreshReads
-from harness.errors import UsageError
-from harness.plan import Plan
-from harness.workload import Workload
-from workloads.fifo import fifo_workload
-from workloads.lock import lock_workload
-from workloads.log import elections_workload, log_workload
-from workloads.log_promises import invariant_checkers
-from workloads.metadata import metadata_workload
-from workloads.queue import client_habits, queue_workload
+from shalott.checkers.base import Checker
+from shalott.checkers.linearizability.run_checker import Linearizability
+from shalott.checkers.logs.anomalies import ReplicatedLog
+from shalott.checkers.logs.freshness import FreshReads
+from shalott.checkers.mastership.elections.regressions import Elections
+from shalott.checkers.queues.fifo_order import FifoOrder
+from shalott.checkers.queues.locks import Locks
+from shalott.checkers.runs.compose import common_checkers, standard_checkers
+from shalott.checkers.runs.convergence import Convergence
+from shalott.harness.core.errors import UsageError
+from shalott.harness.core.plan import Plan
+from shalott.workloads.base import Workload
+from shalott.workloads.fifo import fifo_workload
+from shalott.workloads.lock import lock_workload
+from shalott.workloads.log import elections_workload, log_workload
+from shalott.workloads.log_promises import invariant_checkers
+from shalott.workloads.metadata import metadata_workload
+from shalott.workloads.queue import client_habits, queue_workload
 
 
 @dataclass(frozen=True, slots=True)

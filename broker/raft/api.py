@@ -21,7 +21,7 @@ from typing import Literal
 
 import msgspec
 
-from broker.remoting.codes import DLedgerCode
+from shalott.broker.raft.codes import RaftCode
 
 Role = Literal["leader", "follower", "candidate"]
 
@@ -136,7 +136,7 @@ class HeartbeatResponse(msgspec.Struct, frozen=True, kw_only=True):
     serial: int
     term: int
     node: str
-    code: DLedgerCode
+    code: RaftCode
     round: int
 
 
@@ -170,7 +170,7 @@ class PushResponse(msgspec.Struct, frozen=True, kw_only=True):
     term: int
     node: str
     type: PushType
-    code: DLedgerCode
+    code: RaftCode
     prev_index: int = 0
     match_index: int = 0
     end_index: int = 0

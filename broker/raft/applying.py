@@ -7,9 +7,9 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Sequence
 
-from broker.raft.api import Entry, Snapshot
-from broker.raft.group import ProposalLost, ProposalTimeout, StateMachine, Submitted
-from broker.raft.storage import RaftStorage
+from shalott.broker.raft.api import Entry, Snapshot
+from shalott.broker.raft.group import ProposalLost, ProposalTimeout, StateMachine, Submitted
+from shalott.broker.raft.storage import RaftStorage
 
 BATCH_BYTES = 1 << 20
 

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from broker.raft import election, following, leading, reading, timing
-from broker.raft.api import (
+from shalott.broker.raft import election, following, leading, reading, timing
+from shalott.broker.raft.api import (
     Action,
     Compact,
     Event,
@@ -33,9 +33,9 @@ from broker.raft.api import (
     VoteRequest,
     VoteResponse,
 )
-from broker.raft.log import Log
-from broker.raft.state import SelfVote, State, outdated
-from broker.raft.storage import LogView
+from shalott.broker.raft.log import Log
+from shalott.broker.raft.state import SelfVote, State, outdated
+from shalott.broker.raft.storage import LogView
 
 
 class RaftCore:

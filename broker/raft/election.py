@@ -12,8 +12,8 @@ A leader that no quorum answered for as long as a follower would wait for a lead
 
 from __future__ import annotations
 
-from broker.raft import leading, reading
-from broker.raft.api import (
+from shalott.broker.raft import leading, reading
+from shalott.broker.raft.api import (
     HeartbeatRequest,
     HeartbeatResponse,
     Send,
@@ -22,8 +22,8 @@ from broker.raft.api import (
     VoteResponse,
     VoteResult,
 )
-from broker.raft.state import Ballot, SelfVote, State
-from broker.remoting.codes import DLedgerCode
+from shalott.broker.raft.codes import RaftCode
+from shalott.broker.raft.state import Ballot, SelfVote, State
 
 NAIVE_BUGS = ("KB-DL-03", "KB-DL-14")  # naive_election, isolated_follower_never_recovers
 BACKOFF_ROUNDS_MAX = 3
@@ -197,20 +197,20 @@ def send_heartbeats(s: State) -> None:
         s.send(member, request)
 
 
-def accept_leader(s: State, sender: str, term: int) -> DLedgerCode:
+def accept_leader(s: State, sender: str, term: int) -> RaftCode:
     """What to say to a message of the leader of ``term``, and follow it if that is SUCCESS."""
     if sender not in s.members or sender == s.name:
-        return DLedgerCode.UNKNOWN_MEMBER
+        return RaftCode.UNKNOWN_MEMBER
     if term < s.term:
-        return DLedgerCode.EXPIRED_TERM
+        return RaftCode.EXPIRED_TERM
     if term == s.term and s.role == "leader":
-        return DLedgerCode.INCONSISTENT_LEADER  # two leaders of one term: never, but with a bug
+        return RaftCode.INCONSISTENT_LEADER  # two leaders of one term: never, but with a bug
     if term == s.term and s.leader not in ("", sender):
-        return DLedgerCode.INCONSISTENT_LEADER
+        return RaftCode.INCONSISTENT_LEADER
     if term > s.term:
         adopt_term(s, term)
     s.follow(sender)
-    return DLedgerCode.SUCCESS
+    return RaftCode.SUCCESS
 
 
 def handle_heartbeat(s: State, sender: str, request: HeartbeatRequest) -> None:
@@ -225,15 +225,15 @@ def handle_heartbeat_response(s: State, sender: str, response: HeartbeatResponse
     if step_down_before(s, response.term, response.code) or response.term != s.term:
         return
     progress = s.progress.get(sender)
-    if progress is not None and response.code == DLedgerCode.SUCCESS:
+    if progress is not None and response.code == RaftCode.SUCCESS:
         progress.heard_ms = s.now_ms
         progress.round = max(progress.round, response.round)
         reading.round_answered(s)
 
 
-def step_down_before(s: State, term: int, code: DLedgerCode) -> bool:
+def step_down_before(s: State, term: int, code: RaftCode) -> bool:
     """Whether a leader's request was refused because its term is over."""
-    if code != DLedgerCode.EXPIRED_TERM or term <= s.term:
+    if code != RaftCode.EXPIRED_TERM or term <= s.term:
         return False
     if not s.has_bug("KB-DL-14"):  # isolated_follower_never_recovers
         adopt_term(s, term)

@@ -7,8 +7,8 @@ what is already there is skipped, never removed, for it may have been acknowledg
 
 from __future__ import annotations
 
-from broker.raft import election
-from broker.raft.api import (
+from shalott.broker.raft import election
+from shalott.broker.raft.api import (
     Append,
     Entry,
     Install,
@@ -18,16 +18,16 @@ from broker.raft.api import (
     Send,
     Truncate,
 )
-from broker.raft.state import State
-from broker.remoting.codes import DLedgerCode
+from shalott.broker.raft.codes import RaftCode
+from shalott.broker.raft.state import State
 
 
 def handle_push(s: State, sender: str, request: PushRequest) -> None:
     code = election.accept_leader(s, sender, request.term)
-    if code != DLedgerCode.SUCCESS:
+    if code != RaftCode.SUCCESS:
         _answer(s, sender, request, code=code)
     elif s.has_bug("KB-DL-15") and _is_stuck(s, request):
-        _answer(s, sender, request, code=DLedgerCode.REPEATED_PUSH)
+        _answer(s, sender, request, code=RaftCode.REPEATED_PUSH)
     elif request.type == PushType.INSTALL_SNAPSHOT:
         _install(s, sender, request)
     elif not s.log.has(request.prev_index, request.prev_term):
@@ -141,7 +141,7 @@ def _refuse(
         term=s.term,
         node=s.name,
         type=request.type,
-        code=DLedgerCode.INCONSISTENT_STATE,
+        code=RaftCode.INCONSISTENT_STATE,
         prev_index=request.prev_index,
         end_index=end_index,
         x_term=x_term,
@@ -155,7 +155,7 @@ def _answer(
     sender: str,
     request: PushRequest,
     *,
-    code: DLedgerCode = DLedgerCode.SUCCESS,
+    code: RaftCode = RaftCode.SUCCESS,
     match_index: int = 0,
 ) -> None:
     response = PushResponse(
@@ -168,5 +168,5 @@ def _answer(
         match_index=match_index,
         end_index=s.log.last_index,
     )
-    mark = max(s.hard_mark, s.log_mark) if code == DLedgerCode.SUCCESS else s.hard_mark
+    mark = max(s.hard_mark, s.log_mark) if code == RaftCode.SUCCESS else s.hard_mark
     s.hold(mark, Send(sender, response))

@@ -10,8 +10,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from broker.errors import BrokerError
-from broker.raft.api import Entry, Role, Snapshot
+from shalott.broker.base.errors import BrokerError
+from shalott.broker.raft.api import Entry, Role, Snapshot
 
 
 class NotLeader(BrokerError):

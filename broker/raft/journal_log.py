@@ -1,6 +1,6 @@
 """JournalLog: a Raft log that fits in memory, on a journal: what the controllers keep.
 
-Everything is a record of one journal (broker/storage/journal.py: CRCs, group commit, one sync a
+Everything is a record of one journal (broker/base/journal.py: CRCs, group commit, one sync a
 batch), so what was written in order is durable in order. A crash during ``install`` leaves the old
 log or the snapshot, since the snapshot is one record. ``compact`` replaces the file.
 """
@@ -13,12 +13,12 @@ from collections.abc import Sequence
 
 import msgspec
 
-from broker.disk import Disk
-from broker.errors import StorageError
-from broker.raft.api import Entry, HardState, Snapshot
-from broker.storage.journal import Journal
+from shalott.broker.base.disk import Disk
+from shalott.broker.base.errors import StorageError
+from shalott.broker.base.journal import Journal
+from shalott.broker.raft.api import Entry, HardState, Snapshot
 
-log = logging.getLogger("broker.raft")
+log = logging.getLogger("shalott.broker.raft")
 
 
 class HardRecord(msgspec.Struct, frozen=True, array_like=True, tag="hard"):

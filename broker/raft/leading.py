@@ -11,8 +11,8 @@ older terms are committed with it (Raft, section 5.4.2, Figure 8).
 
 from __future__ import annotations
 
-from broker.raft import election, reading
-from broker.raft.api import (
+from shalott.broker.raft import election, reading
+from shalott.broker.raft.api import (
     Append,
     BecomeLeader,
     Entry,
@@ -25,8 +25,8 @@ from broker.raft.api import (
     SendSnapshot,
     TakeLeadership,
 )
-from broker.raft.state import Progress, State
-from broker.remoting.codes import DLedgerCode
+from shalott.broker.raft.codes import RaftCode
+from shalott.broker.raft.state import Progress, State
 
 SNAPSHOT_PATIENCE = 10  # push timeouts: reading and installing a snapshot takes longer
 
@@ -189,10 +189,10 @@ def handle_push_response(s: State, sender: str, response: PushResponse) -> None:
     if p is None or response.serial < p.trusted_serial:
         return
     p.heard_ms = s.now_ms
-    if response.code == DLedgerCode.SUCCESS:
+    if response.code == RaftCode.SUCCESS:
         _agreed(s, p, response)
         commit(s)
-    elif response.code == DLedgerCode.INCONSISTENT_STATE:
+    elif response.code == RaftCode.INCONSISTENT_STATE:
         _disagreed(s, p, response)
     dispatch(s, sender, p)
     _hand_over(s)

@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Sequence
 
-from broker.raft.api import Entry, Snapshot
-from broker.raft.storage import LogView
+from shalott.broker.raft.api import Entry, Snapshot
+from shalott.broker.raft.storage import LogView
 
 
 class Log:

@@ -7,9 +7,9 @@ knows what is committed only when it has committed an entry of its own term; rea
 
 from __future__ import annotations
 
-from broker.raft import election
-from broker.raft.api import ReadFailed, ReadReady
-from broker.raft.state import Read, State
+from shalott.broker.raft import election
+from shalott.broker.raft.api import ReadFailed, ReadReady
+from shalott.broker.raft.state import Read, State
 
 UNCONFIRMED = -1
 

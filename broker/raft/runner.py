@@ -17,14 +17,14 @@ from typing import Any
 
 import msgspec
 
-from broker.env import Env
-from broker.errors import DiskFull
-from broker.raft import api
-from broker.raft.alarm import Alarm
-from broker.raft.api import RaftSettings, Role, Snapshot
-from broker.raft.applying import BATCH_BYTES, Applier, fail
-from broker.raft.core import RaftCore
-from broker.raft.group import (
+from shalott.broker.base.env import Env
+from shalott.broker.base.errors import DiskFull
+from shalott.broker.raft import api
+from shalott.broker.raft.alarm import Alarm
+from shalott.broker.raft.api import RaftSettings, Role, Snapshot
+from shalott.broker.raft.applying import BATCH_BYTES, Applier, fail
+from shalott.broker.raft.core import RaftCore
+from shalott.broker.raft.group import (
     Busy,
     NotLeader,
     ProposalTimeout,
@@ -32,10 +32,10 @@ from broker.raft.group import (
     Submitted,
     Watcher,
 )
-from broker.raft.storage import RaftStorage
-from broker.raft.transport import Transport
+from shalott.broker.raft.storage import RaftStorage
+from shalott.broker.raft.transport import Transport
 
-log = logging.getLogger("broker.raft")
+log = logging.getLogger("shalott.broker.raft")
 
 DISK_FULL_PAUSE_MS = 500
 

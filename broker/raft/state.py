@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 
 import msgspec
 
-from broker.raft.api import (
+from shalott.broker.raft.api import (
     Action,
     BecomeCandidate,
     BecomeFollower,
@@ -27,8 +27,8 @@ from broker.raft.api import (
     Role,
     Send,
 )
-from broker.raft.log import Log
-from broker.remoting.codes import DLedgerCode
+from shalott.broker.raft.codes import RaftCode
+from shalott.broker.raft.log import Log
 
 LONG_AGO_MS = -(1 << 62)
 
@@ -203,4 +203,4 @@ class State:
 
 def outdated(response: PushResponse, term: int) -> PushResponse:
     """The same answer when the term for which it was given is over."""
-    return msgspec.structs.replace(response, code=DLedgerCode.EXPIRED_TERM, term=term)
+    return msgspec.structs.replace(response, code=RaftCode.EXPIRED_TERM, term=term)

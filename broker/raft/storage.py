@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Protocol
 
-from broker.raft.api import Entry, HardState, Snapshot
+from shalott.broker.raft.api import Entry, HardState, Snapshot
 
 
 class LogView(Protocol):

@@ -4,9 +4,9 @@ than its clock. A shell that sleeps until then misses nothing, and a quiet group
 
 from __future__ import annotations
 
-from broker.raft import election, leading
-from broker.raft.api import PushType
-from broker.raft.state import Progress, State
+from shalott.broker.raft import election, leading
+from shalott.broker.raft.api import PushType
+from shalott.broker.raft.state import Progress, State
 
 RETRY_MS = 10  # what could be sent now and was not: entries that a disk did not have, say
 

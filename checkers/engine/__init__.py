@@ -13,12 +13,12 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from checkers.engine.freshness import is_stale
+from shalott.checkers.engine.freshness import is_stale
 
 _BUILD_IT = "run scripts/test, or: python -m pip install -e ."
 
 try:
-    _engine = importlib.import_module("checkers.engine._engine")
+    _engine = importlib.import_module("shalott.checkers.engine._engine")
 except ImportError as error:
     raise ImportError(f"the engine is not built: {_BUILD_IT} ({error})") from error
 

@@ -48,7 +48,7 @@ def make_builder() -> FFI:
     includes = [f'#include "{header.name}"' for header in headers()]
     built_from = f"static const int64_t SHL_BUILT_FROM = {freshness['digest'](HERE)};"
     builder.set_source(
-        "checkers.engine._engine",
+        "shalott.checkers.engine._engine",
         "\n".join([*includes, built_from]),
         sources=[str(path.relative_to(ROOT)) for path in c_files],
         depends=[str(path.relative_to(ROOT)) for path in sorted(HERE.glob("*.h"))],

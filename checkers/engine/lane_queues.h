@@ -4,7 +4,7 @@
 
 #include "engine.h"
 
-/* What an f means; how it ended; what a value is: the codes of checkers/concurrent.py. */
+/* What an f means; how it ended; what a value is: the codes of checkers/history/concurrent.py. */
 enum { SHL_OTHER_F = 0, SHL_ENQUEUE = 1, SHL_DEQUEUE = 2 };
 
 /* Why an answer is SHL_INVALID (rows that prove it), or SHL_NOT_THIS_LANE (rows that show it). */

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from checkers.engine import ffi, lib
+from shalott.checkers.engine import ffi, lib
 
 # {word}: what was met; {id}: the process or the operation; {other}: the invocation's line.
 _SENTENCES: Final[dict[int, str]] = {

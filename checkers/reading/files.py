@@ -16,8 +16,8 @@ import tempfile
 from pathlib import Path
 from typing import Final
 
-from checkers.concurrent import ConcurrentHistory
-from harness.errors import UnreadableHistory
+from shalott.checkers.history.concurrent import ConcurrentHistory
+from shalott.harness.core.errors import UnreadableHistory
 
 SHALOTT, JEPSEN, ETCD, KEY_VALUE, VIOLIN = (
     "shalott",
@@ -73,10 +73,10 @@ def read_history(
     if dialect not in ("auto", *DIALECTS):
         raise UnreadableHistory(f"no dialect {dialect!r}: there are {', '.join(DIALECTS)}")
     if sample.startswith(_PARQUET_MAGIC) and dialect in ("auto", SHALOTT):
-        from checkers.reading.parquet import read_parquet
+        from shalott.checkers.reading.parquet import read_parquet
 
         return read_parquet(Path(file))
-    from checkers.reading.text import read_text
+    from shalott.checkers.reading.text import read_text
 
     chosen = _dialect_of(file, sample) if dialect == "auto" else dialect
     return read_text(file, chosen, keyed, whole=sample if len(sample) < _SAMPLE_BYTES else None)

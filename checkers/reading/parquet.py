@@ -1,4 +1,4 @@
-"""Our own stored histories (harness/history.py): Parquet, one row an operation.
+"""Our own stored histories (harness/core/history.py): Parquet, one row an operation.
 
 Only the columns that a check reads are read, strings as dictionaries. Nothing here makes a Python
 object a row, and nothing loads more of Arrow than reading takes.
@@ -14,10 +14,18 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from checkers.concurrent import FAIL, INFO, INTEGER, NOTHING, OK, ConcurrentHistory, Values
-from checkers.engine import new_budget, ranks
-from checkers.words import Words
-from harness.errors import UnreadableHistory
+from shalott.checkers.engine import new_budget, ranks
+from shalott.checkers.history.concurrent import (
+    FAIL,
+    INFO,
+    INTEGER,
+    NOTHING,
+    OK,
+    ConcurrentHistory,
+    Values,
+)
+from shalott.checkers.history.words import Words
+from shalott.harness.core.errors import UnreadableHistory
 
 _NEEDED: Final = ("process", "f", "type", "value", "invoke_ns", "complete_ns")
 _OPTIONAL: Final = ("index", "key", "error")
@@ -25,7 +33,7 @@ _STRINGS: Final = ("f", "type", "key", "error")
 _TYPES: Final = {"ok": OK, "fail": FAIL, "info": INFO}
 _EMPTIED: Final = ("dequeue", "drain", "remove", "poll")  # engine/read_pair.c has the same
 _NO_TIME: Final = np.iinfo(np.int64).max
-CUT_SHORT: Final = "history.incomplete"  # harness/store.py leaves it beside a recovered history
+CUT_SHORT: Final = "history.incomplete"  # harness/run/store.py leaves it beside a recovered history
 
 
 def read_parquet(path: Path) -> ConcurrentHistory:

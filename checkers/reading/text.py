@@ -14,13 +14,13 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from checkers.concurrent import FORM, INTEGER, NOTHING, ConcurrentHistory, Values
-from checkers.engine import INT32S, INT64S, UINT8S, ffi, lib, new_budget
-from checkers.exact import exact, exact_all
-from checkers.reading.complaints import complaint
-from checkers.reading.edn import EdnError, decode
-from checkers.words import Words
-from harness.errors import UnreadableHistory
+from shalott.checkers.engine import INT32S, INT64S, UINT8S, ffi, lib, new_budget
+from shalott.checkers.history.concurrent import FORM, INTEGER, NOTHING, ConcurrentHistory, Values
+from shalott.checkers.history.exact import exact, exact_all
+from shalott.checkers.history.words import Words
+from shalott.checkers.reading.complaints import complaint
+from shalott.checkers.reading.edn import EdnError, decode
+from shalott.harness.core.errors import UnreadableHistory
 
 PIECE_BYTES: Final = 1 << 20
 FEW: Final = 4096  # rows

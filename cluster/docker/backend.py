@@ -18,7 +18,7 @@ from pathlib import Path
 import docker
 import docker.errors
 
-from cluster.base import (
+from shalott.cluster.base import (
     CommandResult,
     DiskFaults,
     Endpoint,
@@ -27,30 +27,36 @@ from cluster.base import (
     System,
     Topology,
 )
-from cluster.docker import containers
-from cluster.docker.containers import CONFIG_DIR, DATA_DIR, Machine
-from cluster.docker.engine import Engine
-from cluster.docker.firewall import BridgeFirewall, ChainFirewall, Firewall, list_tables
-from cluster.docker.images import ensure_image
-from cluster.docker.names import network_name, resource_name, run_labels, run_token, table_name
-from cluster.docker.namespaces import can_enter, datagram_arrives, run_in_namespace
-from cluster.docker.networks import create_network
-from cluster.docker.probe import datagram_arrives_by_exec
-from cluster.docker.programs import has_program, is_root
-from cluster.docker.shaping import (
+from shalott.cluster.docker import containers
+from shalott.cluster.docker.containers import CONFIG_DIR, DATA_DIR, Machine
+from shalott.cluster.docker.engine import Engine
+from shalott.cluster.docker.firewall import BridgeFirewall, ChainFirewall, Firewall, list_tables
+from shalott.cluster.docker.images import ensure_image
+from shalott.cluster.docker.names import (
+    network_name,
+    resource_name,
+    run_labels,
+    run_token,
+    table_name,
+)
+from shalott.cluster.docker.namespaces import can_enter, datagram_arrives, run_in_namespace
+from shalott.cluster.docker.networks import create_network
+from shalott.cluster.docker.probe import datagram_arrives_by_exec
+from shalott.cluster.docker.programs import has_program, is_root
+from shalott.cluster.docker.shaping import (
     UNSHAPED,
     listing_script,
     qdisc_script,
     read_shape,
     shaping_capabilities,
 )
-from cluster.docker.sweep import remove_run, sweep_docker
-from cluster.links import Link, LinkCounts
-from cluster.owner import this_process
-from cluster.refusals import refusal
-from harness.errors import HarnessError
+from shalott.cluster.docker.sweep import remove_run, sweep_docker
+from shalott.cluster.links import Link, LinkCounts
+from shalott.cluster.owner import this_process
+from shalott.cluster.refusals import refusal
+from shalott.harness.core.errors import HarnessError
 
-log = logging.getLogger("cluster.docker")
+log = logging.getLogger("shalott.cluster.docker")
 
 PORTS = {
     "amqp": 5672,

@@ -13,8 +13,8 @@ from typing import Any
 import docker
 import docker.errors
 
-from cluster.base import NodeSpec, NodeState, NodeStatus
-from cluster.docker.names import LABEL_NODE
+from shalott.cluster.base import NodeSpec, NodeState, NodeStatus
+from shalott.cluster.docker.names import LABEL_NODE
 
 CONFIG_DIR = "/etc/shalott"
 DATA_DIR = "/data"

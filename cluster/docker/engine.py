@@ -20,7 +20,7 @@ import docker.errors
 import requests.exceptions
 from docker.utils import parse_host
 
-from harness.errors import HarnessError, UsageError
+from shalott.harness.core.errors import HarnessError, UsageError
 
 T = TypeVar("T")
 

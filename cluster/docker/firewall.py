@@ -21,10 +21,10 @@ import json
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Protocol
 
-from cluster.docker.namespaces import datagram_arrives
-from cluster.docker.programs import has_program, is_root, run_program
-from cluster.links import Link
-from harness.errors import HarnessError
+from shalott.cluster.docker.namespaces import datagram_arrives
+from shalott.cluster.docker.programs import has_program, is_root, run_program
+from shalott.cluster.links import Link
+from shalott.harness.core.errors import HarnessError
 
 PROBE_PORT = 9  # the discard service: nothing of a broker's is ever sent there
 CHAIN = "SHALOTT"

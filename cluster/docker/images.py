@@ -26,12 +26,12 @@ from typing import Any
 import docker
 import docker.errors
 
-import broker
-from cluster.docker.engine import Engine
-from cluster.docker.programs import run_program
-from harness.errors import BootFailed
+import shalott
+from shalott.cluster.docker.engine import Engine
+from shalott.cluster.docker.programs import run_program
+from shalott.harness.core.errors import BootFailed
 
-log = logging.getLogger("cluster.docker")
+log = logging.getLogger("shalott.cluster.docker")
 
 BASE_TAG = "debian:bookworm-slim"
 IMAGES = Path(__file__).parent.parent / "images"
@@ -120,10 +120,11 @@ def _recipe_files(name: str) -> dict[str, bytes]:
 
 
 def _broker_files() -> dict[str, bytes]:
-    directory = Path(broker.__path__[0])
-    sources = sorted(directory.rglob("*.py"))
+    package = Path(shalott.__path__[0])
+    broker = package / "broker"
+    sources = [package / "__init__.py", *sorted(broker.rglob("*.py"))]
     return {
-        f"broker/{path.relative_to(directory).as_posix()}": path.read_bytes() for path in sources
+        f"shalott/{path.relative_to(package).as_posix()}": path.read_bytes() for path in sources
     }
 
 

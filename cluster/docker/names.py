@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import re
 
-from cluster.owner import Owner
+from shalott.cluster.owner import Owner
 
 LABEL_RUN = "shalott.run"  # the run's id, as the harness gave it
 LABEL_TOKEN = "shalott.token"  # the same, fit for names

@@ -17,8 +17,8 @@ import socket
 import threading
 import time
 
-from cluster.docker.programs import run_program
-from harness.errors import HarnessError
+from shalott.cluster.docker.programs import run_program
+from shalott.harness.core.errors import HarnessError
 
 CLONE_NEWNET = 0x40000000
 REPEAT_S = 0.02

@@ -11,7 +11,7 @@ import docker
 import docker.errors
 import docker.types
 
-from harness.errors import BootFailed
+from shalott.harness.core.errors import BootFailed
 
 PREFIX = "10.213"  # little used; docker's own networks start at 172.17
 ATTEMPTS = 32

@@ -11,8 +11,8 @@ import secrets
 from collections.abc import Sequence
 from typing import Protocol
 
-from cluster.base import CommandResult
-from harness.errors import HarnessError
+from shalott.cluster.base import CommandResult
+from shalott.harness.core.errors import HarnessError
 
 EXEC_WITHIN_MS = 5000  # until the listener listens, on a busy machine
 PORT_FIRST, PORT_LAST = 61000, 65000  # above what the kernel hands out by itself

@@ -14,8 +14,8 @@ import re
 import subprocess
 from collections.abc import Mapping
 
-from cluster.base import LinkShape
-from cluster.docker.programs import has_program, is_root
+from shalott.cluster.base import LinkShape
+from shalott.cluster.docker.programs import has_program, is_root
 
 UNLIMITED = "10gbit"
 BURST_BYTES = 32768

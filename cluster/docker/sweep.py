@@ -16,17 +16,17 @@ from typing import Any
 import docker
 import docker.errors
 
-from cluster.docker.engine import Engine
-from cluster.docker.firewall import list_tables, remove_table
-from cluster.docker.names import (
+from shalott.cluster.docker.engine import Engine
+from shalott.cluster.docker.firewall import list_tables, remove_table
+from shalott.cluster.docker.names import (
     LABEL_KEEP,
     LABEL_OWNER,
     LABEL_RUN,
     LABEL_TOKEN,
     TABLE_PATTERN,
 )
-from cluster.owner import liveness, parse_owner, runs
-from harness.errors import HarnessError
+from shalott.cluster.owner import liveness, parse_owner, runs
+from shalott.harness.core.errors import HarnessError
 
 FREE_WITHIN_S = 20
 POLL_S = 0.05

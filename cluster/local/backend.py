@@ -18,7 +18,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from cluster.base import (
+from shalott.cluster.base import (
     CommandResult,
     DiskFaults,
     Endpoint,
@@ -28,11 +28,11 @@ from cluster.base import (
     System,
     Topology,
 )
-from cluster.links import Link, LinkCounts
-from cluster.local.ports import HOST, port_of, reserve_port
-from cluster.local.processes import NodeProcess, Program, launch, run_to_end
-from cluster.local.relay import Relays
-from cluster.local.sweep import (
+from shalott.cluster.links import Link, LinkCounts
+from shalott.cluster.local.ports import HOST, port_of, reserve_port
+from shalott.cluster.local.processes import NodeProcess, Program, launch, run_to_end
+from shalott.cluster.local.relay import Relays
+from shalott.cluster.local.sweep import (
     MARK,
     RunState,
     StartedProcess,
@@ -41,11 +41,11 @@ from cluster.local.sweep import (
     sweep_local,
     write_state,
 )
-from cluster.owner import this_process
-from cluster.refusals import refusal
-from harness.errors import HarnessError, UsageError
+from shalott.cluster.owner import this_process
+from shalott.cluster.refusals import refusal
+from shalott.harness.core.errors import HarnessError, UsageError
 
-log = logging.getLogger("cluster.local")
+log = logging.getLogger("shalott.cluster.local")
 
 PROJECT = Path(
     __file__

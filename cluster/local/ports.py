@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import socket
 
-from harness.errors import HarnessError
+from shalott.harness.core.errors import HarnessError
 
 HOST = "127.0.0.1"
 

@@ -14,10 +14,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from cluster.base import CommandResult, NodeStatus
-from cluster.owner import process_state, start_ticks
-from cluster.waiting import wait_until
-from harness.errors import HarnessError
+from shalott.cluster.base import CommandResult, NodeStatus
+from shalott.cluster.owner import process_state, start_ticks
+from shalott.cluster.waiting import wait_until
+from shalott.harness.core.errors import HarnessError
 
 LAUNCHER = Path(__file__).with_name("launch.py")
 STOPPED_WITHIN_S = 5

@@ -18,10 +18,10 @@ import secrets
 import socket
 from collections.abc import Mapping, Sequence
 
-from cluster.base import Endpoint
-from cluster.links import Link
-from cluster.local.links import DirectedLink, Lane, Mark
-from harness.errors import HarnessError
+from shalott.cluster.base import Endpoint
+from shalott.cluster.links import Link
+from shalott.cluster.local.links import DirectedLink, Lane, Mark
+from shalott.harness.core.errors import HarnessError
 
 HOST = "127.0.0.1"
 

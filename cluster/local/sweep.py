@@ -17,9 +17,9 @@ from pathlib import Path
 
 import msgspec
 
-from cluster.owner import liveness, parse_owner, runs
-from cluster.waiting import wait_until
-from harness.errors import HarnessError
+from shalott.cluster.owner import liveness, parse_owner, runs
+from shalott.cluster.waiting import wait_until
+from shalott.harness.core.errors import HarnessError
 
 MARK = ".shalott-run"  # in a run's directory: made by this backend, to be removed as a whole
 GONE_WITHIN_S = 5

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import msgspec
 
-from cluster.base import (
+from shalott.cluster.base import (
     CommandResult,
     DiskFaults,
     Endpoint,
@@ -24,17 +24,17 @@ from cluster.base import (
     System,
     Topology,
 )
-from cluster.links import Link
-from cluster.sim.buggify import ACTIVATION, Buggify
-from cluster.sim.clock import NodeClock
-from cluster.sim.disk import DiskKnobs, SimDisk
-from cluster.sim.disk_faults import FaultAtlas
-from cluster.sim.loop import START_NS, SimLoop
-from cluster.sim.machine import EXIT_KILLED, Machine, Program
-from cluster.sim.network import NetworkKnobs, SimNetwork
-from cluster.sim.program import broker_program
-from harness.errors import HarnessError, UsageError
-from harness.plan import SimPlan
+from shalott.cluster.links import Link
+from shalott.cluster.sim.buggify import ACTIVATION, Buggify
+from shalott.cluster.sim.disk.disk import DiskKnobs, SimDisk
+from shalott.cluster.sim.disk.faults import FaultAtlas
+from shalott.cluster.sim.loop.clock import NodeClock
+from shalott.cluster.sim.loop.loop import START_NS, SimLoop
+from shalott.cluster.sim.machine import EXIT_KILLED, Machine, Program
+from shalott.cluster.sim.network.network import NetworkKnobs, SimNetwork
+from shalott.cluster.sim.program import broker_program
+from shalott.harness.core.errors import HarnessError, UsageError
+from shalott.harness.core.plan import SimPlan
 
 HARNESS = "harness"  # its host
 WALL_ORIGIN_NS = 1_700_000_000_000_000_000  # what the true wall clock shows at START_NS

@@ -16,7 +16,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from harness.rng import draw_float, draw_u64, stream_key
+from shalott.harness.core.rng import draw_float, draw_u64, stream_key
 
 ACTIVATION = 0.25  # that a site is active in a run
 FIRING = 0.25  # that an active site fires when it is asked

@@ -13,13 +13,13 @@ from collections.abc import Callable, Coroutine
 from dataclasses import dataclass, field
 from typing import Any
 
-from broker.events import Event
-from broker.kinds import AnyNode
-from cluster.base import DiskFaults
-from cluster.sim.clock import NodeClock
-from cluster.sim.disk import SimDisk
-from cluster.sim.loop import SimLoop
-from cluster.sim.processes import SimProcess
+from shalott.broker.base.events import Event
+from shalott.broker.nodes import AnyNode
+from shalott.cluster.base import DiskFaults
+from shalott.cluster.sim.disk.disk import SimDisk
+from shalott.cluster.sim.loop.clock import NodeClock
+from shalott.cluster.sim.loop.loop import SimLoop
+from shalott.cluster.sim.loop.processes import SimProcess
 
 EXIT_KILLED = 128 + 9  # as shells and container engines tell it
 OUTPUT_LINES = 20_000  # kept of one node's log
@@ -29,7 +29,7 @@ Program = Callable[["Machine", SimProcess, asyncio.Event], Coroutine[Any, Any, i
 
 
 class SimEventLog:
-    """Implements broker.events.EventLog for one life of a node.
+    """Implements broker.base.events.EventLog for one life of a node.
 
     ``wall_ns`` is the true time, however skewed the node's clock is: the checkers put events of
     several nodes beside each other. A dead process says nothing, even when its frozen coroutines

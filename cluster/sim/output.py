@@ -6,11 +6,11 @@ import contextlib
 import logging
 from collections.abc import Iterator, Mapping
 
-from cluster.sim.fences import lowered
-from cluster.sim.loop import START_NS, SimLoop
-from cluster.sim.machine import Machine
+from shalott.cluster.sim.loop.fences import lowered
+from shalott.cluster.sim.loop.loop import START_NS, SimLoop
+from shalott.cluster.sim.machine import Machine
 
-LOGGER = "broker"
+LOGGER = "shalott.broker"
 
 
 class _MachineOutput(logging.Handler):

@@ -1,7 +1,7 @@
 """What runs on a simulated machine: a program is a coroutine that returns its exit code.
 
-``broker_program`` does what ``python -m broker`` does on an operating system: open the node on what
-the disk holds, run it until it is asked to stop or gives itself up.
+``broker_program`` does what ``python -m shalott.broker`` does on an operating system: open the node
+on what the disk holds, run it until it is asked to stop or gives itself up.
 """
 
 from __future__ import annotations
@@ -9,14 +9,14 @@ from __future__ import annotations
 import asyncio
 import tomllib
 
-from broker.config import parse_config
-from broker.errors import BrokerError
-from broker.kinds import open_node
-from cluster.base import NodeSpec
-from cluster.sim.buggify import Buggify
-from cluster.sim.machine import Machine, Program, SimEventLog
-from cluster.sim.processes import SimProcess
-from harness.rng import Stream
+from shalott.broker.base.errors import BrokerError
+from shalott.broker.config import parse_config
+from shalott.broker.nodes import open_node
+from shalott.cluster.base import NodeSpec
+from shalott.cluster.sim.buggify import Buggify
+from shalott.cluster.sim.loop.processes import SimProcess
+from shalott.cluster.sim.machine import Machine, Program, SimEventLog
+from shalott.harness.core.rng import Stream
 
 EXIT_ORDERLY = 0
 EXIT_GAVE_UP = 70  # as broker.__main__ has them

@@ -1,9 +1,9 @@
 """What every replica of every queue holds: a look into the nodes that only a simulation allows.
 
 Taken when the cluster has settled and before it is drained, and written down as node events of kind
-``replica``; checkers/convergence.py judges them. Detail: ``depth``, ``digest`` of the ordered
+``replica``; checkers/runs/convergence.py judges them. Detail: ``depth``, ``digest`` of the ordered
 contents, ``synchronised`` (as the node's own row says; a master always is), ``unit`` of the depth.
-Replicated logs are asked for, as in every world (cluster/systems/rocketmq_replicas.py).
+Replicated logs are asked for, as in every world (cluster/systems/rocket/replicas.py).
 """
 
 from __future__ import annotations
@@ -12,10 +12,10 @@ import asyncio
 import hashlib
 from collections.abc import Iterator, Mapping
 
-from broker.metadata.records import QueueRow
-from broker.node import Node
-from cluster.sim.machine import Machine, SimEventLog
-from cluster.sim.replica import Replica
+from shalott.broker.rabbit.metadata.records import QueueRow
+from shalott.broker.rabbit.node.node import Node
+from shalott.cluster.sim.machine import Machine, SimEventLog
+from shalott.cluster.sim.replica import Replica
 
 STEP_TIMEOUT_S = 5.0  # for what is still under way in the ring
 FIRST_POLL_S, LAST_POLL_S = 0.05, 1.0  # each look reads every message of every replica

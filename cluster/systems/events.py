@@ -9,9 +9,9 @@ from typing import Any
 
 import msgspec
 
-from broker.events import Event
+from shalott.broker.base.events import Event
 
-log = logging.getLogger("cluster.systems")
+log = logging.getLogger("shalott.cluster.systems")
 
 
 def event_row(event: Event, run_start_wall_ns: int) -> Mapping[str, Any]:

@@ -6,9 +6,9 @@ import asyncio
 from typing import Any
 from urllib.parse import quote
 
-from cluster.base import Cluster
-from cluster.http import Management
-from harness.errors import BootFailed, ClientError, Definite
+from shalott.cluster.base import Cluster
+from shalott.cluster.http import Management
+from shalott.harness.core.errors import BootFailed, ClientError, Definite
 
 POLICY_NAME = "shalott"
 CONFIGURE_WITHIN_S = 15

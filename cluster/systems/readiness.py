@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 
-from cluster.base import Cluster
-from harness.errors import BootFailed, ClientError
+from shalott.cluster.base import Cluster
+from shalott.harness.core.errors import BootFailed, ClientError
 
 FIRST_POLL_S, LAST_POLL_S = 0.05, 0.4
 QUOTED_LINES = 8

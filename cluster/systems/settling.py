@@ -12,10 +12,10 @@ import logging
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any
 
-from cluster.systems.partitions import is_known, nodes_to_restart
-from harness.errors import ClientError
+from shalott.cluster.systems.partitions import is_known, nodes_to_restart
+from shalott.harness.core.errors import ClientError
 
-log = logging.getLogger("cluster.systems")
+log = logging.getLogger("shalott.cluster.systems")
 
 POLL_S, LAST_POLL_S = 0.25, 1.0
 ROUNDS = 2  # in a row, and alike: a promotion in between would show

@@ -1,5 +1,5 @@
-"""Real nodes as child processes: ``python -m broker``, each with a directory and ports of its own,
-linked directly."""
+"""Real nodes as child processes: ``python -m shalott.broker``, each with a directory and ports of
+its own, linked directly."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from broker.config import NodeConfig, Peer
-from cluster.base import Endpoint
-from cluster.http import Management
-from cluster.local.ports import HOST, port_of, reserve_port
-from cluster.systems.mirrored import to_toml
-from harness.errors import ClientError
-from tests.broker.amqp.pika_flows import Address
+from shalott.broker.rabbit.config import NodeConfig, Peer
+from shalott.cluster.base import Endpoint
+from shalott.cluster.http import Management
+from shalott.cluster.local.ports import HOST, port_of, reserve_port
+from shalott.cluster.systems.rabbit.mirrored import to_toml
+from shalott.harness.core.errors import ClientError
+from tests.broker.rabbit.amqp.pika_flows import Address
 
 ROOT = Path(__file__).parents[2]
 READY_S = 60.0
@@ -63,7 +63,7 @@ class NodeProcess:
         with (self.directory / "output.log").open("ab") as output:
             self._lives.append(output.tell())
             self.process = subprocess.Popen(
-                [sys.executable, "-m", "broker", "--config", str(path)],
+                [sys.executable, "-m", "shalott.broker", "--config", str(path)],
                 cwd=ROOT,
                 stdin=subprocess.DEVNULL,
                 stdout=output,

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from broker.config import load_config
-from broker.errors import ConfigError
-from broker.known_bugs import CATALOGUE, known_bug
+from shalott.broker.base.errors import ConfigError
+from shalott.broker.config import load_config
+from shalott.broker.known_bugs import CATALOGUE, known_bug
 
 pytestmark = pytest.mark.unit
 

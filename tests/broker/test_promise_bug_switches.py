@@ -8,22 +8,22 @@ from typing import Any
 
 import pytest
 
-from broker import messages
-from broker.amqp.publishing import Publisher
-from broker.amqp.queue_protocol import Content
-from broker.application import Application
-from broker.config import NodeConfig
-from broker.env import Env, SystemClock, seeded_rng
-from broker.metadata.messages import SERVER, Commit, Committed, Conflicted
-from broker.metadata.records import PolicyRow, QueueRow
-from broker.metadata.tables import Change
-from broker.processes.messages import Codec, Name, Pid
-from broker.processes.runtime import Runtime
-from broker.storage import lazy_sync
-from broker.storage.backing_queue import BackingQueue
-from broker.storage.lazy_sync import LazySyncDisk
-from tests.broker.metadata.world import World
-from tests.broker.storage.memory_disk import MemoryDisk
+from shalott.broker.base.env import Env, SystemClock, seeded_rng
+from shalott.broker.rabbit.amqp.publishing import Publisher
+from shalott.broker.rabbit.amqp.queue_protocol import Content
+from shalott.broker.rabbit.config import NodeConfig
+from shalott.broker.rabbit.metadata.messages import SERVER, Commit, Committed, Conflicted
+from shalott.broker.rabbit.metadata.records import PolicyRow, QueueRow
+from shalott.broker.rabbit.metadata.tables import Change
+from shalott.broker.rabbit.node import messages
+from shalott.broker.rabbit.node.application import Application
+from shalott.broker.rabbit.processes.messages import Codec, Name, Pid
+from shalott.broker.rabbit.processes.runtime import Runtime
+from shalott.broker.rabbit.storage import lazy_sync
+from shalott.broker.rabbit.storage.backing_queue import BackingQueue
+from shalott.broker.rabbit.storage.lazy_sync import LazySyncDisk
+from tests.broker.base.memory_disk import MemoryDisk
+from tests.broker.rabbit.metadata.world import World
 
 pytestmark = pytest.mark.unit
 

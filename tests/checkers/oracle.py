@@ -13,8 +13,8 @@ from __future__ import annotations
 from collections.abc import Hashable, Sequence
 from typing import Any
 
-from checkers.concurrent import FAILED, UNKNOWN, Operation, Row
-from checkers.models import Model, OneOf, meanings_of
+from shalott.checkers.history.concurrent import FAILED, UNKNOWN, Operation, Row
+from shalott.checkers.models import Model, OneOf, meanings_of
 
 INFINITE = float("inf")
 

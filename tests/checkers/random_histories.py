@@ -18,7 +18,7 @@ from collections.abc import Callable, Hashable, Iterator
 from dataclasses import dataclass, field
 from typing import Any, Final, Protocol
 
-from checkers.concurrent import Row
+from shalott.checkers.history.concurrent import Row
 
 
 class Blocked(Exception):

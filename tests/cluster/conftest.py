@@ -12,14 +12,14 @@ from typing import Any, Protocol, TypeVar
 
 import pytest
 
-from cluster.base import Cluster
-from cluster.docker import backend as docker_backend
-from cluster.docker.backend import DockerCluster
-from cluster.local.backend import LocalCluster
-from cluster.sim.backend import HARNESS, SimCluster
-from cluster.sim.loop import SimLoop
-from cluster.sim.processes import SimProcess
-from harness.plan import SimPlan
+from shalott.cluster.base import Cluster
+from shalott.cluster.docker import backend as docker_backend
+from shalott.cluster.docker.backend import DockerCluster
+from shalott.cluster.local.backend import LocalCluster
+from shalott.cluster.sim.backend import HARNESS, SimCluster
+from shalott.cluster.sim.loop.loop import SimLoop
+from shalott.cluster.sim.loop.processes import SimProcess
+from shalott.harness.core.plan import SimPlan
 from tests.cluster.fake_program import fake_program
 from tests.cluster.fake_system import NODES, FakeSystem
 

@@ -6,10 +6,10 @@ import asyncio
 import json
 from typing import Any
 
-from cluster.base import NodeSpec
-from cluster.sim.buggify import Buggify
-from cluster.sim.machine import Machine, Program, SimEventLog
-from cluster.sim.processes import SimProcess
+from shalott.cluster.base import NodeSpec
+from shalott.cluster.sim.buggify import Buggify
+from shalott.cluster.sim.loop.processes import SimProcess
+from shalott.cluster.sim.machine import Machine, Program, SimEventLog
 from tests.cluster.fake_node import FakeNode, Life
 
 EXIT_TERMINATED = 128 + 15

@@ -8,9 +8,9 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from cluster.base import Cluster, NodeSpec, Topology
-from cluster.http import Management
-from harness.errors import BootFailed, ClientError
+from shalott.cluster.base import Cluster, NodeSpec, Topology
+from shalott.cluster.http import Management
+from shalott.harness.core.errors import BootFailed, ClientError
 
 PROGRAM = Path(__file__).with_name("fake_node.py").read_text()
 

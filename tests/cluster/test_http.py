@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from cluster.base import Endpoint
-from cluster.http import Management
-from harness.errors import Definite, Indefinite
+from shalott.cluster.base import Endpoint
+from shalott.cluster.http import Management
+from shalott.harness.core.errors import Definite, Indefinite
 
 pytestmark = pytest.mark.unit
 

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cluster.links import LinkCounts
-from cluster.systems.partitions import is_known, nodes_to_restart
+from shalott.cluster.links import LinkCounts
+from shalott.cluster.systems.partitions import is_known, nodes_to_restart
 
 pytestmark = pytest.mark.unit
 

@@ -9,7 +9,7 @@ import sys
 
 import pytest
 
-from cluster.owner import (
+from shalott.cluster.owner import (
     Owner,
     liveness,
     parse_owner,

@@ -7,9 +7,9 @@ import os
 
 import pytest
 
-from cluster.docker.programs import run_program
-from cluster.owner import process_state
-from cluster.waiting import wait_until
+from shalott.cluster.docker.programs import run_program
+from shalott.cluster.owner import process_state
+from shalott.cluster.waiting import wait_until
 
 pytestmark = pytest.mark.unit
 

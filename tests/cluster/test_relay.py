@@ -7,9 +7,9 @@ from collections.abc import Awaitable, Callable
 
 import pytest
 
-from cluster.base import Endpoint
-from cluster.local.links import HELD_BYTES_MAX
-from cluster.local.relay import HOST, Relays
+from shalott.cluster.base import Endpoint
+from shalott.cluster.local.links import HELD_BYTES_MAX
+from shalott.cluster.local.relay import HOST, Relays
 
 pytestmark = pytest.mark.unit
 

@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 
-from cluster.base import Cluster, DiskFaults, LinkShape
-from cluster.docker.backend import DockerCluster
-from cluster.docker.shaping import qdisc_script, read_shape
-from cluster.local.backend import LocalCluster
-from harness.errors import MissingCapability
+from shalott.cluster.base import Cluster, DiskFaults, LinkShape
+from shalott.cluster.docker.backend import DockerCluster
+from shalott.cluster.docker.shaping import qdisc_script, read_shape
+from shalott.cluster.local.backend import LocalCluster
+from shalott.harness.core.errors import MissingCapability
 
 pytestmark = pytest.mark.unit
 

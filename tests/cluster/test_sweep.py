@@ -12,16 +12,16 @@ from pathlib import Path
 
 import pytest
 
-from cluster import select
-from cluster.base import Cluster, NodeSpec, Topology
-from cluster.docker.engine import Engine
-from cluster.docker.firewall import list_tables
-from cluster.docker.names import LABEL_RUN, run_token
-from cluster.docker.sweep import find_remains, sweep_docker
-from cluster.local.sweep import StartedProcess, end_processes, state_directory
-from cluster.owner import process_state, start_ticks
-from cluster.waiting import wait_until
-from harness.errors import HarnessError
+from shalott.cluster.base import Cluster, NodeSpec, Topology
+from shalott.cluster.docker.engine import Engine
+from shalott.cluster.docker.firewall import list_tables
+from shalott.cluster.docker.names import LABEL_RUN, run_token
+from shalott.cluster.docker.sweep import find_remains, sweep_docker
+from shalott.cluster.local.sweep import StartedProcess, end_processes, state_directory
+from shalott.cluster.owner import process_state, start_ticks
+from shalott.cluster.waiting import wait_until
+from shalott.harness.core.errors import HarnessError
+from shalott.harness.run import select
 from tests.cluster.conftest import READY_MS, fresh_run_id, make
 from tests.cluster.fake_system import NODES, FakeSystem, answers
 

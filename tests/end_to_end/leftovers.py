@@ -9,12 +9,12 @@ from typing import Protocol
 
 import msgspec
 
-from cluster.docker.engine import Engine
-from cluster.docker.firewall import list_tables
-from cluster.docker.names import LABEL_RUN, TABLE_PATTERN
-from cluster.docker.sweep import find_remains
-from cluster.local.sweep import RunState, state_directory
-from cluster.owner import parse_owner
+from shalott.cluster.docker.engine import Engine
+from shalott.cluster.docker.firewall import list_tables
+from shalott.cluster.docker.names import LABEL_RUN, TABLE_PATTERN
+from shalott.cluster.docker.sweep import find_remains
+from shalott.cluster.local.sweep import RunState, state_directory
+from shalott.cluster.owner import parse_owner
 
 
 class Harness(Protocol):

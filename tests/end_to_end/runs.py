@@ -14,10 +14,10 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from harness.history import History
-from harness.plan import Plan
-from harness.report_results import RunResults, read_results
-from harness.store import RunDirectory
+from shalott.harness.core.history import History
+from shalott.harness.core.plan import Plan
+from shalott.harness.report.results import RunResults, read_results
+from shalott.harness.run.store import RunDirectory
 
 ROOT = Path(__file__).parents[2]
 ENDS_S = 200.0  # no run of these tests lasts nearly as long
@@ -88,7 +88,7 @@ class Running:
         self._out = (cwd / "stdout.txt").open("w+")
         self._err = (cwd / "stderr.txt").open("w+")
         self.process = subprocess.Popen(
-            [*prefix, sys.executable, "-m", "harness.cli", *arguments],
+            [*prefix, sys.executable, "-m", "shalott.harness.cli.main", *arguments],
             cwd=cwd,
             env={**os.environ, "PYTHONPATH": str(ROOT)} if environment is None else environment,
             stdin=subprocess.DEVNULL,

@@ -16,7 +16,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from harness.report_results import read_results
+from shalott.harness.report.results import read_results
 from tests.end_to_end.runs import Done, shalott
 
 Judge = Callable[[Done], None]

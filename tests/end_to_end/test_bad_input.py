@@ -15,12 +15,12 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from harness.plan import PLAN_VERSION, Plan, dump_plan
-from harness.planning import Request, make_plan
+from shalott.harness.core.plan import PLAN_VERSION, Plan, dump_plan
+from shalott.harness.run.planning import Request, make_plan
+from shalott.workloads.registry import WORKLOADS
 from tests.conftest import why_no_spark
 from tests.end_to_end.leftovers import leftovers
 from tests.end_to_end.runs import Done, Running, shalott
-from workloads.registry import WORKLOADS
 
 pytestmark = pytest.mark.local
 

@@ -9,14 +9,14 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner, Result
 
-from checkers.convergence import Convergence
-from harness.commands import app
-from harness.history import History
-from harness.plan import GatePlan, nodes_hosting
-from harness.profiles import LOG_SYSTEMS
-from harness.simulate import simulate
-from harness.store import Store
-from harness.swarm import Range, Subject, Swarm, draw_plan
+from shalott.checkers.runs.convergence import Convergence
+from shalott.harness.cli.commands import app
+from shalott.harness.core.history import History
+from shalott.harness.core.plan import GatePlan, nodes_hosting
+from shalott.harness.core.profiles import LOG_SYSTEMS
+from shalott.harness.run.simulate import simulate
+from shalott.harness.run.store import Store
+from shalott.harness.search.drawing.swarm import Range, Subject, Swarm, draw_plan
 
 pytestmark = pytest.mark.sim
 

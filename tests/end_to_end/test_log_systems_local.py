@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from harness.profiles import LOG_SYSTEMS
+from shalott.harness.core.profiles import LOG_SYSTEMS
 from tests.end_to_end.leftovers import leftovers
 from tests.end_to_end.runs import shalott
 

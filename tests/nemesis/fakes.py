@@ -16,11 +16,11 @@ from typing import Any
 
 import pyarrow as pa
 
-from cluster.base import SOUND_DISK, DiskFaults, LinkShape, NodeStatus
-from harness.errors import Definite, HarnessError, Indefinite, MissingCapability
-from harness.history import EMPTY_EVENTS, HISTORY_SCHEMA, History
-from harness.op import OpType
-from harness.plan import (
+from shalott.cluster.base import SOUND_DISK, DiskFaults, LinkShape, NodeStatus
+from shalott.harness.core.errors import Definite, HarnessError, Indefinite, MissingCapability
+from shalott.harness.core.history import EMPTY_EVENTS, HISTORY_SCHEMA, History
+from shalott.harness.core.op import OpType
+from shalott.harness.core.plan import (
     ClusterPlan,
     FaultAction,
     GatePlan,

@@ -9,11 +9,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from harness.errors import UsageError
-from harness.plan import FaultAction
-from nemesis.drawing import BEGIN_SHARE, Promise, draw_faults
-from nemesis.kinds import ALL_NODES, CALM, KINDS, check_actions
-from nemesis.schedule import MIN_CALM_MS, NEMESES, TAIL_MS
+from shalott.harness.core.errors import UsageError
+from shalott.harness.core.plan import FaultAction
+from shalott.nemesis.drawing import BEGIN_SHARE, Promise, draw_faults
+from shalott.nemesis.kinds import ALL_NODES, CALM, KINDS, check_actions
+from shalott.nemesis.schedule import MIN_CALM_MS, NEMESES, TAIL_MS
 
 pytestmark = pytest.mark.unit
 

@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from harness.errors import UsageError
-from harness.rng import Stream
-from nemesis import grudges
+from shalott.harness.core.errors import UsageError
+from shalott.harness.core.rng import Stream
+from shalott.nemesis import grudges
 
 pytestmark = pytest.mark.unit
 

@@ -7,11 +7,11 @@ from typing import Any, get_args
 import msgspec
 import pytest
 
-from cluster.base import Capability
-from harness.errors import UsageError
-from harness.plan import FaultAction
-from nemesis.kinds import CALM, FATAL_DISK, KINDS, check_actions
-from nemesis.schedule import HARMLESS, NEMESES, TAKING
+from shalott.cluster.base import Capability
+from shalott.harness.core.errors import UsageError
+from shalott.harness.core.plan import FaultAction
+from shalott.nemesis.kinds import CALM, FATAL_DISK, KINDS, check_actions
+from shalott.nemesis.schedule import HARMLESS, NEMESES, TAKING
 
 pytestmark = pytest.mark.unit
 

@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 
-from checkers.stats import Stats
-from cluster.base import SOUND_DISK, LinkShape
-from harness.errors import HarnessError
-from harness.plan import FaultAction
-from nemesis.grudges import isolate
-from nemesis.runner import NemesisRunner
+from shalott.checkers.runs.stats import Stats
+from shalott.cluster.base import SOUND_DISK, LinkShape
+from shalott.harness.core.errors import HarnessError
+from shalott.harness.core.plan import FaultAction
+from shalott.nemesis.grudges import isolate
+from shalott.nemesis.runner import NemesisRunner
 from tests.nemesis.fakes import NODES, FakeCluster, FakeSystem, MemoryRecorder, make_plan
 
 pytestmark = pytest.mark.unit

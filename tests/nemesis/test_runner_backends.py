@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from harness.plan import FaultAction
-from harness.rng import Stream
-from nemesis.kinds import ALL_NODES, KINDS, PARTITIONS
-from nemesis.runner import NemesisRunner
-from nemesis.schedule import aimed_links
+from shalott.harness.core.plan import FaultAction
+from shalott.harness.core.rng import Stream
+from shalott.nemesis.kinds import ALL_NODES, KINDS, PARTITIONS
+from shalott.nemesis.runner import NemesisRunner
+from shalott.nemesis.schedule import aimed_links
 from tests.cluster.conftest import DOCKER, LOCAL, fresh_run_id, make
 from tests.cluster.fake_system import NODES, FakeSystem
 from tests.nemesis.fakes import MemoryRecorder, make_plan

@@ -9,11 +9,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from harness.errors import UsageError
-from harness.plan import FaultAction
-from nemesis.grudges import seen_by
-from nemesis.kinds import ALL_NODES, KINDS, check_actions
-from nemesis.schedule import (
+from shalott.harness.core.errors import UsageError
+from shalott.harness.core.plan import FaultAction
+from shalott.nemesis.grudges import seen_by
+from shalott.nemesis.kinds import ALL_NODES, KINDS, check_actions
+from shalott.nemesis.schedule import (
     DISK_KINDS,
     MIN_CALM_MS,
     NEMESES,

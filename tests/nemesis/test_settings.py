@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 
-from checkers.stats import Stats
-from cluster.base import SOUND_DISK, DiskFaults, LinkShape
-from harness.plan import ClockPlan, FaultAction, SimPlan
-from nemesis.grudges import touching
-from nemesis.kinds import KINDS
-from nemesis.layers import add_disks, add_shapes
+from shalott.checkers.runs.stats import Stats
+from shalott.cluster.base import SOUND_DISK, DiskFaults, LinkShape
+from shalott.harness.core.plan import ClockPlan, FaultAction, SimPlan
+from shalott.nemesis.grudges import touching
+from shalott.nemesis.kinds import KINDS
+from shalott.nemesis.layers import add_disks, add_shapes
 from tests.nemesis.fakes import NODES
 from tests.nemesis.test_runner import LONG_MS, Scene, fault, partition, within
 

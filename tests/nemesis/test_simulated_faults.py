@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 
-from harness.plan import FaultAction, Plan
-from harness.rng import Stream
-from harness.simulate import SimOutcome, simulate
-from harness.swarm import Subject, Swarm, draw_plan
-from nemesis.kinds import ALL_NODES, KINDS
-from nemesis.schedule import aimed_links
+from shalott.harness.core.plan import FaultAction, Plan
+from shalott.harness.core.rng import Stream
+from shalott.harness.run.simulate import SimOutcome, simulate
+from shalott.harness.search.drawing.swarm import Subject, Swarm, draw_plan
+from shalott.nemesis.kinds import ALL_NODES, KINDS
+from shalott.nemesis.schedule import aimed_links
 
 pytestmark = [
     pytest.mark.sim,

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from harness.errors import UsageError
-from harness.rng import Stream
-from nemesis.targets import check_target, draw_nodes, is_single, role_nodes
+from shalott.harness.core.errors import UsageError
+from shalott.harness.core.rng import Stream
+from shalott.nemesis.targets import check_target, draw_nodes, is_single, role_nodes
 
 pytestmark = pytest.mark.unit
 

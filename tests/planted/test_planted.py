@@ -12,11 +12,11 @@ from pathlib import Path
 
 import pytest
 
-from broker.known_bugs import CATALOGUE, KnownBug
-from harness.bug_catalogue import measure
-from harness.scenario import Scenario
-from harness.scenarios import SCENARIOS, scenario_of_bug
-from harness.simulate import simulate
+from shalott.broker.known_bugs import CATALOGUE, KnownBug
+from shalott.harness.run.simulate import simulate
+from shalott.harness.search.bug_catalogue import measure
+from shalott.harness.search.scenarios.catalogue import SCENARIOS, scenario_of_bug
+from shalott.harness.search.scenarios.scenario import Scenario
 
 pytestmark = pytest.mark.sim
 

@@ -12,11 +12,11 @@ from collections.abc import Iterator
 
 import pytest
 
-from broker.processes.runtime import Runtime
-from cluster.sim.trace import Trace, differing_chunk, first_difference
-from harness.plan import Plan
-from harness.simulate import simulate
-from harness.swarm import Subject, Swarm, draw_plan
+from shalott.broker.rabbit.processes.runtime import Runtime
+from shalott.cluster.sim.loop.trace import Trace, differing_chunk, first_difference
+from shalott.harness.core.plan import Plan
+from shalott.harness.run.simulate import simulate
+from shalott.harness.search.drawing.swarm import Subject, Swarm, draw_plan
 from tests.tidy.sources import ROOT
 
 pytestmark = pytest.mark.sim

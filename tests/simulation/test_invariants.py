@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from harness.planning import Request, make_plan
-from harness.profiles import LOG_SYSTEMS
-from harness.scenarios import SCENARIOS
-from harness.simulate import simulate
-from harness.swarm import draw_plan
+from shalott.harness.core.profiles import LOG_SYSTEMS
+from shalott.harness.run.planning import Request, make_plan
+from shalott.harness.run.simulate import simulate
+from shalott.harness.search.drawing.swarm import draw_plan
+from shalott.harness.search.scenarios.catalogue import SCENARIOS
 
 pytestmark = pytest.mark.sim
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from harness.plan import Plan, load_plan
-from harness.simulate import simulate
+from shalott.harness.core.plan import Plan, load_plan
+from shalott.harness.run.simulate import simulate
 from tests.tidy.sources import ROOT
 
 pytestmark = pytest.mark.sim

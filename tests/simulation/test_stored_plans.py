@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from harness.commands import app
-from harness.plan import load_plan
-from harness.simulate import simulate
+from shalott.harness.cli.commands import app
+from shalott.harness.core.plan import load_plan
+from shalott.harness.run.simulate import simulate
 from tests.tidy.sources import ROOT
 
 PLANS = ROOT / "docs" / "plans"

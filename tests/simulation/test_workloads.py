@@ -8,12 +8,12 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from broker.metadata import access
-from checkers.base import Result
-from checkers.explaining.explanation import from_detail
-from harness.planning import Request, make_plan
-from harness.simulate import SimOutcome, simulate
-from harness.verdict import judge
+from shalott.broker.rabbit.metadata import access
+from shalott.checkers.base import Result
+from shalott.checkers.linearizability.explaining.explanation import from_detail
+from shalott.harness.run.planning import Request, make_plan
+from shalott.harness.run.simulate import SimOutcome, simulate
+from shalott.harness.run.verdict import judge
 
 pytestmark = pytest.mark.sim
 

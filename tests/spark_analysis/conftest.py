@@ -11,9 +11,15 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from harness.history import EVENT_SCHEMA, HISTORY_SCHEMA, History, write_events, write_history
-from harness.plan import dump_plan
-from tests.harness.report_run import example_plan
+from shalott.harness.core.history import (
+    EVENT_SCHEMA,
+    HISTORY_SCHEMA,
+    History,
+    write_events,
+    write_history,
+)
+from shalott.harness.core.plan import dump_plan
+from tests.harness.report.report_run import example_plan
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -26,7 +32,7 @@ QUEUES = ("q1", "q2")
 
 @pytest.fixture(scope="session")
 def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
-    from spark_analysis.spark import local_session
+    from shalott.spark_analysis.spark import local_session
 
     with local_session(tmp_path_factory.mktemp("spark") / "spark.log", cores=2) as session:
         yield session

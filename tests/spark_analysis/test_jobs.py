@@ -9,20 +9,13 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from checkers.base import Result
-from checkers.columns import client_operations
-from checkers.fates import DUPLICATED, LOST, PHANTOM, message_fates
-from checkers.mastership import Mastership
-from checkers.total_queue import TotalQueue
-from harness.history import HISTORY_SCHEMA, History
-from tests.spark_analysis.conftest import (
-    MS,
-    S,
-    broken_history,
-    history_of,
-    op,
-    store_run,
-)
+from shalott.checkers.base import Result
+from shalott.checkers.history.columns import client_operations
+from shalott.checkers.mastership.mastership import Mastership
+from shalott.checkers.queues.fates import DUPLICATED, LOST, PHANTOM, message_fates
+from shalott.checkers.queues.total_queue import TotalQueue
+from shalott.harness.core.history import HISTORY_SCHEMA, History
+from tests.spark_analysis.conftest import MS, S, broken_history, history_of, op, store_run
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -37,8 +30,8 @@ class Judged:
     """Many runs, judged by Spark at once and by the checkers one by one."""
 
     def __init__(self, spark: SparkSession, store: Path) -> None:
-        from spark_analysis.report import _analyse, _line
-        from spark_analysis.runs import find_runs
+        from shalott.spark_analysis.report import _analyse, _line
+        from shalott.spark_analysis.runs import find_runs
 
         self.names = {seed: ODD_NAMES.get(seed, f"run/{seed:03d}") for seed in SEEDS}
         self.histories = {seed: broken_history(seed) for seed in SEEDS}
@@ -79,7 +72,7 @@ def test_the_made_up_runs_hold_every_kind_of_anomaly(judged: Judged) -> None:
 
 
 def test_every_count_agrees_with_the_checkers(judged: Judged) -> None:
-    from spark_analysis.report import COMPARED
+    from shalott.spark_analysis.report import COMPARED
 
     for seed in SEEDS:
         counts = judged.queues[seed].counts | judged.masters[seed].counts
@@ -147,7 +140,7 @@ def test_double_reign_counts_no_instant_twice(judged: Judged) -> None:
 def frame(spark: SparkSession, history: History, parts: int = 1) -> Any:
     from pyspark.sql import functions as F  # noqa: N812
 
-    from spark_analysis import schema
+    from shalott.spark_analysis import schema
 
     return (
         spark.createDataFrame(history.ops, schema.HISTORY)
@@ -157,7 +150,7 @@ def frame(spark: SparkSession, history: History, parts: int = 1) -> Any:
 
 
 def test_the_result_does_not_depend_on_the_order_of_rows(spark: SparkSession) -> None:
-    from spark_analysis.lost_messages import lost_messages
+    from shalott.spark_analysis.lost_messages import lost_messages
 
     history = broken_history(11)
     shuffled = History(
@@ -199,8 +192,8 @@ CASES = {
 
 @pytest.mark.parametrize("fate", CASES)
 def test_the_smallest_history_of_each_fate(spark: SparkSession, fate: str) -> None:
-    from spark_analysis import schema
-    from spark_analysis.lost_messages import lost_messages
+    from shalott.spark_analysis import schema
+    from shalott.spark_analysis.lost_messages import lost_messages
 
     (row,) = lost_messages(frame(spark, history_of(CASES[fate]))).collect()
     numbers = {
@@ -213,9 +206,9 @@ def test_the_smallest_history_of_each_fate(spark: SparkSession, fate: str) -> No
 
 
 def test_jobs_return_their_declared_schemas(spark: SparkSession) -> None:
-    from spark_analysis import schema
-    from spark_analysis.dual_masters import dual_masters, reign_times
-    from spark_analysis.lost_messages import lost_messages
+    from shalott.spark_analysis import schema
+    from shalott.spark_analysis.dual_masters import dual_masters, reign_times
+    from shalott.spark_analysis.lost_messages import lost_messages
 
     nothing = History(ops=HISTORY_SCHEMA.empty_table(), events=pa.table({}))
     lost = lost_messages(frame(spark, nothing))
@@ -234,8 +227,8 @@ def test_jobs_return_their_declared_schemas(spark: SparkSession) -> None:
 def test_columns_are_the_harnesss_own() -> None:
     from pyspark.sql.pandas.types import to_arrow_schema
 
-    from harness.history import EVENT_SCHEMA
-    from spark_analysis import schema
+    from shalott.harness.core.history import EVENT_SCHEMA
+    from shalott.spark_analysis import schema
 
     for ours, theirs in ((schema.HISTORY, HISTORY_SCHEMA), (schema.EVENTS, EVENT_SCHEMA)):
         assert to_arrow_schema(ours).equals(theirs)
@@ -244,7 +237,7 @@ def test_columns_are_the_harnesss_own() -> None:
 def test_claims_in_arrow_and_in_spark_have_the_same_columns() -> None:
     from pyspark.sql.pandas.types import to_arrow_schema
 
-    from spark_analysis import schema
-    from spark_analysis.claims import ARROW
+    from shalott.spark_analysis import schema
+    from shalott.spark_analysis.claims import ARROW
 
     assert to_arrow_schema(schema.CLAIMS).equals(ARROW)

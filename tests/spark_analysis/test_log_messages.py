@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 import pytest
 
-from checkers.replicated_log.anomalies import ReplicatedLog
-from spark_analysis.runs import LOG_COUNTS, find_runs, read_ops
+from shalott.checkers.logs.anomalies import ReplicatedLog
+from shalott.spark_analysis.runs import LOG_COUNTS, find_runs, read_ops
 from tests.checkers.histories import NODES, Story
 from tests.spark_analysis.conftest import store_run
 
@@ -59,8 +59,8 @@ def story(*, broken: bool) -> Story:
 
 def counted(spark: SparkSession, store: Path, told: Story) -> tuple[dict[str, Any], dict[str, Any]]:
     """By Spark, and by the checker."""
-    from spark_analysis.log_messages import log_messages
-    from spark_analysis.lost_messages import lost_messages
+    from shalott.spark_analysis.log_messages import log_messages
+    from shalott.spark_analysis.lost_messages import lost_messages
 
     history = told.history()
     store_run(store, "one", history)

@@ -12,11 +12,11 @@ import msgspec
 import pyarrow.parquet as pq
 import pytest
 
-from checkers.compose import check_all, standard_checkers
-from harness.report_meta import ReportMeta
-from harness.report_results import render_results
-from spark_analysis.report import FleetReport
-from tests.harness.report_run import example_plan
+from shalott.checkers.runs.compose import check_all, standard_checkers
+from shalott.harness.report.meta import ReportMeta
+from shalott.harness.report.results import render_results
+from shalott.spark_analysis.report import FleetReport
+from tests.harness.report.report_run import example_plan
 from tests.spark_analysis.conftest import broken_history, store_run
 
 pytestmark = pytest.mark.spark
@@ -25,7 +25,7 @@ PROGRAM = """
 import sys
 from pathlib import Path
 from rich.console import Console
-from spark_analysis.report import run_report
+from shalott.spark_analysis.report import run_report
 run_report(Path(sys.argv[1]), None, Console(width=120))
 """
 SEEDS = (3, 4, 5)
@@ -108,6 +108,6 @@ def test_the_tables_are_written_as_parquet_and_as_text(ran: Ran) -> None:
 
 
 def test_what_it_wrote_is_no_run_to_the_next_report(ran: Ran) -> None:
-    from spark_analysis.runs import find_runs
+    from shalott.spark_analysis.runs import find_runs
 
     assert len(find_runs(ran.store).runs) == len(SEEDS)

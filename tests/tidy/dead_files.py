@@ -14,10 +14,10 @@ from tests.tidy.sources import Source
 
 # Modules that are started by name.
 ENTRY_POINTS: Mapping[str, str] = {
-    "harness.cli": "the command `shalott`",
-    "broker.__main__": "python -m broker",
+    "shalott.harness.cli.main": "the command `shalott`",
+    "shalott.broker.__main__": "python -m shalott.broker",
     "setup": "the package's build",
-    "checkers.engine.build_engine": "named by setup.py: builds the engine",
+    "shalott.checkers.engine.build_engine": "named by setup.py: builds the engine",
 }
 # Files that tools and people look for by themselves.
 KNOWN_BY_NAME = (

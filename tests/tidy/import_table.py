@@ -1,41 +1,30 @@
-"""Who may import whom: docs/architecture.md, sections 2 and 6, as one table.
+"""Who may import whom: the rooms of the house, lowest first, as docs/architecture.md draws them.
 
 A module belongs to the room with the longest matching prefix. It may import its own room, the
-rooms, modules and libraries that its row names, and the standard library. What stands under
-``lazily`` may only be imported inside a function (or for type checking), so that starting the
-command costs nothing for a backend that is not used. Imports for type checking count: the arrows
-hold for types too.
+rooms that its row names, which all stand above it in this table (so no arrow points upwards), the
+libraries it names, and the standard library. What stands under ``lazily`` may only be imported
+inside a function (or for type checking), so that starting the command costs nothing for a backend
+that is not used. Imports for type checking count: the arrows hold for types too.
 """
 
 from __future__ import annotations
 
 import ast
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from tests.tidy.sources import PACKAGES, Source, is_within
+from tests.tidy.sources import PACKAGE, Source, is_within
 
-FLOW_LIBRARIES = (
-    "msgspec",
-    "pyarrow",
-    "numpy",
-    "typer",
-    "rich",
-    "jinja2",
-    "markupsafe",
-)  # the last is jinja2's
-SPINE = tuple(
-    f"harness.{name}"
-    for name in ("client", "errors", "generator", "history", "op", "plan", "rng", "workload")
-)
+FLOW_LIBRARIES = ("msgspec", "pyarrow", "numpy", "typer", "rich", "jinja2", "markupsafe")
+COLUMNS = ("msgspec", "pyarrow", "numpy")
 
 
 @dataclass(frozen=True, slots=True)
 class Room:
-    """A row: the modules it holds and what these may import. Names are dotted prefixes."""
+    """A row: a dotted prefix (without the package's name) and what its modules may import."""
 
-    modules: tuple[str, ...]
+    name: str
     ours: tuple[str, ...] = ()
     libraries: tuple[str, ...] = ()
     lazily: tuple[str, ...] = ()
@@ -44,84 +33,81 @@ class Room:
 
 
 ROOMS: tuple[Room, ...] = (
-    Room(("broker",), libraries=("pamqp", "msgspec", "h11")),
+    Room("broker.base", libraries=("msgspec", "h11")),
+    Room("broker.raft", ("broker.base",), ("msgspec",)),
+    Room("broker.rabbit", ("broker.base", "broker.raft"), ("pamqp", "msgspec", "h11")),
+    Room("broker.rocket", ("broker.base", "broker.raft"), ("msgspec", "h11")),
+    Room("broker", ("broker.base", "broker.rabbit", "broker.rocket"), ("msgspec",)),
+    Room("harness.core", libraries=COLUMNS),
+    Room("checkers.engine", (), ("numpy", "cffi"), never=("asyncio",)),
+    Room("checkers", ("harness.core", "checkers.engine"), COLUMNS, never=("asyncio",)),
+    Room("spark_analysis", ("harness.core", "checkers"), (*COLUMNS, "pyspark", "pandas", "rich")),
+    Room("cluster", ("harness.core",), ("msgspec", "h11", "tenacity")),
+    Room("cluster.local", ("harness.core", "cluster"), ("msgspec", "tenacity")),
     Room(
-        tuple(name for name in SPINE if name != "harness.history"),
-        ours=SPINE,
-        libraries=("msgspec",),
-    ),
-    Room(("harness.history",), ours=SPINE, libraries=("msgspec", "pyarrow", "numpy")),
-    Room(
-        ("checkers",),
-        ours=("harness.op", "harness.history", "harness.errors"),
-        libraries=("msgspec", "pyarrow", "numpy"),
-        never=("asyncio",),
-    ),
-    Room(
-        ("checkers.engine",),
-        ours=("checkers", "harness.op", "harness.history", "harness.errors"),
-        libraries=("msgspec", "pyarrow", "numpy", "cffi"),
-        never=("asyncio",),
-    ),
-    Room(("workloads",), ours=(*SPINE, "checkers"), libraries=("msgspec",)),
-    Room(
-        ("workloads.clients",),
-        ours=("workloads", *SPINE, "checkers", "broker.remoting", "cluster.base", "cluster.http"),
-        libraries=("msgspec", "pamqp", "pika", "aio_pika"),
+        "cluster.docker",
+        ("harness.core", "cluster"),
+        ("msgspec", "docker", "requests", "tenacity"),
+        located=("shalott",),
     ),
     Room(
-        ("cluster",),
-        ours=(*SPINE, "broker.config"),
-        libraries=("msgspec", "h11", "docker", "paramiko", "tenacity", "requests"),
-        located=("broker",),
-    ),
-    Room(
-        ("cluster.systems",),
-        ours=(
-            *("cluster", *SPINE, "broker.config", "broker.events"),
-            *("broker.remoting", "broker.rocketmq.config"),
+        "cluster.systems",
+        (
+            *("harness.core", "cluster", "broker.base", "broker.rabbit.config"),
+            *("broker.rocket.config", "broker.rocket.remoting"),
         ),
-        libraries=("msgspec", "h11", "tenacity"),
+        ("msgspec", "h11", "tenacity"),
     ),
     Room(
-        ("cluster.sim",),
-        ours=("cluster", *SPINE, "broker"),
-        libraries=("msgspec",),
+        "cluster.sim",
+        ("harness.core", "cluster", "broker", "broker.base", "broker.rabbit"),
+        ("msgspec",),
     ),
-    Room(("nemesis",), ours=(*SPINE, "cluster.base"), libraries=("msgspec",)),
+    Room("nemesis", ("harness.core", "cluster"), ("msgspec",)),
     Room(
-        ("harness",),
-        ours=(
-            *SPINE,
+        "workloads",
+        ("harness.core", "checkers", "cluster", "broker.rocket.remoting"),
+        ("msgspec", "pamqp", "pika", "aio_pika"),
+    ),
+    Room(
+        "harness.report",
+        ("harness.core", "checkers"),
+        (*COLUMNS, "jinja2", "markupsafe"),
+        lazily=("cluster.systems",),
+    ),
+    Room(
+        "harness.run",
+        (
+            *("harness.core", "checkers", "cluster", "cluster.sim", "cluster.systems", "nemesis"),
+            *("workloads", "harness.report", "broker.base", "broker.known_bugs"),
+        ),
+        FLOW_LIBRARIES,
+        lazily=("cluster.docker", "cluster.local"),
+    ),
+    Room(
+        "harness.search",
+        (
+            "harness.core",
             "checkers",
-            "workloads",
             "nemesis",
-            "cluster.base",
-            "broker.errors",
-            "broker.known_bugs",
+            "harness.report",
+            "harness.run",
+            "broker",
+            "broker.base",
         ),
-        libraries=FLOW_LIBRARIES,
+        FLOW_LIBRARIES,
         lazily=("cluster",),
     ),
-    # The simulation is in this process: its runs can't be started without its loop.
     Room(
-        ("harness.sim_world", "harness.simulate"),
-        ours=(*SPINE, "harness", "checkers", "workloads", "nemesis", "cluster"),
-        libraries=FLOW_LIBRARIES,
-    ),
-    # The command line alone reaches the Spark jobs, when `report` is asked for.
-    Room(
-        ("harness.commands",),
-        ours=(*SPINE, "harness", "checkers", "workloads", "nemesis", "cluster.base"),
-        libraries=FLOW_LIBRARIES,
+        "harness.cli",
+        ("harness.core", "checkers", "harness.run", "harness.search", "broker", "broker.base"),
+        FLOW_LIBRARIES,
         lazily=("cluster", "spark_analysis"),
     ),
-    Room(
-        ("spark_analysis",),
-        ours=("harness.history", "harness.errors", "checkers"),
-        libraries=("pyspark", "pyarrow", "numpy", "pandas", "msgspec", "rich"),
-    ),
 )
+
+
+OUTSIDE = Room("the package itself")
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,14 +121,10 @@ class Import:
 
 
 def room_of(module: str) -> Room:
-    """The row with the longest prefix of ``module``."""
-    found = [
-        (len(prefix), room)
-        for room in ROOMS
-        for prefix in room.modules
-        if is_within(module, (prefix,))
-    ]
-    return max(found, key=lambda pair: pair[0])[1]
+    """The row with the longest prefix of ``module``, which may begin with the package's name."""
+    inner = module.removeprefix(f"{PACKAGE}.")
+    found = [(len(room.name), room) for room in ROOMS if is_within(inner, (room.name,))]
+    return max(found, key=lambda pair: pair[0])[1] if found else OUTSIDE
 
 
 def imports(source: Source) -> Iterator[Import]:
@@ -186,17 +168,22 @@ def _is_type_checking(node: ast.AST) -> bool:
     return isinstance(node, ast.If) and "TYPE_CHECKING" in ast.dump(node.test)
 
 
+def targets_of(imported: Import, known: Mapping[str, None]) -> list[str]:
+    """The modules that one import statement names, submodules among them."""
+    submodules = [f"{imported.target}.{name}" for name in imported.names]
+    targets = [name for name in submodules if name in known]
+    if len(targets) < len(imported.names) or not imported.names:
+        targets.append(imported.target)
+    return targets
+
+
 def import_violations(source: Source, known_modules: Sequence[str]) -> list[str]:
     """One sentence for each import that the table does not allow."""
     room = room_of(source.module)
     known = dict.fromkeys(known_modules)
     found = []
     for imported in imports(source):
-        submodules = [f"{imported.target}.{name}" for name in imported.names]
-        targets = [name for name in submodules if name in known]
-        if len(targets) < len(imported.names) or not imported.names:
-            targets.append(imported.target)
-        for target in targets:
+        for target in targets_of(imported, known):
             complaint = _complaint(room, target, lazy=imported.lazy)
             if complaint is not None:
                 found.append(f"{source.path}:{imported.line}: {complaint}")
@@ -204,22 +191,26 @@ def import_violations(source: Source, known_modules: Sequence[str]) -> list[str]
 
 
 def _complaint(room: Room, target: str, *, lazy: bool) -> str | None:
-    where = f"room {room.modules[0]}"
+    where = f"room {room.name}"
     top = target.partition(".")[0]
-    if target in room.located or is_within(target, room.modules):
+    if target in room.located:
         return None
     if top in sys.stdlib_module_names:  # __future__ is one of them
         if is_within(target, room.never):
             return f"{where} never imports {target}"
         return None
-    if top not in PACKAGES:
+    if top != PACKAGE:
         if top in room.libraries:
             return None
         allowed = ", ".join(room.libraries) or "none"
         return f"{where} may not use the library {top} (it may use: {allowed})"
-    if is_within(target, room.ours):
+    inner = target.removeprefix(f"{PACKAGE}.")
+    other = room_of(inner)
+    if other is room or any(
+        is_within(inner, (prefix,)) and len(prefix) >= len(other.name) for prefix in room.ours
+    ):
         return None
-    if is_within(target, room.lazily):
+    if is_within(inner, room.lazily):
         return None if lazy else f"{where} imports {target} only inside a function"
     allowed = ", ".join(room.ours + room.lazily) or "itself"
     return f"{where} may not import {target} (it may import: {allowed})"

@@ -17,27 +17,30 @@ FUNCTION_LINES_MAX = 70
 
 # Where `except Exception` is right, and why. Anywhere else name what is expected.
 CATCHES_ALL: Mapping[str, str] = {
-    "broker/management/server.py": "a fault of ours must not take the node's eyes away",
-    "broker/remoting/server.py": "a failed request is answered; its connection has others",
+    "broker/base/http/server.py": "a fault of ours must not take the node's eyes away",
+    "broker/rocket/remoting/server.py": "a failed request is answered; its connection has others",
     "broker/raft/runner.py": "a timer has no caller: what a step meets must end the node",
-    "harness/worker.py": "what a client can't classify is info",
-    "harness/run.py": "whatever breaks, faults are healed, nodes torn down, the report written",
-    "checkers/compose.py": "a checker that crashes is unknown, never valid",
-    "broker/processes/runtime.py": "a crashing process takes nobody along: its monitors hear why",
-    "harness/simulate.py": "one seed that can't be run must not end a campaign: its error is kept",
-    "harness/crew.py": "what a worker met must reach its campaign, whatever it was",
+    "harness/core/worker.py": "what a client can't classify is info",
+    "harness/run/run.py": "whatever breaks, faults are healed, nodes torn down, the report written",
+    "checkers/runs/compose.py": "a checker that crashes is unknown, never valid",
+    "broker/rabbit/processes/runtime.py": "a crashing process takes nobody along",
+    "harness/run/simulate.py": "one seed that can't be run must not end a campaign",
+    "harness/search/workers.py": "what a worker met must reach its campaign, whatever it was",
 }
 
 # Where everything is caught, as asyncio's own loop and transports do, and why.
 CATCHES_BASE: Mapping[str, str] = {
-    "cluster/sim/loop.py": "a callback that fails is told to the loop's exception handler",
-    "cluster/sim/transport.py": "a protocol that fails is told to the loop's exception handler",
-    "checkers/deciding/transitions.py": "nothing is raised through C: it is kept for later",
+    "cluster/sim/loop/loop.py": "a callback that fails is told to the loop's exception handler",
+    "cluster/sim/network/transport.py": "a protocol that fails is told to the loop's handler",
+    "checkers/linearizability/deciding/transitions.py": "nothing is raised through C",
 }
 
 # (file, function): where the arguments that are passed on are data, and why.
 PASSES_ON: Mapping[tuple[str, str], str] = {
-    ("broker/mirrored/process.py", "take_role"): "the details of an event have no fixed names",
+    (
+        "broker/rabbit/mirrored/process.py",
+        "take_role",
+    ): "the details of an event have no fixed names",
 }
 
 REMINDERS = re.compile(

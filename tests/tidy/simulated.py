@@ -25,26 +25,16 @@ from tests.tidy.determinism import (
 )
 from tests.tidy.sources import Source
 
-ROOMS = ("cluster/sim/", "cluster/systems/", "harness/generator/", "nemesis/", "workloads/")
+ROOMS = ("cluster/sim/", "cluster/systems/", "harness/core/generator/", "nemesis/", "workloads/")
 FILES = tuple(
     f"{path}.py"
     for path in (
         *(f"cluster/{part}" for part in ("base", "http", "links", "waiting")),
         *(
-            f"harness/{part}"
-            for part in (
-                "client",
-                "errors",
-                "interpreter",
-                "memory_recording",
-                "op",
-                "plan",
-                "rng",
-                "stage",
-                "worker",
-                "workload",
-            )
+            f"harness/core/{part}"
+            for part in ("client", "errors", "memory_recording", "op", "plan", "rng", "worker")
         ),
+        *(f"harness/run/{part}" for part in ("interpreter", "stage")),
     )
 )
 ORDERLESS = ("sorted", "len", "min", "max", "sum", "any", "all", "bool")
@@ -104,8 +94,8 @@ def _instead(broker_ban: str, instead: str) -> Ban:
 SIMULATED_BANS: tuple[Ban, ...] = (
     _instead("clock", "use asyncio.get_running_loop().time(), or the recorder's now_ns()"),
     _instead("datetime", "use the recorder's clock; dates are made from it afterwards"),
-    _instead("random", "use harness.rng: draws keyed by the plan's seed"),
-    _instead("uuid", "number things, or draw bits from harness.rng"),
+    _instead("random", "use shalott.harness.core.rng: draws keyed by the plan's seed"),
+    _instead("uuid", "number things, or draw bits from shalott.harness.core.rng"),
     Ban(
         "machine",
         "take it from the plan, or from the backend",
@@ -117,10 +107,12 @@ SIMULATED_BANS: tuple[Ban, ...] = (
     Ban("directory order", "sort it on the spot: sorted(path.glob(...))", exposed_listing),
     _instead("threads", "stay on the event loop"),
     _instead("subprocess", "only backends start programs; the simulation has none"),
-    _instead("signals", "harness/session.py turns signals into an orderly end"),
+    _instead("signals", "harness/run/session.py turns signals into an orderly end"),
     _instead("sockets", "use asyncio streams; the simulation has no file descriptors"),
     Ban("set", "sort it on the spot, or use dict.fromkeys(...): it has an order", exposed_set),
-    _instead("hash", "use harness.rng.stream_key or zlib.crc32: hash() changes between runs"),
+    _instead(
+        "hash", "use shalott.harness.core.rng.stream_key or zlib.crc32: hash() changes between runs"
+    ),
     Ban("id", "number the objects: addresses differ between runs", builtin("id")),
     *_as_in_the_broker(
         "weak sets", "as_completed", "all_tasks", "eager tasks", "contexts", "garbage collector"
@@ -135,13 +127,16 @@ SIMULATED_BANS: tuple[Ban, ...] = (
 _HOLDS_CONTEXTS = "the loop says which simulated process a callback belongs to"
 # (file, ban, why)
 SIMULATED_EXEMPT: Mapping[tuple[str, str], str] = {
-    ("cluster/sim/loop.py", "contexts"): _HOLDS_CONTEXTS,
+    ("cluster/sim/loop/loop.py", "contexts"): _HOLDS_CONTEXTS,
     ("cluster/sim/machine.py", "contexts"): _HOLDS_CONTEXTS,
-    ("cluster/sim/processes.py", "contexts"): _HOLDS_CONTEXTS,
-    ("cluster/sim/tasks.py", "contexts"): _HOLDS_CONTEXTS,
+    ("cluster/sim/loop/processes.py", "contexts"): _HOLDS_CONTEXTS,
+    ("cluster/sim/loop/tasks.py", "contexts"): _HOLDS_CONTEXTS,
     ("cluster/sim/backend.py", "set"): "capabilities are compared, and sorted before they are told",
-    ("cluster/sim/addresses.py", "sockets"): "constants, and the error of an unknown name",
-    ("cluster/sim/loop.py", "garbage collector"): "no finalizer may run while a simulation does",
+    ("cluster/sim/network/addresses.py", "sockets"): "constants, and the error of an unknown name",
+    (
+        "cluster/sim/loop/loop.py",
+        "garbage collector",
+    ): "no finalizer may run while a simulation does",
     ("nemesis/grudges.py", "set"): "whom a node sees is compared and asked for, never walked",
     ("nemesis/schedule.py", "set"): "capabilities are compared, and sorted before they are told",
     ("workloads/clients/amqp_connection.py", "machine"): "os.strerror: an error number as text",

@@ -11,6 +11,7 @@ from functools import cache
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
+PACKAGE = "shalott"  # all that is installed, with the folders of the root as its parts
 PACKAGES = ("broker", "checkers", "cluster", "harness", "nemesis", "spark_analysis", "workloads")
 
 
@@ -30,7 +31,9 @@ class Source:
     @property
     def module(self) -> str:
         """The dotted name it is imported by."""
-        dotted = self.path.removesuffix(".py").replace("/", ".")
+        dotted = self.path.removesuffix(".py").removeprefix("src/").replace("/", ".")
+        if dotted.partition(".")[0] in PACKAGES:
+            dotted = f"{PACKAGE}.{dotted}"
         return dotted.removesuffix(".__init__")
 
     @property

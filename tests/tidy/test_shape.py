@@ -185,22 +185,22 @@ def test_a_path_of_one_machine_is_found(text: str, count: int) -> None:
 
 def test_a_module_that_only_tests_import_is_dead() -> None:
     sources: Sequence[tuple[str, str]] = [
-        ("harness/cli.py", "from harness import used\n"),
+        ("harness/cli/main.py", "from shalott.harness import used\n"),
         ("harness/used.py", 'SCRIPT = Path(__file__).with_name("script.py")\n'),
         ("harness/script.py", "x = 1\n"),
         ("harness/started.py", "x = 1\n"),
-        ("harness/unused.py", "import harness.unused\n"),
-        ("tests/harness/test_unused.py", "from harness import unused\n"),
+        ("harness/unused.py", "import shalott.harness.unused\n"),
+        ("tests/harness/test_unused.py", "from shalott.harness import unused\n"),
     ]
     parsed = [parse(path, text) for path, text in sources]
     found = list(
-        dead_modules(parsed, {"cluster/images/Dockerfile": "CMD python -m harness.started"})
+        dead_modules(parsed, {"cluster/images/Dockerfile": "CMD python -m shalott.harness.started"})
     )
     assert found == ["harness/unused.py: nothing imports it: use it or remove it"]
 
 
 def test_a_file_that_nothing_names_is_dead() -> None:
-    sources = [parse("harness/report.py", "TEMPLATE = 'report.html'\n")]
+    sources = [parse("harness/report/page.py", "TEMPLATE = 'report.html'\n")]
     found = list(
         dead_texts(sources, {"harness/report.html": "", "harness/old.html": "", "README.md": ""})
     )

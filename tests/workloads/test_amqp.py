@@ -11,11 +11,11 @@ import pytest
 from pamqp import commands
 from pamqp.body import ContentBody
 
-from harness.errors import Definite, Indefinite, Unreachable
-from harness.op import Completion, Invocation
+from shalott.harness.core.errors import Definite, Indefinite, Unreachable
+from shalott.harness.core.op import Completion, Invocation
+from shalott.workloads.clients.amqp import AmqpQueueClient
+from shalott.workloads.clients.body import decode_body, encode_body
 from tests.workloads.fake_amqp_server import FakeServer, Script, Session, fake_server
-from workloads.body import decode_body, encode_body
-from workloads.clients.amqp import AmqpQueueClient
 
 pytestmark = pytest.mark.unit
 

@@ -10,11 +10,11 @@ import pytest
 from pamqp import commands
 from pamqp.body import ContentBody
 
-from harness.client import Watchful
-from harness.errors import Definite, Indefinite, Unreachable
-from harness.op import Completion, Invocation
+from shalott.harness.core.client import Watchful
+from shalott.harness.core.errors import Definite, Indefinite, Unreachable
+from shalott.harness.core.op import Completion, Invocation
+from shalott.workloads.clients.amqp_lock import AmqpLockClient
 from tests.workloads.fake_amqp_server import FakeServer, Script, Session, fake_server
-from workloads.clients.amqp_lock import AmqpLockClient
 
 pytestmark = pytest.mark.unit
 

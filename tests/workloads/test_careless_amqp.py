@@ -10,15 +10,15 @@ from pamqp import commands
 from pamqp.body import ContentBody
 from pamqp.header import ContentHeader
 
-from checkers.habits import CAREFUL, Habits
-from harness.errors import Definite, Indefinite
-from harness.op import Completion, Invocation
-from harness.plan import ClusterPlan, GatePlan, Plan, SystemPlan, WorkloadPlan
+from shalott.checkers.queues.habits import CAREFUL, Habits
+from shalott.harness.core.errors import Definite, Indefinite
+from shalott.harness.core.op import Completion, Invocation
+from shalott.harness.core.plan import ClusterPlan, GatePlan, Plan, SystemPlan, WorkloadPlan
+from shalott.workloads.clients.amqp import AmqpQueueClient
+from shalott.workloads.clients.body import encode_body
+from shalott.workloads.queue import client_habits, queue_workload
+from shalott.workloads.registry import queue_checkers
 from tests.workloads.fake_amqp_server import Script, Session, fake_server
-from workloads.body import encode_body
-from workloads.clients.amqp import AmqpQueueClient
-from workloads.queue import client_habits, queue_workload
-from workloads.registry import queue_checkers
 
 pytestmark = pytest.mark.unit
 

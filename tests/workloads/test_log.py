@@ -7,24 +7,30 @@ from typing import Any
 import msgspec
 import pytest
 
-from checkers.elections.invariants import (
+from shalott.checkers.logs.anomalies import ReplicatedLog
+from shalott.checkers.logs.freshness import FreshReads
+from shalott.checkers.mastership.elections.invariants import (
     AckedOnMembers,
     MasterFromSet,
     MasterHasAcked,
     OneMasterAnEpoch,
 )
-from checkers.elections.regressions import Elections
-from checkers.mastership import Mastership
-from checkers.replicated_log.anomalies import ReplicatedLog
-from checkers.replicated_log.freshness import FreshReads
-from harness.generator.base import Context, Scheduled
-from harness.generator.logs import ReadAll
-from harness.plan import Plan
-from harness.planning import Request, make_plan
-from harness.profiles import LOG_SYSTEMS, SAFE_SETTINGS
-from workloads.clients.log_client import LogClient
-from workloads.log import dial, elections_workload, log_workload, make_log_client, queue_keys
-from workloads.registry import recipe_of
+from shalott.checkers.mastership.elections.regressions import Elections
+from shalott.checkers.mastership.mastership import Mastership
+from shalott.harness.core.generator.base import Context, Scheduled
+from shalott.harness.core.generator.logs import ReadAll
+from shalott.harness.core.plan import Plan
+from shalott.harness.core.profiles import LOG_SYSTEMS, SAFE_SETTINGS
+from shalott.harness.run.planning import Request, make_plan
+from shalott.workloads.clients.log_client import LogClient
+from shalott.workloads.log import (
+    dial,
+    elections_workload,
+    log_workload,
+    make_log_client,
+    queue_keys,
+)
+from shalott.workloads.registry import recipe_of
 
 pytestmark = pytest.mark.unit
 

@@ -7,13 +7,13 @@ from collections.abc import Awaitable, Callable
 
 import pytest
 
-from broker.management.api import respond
-from broker.management.http import Request, Response
-from broker.management.server import ManagementServer
-from harness.errors import Definite, Indefinite, Unreachable
-from harness.op import Completion, Invocation
-from tests.broker.management.fake_node import FakeNode
-from workloads.clients.management import ManagementClient
+from shalott.broker.base.http.messages import Request, Response
+from shalott.broker.base.http.server import ManagementServer
+from shalott.broker.rabbit.management.api import respond
+from shalott.harness.core.errors import Definite, Indefinite, Unreachable
+from shalott.harness.core.op import Completion, Invocation
+from shalott.workloads.clients.management import ManagementClient
+from tests.broker.rabbit.management.fake_node import FakeNode
 
 pytestmark = pytest.mark.unit
 

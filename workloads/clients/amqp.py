@@ -19,7 +19,7 @@ Dequeue: basic.get, then an acknowledgement by hand.
     info    no answer in time, connection or channel ended: the server may hold it as delivered,
             and will give it to somebody again
 
-Careless habits (checkers/habits.py) open the documented windows of loss. Without confirms an
+Careless habits (checkers/queues/habits.py) open the documented windows of loss. Without confirms an
 enqueue is ok once it was written and a synchronous call on the same channel came back, which it
 does behind the return of a message that has no route. Without acknowledgements by hand a dequeue
 has the message deleted as it is sent. Transient queues may vanish with their nodes: one that an
@@ -33,12 +33,12 @@ from __future__ import annotations
 
 from pamqp import commands
 
-from checkers.habits import CAREFUL, Habits
-from harness.errors import Definite, Indefinite
-from harness.op import Completion, Invocation
-from workloads.body import decode_body, encode_body
-from workloads.clients.amqp_channel import GUEST, AmqpChannel, Credentials
-from workloads.clients.amqp_connection import Connection, Content
+from shalott.checkers.queues.habits import CAREFUL, Habits
+from shalott.harness.core.errors import Definite, Indefinite
+from shalott.harness.core.op import Completion, Invocation
+from shalott.workloads.clients.amqp_channel import GUEST, AmqpChannel, Credentials
+from shalott.workloads.clients.amqp_connection import Connection, Content
+from shalott.workloads.clients.body import decode_body, encode_body
 
 TRANSIENT, PERSISTENT = 1, 2  # delivery modes
 EMPTY = "empty"

@@ -16,8 +16,8 @@ from dataclasses import dataclass
 
 from pamqp import commands
 
-from harness.errors import Definite, Indefinite, Unreachable
-from workloads.clients.amqp_connection import Connection, ConnectionLost, Event, connect
+from shalott.harness.core.errors import Definite, Indefinite, Unreachable
+from shalott.workloads.clients.amqp_connection import Connection, ConnectionLost, Event, connect
 
 
 @dataclass(frozen=True, slots=True)

@@ -23,7 +23,7 @@ from pamqp.exceptions import PAMQPException
 from pamqp.header import ContentHeader, ProtocolHeader
 from pamqp.heartbeat import Heartbeat
 
-from harness.errors import Unreachable
+from shalott.harness.core.errors import Unreachable
 
 CHANNEL = 1
 HEARTBEAT_S = 10  # what we ask for; the server may want less

@@ -34,11 +34,11 @@ from dataclasses import dataclass
 
 from pamqp import commands
 
-from harness.errors import Definite, Indefinite
-from harness.op import Completion, Invocation
-from workloads.body import SMALLEST_BYTES, encode_body
-from workloads.clients.amqp_channel import GUEST, AmqpChannel, Credentials
-from workloads.clients.amqp_connection import Content
+from shalott.harness.core.errors import Definite, Indefinite
+from shalott.harness.core.op import Completion, Invocation
+from shalott.workloads.clients.amqp_channel import GUEST, AmqpChannel, Credentials
+from shalott.workloads.clients.amqp_connection import Content
+from shalott.workloads.clients.body import SMALLEST_BYTES, encode_body
 
 EMPTY = "empty"
 _PERSISTENT = 2
@@ -85,7 +85,7 @@ class AmqpLockClient:
         raise Definite(f"a lock client knows no {invocation.f}")
 
     async def until_lost(self) -> None:
-        """See ``harness.client.Watchful``."""
+        """See ``harness.core.client.Watchful``."""
         await self._channel.until_lost()
 
     async def _acquire(self, key: str) -> Completion:

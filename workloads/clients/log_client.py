@@ -23,12 +23,12 @@ from __future__ import annotations
 import asyncio
 from dataclasses import dataclass
 
-from broker.remoting.codes import ResponseCode
-from broker.remoting.route_data import TopicRoute
-from harness.errors import Definite, Indefinite, Unreachable
-from harness.op import Completion, Invocation
-from workloads.body import decode_body, encode_body
-from workloads.clients.rocketmq import (
+from shalott.broker.rocket.remoting.codes import ResponseCode
+from shalott.broker.rocket.remoting.route_data import TopicRoute
+from shalott.harness.core.errors import Definite, Indefinite, Unreachable
+from shalott.harness.core.op import Completion, Invocation
+from shalott.workloads.clients.body import decode_body, encode_body
+from shalott.workloads.clients.rocketmq import (
     Dial,
     NotSent,
     Pulled,
@@ -41,7 +41,8 @@ from workloads.clients.rocketmq import (
 EMPTY = "empty"
 ROUTE_POLL_MS = 30_000  # pollNameServerInterval
 POLL_WAIT_MS = 100
-# What our brokers' remarks say of a message that is not SEND_OK (broker/processor/outcomes.py).
+# What our brokers' remarks say of a message that is not SEND_OK
+# (broker/rocket/processor/outcomes.py).
 NOTHING_STORED = "nothing was stored"
 STORED = "it was stored on this broker"
 # Brokers answer so before they store anything. SERVICE_NOT_AVAILABLE is not among them: without a

@@ -25,10 +25,10 @@ from __future__ import annotations
 from typing import Any
 from urllib.parse import quote
 
-from cluster.base import Endpoint
-from cluster.http import Management, Response
-from harness.errors import ClientError, Definite, Indefinite, Unreachable
-from harness.op import Completion, Invocation
+from shalott.cluster.base import Endpoint
+from shalott.cluster.http import Management, Response
+from shalott.harness.core.errors import ClientError, Definite, Indefinite, Unreachable
+from shalott.harness.core.op import Completion, Invocation
 
 POLICY, QUEUE = "policy", "queue"
 ABSENT = "absent"

@@ -17,11 +17,11 @@ from typing import TypeVar
 
 import msgspec
 
-from broker.remoting.client import RemotingClient, Unanswered, Unreachable
-from broker.remoting.codec import FrameError
-from broker.remoting.codes import Language, RequestCode, ResponseCode
-from broker.remoting.command import Command
-from broker.remoting.headers import (
+from shalott.broker.rocket.remoting.client import RemotingClient, Unanswered, Unreachable
+from shalott.broker.rocket.remoting.codec import FrameError
+from shalott.broker.rocket.remoting.codes import Language, RequestCode, ResponseCode
+from shalott.broker.rocket.remoting.command import Command
+from shalott.broker.rocket.remoting.headers import (
     PULL_SUBSCRIPTION,
     PULL_SUSPEND,
     BadHeader,
@@ -36,14 +36,14 @@ from broker.remoting.headers import (
     from_ext,
     to_ext,
 )
-from broker.remoting.route_data import (
+from shalott.broker.rocket.remoting.route_data import (
     DEFAULT_TOPIC,
     PERM_WRITE,
     BadBody,
     TopicRoute,
     decode_body,
 )
-from workloads.clients.rocketmq_messages import (
+from shalott.workloads.clients.rocketmq_messages import (
     Malformed,
     PulledMessage,
     decode_messages,

@@ -14,7 +14,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from broker.raft import api
+from shalott.broker.raft import api
 from tests.broker.raft.model import FAST, Group, Violation
 
 TICK_MS = 10

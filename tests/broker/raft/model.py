@@ -14,10 +14,10 @@ from dataclasses import dataclass, field
 
 import msgspec
 
-from broker.raft import api
-from broker.raft.core import RaftCore
-from broker.raft.timing import RETRY_MS
-from broker.remoting.codes import DLedgerCode
+from shalott.broker.raft import api
+from shalott.broker.raft.codes import RaftCode
+from shalott.broker.raft.core import RaftCore
+from shalott.broker.raft.timing import RETRY_MS
 
 FAST = api.RaftSettings(
     heartbeat_interval_ms=50,
@@ -350,7 +350,7 @@ class Group:
                 if disk.hard.term < term:
                     raise Violation("durable votes", f"{member.name} stands in {term}")
                 self._check_vote(member, term, candidate)
-            case api.PushResponse(code=DLedgerCode.SUCCESS, match_index=index):
+            case api.PushResponse(code=RaftCode.SUCCESS, match_index=index):
                 if disk.last_index < index and not member.writes:
                     raise Violation("durable acks", f"{member.name} has {disk.last_index}: {index}")
                 if disk.last_index < index:

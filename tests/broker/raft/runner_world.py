@@ -10,16 +10,16 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from broker.env import Env
-from broker.raft.api import Entry, RaftSettings, Role, Snapshot
-from broker.raft.group import Submitted
-from broker.raft.journal_log import JournalLog
-from broker.raft.runner import RaftRunner
-from broker.raft.transport import RaftTransport
-from cluster.sim.disk import SimDisk
-from cluster.sim.loop import SimLoop
-from cluster.sim.network import SimNetwork
-from cluster.sim.processes import SimProcess
+from shalott.broker.base.env import Env
+from shalott.broker.raft.api import Entry, RaftSettings, Role, Snapshot
+from shalott.broker.raft.group import Submitted
+from shalott.broker.raft.journal_log import JournalLog
+from shalott.broker.raft.runner import RaftRunner
+from shalott.broker.rocket.raft_remoting.transport import RaftTransport
+from shalott.cluster.sim.disk.disk import SimDisk
+from shalott.cluster.sim.loop.loop import SimLoop
+from shalott.cluster.sim.loop.processes import SimProcess
+from shalott.cluster.sim.network.network import SimNetwork
 
 T = TypeVar("T")
 PORT = 40911

@@ -5,8 +5,8 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from broker.raft import api
-from broker.raft.log import Log
+from shalott.broker.raft import api
+from shalott.broker.raft.log import Log
 from tests.broker.raft.model import FAST, ModelDisk
 from tests.broker.raft.script import Script
 

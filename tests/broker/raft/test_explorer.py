@@ -11,7 +11,7 @@ from types import ModuleType
 import msgspec
 import pytest
 
-from broker.raft import election, following, leading, reading, state
+from shalott.broker.raft import election, following, leading, reading, state
 from tests.broker.raft.explorer import SPITEFUL, Chaos, Explorer
 from tests.broker.raft.model import FAST, Group, Violation
 from tests.broker.raft.planting import planted
@@ -136,7 +136,7 @@ MISTAKES: list[tuple[str, ModuleType, str, str, tuple[Chaos, int]]] = [
     (
         "follows leaders of the past",
         election,
-        "    if term < s.term:\n        return DLedgerCode.EXPIRED_TERM\n",
+        "    if term < s.term:\n        return RaftCode.EXPIRED_TERM\n",
         "",
         SAFETY,
     ),

@@ -6,12 +6,12 @@ import random
 
 import pytest
 
-from broker.errors import StorageError
-from broker.raft.api import Entry, HardState, Snapshot
-from broker.raft.journal_log import JournalLog
-from cluster.sim.disk import SimDisk
-from cluster.sim.loop import SimLoop
-from tests.cluster.sim.disk_runs import outcomes, simulate
+from shalott.broker.base.errors import StorageError
+from shalott.broker.raft.api import Entry, HardState, Snapshot
+from shalott.broker.raft.journal_log import JournalLog
+from shalott.cluster.sim.disk.disk import SimDisk
+from shalott.cluster.sim.loop.loop import SimLoop
+from tests.cluster.sim.disk.disk_runs import outcomes, simulate
 
 pytestmark = pytest.mark.unit
 

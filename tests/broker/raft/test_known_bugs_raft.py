@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import pytest
 
-from broker.raft import api
+from shalott.broker.raft import api
 from tests.broker.raft.model import Violation
 from tests.broker.raft.script import Script
 

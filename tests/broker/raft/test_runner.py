@@ -6,11 +6,11 @@ import asyncio
 
 import pytest
 
-from broker.raft.api import RaftSettings
-from broker.raft.group import NotLeader, ProposalLost, ProposalTimeout
-from broker.raft.settings import settings_of
-from broker.rocketmq.config import RaftConfig
-from cluster.base import DiskFaults
+from shalott.broker.raft.api import RaftSettings
+from shalott.broker.raft.group import NotLeader, ProposalLost, ProposalTimeout
+from shalott.broker.rocket.config import RaftConfig
+from shalott.broker.rocket.raft_remoting.settings import settings_of
+from shalott.cluster.base import DiskFaults
 from tests.broker.raft.runner_world import NAMES, SETTINGS, RunnerWorld
 
 pytestmark = pytest.mark.unit

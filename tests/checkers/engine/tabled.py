@@ -9,8 +9,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from checkers.concurrent import NEVER
-from checkers.engine import column, ffi, lib, new_budget
+from shalott.checkers.engine import column, ffi, lib, new_budget
+from shalott.checkers.history.concurrent import NEVER
 
 
 class Op(NamedTuple):

@@ -11,7 +11,7 @@ from itertools import pairwise
 import numpy as np
 import pytest
 
-from checkers.engine import column, ffi, lib, new_budget
+from shalott.checkers.engine import column, ffi, lib, new_budget
 from tests.checkers.engine.tabled import (
     Asked,
     Op,
@@ -260,7 +260,7 @@ def test_each_question_is_asked_once() -> None:
 
 
 def test_ranks_put_an_invocation_before_a_completion_of_the_same_time() -> None:
-    from checkers.engine import ranks
+    from shalott.checkers.engine import ranks
 
     never = np.iinfo(np.int64).max
     call, ret, count = ranks(
@@ -272,7 +272,7 @@ def test_ranks_put_an_invocation_before_a_completion_of_the_same_time() -> None:
 
 
 def test_ranks_sort_completions_in_any_order() -> None:
-    from checkers.engine import ranks
+    from shalott.checkers.engine import ranks
 
     rng = np.random.default_rng(3)
     for n in (0, 1, 31, 33, 1000, 5000):

@@ -8,12 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from checkers.concurrent import FORM, INTEGER, ConcurrentHistory
-from checkers.exact import exact
-from checkers.reading import read_history
-from checkers.reading.edn import EdnError, decode, encode
-from checkers.reading.text import read_text as read_pieces
-from harness.errors import UnreadableHistory
+from shalott.checkers.history.concurrent import FORM, INTEGER, ConcurrentHistory
+from shalott.checkers.history.exact import exact
+from shalott.checkers.reading import read_history
+from shalott.checkers.reading.edn import EdnError, decode, encode
+from shalott.checkers.reading.text import read_text as read_pieces
+from shalott.harness.core.errors import UnreadableHistory
 from tests.checkers.reading.written import is_whole, read_text, seen
 
 pytestmark = pytest.mark.unit

@@ -12,9 +12,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from checkers.concurrent import NEVER
-from checkers.edn_export import edn_lines
-from checkers.reading import read_history
+from shalott.checkers.history.concurrent import NEVER
+from shalott.checkers.reading import read_history
+from shalott.checkers.reading.edn_export import edn_lines
 from tests.checkers.reading.written import as_jepsen_has_it, is_whole, seen
 
 pytestmark = pytest.mark.unit

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from checkers.concurrent import ConcurrentHistory
-from checkers.reading import read_history
-from harness.errors import UnreadableHistory
-from harness.recording import HistoryWriter
+from shalott.checkers.history.concurrent import ConcurrentHistory
+from shalott.checkers.reading import read_history
+from shalott.harness.core.errors import UnreadableHistory
+from shalott.harness.core.recording import HistoryWriter
 from tests.checkers.reading.written import is_whole, read_text, seen
 
 pytestmark = pytest.mark.unit
@@ -83,7 +83,7 @@ def test_the_logger_may_stand_elsewhere_in_each_line_and_is_the_first_one(tmp_pa
 def test_few_rows_are_copied_and_many_owned(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, few: int
 ) -> None:
-    monkeypatch.setattr("checkers.reading.text.FEW", few)
+    monkeypatch.setattr("shalott.checkers.reading.text.FEW", few)
     history = read(tmp_path, ETCD)
     assert seen(history) == ETCD_SEEN
     assert history.place.tolist() == [1, 2, 6, 8, 10]

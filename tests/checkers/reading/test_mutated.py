@@ -13,10 +13,10 @@ from pathlib import Path
 
 import pytest
 
-from checkers.concurrent import ConcurrentHistory
-from checkers.reading import read_history
-from checkers.reading.text import read_text
-from harness.errors import UnreadableHistory
+from shalott.checkers.history.concurrent import ConcurrentHistory
+from shalott.checkers.reading import read_history
+from shalott.checkers.reading.text import read_text
+from shalott.harness.core.errors import UnreadableHistory
 from tests.checkers.reading.written import is_whole, seen
 
 pytestmark = pytest.mark.unit

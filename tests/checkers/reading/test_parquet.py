@@ -11,11 +11,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from checkers.concurrent import ConcurrentHistory
-from checkers.reading import read_history
-from harness.errors import UnreadableHistory
-from harness.history import HISTORY_SCHEMA, write_history
-from harness.recording import recover
+from shalott.checkers.history.concurrent import ConcurrentHistory
+from shalott.checkers.reading import read_history
+from shalott.harness.core.errors import UnreadableHistory
+from shalott.harness.core.history import HISTORY_SCHEMA, write_history
+from shalott.harness.core.recording import recover
 from tests.checkers.reading.test_logs import RECORDED, record
 from tests.checkers.reading.written import is_whole, seen
 
@@ -124,7 +124,7 @@ def test_what_is_wrong_is_named(stored: Path) -> None:
 
 def test_reading_loads_no_pandas(stored: Path) -> None:
     code = (
-        "import sys; from checkers.reading import read_history;"
+        "import sys; from shalott.checkers.reading import read_history;"
         f"read_history({str(stored)!r});"
         "print([name for name in ('pandas', 'pyarrow.compute', 'pyarrow.dataset', 'asyncio')"
         " if name in sys.modules])"
@@ -136,7 +136,7 @@ def test_reading_loads_no_pandas(stored: Path) -> None:
 def test_a_history_of_text_loads_no_arrow(tmp_path: Path) -> None:
     (tmp_path / "h.edn").write_text("{:process 0, :type :invoke, :f :read}\n")
     code = (
-        "import sys; from checkers.reading import read_history;"
+        "import sys; from shalott.checkers.reading import read_history;"
         f"read_history({str(tmp_path / 'h.edn')!r});"
         "print([name for name in ('pandas', 'pyarrow', 'msgspec', 'json') if name in sys.modules])"
     )

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import numpy as np
 
-from checkers.concurrent import NEVER, ConcurrentHistory, Row, from_rows
-from checkers.reading import read_history
+from shalott.checkers.history.concurrent import NEVER, ConcurrentHistory, Row, from_rows
+from shalott.checkers.reading import read_history
 
 TYPES = ("ok", "fail", "info")
 Seen = tuple[int, str, Hashable, Hashable, str, int, int | None, str]

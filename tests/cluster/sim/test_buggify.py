@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from broker.env import Env, never
-from cluster.sim.buggify import Buggify, fired_in_run
+from shalott.broker.base.env import Env, never
+from shalott.cluster.sim.buggify import Buggify, fired_in_run
 
 pytestmark = pytest.mark.unit
 

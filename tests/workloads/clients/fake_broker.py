@@ -5,17 +5,17 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable
 
-from broker.commitlog.api import Message
-from broker.commitlog.codec import Encoder
-from broker.nameserver.server import NameServer
-from broker.remoting.client import RemotingClient
-from broker.remoting.codes import RequestCode, ResponseCode
-from broker.remoting.command import Command, response
-from broker.remoting.server import Caller, Handler, RemotingServer
-from broker.rocketmq.addresses import parse_address
-from broker.rocketmq.config import RocketConfig
-from tests.broker.nameserver.registering import body, header, register_command
-from tests.broker.remoting.virtual import HOST, env, run
+from shalott.broker.rocket.addresses import parse_address
+from shalott.broker.rocket.commitlog.api import Message
+from shalott.broker.rocket.commitlog.codec import Encoder
+from shalott.broker.rocket.config import RocketConfig
+from shalott.broker.rocket.nameserver.server import NameServer
+from shalott.broker.rocket.remoting.client import RemotingClient
+from shalott.broker.rocket.remoting.codes import RequestCode, ResponseCode
+from shalott.broker.rocket.remoting.command import Command, response
+from shalott.broker.rocket.remoting.server import Caller, Handler, RemotingServer
+from tests.broker.rocket.nameserver.registering import body, header, register_command
+from tests.broker.rocket.remoting.virtual import HOST, env, run
 
 NAME_SERVER_PORT, BROKER_PORT = 9876, 10911
 NAME_SERVER, BROKER = f"{HOST}:{NAME_SERVER_PORT}", f"{HOST}:{BROKER_PORT}"

@@ -6,13 +6,16 @@ from collections.abc import Awaitable, Callable
 
 import pytest
 
-from broker.processor import outcomes
-from broker.remoting.codes import ResponseCode
-from broker.remoting.command import Command, response
-from broker.rocketmq.addresses import parse_address
-from harness.errors import Definite, Indefinite, Unreachable
-from harness.op import Completion, Invocation
-from tests.broker.remoting.virtual import HOST
+from shalott.broker.rocket.addresses import parse_address
+from shalott.broker.rocket.processor import outcomes
+from shalott.broker.rocket.remoting.codes import ResponseCode
+from shalott.broker.rocket.remoting.command import Command, response
+from shalott.harness.core.errors import Definite, Indefinite, Unreachable
+from shalott.harness.core.op import Completion, Invocation
+from shalott.workloads.clients import log_client
+from shalott.workloads.clients.body import encode_body
+from shalott.workloads.clients.log_client import LogClient
+from tests.broker.rocket.remoting.virtual import HOST
 from tests.workloads.clients.fake_broker import (
     BROKER,
     NAME_SERVER_PORT,
@@ -20,9 +23,6 @@ from tests.workloads.clients.fake_broker import (
     in_world,
     pull_answer,
 )
-from workloads.body import encode_body
-from workloads.clients import log_client
-from workloads.clients.log_client import LogClient
 
 pytestmark = pytest.mark.unit
 

@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from broker.commitlog.api import Message
-from broker.commitlog.codec import Encoder
-from workloads.clients.rocketmq_messages import (
+from shalott.broker.rocket.commitlog.api import Message
+from shalott.broker.rocket.commitlog.codec import Encoder
+from shalott.workloads.clients.rocketmq_messages import (
     MAGIC,
     MAGIC_V2,
     Malformed,

@@ -1,0 +1,212 @@
+"""Disk and File: the only way a node reads or writes files.
+
+``OsDisk`` runs every call on one dedicated writer thread (the only thread in the product), so the
+event loop never blocks on fsync. A simulated disk implements the same protocols with a page cache
+of its own.
+
+Durability contract, as POSIX has it: bytes are durable after ``File.sync``; a created, renamed or
+removed name is durable after ``sync_dir`` of its directory. A failed ``sync`` means that the data
+may be gone: crash the node.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import os
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Protocol, TypeVar
+
+from shalott.broker.base.errors import StorageError
+
+T = TypeVar("T")
+
+
+class File(Protocol):
+    """An open file. Offsets and sizes are bytes."""
+
+    async def pread(self, size: int, offset: int) -> bytes:
+        """At most ``size`` bytes from ``offset``; may be short; empty at the end of the file."""
+        ...
+
+    async def pwrite(self, data: bytes, offset: int) -> int:
+        """Write at ``offset``; returns how many bytes were taken, which may be fewer.
+
+        Raises OSError(ENOSPC).
+        """
+        ...
+
+    async def truncate(self, size: int) -> None: ...
+
+    async def size(self) -> int: ...
+
+    async def sync(self) -> None: ...
+
+    async def close(self) -> None: ...
+
+
+class Disk(Protocol):
+    """A directory tree that belongs to one node.
+
+    Paths are relative, with forward slashes; "" is its root.
+
+    A path that leads out of the tree raises StorageError.
+    """
+
+    async def open(self, path: str, *, create: bool) -> File:
+        """Raises FileNotFoundError if it is absent and ``create`` is false.
+
+        Parents are made when creating.
+
+        What exists already is opened as it is, not truncated.
+        """
+        ...
+
+    async def rename(self, source: str, target: str) -> None:
+        """Atomic; replaces ``target``."""
+        ...
+
+    async def remove(self, path: str) -> None:
+        """A file or an empty directory. Raises FileNotFoundError if it is absent."""
+        ...
+
+    async def sync_dir(self, path: str) -> None: ...
+
+    async def listdir(self, path: str) -> list[str]:
+        """Names, sorted; empty if the directory is absent."""
+        ...
+
+    async def free_bytes(self) -> int: ...
+
+
+class OsDisk:
+    """The operating system's files below ``root``, which is made if it is absent.
+
+    Calls run one at a time, in the order in which they were made, also when their callers have gone
+    away.
+    """
+
+    def __init__(self, root: Path) -> None:
+        root.mkdir(parents=True, exist_ok=True)
+        self._root = root.resolve()
+        self._writer = ThreadPoolExecutor(max_workers=1, thread_name_prefix="disk")
+
+    async def close(self) -> None:
+        """Wait for the calls under way and end the thread.
+
+        Files still open stay the operating system's business.
+        """
+        await self.run(lambda: None)
+        self._writer.shutdown(wait=False)
+
+    async def open(self, path: str, *, create: bool) -> OsFile:
+        def open_file() -> int:
+            where = self._resolve(path)
+            if create:
+                where.parent.mkdir(parents=True, exist_ok=True)
+            flags = os.O_RDWR | os.O_CLOEXEC | (os.O_CREAT if create else 0)
+            return os.open(where, flags, 0o640)
+
+        return OsFile(self, await self.run(open_file))
+
+    async def rename(self, source: str, target: str) -> None:
+        await self.run(lambda: self._resolve(source).replace(self._resolve(target)))
+
+    async def remove(self, path: str) -> None:
+        def remove() -> None:
+            where = self._resolve(path)
+            if where.is_dir():
+                where.rmdir()
+            else:
+                where.unlink()
+
+        await self.run(remove)
+
+    async def sync_dir(self, path: str) -> None:
+        def sync() -> None:
+            directory = os.open(self._resolve(path), os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+            try:
+                os.fsync(directory)
+            finally:
+                os.close(directory)
+
+        await self.run(sync)
+
+    async def listdir(self, path: str) -> list[str]:
+        def names() -> list[str]:
+            try:
+                return sorted(os.listdir(self._resolve(path)))  # noqa: PTH208 (names, not paths)
+            except FileNotFoundError:
+                return []
+
+        return await self.run(names)
+
+    async def free_bytes(self) -> int:
+        def free() -> int:
+            stats = os.statvfs(self._root)
+            return stats.f_bavail * stats.f_frsize
+
+        return await self.run(free)
+
+    async def run(self, call: Callable[[], T]) -> T:
+        """Run ``call`` on the writer thread.
+
+        Shielded: a caller that is cancelled must not take a write that is queued out of the order.
+        """
+        future = asyncio.get_running_loop().run_in_executor(self._writer, call)
+        return await asyncio.shield(future)
+
+    def _resolve(self, path: str) -> Path:
+        """The absolute path, symbolic links followed.
+
+        Raises StorageError if it is outside the root.
+        """
+        where = (self._root / path).resolve()
+        if not where.is_relative_to(self._root):
+            raise StorageError(f"{path!r} leads out of the node's directory")
+        return where
+
+
+class OsFile:
+    """A file of an OsDisk.
+
+    Use after ``close`` raises OSError(EBADF): its descriptor may be another file's by then.
+    """
+
+    def __init__(self, disk: OsDisk, descriptor: int) -> None:
+        self._disk = disk
+        self._descriptor = descriptor
+        self._closed = False
+
+    async def pread(self, size: int, offset: int) -> bytes:
+        descriptor = self._open_descriptor()
+        return await self._disk.run(lambda: os.pread(descriptor, size, offset))
+
+    async def pwrite(self, data: bytes, offset: int) -> int:
+        descriptor = self._open_descriptor()
+        return await self._disk.run(lambda: os.pwrite(descriptor, data, offset))
+
+    async def truncate(self, size: int) -> None:
+        descriptor = self._open_descriptor()
+        await self._disk.run(lambda: os.ftruncate(descriptor, size))
+
+    async def size(self) -> int:
+        descriptor = self._open_descriptor()
+        return await self._disk.run(lambda: os.fstat(descriptor).st_size)
+
+    async def sync(self) -> None:
+        descriptor = self._open_descriptor()
+        await self._disk.run(lambda: os.fdatasync(descriptor))
+
+    async def close(self) -> None:
+        """Closing twice is harmless."""
+        if not self._closed:
+            self._closed = True
+            await self._disk.run(lambda: os.close(self._descriptor))
+
+    def _open_descriptor(self) -> int:
+        if self._closed:
+            raise OSError(errno.EBADF, "the file is closed")
+        return self._descriptor

@@ -1,0 +1,90 @@
+"""Env: a node's whole outside world, besides asyncio streams.
+
+A node never reads the clock, draws a random number or opens a file in any other way. That is what
+lets the same broker run on an operating system and, later, in a deterministic simulation.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Protocol
+
+from shalott.broker.base.disk import Disk
+from shalott.broker.base.events import EventLog
+
+
+class Clock(Protocol):
+    """Two clocks: one that never goes back, and one that people read."""
+
+    def monotonic_ns(self) -> int: ...
+
+    def wall_ns(self) -> int: ...
+
+
+class Rng(Protocol):
+    """Only ``random()`` and ``getrandbits()``: the same in every Python version."""
+
+    def random(self) -> float: ...
+
+    def getrandbits(self, k: int, /) -> int: ...
+
+
+class SystemClock:
+    """The operating system's clocks."""
+
+    def monotonic_ns(self) -> int:
+        return time.monotonic_ns()
+
+    def wall_ns(self) -> int:
+        return time.time_ns()
+
+
+def never(site: str) -> bool:
+    """``Env.buggify`` outside simulation."""
+    return False
+
+
+@dataclass(frozen=True, slots=True)
+class Env:
+    """What a node may touch. ``incarnation`` grows by one at every start of the node's process.
+
+    ``buggify(site)`` says whether to misbehave now at ``site`` in a way that the design allows;
+    it never does outside simulation. ``bugs`` are the ids of the historical bugs that are switched
+    on in this node (broker/known_bugs).
+    """
+
+    node_id: str
+    incarnation: int
+    clock: Clock
+    rng: Rng
+    disk: Disk
+    events: EventLog
+    bugs: tuple[str, ...] = ()
+    buggify: Callable[[str], bool] = never
+
+    def choose_index(self, count: int) -> int:
+        """A uniform index into a sequence of ``count`` items."""
+        assert count > 0
+        return int(self.rng.random() * count)
+
+    def has_bug(self, bug: str) -> bool:
+        """Whether the historical bug with this id is switched on."""
+        return bug in self.bugs
+
+
+def seeded_rng(seed: int, incarnation: int) -> Rng:
+    """The random source of one life of a real node; simulated nodes bring their own keyed streams.
+
+    Every life draws other numbers: message ids are drawn, and a restarted node that drew the ids of
+    its former life again would have its messages taken for those that are in the queue already.
+    """
+    return random.Random(f"{seed}/{incarnation}")
+
+
+async def pause_ms(duration_ms: float) -> None:
+    """The one place a node waits for time to pass."""
+    await asyncio.sleep(duration_ms / 1000)

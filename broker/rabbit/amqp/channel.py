@@ -1,0 +1,260 @@
+"""Channel: the process behind one AMQP channel.
+
+Its mailbox merges three streams: commands from the client, in the client's order; deliveries and
+confirms from queue processes; the ends of those processes. The work is done by its parts
+(Publisher, Consumers, ExchangeMethods, QueueMethods); this file passes on and ends the channel.
+
+A refusal (AmqpError) ends the channel, or the connection if it is a hard one. When a channel ends,
+for whatever reason, every queue process learns it through its monitor and takes back what was
+unsettled.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+from pamqp import commands
+
+from shalott.broker.base.errors import BrokerError
+from shalott.broker.rabbit.amqp.assembler import Command
+from shalott.broker.rabbit.amqp.consuming import RETRY_MS, CancelDone, Consumers
+from shalott.broker.rabbit.amqp.errors import (
+    COMMAND_INVALID,
+    INTERNAL_ERROR,
+    NOT_IMPLEMENTED,
+    AmqpError,
+)
+from shalott.broker.rabbit.amqp.exchange_methods import ExchangeMethods
+from shalott.broker.rabbit.amqp.exchanges import Router
+from shalott.broker.rabbit.amqp.publishing import Publisher
+from shalott.broker.rabbit.amqp.queue_access import QueueAccess
+from shalott.broker.rabbit.amqp.queue_methods import QueueMethods
+from shalott.broker.rabbit.amqp.queue_protocol import Confirmed, ConsumerCancelled, Deliver, Refused
+from shalott.broker.rabbit.amqp.services import (
+    CommandArrived,
+    ConnectionGone,
+    Context,
+    Port,
+    RetryConfirms,
+    RetryConsumers,
+    Services,
+    Session,
+)
+from shalott.broker.rabbit.amqp.wire import Method
+from shalott.broker.rabbit.processes.messages import Down, Message, Pid
+from shalott.broker.rabbit.processes.process import Process
+
+CONFIRM_RETRY_MS = 50  # how often may_confirm is asked again while it says no
+BACKLOG_HIGH = 500  # commands in the mailbox at which the connection stops reading
+BACKLOG_LOW = 100
+
+Handler = Callable[[Any], Awaitable[None]]
+
+
+class Channel(Process):
+    """Spawned by its connection, which feeds it with ``accept`` and waits for ``room``."""
+
+    def __init__(self, services: Services, session: Session, port: Port, router: Router) -> None:
+        super().__init__()
+        self._services = services
+        self._session = session
+        self._port = port
+        self._router = router
+        self._watched: dict[Pid, int] = {}  # process -> monitor
+        self._backlog = 0
+        self._room = asyncio.Event()
+        self._room.set()
+        self._retrying_confirms = False
+        self._retrying_consumers = False
+
+    async def started(self) -> None:
+        context = Context(
+            services=self._services,
+            session=self._session,
+            port=self._port,
+            router=self._router,
+            pid=self.pid,
+            watch=self._watch,
+        )
+        self.publisher = Publisher(context)
+        access = QueueAccess(context)
+        self.consumers = Consumers(context, access)
+        self._handlers = self._dispatch_table(
+            ExchangeMethods(context), QueueMethods(context, access)
+        )
+
+    # -- for the connection ------------------------------------------------------------------------
+
+    def accept(self, command: Command) -> None:
+        self._backlog += 1
+        if self._backlog >= BACKLOG_HIGH:
+            self._room.clear()
+        self.deliver(CommandArrived(command))
+
+    @property
+    def has_room(self) -> bool:
+        return self._room.is_set()
+
+    async def room(self) -> None:
+        """Returns once the mailbox is not far behind, or the channel has ended."""
+        await self._room.wait()
+
+    def make_room(self) -> None:
+        """The channel has ended: nobody need wait for it."""
+        self._room.set()
+
+    # -- the process -------------------------------------------------------------------------------
+
+    async def handle(self, message: Message) -> None:
+        command = message.command if isinstance(message, CommandArrived) else None
+        try:
+            if command is not None:
+                self._count_down()
+                await self._on_command(command)
+            elif isinstance(message, Confirmed):  # one from each process for each publish
+                self.publisher.on_confirmed(message)
+            else:
+                await self._on_message(message)
+            if self.publisher.flush_due:
+                await self._flush()
+        except AmqpError as error:
+            await self._fail(error, command)
+        except BrokerError as error:
+            text = f"{type(error).__name__}: {error}"
+            await self._fail(AmqpError(INTERNAL_ERROR, text), command)
+        self._schedule_consumers()
+
+    async def idle(self) -> None:
+        if self.publisher.has_verdicts:
+            await self._flush()
+
+    async def _on_command(self, command: Command) -> None:
+        method = command.method
+        if command.oversized is not None:
+            raise command.oversized
+        if isinstance(method, commands.Basic.Publish):
+            await self.publisher.publish(method, command.properties, command.body)
+            return
+        if isinstance(method, commands.Channel.Close):
+            self._port.closed()
+            self.exit("normal")
+        handler = self._handlers.get(type(method))
+        if handler is None:
+            raise AmqpError(COMMAND_INVALID, f"{method.name} is not for servers")
+        await handler(method)
+
+    async def _on_message(self, message: Message) -> None:
+        match message:
+            case Refused():
+                self.publisher.on_refused(message)
+            case Deliver():
+                await self.consumers.on_deliver(message)
+            case ConsumerCancelled():
+                await self.consumers.on_consumer_cancelled(message)
+            case CancelDone():
+                await self.consumers.on_cancel_done(message)
+            case Down():
+                await self._on_down(message)
+            case RetryConfirms():
+                self._retrying_confirms = False
+                await self._flush()
+            case RetryConsumers():
+                self._retrying_consumers = False
+                await self.consumers.resubscribe()
+            case ConnectionGone():
+                self.exit("normal")
+
+    async def _on_down(self, message: Down) -> None:
+        if self._watched.get(message.pid) == message.ref:
+            del self._watched[message.pid]
+        self.publisher.on_down(message.pid, message.reason)
+        await self.consumers.on_down(message.pid, message.reason)
+
+    async def _fail(self, error: AmqpError, command: Command | None) -> None:
+        if command is not None and not error.class_id:
+            index = command.method.index
+            error.class_id, error.method_id = index >> 16, index & 0xFFFF
+        with contextlib.suppress(BrokerError):
+            await self._flush()
+        self._port.failed(error)
+        self.exit("normal")
+
+    async def _flush(self) -> None:
+        # Confirms may come late: then they are sent when it looks again.
+        is_late = self._services.env.buggify("channel.confirm_late")
+        done = not is_late and await self.publisher.flush()
+        if not done and not self._retrying_confirms:
+            self._retrying_confirms = True
+            self.after(CONFIRM_RETRY_MS, RetryConfirms())
+
+    def _schedule_consumers(self) -> None:
+        if self.consumers.waiting and not self._retrying_consumers:
+            self._retrying_consumers = True
+            self.after(RETRY_MS, RetryConsumers())
+
+    def _watch(self, process: Pid) -> None:
+        if process not in self._watched:
+            self._watched[process] = self.runtime.monitor(process, self.pid)
+
+    def _count_down(self) -> None:
+        self._backlog -= 1
+        if self._backlog <= BACKLOG_LOW:
+            self._room.set()
+
+    # -- methods -----------------------------------------------------------------------------------
+
+    def _dispatch_table(
+        self, exchanges: ExchangeMethods, queues: QueueMethods
+    ) -> dict[type[Method], Handler]:
+        return {
+            commands.Channel.Flow: self._flow,
+            commands.Exchange.Declare: exchanges.declare,
+            commands.Exchange.Delete: exchanges.delete,
+            commands.Exchange.Bind: exchanges.bind,
+            commands.Exchange.Unbind: exchanges.unbind,
+            commands.Queue.Declare: queues.declare,
+            commands.Queue.Bind: queues.bind,
+            commands.Queue.Unbind: queues.unbind,
+            commands.Queue.Purge: queues.purge,
+            commands.Queue.Delete: queues.delete,
+            commands.Confirm.Select: self.publisher.select,
+            commands.Basic.Qos: self.consumers.qos,
+            commands.Basic.Get: self.consumers.get,
+            commands.Basic.Consume: self.consumers.consume,
+            commands.Basic.Cancel: self._cancel,
+            commands.Basic.CancelOk: self._ignore,  # the answer to our basic.cancel
+            commands.Basic.Ack: self.consumers.ack,
+            commands.Basic.Nack: self.consumers.nack,
+            commands.Basic.Reject: self.consumers.reject,
+            commands.Basic.Recover: self._recover,
+            commands.Basic.RecoverAsync: self._recover_async,
+            commands.Tx.Select: self._no_transactions,
+            commands.Tx.Commit: self._no_transactions,
+            commands.Tx.Rollback: self._no_transactions,
+        }
+
+    async def _cancel(self, method: commands.Basic.Cancel) -> None:
+        done = await self.consumers.cancel(method)
+        if done is not None:
+            self.deliver(done)
+
+    async def _recover(self, method: commands.Basic.Recover) -> None:
+        await self.consumers.recover(bool(method.requeue))
+        await self._port.send(commands.Basic.RecoverOk())
+
+    async def _recover_async(self, method: commands.Basic.RecoverAsync) -> None:
+        await self.consumers.recover(bool(method.requeue))
+
+    async def _flow(self, method: commands.Channel.Flow) -> None:
+        if not method.active:
+            raise AmqpError(NOT_IMPLEMENTED, "channel.flow with active=false")
+        await self._port.send(commands.Channel.FlowOk(True))
+
+    async def _no_transactions(self, method: Method) -> None:
+        raise AmqpError(NOT_IMPLEMENTED, f"{method.name}: there are no transactions here")
+
+    async def _ignore(self, method: Method) -> None:
+        pass

@@ -1,0 +1,376 @@
+"""Connection: the process behind one client's TCP connection.
+
+Two tasks share it. The *reader* (``_serve``) shakes hands, reads frames and hands commands to
+channels; the process itself handles what comes from inside the node: ends of channels, heartbeat
+ticks, orders to close. All exits meet in ``_release``: the channels end first (so that what they
+held unsettled goes back to its queues), then the connection's exclusive queues are deleted, and
+only then close-ok is sent.
+
+Once the node has sent connection.close, only the client's close-ok is of interest, and not for
+long: ``CLOSE_TIMEOUT_MS``.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+from typing import Literal
+
+import msgspec
+from pamqp import commands
+
+from shalott.broker.base.errors import BrokerError
+from shalott.broker.rabbit.amqp.channel import Channel
+from shalott.broker.rabbit.amqp.channel_table import ChannelTable, blame
+from shalott.broker.rabbit.amqp.errors import (
+    CHANNEL_ERROR,
+    COMMAND_INVALID,
+    FRAME_ERROR,
+    NOT_IMPLEMENTED,
+    AmqpError,
+)
+from shalott.broker.rabbit.amqp.exchanges import Router
+from shalott.broker.rabbit.amqp.handshake import Agreement, LoginRefused, shake_hands
+from shalott.broker.rabbit.amqp.services import Port, Services, Session
+from shalott.broker.rabbit.amqp.wire import (
+    HEARTBEAT,
+    HEARTBEAT_FRAME,
+    METHOD,
+    PROTOCOL_HEADER,
+    Frame,
+    Method,
+    decode_method,
+    encode_frame,
+    encode_method,
+    read_frame,
+)
+from shalott.broker.rabbit.metadata.records import QueueRow
+from shalott.broker.rabbit.processes.messages import Down, Message, Pid
+from shalott.broker.rabbit.processes.process import Process
+
+log = logging.getLogger("shalott.broker.amqp")
+
+HANDSHAKE_TIMEOUT_MS = 10_000
+CLOSE_TIMEOUT_MS = 2_000  # for the client's close-ok, and for the last bytes to leave
+CHANNEL_GRACE_MS = 2_000  # for channels to end by themselves
+CLEANUP_TIMEOUT_MS = 5_000  # for the deletion of exclusive queues
+
+State = Literal["starting", "running", "closing", "closed"]
+
+
+class HeartbeatTick(Message, frozen=True):
+    """connection -> itself, twice an interval."""
+
+
+class CloseTimeout(Message, frozen=True):
+    """connection -> itself: the client has had its time."""
+
+
+class Served(Message, frozen=True):
+    """reader -> connection: it is all over."""
+
+
+class ConnectionInfo(msgspec.Struct, frozen=True, kw_only=True):
+    """A live connection, as the management API shows it."""
+
+    name: str
+    pid: Pid
+    user: str
+    vhost: str
+    state: State
+    channels: int
+    peer_host: str
+    peer_port: int
+    connected_at_ns: int  # on the node's wall clock
+
+
+class Connection(Process):
+    """Spawned by the listener for each accepted socket."""
+
+    def __init__(
+        self,
+        services: Services,
+        router: Router,
+        reader: asyncio.StreamReader,
+        writer: asyncio.StreamWriter,
+        on_end: Callable[[Pid], None],
+    ) -> None:
+        super().__init__()
+        self._services = services
+        self._router = router
+        self._reader = reader
+        self._writer = writer
+        self._on_end = on_end
+        self._clock = services.env.clock
+        self._state: State = "starting"
+        self._agreement: Agreement | None = None
+        self._channels: ChannelTable | None = None  # made when there is a pid
+        self.frame_max = services.config.frame_max
+        self._owes_close_ok = False
+        self._reading_paused = False
+        self._last_read_ns = self._last_write_ns = self._clock.monotonic_ns()
+        self._connected_at_ns = self._clock.wall_ns()
+        self._peer = writer.get_extra_info("peername") or ("unknown", 0)
+        local = writer.get_extra_info("sockname") or ("unknown", 0)
+        self._name = f"{self._peer[0]}:{self._peer[1]} -> {local[0]}:{local[1]}"
+
+    # -- for the listener --------------------------------------------------------------------------
+
+    def info(self) -> ConnectionInfo:
+        peer_host, peer_port = self._peer[:2]
+        return ConnectionInfo(
+            name=self._name,
+            pid=self.pid,
+            user="" if self._agreement is None else self._agreement.user,
+            vhost="" if self._agreement is None else self._agreement.vhost,
+            state=self._state,
+            channels=len(self._table),
+            peer_host=peer_host,
+            peer_port=peer_port,
+            connected_at_ns=self._connected_at_ns,
+        )
+
+    def fail(self, error: AmqpError) -> None:
+        """Close with ``error``: tell the client, end the channels. For anyone in the node."""
+        if self._state in ("closing", "closed"):
+            return
+        self._state = "closing"
+        log.warning("closing connection %s: %s", self._name, error)
+        if not isinstance(error, LoginRefused) or error.tell:
+            close = commands.Connection.Close(
+                error.code, error.reply_text, error.class_id, error.method_id
+            )
+            self.write(encode_frame(METHOD, 0, encode_method(close)))
+        else:
+            self._writer.close()
+        self.after(CLOSE_TIMEOUT_MS, CloseTimeout())
+        self._table.end_all()
+
+    # -- for channels ------------------------------------------------------------------------------
+
+    @property
+    def running(self) -> bool:
+        return self._state == "running"
+
+    def write(self, data: bytes) -> None:
+        if not self._writer.transport.is_closing():
+            self._writer.write(data)
+            self._last_write_ns = self._clock.monotonic_ns()
+
+    async def write_and_drain(self, data: bytes) -> None:
+        """Write, and wait while the client is slow to read. Dropped unless running."""
+        if not self.running:
+            return
+        self.write(data)
+        try:
+            await self._writer.drain()
+        except ConnectionError:
+            pass  # the reader sees it too, and ends everything
+
+    @property
+    def _table(self) -> ChannelTable:
+        if self._channels is None:
+            self._channels = ChannelTable(self.runtime, self.pid, self, self._create_channel)
+        return self._channels
+
+    # -- the process -------------------------------------------------------------------------------
+
+    async def run(self) -> None:
+        serving = asyncio.create_task(self._serve(), name=f"reader of {self.pid}")
+        try:
+            await super().run()
+        finally:
+            self._state = "closed"
+            serving.cancel()
+            self._table.end_all()
+            self._writer.transport.abort()
+            self._on_end(self.pid)
+            await asyncio.wait([serving])
+            if not serving.cancelled() and serving.exception() is not None:
+                log.error("the reader of %s crashed", self._name, exc_info=serving.exception())
+
+    async def handle(self, message: Message) -> None:
+        match message:
+            case Down():
+                self._table.on_down(message)
+            case HeartbeatTick():
+                self._on_heartbeat_tick()
+            case CloseTimeout():
+                self._writer.transport.abort()
+            case Served():
+                self.exit("normal")
+
+    def _on_heartbeat_tick(self) -> None:
+        assert self._agreement is not None
+        interval_ns = self._agreement.heartbeat_s * 1_000_000_000
+        now_ns = self._clock.monotonic_ns()
+        if self._reading_paused:
+            self._last_read_ns = now_ns  # its heartbeats may be waiting in the socket
+        if now_ns - self._last_read_ns > 2 * interval_ns:
+            log.warning("connection %s missed its heartbeats", self._name)
+            self._writer.transport.abort()
+            return
+        if now_ns - self._last_write_ns >= interval_ns // 2:
+            self.write(HEARTBEAT_FRAME)
+        self._schedule_heartbeat()
+
+    def _schedule_heartbeat(self) -> None:
+        assert self._agreement is not None
+        if self._agreement.heartbeat_s:
+            self.after(self._agreement.heartbeat_s * 500, HeartbeatTick())
+
+    # -- the reader --------------------------------------------------------------------------------
+
+    async def _serve(self) -> None:
+        try:
+            await self._converse()
+        except (ConnectionError, asyncio.IncompleteReadError):
+            pass
+        finally:
+            if self._state != "closed":  # else: killed
+                await self._release()
+                await self._hang_up()
+                self.deliver(Served())
+
+    async def _converse(self) -> None:
+        """Until the client has closed, or there is nothing more to read."""
+        try:
+            if not await self._open():
+                return
+            await self._read_commands()
+        except AmqpError as error:
+            self.fail(error)
+            desynchronised = error.code == FRAME_ERROR
+            await (self._discard() if desynchronised else self._await_close_ok())
+
+    async def _open(self) -> bool:
+        try:
+            async with asyncio.timeout(HANDSHAKE_TIMEOUT_MS / 1000):
+                header = await self._reader.readexactly(len(PROTOCOL_HEADER))
+                if header != PROTOCOL_HEADER:
+                    self.write(PROTOCOL_HEADER)  # what we would have liked to hear
+                    return False
+                self._agreement = await shake_hands(
+                    self._services.config, self._send_method, self._receive_method
+                )
+        except TimeoutError:
+            log.warning("connection %s took too long to open", self._name)
+            return False
+        self.frame_max = self._agreement.frame_max
+        self._table.channel_max = self._agreement.channel_max
+        if self._state == "starting":  # and not closed by the node meanwhile
+            self._state = "running"
+        self._schedule_heartbeat()
+        return True
+
+    async def _send_method(self, method: Method) -> None:
+        if self._state == "starting":
+            self.write(encode_frame(METHOD, 0, encode_method(method)))
+            await self._writer.drain()
+
+    async def _receive_method(self) -> Method:
+        while True:
+            frame = await self._next_frame()
+            if frame.kind == HEARTBEAT:
+                continue
+            if frame.kind != METHOD or frame.channel != 0:
+                text = f"a frame of type {frame.kind} on channel {frame.channel} while opening"
+                raise AmqpError(COMMAND_INVALID, text)
+            return decode_method(frame.payload)
+
+    async def _next_frame(self) -> Frame:
+        frame = await read_frame(self._reader, self.frame_max)
+        self._last_read_ns = self._clock.monotonic_ns()
+        return frame
+
+    async def _read_commands(self) -> None:
+        while True:
+            frame = await self._next_frame()
+            if self._state != "running":
+                if _is_end(frame):
+                    return
+            elif frame.kind == HEARTBEAT:
+                pass
+            elif frame.channel != 0:
+                await self._on_channel_frame(frame)
+            elif self._on_connection_frame(frame):
+                return
+
+    def _on_connection_frame(self, frame: Frame) -> bool:
+        """Whether the client closes the connection."""
+        if frame.kind != METHOD:
+            raise AmqpError(CHANNEL_ERROR, "content on channel 0")
+        method = decode_method(frame.payload)
+        if isinstance(method, commands.Connection.Close):
+            self._owes_close_ok = True
+            return True
+        if isinstance(method, commands.Connection.UpdateSecret):
+            raise blame(AmqpError(NOT_IMPLEMENTED, "connection.update-secret"), method)
+        text = f"{method.name} makes no sense on channel 0 of an open connection"
+        raise blame(AmqpError(COMMAND_INVALID, text), method)
+
+    async def _on_channel_frame(self, frame: Frame) -> None:
+        channel = self._table.on_frame(frame)
+        if channel is not None and not channel.has_room:
+            self._reading_paused = True
+            await channel.room()
+            self._reading_paused = False
+
+    def _create_channel(self, port: Port) -> Channel:
+        assert self._agreement is not None
+        notify = self._agreement.capabilities.get("consumer_cancel_notify") is True
+        session = Session(self.pid, self._agreement.user, self._agreement.vhost, notify)
+        return Channel(self._services, session, port, self._router)
+
+    # -- the end -----------------------------------------------------------------------------------
+
+    async def _await_close_ok(self) -> None:
+        """CloseTimeout ends this, if the client doesn't."""
+        try:
+            while not _is_end(await read_frame(self._reader, self.frame_max)):
+                pass
+        except AmqpError:
+            await self._discard()
+
+    async def _discard(self) -> None:
+        """Frames can't be told apart any more: wait for the end, or for CloseTimeout."""
+        while await self._reader.read(65536):
+            pass
+
+    async def _release(self) -> None:
+        """End what belongs to the connection."""
+        if self._state != "closed":
+            self._state = "closing"
+        self._table.end_all()
+        await self._table.all_ended(grace_ms=CHANNEL_GRACE_MS)
+        try:
+            async with asyncio.timeout(CLEANUP_TIMEOUT_MS / 1000):
+                await self._delete_exclusive_queues()
+        except (TimeoutError, BrokerError) as error:
+            log.warning("exclusive queues of %s were not deleted: %s", self._name, error)
+
+    async def _delete_exclusive_queues(self) -> None:
+        for _, row in self._services.metadata.rows("queue"):
+            if isinstance(row, QueueRow) and row.exclusive_owner == self.pid:
+                await self._services.queues.remove(row)
+
+    async def _hang_up(self) -> None:
+        """Send what is still unsent, close-ok included, and close the socket."""
+        if self._owes_close_ok:
+            close_ok = encode_method(commands.Connection.CloseOk())
+            self.write(encode_frame(METHOD, 0, close_ok))
+        self._writer.close()
+        try:
+            async with asyncio.timeout(CLOSE_TIMEOUT_MS / 1000):
+                await self._writer.wait_closed()
+        except (TimeoutError, ConnectionError):
+            self._writer.transport.abort()
+
+
+def _is_end(frame: Frame) -> bool:
+    """Whether this settles a connection that the node is closing; all else is of no interest."""
+    if frame.kind != METHOD or frame.channel != 0:
+        return False
+    index = int.from_bytes(frame.payload[:4], "big")
+    return index in (commands.Connection.CloseOk.index, commands.Connection.Close.index)

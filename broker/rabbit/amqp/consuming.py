@@ -1,0 +1,333 @@
+"""Consumers: a channel's incoming half. get, consume, cancel, settle, qos, and what a failover does
+to consumers.
+
+Only masters deliver. When a master dies, its unsettled deliveries are stale (see deliveries.py),
+and each of its consumers is either cancelled (it asked for that with x-cancel-on-ha-failover, or
+the queue is gone) or subscribed again at the new master, once the queue's row names one that is
+alive; until then the channel looks again every ``RETRY_MS``.
+
+A per-consumer prefetch is the queue's business. The channel-wide one (qos with global) spans queues
+on different nodes, so the channel keeps it: each queue is told the limit, and what several queues
+deliver beyond it together waits here, unsent.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+
+from pamqp import commands
+
+from shalott.broker.base.errors import ProcessError
+from shalott.broker.rabbit.amqp.arguments import check_consumer_arguments, plain_table
+from shalott.broker.rabbit.amqp.deliveries import Deliveries, Delivery, by_process
+from shalott.broker.rabbit.amqp.errors import (
+    ACCESS_REFUSED,
+    NOT_ALLOWED,
+    NOT_IMPLEMENTED,
+    AmqpError,
+)
+from shalott.broker.rabbit.amqp.queue_access import QueueAccess, unexpected_answer
+from shalott.broker.rabbit.amqp.queue_protocol import (
+    CancelConsumer,
+    ChannelLimit,
+    Consume,
+    ConsumerCancelled,
+    Deliver,
+    Get,
+    Got,
+    GotEmpty,
+    Settle,
+)
+from shalott.broker.rabbit.amqp.services import Context
+from shalott.broker.rabbit.amqp.wire import encode_deliver, encode_get_ok
+from shalott.broker.rabbit.metadata.records import QueueRow
+from shalott.broker.rabbit.processes.messages import Done, Failed, Message, Pid
+
+RETRY_MS = 100
+
+
+class Consumer:
+    """One basic.consume. ``process`` None: the queue has no master at the moment."""
+
+    __slots__ = ("cancelling", "process", "queue", "request")
+
+    def __init__(self, queue: str, request: Consume) -> None:
+        self.queue = queue
+        self.request = request
+        self.process: Pid | None = None
+        self.cancelling = False
+
+
+class CancelDone(Message, frozen=True):
+    """channel -> itself: all deliveries before the end of ``consumer`` were passed on."""
+
+    consumer: Consumer
+    nowait: bool
+
+
+class Consumers:
+    """Everything on one channel that deals with delivered messages."""
+
+    def __init__(self, context: Context, access: QueueAccess) -> None:
+        self._context = context
+        self._access = access
+        self._consumers: dict[str, Consumer] = {}
+        self._deliveries = Deliveries()
+        self._held: deque[Deliver] = deque()  # beyond the channel-wide prefetch
+        self._prefetch = 0  # for consumers to come
+        self._channel_prefetch = 0
+
+    @property
+    def unsettled(self) -> int:
+        return len(self._deliveries)
+
+    @property
+    def count(self) -> int:
+        return len(self._consumers)
+
+    @property
+    def waiting(self) -> bool:
+        """Whether some consumer has no master, so that RetryConsumers should come."""
+        consumers = self._consumers
+        return bool(consumers) and any(one.process is None for one in consumers.values())
+
+    # -- requests ----------------------------------------------------------------------------------
+
+    async def qos(self, method: commands.Basic.Qos) -> None:
+        if method.prefetch_size:
+            text = f"prefetch_size {method.prefetch_size} is not 0"
+            raise AmqpError(NOT_IMPLEMENTED, text)
+        if method.global_:
+            self._channel_prefetch = method.prefetch_count
+            limit = ChannelLimit(self._context.pid, self._channel_prefetch)
+            processes = dict.fromkeys(c.process for c in self._consumers.values())
+            for process in processes:
+                if process is not None:
+                    self._context.services.runtime.send(process, limit)
+        else:
+            self._prefetch = method.prefetch_count
+        await self._context.port.send(commands.Basic.QosOk())
+        await self._send_held()
+
+    async def get(self, method: commands.Basic.Get) -> None:
+        name = self._access.name(method.queue)
+        request = Get(self._context.pid, method.no_ack)
+        row, answer = await self._access.ask(name, request)
+        if isinstance(answer, GotEmpty):
+            await self._context.port.send(commands.Basic.GetEmpty())
+            return
+        if not isinstance(answer, Got):
+            raise unexpected_answer(row, answer)
+        content = answer.content
+        tag = self._deliveries.next_tag()
+        if not method.no_ack:
+            assert row.pid is not None
+            self._context.watch(row.pid)
+            self._deliveries.add(tag, Delivery(row.pid, answer.ack_id, counted=False))
+        payload = encode_get_ok(
+            tag, answer.redelivered, content.exchange, content.routing_key, answer.remaining
+        )
+        await self._context.port.send_content(payload, content.properties, content.body)
+
+    async def consume(self, method: commands.Basic.Consume) -> None:
+        name = self._access.name(method.queue)
+        existing = self._consumers.get(method.consumer_tag)
+        if existing is not None and not existing.cancelling:
+            text = f"attempt to reuse consumer tag '{method.consumer_tag}'"
+            raise AmqpError(NOT_ALLOWED, text)
+        arguments = plain_table(method.arguments)
+        check_consumer_arguments(arguments)
+        request = Consume(
+            channel=self._context.pid,
+            tag=method.consumer_tag or self._new_tag(),
+            no_ack=method.no_ack,
+            exclusive=method.exclusive,
+            prefetch=self._prefetch,
+            priority=arguments.get("x-priority", 0),
+            cancel_on_failover=arguments.get("x-cancel-on-ha-failover", False),
+        )
+        consumer = Consumer(name, request)
+        row = await self._access.available(name)
+        self._send_limit(row)
+        asked, answer = await self._access.ask(name, request)
+        if isinstance(answer, Failed) and answer.kind == "access_refused":
+            text = f"queue '{row.name}' in vhost '{row.vhost}' in exclusive use"
+            raise AmqpError(ACCESS_REFUSED, text)
+        if not isinstance(answer, Done):
+            raise unexpected_answer(asked, answer)
+        self._subscribed(consumer, asked)
+        self._consumers[request.tag] = consumer
+        if not method.nowait:
+            await self._context.port.send(commands.Basic.ConsumeOk(request.tag))
+
+    async def cancel(self, method: commands.Basic.Cancel) -> CancelDone | None:
+        """What the channel is to send itself, so that cancel-ok follows the last delivery."""
+        tag = method.consumer_tag or ""
+        consumer = self._consumers.get(tag)
+        if consumer is None:
+            await self._send_cancel_ok(tag, nowait=method.nowait)
+            return None
+        consumer.cancelling = True
+        if consumer.process is not None:
+            request = CancelConsumer(self._context.pid, consumer.request.tag)
+            try:
+                await self._context.services.runtime.call(
+                    consumer.process, request, timeout_ms=None, caller=self._context.pid
+                )
+            except ProcessError:
+                pass  # the consumer went down with its queue process
+        return CancelDone(consumer, method.nowait)
+
+    async def on_cancel_done(self, message: CancelDone) -> None:
+        tag = message.consumer.request.tag
+        if self._consumers.get(tag) is message.consumer:
+            self._drop(message.consumer)
+        await self._send_cancel_ok(tag, nowait=message.nowait)
+
+    async def ack(self, method: commands.Basic.Ack) -> None:
+        await self._settle(method.delivery_tag, multiple=method.multiple, outcome="ack")
+
+    async def nack(self, method: commands.Basic.Nack) -> None:
+        outcome = "requeue" if method.requeue else "reject"
+        await self._settle(method.delivery_tag, multiple=method.multiple, outcome=outcome)
+
+    async def reject(self, method: commands.Basic.Reject) -> None:
+        outcome = "requeue" if method.requeue else "reject"
+        await self._settle(method.delivery_tag or 0, multiple=False, outcome=outcome)
+
+    async def recover(self, requeue: bool) -> None:
+        if not requeue:
+            raise AmqpError(NOT_IMPLEMENTED, "basic.recover with requeue=false")
+        self._tell_queues(self._deliveries.settle_all(), "requeue")
+        await self._send_held()
+
+    # -- from queue processes ----------------------------------------------------------------------
+
+    async def on_deliver(self, message: Deliver) -> None:
+        consumer = self._consumers.get(message.tag)
+        if consumer is None:  # cancelled by the server while this was on its way
+            self._requeue(message)
+        elif consumer.request.no_ack or not self._full:
+            await self._pass_on(consumer, message)
+        else:
+            self._held.append(message)
+
+    async def on_consumer_cancelled(self, message: ConsumerCancelled) -> None:
+        consumer = self._consumers.get(message.tag)
+        if consumer is None or consumer.process != message.process:
+            return
+        row = self._context.services.queues.lookup(self._context.session.vhost, consumer.queue)
+        moved = row is not None and row.pid != message.process
+        if moved and not consumer.request.cancel_on_failover:
+            consumer.process = None
+            await self.resubscribe()
+        else:
+            await self._cancel_by_server(consumer)
+
+    async def on_down(self, process: Pid, reason: str) -> None:
+        """A queue process ended. "normal": its queue was deleted; all else is a failover."""
+        self._deliveries.process_down(process)
+        self._held = deque(held for held in self._held if held.process != process)
+        for consumer in list(self._consumers.values()):
+            if consumer.process == process and not consumer.cancelling:
+                if reason == "normal" or consumer.request.cancel_on_failover:
+                    await self._cancel_by_server(consumer)
+                else:
+                    consumer.process = None
+        await self.resubscribe()
+        await self._send_held()
+
+    async def resubscribe(self) -> None:
+        """Give consumers that lost their master the new one, where there is one."""
+        for consumer in list(self._consumers.values()):
+            if consumer.process is None and not consumer.cancelling:
+                await self._resubscribe(consumer)
+
+    # -- helpers -----------------------------------------------------------------------------------
+
+    @property
+    def _full(self) -> bool:
+        return 0 < self._channel_prefetch <= self._deliveries.counted
+
+    async def _resubscribe(self, consumer: Consumer) -> None:
+        queues = self._context.services.queues
+        row = queues.lookup(self._context.session.vhost, consumer.queue)
+        if row is None:
+            await self._cancel_by_server(consumer)
+            return
+        if row.pid is None or not queues.is_available(row):
+            return
+        self._send_limit(row)
+        try:
+            answer = await self._context.services.runtime.call(
+                row.pid, consumer.request, timeout_ms=None, caller=self._context.pid
+            )
+        except ProcessError:
+            return  # that one is gone as well
+        if isinstance(answer, Done):
+            self._subscribed(consumer, row)
+        elif isinstance(answer, Failed) and answer.kind == "access_refused":
+            await self._cancel_by_server(consumer)
+
+    def _subscribed(self, consumer: Consumer, row: QueueRow) -> None:
+        assert row.pid is not None
+        consumer.process = row.pid
+        self._context.watch(row.pid)
+
+    def _send_limit(self, row: QueueRow) -> None:
+        if self._channel_prefetch and row.pid is not None:
+            limit = ChannelLimit(self._context.pid, self._channel_prefetch)
+            self._context.services.runtime.send(row.pid, limit)
+
+    async def _pass_on(self, consumer: Consumer, message: Deliver) -> None:
+        tag = self._deliveries.next_tag()
+        if not consumer.request.no_ack:
+            delivery = Delivery(message.process, message.ack_id, counted=True)
+            self._deliveries.add(tag, delivery)
+        content = message.content
+        payload = encode_deliver(
+            message.tag, tag, message.redelivered, content.exchange, content.routing_key
+        )
+        await self._context.port.send_content(payload, content.properties, content.body)
+
+    async def _send_held(self) -> None:
+        while self._held and not self._full:
+            message = self._held.popleft()
+            consumer = self._consumers.get(message.tag)
+            if consumer is None:
+                self._requeue(message)
+            else:
+                await self._pass_on(consumer, message)
+
+    async def _settle(self, tag: int, *, multiple: bool, outcome: str) -> None:
+        self._tell_queues(self._deliveries.settle(tag, multiple=multiple), outcome)
+        await self._send_held()
+
+    def _tell_queues(self, deliveries: list[Delivery], outcome: str) -> None:
+        for process, ack_ids in by_process(deliveries).items():
+            settle = Settle(self._context.pid, ack_ids, outcome)
+            self._context.services.runtime.send(process, settle)
+
+    def _requeue(self, message: Deliver) -> None:
+        settle = Settle(self._context.pid, (message.ack_id,), "requeue")
+        self._context.services.runtime.send(message.process, settle)
+
+    def _drop(self, consumer: Consumer) -> None:
+        tag = consumer.request.tag
+        del self._consumers[tag]
+        for message in self._held:
+            if message.tag == tag:
+                self._requeue(message)
+        self._held = deque(message for message in self._held if message.tag != tag)
+
+    async def _cancel_by_server(self, consumer: Consumer) -> None:
+        self._drop(consumer)
+        if self._context.session.consumer_cancel_notify:
+            await self._context.port.send(commands.Basic.Cancel(consumer.request.tag, nowait=True))
+
+    async def _send_cancel_ok(self, tag: str, *, nowait: bool) -> None:
+        if not nowait:
+            await self._context.port.send(commands.Basic.CancelOk(tag))
+
+    def _new_tag(self) -> str:
+        return f"amq.ctag-{self._context.services.env.rng.getrandbits(128):032x}"

@@ -1,0 +1,189 @@
+"""Exchanges: where a message goes, as a pure function of the metadata rows.
+
+Routing visits exchanges breadth first, each at most once, so that bindings between exchanges and
+alternate exchanges may form cycles. The queues come out in a stable order and each only once: one
+message, one copy a queue.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from shalott.broker.rabbit.metadata.api import Metadata
+from shalott.broker.rabbit.metadata.records import BindingRow, ExchangeRow, exchange_key
+
+EXCHANGE_TYPES = ("direct", "fanout", "topic", "headers")
+
+
+def predeclared_exchanges(vhost: str) -> tuple[ExchangeRow, ...]:
+    """The rows that every vhost has from the start."""
+    return (
+        ExchangeRow(vhost=vhost, name="", type="direct"),
+        ExchangeRow(vhost=vhost, name="amq.direct", type="direct"),
+        ExchangeRow(vhost=vhost, name="amq.fanout", type="fanout"),
+        ExchangeRow(vhost=vhost, name="amq.headers", type="headers"),
+        ExchangeRow(vhost=vhost, name="amq.match", type="headers"),
+        ExchangeRow(vhost=vhost, name="amq.topic", type="topic"),
+    )
+
+
+class TopicTrie:
+    """Binding patterns by their words: ``*`` is exactly one word, ``#`` any number, or none."""
+
+    def __init__(self) -> None:
+        self._children: dict[str, TopicTrie] = {}
+        self._bindings: list[BindingRow] = []
+
+    def add(self, binding: BindingRow) -> None:
+        node = self
+        for word in binding.routing_key.split("."):
+            node = node._children.setdefault(word, TopicTrie())
+        node._bindings.append(binding)
+
+    def match(self, routing_key: str) -> list[BindingRow]:
+        """The bindings whose pattern fits, each once."""
+        found: list[BindingRow] = []
+        states = _closure({(): self})
+        for word in routing_key.split("."):
+            following: dict[tuple[str, ...], TopicTrie] = {}
+            for path, node in states.items():
+                for step in (word, "*"):
+                    if step != "#" and step in node._children:
+                        following[(*path, step)] = node._children[step]
+                if path and path[-1] == "#":
+                    following[path] = node  # '#' swallows this word too
+            states = _closure(following)
+        for node in states.values():
+            found.extend(node._bindings)
+        return found
+
+
+def _closure(states: dict[tuple[str, ...], TopicTrie]) -> dict[tuple[str, ...], TopicTrie]:
+    """Every state, and those that a ``#`` reaches from it without a word."""
+    waiting = deque(states.items())
+    while waiting:
+        path, node = waiting.popleft()
+        child = node._children.get("#")
+        if child is not None and (*path, "#") not in states:
+            states[(*path, "#")] = child
+            waiting.append(((*path, "#"), child))
+    return states
+
+
+def headers_match(arguments: Mapping[str, Any], headers: Mapping[str, Any]) -> bool:
+    """Whether ``headers`` fit a headers binding. Its value None asks for presence only."""
+    mode = arguments.get("x-match", "all")
+    with_x = mode in ("all-with-x", "any-with-x")
+    wanted = {
+        name: value
+        for name, value in arguments.items()
+        if name != "x-match" and (with_x or not name.startswith("x-"))
+    }
+    hits = (
+        name in headers and (value is None or _same(headers[name], value))
+        for name, value in wanted.items()
+    )
+    return all(hits) if str(mode).startswith("all") else any(hits)
+
+
+def _same(left: Any, right: Any) -> bool:
+    """Equal, and not merely as Python sees it: true is not 1."""
+    return isinstance(left, bool) == isinstance(right, bool) and bool(left == right)
+
+
+class _Source:
+    """The bindings out of one exchange, as its type wants to look them up."""
+
+    def __init__(self) -> None:
+        self.every: list[BindingRow] = []
+        self.by_key: dict[str, list[BindingRow]] = {}
+        self.topics = TopicTrie()
+
+    def add(self, binding: BindingRow) -> None:
+        self.every.append(binding)
+        self.by_key.setdefault(binding.routing_key, []).append(binding)
+        self.topics.add(binding)
+
+    def match(
+        self, exchange: ExchangeRow, routing_key: str, headers: Mapping[str, Any]
+    ) -> list[BindingRow]:
+        if exchange.type == "direct":
+            return self.by_key.get(routing_key, [])
+        if exchange.type == "fanout":
+            return self.every
+        if exchange.type == "topic":
+            return self.topics.match(routing_key)
+        return [row for row in self.every if headers_match(row.arguments, headers)]
+
+
+class RoutingTable:
+    """All exchanges and bindings of a moment, indexed."""
+
+    def __init__(self, exchanges: Iterable[ExchangeRow], bindings: Iterable[BindingRow]) -> None:
+        self._exchanges = {(row.vhost, row.name): row for row in exchanges}
+        self._sources: dict[tuple[str, str], _Source] = {}
+        for row in bindings:
+            self._sources.setdefault((row.vhost, row.source), _Source()).add(row)
+
+    def route(
+        self, vhost: str, exchange: str, routing_key: str, headers: Mapping[str, Any]
+    ) -> list[str]:
+        """Names of the queues that a message published to ``exchange`` goes to."""
+        queues: dict[str, None] = {}
+        visited: dict[str, None] = {exchange: None}
+        waiting = deque([exchange])
+        while waiting:
+            name = waiting.popleft()
+            if name == "":
+                queues[routing_key] = None
+                continue
+            row = self._exchanges.get((vhost, name))
+            if row is None:
+                continue
+            source = self._sources.get((vhost, name))
+            matched = [] if source is None else source.match(row, routing_key, headers)
+            onward = [binding.destination for binding in matched if binding.to_exchange]
+            alternate = row.arguments.get("alternate-exchange")
+            if not matched and isinstance(alternate, str):
+                onward.append(alternate)
+            for binding in matched:
+                if not binding.to_exchange:
+                    queues[binding.destination] = None
+            for destination in onward:
+                if destination not in visited:
+                    visited[destination] = None
+                    waiting.append(destination)
+        return list(queues)
+
+
+class Router:
+    """Routes over the node's own tables; indexes them again only when their rows have changed."""
+
+    def __init__(self, metadata: Metadata) -> None:
+        self._metadata = metadata
+        self._rows: tuple[list[Any], list[Any]] = ([], [])
+        self._table = RoutingTable((), ())
+
+    def exchange(self, vhost: str, name: str) -> ExchangeRow | None:
+        """The default exchange exists even where nobody predeclared it."""
+        row = self._metadata.read("exchange", exchange_key(vhost, name))
+        if isinstance(row, ExchangeRow):
+            return row
+        return predeclared_exchanges(vhost)[0] if name == "" else None
+
+    def route(
+        self, vhost: str, exchange: str, routing_key: str, headers: Mapping[str, Any]
+    ) -> list[str]:
+        """Names of queues, which may no longer (or not yet) exist."""
+        if exchange == "":
+            return [routing_key]
+        rows = (self._metadata.rows("exchange"), self._metadata.rows("binding"))
+        if rows != self._rows:  # cheap: unchanged rows are the same objects
+            self._rows = rows
+            self._table = RoutingTable(
+                [row for _, row in rows[0] if isinstance(row, ExchangeRow)],
+                [row for _, row in rows[1] if isinstance(row, BindingRow)],
+            )
+        return self._table.route(vhost, exchange, routing_key, headers)

@@ -1,0 +1,109 @@
+"""Listener: the node's AMQP port. Accepts clients, counts them, and sends them away when the node
+stops or pauses.
+
+``start`` and ``stop`` may alternate: a node that pauses (pause_minority) stops listening and starts
+again when it resumes.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+
+from shalott.broker.base.errors import cannot_listen
+from shalott.broker.rabbit.amqp.connection import Connection, ConnectionInfo
+from shalott.broker.rabbit.amqp.errors import CONNECTION_FORCED, AmqpError
+from shalott.broker.rabbit.amqp.exchanges import Router
+from shalott.broker.rabbit.amqp.services import Services
+from shalott.broker.rabbit.processes.messages import Pid
+
+log = logging.getLogger("shalott.broker.amqp")
+
+STOP_GRACE_MS = 3_000  # for clients to answer connection.close; then they are cut off
+
+
+class Listener:
+    """One for each node. ``port`` 0 (in tests) takes a free one."""
+
+    def __init__(
+        self, services: Services, *, host: str | None = None, port: int | None = None
+    ) -> None:
+        self._services = services
+        self._host = services.config.bind_host if host is None else host
+        self._port = services.config.amqp_port if port is None else port
+        self._router = Router(services.metadata)
+        self._server: asyncio.Server | None = None
+        self._connections: dict[Pid, Connection] = {}
+        self._empty = asyncio.Event()
+        self._empty.set()
+        self.accepted = 0  # connections since the node started
+
+    @property
+    def port(self) -> int:
+        """The port in use."""
+        return self._port
+
+    @property
+    def listening(self) -> bool:
+        return self._server is not None
+
+    @property
+    def connection_count(self) -> int:
+        return len(self._connections)
+
+    @property
+    def channel_count(self) -> int:
+        return sum(connection.info().channels for connection in self._connections.values())
+
+    def connections(self) -> list[ConnectionInfo]:
+        """Live connections, in order of arrival."""
+        return [connection.info() for connection in self._connections.values()]
+
+    async def start(self) -> None:
+        """Listen. Raises ConfigError if the port can't be had."""
+        assert self._server is None, "already listening"
+        try:
+            self._server = await asyncio.start_server(self._accepted, self._host, self._port)
+        except OSError as error:
+            raise cannot_listen("AMQP", self._host, self._port, "amqp_port", error) from error
+        self._port = int(self._server.sockets[0].getsockname()[1])
+        log.info("listening for AMQP on %s:%d", self._host, self._port)
+
+    async def stop(self, text: str = "broker forced connection closure: shutdown") -> None:
+        """Listen no more, and close every connection with 320. Returns when all are gone."""
+        server, self._server = self._server, None
+        if server is not None:
+            server.close()
+        await self.close_connections(text)
+        if server is not None:
+            await server.wait_closed()
+
+    async def close_connections(self, text: str, *, grace_ms: float = STOP_GRACE_MS) -> None:
+        """Send every client close 320; cut off those that don't answer in time."""
+        for connection in list(self._connections.values()):
+            connection.fail(AmqpError(CONNECTION_FORCED, text))
+        try:
+            async with asyncio.timeout(grace_ms / 1000):
+                await self._empty.wait()
+        except TimeoutError:
+            for pid in list(self._connections):
+                await self._services.runtime.kill(pid)
+
+    def close_connection(self, pid: Pid, text: str) -> bool:
+        """Close one connection with 320, as an operator may. False if there is none."""
+        connection = self._connections.get(pid)
+        if connection is not None:
+            connection.fail(AmqpError(CONNECTION_FORCED, text))
+        return connection is not None
+
+    def _accepted(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        connection = Connection(self._services, self._router, reader, writer, self._ended)
+        pid = self._services.runtime.spawn(connection)
+        self._connections[pid] = connection
+        self._empty.clear()
+        self.accepted += 1
+
+    def _ended(self, pid: Pid) -> None:
+        self._connections.pop(pid, None)
+        if not self._connections:
+            self._empty.set()

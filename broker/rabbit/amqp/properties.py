@@ -1,0 +1,107 @@
+"""The few content properties that a broker reads. The property list itself is kept and passed on as
+it came.
+
+The list is a word of flags (bit 15 first; bit 0 set means that another word follows) and then the
+values of the properties whose flag is set, in the specification's order.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+from pamqp import commands, decode
+
+from shalott.broker.rabbit.amqp.arguments import plain_table
+from shalott.broker.rabbit.amqp.errors import PRECONDITION_FAILED, SYNTAX_ERROR, AmqpError
+from shalott.broker.rabbit.amqp.field_table import split_table
+
+_FIELDS: tuple[tuple[int, str, str], ...] = tuple(
+    (flag, name, commands.Basic.Properties.amqp_type(name))
+    for name, flag in commands.Basic.Properties.flags.items()
+)
+_KINDS: Mapping[str, str] = {name: kind for _, name, kind in _FIELDS}
+_READ = ("headers", "delivery_mode", "priority", "expiration", "user_id")
+_MAX_EXPIRATION_MS = 2**32 - 1
+
+
+class Properties(msgspec.Struct, frozen=True):
+    """As queues want them; ``headers`` in plain values, for routing."""
+
+    persistent: bool = False
+    priority: int = 0
+    expiration_ms: int | None = None
+    headers: dict[str, Any] = {}
+    user_id: str | None = None
+
+
+def read_properties(data: bytes) -> Properties:
+    """Raises AmqpError: 502 if the list is malformed, 406 if a value means nothing."""
+    try:
+        values = _decode_list(data)
+    except (ValueError, struct.error, OverflowError, OSError, RecursionError) as error:
+        text = f"the content properties can't be decoded: {error}"
+        raise AmqpError(SYNTAX_ERROR, text) from error
+    return Properties(
+        persistent=values.get("delivery_mode") == 2,
+        priority=values.get("priority", 0),
+        expiration_ms=_expiration_ms(values.get("expiration")),
+        headers=plain_table(values.get("headers", {})),
+        user_id=values.get("user_id"),
+    )
+
+
+def split_properties(data: bytes) -> dict[str, bytes]:
+    """The list's properties, each still encoded. Raises ValueError or struct.error."""
+    (flags,) = struct.unpack_from(">H", data)
+    offset = 2
+    word = flags
+    while word & 1:  # no property lives in a further word
+        (word,) = struct.unpack_from(">H", data, offset)
+        offset += 2
+    values: dict[str, bytes] = {}
+    for flag, name, kind in _FIELDS:
+        if flags & flag:
+            end = offset + _size(data, offset, kind)
+            if end > len(data):
+                raise ValueError(f"{name} runs past the end of the list")
+            values[name] = data[offset:end]
+            offset = end
+    return values
+
+
+def join_properties(values: Mapping[str, bytes]) -> bytes:
+    """The inverse."""
+    flags = sum(flag for flag, name, _ in _FIELDS if name in values)
+    return struct.pack(">H", flags) + b"".join(
+        values[name] for _, name, _ in _FIELDS if name in values
+    )
+
+
+def _size(data: bytes, offset: int, kind: str) -> int:
+    if kind == "shortstr":
+        return 1 + (data[offset] if offset < len(data) else 0)
+    if kind == "table":
+        return 4 + int(struct.unpack_from(">I", data, offset)[0])
+    return 8 if kind == "timestamp" else 1  # else: an octet
+
+
+def _decode_list(data: bytes) -> dict[str, Any]:
+    values: dict[str, Any] = {}
+    for name, encoded in split_properties(data).items():
+        kind = _KINDS[name]
+        if kind != "shortstr" or name in _READ:
+            values[name] = decode.by_type(encoded, kind)[1]
+        if kind == "table":
+            split_table(encoded)  # stricter than the decoder about where values end
+    return values
+
+
+def _expiration_ms(text: str | None) -> int | None:
+    if text is None:
+        return None
+    if not (text.isascii() and text.isdigit()) or int(text[:12]) > _MAX_EXPIRATION_MS:
+        raise AmqpError(PRECONDITION_FAILED, f"invalid expiration '{text}': not milliseconds")
+    return int(text)

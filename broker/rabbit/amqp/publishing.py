@@ -1,0 +1,218 @@
+"""Publisher: a channel's outgoing half. Routes publishes, and tells the client what became of them.
+
+The order of words to the client is part of the protocol: basic.return comes before the basic.ack of
+the same message, and an unroutable message is acknowledged (rabbit_channel.erl). Acks wait for
+``Services.may_confirm``; nacks promise nothing and don't.
+"""
+
+from __future__ import annotations
+
+from pamqp import commands
+
+from shalott.broker.rabbit.amqp.confirms import UnconfirmedMessages, Verdict
+from shalott.broker.rabbit.amqp.errors import (
+    ACCESS_REFUSED,
+    NAMES,
+    NO_ROUTE,
+    NOT_FOUND,
+    NOT_IMPLEMENTED,
+    PRECONDITION_FAILED,
+    AmqpError,
+)
+from shalott.broker.rabbit.amqp.properties import Properties, read_properties
+from shalott.broker.rabbit.amqp.queue_protocol import Confirmed, Content, Publish, Refused
+from shalott.broker.rabbit.amqp.services import Context
+from shalott.broker.rabbit.amqp.wire import encode_return
+from shalott.broker.rabbit.metadata.records import QueueRow
+from shalott.broker.rabbit.processes.messages import Pid
+
+FLUSH_AT = 256  # verdicts that are sent although more may be coming
+
+# KB-RMQ-24: the ends that rabbit_misc:is_abnormal_exit calls benign, in this broker's words. Only
+# another reason made a nack; a process that ended so was struck off as if it had confirmed.
+BENIGN_ENDS = (
+    "normal",
+    "shutdown",
+    "noproc",
+    "noconnection",
+    "dropped",
+    "stopped by its master",
+)
+
+
+class Publisher:
+    """basic.publish, confirm.select, and the acks and nacks that follow."""
+
+    def __init__(self, context: Context) -> None:
+        self._context = context
+        self._confirming = False
+        self._seq = 0
+        # OUR-01, KB-RMQ-24: in the original a confirm is a confirm, whose ever it is.
+        env = context.services.env
+        lenient = env.has_bug("OUR-01") or env.has_bug("KB-RMQ-24")
+        self._unconfirmed = UnconfirmedMessages(None if lenient else self._master_of)
+        self._suspects: dict[Pid, None] = {}  # out of reach, and perhaps still in a queue's row
+        # OUR-09: the original strikes them off at once.
+        self._waits_for_rows = not any(map(env.has_bug, ("OUR-08", "OUR-09", "KB-RMQ-24")))
+
+    @property
+    def unconfirmed(self) -> int:
+        return len(self._unconfirmed)
+
+    @property
+    def has_verdicts(self) -> bool:
+        """Whether ``flush`` has something to send."""
+        return self._unconfirmed.decided > 0
+
+    @property
+    def flush_due(self) -> bool:
+        return self._unconfirmed.decided >= FLUSH_AT
+
+    async def select(self, method: commands.Confirm.Select) -> None:
+        self._confirming = True
+        if not method.nowait:
+            await self._context.port.send(commands.Confirm.SelectOk())
+
+    async def publish(
+        self, method: commands.Basic.Publish, encoded_properties: bytes, body: bytes
+    ) -> None:
+        """Route and send on. Everything that can be refused is refused before anything is sent."""
+        if method.immediate:
+            raise AmqpError(NOT_IMPLEMENTED, "immediate=true")
+        self._check_exchange(method.exchange)
+        properties = read_properties(encoded_properties)
+        self._check_user(properties)
+        rows = self._route(method.exchange, method.routing_key, properties)
+        if not rows and method.mandatory:
+            await self._return(method, encoded_properties, body)
+        seq = None
+        if self._confirming:
+            self._seq += 1
+            seq = self._seq
+        content = Content(
+            id=self._context.services.env.rng.getrandbits(63),
+            exchange=method.exchange,
+            routing_key=method.routing_key,
+            properties=encoded_properties,
+            body=body,
+            persistent=properties.persistent,
+            priority=properties.priority,
+            expiration_ms=properties.expiration_ms,
+        )
+        self._send_to_queues(rows, seq, content)
+
+    def on_confirmed(self, message: Confirmed) -> None:
+        self._unconfirmed.confirm(message.process, message.seqs)
+
+    def on_refused(self, message: Refused) -> None:
+        self._unconfirmed.refuse(message.process, message.seqs)
+
+    def on_down(self, process: Pid, reason: str) -> None:
+        if self._context.services.env.has_bug("KB-RMQ-24"):  # before 3.8.0
+            self._unconfirmed.down(process, normal=reason in BENIGN_ENDS)
+        elif reason == "normal" or not self._may_return(process):
+            self._unconfirmed.down(process, normal=reason == "normal")
+        else:
+            self._suspects[process] = None
+            self._unconfirmed.suspect(process)
+
+    def _may_return(self, process: Pid) -> bool:
+        """Whether a queue's row may name it: then it can be promoted, or recovered from.
+
+        A link that broke proves nothing: without the process's confirm the message may be missing
+        in the copy that survives. The row is a majority's word, so it decides.
+        """
+        metadata = self._context.services.metadata
+        if not metadata.needs_majority:
+            return False
+        for key in self._unconfirmed.queues_owed_by(process) if self._waits_for_rows else ():
+            row = metadata.read("queue", key)
+            named = isinstance(row, QueueRow) and process in (row.pid, *row.slave_pids)
+            if named or not metadata.is_settled("queue", key):
+                return True
+        return False
+
+    def _clear_suspects(self) -> None:
+        for process in list(self._suspects):
+            if not self._may_return(process):
+                del self._suspects[process]
+                self._unconfirmed.down(process, normal=False)
+
+    async def flush(self) -> bool:
+        """Send the verdicts that may be sent. False if some were held back: try again later."""
+        if self._unconfirmed.in_question:
+            self._unconfirmed.reconsider(self._context.services.env.clock.monotonic_ns())
+        self._clear_suspects()
+        return await self._flush() and not self._suspects
+
+    async def _flush(self) -> bool:
+        if not self._unconfirmed.decided:
+            return not self._unconfirmed.in_question
+        for nack in self._unconfirmed.take_nacks():
+            await self._context.port.send(commands.Basic.Nack(nack.seq, requeue=False))
+        if not self._unconfirmed.decided:
+            return not self._unconfirmed.in_question
+        if not self._context.services.may_confirm():
+            return False
+        for ack in self._unconfirmed.take_acks():
+            await self._send_ack(ack)
+        return not self._unconfirmed.in_question
+
+    def _master_of(self, queue: str) -> Pid | None:
+        row = self._context.services.metadata.read("queue", queue)
+        return row.pid if isinstance(row, QueueRow) else None
+
+    async def _send_ack(self, ack: Verdict) -> None:
+        await self._context.port.send(commands.Basic.Ack(ack.seq, multiple=ack.multiple))
+
+    def _check_exchange(self, name: str) -> None:
+        vhost = self._context.session.vhost
+        row = self._context.router.exchange(vhost, name)
+        if row is None:
+            raise AmqpError(NOT_FOUND, f"no exchange '{name}' in vhost '{vhost}'")
+        if row.internal:
+            text = f"cannot publish to internal exchange '{name}' in vhost '{vhost}'"
+            raise AmqpError(ACCESS_REFUSED, text)
+
+    def _check_user(self, properties: Properties) -> None:
+        user = self._context.session.user
+        if properties.user_id is not None and properties.user_id != user:
+            text = f"user_id property set to '{properties.user_id}' but the user is '{user}'"
+            raise AmqpError(PRECONDITION_FAILED, text)
+
+    def _route(self, exchange: str, routing_key: str, properties: Properties) -> list[QueueRow]:
+        vhost = self._context.session.vhost
+        lookup = self._context.services.queues.lookup
+        names = self._context.router.route(vhost, exchange, routing_key, properties.headers)
+        rows = (lookup(vhost, name) for name in names)
+        return [row for row in rows if row is not None]
+
+    async def _return(self, method: commands.Basic.Publish, properties: bytes, body: bytes) -> None:
+        payload = encode_return(NO_ROUTE, NAMES[NO_ROUTE], method.exchange, method.routing_key)
+        await self._context.port.send_content(payload, properties, body)
+
+    def _send_to_queues(self, rows: list[QueueRow], seq: int | None, content: Content) -> None:
+        """To the master and to every mirror of each queue (rabbit_amqqueue:deliver)."""
+        sent: dict[str, list[Pid]] = {}
+        unsynchronised: dict[str, list[Pid]] = {}
+        for row in rows:
+            processes = processes_of(row)
+            sent[row.key] = processes
+            unsynchronised[row.key] = [
+                pid for pid in row.slave_pids if pid not in row.sync_slave_pids and pid != row.pid
+            ]
+            message = Publish(self._context.pid, seq, content, tuple(processes))
+            for process in processes:
+                if seq is not None:
+                    self._context.watch(process)
+                self._context.services.runtime.send(process, message)
+        if self._context.services.env.has_bug("OUR-01"):
+            unsynchronised = {}  # OUR-01: in the original a confirm is a confirm
+        if seq is not None:
+            self._unconfirmed.sent(seq, sent, unsynchronised)
+
+
+def processes_of(row: QueueRow) -> list[Pid]:
+    """The master and every mirror: who gets what is published to a queue."""
+    masters = () if row.pid is None else (row.pid,)
+    return list(dict.fromkeys((*masters, *row.slave_pids)))

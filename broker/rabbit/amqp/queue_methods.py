@@ -1,0 +1,170 @@
+"""QueueMethods: queue.declare, bind, unbind, purge and delete on one channel."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from pamqp import commands
+
+from shalott.broker.rabbit.amqp.arguments import (
+    check_binding_arguments,
+    check_queue_arguments,
+    check_same,
+    check_same_queue_arguments,
+    plain_table,
+)
+from shalott.broker.rabbit.amqp.errors import (
+    ACCESS_REFUSED,
+    PRECONDITION_FAILED,
+    RESOURCE_LOCKED,
+    AmqpError,
+)
+from shalott.broker.rabbit.amqp.exchange_methods import (
+    RESERVED_PREFIX,
+    bind,
+    find_exchange,
+    refuse_default,
+    unbind,
+)
+from shalott.broker.rabbit.amqp.queue_access import QueueAccess, unexpected_answer
+from shalott.broker.rabbit.amqp.queue_protocol import Count, Delete, Purge, Stat, Stats
+from shalott.broker.rabbit.amqp.services import Context
+from shalott.broker.rabbit.amqp.wire import encode_declare_ok
+from shalott.broker.rabbit.metadata.records import BindingRow, QueueRow
+from shalott.broker.rabbit.processes.messages import Failed
+
+
+class QueueMethods:
+    """Checks names, rights and arguments; the queue's own work is done by its master."""
+
+    def __init__(self, context: Context, access: QueueAccess) -> None:
+        self._context = context
+        self._access = access
+        self._vhost = context.session.vhost
+
+    async def declare(self, method: commands.Queue.Declare) -> None:
+        if method.passive:
+            name = self._access.name(method.queue)
+        else:
+            name = (await self._declare(method)).name
+        row, answer = await self._access.ask(name, Stat())
+        if not isinstance(answer, Stats):
+            raise unexpected_answer(row, answer)
+        self._access.last_declared = name
+        if not method.nowait:
+            payload = encode_declare_ok(name, answer.ready, answer.consumers)
+            await self._context.port.send_payload(payload)
+
+    async def bind(self, method: commands.Queue.Bind) -> None:
+        queue = self._access.find(self._access.name(method.queue))
+        exchange = find_exchange(self._context, method.exchange)
+        row = self._binding(method, queue.name, durable=queue.durable and exchange.durable)
+        await bind(self._context, row)
+        if not method.nowait:
+            await self._context.port.send(commands.Queue.BindOk())
+
+    async def unbind(self, method: commands.Queue.Unbind) -> None:
+        name = self._access.name(method.queue)
+        row = self._context.services.queues.lookup(self._vhost, name)
+        if row is not None:
+            self._access.check_owner(row)
+        await unbind(self._context, self._binding(method, name, durable=True))
+        await self._context.port.send(commands.Queue.UnbindOk())
+
+    async def purge(self, method: commands.Queue.Purge) -> None:
+        row, answer = await self._access.ask(self._access.name(method.queue), Purge())
+        if not isinstance(answer, Count):
+            raise unexpected_answer(row, answer)
+        if not method.nowait:
+            await self._context.port.send(commands.Queue.PurgeOk(answer.count))
+
+    async def delete(self, method: commands.Queue.Delete) -> None:
+        name = self._access.name(method.queue)
+        # Deleting what doesn't exist is no error (RabbitMQ since 3.0); what is merely down does.
+        if self._context.services.queues.lookup(self._vhost, name) is not None:
+            count = await self._delete(name, method)
+        elif (down := self._access.down(name)) is not None:
+            raise down
+        else:
+            count = 0
+        if not method.nowait:
+            await self._context.port.send(commands.Queue.DeleteOk(count))
+
+    # -- helpers -----------------------------------------------------------------------------------
+
+    async def _declare(self, method: commands.Queue.Declare) -> QueueRow:
+        name = method.queue or self._new_name()
+        arguments = plain_table(method.arguments)
+        check_queue_arguments(name, arguments)
+        owner = self._context.session.connection if method.exclusive else None
+        row = self._context.services.queues.lookup(self._vhost, name)
+        if row is None:
+            if (down := self._access.down(name)) is not None:
+                raise down
+            if method.queue.startswith(RESERVED_PREFIX):
+                text = f"queue name '{name}' contains reserved prefix '{RESERVED_PREFIX}*'"
+                raise AmqpError(ACCESS_REFUSED, text)
+            row = await self._context.services.queues.declare(
+                vhost=self._vhost,
+                name=name,
+                durable=bool(method.durable),
+                auto_delete=bool(method.auto_delete),
+                exclusive_owner=owner,
+                arguments=arguments,
+            )
+        self._access.check_owner(row)
+        _check_same_queue(row, method, arguments, exclusive=owner is not None)
+        return row
+
+    async def _delete(self, name: str, method: commands.Queue.Delete) -> int:
+        """If there are conditions the master must judge them; it then deletes the queue itself."""
+        if not (method.if_unused or method.if_empty):
+            row = await self._access.available(name)
+            return await self._context.services.queues.remove(row)
+        request = Delete(if_unused=bool(method.if_unused), if_empty=bool(method.if_empty))
+        row, answer = await self._access.ask(name, request)
+        if isinstance(answer, Failed) and answer.kind in ("in_use", "not_empty"):
+            state = "in use" if answer.kind == "in_use" else "not empty"
+            text = f"queue '{name}' in vhost '{self._vhost}' {state}"
+            raise AmqpError(PRECONDITION_FAILED, text)
+        if not isinstance(answer, Count):
+            raise unexpected_answer(row, answer)
+        return answer.count
+
+    def _binding(
+        self, method: commands.Queue.Bind | commands.Queue.Unbind, queue: str, *, durable: bool
+    ) -> BindingRow:
+        refuse_default(method.exchange)
+        arguments = plain_table(method.arguments)
+        check_binding_arguments(arguments)
+        routing_key = method.routing_key
+        if not method.queue and not routing_key:
+            routing_key = queue  # the specification's shorthand for the last declared queue
+        return BindingRow(
+            vhost=self._vhost,
+            source=method.exchange,
+            destination=queue,
+            routing_key=routing_key,
+            arguments=arguments,
+            durable=durable,
+        )
+
+    def _new_name(self) -> str:
+        return f"amq.gen-{self._context.services.env.rng.getrandbits(128):032x}"
+
+
+def _check_same_queue(
+    row: QueueRow,
+    method: commands.Queue.Declare,
+    arguments: Mapping[str, Any],
+    *,
+    exclusive: bool,
+) -> None:
+    where = f"queue '{row.name}' in vhost '{row.vhost}'"
+    check_same("durable", where, bool(method.durable), row.durable)
+    check_same("auto_delete", where, bool(method.auto_delete), row.auto_delete)
+    if exclusive != (row.exclusive_owner is not None):
+        text = f"{where} was declared with another value of exclusive"
+        raise AmqpError(RESOURCE_LOCKED, text)
+    check_same_queue_arguments(where, arguments, row.arguments)

@@ -1,0 +1,190 @@
+"""Frames on the wire: read with every limit checked, written within the client's frame_max.
+
+pamqp knows the methods, their fields and the field encodings; this module adds what a server that
+trusts nobody needs: sizes are checked before anything is read into memory, a field may not run past
+its frame, and names may hold any UTF-8 (pamqp refuses to build methods with names that the
+specification frowns upon but that brokers accept).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import decimal
+import struct
+from collections.abc import Iterator, Mapping
+
+import msgspec
+from pamqp import base, commands, decode, encode
+
+from shalott.broker.rabbit.amqp.errors import COMMAND_INVALID, FRAME_ERROR, SYNTAX_ERROR, AmqpError
+
+METHOD = 1
+HEADER = 2
+BODY = 3
+HEARTBEAT = 8
+FRAME_END = 0xCE
+FRAME_OVERHEAD = 8  # type, channel, size, end
+FRAME_MIN_SIZE = 4096  # the smallest frame_max that the specification allows
+
+PROTOCOL_HEADER = b"AMQP\x00\x00\x09\x01"
+HEARTBEAT_FRAME = b"\x08\x00\x00\x00\x00\x00\x00\xce"
+BASIC_CLASS = 60
+
+_HEAD = struct.Struct(">BHI")
+_HEADER_FIXED = struct.Struct(">HHQ")
+
+Method = base.Frame
+
+# Of each method its fields, in order, and their types. Asked of pamqp once.
+_FIELDS: Mapping[type[Method], tuple[tuple[str, str], ...]] = {
+    kind: tuple((field, kind.amqp_type(field)) for field in kind.attributes())  # type: ignore[attr-defined]
+    for kind in commands.INDEX_MAPPING.values()
+}
+
+# What the field decoders raise on bytes that are not what they should be.
+_MALFORMED = (
+    ValueError,
+    struct.error,
+    OverflowError,
+    OSError,
+    RecursionError,
+    TypeError,
+    decimal.DecimalException,
+)
+
+
+class Frame(msgspec.Struct, frozen=True):
+    """One frame, its payload not yet decoded."""
+
+    kind: int
+    channel: int
+    payload: bytes
+
+
+class ContentHeader(msgspec.Struct, frozen=True):
+    """A content header: how much body follows, and the property list as it came."""
+
+    class_id: int
+    body_size: int
+    properties: bytes
+
+
+async def read_frame(reader: asyncio.StreamReader, frame_max: int) -> Frame:
+    """The next frame. Raises AmqpError(501) on what is none, IncompleteReadError at the end."""
+    kind, channel, size = _HEAD.unpack(await reader.readexactly(_HEAD.size))
+    if kind not in (METHOD, HEADER, BODY, HEARTBEAT):
+        raise AmqpError(FRAME_ERROR, f"unknown frame type {kind}")
+    if size > frame_max - FRAME_OVERHEAD:
+        raise AmqpError(
+            FRAME_ERROR,
+            f"a frame of type {kind} has {size + FRAME_OVERHEAD} bytes,"
+            f" more than frame_max {frame_max}",
+        )
+    data = await reader.readexactly(size + 1)
+    if data[-1] != FRAME_END:
+        raise AmqpError(FRAME_ERROR, f"a frame of type {kind} ends in {data[-1]:#04x}, not 0xce")
+    if kind == HEARTBEAT and (channel or size):
+        raise AmqpError(FRAME_ERROR, "a heartbeat has no channel and no payload")
+    return Frame(kind, channel, data[:-1])
+
+
+def decode_method(payload: bytes) -> Method:
+    """A method frame's payload. Raises AmqpError: 501 too short, 503 unknown, 502 malformed."""
+    if len(payload) < 4:
+        raise AmqpError(FRAME_ERROR, "a method frame is too short to name its method")
+    index = int.from_bytes(payload[:4], "big")
+    kind = commands.INDEX_MAPPING.get(index)
+    class_id, method_id = index >> 16, index & 0xFFFF
+    if kind is None:
+        raise AmqpError(
+            COMMAND_INVALID,
+            f"there is no method {class_id}.{method_id}",
+            class_id=class_id,
+            method_id=method_id,
+        )
+    method: Method = kind()
+    try:
+        _decode_fields(method, payload[4:])
+    except _MALFORMED as error:
+        raise AmqpError(
+            SYNTAX_ERROR,
+            f"the fields of {method.name} can't be decoded: {error}",
+            class_id=class_id,
+            method_id=method_id,
+        ) from error
+    return method
+
+
+def _decode_fields(method: Method, data: bytes) -> None:
+    bit_offset = -1  # -1: not within a run of bits
+    for field, kind in _FIELDS[type(method)]:
+        if kind == "bit":
+            if bit_offset == 8:
+                data, bit_offset = data[1:], -1
+            bit_offset = max(bit_offset, 0)
+            setattr(method, field, decode.bit(data, bit_offset)[1])
+            bit_offset += 1
+            continue
+        if bit_offset >= 0:
+            data, bit_offset = data[1:], -1
+        used, value = decode.by_type(data, kind)
+        if used > len(data):
+            raise ValueError(f"{field} runs past the end of the frame")
+        setattr(method, field, value)
+        data = data[used:]
+
+
+def decode_header(payload: bytes) -> ContentHeader:
+    """A content header frame's payload. The property list is checked by
+    broker.rabbit.amqp.properties.
+    """
+    if len(payload) < _HEADER_FIXED.size + 2:
+        raise AmqpError(FRAME_ERROR, "a content header is too short")
+    class_id, _weight, body_size = _HEADER_FIXED.unpack_from(payload)
+    return ContentHeader(class_id, body_size, payload[_HEADER_FIXED.size :])
+
+
+def encode_frame(kind: int, channel: int, payload: bytes) -> bytes:
+    return _HEAD.pack(kind, channel, len(payload)) + payload + b"\xce"
+
+
+def encode_method(method: Method) -> bytes:
+    """A method frame's payload, for methods without names of queues or exchanges in them."""
+    return int(method.index).to_bytes(4, "big") + bytes(method.marshal())
+
+
+def encode_declare_ok(queue: str, messages: int, consumers: int) -> bytes:
+    head = commands.Queue.DeclareOk.index.to_bytes(4, "big")
+    return head + encode.short_string(queue) + struct.pack(">II", messages, consumers)
+
+
+def encode_return(code: int, text: str, exchange: str, routing_key: str) -> bytes:
+    head = commands.Basic.Return.index.to_bytes(4, "big") + code.to_bytes(2, "big")
+    names = encode.short_string(exchange) + encode.short_string(routing_key)
+    return head + bytes(encode.short_string(text)) + names
+
+
+def encode_deliver(
+    consumer_tag: str, delivery_tag: int, redelivered: bool, exchange: str, routing_key: str
+) -> bytes:
+    head = commands.Basic.Deliver.index.to_bytes(4, "big") + encode.short_string(consumer_tag)
+    names = encode.short_string(exchange) + encode.short_string(routing_key)
+    return head + struct.pack(">QB", delivery_tag, redelivered) + bytes(names)
+
+
+def encode_get_ok(
+    delivery_tag: int, redelivered: bool, exchange: str, routing_key: str, remaining: int
+) -> bytes:
+    head = commands.Basic.GetOk.index.to_bytes(4, "big")
+    names = encode.short_string(exchange) + encode.short_string(routing_key)
+    fixed = struct.pack(">QB", delivery_tag, redelivered)
+    return head + fixed + bytes(names) + struct.pack(">I", remaining)
+
+
+def content_frames(channel: int, properties: bytes, body: bytes, frame_max: int) -> Iterator[bytes]:
+    """The header frame and as many body frames as ``frame_max`` asks for."""
+    header = _HEADER_FIXED.pack(BASIC_CLASS, 0, len(body)) + properties
+    yield encode_frame(HEADER, channel, header)
+    step = frame_max - FRAME_OVERHEAD
+    for start in range(0, len(body), step):
+        yield encode_frame(BODY, channel, body[start : start + step])

@@ -1,0 +1,56 @@
+"""A RabbitMQ-like node's configuration: parsed once from TOML at the edge, frozen, passed on
+explicitly.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+import msgspec
+
+Port = Annotated[int, msgspec.Meta(ge=1, le=65535)]
+Positive = Annotated[int, msgspec.Meta(ge=1)]
+
+
+class Peer(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Another node, and where this node dials it (a relay's address in the local backend)."""
+
+    name: str
+    host: str
+    port: Port
+
+
+class NodeConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """All that a node knows before it starts. Ports may not be 0: peers must know them."""
+
+    name: str
+    data_dir: str
+    peers: tuple[Peer, ...] = ()  # the other nodes of the cluster, not this one
+    bind_host: str = "0.0.0.0"
+    amqp_port: Port = 5672
+    cluster_port: Port = 25672
+    management_port: Port = 15672
+    cookie: str = "shalott"  # nodes with another cookie are refused
+    # How long a silent peer is believed to be alive. RabbitMQ's default is 60 s; 4 s keeps tests
+    # short.
+    net_tick_ms: Positive = 4000
+    partition_mode: Literal["ignore", "pause_minority", "autoheal"] = "ignore"
+    heartbeat_s: int = 60  # offered to AMQP clients
+    frame_max: Annotated[int, msgspec.Meta(ge=4096)] = 131072  # the protocol's own minimum
+    channel_max: Annotated[int, msgspec.Meta(ge=1, le=65535)] = 2047
+    slave_wait_timeout_ms: int = 15000
+    sync_batch_size: int = 4096
+    table_wait_timeout_ms: int = (
+        30000  # how long a booting node waits for fresher nodes before it says so again
+    )
+    # At most so long between "tables loaded" and "queue supervisor up", drawn at every start
+    # (KB-RMQ-01).
+    startup_delay_ms: Annotated[int, msgspec.Meta(ge=0)] = 0
+    users: dict[str, str] = msgspec.field(default_factory=lambda: {"guest": "guest"})
+    bugs: tuple[str, ...] = ()  # ids of known_bugs.py that are switched on
+    seed: int = 0  # of the node's random source; 0 means: draw one
+
+    @property
+    def node_names(self) -> tuple[str, ...]:
+        """Every node of the cluster, sorted, this one among them."""
+        return tuple(sorted((self.name, *(peer.name for peer in self.peers))))

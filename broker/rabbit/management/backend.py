@@ -1,0 +1,68 @@
+"""ManagementBackend:
+
+what the management API needs of its node. Nothing else in the node is touched.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Protocol
+
+from shalott.broker.base.env import Env
+from shalott.broker.base.http.router import RouteOf
+from shalott.broker.rabbit.amqp.connection import ConnectionInfo
+from shalott.broker.rabbit.amqp.queues import Queues
+from shalott.broker.rabbit.config import NodeConfig
+from shalott.broker.rabbit.metadata.api import Metadata
+from shalott.broker.rabbit.processes.messages import Pid
+from shalott.broker.rabbit.processes.runtime import Runtime
+
+
+class ManagementBackend(Protocol):
+    """A node. Everything here answers at once, also while the broker on it is paused or booting."""
+
+    @property
+    def env(self) -> Env: ...
+
+    @property
+    def config(self) -> NodeConfig: ...
+
+    @property
+    def runtime(self) -> Runtime: ...
+
+    @property
+    def metadata(self) -> Metadata: ...
+
+    @property
+    def queues(self) -> Queues | None:
+        """None while the broker doesn't run."""
+        ...
+
+    @property
+    def phase(self) -> str:
+        """running, booting, paused, stopping or stopped."""
+        ...
+
+    @property
+    def started_ns(self) -> int:
+        """On the node's monotonic clock."""
+        ...
+
+    def partitions(self) -> Mapping[str, Sequence[str]]:
+        """Node -> the nodes that it says it is partitioned from, as far as this node has heard."""
+        ...
+
+    def local_queues(self) -> Mapping[str, Pid]:
+        """Key -> this node's own process of that queue, master or mirror, if it has one."""
+        ...
+
+    def connections(self) -> Sequence[ConnectionInfo]:
+        """This node's AMQP clients."""
+        ...
+
+    def close_connection(self, pid: Pid, text: str) -> bool:
+        """False if there is none."""
+        ...
+
+
+Route = RouteOf[ManagementBackend]

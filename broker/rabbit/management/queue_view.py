@@ -1,0 +1,75 @@
+"""A queue as the management API shows it: its row, and what its master says of itself."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from typing import Any
+
+from shalott.broker.base.errors import CallTimeout, ProcessError
+from shalott.broker.rabbit.amqp.queue_protocol import Stat, Stats
+from shalott.broker.rabbit.management.backend import ManagementBackend
+from shalott.broker.rabbit.metadata.records import QueueRow
+
+STAT_TIMEOUT_MS = 1000
+
+
+def queue_rows(backend: ManagementBackend) -> list[QueueRow]:
+    """Every queue, by key: the live row, or the durable one of a queue that waits for its node."""
+    rows = dict(backend.metadata.rows("durable_queue"))
+    rows.update(backend.metadata.rows("queue"))
+    return [row for _, row in sorted(rows.items()) if isinstance(row, QueueRow)]
+
+
+def is_live(backend: ManagementBackend, row: QueueRow) -> bool:
+    """Whether the row is the live one, and its master can be reached."""
+    return (
+        row.pid is not None
+        and backend.metadata.read("queue", row.key) is not None
+        and backend.runtime.is_alive(row.pid)
+    )
+
+
+async def view_queues(backend: ManagementBackend, rows: Sequence[QueueRow]) -> list[dict[str, Any]]:
+    """All at once: one slow master delays the answer, but does not stop it."""
+    return list(await asyncio.gather(*(view_queue(backend, row) for row in rows)))
+
+
+async def view_queue(backend: ManagementBackend, row: QueueRow) -> dict[str, Any]:
+    """Message counts are absent if the master can't be asked; ``state`` then says why."""
+    shown: dict[str, Any] = {
+        "name": row.name,
+        "vhost": row.vhost,
+        "type": "classic",
+        "durable": row.durable,
+        "auto_delete": row.auto_delete,
+        "exclusive": row.exclusive_owner is not None,
+        "arguments": row.arguments,
+        "node": "" if row.pid is None else row.pid.node,
+        "slave_nodes": [pid.node for pid in row.slave_pids],
+        "synchronised_slave_nodes": [pid.node for pid in row.sync_slave_pids],
+        "recoverable_slaves": list(row.recoverable_slaves),
+        "policy": row.policy,
+        "operator_policy": None,
+        "effective_policy_definition": row.definition,
+    }
+    if row.state != "live":
+        return {**shown, "state": row.state}
+    if row.pid is None or not is_live(backend, row):
+        return {**shown, "state": "down"}
+    try:
+        answer = await backend.runtime.call(row.pid, Stat(), timeout_ms=STAT_TIMEOUT_MS)
+    except CallTimeout:
+        return {**shown, "state": "unresponsive"}
+    except ProcessError:
+        return {**shown, "state": "down"}
+    if not isinstance(answer, Stats):
+        return {**shown, "state": "unresponsive"}
+    return {
+        **shown,
+        "state": answer.state,
+        "messages": answer.ready + answer.unacknowledged,
+        "messages_ready": answer.ready,
+        "messages_unacknowledged": answer.unacknowledged,
+        "consumers": answer.consumers,
+    }

@@ -1,0 +1,195 @@
+"""/api/queues: list, show, declare, delete, purge, synchronise."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+
+from shalott.broker.base.http.messages import (
+    Request,
+    Response,
+    bad_request,
+    decode_body,
+    is_true,
+    json_response,
+    not_found,
+    unavailable,
+)
+from shalott.broker.rabbit.amqp.arguments import (
+    check_queue_arguments,
+    check_same,
+    check_same_queue_arguments,
+)
+from shalott.broker.rabbit.amqp.queue_protocol import Count, Delete, Purge
+from shalott.broker.rabbit.amqp.queues import Queues
+from shalott.broker.rabbit.management.backend import ManagementBackend, Route
+from shalott.broker.rabbit.management.queue_view import queue_rows, view_queue, view_queues
+from shalott.broker.rabbit.management.vhosts import require_vhost
+from shalott.broker.rabbit.metadata.api import Transaction
+from shalott.broker.rabbit.metadata.records import QueueRow, Record, queue_key
+from shalott.broker.rabbit.mirrored.messages import CancelSync, SyncQueue
+from shalott.broker.rabbit.processes.messages import Failed, Message
+
+CALL_TIMEOUT_MS = 5000
+
+
+class QueueBody(msgspec.Struct, kw_only=True):
+    """What PUT takes. Unknown keys are ignored, as RabbitMQ does."""
+
+    durable: bool = False
+    auto_delete: bool = False
+    arguments: dict[str, Any] = {}
+    node: str | None = None
+
+
+class ActionBody(msgspec.Struct):
+    action: str = ""
+
+
+def running_queues(backend: ManagementBackend) -> Queues:
+    """Raises ApiError(503) while the broker doesn't run."""
+    if backend.queues is None:
+        raise unavailable(f"the broker on this node is {backend.phase}")
+    return backend.queues
+
+
+def find_row(backend: ManagementBackend, parameters: Mapping[str, str]) -> QueueRow:
+    """Raises ApiError(404)."""
+    for row in queue_rows(backend):
+        if (row.vhost, row.name) == (parameters["vhost"], parameters["name"]):
+            return row
+    raise not_found()
+
+
+async def ask_master(backend: ManagementBackend, row: QueueRow, request: Message) -> Message:
+    """Raises ApiError(503) if the queue has no master that can be reached, and ProcessError."""
+    if row.pid is None or not backend.runtime.is_alive(row.pid):
+        raise unavailable(f"queue '{row.name}' has no master that can be reached")
+    return await backend.runtime.call(row.pid, request, timeout_ms=CALL_TIMEOUT_MS)
+
+
+async def list_queues(
+    backend: ManagementBackend, request: Request, parameters: Mapping[str, str]
+) -> Response:
+    rows = queue_rows(backend)
+    if "vhost" in parameters:
+        require_vhost(parameters["vhost"])
+        rows = [row for row in rows if row.vhost == parameters["vhost"]]
+    return json_response(await view_queues(backend, rows))
+
+
+async def show_queue(
+    backend: ManagementBackend, request: Request, parameters: Mapping[str, str]
+) -> Response:
+    """With consistent=true in the query (our own) the tables' leader confirms that it is there, or
+    is not: 503 while it can't.
+    """
+    if not is_true(request, "consistent"):
+        return json_response(await view_queue(backend, find_row(backend, parameters)))
+    running_queues(backend)
+    key = queue_key(parameters["vhost"], parameters["name"])
+
+    def read(tx: Transaction) -> Record | None:
+        live, durable = tx.read("queue", key), tx.read("durable_queue", key)
+        return durable if live is None else live
+
+    row = await backend.metadata.transact(read, confirmed=True)
+    if not isinstance(row, QueueRow):
+        raise not_found()
+    return json_response(await view_queue(backend, row))
+
+
+async def put_queue(
+    backend: ManagementBackend, request: Request, parameters: Mapping[str, str]
+) -> Response:
+    """201 if it is new, 204 if it existed just so, 400 if it existed otherwise."""
+    queues = running_queues(backend)
+    vhost, name = parameters["vhost"], parameters["name"]
+    require_vhost(vhost)
+    body = decode_body(request, QueueBody)
+    if not name:
+        raise bad_request("a queue needs a name")
+    if body.node not in (None, "", backend.config.name):
+        raise bad_request(f"a queue is declared on the node that is asked: ask {body.node}")
+    check_queue_arguments(name, body.arguments)
+    is_new = all((row.vhost, row.name) != (vhost, name) for row in queue_rows(backend))
+    row = await queues.declare(
+        vhost=vhost,
+        name=name,
+        durable=body.durable,
+        auto_delete=body.auto_delete,
+        exclusive_owner=None,
+        arguments=body.arguments,
+    )
+    where = f"queue '{name}' in vhost '{vhost}'"
+    check_same("durable", where, body.durable, row.durable)
+    check_same("auto_delete", where, body.auto_delete, row.auto_delete)
+    check_same_queue_arguments(where, body.arguments, row.arguments)
+    return Response(201 if is_new else 204)
+
+
+async def delete_queue(
+    backend: ManagementBackend, request: Request, parameters: Mapping[str, str]
+) -> Response:
+    """With if-empty or if-unused in the query the master judges, and deletes: 400 if it is not."""
+    queues = running_queues(backend)
+    row = find_row(backend, parameters)
+    conditions = Delete(
+        if_unused=is_true(request, "if-unused"), if_empty=is_true(request, "if-empty")
+    )
+    if conditions.if_unused or conditions.if_empty:
+        answer = await ask_master(backend, row, conditions)
+        if isinstance(answer, Failed):
+            raise bad_request(f"queue '{row.name}' is {answer.kind.replace('_', ' ')}")
+    else:
+        await queues.remove(row)
+    return Response(204)
+
+
+async def purge_queue(
+    backend: ManagementBackend, request: Request, parameters: Mapping[str, str]
+) -> Response:
+    running_queues(backend)
+    row = find_row(backend, parameters)
+    answer = await ask_master(backend, row, Purge())
+    if not isinstance(answer, Count):
+        raise unavailable(f"queue '{row.name}' can't be purged now: {_text(answer)}")
+    return Response(204)
+
+
+async def act_on_queue(
+    backend: ManagementBackend, request: Request, parameters: Mapping[str, str]
+) -> Response:
+    """``{"action":
+
+    "sync"}`` or ``{"action": "cancel_sync"}``. The answer does not wait for the end.
+    """
+    running_queues(backend)
+    row = find_row(backend, parameters)
+    body = decode_body(request, ActionBody)
+    actions: Mapping[str, Message] = {"sync": SyncQueue(), "cancel_sync": CancelSync()}
+    if body.action not in actions:
+        raise bad_request(f"unknown action '{body.action}': known are sync and cancel_sync")
+    answer = await ask_master(backend, row, actions[body.action])
+    if isinstance(answer, Failed) and answer.kind not in ("syncing", "not_syncing"):
+        raise bad_request(f"queue '{row.name}' can't {body.action}: {_text(answer)}")
+    return Response(204)
+
+
+def _text(answer: Message) -> str:
+    if isinstance(answer, Failed):
+        return answer.text or answer.kind.replace("_", " ")
+    return f"it answered {type(answer).__name__}"
+
+
+ROUTES: tuple[Route, ...] = (
+    Route("GET", "/api/queues", list_queues),
+    Route("GET", "/api/queues/:vhost", list_queues),
+    Route("GET", "/api/queues/:vhost/:name", show_queue),
+    Route("PUT", "/api/queues/:vhost/:name", put_queue),
+    Route("DELETE", "/api/queues/:vhost/:name", delete_queue),
+    Route("DELETE", "/api/queues/:vhost/:name/contents", purge_queue),
+    Route("POST", "/api/queues/:vhost/:name/actions", act_on_queue),
+)

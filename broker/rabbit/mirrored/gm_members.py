@@ -1,0 +1,179 @@
+"""What a GM member remembers of each publisher, and the arithmetic on it.
+
+Theory: rabbit/gm.erl. Every member keeps, for every publisher, the messages that it has seen
+published but not yet acknowledged round the ring (``pending``), the last number published and the
+last acknowledged. Pubs travel once round the ring; when they are home again their publisher sends
+acks round, which let everybody forget. After a change of neighbours the left one sends its whole
+state (catchup), and ``split`` finds what the receiver has missed: pubs and acks.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable, Sequence
+
+import msgspec
+
+from shalott.broker.rabbit.metadata.records import MemberId
+from shalott.broker.rabbit.processes.messages import Message
+
+Pub = tuple[int, bytes]
+
+
+class ActivityItem(msgspec.Struct, frozen=True, array_like=True):
+    """News about one publisher: numbered messages, and the numbers acknowledged."""
+
+    publisher: MemberId
+    pubs: tuple[Pub, ...]
+    acks: tuple[int, ...]
+
+
+class MemberSnapshot(msgspec.Struct, frozen=True, array_like=True):
+    """A MemberState on its way to the right neighbour."""
+
+    id: MemberId
+    pending: tuple[Pub, ...]
+    last_pub: int
+    last_ack: int
+
+
+class RingMessage(Message, frozen=True):
+    """Base of what neighbours say: who says it, to whom, and the version of the sender's view."""
+
+    to: MemberId
+    sender: MemberId
+    version: int
+
+
+class CheckNeighbours(RingMessage, frozen=True):
+    """Look at the group again: the sender was, or has become, your neighbour."""
+
+
+class Catchup(RingMessage, frozen=True):
+    """The sender's whole state, to its new right neighbour."""
+
+    states: tuple[MemberSnapshot, ...]
+
+
+class Activity(RingMessage, frozen=True):
+    """Pubs and acks on their way round."""
+
+    items: tuple[ActivityItem, ...]
+
+
+class MemberState:
+    """One publisher, as one member sees it."""
+
+    __slots__ = ("last_ack", "last_pub", "pending")
+
+    def __init__(self, pending: Iterable[Pub] = (), last_pub: int = -1, last_ack: int = -1) -> None:
+        self.pending = deque(pending)
+        self.last_pub = last_pub
+        self.last_ack = last_ack
+
+    @property
+    def is_settled(self) -> bool:
+        return self.last_pub == self.last_ack
+
+    @property
+    def acked(self) -> int:
+        """The last message that this member, which does not stand in for the publisher, needs no
+        acknowledgement of. A newcomer begins without those whose acknowledgements were under way
+        then: they may have died with somebody, and nobody would miss them, or the dead publisher.
+        """
+        return self.pending[0][0] - 1 if self.pending else self.last_pub
+
+    def publish(self, pubs: Sequence[Pub]) -> None:
+        """More was published. Numbers only grow: anything else means that the ring is broken."""
+        if not pubs:
+            return
+        assert pubs[-1][0] > self.last_pub, f"pub {pubs[-1][0]} after {self.last_pub}"
+        self.pending.extend(pubs)
+        self.last_pub = pubs[-1][0]
+
+    def acknowledge(self, acks: Sequence[int]) -> None:
+        """Messages up to the last of ``acks`` are known to all: forget them."""
+        if not acks:
+            return
+        self._advance_ack(acks)
+        while self.pending and self.pending[0][0] <= acks[-1]:
+            self.pending.popleft()
+
+    def come_home(
+        self, pubs: Sequence[Pub], acks: Sequence[int], *, strict: bool = False
+    ) -> tuple[int, ...]:
+        """Own (or an alias's) pubs went round: forget them; returns the numbers to acknowledge."""
+        if acks:
+            self._advance_ack(acks)
+        common, rest = _common(list(pubs), list(self.pending), strict=strict)
+        self.pending = deque(rest)
+        return tuple(number for number, _ in common)
+
+    def _advance_ack(self, acks: Sequence[int]) -> None:
+        assert acks[-1] > self.last_ack, f"ack {acks[-1]} after {self.last_ack}"
+        self.last_ack = acks[-1]
+
+    def snapshot(self, member: MemberId) -> MemberSnapshot:
+        return MemberSnapshot(member, tuple(self.pending), self.last_pub, self.last_ack)
+
+
+def restore(snapshot: MemberSnapshot) -> MemberState:
+    return MemberState(snapshot.pending, snapshot.last_pub, snapshot.last_ack)
+
+
+def split(
+    a: Iterable[Pub], b: Iterable[Pub], *, strict: bool = False
+) -> tuple[list[Pub], list[Pub], list[Pub]]:
+    """(what of ``a`` is before the first of ``b``, what both hold, what of ``b`` is after ``a``
+    ends).
+
+    Both are in order of number. Partial partitions leave holes (rmq#749): a message that only one
+    of them holds, between messages that both should hold, is in none of the three.
+    """
+    rest_a, rest_b = list(a), list(b)
+    if not rest_b:
+        return rest_a, [], []
+    start = 0
+    while start < len(rest_a) and rest_a[start][0] < rest_b[0][0]:
+        start += 1
+    common, suffix = _common(rest_a[start:], rest_b, strict=strict)
+    return rest_a[:start], common, suffix
+
+
+def missed_of_own(
+    member: MemberId, own: MemberState, left: MemberState, *, strict: bool
+) -> ActivityItem:
+    """What of a publisher for which we stand in has come home to our left neighbour, and not to
+    us."""
+    _, home, _ = split(left.pending, own.pending, strict=strict)
+    own.last_ack = left.acked
+    return ActivityItem(member, tuple(home), ())
+
+
+def missed_of_others(
+    member: MemberId, own: MemberState, left: MemberState, *, strict: bool
+) -> ActivityItem:
+    """What of another publisher our left neighbour has heard, and we have not."""
+    acked, _, news = split(own.pending, left.pending, strict=strict)
+    return ActivityItem(member, tuple(news), tuple(number for number, _ in acked))
+
+
+def _common(a: list[Pub], b: list[Pub], *, strict: bool = False) -> tuple[list[Pub], list[Pub]]:
+    """What both hold, and the rest of ``b`` after the end of ``a``."""
+    if strict:
+        # KB-RMQ-07: find_common knew two cases, the same message in both and the end of ``a``.
+        for at, (number, _) in enumerate(a):
+            same = at < len(b) and b[at][0] == number
+            assert same, f"case_clause in find_common: {number} where the other has a hole"
+    common: list[Pub] = []
+    at_a = at_b = 0
+    while at_a < len(a) and at_b < len(b):
+        if a[at_a][0] == b[at_b][0]:
+            common.append(b[at_b])
+            at_a += 1
+            at_b += 1
+        elif a[at_a][0] < b[at_b][0]:
+            at_a += 1
+        else:
+            at_b += 1
+    return common, b[at_b:]

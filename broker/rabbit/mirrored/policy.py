@@ -1,0 +1,228 @@
+"""Policies: which one applies to a queue, what they may say, and the nodes that they want its
+mirrors on.
+
+Pure functions, after rabbit/rabbit_policy.erl and rabbit_mirror_queue_mode_*.erl. One policy
+applies to a queue: the matching one of highest priority; policies are not merged. Exclusive queues
+are never mirrored.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
+
+from shalott.broker.rabbit.metadata.records import PolicyRow, QueueRow
+
+HA_MODES = ("all", "exactly", "nodes")
+SYNC_MODES = ("manual", "automatic")
+PROMOTE_MODES = ("when-synced", "always")
+LOCATORS = ("client-local", "random", "min-masters")
+OVERFLOWS = ("drop-head", "reject-publish", "reject-publish-dlx")
+
+
+def match(policies: Iterable[PolicyRow], vhost: str, name: str) -> PolicyRow | None:
+    """The policy in force for the queue ``name``."""
+    matching = [
+        policy
+        for policy in policies
+        if policy.vhost == vhost
+        and policy.apply_to in ("all", "queues")
+        and re.search(policy.pattern, name) is not None
+    ]
+    return max(matching, key=lambda policy: (policy.priority, policy.name), default=None)
+
+
+# -- validation ------------------------------------------------------------------------------------
+
+
+def validate(policy: PolicyRow) -> str | None:
+    """What is wrong with ``policy``, as one sentence; None if nothing is."""
+    try:
+        re.compile(policy.pattern)
+    except re.error as error:
+        return f"pattern {policy.pattern!r} is not a regular expression: {error}"
+    if not policy.definition:
+        return "the definition is empty: give at least one key, for instance ha-mode"
+    for key, value in policy.definition.items():
+        check = _CHECKS.get(key)
+        if check is None:
+            return f"{key} is not a policy key that this broker knows"
+        problem = check(value)
+        if problem is not None:
+            return f"{key} {problem}"
+    return _validate_mirroring(policy.definition)
+
+
+def _validate_mirroring(definition: Mapping[str, Any]) -> str | None:
+    mode, params = definition.get("ha-mode"), definition.get("ha-params")
+    if mode is None:
+        others = [key for key in definition if key.startswith("ha-")]
+        return f"{others[0]} needs ha-mode beside it" if others else None
+    if mode == "all" and params is not None:
+        return "ha-params must not be given with ha-mode all"
+    if mode == "exactly" and _at_least(1)(params) is not None:
+        return "ha-params must be a number of nodes, at least 1, with ha-mode exactly"
+    if mode == "nodes" and not _is_node_list(params):
+        return "ha-params must be a list of node names, at least one, with ha-mode nodes"
+    return None
+
+
+def _is_int(value: Any) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool)
+
+
+def _is_node_list(value: Any) -> bool:
+    return isinstance(value, list) and bool(value) and all(isinstance(v, str) for v in value)
+
+
+def _one_of(allowed: Sequence[str]) -> Callable[[Any], str | None]:
+    text = f"must be one of {', '.join(allowed)}"
+    return lambda value: None if isinstance(value, str) and value in allowed else text
+
+
+def _at_least(least: int) -> Callable[[Any], str | None]:
+    text = f"must be a whole number, at least {least}"
+    return lambda value: None if _is_int(value) and value >= least else text
+
+
+def _string(value: Any) -> str | None:
+    return None if isinstance(value, str) else "must be a string"
+
+
+def _anything(value: Any) -> str | None:
+    return None
+
+
+_CHECKS: Mapping[str, Callable[[Any], str | None]] = {
+    "ha-mode": _one_of(HA_MODES),
+    "ha-params": _anything,  # depends on ha-mode
+    "ha-sync-mode": _one_of((*SYNC_MODES, "manually")),
+    "ha-sync-batch-size": _at_least(1),
+    "ha-promote-on-failure": _one_of(PROMOTE_MODES),
+    "ha-promote-on-shutdown": _one_of(PROMOTE_MODES),
+    "queue-master-locator": _one_of(LOCATORS),
+    "message-ttl": _at_least(0),
+    "expires": _at_least(1),
+    "max-length": _at_least(0),
+    "max-length-bytes": _at_least(0),
+    "overflow": _one_of(OVERFLOWS),
+    "dead-letter-exchange": _string,
+    "dead-letter-routing-key": _string,
+}
+
+
+def normalise(definition: Mapping[str, Any]) -> dict[str, Any]:
+    """As it is stored: old manuals say "manually" where the broker says "manual"."""
+    stored = dict(definition)
+    if stored.get("ha-sync-mode") == "manually":
+        stored["ha-sync-mode"] = "manual"
+    return stored
+
+
+# -- what the policy in force says -----------------------------------------------------------------
+
+
+def is_mirrored(row: QueueRow) -> bool:
+    return row.exclusive_owner is None and "ha-mode" in row.definition
+
+
+def syncs_automatically(row: QueueRow) -> bool:
+    return row.definition.get("ha-sync-mode") == "automatic"
+
+
+def promotes_unsynced_on_failure(row: QueueRow) -> bool:
+    """RabbitMQ's default is to promote whoever is left: availability over messages (rmq#1578)."""
+    return str(row.definition.get("ha-promote-on-failure", "always")) == "always"
+
+
+def promotes_unsynced_on_shutdown(row: QueueRow) -> bool:
+    return str(row.definition.get("ha-promote-on-shutdown", "when-synced")) == "always"
+
+
+def sync_batch_size(row: QueueRow, default: int) -> int:
+    size = row.definition.get("ha-sync-batch-size", default)
+    return int(size) if size > 1 else default
+
+
+def setting(row: QueueRow, key: str) -> Any:
+    """A queue argument (``x-`` and ``key``) or the policy's ``key``; the smaller if both are
+    numbers.
+    """
+    values = [row.arguments.get(f"x-{key}"), row.definition.get(key)]
+    present = [value for value in values if value is not None]
+    if len(present) == 2 and all(_is_int(value) for value in present):
+        return min(present)
+    return present[0] if present else None
+
+
+# -- placement -------------------------------------------------------------------------------------
+
+
+def suggested_nodes(
+    row: QueueRow, running: Sequence[str], choose_index: Callable[[int], int]
+) -> tuple[str, list[str]]:
+    """The master's node and the mirrors' nodes that the policy in force wants.
+
+    ``choose_index(n)`` draws from n candidates (mode exactly picks its mirrors at random).
+    """
+    assert row.pid is not None
+    master = row.pid.node
+    mirrors = list(dict.fromkeys(pid.node for pid in row.slave_pids))
+    mode: Any = row.definition.get("ha-mode")
+    params: Any = row.definition.get("ha-params")
+    if not is_mirrored(row):
+        return master, []
+    if mode == "all":
+        return master, [node for node in running if node != master]
+    if mode == "exactly":
+        return master, _exactly(int(params) - 1, master, mirrors, running, choose_index)
+    synced = list(dict.fromkeys(pid.node for pid in row.sync_slave_pids))
+    return _listed(list(params), master, synced, running)
+
+
+def _exactly(
+    count: int,
+    master: str,
+    mirrors: list[str],
+    running: Sequence[str],
+    choose_index: Callable[[int], int],
+) -> list[str]:
+    chosen = mirrors[:count]
+    candidates = [node for node in running if node != master and node not in mirrors]
+    while len(chosen) < count and candidates:
+        chosen.append(candidates.pop(choose_index(len(candidates))))
+    return chosen
+
+
+def _listed(
+    nodes: list[str], master: str, synced: list[str], running: Sequence[str]
+) -> tuple[str, list[str]]:
+    # The operator asked for a migration, but not for losing messages: with no synchronised mirror
+    # the master stays.
+    wanted = nodes if synced else [*nodes, master]
+    available = [node for node in dict.fromkeys(wanted) if node in running]
+    if not available:
+        return master, []
+    if master in available:
+        new_master = master
+    else:
+        new_master = next((node for node in available if node in synced), master)
+    return new_master, [node for node in available if node != new_master]
+
+
+def changes(
+    row: QueueRow, running: Sequence[str], choose_index: Callable[[int], int]
+) -> tuple[list[str], list[str]]:
+    """(nodes to add a mirror on, nodes to drop). Add before drop: a dropped mirror's death makes
+    the
+
+    master look for a replacement, and it must see those that are being added already.
+    """
+    assert row.pid is not None
+    actual = [row.pid.node, *(pid.node for pid in row.slave_pids)]
+    master, mirrors = suggested_nodes(row, running, choose_index)
+    wanted = [master, *mirrors]
+    add = [node for node in wanted if node not in actual]
+    drop = [node for node in dict.fromkeys(actual) if node not in wanted]
+    return add, drop

@@ -1,0 +1,73 @@
+"""Where queue processes keep their messages: one directory a queue, one owner at a time."""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+from collections.abc import Callable
+
+from shalott.broker.base.disk import Disk
+from shalott.broker.base.env import never
+from shalott.broker.base.errors import StorageError
+from shalott.broker.rabbit.metadata.records import QueueRow
+from shalott.broker.rabbit.storage.backing_queue import BackingQueue
+
+log = logging.getLogger("shalott.broker.mirrored")
+
+DIRECTORY = "queues"
+
+
+class QueueStorage:
+    """Opens backing queues. A former owner that was killed can't write any more once its successor
+    opens.
+    """
+
+    def __init__(self, disk: Disk, buggify: Callable[[str], bool] = never) -> None:
+        self._disk = disk
+        self._buggify = buggify
+        self._open: dict[str, BackingQueue] = {}
+
+    def directory(self, key: str) -> str:
+        """A queue's name may hold anything, and be longer than a file's name may be."""
+        return f"{DIRECTORY}/{hashlib.sha256(key.encode()).hexdigest()[:32]}"
+
+    async def open_empty(self, row: QueueRow) -> tuple[BackingQueue, int]:
+        """An empty queue, and how many messages of a former life were thrown away for it."""
+        discarded = await self.wipe(row.key)
+        if not row.durable:
+            return BackingQueue.in_memory(), discarded
+        queue = await BackingQueue.create(self._disk, self.directory(row.key))
+        queue.buggify = self._buggify
+        self._open[row.key] = queue
+        return queue, discarded
+
+    async def recover(self, row: QueueRow) -> BackingQueue:
+        """What the queue held when it was last open here. Raises StorageError."""
+        await self._close_former(row.key)
+        if not row.durable:
+            return BackingQueue.in_memory()
+        queue = await BackingQueue.recover(self._disk, self.directory(row.key))
+        queue.buggify = self._buggify
+        self._open[row.key] = queue
+        return queue
+
+    async def wipe(self, key: str) -> int:
+        """Delete a queue's files; returns how many messages were in them."""
+        await self._close_former(key)
+        directory = self.directory(key)
+        if not await self._disk.listdir(directory):
+            return 0
+        try:
+            former = await BackingQueue.recover(self._disk, directory)
+        except StorageError as error:
+            log.warning("queue '%s': %s; it is thrown away unread", key, error)
+            await BackingQueue(self._disk, directory, None).wipe()
+            return 0
+        discarded = former.depth
+        await former.wipe()
+        return discarded
+
+    async def _close_former(self, key: str) -> None:
+        former = self._open.pop(key, None)
+        if former is not None:
+            await former.abandon()

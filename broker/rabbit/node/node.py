@@ -1,0 +1,224 @@
+"""Node: everything that runs in one broker process, and its life.
+
+Two layers, as in RabbitMQ, where the Erlang VM outlives the broker application in it:
+- the node: clocks and files (Env), the process runtime, links to the other nodes, the metadata
+  server, the partition handler, the management API. It lives as long as the operating system's
+  process.
+- the broker (application.py): queues and AMQP clients. A node that pauses, or loses an autoheal,
+  stops it and starts it again.
+
+All starting and stopping of the broker is done by one task, one command after the other.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable
+from functools import partial
+from typing import Literal
+
+from shalott.broker.base.disk import Disk
+from shalott.broker.base.env import Clock, Env, Rng, never
+from shalott.broker.base.errors import BrokerError, ConfigError
+from shalott.broker.base.events import EventLog
+from shalott.broker.base.files import read_number, write_number
+from shalott.broker.base.http.server import ManagementServer
+from shalott.broker.rabbit.config import NodeConfig
+from shalott.broker.rabbit.management.api import respond
+from shalott.broker.rabbit.metadata.access import ReplicatedMetadata
+from shalott.broker.rabbit.metadata.journal import TableJournal
+from shalott.broker.rabbit.metadata.messages import SERVER
+from shalott.broker.rabbit.metadata.partitions import NAME as PARTITIONS
+from shalott.broker.rabbit.metadata.partitions import PartitionHandler
+from shalott.broker.rabbit.metadata.server import MetadataServer
+from shalott.broker.rabbit.node import messages
+from shalott.broker.rabbit.node.application import Application
+from shalott.broker.rabbit.node.view import NodeView
+from shalott.broker.rabbit.processes.mesh import Mesh
+from shalott.broker.rabbit.processes.messages import Codec
+from shalott.broker.rabbit.processes.runtime import Runtime
+
+log = logging.getLogger("shalott.broker.node")
+
+NodePhase = Literal["booting", "running", "stopping", "paused", "stopped"]
+
+
+class Node:
+    """Made by ``open``; ``start`` it, await ``finished``, ``stop`` it."""
+
+    def __init__(self, env: Env, config: NodeConfig, journal: TableJournal) -> None:
+        self.env = env
+        self.config = config
+        self.phase: NodePhase = "stopped"
+        self.started_ns = env.clock.monotonic_ns()
+        self.runtime = Runtime(config.name, env.incarnation, Codec(messages.ALL))
+        self.runtime.on_crash = self._crashed
+        self.mesh = Mesh(env, config, self.runtime)
+        self.metadata_server = MetadataServer(env, config, journal, connections=self.connections)
+        self.metadata = ReplicatedMetadata(self.runtime, self.metadata_server)
+        self.partitions = PartitionHandler(env, config, self.metadata_server, self)
+        self.broker: Application | None = None
+        self.management = ManagementServer(
+            partial(respond, NodeView(self)), host=config.bind_host, port=config.management_port
+        )
+        self.fatal: asyncio.Future[BrokerError] = asyncio.get_running_loop().create_future()
+        self._journal = journal
+        self._go = asyncio.Event()
+        # (start | stop | restart | restart when told, reason)
+        self._wanted = asyncio.Queue[tuple[str, str]]()
+        self._life: asyncio.Task[None] | None = None
+        self.metadata_server.on_lost_membership = lambda: self.restart(
+            "the other members do not know this node", wait_for_go=False
+        )
+        self.metadata_server.on_out_of_majority = lambda why: self.restart(why, wait_for_go=False)
+
+    @classmethod
+    async def open(
+        cls,
+        config: NodeConfig,
+        *,
+        clock: Clock,
+        make_rng: Callable[[int], Rng],
+        disk: Disk,
+        open_events: Callable[[int], Awaitable[EventLog]],
+        buggify: Callable[[str], bool] = never,
+    ) -> Node:
+        """Read what a former life left on ``disk``. The callables get the incarnation."""
+        incarnation = await read_number(disk, "incarnation") + 1
+        await write_number(disk, "incarnation", incarnation)
+        env = Env(
+            config.name,
+            incarnation,
+            clock,
+            make_rng(incarnation),
+            disk,
+            await open_events(incarnation),
+            bugs=config.bugs,
+            buggify=buggify,
+        )
+        return cls(env, config, await TableJournal.open(disk))
+
+    async def start(self) -> None:
+        """Listen, link and begin to boot the broker. Raises ConfigError if a port is taken; the
+        AMQP port is tried last, so what becomes of it is in ``fatal``.
+        """
+        self.runtime.spawn(self.metadata_server, name=SERVER)
+        self.runtime.spawn(self.partitions, name=PARTITIONS)
+        await asyncio.sleep(0)  # let both subscribe to links before there are any
+        await self.management.start()
+        await self.mesh.start()
+        self.phase = "booting"
+        self._life = asyncio.create_task(self._live(), name="life")
+        self._wanted.put_nowait(("start", "the node starts"))
+
+    async def stop(self) -> None:
+        """An orderly end: queues hand over, clients get connection.close 320, files are flushed."""
+        if self._life is not None:
+            self._life.cancel()
+            await asyncio.gather(self._life, return_exceptions=True)
+        if self.broker is not None:
+            await self.broker.hand_over()
+        await self._stop_broker("stopped", "the node stops")
+        await self.management.stop()
+        await self.mesh.stop()
+        for pid in (self.partitions.pid, self.metadata_server.pid):
+            await self.runtime.kill(pid)
+        await self._journal.close()
+
+    def fail(self, reason: str) -> None:
+        """The node can't go on (its disk failed, say): end the process without pretending an
+        orderly stop.
+        """
+        self._crashed("node", f"crash: {reason}")
+        self._give_up(BrokerError(reason))
+
+    def _crashed(self, process: str, reason: str) -> None:
+        self.env.events.emit("", "crashed", detail={"process": process, "reason": reason})
+
+    def _give_up(self, error: BrokerError) -> None:
+        if not self.fatal.done():
+            self.fatal.set_result(error)
+
+    # -- broker.rabbit.metadata.partitions.NodeControl
+    # ----------------------------------------------------
+
+    def pause(self, reason: str) -> None:
+        self._wanted.put_nowait(("stop", reason))
+
+    def resume(self) -> None:
+        self._wanted.put_nowait(("start", "resumed"))
+
+    def restart(self, reason: str, *, wait_for_go: bool) -> None:
+        self._wanted.put_nowait(("restart when told" if wait_for_go else "restart", reason))
+
+    def go(self) -> None:
+        self._go.set()
+
+    def disconnect(self, node: str, reason: str) -> None:
+        self.mesh.disconnect(node, reason)
+
+    def connections(self) -> int:
+        return 0 if self.broker is None else self.broker.listener.connection_count
+
+    # -- the broker's life -------------------------------------------------------------------------
+
+    async def _live(self) -> None:
+        """Carry out what is wanted, in order. A boot that waits for other nodes gives way to the
+        next command.
+        """
+        starting: asyncio.Task[None] | None = None
+        while True:
+            command, reason = await self._wanted.get()
+            log.info("%s: %s", command, reason)
+            if command == "start" and starting is not None and not starting.done():
+                continue  # it may have to wait for other nodes, and the next command with it
+            if starting is not None:
+                if command != "start":
+                    starting.cancel()
+                await asyncio.gather(starting, return_exceptions=True)
+                starting = None
+            if command != "start":
+                await self._stop_broker("paused" if command == "stop" else "booting", reason)
+            if command == "restart when told":
+                self.partitions.broker_stopped()
+                await self._go.wait()
+                self._go.clear()
+            if command != "stop" and self.phase != "running":
+                starting = asyncio.create_task(self._start_broker(), name="start broker")
+                starting.add_done_callback(self._start_ended)
+
+    def _start_ended(self, task: asyncio.Task[None]) -> None:
+        error = None if task.cancelled() else task.exception()
+        if isinstance(error, ConfigError):
+            self._give_up(error)
+        elif error is not None:
+            log.error("the broker did not start", exc_info=error)
+            self.fail(f"the broker did not start: {type(error).__name__}: {error}")
+
+    async def _start_broker(self) -> None:
+        self.phase = "booting"
+        await self.metadata_server.boot()
+        self.broker = Application(
+            self.env,
+            self.config,
+            self.runtime,
+            self.metadata,
+            may_confirm=self.partitions.may_confirm,
+            fail=self.fail,
+            restarted=self.metadata_server.me.application > 1,
+        )
+        await self.broker.start()
+        self.phase = "running"
+        self.env.events.emit("", "role", role="running")
+        log.info("the broker runs")
+
+    async def _stop_broker(self, phase: NodePhase, reason: str) -> None:
+        self.phase = "stopping"
+        broker, self.broker = self.broker, None
+        if broker is not None:
+            await broker.stop(reason)
+        if self.metadata_server.phase != "down":
+            self.metadata_server.leave()
+        self.phase = phase
+        self.env.events.emit("", "role", role="paused" if phase == "paused" else "stopped")

@@ -1,0 +1,102 @@
+"""Process ids, the base of all messages, and their encoding between nodes.
+
+Messages are frozen msgspec structs. Every package lists the ones it sends between processes in a
+``MESSAGES`` tuple; ``broker.rabbit.node.node`` makes one Codec of all of them. In one node a
+message is handed over as it is.
+"""
+
+from __future__ import annotations
+
+import functools
+import operator
+from collections.abc import Callable, Sequence
+from typing import dataclass_transform
+
+import msgspec
+
+
+class Pid(msgspec.Struct, frozen=True, order=True, array_like=True):
+    """A process: unique for ever, because ``incarnation`` grows with each start of the node."""
+
+    node: str
+    incarnation: int
+    serial: int
+
+    def __str__(self) -> str:
+        return f"<{self.node}.{self.incarnation}.{self.serial}>"
+
+
+class Name(msgspec.Struct, frozen=True):
+    """A process registered under a name on a node."""
+
+    node: str
+    name: str
+
+
+Address = Pid | Name
+
+
+@dataclass_transform(frozen_default=True, field_specifiers=(msgspec.field,))
+class Message(msgspec.Struct, frozen=True, tag=True, array_like=True):
+    """Base of everything that is sent to a process."""
+
+
+class Down(Message):
+    """A monitored process ended, or can't be reached. Sent once for each ``monitor``.
+
+    ``reason``: normal, shutdown, killed, noproc, noconnection, or "crash: ..." with the exception.
+    """
+
+    ref: int
+    pid: Pid
+    reason: str
+
+
+class NodeUp(Message):
+    """A link to ``node`` was made."""
+
+    node: str
+    incarnation: int
+
+
+class NodeDownEvent(Message):
+    """The link to ``node`` is gone. Every Down(noconnection) it caused was sent before this."""
+
+    node: str
+    reason: str
+
+
+class Failed(Message):
+    """A call's answer when the called process refused: ``kind`` says how, for programs; ``text``
+    for people.
+    """
+
+    kind: str
+    text: str = ""
+
+
+class Done(Message):
+    """A call's answer when there is nothing else to say."""
+
+
+MESSAGES: tuple[type[Message], ...] = (Down, Failed, Done)
+
+
+class Codec:
+    """MessagePack encoding of a closed set of messages."""
+
+    def __init__(self, messages: Sequence[type[Message]]) -> None:
+        self._encoder = msgspec.msgpack.Encoder()
+        self._last: tuple[Message, bytes] | None = None
+        union = functools.reduce(operator.or_, messages)
+        decoder: msgspec.msgpack.Decoder[Message] = msgspec.msgpack.Decoder(union)
+        # Raises msgspec.DecodeError on bytes that are none of the messages.
+        self.decode: Callable[[bytes], Message] = decoder.decode
+
+    def encode(self, message: Message) -> bytes:
+        last = self._last
+        if last is not None and last[0] is message:  # one message to many: a publish to its queue
+            return last[1]
+        data = self._encoder.encode(message)
+        self._last = message, data
+        return data

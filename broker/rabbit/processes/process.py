@@ -1,0 +1,141 @@
+"""Process: an actor. One mailbox, one message at a time, in order of arrival.
+
+The vocabulary is Erlang's because the brokers that we model are written in it: processes send
+messages that may be lost with the link, monitor each other, and die alone. A handler may await;
+while it does, its mailbox waits too.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Generic, TypeVar
+
+from shalott.broker.rabbit.processes.messages import Failed, Message, Pid
+
+if TYPE_CHECKING:
+    from shalott.broker.rabbit.processes.runtime import Runtime
+
+
+class ExitProcess(BaseException):
+    """Raised inside a process to end it with a reason. A BaseException, so that no handler swallows
+    it.
+    """
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(reason)
+        self.reason = reason
+
+
+class Caller:
+    """Who waits for the answer to a call. ``reply`` answers it, once; later answers are dropped."""
+
+    __slots__ = ("_send", "pid")
+
+    def __init__(self, pid: Pid | None, send: Callable[[Message], None]) -> None:
+        self.pid = pid  # the calling process, if a process it is
+        self._send: Callable[[Message], None] | None = send
+
+    def reply(self, answer: Message) -> None:
+        send, self._send = self._send, None
+        if send is not None:
+            send(answer)
+
+
+M = TypeVar("M")
+PRUNE_MIN = 16  # timers of a process, over or not, before the list is gone through
+
+
+class Envelope(Generic[M]):
+    """A call in a mailbox."""
+
+    __slots__ = ("caller", "request")
+
+    def __init__(self, request: Message, caller: Caller) -> None:
+        self.request = request
+        self.caller = caller
+
+
+class Process:
+    """Subclass, override ``handle`` (and ``handle_call``, ``started``, ``stopping``), and
+    ``Runtime.spawn`` it.
+    """
+
+    pid: Pid
+    runtime: Runtime
+
+    def __init__(self) -> None:
+        self._mailbox: deque[Message | Envelope[Message]] = deque()
+        self._waiter: asyncio.Future[None] | None = None  # while the mailbox is empty
+        self._timers: list[asyncio.TimerHandle] = []
+        self._prune_at = PRUNE_MIN
+
+    # -- to override -------------------------------------------------------------------------------
+
+    async def started(self) -> None:
+        """First thing in the process's own task, before any message."""
+
+    async def handle(self, message: Message) -> None:
+        """One message that wants no answer."""
+
+    async def handle_call(self, request: Message, caller: Caller) -> Message | None:
+        """One call. Return the answer, or None and ``caller.reply`` later."""
+        return Failed("unsupported", type(request).__name__)
+
+    async def idle(self) -> None:
+        """Called each time the mailbox has run empty, before waiting."""
+
+    async def stopping(self, reason: str) -> None:
+        """Last thing on an orderly exit or a crash. Not called when killed."""
+
+    def describe(self) -> str:
+        """What a crash of it is reported as."""
+        return type(self).__name__
+
+    # -- for use inside ----------------------------------------------------------------------------
+
+    def exit(self, reason: str = "normal") -> None:
+        """End this process now (call from inside a handler)."""
+        raise ExitProcess(reason)
+
+    def after(self, delay_ms: float, message: Message) -> asyncio.TimerHandle:
+        """Put ``message`` into the own mailbox in ``delay_ms``. Cancel it with ``.cancel()``."""
+        loop = asyncio.get_running_loop()
+        if len(self._timers) >= self._prune_at:
+            now = loop.time()
+            self._timers = [t for t in self._timers if not t.cancelled() and t.when() > now]
+            self._prune_at = max(PRUNE_MIN, 2 * len(self._timers))
+        timer = loop.call_later(delay_ms / 1000, self.deliver, message)
+        self._timers.append(timer)
+        return timer
+
+    # -- for the runtime ---------------------------------------------------------------------------
+
+    def deliver(self, item: Message | Envelope[Message]) -> None:
+        self._mailbox.append(item)
+        waiter, self._waiter = self._waiter, None
+        if waiter is not None and not waiter.done():
+            waiter.set_result(None)
+
+    async def run(self) -> None:
+        """Handle messages until ExitProcess, an exception, or cancellation (a kill)."""
+        await self.started()
+        while True:
+            while self._mailbox:
+                item = self._mailbox.popleft()
+                if isinstance(item, Envelope):
+                    answer = await self.handle_call(item.request, item.caller)
+                    if answer is not None:
+                        item.caller.reply(answer)
+                else:
+                    await self.handle(item)
+            await self.idle()
+            if not self._mailbox:
+                self._waiter = asyncio.get_running_loop().create_future()
+                await self._waiter
+
+    def drop_timers(self) -> None:
+        for timer in self._timers:
+            timer.cancel()
+        self._timers.clear()

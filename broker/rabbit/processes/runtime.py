@@ -1,0 +1,338 @@
+"""Runtime: spawns processes, carries messages, calls and monitors, in this node and between nodes.
+
+Rules, as Erlang's distribution has them:
+- between two processes messages arrive in order, and none twice; those in flight when a link breaks
+  are lost;
+- ``send`` never blocks and never fails;
+- a monitor fires exactly once: when its target ends, when it isn't there, or when the link to its
+  node breaks;
+- when a link breaks, every Down(noconnection) is delivered before the NodeDownEvent. (The order
+  matters: it is the window in which a master that is about to pause still confirms what only its
+  lost mirrors were missing.)
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+
+from shalott.broker.base.errors import CallTimeout, NodeDown, NoProcess
+from shalott.broker.rabbit.processes.messages import (
+    Address,
+    Codec,
+    Down,
+    Failed,
+    Message,
+    Name,
+    NodeDownEvent,
+    NodeUp,
+    Pid,
+)
+from shalott.broker.rabbit.processes.process import Caller, Envelope, ExitProcess, Process
+from shalott.broker.rabbit.processes.wire import (
+    CallFrame,
+    DemonitorFrame,
+    DownFrame,
+    Frame,
+    MonitorFrame,
+    ReplyFrame,
+    SendFrame,
+    address_of,
+)
+
+log = logging.getLogger("shalott.broker.processes")
+
+
+class Runtime:
+    """All processes of one node. ``transmit`` is set by the mesh: it sends a frame to a peer, if it
+    is linked. ``on_crash`` is told which process ended by an exception of its own, and by which.
+    """
+
+    def __init__(self, node: str, incarnation: int, codec: Codec) -> None:
+        self.node = node
+        self.incarnation = incarnation
+        self.codec = codec
+        self.transmit: Callable[[str, Frame], bool] = lambda node, frame: False
+        self.on_crash: Callable[[str, str], None] = lambda process, reason: None
+        self._linked: dict[str, int] = {}  # peer -> its incarnation
+        self._serial = 0
+        self._ref = 0
+        self._processes: dict[Pid, Process] = {}
+        self._tasks: dict[Pid, asyncio.Task[None]] = {}
+        self._names: dict[str, Pid] = {}
+        self._watchers: list[Pid] = []  # processes that get NodeUp and NodeDownEvent
+        self._monitors: dict[int, tuple[Pid, Pid]] = {}  # our refs: ref -> (target, watcher)
+        # watchers of a local process: target -> {(watcher's node, ref): None}
+        self._watched: dict[Pid, dict[tuple[str, int], None]] = {}
+        self._calls: dict[int, tuple[str, asyncio.Future[Message]]] = {}  # ref -> (node, future)
+        # calls that a local process has not answered, whether it has begun on them or not
+        self._unanswered: dict[Pid, dict[int, Caller]] = {}
+
+    # -- processes ---------------------------------------------------------------------------------
+
+    def spawn(self, process: Process, *, name: str | None = None) -> Pid:
+        """Start ``process``. A name already taken by a live process is a bug of the caller."""
+        self._serial += 1
+        pid = Pid(self.node, self.incarnation, self._serial)
+        process.pid, process.runtime = pid, self
+        self._processes[pid] = process
+        if name is not None:
+            assert name not in self._names, f"{name} is registered already"
+            self._names[name] = pid
+        label = f"{type(process).__name__}{pid}"
+        self._tasks[pid] = asyncio.create_task(self._run(process), name=label)
+        return pid
+
+    async def _run(self, process: Process) -> None:
+        reason = "killed"
+        try:
+            try:
+                await process.run()
+                end = "normal"
+            except ExitProcess as wish:
+                end = wish.reason
+            except asyncio.CancelledError:
+                raise
+            except Exception as error:
+                log.exception("%s crashed", type(process).__name__)
+                end = f"crash: {type(error).__name__}: {error}"
+            reason = await self._stopped(process, end)
+        finally:
+            self._ended(process.pid, reason)
+
+    async def _stopped(self, process: Process, reason: str) -> str:
+        """Its last words. Returns the reason."""
+        if reason.startswith("crash"):  # also of a task of the process's own: it says so itself
+            self.on_crash(process.describe(), reason)
+        try:
+            await process.stopping(reason)
+        except ExitProcess:
+            pass
+        except Exception as error:
+            log.exception("%s crashed while stopping", type(process).__name__)
+            self.on_crash(process.describe(), f"crash: {type(error).__name__}: {error}")
+        return reason
+
+    def _ended(self, pid: Pid, reason: str) -> None:
+        process = self._processes.pop(pid)
+        process.drop_timers()
+        del self._tasks[pid]
+        for name in [name for name, owner in self._names.items() if owner == pid]:
+            del self._names[name]
+        if pid in self._watchers:
+            self._watchers.remove(pid)
+        for caller in list(self._unanswered.pop(pid, {}).values()):
+            caller.reply(Failed("noproc"))
+        for node, ref in self._watched.pop(pid, {}):
+            if node == self.node:
+                self._fire(ref, reason)
+            else:
+                self.transmit(node, DownFrame(ref, reason))
+        for ref in [ref for ref, (_, watcher) in self._monitors.items() if watcher == pid]:
+            self.demonitor(ref)
+
+    def is_alive(self, pid: Pid) -> bool:
+        """Whether a process of this node lives. For a remote one: whether its node's incarnation is
+        linked.
+        """
+        if pid.node == self.node:
+            return pid in self._processes
+        return self._linked.get(pid.node) == pid.incarnation
+
+    def whereis(self, name: str) -> Pid | None:
+        return self._names.get(name)
+
+    def process(self, pid: Pid) -> Process | None:
+        """A local process, for read-only looks by the management API."""
+        return self._processes.get(pid)
+
+    async def kill(self, pid: Pid) -> None:
+        """End a local process at once; its ``stopping`` does not run. Returns when it is gone."""
+        task = self._tasks.get(pid)
+        if task is None:
+            return
+        task.cancel()
+        await asyncio.wait([task])
+        if pid in self._processes:  # a task that never ran its first step skips its ``finally``
+            self._ended(pid, "killed")
+
+    def nodes(self) -> list[str]:
+        """Linked peers, sorted."""
+        return sorted(self._linked)
+
+    def watch_nodes(self, pid: Pid) -> None:
+        """From now on ``pid`` gets NodeUp and NodeDownEvent."""
+        self._watchers.append(pid)
+
+    # -- messages ----------------------------------------------------------------------------------
+
+    def send(self, to: Address, message: Message) -> None:
+        """Deliver, or lose: it never blocks and never fails."""
+        if to.node == self.node:
+            process = self._resolve(to)
+            if process is not None:
+                process.deliver(message)
+        else:
+            payload = self.codec.encode(message)
+            if isinstance(to, Name):
+                self.transmit(to.node, SendFrame(None, to.name, payload))
+            else:
+                self.transmit(to.node, SendFrame(to, "", payload))
+
+    async def call(
+        self, to: Address, request: Message, *, timeout_ms: float | None, caller: Pid | None = None
+    ) -> Message:
+        """Send and await the answer. Raises NoProcess, NodeDown or CallTimeout.
+
+        A ``Failed`` answer is returned, not raised, except kind "noproc".
+        """
+        self._ref += 1
+        ref = self._ref
+        future: asyncio.Future[Message] = asyncio.get_running_loop().create_future()
+        self._calls[ref] = (to.node, future)
+        try:
+            if to.node == self.node:
+                process = self._resolve(to)
+                if process is None:
+                    raise NoProcess(f"{to} is not alive")
+                self._deliver_call(
+                    process, request, caller, lambda answer: self._answer(ref, answer)
+                )
+            else:
+                frame = CallFrame(*address_of(to), ref, caller, self.codec.encode(request))
+                if not self.transmit(to.node, frame):
+                    raise NodeDown(f"{to.node} is not linked to {self.node}")
+            try:
+                async with asyncio.timeout(None if timeout_ms is None else timeout_ms / 1000):
+                    answer = await future
+            except TimeoutError:
+                text = f"{type(request).__name__} to {to} took over {timeout_ms} ms"
+                raise CallTimeout(text) from None
+        finally:
+            self._calls.pop(ref, None)
+        if isinstance(answer, Failed) and answer.kind == "noproc":
+            raise NoProcess(f"{to} is not alive")
+        return answer
+
+    def _deliver_call(
+        self,
+        process: Process,
+        request: Message,
+        caller: Pid | None,
+        send: Callable[[Message], None],
+    ) -> None:
+        """If ``process`` ends without an answer, the caller gets Failed("noproc")."""
+        self._ref += 1
+        key = self._ref
+        unanswered = self._unanswered.setdefault(process.pid, {})
+
+        def reply(answer: Message) -> None:
+            unanswered.pop(key, None)
+            send(answer)
+
+        unanswered[key] = Caller(caller, reply)
+        process.deliver(Envelope(request, unanswered[key]))
+
+    def _answer(self, ref: int, answer: Message) -> None:
+        entry = self._calls.get(ref)
+        if entry is not None and not entry[1].done():
+            entry[1].set_result(answer)
+
+    def _resolve(self, to: Address) -> Process | None:
+        if isinstance(to, Name):
+            pid = self._names.get(to.name)
+            return None if pid is None else self._processes.get(pid)
+        return self._processes.get(to)
+
+    # -- monitors ----------------------------------------------------------------------------------
+
+    def monitor(self, target: Pid, watcher: Pid) -> int:
+        """``watcher`` (local) gets one Down with the returned ref."""
+        self._ref += 1
+        ref = self._ref
+        self._monitors[ref] = (target, watcher)
+        if target.node == self.node:
+            if target in self._processes:
+                self._watched.setdefault(target, {})[(self.node, ref)] = None
+            else:
+                self._fire(ref, "noproc")
+        elif not self.transmit(target.node, MonitorFrame(target, ref)):
+            self._fire(ref, "noconnection")
+        return ref
+
+    def demonitor(self, ref: int) -> None:
+        """No Down for ``ref`` is delivered after this."""
+        entry = self._monitors.pop(ref, None)
+        if entry is None:
+            return
+        target, _ = entry
+        if target.node == self.node:
+            self._watched.get(target, {}).pop((self.node, ref), None)
+        else:
+            self.transmit(target.node, DemonitorFrame(target, ref))
+
+    def _fire(self, ref: int, reason: str) -> None:
+        entry = self._monitors.pop(ref, None)
+        if entry is not None:
+            target, watcher = entry
+            self.send(watcher, Down(ref, target, reason))
+
+    # -- links (called by the mesh) ----------------------------------------------------------------
+
+    def link_up(self, node: str, incarnation: int) -> None:
+        self._linked[node] = incarnation
+        for pid in self._watchers:
+            self.send(pid, NodeUp(node, incarnation))
+
+    def link_down(self, node: str, reason: str) -> None:
+        self._linked.pop(node, None)
+        for ref in [ref for ref, (target, _) in self._monitors.items() if target.node == node]:
+            self._fire(ref, "noconnection")
+        for watchers in self._watched.values():
+            for key in [key for key in watchers if key[0] == node]:
+                del watchers[key]
+        for called, future in self._calls.values():
+            if called == node and not future.done():
+                future.set_exception(NodeDown(f"the link to {node} broke: {reason}"))
+        for pid in self._watchers:
+            self.send(pid, NodeDownEvent(node, reason))
+
+    def receive(self, node: str, frame: Frame) -> None:
+        """One frame from a linked peer; a tick says nothing. Raises msgspec.DecodeError on
+        nonsense; the mesh then drops the link.
+        """
+        if type(frame) is SendFrame:  # most frames are
+            pid = frame.pid if frame.pid is not None else self._names.get(frame.name)
+            receiver = None if pid is None else self._processes.get(pid)
+            if receiver is not None:
+                receiver.deliver(self.codec.decode(frame.payload))
+            return
+        match frame:
+            case CallFrame(pid, name, ref, caller, payload):
+                self._receive_call(
+                    node, pid if pid is not None else Name(self.node, name), ref, caller, payload
+                )
+            case ReplyFrame(ref, payload):
+                self._answer(ref, self.codec.decode(payload))
+            case MonitorFrame(target, ref):
+                if target in self._processes:
+                    self._watched.setdefault(target, {})[(node, ref)] = None
+                else:
+                    self.transmit(node, DownFrame(ref, "noproc"))
+            case DemonitorFrame(target, ref):
+                self._watched.get(target, {}).pop((node, ref), None)
+            case DownFrame(ref, reason):
+                self._fire(ref, reason)
+
+    def _receive_call(
+        self, node: str, to: Address, ref: int, caller: Pid | None, payload: bytes
+    ) -> None:
+        def reply(answer: Message) -> None:
+            self.transmit(node, ReplyFrame(ref, self.codec.encode(answer)))
+
+        process = self._resolve(to)
+        if process is None:
+            reply(Failed("noproc"))
+        else:
+            self._deliver_call(process, self.codec.decode(payload), caller, reply)

@@ -1,0 +1,364 @@
+"""Ledger: DLedger's log of entries on the disk; implements broker.raft.storage.RaftStorage.
+
+Sources: dledger/store/file/DLedgerMmapFileStore.java, DLedgerServer.java; reference 2.3.1, 2.3.3.
+Entries lie one after another in a SegmentedLog, their index units in another one, and what the core
+asks for at once (terms, places) is in memory (directory.py).
+
+The core's writes are taken at once, in its order. Bytes go to the files at once too, unless a cut
+is before them in line, which needs the disk: then they wait, and ``flush`` carries out the line.
+
+When is an entry durable? With a flush interval of 0, when it is on the disk: the only setting with
+which a majority that loses its power keeps what it acknowledged. Otherwise (upstream: 10 ms) when
+it is in the operating system's hands, and a background flush follows. Term and vote are on the
+disk always (but see KB-DL-21).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import logging
+from collections import deque
+from collections.abc import Awaitable, Callable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+
+from shalott.broker.base.env import Env, pause_ms
+from shalott.broker.base.errors import DiskFull, StorageError
+from shalott.broker.base.journal import NO_ROOM
+from shalott.broker.raft.api import Entry, HardState, Snapshot
+from shalott.broker.rocket.commitlog.segments import SegmentedLog
+from shalott.broker.rocket.dledger.directory import Directory
+from shalott.broker.rocket.dledger.entry import (
+    HEADER_BYTES,
+    UNIT_BYTES,
+    decode_header,
+    encode_entry,
+    encode_unit,
+    filler,
+    is_sound,
+    place,
+)
+from shalott.broker.rocket.dledger.member_state import read_member_state, write_member_state
+from shalott.broker.rocket.dledger.opening import (
+    FoundLedger,
+    LedgerCheckpoint,
+    open_ledger_files,
+    read_exactly,
+    write_checkpoint,
+)
+
+log = logging.getLogger("shalott.broker.dledger")
+
+CACHE_BYTES = 8 << 20
+CHECKPOINT_INTERVAL_MS = 3000
+NOTHING_TO_CUT = 1 << 62
+
+
+@dataclass(frozen=True, slots=True)
+class Addition:
+    """Bytes of the data (an entry, with the filler before it) and the entry's index unit."""
+
+    data: bytes
+    unit: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Cut:
+    """Everything from this position on goes; so many entries stay."""
+
+    position: int
+    count: int
+
+
+async def nothing(position: int) -> None:
+    """Nobody needs to know of a cut."""
+
+
+class Ledger:
+    """Made by ``open``."""
+
+    def __init__(
+        self, env: Env, found: FoundLedger, hard: HardState, flush_interval_ms: int
+    ) -> None:
+        """Use ``open``."""
+        # Awaited before the data is cut: consume queues must not know what the log lacks.
+        self.before_cut: Callable[[int], Awaitable[None]] = nothing
+        # Told at once of a cut: (the end before, the end after).
+        self.cut_listener: Callable[[int, int], None] = lambda before, after: None
+        self.data = found.data
+        self.directory: Directory = found.directory
+        self._env = env
+        self._index: SegmentedLog = found.index
+        self._checkpoint = found.checkpoint
+        # A vote that was not durable may be older than the entries that followed it.
+        last_term = found.directory.term_at(found.directory.last_index)
+        self._hard = hard if hard.term >= last_term else HardState(last_term, "")
+        self._unwritten_hard: HardState | None = None
+        self._flush_interval_ms = flush_interval_ms
+        self._line: deque[Addition | Cut] = deque()
+        self._cache: dict[int, Entry] = {}
+        self._cache_first = found.directory.last_index + 1
+        self._cached_bytes = 0
+        self._uncut = NOTHING_TO_CUT  # from here on the files hold what is cut off already
+        self._flushing = asyncio.Lock()
+        self._flush_due = asyncio.Event()
+        self._tasks: list[asyncio.Task[None]] = []
+
+    @classmethod
+    async def open(cls, env: Env, segment_bytes: int, flush_interval_ms: int) -> Ledger:
+        """Recover. Raises StorageError."""
+        try:
+            hard = await read_member_state(env.disk, durable=not env.has_bug("KB-DL-21"))
+            found = await open_ledger_files(env.disk, segment_bytes)
+        except OSError as error:
+            raise _storage_error(error) from error
+        ledger = cls(env, found, hard, flush_interval_ms)
+        ledger._tasks = [
+            asyncio.create_task(ledger._flush_forever(), name="ledger flush"),
+            asyncio.create_task(ledger._checkpoint_forever(), name="ledger checkpoint"),
+        ]
+        return ledger
+
+    @property
+    def written_offset(self) -> int:
+        """Up to where the files hold this ledger's entries. Behind a cut that is in line they hold
+        others, whatever the core has committed there since.
+        """
+        return min(self.data.written_offset, self._uncut)
+
+    @property
+    def flushed_offset(self) -> int:
+        return min(self.data.flushed_offset, self._uncut)
+
+    # -- LogView -----------------------------------------------------------------------------------
+
+    @property
+    def first_index(self) -> int:
+        return 1
+
+    @property
+    def last_index(self) -> int:
+        return self.directory.last_index
+
+    def term_at(self, index: int) -> int:
+        return self.directory.term_at(index)
+
+    def entries(self, first: int, max_bytes: int) -> Sequence[Entry] | None:
+        if first > self.last_index:
+            return ()
+        if first < self._cache_first:
+            return None
+        found: list[Entry] = []
+        size = 0
+        for index in range(first, self.last_index + 1):
+            entry = self._cache[index]
+            size += len(entry.data)
+            if found and size > max_bytes:
+                break
+            found.append(entry)
+        return found
+
+    async def load(self, first: int, max_bytes: int) -> Sequence[Entry]:
+        found: list[Entry] = []
+        size = 0
+        directory = self.directory
+        index = first
+        while 0 < index <= directory.last_index:
+            position, term = directory.position_of(index), directory.term_at(index)
+            body_bytes = directory.body_bytes_of(index)
+            size += body_bytes
+            if found and size > max_bytes:
+                break
+            end = position + HEADER_BYTES + body_bytes
+            data = await read_exactly(self.data, position, end - position)
+            is_there = index <= directory.last_index and directory.term_at(index) == term
+            if not is_there or end > self._uncut or len(data) < end - position:
+                break  # it was cut off meanwhile, or is not in the files yet
+            header, body = decode_header(data), data[HEADER_BYTES:]
+            if header is None or header.index != index or not is_sound(header, body):
+                raise StorageError(f"the ledger is damaged at {position}")
+            found.append(Entry(index, term, body))
+            index += 1
+        return found
+
+    # -- RaftStorage -------------------------------------------------------------------------------
+
+    @property
+    def hard_state(self) -> HardState:
+        return self._hard
+
+    @property
+    def committed_index(self) -> int:
+        """Raft finds it out again; what is dispatched is the store's business."""
+        return 0
+
+    @property
+    def snapshot(self) -> Snapshot | None:
+        return None
+
+    def set_hard_state(self, hard: HardState) -> None:
+        self._hard = self._unwritten_hard = hard
+
+    def append(self, entries: Sequence[Entry]) -> None:
+        for entry in entries:
+            assert entry.index == self.last_index + 1, "a gap in the ledger"
+            end, segment_bytes = self.directory.end, self.data.segment_bytes
+            position = place(end, len(entry.data), segment_bytes)
+            data = encode_entry(entry.index, entry.term, position, entry.data)
+            unit = encode_unit(entry.index, entry.term, position, len(data))
+            if position > end:
+                data = filler(position - end) + data
+            self.directory.add(position, len(data) - (position - end), entry.term)
+            self._remember(entry)
+            self._add(Addition(data, unit))
+
+    def truncate(self, from_index: int) -> None:
+        before = self.directory.end
+        self.directory.cut(from_index)
+        for index in range(
+            max(from_index, self._cache_first), self._cache_first + len(self._cache)
+        ):
+            self._cached_bytes -= len(self._cache.pop(index).data)
+        self._cache_first = min(self._cache_first, from_index)
+        after = self.directory.end
+        self._line.append(Cut(after, from_index - 1))
+        self._uncut = min(self._uncut, after)
+        self.cut_listener(before, after)
+
+    def install(self, snapshot: Snapshot) -> None:
+        raise StorageError("a ledger has no snapshots")
+
+    def compact(self, snapshot: Snapshot) -> None:
+        raise StorageError("a ledger has no snapshots")
+
+    async def flush(self) -> None:
+        """Raises StorageError; DiskFull: what was not written stays in line."""
+        async with self._flushing:
+            await self._write_hard_state()
+            await self._carry_out_line()
+            end = self.data.max_offset
+            if self._flush_interval_ms:
+                await self.data.written(end)
+                self._flush_due.set()
+            else:
+                await self.data.flushed(end)
+
+    async def settle(self) -> None:
+        """Return when all that the ledger has is in its files, readable; durable or not."""
+        async with self._flushing:
+            await self._carry_out_line()
+
+    async def close(self) -> None:
+        """Flush and close. Raises StorageError, with the files closed all the same."""
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        try:
+            async with self._flushing:
+                await self._write_hard_state()
+                await self._carry_out_line()
+                await self._write_checkpoint_of_now()
+        finally:
+            await self._index.abandon()
+            with suppress(StorageError):
+                await self.data.close()
+
+    # -- writing -----------------------------------------------------------------------------------
+
+    def _remember(self, entry: Entry) -> None:
+        self._cache[entry.index] = entry
+        self._cached_bytes += len(entry.data)
+        while self._cached_bytes > CACHE_BYTES:
+            self._cached_bytes -= len(self._cache.pop(self._cache_first).data)
+            self._cache_first += 1
+
+    def _add(self, addition: Addition) -> None:
+        if not self._line:
+            try:
+                self._write(addition)
+                return
+            except StorageError:
+                pass  # the next flush tries again, and says what is wrong
+        self._line.append(addition)
+
+    def _write(self, addition: Addition) -> None:
+        self._index.require_usable()  # both or none
+        self.data.append(addition.data)
+        self._index.append(addition.unit)
+
+    async def _carry_out_line(self) -> None:
+        while self._line:
+            head = self._line[0]
+            if isinstance(head, Addition):
+                self._write(head)
+            else:
+                await self._cut(head)
+            self._line.popleft()
+            if isinstance(head, Cut):
+                cuts = (each.position for each in self._line if isinstance(each, Cut))
+                self._uncut = min(cuts, default=NOTHING_TO_CUT)
+
+    async def _cut(self, cut: Cut) -> None:
+        """First what vouches for the data, then what points into it, then the data."""
+        if cut.count < self._checkpoint.count:
+            await self._write_checkpoint(LedgerCheckpoint(cut.count, cut.position))
+        await self.before_cut(cut.position)
+        await self._index.truncate(cut.count * UNIT_BYTES)
+        await self.data.truncate(cut.position)
+
+    async def _write_hard_state(self) -> None:
+        hard = self._unwritten_hard
+        if hard is None:
+            return
+        try:
+            await write_member_state(
+                self._env.disk, hard, durable=not self._env.has_bug("KB-DL-21")
+            )
+        except OSError as error:
+            raise _storage_error(error) from error
+        if self._unwritten_hard is hard:
+            self._unwritten_hard = None
+
+    # -- in the background -------------------------------------------------------------------------
+
+    async def _flush_forever(self) -> None:
+        while True:
+            await self._flush_due.wait()
+            self._flush_due.clear()
+            await pause_ms(self._flush_interval_ms)
+            self.data.request_flush()
+
+    async def _checkpoint_forever(self) -> None:
+        while True:
+            await pause_ms(CHECKPOINT_INTERVAL_MS)
+            try:
+                async with self._flushing:
+                    if not self._line and self.last_index > self._checkpoint.count:
+                        await self._write_checkpoint_of_now()
+            except DiskFull:
+                continue  # the one on the disk says less, and that is true
+            except StorageError as error:
+                log.error("no checkpoint: %s", error)  # the data's failure ends the node
+                return
+
+    async def _write_checkpoint_of_now(self) -> None:
+        count, end = self.last_index, self.directory.end
+        if self._line or end != self.data.max_offset:
+            return
+        await self.data.flushed(end)
+        await self._index.flushed(count * UNIT_BYTES)
+        if count <= self.last_index and self.directory.end_of(count) == end:
+            await self._write_checkpoint(LedgerCheckpoint(count, end))
+
+    async def _write_checkpoint(self, checkpoint: LedgerCheckpoint) -> None:
+        try:
+            await write_checkpoint(self._env.disk, checkpoint)
+        except OSError as error:
+            raise _storage_error(error) from error
+        self._checkpoint = checkpoint
+
+
+def _storage_error(error: OSError) -> StorageError:
+    kind = DiskFull if error.errno in NO_ROOM else StorageError
+    return kind(f"the ledger: {error.strerror or errno.errorcode.get(error.errno or 0, error)}")

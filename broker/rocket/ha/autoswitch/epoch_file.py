@@ -1,0 +1,158 @@
+"""EpochFileCache: a replica's epochs, in memory and in the file ``epochFileCheckpoint``.
+
+The file is text, as upstream's CheckpointFile writes it: the number of entries, the CRC-32 of the
+lines that follow, and a line ``epoch-startOffset`` an entry. It is replaced atomically and durable
+before a change counts, because bytes of an epoch may only be written after its entry is safe: an
+entry without bytes is harmless, bytes without an entry would be taken for the epoch before.
+
+The copy ``.bak`` has the same content. Upstream's has the content before the last change, which is
+the entry less that must not be missing.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import zlib
+
+from shalott.broker.base.disk import Disk
+from shalott.broker.base.env import Env
+from shalott.broker.base.errors import DiskFull, StorageError
+from shalott.broker.base.files import read_file, replace_file
+from shalott.broker.base.journal import NO_ROOM
+from shalott.broker.rocket.ha.autoswitch import epochs
+from shalott.broker.rocket.ha.autoswitch.epochs import Entries, EpochRange
+from shalott.broker.rocket.ha.autoswitch.packets import EpochStart
+
+PATH = "epochFileCheckpoint"
+
+
+def encode(entries: Entries) -> bytes:
+    lines = "".join(f"{entry.epoch}-{entry.start_offset}\n" for entry in entries).encode()
+    return b"%d\n%d\n" % (len(entries), zlib.crc32(lines) & 0x7FFFFFFF) + lines
+
+
+def decode(data: bytes) -> Entries:
+    """Raises StorageError if it is no whole file of epochs."""
+    try:
+        count, crc, lines = data.split(b"\n", 2)
+        entries = tuple(_entry(line) for line in lines.decode().splitlines())
+        whole = len(entries) == int(count) and zlib.crc32(lines) & 0x7FFFFFFF == int(crc)
+    except ValueError as error:
+        raise StorageError(f"no file of epochs: {error}") from None
+    if not whole:
+        raise StorageError("the file of epochs is not what was written")
+    return entries
+
+
+def _entry(line: str) -> EpochStart:
+    epoch, start = line.split("-")
+    return EpochStart(int(epoch), int(start))
+
+
+class EpochFileCache:
+    """Made by ``open``. Every change is durable when its method returns. They follow one another,
+    and raise DiskFull, when nothing was changed, and StorageError.
+
+    ``keeps_empty``: upstream's append rule (KB-RKT-21, and part of KB-RKT-A).
+    """
+
+    def __init__(self, disk: Disk, path: str, entries: Entries, *, keeps_empty: bool) -> None:
+        self._disk = disk
+        self._path = path
+        self._entries = entries
+        self._keeps_empty = keeps_empty
+        self._lock = asyncio.Lock()
+
+    @classmethod
+    async def open(cls, env: Env, path: str = PATH) -> EpochFileCache:
+        """Raises StorageError when neither the file nor its copy can be used."""
+        keeps_empty = env.has_bug("KB-RKT-21") or env.has_bug("KB-RKT-A")
+        data = await _load(env.disk, path)
+        cache = cls(env.disk, path, decode(data) if data else (), keeps_empty=keeps_empty)
+        if data:
+            await cache._save(cache._entries)  # both files are whole, and the same, again
+        return cache
+
+    # -- looking -----------------------------------------------------------------------------------
+
+    @property
+    def entries(self) -> Entries:
+        return self._entries
+
+    @property
+    def last(self) -> EpochStart | None:
+        return self._entries[-1] if self._entries else None
+
+    @property
+    def last_epoch(self) -> int:
+        """-1 if there is none."""
+        return self._entries[-1].epoch if self._entries else -1
+
+    def at_offset(self, offset: int) -> EpochRange | None:
+        return epochs.at_offset(self._entries, offset)
+
+    def of_epoch(self, epoch: int) -> EpochRange | None:
+        return epochs.of_epoch(self._entries, epoch)
+
+    def consistent_point(self, end: int, other: Entries, other_end: int) -> int:
+        """Up to where this log, which ends at ``end``, is equal to another replica's."""
+        return epochs.consistent_point(
+            epochs.ranges(self._entries, end), epochs.ranges(other, other_end)
+        )
+
+    # -- changing ----------------------------------------------------------------------------------
+
+    async def append(self, entry: EpochStart) -> bool:
+        """Whether it fitted (epochs.appended)."""
+        async with self._lock:
+            changed = epochs.appended(self._entries, entry, keeps_empty=self._keeps_empty)
+            if changed is not None:
+                await self._replace(changed)
+            return changed is not None
+
+    async def truncate_suffix(self, offset: int) -> None:
+        """Forget the entries that start at ``offset`` or later."""
+        async with self._lock:
+            await self._replace(epochs.without_suffix(self._entries, offset))
+
+    async def truncate_epochs(self, epoch: int) -> None:
+        """Forget ``epoch`` and later ones."""
+        async with self._lock:
+            await self._replace(epochs.without_epochs(self._entries, epoch))
+
+    async def truncate_prefix(self, offset: int) -> None:
+        """Forget the entries of which nothing is left when the log begins at ``offset``."""
+        async with self._lock:
+            await self._replace(epochs.without_prefix(self._entries, offset))
+
+    async def _replace(self, entries: Entries) -> None:
+        if entries != self._entries:
+            await self._save(entries)
+            self._entries = entries
+
+    async def _save(self, entries: Entries) -> None:
+        data = encode(entries)
+        try:
+            for path in (self._path, self._path + ".bak"):
+                await replace_file(self._disk, path, data)
+        except OSError as error:
+            kind = DiskFull if error.errno in NO_ROOM else StorageError
+            raise kind(f"{self._path}: {error.strerror or error}") from error
+
+
+async def _load(disk: Disk, path: str) -> bytes:
+    """The content of the file, or of its copy; empty if there is neither."""
+    broken: StorageError | None = None
+    for candidate in (path, path + ".bak"):
+        data = await read_file(disk, candidate)
+        if data is None:
+            continue
+        try:
+            decode(data)
+        except StorageError as error:
+            broken = broken or StorageError(f"{candidate}: {error}")
+            continue
+        return data
+    if broken is not None:
+        raise broken
+    return b""

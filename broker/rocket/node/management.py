@@ -1,0 +1,294 @@
+"""The HTTP API of a RocketMQ node, on ports["management"]: what it believes, and the verbs that
+operators have (``shalott ctl``).
+
+Nobody has to log in: RocketMQ's ports ask nobody either. Errors look as in broker/management.
+
+    GET  /api/shalott/claims           this node's and nobody else's view: roles, epochs, routes
+    GET  /api/health                   200 when all services run, else 503
+    GET  /api/shalott/ha-status        the body of GET_BROKER_HA_STATUS (907), with nodes by name
+    GET  /api/shalott/sync-state-set   what the controllers' leader knows of the set (1006)
+    GET  /api/shalott/epoch-cache      the epochs of this broker's log (1007)
+    GET  /api/shalott/log-digest       ?from=&to=&block=: the log, block by block
+    GET  /api/shalott/queue-digest     ?from=: the consume queues: how many messages, and which
+    POST /api/shalott/promote          {"epoch": n?}: this slave becomes the master (master-slave)
+    POST /api/shalott/follow           {"master": node, "epoch": n?}: follow that master
+    POST /api/shalott/elect-master     {"broker": node?}: elect anew (controller)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from shalott.broker.base.errors import BrokerError, StorageError
+from shalott.broker.base.http.messages import (
+    ApiError,
+    Request,
+    Response,
+    bad_request,
+    decode_body,
+    json_response,
+    not_found,
+    unavailable,
+)
+from shalott.broker.base.http.router import RouteOf, find
+from shalott.broker.rocket.commitlog.api import Store
+from shalott.broker.rocket.commitlog.replica import Replica
+from shalott.broker.rocket.controller.client import ControllerClient
+from shalott.broker.rocket.controller.messages import NO_BROKER_ID
+from shalott.broker.rocket.ha.replica import MasterSlaveReplica
+from shalott.broker.rocket.node.log_digest import (
+    BLOCK_BYTES,
+    BLOCK_BYTES_MAX,
+    digest_blocks,
+    digest_queues,
+)
+from shalott.broker.rocket.node.naming import named, with_names
+from shalott.broker.rocket.replicas.replica import AutoSwitchReplica
+
+if TYPE_CHECKING:
+    from shalott.broker.rocket.node.node import RocketNode
+
+
+class Promote(msgspec.Struct, forbid_unknown_fields=True):
+    """``epoch``: above all that the group has had; by default the node's last one and one."""
+
+    epoch: int | None = None
+
+
+class ElectMaster(msgspec.Struct, forbid_unknown_fields=True):
+    """``broker``: the node that shall have it; by default whoever is best."""
+
+    broker: str | None = None
+
+
+class Follow(msgspec.Struct, forbid_unknown_fields=True):
+    master: str
+    epoch: int | None = None
+
+
+async def respond(node: RocketNode, request: Request) -> Response:
+    """Never raises a BrokerError: each becomes a response that says what is the matter."""
+    try:
+        handler, parameters = find(ROUTES, request.method, request.segments)
+        return await handler(node, request, parameters)
+    except ApiError as error:
+        return error.response()
+    except BrokerError as error:
+        return bad_request(str(error)).response()
+
+
+async def claims(node: RocketNode, request: Request, parameters: Mapping[str, str]) -> Response:
+    view: dict[str, Any] = {
+        "node": node.config.name,
+        "status": node.phase,
+        "incarnation": node.env.incarnation,
+        "system": node.config.system,
+        "services": list(node.config.services),
+        "running_nodes": running_nodes(node),
+        "partitions": [],
+        "claims": [] if node.replica is None else [claim_of(node.replica)],
+    }
+    if node.controller is not None:
+        view["controller"] = node.controller.claim()
+    if node.name_server is not None:
+        view["name_server"] = msgspec.to_builtins(
+            node.name_server.routes.cluster_info(), str_keys=True
+        )
+    return json_response(view)
+
+
+def claim_of(replica: Replica) -> dict[str, Any]:
+    """With how far the log goes, and how far readers are served."""
+    store = replica.store
+    ends = {
+        "end_offset": store.log.max_offset,
+        "flushed_offset": store.log.flushed_offset,
+        "readable_offset": store.dispatched_offset,
+    }
+    claim = replica.claim()
+    names = {
+        # Each system has states of its own; who says that it is master takes messages.
+        "state": "running" if claim["role"] == "master" else str(claim["state"]).lower(),
+        "synchronised": named(claim["synchronised"], claim["mirrors"]),
+    }
+    return ends | claim | names
+
+
+def running_nodes(node: RocketNode) -> list[str]:
+    """This node, and those whose brokers are registered at the name server here."""
+    names = [node.config.name]
+    if node.name_server is not None:
+        addresses = node.name_server.routes.live_addresses()
+        names += [node.book.node_of(address) for address in addresses]
+    return sorted(dict.fromkeys(name for name in names if name))
+
+
+async def health(node: RocketNode, request: Request, parameters: Mapping[str, str]) -> Response:
+    if node.phase != "running":
+        reason = f"the node is {node.phase}"
+        return json_response({"status": "failed", "reason": reason}, 503)
+    return json_response({"status": "ok"})
+
+
+async def ha_status(node: RocketNode, request: Request, parameters: Mapping[str, str]) -> Response:
+    if node.replica is None:
+        raise no_broker(node)
+    brokers = node.config.nodes_with("broker")
+    status = with_names(node.replica.ha_status(), node.config.name, brokers, node.book.node_of)
+    return json_response(status)
+
+
+def no_broker(node: RocketNode) -> ApiError:
+    """Why nothing can be asked of the node's broker."""
+    if "broker" not in node.config.services:
+        return unavailable(f"this node hosts no broker: {', '.join(node.config.services)}")
+    return unavailable(f"there is no broker here now: the node is {node.phase}")
+
+
+async def log_digest(node: RocketNode, request: Request, parameters: Mapping[str, str]) -> Response:
+    """One digest a block, at most BLOCKS_MAX of them: ``next`` is where to go on."""
+    store = stored(node)
+    first, readable = store.log.min_offset, store.dispatched_offset
+    block_bytes = number(request, "block", BLOCK_BYTES)
+    if not 1 <= block_bytes <= BLOCK_BYTES_MAX:
+        raise bad_request(f"block must be between 1 and {BLOCK_BYTES_MAX}")
+    start = max(first, number(request, "from", first))
+    end = min(store.log.max_offset, number(request, "to", readable))
+    answer = {"min_offset": first, "readable_offset": readable, "from": start}
+    answer["max_offset"] = store.log.max_offset
+    try:
+        digests, following = await digest_blocks(store.log, start, end, block_bytes)
+    except StorageError as error:
+        return json_response(answer | {"unreadable": str(error)})
+    return json_response(answer | {"digests": digests, "next": following})
+
+
+async def queue_digest(
+    node: RocketNode, request: Request, parameters: Mapping[str, str]
+) -> Response:
+    try:
+        count, digest = await digest_queues(stored(node), number(request, "from", 0))
+    except StorageError as error:
+        return json_response({"unreadable": str(error)})
+    return json_response({"count": count, "digest": digest})
+
+
+def stored(node: RocketNode) -> Store:
+    """Raises ApiError(503) while there is no broker."""
+    if node.store is None:
+        raise unavailable(f"there is no broker here now: the node is {node.phase}")
+    return node.store
+
+
+def number(request: Request, name: str, default: int) -> int:
+    """Raises ApiError(400) for what is none."""
+    text = request.query.get(name)
+    if text is None:
+        return default
+    if not (text.isascii() and text.isdecimal()):
+        raise bad_request(f"{name} must be a number that is not negative, not {text!r}")
+    return int(text)
+
+
+def master_slave(node: RocketNode) -> MasterSlaveReplica:
+    """Raises ApiError: 404 in the other systems, 503 while the broker starts."""
+    if node.config.system != "master-slave":
+        raise not_found()
+    if not isinstance(node.replica, MasterSlaveReplica) or node.phase != "running":
+        raise no_broker(node)
+    return node.replica
+
+
+async def promote(node: RocketNode, request: Request, parameters: Mapping[str, str]) -> Response:
+    wanted = decode_body(request, Promote)
+    replica = master_slave(node)
+    await replica.promote(wanted.epoch)
+    return json_response(replica.claim())
+
+
+async def follow(node: RocketNode, request: Request, parameters: Mapping[str, str]) -> Response:
+    wanted = decode_body(request, Follow)
+    replica = master_slave(node)
+    await replica.follow(wanted.master, wanted.epoch)
+    return json_response(replica.claim())
+
+
+def controllers(node: RocketNode) -> ControllerClient:
+    """Raises ApiError: 404 in the other systems."""
+    if node.controllers is None:
+        raise not_found()
+    return node.controllers
+
+
+async def sync_state_set(
+    node: RocketNode, request: Request, parameters: Mapping[str, str]
+) -> Response:
+    """As the controllers' leader knows it."""
+    group = node.config.broker.broker_name
+    known = await controllers(node).sync_state_data([group])
+    return json_response(msgspec.to_builtins(known, str_keys=True))
+
+
+async def epoch_cache(
+    node: RocketNode, request: Request, parameters: Mapping[str, str]
+) -> Response:
+    controllers(node)
+    if not isinstance(node.replica, AutoSwitchReplica):
+        raise no_broker(node)
+    return Response(200, node.replica.epoch_cache())
+
+
+async def elect_master(
+    node: RocketNode, request: Request, parameters: Mapping[str, str]
+) -> Response:
+    """The controllers' leader decides: with a broker named it must be that one, also if the old
+    master lives.
+    """
+    wanted = decode_body(request, ElectMaster)
+    client, settings = controllers(node), node.config.broker
+    broker_id = NO_BROKER_ID
+    if wanted.broker is not None:
+        broker_id = await _id_of(node, client, wanted.broker)
+    election = await client.elect_master(
+        settings.cluster_name,
+        settings.broker_name,
+        broker_id,
+        designate=wanted.broker is not None,
+    )
+    master = election.master
+    return json_response(
+        {
+            "elected": election.elected,
+            "master": node.book.node_of(master.address),
+            "epoch": master.epoch,
+            "sync_state_set": list(master.sync_state_set),
+        }
+    )
+
+
+async def _id_of(node: RocketNode, client: ControllerClient, name: str) -> int:
+    """A broker's id by its node's name. Raises ApiError(400)."""
+    group = node.config.broker.broker_name
+    known = (await client.sync_state_data([group])).get(group)
+    replicas = () if known is None else (*known.in_sync_replicas, *known.not_in_sync_replicas)
+    for replica in replicas:
+        if node.book.node_of(replica.broker_address) == name:
+            return replica.broker_id
+    raise bad_request(f"the controllers know no broker on {name}")
+
+
+ROUTES: tuple[RouteOf[RocketNode], ...] = (
+    RouteOf("GET", "/api/shalott/claims", claims),
+    RouteOf("GET", "/api/health", health),
+    RouteOf("GET", "/api/shalott/ha-status", ha_status),
+    RouteOf("GET", "/api/shalott/sync-state-set", sync_state_set),
+    RouteOf("GET", "/api/shalott/epoch-cache", epoch_cache),
+    RouteOf("GET", "/api/shalott/log-digest", log_digest),
+    RouteOf("GET", "/api/shalott/queue-digest", queue_digest),
+    RouteOf("POST", "/api/shalott/elect-master", elect_master),
+    RouteOf("POST", "/api/shalott/promote", promote),
+    RouteOf("POST", "/api/shalott/follow", follow),
+)

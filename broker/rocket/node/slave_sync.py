@@ -1,0 +1,112 @@
+"""SlaveSync: a slave copies from its master what the log does not carry: topics, subscription
+groups, consumers' offsets and delay offsets (upstream: SlaveSynchronize).
+
+Every ``slave_sync_interval_ms``, and at once when the master changes. What arrives after this
+broker became something else, or follows another, is thrown away: it would undo what is newer.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+from typing import TypeVar
+
+import msgspec
+
+from shalott.broker.base.errors import BrokerError
+from shalott.broker.rocket.addresses import AddressBook
+from shalott.broker.rocket.processor.broker import Broker
+from shalott.broker.rocket.processor.topics import DelayTable, GroupTable, OffsetTable
+from shalott.broker.rocket.remoting.client import RemotingClient
+from shalott.broker.rocket.remoting.codes import RequestCode, ResponseCode
+from shalott.broker.rocket.remoting.command import Command
+from shalott.broker.rocket.remoting.route_data import TopicConfigs
+
+log = logging.getLogger("shalott.broker.slave_sync")
+
+TIMEOUT_MS = 3000
+AGAIN_MS = 1000
+
+T = TypeVar("T")
+
+
+class SlaveSync:
+    """Of one broker. ``topics_changed`` is called when other topics were copied."""
+
+    def __init__(
+        self,
+        broker: Broker,
+        book: AddressBook,
+        client: RemotingClient,
+        *,
+        interval_ms: int,
+        topics_changed: Callable[[], None],
+    ) -> None:
+        self._broker = broker
+        self._book = book
+        self._client = client
+        self._interval_ms = interval_ms
+        self._topics_changed = topics_changed
+        self._changed = asyncio.Event()
+
+    def wake(self) -> None:
+        """The role or the master may be another."""
+        self._changed.set()
+
+    async def run(self) -> None:
+        """Until cancelled."""
+        while True:
+            self._changed.clear()
+            master = self._master()
+            copied = True
+            if master:
+                try:
+                    await self._copy(master)
+                except BrokerError as error:
+                    log.info("nothing copied from %s: %s", master, error)
+                    copied = False
+            wait_ms = self._interval_ms if copied else min(AGAIN_MS, self._interval_ms)
+            try:
+                async with asyncio.timeout(wait_ms / 1000):
+                    await self._changed.wait()
+            except TimeoutError:
+                pass
+
+    def _master(self) -> str:
+        """Whom to copy from; "" if this is no slave or knows none."""
+        if self._broker.replica.role != "slave":
+            return ""
+        return str(self._broker.replica.claim()["master"] or "")
+
+    async def _copy(self, master: str) -> None:
+        """Raises BrokerError."""
+        tables = self._broker.tables
+        topics = await self._get(master, RequestCode.GET_ALL_TOPIC_CONFIG, TopicConfigs)
+        if topics is None:
+            return
+        if tables.replace_topics(topics):
+            self._topics_changed()
+        offsets = await self._get(master, RequestCode.GET_ALL_CONSUMER_OFFSET, OffsetTable)
+        if offsets is not None:
+            tables.replace_offsets(offsets)
+        delays = await self._get(master, RequestCode.GET_ALL_DELAY_OFFSET, DelayTable)
+        if delays is not None:
+            tables.replace_delays(delays)
+        groups = await self._get(master, RequestCode.GET_ALL_SUBSCRIPTIONGROUP_CONFIG, GroupTable)
+        if groups is not None:
+            tables.replace_groups(groups)
+
+    async def _get(self, master: str, code: RequestCode, shape: type[T]) -> T | None:
+        """None if this broker does not follow that master any more."""
+        epoch = self._broker.replica.epoch
+        address = self._book.advertised(master, "remoting")
+        answer = await self._client.invoke(address, Command(code=code), TIMEOUT_MS)
+        if self._master() != master or self._broker.replica.epoch != epoch:
+            return None
+        if answer.code != ResponseCode.SUCCESS:
+            raise BrokerError(f"{code.name} is refused: {answer.remark}")
+        try:
+            return msgspec.json.decode(answer.body, type=shape)
+        except msgspec.DecodeError as error:
+            raise BrokerError(f"{code.name}: {error}") from error

@@ -1,0 +1,111 @@
+"""Administration, and what slaves copy from their master: 17, 21, 25, 26, 28, 43, 45, 201, 907
+(upstream: AdminBrokerProcessor).
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+from shalott.broker.rocket.processor.broker import Broker
+from shalott.broker.rocket.processor.fields import Fields
+from shalott.broker.rocket.processor.storing import not_master
+from shalott.broker.rocket.processor.topics import is_valid_topic
+from shalott.broker.rocket.remoting.codes import ResponseCode
+from shalott.broker.rocket.remoting.command import Command, response
+from shalott.broker.rocket.remoting.route_data import PERM_READ, PERM_WRITE, TopicConfig
+from shalott.broker.rocket.remoting.server import Caller
+
+
+def _json(value: object) -> Command:
+    return response(ResponseCode.SUCCESS, body=msgspec.json.encode(value))
+
+
+async def update_and_create_topic(broker: Broker, request: Command, caller: Caller) -> Command:
+    fields = Fields(request.ext)
+    topic = fields.text("topic")
+    if not broker.is_master:
+        return not_master(broker)
+    if not is_valid_topic(topic):
+        return response(ResponseCode.SYSTEM_ERROR, f"the topic {topic!r} is illegal")
+    config = TopicConfig(
+        topic_name=topic,
+        read_queue_nums=fields.number("readQueueNums", broker.config.default_queues),
+        write_queue_nums=fields.number("writeQueueNums", broker.config.default_queues),
+        perm=fields.number("perm", PERM_READ | PERM_WRITE),
+        topic_filter_type=fields.text("topicFilterType", "SINGLE_TAG"),
+        topic_sys_flag=fields.number("topicSysFlag", 0),
+        order=fields.flag("order"),
+    )
+    if min(config.read_queue_nums, config.write_queue_nums) < 1:
+        return response(ResponseCode.SYSTEM_ERROR, "a topic has a queue at least")
+    if broker.tables.topics.get(topic) != config:
+        broker.tables.put_topic(config)
+        broker.topics_changed()
+    return response(ResponseCode.SUCCESS)
+
+
+async def all_topics(broker: Broker, request: Command, caller: Caller) -> Command:
+    return _json(broker.tables.topic_table())
+
+
+async def all_groups(broker: Broker, request: Command, caller: Caller) -> Command:
+    return _json(broker.tables.group_table())
+
+
+async def all_consumer_offsets(broker: Broker, request: Command, caller: Caller) -> Command:
+    return _json(broker.tables.offset_table())
+
+
+async def all_delay_offsets(broker: Broker, request: Command, caller: Caller) -> Command:
+    return _json(broker.tables.delay_table())
+
+
+async def broker_config(broker: Broker, request: Command, caller: Caller) -> Command:
+    """Java's properties format: name=value lines, in upstream's names where there is one."""
+    config = broker.config
+    values = {
+        "brokerClusterName": config.cluster_name,
+        "brokerName": config.broker_name,
+        "brokerId": str(broker.replica.broker_id),
+        "brokerRole": broker.replica.role,
+        "defaultTopicQueueNums": str(config.default_queues),
+        "autoCreateTopicEnable": str(config.auto_create_topics).lower(),
+        "registerNameServerPeriod": str(config.register_interval_ms),
+        "brokerHeartbeatInterval": str(config.controller_heartbeat_interval_ms),
+    }
+    text = "".join(f"{key}={value}\n" for key, value in values.items())
+    return response(ResponseCode.SUCCESS, ext={"version": "0"}, body=text.encode())
+
+
+async def update_broker_config(broker: Broker, request: Command, caller: Caller) -> Command:
+    """A node's configuration is fixed when it starts: a change is refused, not ignored."""
+    remark = "the configuration is read when the node starts, and can't be changed while it runs"
+    return response(ResponseCode.NO_PERMISSION, remark)
+
+
+async def runtime_info(broker: Broker, request: Command, caller: Caller) -> Command:
+    store = broker.store
+    table = {
+        "brokerVersionDesc": "Shalott",
+        "bootTimestamp": str(broker.started_ms),
+        "brokerName": broker.config.broker_name,
+        "brokerId": str(broker.replica.broker_id),
+        "brokerRole": broker.replica.role,
+        "masterEpoch": str(broker.replica.epoch),
+        "commitLogMinOffset": str(store.log.min_offset),
+        "commitLogMaxOffset": str(store.log.max_offset),
+        "commitLogFlushedOffset": str(store.log.flushed_offset),
+        "confirmOffset": str(store.confirm_offset),
+        "dispatchedOffset": str(store.dispatched_offset),
+        "dispatchBehindBytes": str(max(0, store.log.max_offset - store.dispatched_offset)),
+    }
+    return _json({"table": table})
+
+
+async def ha_status(broker: Broker, request: Command, caller: Caller) -> Command:
+    return _json(broker.replica.ha_status())
+
+
+async def not_supported(broker: Broker, request: Command, caller: Caller) -> Command:
+    """Transactions: there are none here."""
+    return response(ResponseCode.REQUEST_CODE_NOT_SUPPORTED, "transactions are not supported")

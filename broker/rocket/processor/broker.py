@@ -1,0 +1,86 @@
+"""Broker: what all requests of one broker have in common: its replica, its tables, its clients.
+
+The files beside this one answer the requests; handlers.py has the table of codes.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from shalott.broker.base.env import Env
+from shalott.broker.rocket.commitlog.api import Store
+from shalott.broker.rocket.commitlog.replica import Replica
+from shalott.broker.rocket.config import BrokerConfig
+from shalott.broker.rocket.processor.acked import AckedEvents
+from shalott.broker.rocket.processor.groups import Groups
+from shalott.broker.rocket.processor.hosts import stored_host
+from shalott.broker.rocket.processor.locks import QueueLocks
+from shalott.broker.rocket.processor.tables import Tables
+from shalott.broker.rocket.remoting.server import Caller
+
+NS_PER_MS = 1_000_000
+
+
+@dataclass
+class Broker:
+    """``address`` is the advertised one. ``topics_changed`` is called after every change of the
+    topics that name servers should hear of.
+    """
+
+    env: Env
+    config: BrokerConfig
+    address: str
+    replica: Replica
+    tables: Tables
+    acked: AckedEvents
+    topics_changed: Callable[[], None]
+    clients: Groups[Caller] = field(default_factory=Groups)
+    locks: QueueLocks = field(default_factory=QueueLocks)
+    started_ms: int = 0  # wall clock
+    pushes: dict[asyncio.Task[None], None] = field(default_factory=dict)  # under way
+
+    @property
+    def store(self) -> Store:
+        return self.replica.store
+
+    @property
+    def host(self) -> tuple[str, int]:
+        """As stored messages have it."""
+        return stored_host(self.address)
+
+    @property
+    def is_master(self) -> bool:
+        return self.replica.role == "master"
+
+    def learn_topics(self) -> bool:
+        """See that every queue of the log has its topic; whether there was one without."""
+        if self.env.has_bug("KB-RKT-36"):  # topic_config_not_replicated
+            return False
+        learnt = self.tables.learn(self.store.queues(), self.config.default_queues)
+        if learnt:
+            self.topics_changed()
+        return learnt
+
+    def take_over(self) -> None:
+        """This broker became the master: its tables follow from its log where they lag behind.
+
+        No group has consumed what the log does not have, whatever it told the former master: its
+        next messages would be skipped (KB-RKT-35, offset_not_truncated).
+        """
+        self.learn_topics()
+        if self.env.has_bug("KB-RKT-35"):
+            return
+        for key, queues in self.tables.offsets.items():
+            topic, _, group = key.partition("@")
+            for queue_id in list(queues):
+                end = self.store.queue_range(topic, queue_id)[1]
+                self.tables.limit_offset(group, topic, queue_id, end)
+
+    def now_ms(self) -> int:
+        """Of the clock that never goes back."""
+        return self.env.clock.monotonic_ns() // NS_PER_MS
+
+    def wall_ms(self) -> int:
+        return self.env.clock.wall_ns() // NS_PER_MS

@@ -1,0 +1,113 @@
+"""Delayed messages: levels, the topic where they wait, and the service that delivers them
+(upstream: ScheduleMessageService).
+
+A message with a delay is stored under SCHEDULE_TOPIC_XXXX, in the queue of its level, with its real
+topic and queue as properties. The master reads each queue from the level's offset on, and stores
+every message whose time has come under its real topic. The offset is written behind, so what was
+delivered shortly before a crash is delivered again: at least once, as upstream.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import replace
+
+from shalott.broker.rocket.commitlog.api import GetStatus, Message
+from shalott.broker.rocket.commitlog.codec import Stored
+from shalott.broker.rocket.commitlog.replica import PutStatus
+from shalott.broker.rocket.processor.broker import Broker
+from shalott.broker.rocket.processor.properties import (
+    DELAY,
+    REAL_QID,
+    REAL_TOPIC,
+    properties_of,
+    properties_text,
+)
+from shalott.broker.rocket.processor.stored import flags_to_store_again, read_stored
+from shalott.broker.rocket.processor.storing import ensure_topic, put
+
+SCHEDULE_TOPIC = "SCHEDULE_TOPIC_XXXX"
+# messageDelayLevel: 1s 5s 10s 30s 1m to 10m 20m 30m 1h 2h; level 1 is the first.
+LEVELS_S: tuple[int, ...] = (
+    *(1, 5, 10, 30),
+    *(60 * minutes for minutes in range(1, 11)),
+    *(1200, 1800, 3600, 7200),
+)
+TICK_S = 0.1
+AGAIN_S = 1.0  # after a put that failed, and where nothing was ever delayed
+BATCH_BYTES = 256 << 10
+
+
+def delay_level_of(properties: str) -> int:
+    """The level that a message asks for; 0: none."""
+    text = properties_of(properties).get(DELAY, "")
+    return min(int(text), len(LEVELS_S)) if text.isdecimal() else 0
+
+
+def delayed(broker: Broker, message: Message, level: int) -> Message:
+    """The message as it waits; itself for level 0."""
+    if level <= 0:
+        return message
+    level = min(level, len(LEVELS_S))
+    ensure_topic(broker, SCHEDULE_TOPIC, queues=len(LEVELS_S))
+    properties = properties_of(message.properties)
+    properties |= {
+        REAL_TOPIC: message.topic,
+        REAL_QID: str(message.queue_id),
+        DELAY: str(level),
+    }
+    return replace(
+        message,
+        topic=SCHEDULE_TOPIC,
+        queue_id=level - 1,
+        properties=properties_text(properties),
+    )
+
+
+async def deliver_delayed(broker: Broker) -> None:
+    """Deliver what is due while this broker is the master, until cancelled."""
+    while True:
+        if broker.is_master and SCHEDULE_TOPIC in broker.tables.topics:
+            idle = True
+            for level in range(1, len(LEVELS_S) + 1):
+                idle &= await _deliver_level(broker, level)
+            await asyncio.sleep(TICK_S if idle else AGAIN_S)
+        else:
+            await asyncio.sleep(AGAIN_S)
+
+
+async def _deliver_level(broker: Broker, level: int) -> bool:
+    """Whether all that is due is delivered."""
+    first, end = broker.store.queue_range(SCHEDULE_TOPIC, level - 1)
+    offset = min(max(broker.tables.delays.get(level, 0), first), end)
+    while offset < end:
+        got = await broker.store.get(
+            SCHEDULE_TOPIC, level - 1, offset, max_messages=1, max_bytes=BATCH_BYTES
+        )
+        if got.status is not GetStatus.FOUND or not got.messages:
+            return True
+        waiting = read_stored(got.messages[0])
+        if waiting.store_ms + 1000 * LEVELS_S[level - 1] > broker.wall_ms():
+            return True
+        result = await put(broker, [_due(broker, waiting)])
+        if result.status is not PutStatus.PUT_OK:
+            return False
+        offset = got.next_offset
+        broker.tables.put_delay(level, offset)
+    return True
+
+
+def _due(broker: Broker, waiting: Stored) -> Message:
+    """The message under its real topic."""
+    properties = properties_of(waiting.message.properties)
+    topic = properties.pop(REAL_TOPIC, "")
+    queue_id = int(properties.pop(REAL_QID, "0"))
+    properties.pop(DELAY, None)
+    return replace(
+        waiting.message,
+        topic=topic,
+        queue_id=queue_id,
+        properties=properties_text(properties),
+        sys_flag=flags_to_store_again(waiting),
+        store_host=broker.host,
+    )

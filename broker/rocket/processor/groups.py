@@ -1,0 +1,131 @@
+"""Who consumes and who produces, as clients' heartbeats say (upstream: ConsumerManager and
+ProducerManager).
+
+A member of a group is a connection. It goes with its connection, by unregistering, or after two
+minutes without a heartbeat. Whenever the members of a consumer group change, all of them are told,
+so that they share the queues out anew.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Generic, TypeVar
+
+from shalott.broker.rocket.processor.client_bodies import ConsumerData, Heartbeat
+
+CHANNEL_EXPIRED_MS = 120_000  # CHANNEL_EXPIRED_TIMEOUT of upstream's managers
+
+Connection = TypeVar("Connection")
+
+
+@dataclass
+class Member(Generic[Connection]):
+    """One client in a group, by its connection."""
+
+    connection: Connection
+    client_id: str
+    seen_ms: int
+
+
+@dataclass
+class ConsumerGroup(Generic[Connection]):
+    """Members in the order in which they came, and what the last one said of the group."""
+
+    data: ConsumerData
+    members: list[Member[Connection]] = field(default_factory=list)
+
+
+class Groups(Generic[Connection]):
+    """Of one broker. Methods that change a consumer group return the connections to tell."""
+
+    def __init__(self) -> None:
+        self._consumers: dict[str, ConsumerGroup[Connection]] = {}
+        self._producers: dict[str, list[Member[Connection]]] = {}
+
+    def beat(
+        self, connection: Connection, heartbeat: Heartbeat, now_ms: int
+    ) -> dict[str, list[Connection]]:
+        """Group -> connections to tell that it changed."""
+        for producer in heartbeat.producers:
+            members = self._producers.setdefault(producer.group, [])
+            _join(members, Member(connection, heartbeat.client_id, now_ms))
+        changed = {}
+        for data in heartbeat.consumers:
+            group = self._consumers.setdefault(data.group, ConsumerGroup(data))
+            is_new = _join(group.members, Member(connection, heartbeat.client_id, now_ms))
+            other_topics = group.data.topics != data.topics
+            group.data = data
+            if is_new or other_topics:
+                changed[data.group] = [member.connection for member in group.members]
+        return changed
+
+    def unregister(
+        self, connection: Connection, *, producer_group: str, consumer_group: str
+    ) -> dict[str, list[Connection]]:
+        if producer_group in self._producers:
+            self._leave_producers(producer_group, connection)
+        return self._leave(consumer_group, connection) if consumer_group else {}
+
+    def closed(self, connection: Connection) -> dict[str, list[Connection]]:
+        """A connection is gone."""
+        for name in list(self._producers):
+            self._leave_producers(name, connection)
+        changed: dict[str, list[Connection]] = {}
+        for name in list(self._consumers):
+            changed |= self._leave(name, connection)
+        return changed
+
+    def expire(self, now_ms: int) -> dict[str, list[Connection]]:
+        """Drop those that were not heard of for too long."""
+        changed: dict[str, list[Connection]] = {}
+        for name, members in list(self._producers.items()):
+            for member in members:
+                if now_ms - member.seen_ms > CHANNEL_EXPIRED_MS:
+                    self._leave_producers(name, member.connection)
+        for name, group in list(self._consumers.items()):
+            for member in list(group.members):
+                if now_ms - member.seen_ms > CHANNEL_EXPIRED_MS:
+                    changed |= self._leave(name, member.connection)
+        return changed
+
+    def client_ids(self, group: str) -> list[str]:
+        """Of a consumer group, each once, in order of arrival; none if it is not known."""
+        if group not in self._consumers:
+            return []
+        return list(dict.fromkeys(m.client_id for m in self._consumers[group].members))
+
+    def consumer(self, group: str) -> ConsumerData | None:
+        known = self._consumers.get(group)
+        return None if known is None else known.data
+
+    def consumer_groups(self) -> list[str]:
+        return sorted(self._consumers)
+
+    def _leave_producers(self, name: str, connection: Connection) -> None:
+        rest = [m for m in self._producers.get(name, ()) if m.connection is not connection]
+        if rest:
+            self._producers[name] = rest
+        else:
+            self._producers.pop(name, None)
+
+    def _leave(self, name: str, connection: Connection) -> dict[str, list[Connection]]:
+        group = self._consumers.get(name)
+        if group is None:
+            return {}
+        rest = [member for member in group.members if member.connection is not connection]
+        if len(rest) == len(group.members):
+            return {}
+        group.members = rest
+        if not rest:
+            del self._consumers[name]
+        return {name: [member.connection for member in rest]}
+
+
+def _join(members: list[Member[Connection]], newcomer: Member[Connection]) -> bool:
+    """Whether it was not among them."""
+    for member in members:
+        if member.connection is newcomer.connection:
+            member.client_id, member.seen_ms = newcomer.client_id, newcomer.seen_ms
+            return False
+    members.append(newcomer)
+    return True

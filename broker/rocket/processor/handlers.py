@@ -1,0 +1,82 @@
+"""The table of what a broker's port serves: request code -> handler."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Awaitable, Callable, Mapping
+
+from shalott.broker.base.errors import BrokerError
+from shalott.broker.rocket.processor import (
+    admin,
+    client_requests,
+    offsets,
+    pulling,
+    sending,
+    sending_back,
+    viewing,
+)
+from shalott.broker.rocket.processor.broker import Broker
+from shalott.broker.rocket.processor.fields import BadRequest
+from shalott.broker.rocket.remoting.codes import RequestCode, ResponseCode
+from shalott.broker.rocket.remoting.command import Command, response
+from shalott.broker.rocket.remoting.server import Caller, Handler
+
+log = logging.getLogger("shalott.broker.processor")
+
+BrokerHandler = Callable[[Broker, Command, Caller], Awaitable[Command]]
+
+TABLE: Mapping[RequestCode, BrokerHandler] = {
+    RequestCode.SEND_MESSAGE: sending.send,
+    RequestCode.SEND_MESSAGE_V2: sending.send,
+    RequestCode.SEND_BATCH_MESSAGE: sending.send,
+    RequestCode.CONSUMER_SEND_MSG_BACK: sending_back.send_back,
+    RequestCode.PULL_MESSAGE: pulling.pull,
+    RequestCode.LITE_PULL_MESSAGE: pulling.pull,
+    RequestCode.QUERY_MESSAGE: viewing.query_message,
+    RequestCode.VIEW_MESSAGE_BY_ID: viewing.view_message_by_id,
+    RequestCode.QUERY_CONSUMER_OFFSET: offsets.query_consumer_offset,
+    RequestCode.UPDATE_CONSUMER_OFFSET: offsets.update_consumer_offset,
+    RequestCode.SEARCH_OFFSET_BY_TIMESTAMP: offsets.search_offset_by_timestamp,
+    RequestCode.GET_MAX_OFFSET: offsets.max_offset,
+    RequestCode.GET_MIN_OFFSET: offsets.min_offset,
+    RequestCode.GET_EARLIEST_MSG_STORETIME: offsets.earliest_store_time,
+    RequestCode.HEART_BEAT: client_requests.heart_beat,
+    RequestCode.UNREGISTER_CLIENT: client_requests.unregister_client,
+    RequestCode.GET_CONSUMER_LIST_BY_GROUP: client_requests.consumer_list,
+    RequestCode.LOCK_BATCH_MQ: client_requests.lock_batch,
+    RequestCode.UNLOCK_BATCH_MQ: client_requests.unlock_batch,
+    RequestCode.END_TRANSACTION: admin.not_supported,
+    RequestCode.CHECK_TRANSACTION_STATE: admin.not_supported,
+    RequestCode.UPDATE_AND_CREATE_TOPIC: admin.update_and_create_topic,
+    RequestCode.GET_ALL_TOPIC_CONFIG: admin.all_topics,
+    RequestCode.UPDATE_BROKER_CONFIG: admin.update_broker_config,
+    RequestCode.GET_BROKER_CONFIG: admin.broker_config,
+    RequestCode.GET_BROKER_RUNTIME_INFO: admin.runtime_info,
+    RequestCode.GET_ALL_CONSUMER_OFFSET: admin.all_consumer_offsets,
+    RequestCode.GET_ALL_DELAY_OFFSET: admin.all_delay_offsets,
+    RequestCode.GET_ALL_SUBSCRIPTIONGROUP_CONFIG: admin.all_groups,
+    RequestCode.GET_BROKER_HA_STATUS: admin.ha_status,
+}
+
+
+def broker_handlers(broker: Broker) -> dict[int, Handler]:
+    """For a RemotingServer."""
+    return {int(code): _bound(broker, handler) for code, handler in TABLE.items()}
+
+
+def closed(broker: Broker, caller: Caller) -> None:
+    """A connection ended: the server's ``on_close``."""
+    client_requests.notify(broker, broker.clients.closed(caller))
+
+
+def _bound(broker: Broker, handler: BrokerHandler) -> Handler:
+    async def handle(request: Command, caller: Caller) -> Command | None:
+        try:
+            return await handler(broker, request, caller)
+        except BadRequest as error:
+            return response(ResponseCode.SYSTEM_ERROR, str(error))
+        except BrokerError as error:
+            log.warning("request %d of %s: %s", request.code, caller.address, error)
+            return response(ResponseCode.SYSTEM_ERROR, f"{type(error).__name__}: {error}")
+
+    return handle

@@ -1,0 +1,77 @@
+"""From the outcome of a put to the answer to a send (reference 2.1.6; upstream:
+SendMessageProcessor.handlePutMessageResult).
+
+Only SUCCESS is SEND_OK. FLUSH_DISK_TIMEOUT, FLUSH_SLAVE_TIMEOUT and SLAVE_NOT_AVAILABLE carry the
+message's place, as it is stored. Every other answer says in its remark whether something was stored
+(NOTHING_STORED), because upstream's codes do not: IN_SYNC_REPLICAS_NOT_ENOUGH is certain before the
+append and unknown after it, and both are code 1.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from shalott.broker.rocket.commitlog.api import PutStage
+from shalott.broker.rocket.commitlog.replica import PutResult, PutStatus
+from shalott.broker.rocket.remoting.codes import ResponseCode
+from shalott.broker.rocket.remoting.command import Command, response
+
+NOTHING_STORED = "nothing was stored"
+STORED = "it was stored on this broker"
+
+CODES: Mapping[PutStatus, ResponseCode] = {
+    PutStatus.PUT_OK: ResponseCode.SUCCESS,
+    PutStatus.FLUSH_DISK_TIMEOUT: ResponseCode.FLUSH_DISK_TIMEOUT,
+    PutStatus.FLUSH_SLAVE_TIMEOUT: ResponseCode.FLUSH_SLAVE_TIMEOUT,
+    PutStatus.SLAVE_NOT_AVAILABLE: ResponseCode.SLAVE_NOT_AVAILABLE,
+    PutStatus.SERVICE_NOT_AVAILABLE: ResponseCode.SERVICE_NOT_AVAILABLE,
+    PutStatus.IN_SYNC_REPLICAS_NOT_ENOUGH: ResponseCode.SYSTEM_ERROR,
+    PutStatus.OS_PAGE_CACHE_BUSY: ResponseCode.SYSTEM_ERROR,
+    PutStatus.MESSAGE_ILLEGAL: ResponseCode.MESSAGE_ILLEGAL,
+    PutStatus.UNKNOWN_ERROR: ResponseCode.SYSTEM_ERROR,
+}
+_WORDS: Mapping[PutStatus, str] = {
+    PutStatus.FLUSH_DISK_TIMEOUT: "the flush took too long",
+    PutStatus.FLUSH_SLAVE_TIMEOUT: "the slave took too long",
+    PutStatus.SLAVE_NOT_AVAILABLE: "no slave is near enough",
+    PutStatus.SERVICE_NOT_AVAILABLE: "service not available now",
+    PutStatus.IN_SYNC_REPLICAS_NOT_ENOUGH: "in-sync replicas not enough",
+    PutStatus.OS_PAGE_CACHE_BUSY: "[PC_SYNCHRONIZED]broker busy",
+    PutStatus.MESSAGE_ILLEGAL: "the message is illegal",
+    PutStatus.UNKNOWN_ERROR: "UNKNOWN_ERROR",
+}
+
+
+def send_answer(result: PutResult, queue_id: int, transaction_id: str = "") -> Command:
+    """The answer to a send whose put ended so."""
+    stage = result.stage
+    code = CODES[result.status]
+    if stage is not None and result.status is PutStatus.PUT_OK:
+        return response(code, ext=_place(stage, queue_id, transaction_id))
+    ext = None
+    if stage is not None and code not in (
+        ResponseCode.SYSTEM_ERROR,
+        ResponseCode.SERVICE_NOT_AVAILABLE,
+        ResponseCode.MESSAGE_ILLEGAL,
+    ):
+        ext = _place(stage, queue_id, transaction_id)
+    return response(code, remark_of(result), ext)
+
+
+def remark_of(result: PutResult) -> str:
+    """What happened, why, and whether something was stored."""
+    words = _WORDS.get(result.status, result.status.value)
+    if result.reason and result.reason != words:
+        words = f"{words} ({result.reason})"
+    return f"{words}: {NOTHING_STORED if result.stage is None else STORED}"
+
+
+def _place(stage: PutStage, queue_id: int, transaction_id: str) -> dict[str, str]:
+    ext = {
+        "msgId": ",".join(message.message_id for message in stage.messages),
+        "queueId": str(queue_id),
+        "queueOffset": str(stage.messages[0].queue_offset),
+    }
+    if transaction_id:
+        ext["transactionId"] = transaction_id
+    return ext

@@ -1,0 +1,176 @@
+"""Pulls: PULL_MESSAGE and LITE_PULL_MESSAGE, with long polling (upstream: PullMessageProcessor and
+PullRequestHoldService).
+
+Slaves serve them too. A pull that finds nothing new waits, if its client asked for that, until
+something comes, its time is up or its connection is gone.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass
+from typing import TypeVar
+
+from shalott.broker.rocket.commitlog.api import GetStatus, Got
+from shalott.broker.rocket.processor.broker import Broker
+from shalott.broker.rocket.processor.fields import Fields
+from shalott.broker.rocket.processor.properties import TAGS
+from shalott.broker.rocket.processor.stored import property_of, read_stored
+from shalott.broker.rocket.processor.storing import find_topic
+from shalott.broker.rocket.processor.topics import RETRY_PREFIX, queues_of
+from shalott.broker.rocket.remoting.codes import ResponseCode
+from shalott.broker.rocket.remoting.command import Command, response
+from shalott.broker.rocket.remoting.route_data import PERM_READ
+from shalott.broker.rocket.remoting.server import Caller
+
+T = TypeVar("T")
+
+SYS_COMMIT_OFFSET = 1
+SYS_SUSPEND = 2
+SYS_SUBSCRIPTION = 4
+MESSAGES_MAX = 32  # maxTransferCountOnMessageInMemory
+BYTES_MAX = 256 << 10  # maxTransferBytesOnMessageInMemory
+MASTER_ID = 0
+
+
+@dataclass(frozen=True, slots=True)
+class PullHeader:
+    """What a pull asks for."""
+
+    group: str
+    topic: str
+    queue_id: int
+    offset: int
+    max_messages: int
+    sys_flag: int
+    commit_offset: int
+    suspend_ms: int
+    subscription: str
+    expression_type: str
+
+
+def read_pull_header(ext: dict[str, str]) -> PullHeader:
+    """Raises BadRequest."""
+    fields = Fields(ext)
+    return PullHeader(
+        group=fields.text("consumerGroup"),
+        topic=fields.text("topic"),
+        queue_id=fields.number("queueId"),
+        offset=fields.number("queueOffset"),
+        max_messages=fields.number("maxMsgNums", MESSAGES_MAX),
+        sys_flag=fields.number("sysFlag", 0),
+        commit_offset=fields.number("commitOffset", 0),
+        suspend_ms=fields.number("suspendTimeoutMillis", 0),
+        subscription=fields.text("subscription", "*"),
+        expression_type=fields.text("expressionType", "TAG"),
+    )
+
+
+async def pull(broker: Broker, request: Command, caller: Caller) -> Command:
+    header = read_pull_header(request.ext)
+    refusal = _refusal(broker, header)
+    if refusal is not None:
+        return refusal
+    if header.sys_flag & SYS_COMMIT_OFFSET and broker.replica.role != "slave":
+        broker.tables.put_offset(header.group, header.topic, header.queue_id, header.commit_offset)
+    if not await broker.replica.readable():
+        return not_readable()
+    got = await _get(broker, header)
+    if _is_nothing_new(got, header) and header.sys_flag & SYS_SUSPEND and header.suspend_ms > 0:
+        await _wait_for_more(broker, header, caller)
+        if not await broker.replica.readable():
+            return not_readable()
+        got = await _get(broker, header)
+    return _answer(header, got)
+
+
+def not_readable() -> Command:
+    remark = "this broker may not answer reads now"
+    return response(ResponseCode.SERVICE_NOT_AVAILABLE, remark)
+
+
+def _refusal(broker: Broker, header: PullHeader) -> Command | None:
+    if not broker.tables.group(header.group).consume_enable:
+        remark = f"subscription group no permission, {header.group}"
+        return response(ResponseCode.NO_PERMISSION, remark)
+    topic = find_topic(broker, header.topic)
+    if topic is None:
+        if header.topic.startswith(RETRY_PREFIX):
+            return None  # nothing was ever sent back to this group: its queue is empty
+        return response(ResponseCode.TOPIC_NOT_EXIST, f"topic[{header.topic}] not exist")
+    if not topic.perm & PERM_READ:
+        remark = f"the topic[{header.topic}] pulling message is forbidden"
+        return response(ResponseCode.NO_PERMISSION, remark)
+    if not 0 <= header.queue_id < queues_of(topic):
+        remark = f"queueId[{header.queue_id}] is illegal, topic:[{header.topic}]"
+        return response(ResponseCode.SYSTEM_ERROR, remark)
+    if header.expression_type not in ("TAG", ""):
+        remark = f"filters by {header.expression_type} are not supported"
+        return response(ResponseCode.SYSTEM_ERROR, remark)
+    return None
+
+
+async def _get(broker: Broker, header: PullHeader) -> Got:
+    return await broker.store.get(
+        header.topic,
+        header.queue_id,
+        header.offset,
+        max_messages=max(1, min(header.max_messages, MESSAGES_MAX)),
+        max_bytes=BYTES_MAX,
+    )
+
+
+def _is_nothing_new(got: Got, header: PullHeader) -> bool:
+    """A queue that was never written to is empty for who begins at its beginning."""
+    return got.status is GetStatus.NO_NEW or (
+        got.status is GetStatus.NO_QUEUE and header.offset == 0
+    )
+
+
+async def _wait_for_more(broker: Broker, header: PullHeader, caller: Caller) -> None:
+    """Until the queue is longer, time is up, or nobody waits any more."""
+    timeout_ms = min(header.suspend_ms, broker.config.long_poll_max_ms)
+    arrived = asyncio.ensure_future(
+        broker.store.arrived(header.topic, header.queue_id, header.offset)
+    )
+    closed = asyncio.ensure_future(caller.closed.wait())
+    try:
+        await asyncio.wait(
+            (arrived, closed), timeout=timeout_ms / 1000, return_when=asyncio.FIRST_COMPLETED
+        )
+    finally:
+        arrived.cancel()
+        closed.cancel()
+        await asyncio.gather(arrived, closed, return_exceptions=True)
+
+
+def _answer(header: PullHeader, got: Got) -> Command:
+    messages = got.messages
+    if _is_nothing_new(got, header):
+        code, remark = ResponseCode.PULL_NOT_FOUND, got.status.value
+    elif got.status is GetStatus.FOUND:
+        code, remark = ResponseCode.SUCCESS, ""
+        messages = wanted_by(header.subscription, messages)
+        if not messages:
+            code, remark = ResponseCode.PULL_RETRY_IMMEDIATELY, "no message of these tags"
+    elif got.status is GetStatus.RETRY:
+        code, remark = ResponseCode.PULL_RETRY_IMMEDIATELY, got.status.value
+    else:
+        code, remark = ResponseCode.PULL_OFFSET_MOVED, got.status.value
+    next_offset = header.offset if code == ResponseCode.PULL_NOT_FOUND else got.next_offset
+    ext = {
+        "suggestWhichBrokerId": str(MASTER_ID),
+        "nextBeginOffset": str(next_offset),
+        "minOffset": str(got.min_offset),
+        "maxOffset": str(got.max_offset),
+    }
+    body = b"".join(messages) if code == ResponseCode.SUCCESS else b""
+    return response(code, remark, ext, body)
+
+
+def wanted_by(subscription: str, messages: tuple[bytes, ...]) -> tuple[bytes, ...]:
+    """Those with one of the tags of "a || b"; all of them for "*". Clients look again."""
+    tags = [tag.strip() for tag in subscription.split("||") if tag.strip()]
+    if not tags or "*" in tags:
+        return messages
+    return tuple(message for message in messages if property_of(read_stored(message), TAGS) in tags)

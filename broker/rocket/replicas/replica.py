@@ -1,0 +1,226 @@
+"""AutoSwitchReplica: a broker under controllers, as request processing sees it; implements Replica.
+
+Source: store/CommitLog.java (handleDiskFlushAndHA), reference 2.1.6, 2.2.8. What a put waits for,
+besides its own disk: the copies that the settings ask for, counted while the master is the one that
+appended it. Findings that decide whether an acknowledged message survives (reference 4.3) are
+dealt with where they arise: (a) epochs.py and client.py, (c) service.py, (d) connection.py. (h), a
+new master's set has nobody else in it: it takes no messages until minInSyncReplicas of them have
+joined, and who joins has all that ever counted.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Any
+
+import msgspec
+
+from shalott.broker.base.env import Env
+from shalott.broker.base.errors import BrokerError, MessageIllegal, StorageError
+from shalott.broker.rocket.addresses import AddressBook
+from shalott.broker.rocket.commitlog.api import Message, PutStage
+from shalott.broker.rocket.commitlog.replica import PutResult, PutStatus, ReplicaRole
+from shalott.broker.rocket.commitlog.store import MessageStore
+from shalott.broker.rocket.config import RocketConfig
+from shalott.broker.rocket.controller.client import ControllerClient
+from shalott.broker.rocket.ha.autoswitch import epochs
+from shalott.broker.rocket.ha.autoswitch.epoch_file import EpochFileCache
+from shalott.broker.rocket.ha.autoswitch.reign import Reign
+from shalott.broker.rocket.ha.autoswitch.service import AutoSwitchHAService
+from shalott.broker.rocket.remoting.command import Command
+from shalott.broker.rocket.replicas.ha_status import ha_status
+from shalott.broker.rocket.replicas.identity import BrokerIdentity
+from shalott.broker.rocket.replicas.manager import ReplicasManager, State
+
+
+class AutoSwitchReplica:
+    """Made by ``open``."""
+
+    def __init__(
+        self,
+        env: Env,
+        config: RocketConfig,
+        store: MessageStore,
+        service: AutoSwitchHAService,
+        manager: ReplicasManager,
+        addresses: AddressBook,
+    ) -> None:
+        """Use ``open``."""
+        self.store = store
+        self.service = service
+        self.manager = manager
+        self.on_change: Callable[[], None] = lambda: None
+        self._env = env
+        self._config = config
+        self._addresses = addresses
+        self._group = config.broker.broker_name
+        service.role_changed = self._role_changed
+
+    @classmethod
+    async def open(
+        cls,
+        env: Env,
+        config: RocketConfig,
+        store: MessageStore,
+        client: ControllerClient,
+        addresses: AddressBook,
+        *,
+        failed: Callable[[BrokerError], None],
+    ) -> AutoSwitchReplica:
+        """``store`` should be opened with ``confirm_from_checkpoint``. ``failed``: the node can't
+        go on. Raises StorageError.
+        """
+        service = AutoSwitchHAService(
+            env,
+            config,
+            store,
+            await EpochFileCache.open(env),
+            dial=addresses.dial,
+            failed=failed,
+        )
+        identity = await BrokerIdentity.open(
+            env,
+            cluster=config.broker.cluster_name,
+            group=config.broker.broker_name,
+            address=config.advertised["remoting"],
+        )
+        manager = ReplicasManager(env, config, service, identity, client, addresses, failed=failed)
+        return cls(env, config, store, service, manager, addresses)
+
+    # -- Replica -----------------------------------------------------------------------------------
+
+    @property
+    def role(self) -> ReplicaRole:
+        return self.service.role if self.manager.state is State.RUNNING else "none"
+
+    @property
+    def broker_id(self) -> int:
+        """The master is 0 to name servers, whatever its id is to the controllers."""
+        if self.role == "none":
+            return -1
+        return 0 if self.role == "master" else self.service.broker_id
+
+    @property
+    def epoch(self) -> int:
+        return self.service.epoch
+
+    async def start(self) -> None:
+        """Raises ConfigError if the HA port is taken."""
+        await self.service.start()
+        self.manager.start()
+
+    async def stop(self) -> None:
+        await self.manager.stop()
+        await self.service.stop()
+
+    async def put(self, messages: list[Message]) -> PutResult:
+        reign = self.service.reign
+        if self.role != "master" or reign is None:
+            return PutResult(PutStatus.SERVICE_NOT_AVAILABLE, reason="this broker is no master")
+        if len(reign.set.members) < self._config.ha.min_in_sync_replicas:
+            return PutResult(
+                PutStatus.IN_SYNC_REPLICAS_NOT_ENOUGH, reason="in-sync replicas not enough"
+            )
+        try:
+            stage = self.store.append(messages)
+        except MessageIllegal as error:
+            return PutResult(PutStatus.MESSAGE_ILLEGAL, reason=str(error))
+        except StorageError as error:
+            return PutResult(PutStatus.SERVICE_NOT_AVAILABLE, reason=str(error))
+        reign.wake()
+        return await self._count(reign, stage)
+
+    async def _count(self, reign: Reign, stage: PutStage) -> PutResult:
+        """The disk and the copies, side by side as upstream has it."""
+        replicated = asyncio.create_task(self._replicated(reign, stage.end), name="copies")
+        try:
+            if not await self._on_disk(stage.end):
+                return PutResult(PutStatus.FLUSH_DISK_TIMEOUT, stage)
+            # Copies that were judged before the master's own was safe are judged for good: nobody
+            # joins the set without what they have (Reign.ackable).
+            if not await replicated or self.service.reign is not reign:
+                return PutResult(PutStatus.FLUSH_SLAVE_TIMEOUT, stage)
+            return PutResult(PutStatus.PUT_OK, stage, holders=reign.holders(stage.end))
+        finally:
+            replicated.cancel()
+
+    async def _on_disk(self, end: int) -> bool:
+        replicated, settings = self.store.log, self._config.store
+        try:
+            async with asyncio.timeout(settings.flush_timeout_ms / 1000):
+                if settings.flush == "sync":
+                    await replicated.flushed(end)
+                else:
+                    await replicated.written(end)
+        except (TimeoutError, StorageError):
+            return False
+        return True
+
+    async def _replicated(self, reign: Reign, end: int) -> bool:
+        timeout_ms = self._config.ha.slave_timeout_ms
+        return await reign.transfer.replicated(
+            end, ack_nums=reign.ack_nums(), timeout_ms=timeout_ms
+        )
+
+    async def readable(self) -> bool:
+        return self.role != "none"
+
+    def claim(self) -> dict[str, Any]:
+        reign = self.service.reign
+        members = () if reign is None else reign.set.members
+        names = [self._name(one) for one in members if one != self.service.broker_id]
+        slaves = [] if reign is None else [self._name(one) for one in sorted(reign.connections)]
+        master = self._addresses.node_of(self.manager.master.address)
+        return {
+            "group": self._group,
+            "role": self.role,
+            "epoch": self.epoch,
+            "master": self._config.name if self.role == "master" else master,
+            "mirrors": slaves,
+            "synchronised": names,
+            "state": self.manager.state.name,
+            "sync_state_set": list(members),
+            "sync_state_set_epoch": 0 if reign is None else reign.set.epoch,
+            "broker_id": self.service.broker_id,
+            "max_offset": self.store.log.max_offset,
+            "confirm_offset": self.store.confirm_offset,
+        }
+
+    def ha_status(self) -> dict[str, Any]:
+        return ha_status(self._env, self.service, self._name)
+
+    # -- requests of controllers and operators -----------------------------------------------------
+
+    def role_changed(self, command: Command) -> None:
+        """NOTIFY_BROKER_ROLE_CHANGED (1008). Raises BrokerError for what is none."""
+        self.manager.role_changed(command)
+
+    def epoch_cache(self) -> bytes:
+        """The body of GET_BROKER_EPOCH_CACHE (1007)."""
+        broker, end = self._config.broker, self.store.log.max_offset
+        entries = epochs.ranges(self.service.cache.entries, end)
+        return msgspec.json.encode(
+            {
+                "clusterName": broker.cluster_name,
+                "brokerName": broker.broker_name,
+                "brokerId": self.service.broker_id,
+                "epochList": [
+                    {
+                        "epoch": each.epoch,
+                        "startOffset": each.start_offset,
+                        "endOffset": each.end_offset,
+                    }
+                    for each in entries
+                ],
+                "maxOffset": end,
+            }
+        )
+
+    def _role_changed(self) -> None:
+        self.on_change()
+
+    def _name(self, broker_id: int) -> str:
+        """Of a node, for people and checkers; the id as text while its address is not known."""
+        address = self.manager.addresses_of.get(broker_id, "")
+        return self._addresses.node_of(address) or str(broker_id)

@@ -1,0 +1,126 @@
+"""SetReports: tells the controllers which SyncStateSet the master wants, one report at a time.
+
+Source: broker/controller/ReplicasManager.java (doReportSyncStateSetChanged, checkSyncStateSet) and
+AutoSwitchHAService.java; reference 2.2.8. What is wanted is worked out anew for each report, from
+the set as it is known then. Upstream once worked out expansion and shrinking side by side, so that
+a report based on an older set overwrote a newer one (KB-RKT-11).
+
+Answers. Committed: the set is as the answer says. Refused, or never sent: the proposal is void.
+Nothing heard: nobody knows, so the proposal keeps counting (sync_state_set.py), the controllers are
+asked, and what is still wanted is reported again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+
+from shalott.broker.base.env import Env, pause_ms
+from shalott.broker.base.errors import BrokerError
+from shalott.broker.rocket.config import RocketConfig
+from shalott.broker.rocket.controller.client import ControllerClient
+from shalott.broker.rocket.controller.errors import OutcomeUnknown
+from shalott.broker.rocket.ha.autoswitch.reign import Proposal, Reign
+from shalott.broker.rocket.ha.autoswitch.service import AutoSwitchHAService
+from shalott.broker.rocket.remoting.client import Unanswered
+
+log = logging.getLogger("shalott.broker.replicas")
+
+FIRST_CHECK_MS = 3000
+RETRY_MS = 1000
+ANSWER_LATE_MS = 2000
+
+
+class SetReports:
+    """``ask``: have the controllers asked for the set, soon."""
+
+    def __init__(
+        self,
+        env: Env,
+        config: RocketConfig,
+        service: AutoSwitchHAService,
+        client: ControllerClient,
+        *,
+        ask: Callable[[], None],
+    ) -> None:
+        self._env = env
+        self._group = config.broker.broker_name
+        self._period_ms = config.ha.check_sync_state_set_period_ms
+        self._service = service
+        self._client = client
+        self._ask = ask
+        self._wrong = asyncio.Event()
+        self._side_by_side = env.has_bug("KB-RKT-11")
+        self._reports: dict[asyncio.Task[None], None] = {}
+        service.set_is_wrong = self._wrong.set
+
+    async def run(self) -> None:
+        """Until cancelled."""
+        loop = asyncio.get_running_loop()
+        check_at = loop.time() + FIRST_CHECK_MS / 1000
+        try:
+            while True:
+                is_check = False
+                try:
+                    async with asyncio.timeout_at(check_at):
+                        await self._wrong.wait()
+                except TimeoutError:
+                    is_check = True
+                    check_at = loop.time() + self._period_ms / 1000
+                self._wrong.clear()
+                await self._report(is_check=is_check)
+        finally:
+            for task in self._reports:
+                task.cancel()
+
+    async def _report(self, *, is_check: bool) -> None:
+        reign = self._service.reign
+        proposal = None if reign is None else reign.propose(is_check=is_check)
+        if reign is None or proposal is None:
+            return
+        if self._side_by_side:  # KB-RKT-11: sss_concurrent
+            task = asyncio.create_task(self._send_until_taken(reign, proposal))
+            self._reports[task] = None
+            task.add_done_callback(lambda done: self._reports.pop(done, None))
+        elif not await self._send(reign, proposal):
+            await asyncio.sleep(RETRY_MS / 1000)
+            self._wrong.set()
+
+    async def _send(self, reign: Reign, proposal: Proposal) -> bool:
+        """Whether it was committed."""
+        try:
+            known = await self._client.alter_sync_state_set(
+                self._group,
+                reign.set.me,
+                proposal.master_epoch,
+                proposal.members,
+                proposal.set_epoch,
+            )
+            if self._env.buggify("set_reports.answer_late"):
+                await pause_ms(ANSWER_LATE_MS)
+        except (OutcomeUnknown, Unanswered) as error:
+            log.info("nobody knows whether the set is %s: %s", proposal.members, error)
+        except BrokerError as error:
+            log.info("the set can't be %s: %s", proposal.members, error)
+            if reign.epoch == proposal.master_epoch:
+                reign.refused(proposal.members)
+        else:
+            if reign is self._service.reign and reign.epoch == proposal.master_epoch:
+                if reign.learn(known.sync_state_set, known.sync_state_set_epoch):
+                    self._service.tell_set(reign.set.members, reign.set.epoch)
+                else:
+                    reign.refused(proposal.members)
+            return True
+        self._ask()
+        return False
+
+    async def _send_until_taken(self, reign: Reign, proposal: Proposal) -> None:
+        """KB-RKT-11: what was worked out for an older set is sent with the newer one's epoch."""
+        while not await self._send(reign, proposal) and self._service.reign is reign:
+            await asyncio.sleep(0.01)
+            proposal = Proposal(
+                members=proposal.members,
+                set_epoch=reign.set.epoch,
+                master_epoch=proposal.master_epoch,
+            )

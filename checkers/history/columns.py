@@ -1,0 +1,91 @@
+"""The client operations of a history as numpy columns, for checkers that look at every operation.
+
+Strings become small integer codes once (dictionary encoding), so that a million operations are
+compared as integers. Nullable integers come with a mask; nothing here makes a Python object a row.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from shalott.checkers.history.words import Words
+from shalott.harness.core.history import History
+
+Ints = npt.NDArray[np.int64]
+Bools = npt.NDArray[np.bool_]
+Codes = npt.NDArray[np.int32]
+
+NEVER = np.iinfo(np.int64).max  # the time of what never happened
+
+
+@dataclass(frozen=True, slots=True)
+class Operations:
+    """Rows of clients (process >= 0), in the history's order."""
+
+    index: Ints
+    process: Codes
+    node: Words
+    f: Words
+    key: Words
+    value: Ints  # 0 where there is none: see has_value
+    has_value: Bools
+    type: Words
+    invoke_ns: Ints
+    complete_ns: Ints  # NEVER where there is none
+    redelivered: Bools  # false where unknown
+    error: Words
+
+    def __len__(self) -> int:
+        return len(self.index)
+
+
+def client_operations(history: History) -> Operations:
+    """The clients' operations, as columns."""
+    ops = history.ops
+    process = _integers(ops["process"])
+    mask = None if (process >= 0).all() else pa.array(process >= 0)
+    if mask is not None:
+        ops = ops.filter(mask)
+    value = ops["value"]
+    return Operations(
+        index=_integers(ops["index"]),
+        process=_integers(ops["process"]),
+        node=_words(ops["node"]),
+        f=_words(ops["f"]),
+        key=_words(ops["key"]),
+        value=_integers(value, 0),
+        has_value=_booleans(pc.is_valid(value)),
+        type=_words(ops["type"]),
+        invoke_ns=_integers(ops["invoke_ns"]),
+        complete_ns=_integers(ops["complete_ns"], NEVER),
+        redelivered=_booleans(pc.fill_null(ops["redelivered"], False)),
+        error=_words(ops["error"]),
+    )
+
+
+def _integers(column: pa.ChunkedArray, default: int | None = None) -> Any:
+    if default is not None and column.null_count:
+        column = pc.fill_null(column, default)
+    return column.to_numpy()
+
+
+def _booleans(column: pa.ChunkedArray) -> Bools:
+    return np.asarray(column.combine_chunks().to_numpy(zero_copy_only=False), dtype=np.bool_)
+
+
+def _words(column: pa.ChunkedArray) -> Words:
+    if column.null_count == len(column):
+        return Words(np.zeros(len(column), dtype=np.int32), ("",))
+    if column.null_count:
+        column = pc.fill_null(column, "")
+    if not pa.types.is_dictionary(column.type):
+        column = pc.dictionary_encode(column)
+    encoded = column.combine_chunks() if column.num_chunks != 1 else column.chunk(0)
+    codes = np.asarray(encoded.indices.to_numpy(zero_copy_only=False), dtype=np.int32)
+    return Words(codes, tuple(encoded.dictionary.to_pylist()))

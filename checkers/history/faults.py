@@ -1,0 +1,201 @@
+"""What the nemesis and the flow left in a history: faults, phases and observations, as records.
+
+Rows of process -1 are few, so they are read one by one. Their shapes are those of
+docs/architecture.md section 6. Times are ns from the run's start.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import msgspec
+import pyarrow.compute as pc
+
+from shalott.harness.core.history import History
+from shalott.harness.core.op import NEMESIS
+
+# The first words of kinds that take processes away.
+PROCESS_FAULTS = ("kill", "stop", "restart", "power")
+
+
+@dataclass(frozen=True, slots=True)
+class Fault:
+    """One fault. ``end_ns`` is the run's end if it was never healed; skipped faults did nothing."""
+
+    id: int
+    index: int
+    kind: str
+    target: str
+    nodes: tuple[str, ...]
+    links: tuple[tuple[str, str], ...]
+    invoke_ns: int
+    effective_ns: int
+    end_ns: int
+    proved_effective: bool
+    proved_healed: bool
+    skipped: str = ""
+    refused: str = ""  # what the system did not do for an operator while it lasted
+
+    @property
+    def name(self) -> str:
+        where = "+".join(self.nodes) or self.target
+        return f"{self.id} {self.kind}{' ' + where if where else ''}"
+
+    @property
+    def is_partition(self) -> bool:
+        return self.kind.startswith("partition")
+
+    @property
+    def takes_processes(self) -> bool:
+        return self.kind.split("-")[0] in PROCESS_FAULTS
+
+    @property
+    def takes_power(self) -> bool:
+        """And with it what was not flushed."""
+        return self.kind.split("-")[0] == "power"
+
+
+@dataclass(frozen=True, slots=True)
+class Phase:
+    name: str
+    index: int
+    begin_ns: int
+    end_ns: int | None  # None: it never ended
+    settled: bool | None = None  # of the phase settle: whether it did, and else why not
+    reason: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Claim:
+    """What a node said of its own role for a group when it was asked."""
+
+    group: str
+    role: str
+    epoch: int
+    synchronised: tuple[str, ...] = ()  # mirrors that have everything, as this node sees it
+    end: int | None = None  # how far its log goes, where it has one
+
+
+@dataclass(frozen=True, slots=True)
+class Observation:
+    """One answer to a poll; ``ok`` is false if the node could not be asked."""
+
+    index: int
+    node: str
+    begin_ns: int
+    end_ns: int
+    ok: bool
+    claims: tuple[Claim, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Surroundings:
+    """Everything in a history that is not a client's operation. Each tuple is in order of time."""
+
+    faults: tuple[Fault, ...]
+    phases: tuple[Phase, ...]
+    observations: tuple[Observation, ...]
+    end_ns: int
+    operator_restarts: tuple[tuple[int, tuple[str, ...]], ...] = field(default=())
+
+    def phase(self, name: str) -> Phase | None:
+        return next((phase for phase in self.phases if phase.name == name), None)
+
+    @property
+    def injected(self) -> tuple[Fault, ...]:
+        return tuple(fault for fault in self.faults if not fault.skipped)
+
+
+def read_surroundings(history: History) -> Surroundings:
+    """Read the rows of process -1."""
+    end_ns = _end_ns(history)
+    rows = history.ops.filter(pc.equal(history.ops["process"], NEMESIS)).to_pylist()
+    faults: list[Fault] = []
+    phases: list[Phase] = []
+    observations: list[Observation] = []
+    restarts: list[tuple[int, tuple[str, ...]]] = []
+    for row in rows:
+        extra = decode_object(row["extra"])
+        if row["f"] == "phase":
+            name = str(extra.get("phase", ""))
+            settled = extra.get("settled")
+            phases.append(
+                Phase(
+                    name,
+                    row["index"],
+                    row["invoke_ns"],
+                    row["complete_ns"],
+                    settled if isinstance(settled, bool) else None,
+                    str(extra.get("reason") or ""),
+                )
+            )
+        elif row["f"] == "observe":
+            observations.append(_observation(row, extra))
+        elif row["f"] == "operator":
+            restarts.append((row["invoke_ns"], tuple(extra.get("restarted") or ())))
+        elif row["f"] != "probe" and "fault" in extra:
+            faults.append(_fault(row, extra, end_ns))
+    return Surroundings(
+        faults=tuple(sorted(faults, key=lambda fault: (fault.invoke_ns, fault.id))),
+        phases=tuple(sorted(phases, key=lambda phase: phase.begin_ns)),
+        observations=tuple(sorted(observations, key=lambda seen: seen.begin_ns)),
+        end_ns=end_ns,
+        operator_restarts=tuple(restarts),
+    )
+
+
+def decode_object(text: str | None) -> dict[str, Any]:
+    """The JSON object of an ``extra`` or ``detail`` cell; {} if there is none or it is damaged."""
+    if not text:
+        return {}
+    try:
+        value = msgspec.json.decode(text)
+    except msgspec.DecodeError:
+        return {}
+    return value if isinstance(value, dict) else {}
+
+
+def _end_ns(history: History) -> int:
+    ops = history.ops
+    if ops.num_rows == 0:
+        return 0
+    last_end_ns = pc.max(ops["complete_ns"]).as_py()
+    return max(int(pc.max(ops["invoke_ns"]).as_py()), last_end_ns or 0)
+
+
+def _fault(row: dict[str, Any], extra: dict[str, Any], end_ns: int) -> Fault:
+    effective = extra.get("effective_ns")
+    healed = extra.get("healed_ns")
+    end = row["complete_ns"] if healed is None else healed
+    return Fault(
+        id=int(extra["fault"]),
+        index=row["index"],
+        kind=str(extra.get("kind") or row["f"]),
+        target=str(extra.get("target") or ""),
+        nodes=tuple(extra.get("nodes") or ()),
+        links=tuple((source, destination) for source, destination in extra.get("links") or ()),
+        invoke_ns=row["invoke_ns"],
+        effective_ns=row["invoke_ns"] if effective is None else effective,
+        end_ns=end_ns if end is None else end,
+        proved_effective=bool(extra.get("proved_effective")),
+        proved_healed=bool(extra.get("proved_healed")),
+        skipped=str(extra.get("skipped") or ""),
+        refused=str(extra.get("refused") or ""),
+    )
+
+
+def _observation(row: dict[str, Any], extra: dict[str, Any]) -> Observation:
+    claims = tuple(
+        Claim(
+            group=str(claim.get("group", "")),
+            role=str(claim.get("role", "none")),
+            epoch=int(claim.get("epoch") or 0),
+            synchronised=tuple(claim.get("synchronised") or ()),
+            end=claim.get("end_offset"),
+        )
+        for claim in extra.get("claims") or ()
+    )
+    end = row["invoke_ns"] if row["complete_ns"] is None else row["complete_ns"]
+    ok = row["type"] == "ok"
+    return Observation(row["index"], row["node"], row["invoke_ns"], end, ok, claims if ok else ())

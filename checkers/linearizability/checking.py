@@ -1,0 +1,136 @@
+"""Is a concurrent history linearizable? The library behind ``shalott check``, for notebooks too:
+
+    history = read_history("etcd_002.log")
+    verdict = check(history, "cas-register", time_limit_s=60, memory_limit_bytes=2 * 1024**3)
+    print(verdict.valid, verdict.how)
+    if verdict.valid is False:
+        print(explain(history, verdict, "cas-register").reason)
+
+Linearizability is local (Herlihy & Wing 1990): each key is an object and is checked alone, on as
+many threads as there are cores. A lane (checkers.lanes) decides in linear time where it can; what
+it passes over goes to the general search (checkers.deciding.general_search), which asks the model.
+A verdict says who decided it; "unknown" says why and how far the check got. Nothing guesses.
+"""
+
+from __future__ import annotations
+
+import os
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from shalott.checkers.history.concurrent import ConcurrentHistory
+from shalott.checkers.history.words import Words
+from shalott.checkers.linearizability.deciding.running_check import By, Limits, RunningCheck
+from shalott.checkers.linearizability.deciding.transitions import refuse_unknown
+from shalott.checkers.linearizability.deciding.verdict import CheckInterrupted, Verdict, Violation
+from shalott.checkers.linearizability.deciding.workers import cores
+from shalott.checkers.models import MODELS, Model, make_model, meanings_of
+from shalott.checkers.reading import read_history
+
+if TYPE_CHECKING:
+    from shalott.checkers.linearizability.explaining.explanation import Explanation
+
+__all__ = [
+    "MODELS",
+    "CheckInterrupted",
+    "Verdict",
+    "Violation",
+    "canonical",
+    "check",
+    "explain",
+    "make_model",
+    "memory_left",
+    "read_history",
+]
+
+
+def check(
+    history: ConcurrentHistory,
+    model: Model | str,
+    *,
+    time_limit_s: float | None = None,
+    memory_limit_bytes: int | None = None,
+    threads: int | None = None,
+    by: By = "auto",
+    find_prefix: bool = False,
+) -> Verdict:
+    """Checks every key of ``history`` against ``model``, until one is found to be invalid.
+
+    Args:
+        history: From ``read_history``, or ``checkers.history.concurrent.from_rows``.
+        model: A model, or a built-in one's name with its options ("cas-register:initial=0").
+        time_limit_s: Seconds from now, for all of it; None: no limit.
+        memory_limit_bytes: Bytes that the engine and the model's states may hold beyond what the
+            process holds already (see ``memory_left``); None: no limit.
+        threads: How many keys are checked at once; None: as many as there are cores.
+        by: "auto"; or only by the model's "lane", or only by the "general" search.
+        find_prefix: Whether an invalid verdict has its shortest prefix (``violation.prefix`` and
+            ``stuck``), too. It takes up to ten times as long; ``explain`` finds it if need be.
+
+    Returns:
+        The verdict: False if one key is invalid, else "unknown" if one is undecided, else True.
+
+    Raises:
+        UsageError: No such model; an f that it does not know; an operation at which it raised; a
+            state that is not hashable. One sentence that names the operation's place.
+        CheckInterrupted: Ctrl-C; a KeyboardInterrupt that carries the verdict so far.
+    """
+    model = make_model(model) if isinstance(model, str) else model
+    limits = Limits(time_limit_s, memory_limit_bytes, threads or cores())
+    running = RunningCheck(canonical(history, model), model, limits)
+    try:
+        running.run(by, find_prefix)
+    except KeyboardInterrupt:
+        running.cause = "cancelled"
+        raise CheckInterrupted(running.verdict()) from None
+    except MemoryError:
+        running.cause = "memory"
+    return running.verdict()
+
+
+def explain(
+    history: ConcurrentHistory, verdict: Verdict, model: Model | str, *, time_limit_s: float = 1.0
+) -> Explanation:
+    """Why an invalid verdict's object is not linearizable: a sentence, and the operations to see.
+
+    ``history`` and ``model`` are those that were checked. After ``time_limit_s`` seconds it makes
+    do with a larger window; if the check did not look for the shortest prefix, that is found first,
+    in at most so many seconds and twice those of the check. Raises ValueError: the verdict is not
+    invalid.
+    """
+    from shalott.checkers.linearizability.explain import (
+        explain_verdict,  # it is not needed by who only checks
+    )
+
+    explanation, _ = explain_verdict(history, verdict, model, time_limit_s=time_limit_s)
+    return explanation
+
+
+def canonical(history: ConcurrentHistory, model: Model) -> ConcurrentHistory:
+    """The history with the model's own name for each f, and one code for each name.
+
+    Raises UsageError: the model does not know an f.
+    """
+    meanings = meanings_of(model)
+    names = history.f.names
+    if meanings is None:
+        return history
+    own = []
+    for code, name in enumerate(names):
+        if (meaning := meanings.get(name)) is None:
+            refuse_unknown(history, model, code)
+        own.append(name if meaning is None else meaning.f)
+    if tuple(own) == names:
+        return history
+    merged = list(dict.fromkeys(own))
+    codes = np.array([merged.index(name) for name in own], dtype=np.int32)
+    return replace(history, f=Words(codes[history.f.codes], tuple(merged)))
+
+
+def memory_left(limit_bytes: int) -> int:
+    """``memory_limit_bytes`` for a process that may hold ``limit_bytes`` in all; at least 1."""
+    resident_pages = int(Path("/proc/self/statm").read_text().split()[1])
+    return max(1, limit_bytes - resident_pages * os.sysconf("SC_PAGE_SIZE"))

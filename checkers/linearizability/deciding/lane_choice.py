@@ -1,0 +1,63 @@
+"""Which lane decides a model's histories, where one can."""
+
+from __future__ import annotations
+
+from shalott.checkers.linearizability.monitors.base import Lane
+from shalott.checkers.linearizability.monitors.locks import (
+    FENCED_LOCK,
+    OWNER_LOCK,
+    MutexMonitor,
+    SemaphoreMonitor,
+    reentrant_lock,
+)
+from shalott.checkers.linearizability.monitors.logs import LogMonitor
+from shalott.checkers.linearizability.monitors.queues import BAG, FIFO
+from shalott.checkers.linearizability.monitors.registers import RegisterMonitor
+from shalott.checkers.linearizability.monitors.sets import SetMonitor
+from shalott.checkers.models import (
+    CasRegister,
+    FencedLock,
+    FifoQueue,
+    KeyValue,
+    Log,
+    Model,
+    Mutex,
+    OwnerLock,
+    ReentrantLock,
+    Register,
+    Semaphore,
+    Set,
+    UnorderedQueue,
+)
+
+
+def choose_lane(model: Model) -> Lane | None:
+    """The lane for a built-in model; None if it has none."""
+    match model:
+        case Register(initial, nil):
+            return RegisterMonitor(initial, nil)
+        case CasRegister(initial, nil, failed_cas):
+            return RegisterMonitor(initial, nil, failed_cas)
+        case KeyValue(initial):  # a register, for histories without append
+            return RegisterMonitor(initial)
+        case ReentrantLock(limit):
+            return reentrant_lock(limit)
+        case Semaphore(permits):
+            return SemaphoreMonitor(permits)
+    return _WITHOUT_OPTIONS.get(type(model))
+
+
+def wants_distinct(model: Model) -> bool:
+    """Whether its lane passes over what writes a value twice."""
+    return isinstance(model, Register | CasRegister | KeyValue | FifoQueue | UnorderedQueue)
+
+
+_WITHOUT_OPTIONS: dict[type, Lane] = {
+    FifoQueue: FIFO,
+    UnorderedQueue: BAG,
+    Set: SetMonitor(),
+    Log: LogMonitor(),
+    Mutex: MutexMonitor(),
+    OwnerLock: OWNER_LOCK,
+    FencedLock: FENCED_LOCK,
+}

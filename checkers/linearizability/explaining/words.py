@@ -1,0 +1,217 @@
+"""What a model's states, and its refusals, are called in the domain's words."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterable, Sequence
+from typing import Final
+
+from shalott.checkers.history.concurrent import FAILED, NEVER, UNKNOWN, Operation
+from shalott.checkers.history.exact import exact, original
+from shalott.checkers.linearizability.explaining.explanation import value_text
+from shalott.checkers.linearizability.explaining.projection import LogPart
+from shalott.checkers.linearizability.explaining.search import Part
+from shalott.checkers.models import Model, model_name
+from shalott.checkers.models.locks import FREE
+
+_VALUE_MAX: Final = 80  # characters of a value in a sentence
+_STATES_MAX: Final = 4  # named in a sentence
+
+# What the object is called in a sentence.
+_OBJECTS: Final = {
+    "register": "the register",
+    "cas-register": "the register",
+    "multi-register": "the registers",
+    "key-value": "the key",
+    "fifo-queue": "the queue",
+    "unordered-queue": "the queue",
+    "log": "the log",
+    "mutex": "the lock",
+    "owner-lock": "the lock",
+    "reentrant-lock": "the lock",
+    "fenced-lock": "the lock",
+    "semaphore": "the semaphore",
+    "set": "the set",
+    "counter": "the counter",
+}
+
+
+LOCKS: Final = ("mutex", "owner-lock", "reentrant-lock", "fenced-lock")
+
+
+def plain(value: Hashable) -> str:
+    """A value as a state holds it: as ``exact`` has it."""
+    text = value_text(original(value))
+    return text if len(text) <= _VALUE_MAX else f"{text[: _VALUE_MAX - 1]}…"
+
+
+def object_name(model: str) -> str:
+    return _OBJECTS.get(model, "the object")
+
+
+def state_text(model: Model, state: Hashable) -> str:
+    """What the object is or has: "holds 3", "is free", "is empty"."""
+    name = model_name(model)
+    if isinstance(model, LogPart) and isinstance(state, tuple):
+        return _log_text(state)
+    if name in ("register", "cas-register", "key-value") and isinstance(state, tuple):
+        return f"holds {plain(state[0])}"
+    if name == "multi-register" and isinstance(state, frozenset):
+        pairs = sorted(f"{value_text(key)} = {plain(value)}" for key, value in state)
+        return f"hold {', '.join(pairs)}" if pairs else "hold nothing yet"
+    if name in ("fifo-queue", "set", "unordered-queue") and not state:
+        return "is empty"
+    if name == "fifo-queue" and isinstance(state, tuple):
+        return f"holds {_listed(map(plain, state))}"
+    if name == "unordered-queue" and isinstance(state, frozenset):
+        return f"holds {_listed(sorted(plain(v) + (f' ×{n}' if n > 1 else '') for v, n in state))}"
+    if name == "set" and isinstance(state, frozenset):
+        return f"holds {_listed(sorted(map(plain, state)))}"
+    if name == "log" and isinstance(state, tuple):
+        return _log_text(tuple(enumerate(state)))
+    return _lock_text(name, state)
+
+
+def _lock_text(model: str, state: Hashable) -> str:
+    if model == "mutex":
+        return "is held" if state else "is free"
+    if model == "owner-lock":
+        return "is free" if state == FREE else f"is held by process {state}"
+    if model in ("reentrant-lock", "fenced-lock") and isinstance(state, tuple):
+        owner, number = state
+        held = "is free" if owner == FREE else f"is held by process {owner}"
+        if model == "reentrant-lock":
+            return f"{held}, {number} times" if owner != FREE and number > 1 else held
+        return held if number is None else f"{held}, last token {number}"
+    if model == "semaphore":
+        return f"has {state} free"
+    if model == "counter":
+        return f"is at {state}"
+    return f"is {value_text(state)}"
+
+
+def _log_text(filled: tuple[tuple[int, Hashable], ...]) -> str:
+    """The last (offset, value) pairs."""
+    shown = ", ".join(f"{plain(value)} at {offset}" for offset, value in filled[-6:])
+    return f"holds {'… ' if len(filled) > 6 else ''}{shown}" if filled else "is empty"
+
+
+def _listed(values: Iterable[str]) -> str:
+    known = list(values)
+    return ", ".join(known[:6]) + (f" and {len(known) - 6} more" if len(known) > 6 else "")
+
+
+def states_text(model: Model, states: Iterable[Hashable]) -> str:
+    """ "could only hold 1 or 5": all that was possible."""
+    texts = list(dict.fromkeys(state_text(model, state) for state in states))
+    verb, parts = "", texts
+    words = {text.partition(" ")[0] for text in texts}
+    if len(words) == 1:
+        verb = words.pop()
+        parts = [text.partition(" ")[2] for text in texts]
+    infinitive = {"holds": "hold", "is": "be", "has": "have", "hold": "hold"}.get(verb, verb)
+    parts = sorted(parts, key=_by_number)
+    if len(parts) > _STATES_MAX + 1:
+        parts = [*parts[:_STATES_MAX], f"{len(parts) - _STATES_MAX} others"]
+    return f"could only {infinitive} {' or '.join(parts)}".replace("  ", " ")
+
+
+def _by_number(text: str) -> tuple[bool, int, str]:
+    """Numbers by size, and before all else."""
+    is_number = text.lstrip("-").isdigit()
+    return not is_number, int(text) if is_number else 0, text
+
+
+def why_not(model: Model, state: Hashable, operation: Operation) -> str:
+    """Why ``operation`` can't be next in ``state``: what it saw, and what it would have seen."""
+    now = f"{object_name(model_name(model))} {state_text(model, state)}"
+    saw = "" if operation.result is UNKNOWN else observed(operation)
+    return f"{saw}, but {now}" if saw else f"can't be next: {now}"
+
+
+def observed(operation: Operation) -> str:
+    """What its outcome says about the object."""
+    f, result = operation.f, operation.result
+    if f == "cas" and isinstance(operation.argument, tuple) and len(operation.argument) == 2:
+        before = value_text(operation.argument[0])
+        failed = result is FAILED or result is False
+        return f"failed, so it was not {before}" if failed else f"needs {before}"
+    if f == "dequeue":
+        return "found it empty" if result is None else f"took {value_text(result)}"
+    if f in ("acquire", "release") and result is None:
+        return "needs it free" if f == "acquire" else "needs it held"
+    if f == "append" and result is not None:
+        return f"went to offset {value_text(result)}"
+    if f in ("read", "get", "tail", "contains", "acquire"):
+        return f"returned {value_text(result)}"
+    return ""
+
+
+def stuck_sentence(
+    model: Model,
+    text: str,
+    process: int,
+    operation: Operation,
+    states: Iterable[Hashable],
+    cause: str,
+) -> str:
+    """ "read → 3 of process 7 returned when the register could only hold 1 or 5: ..."."""
+    saw = "failed" if operation.result is FAILED else "returned"
+    sentence = f"{text} of process {process} {saw} when {object_name(model_name(model))} "
+    sentence = sentence.replace(" failed of ", " of ") + states_text(model, states)
+    return sentence + (f": {cause}" if cause else "")
+
+
+def cause_of(model: Model, parts: Sequence[Part], stuck: Part, states: Sequence[Hashable]) -> str:
+    """A clause on where the value came from that the stuck operation saw; "" if not plain."""
+    name, value = model_name(model), stuck.operation.result
+    if value is None or value is FAILED or stuck.operation.f not in ("read", "dequeue"):
+        return ""
+    if name in ("register", "cas-register"):
+        return _cause_of_read(parts, stuck, value)
+    if name in ("fifo-queue", "unordered-queue"):
+        return _cause_of_dequeue(parts, stuck, value, states)
+    return ""
+
+
+def _cause_of_read(parts: Sequence[Part], stuck: Part, value: Hashable) -> str:
+    made = _made(parts, "write", value)
+    if any(_makes(part, value) for part in parts):
+        return ""
+    if not made:
+        return f"nobody had written {value_text(value)} by then"
+    if all(part.ret < stuck.call for part in made):
+        return f"{value_text(value)} had been overwritten"
+    return ""
+
+
+def _cause_of_dequeue(
+    parts: Sequence[Part], stuck: Part, value: Hashable, states: Sequence[Hashable]
+) -> str:
+    text = value_text(value)
+    made = _made(parts, "enqueue", value)
+    if not made:
+        return f"nobody had enqueued {text} by then"
+    took = [p for p in parts if p is not stuck and p.operation.f == "dequeue" and p.ret != NEVER]
+    if len(made) == 1 and any(exact(p.operation.result) == exact(value) for p in took):
+        return f"{text} was enqueued once and dequeued twice"
+    heads = []
+    for state in states:
+        if not isinstance(state, tuple) or exact(value) not in state[1:]:
+            return ""
+        heads.append(plain(state[0]))
+    ahead = list(dict.fromkeys(heads))
+    return f"{' or '.join(ahead)} was ahead of {text}" if 0 < len(ahead) <= 2 else ""
+
+
+def _made(parts: Sequence[Part], f: str, value: Hashable) -> list[Part]:
+    """The operations that wrote or enqueued ``value``."""
+    wanted = exact(value)
+    return [p for p in parts if p.operation.f == f and exact(p.operation.argument) == wanted]
+
+
+def _makes(part: Part, value: Hashable) -> bool:
+    """A compare-and-set to ``value``, which may have happened."""
+    f, argument, result = part.operation.f, part.operation.argument, part.operation.result
+    if f != "cas" or not isinstance(argument, tuple) or len(argument) != 2:
+        return False
+    return result is not FAILED and exact(argument[1]) == exact(value)

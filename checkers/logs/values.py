@@ -1,0 +1,145 @@
+"""What became of every message of a log: is it there, once, at one offset, and what was sent.
+
+A log keeps what it has, so a message that was acknowledged is in every final read. If it is in
+none it is a ``lost-write``, whether its offset holds another message now or the log ends before it
+(kafka.clj counts only the former, since its readers may just not have come so far); if it is in
+some it is ``lost-on-node`` (jepsen-io/nats). Where a final read is not whole, an acknowledged
+message that nobody read is ``unseen``: nobody knows. A message that was read, and is gone though it
+was never acknowledged, has ``vanished``: a reader acted on what the log then took back.
+
+``duplicate``: one message at several offsets. ``inconsistent-offsets``: several messages at one
+offset, as senders and readers were told; ``shared-offset`` where two senders were. ``phantom``: a
+message that was read although its send had certainly failed (G1a). ``unexpected``: nobody sent it;
+``too-early``: read before it was sent; ``corrupted``: its body failed the CRC.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from shalott.checkers.history.columns import Bools, Codes, Ints
+from shalott.checkers.logs.final_reads import FinalReads
+from shalott.checkers.logs.records import FAIL, NOWHERE, LogHistory
+
+
+@dataclass(frozen=True, slots=True)
+class Presence:
+    """By send: what readers saw of it."""
+
+    read: Bools  # by anybody, at any time
+    at_end: Bools  # in a final read
+    at_nodes: Ints  # in so many nodes' final reads
+    lost: Bools  # acknowledged, and certainly gone
+    unseen: Bools  # acknowledged, and nobody knows
+    on_some: Bools  # acknowledged, in a final read, and missing from another node's
+    vanished: Bools  # read, never acknowledged, and certainly gone
+
+
+def sent_by_record(log: LogHistory) -> Ints:
+    """By record: the position of its send; -1 if there is none, -2 if it is damaged."""
+    wanted = log.records.value
+    sent = np.full(len(wanted), -1, dtype=np.int64)
+    if len(log.sends.value):
+        order = np.argsort(log.sends.value, kind="stable")
+        values = log.sends.value[order]
+        at = np.minimum(np.searchsorted(values, wanted), len(values) - 1)
+        sent = np.where(values[at] == wanted, order[at], -1)
+    return np.where(log.records.is_sound, sent, -2)
+
+
+def presence(log: LogHistory, final: FinalReads, sent: Ints) -> Presence:
+    """Weigh every send against the final reads."""
+    count = len(log.sends.row)
+    known = sent >= 0
+    read = np.bincount(sent[known], minlength=count) > 0
+    ending = known & final.is_final
+    node = log.ops.node.codes[log.records.row[ending]].astype(np.int64)
+    nodes = len(log.ops.node.names)
+    pairs = np.unique(sent[ending] * nodes + node)
+    at_nodes = np.bincount(pairs // nodes, minlength=count)
+    at_end = at_nodes > 0
+    names = log.ops.key.names
+    whole_keys = [code for code in range(len(names)) if final.is_whole(names[code])]
+    is_whole = np.isin(log.sends.key, whole_keys)
+    acked = log.sends.is_acked
+    taken = acked & ~at_end & _overwritten(log, sent)
+    lost = acked & ~at_end & (is_whole | taken)
+    return Presence(
+        read=np.asarray(read),
+        at_end=np.asarray(at_end),
+        at_nodes=at_nodes,
+        lost=lost,
+        unseen=acked & ~read & ~lost,
+        on_some=acked & at_end & is_whole & (at_nodes < len(final.nodes)),
+        vanished=np.asarray(read & ~acked & ~at_end & is_whole),
+    )
+
+
+def _overwritten(log: LogHistory, sent: Ints) -> Bools:
+    """By send: nobody read it, and somebody read another message at its offset."""
+    sends, records = log.sends, log.records
+    read = np.zeros(len(sends.row), dtype=np.bool_)
+    read[sent[sent >= 0]] = True
+    width = np.int64(max(int(sends.offset.max(initial=0)), int(records.offset.max(initial=0))) + 2)
+    places = sends.key.astype(np.int64) * width + sends.offset
+    taken = np.isin(places, records.key.astype(np.int64) * width + records.offset)
+    return np.asarray(taken & ~read & (sends.offset != NOWHERE))
+
+
+@dataclass(frozen=True, slots=True)
+class Placements:
+    """What senders and readers were told: distinct (queue, offset, value), sorted by place."""
+
+    key: Codes
+    offset: Ints
+    value: Ints
+    row: Ints  # position in the operations of the first who was told
+    is_sent: Bools  # a sender was told
+
+
+def placements(log: LogHistory) -> Placements:
+    """Of sends that were acknowledged, and of sound records."""
+    sends, records = log.sends, log.records
+    told = np.flatnonzero(sends.offset != NOWHERE)
+    sound = np.flatnonzero(records.is_sound)
+    key = np.concatenate((sends.key[told], records.key[sound])).astype(np.int32)
+    offset = np.concatenate((sends.offset[told], records.offset[sound]))
+    value = np.concatenate((sends.value[told], records.value[sound]))
+    row = np.concatenate((sends.row[told], records.row[sound]))
+    is_sent = np.concatenate((np.ones(len(told), np.bool_), np.zeros(len(sound), np.bool_)))
+    order = np.lexsort((~is_sent, value, offset, key))
+    key, offset, value = key[order], offset[order], value[order]
+    first = np.ones(len(order), dtype=np.bool_)
+    same = (key[1:] == key[:-1]) & (offset[1:] == offset[:-1]) & (value[1:] == value[:-1])
+    first[1:] = ~same
+    return Placements(key[first], offset[first], value[first], row[order][first],
+                      is_sent[order][first])  # fmt: skip
+
+
+def groups_of_several(*columns: Ints | Codes) -> list[Ints]:
+    """Positions that agree in all columns, group by group, where there are two or more."""
+    if not len(columns[0]):
+        return []
+    order = np.lexsort(columns[::-1])
+    differs = np.zeros(len(order) - 1, dtype=np.bool_)
+    for column in columns:
+        differs |= column[order][1:] != column[order][:-1]
+    parts = np.split(order, np.flatnonzero(differs) + 1)
+    return [part for part in parts if len(part) > 1]
+
+
+def phantoms(log: LogHistory, sent: Ints) -> Ints:
+    """Records whose send had certainly failed."""
+    known = np.flatnonzero(sent >= 0)
+    failed: Bools = log.sends.outcome[sent[known]] == FAIL
+    return np.asarray(known[failed])
+
+
+def too_early(log: LogHistory, sent: Ints) -> Ints:
+    """Records that were read before their send began."""
+    known = np.flatnonzero(sent >= 0)
+    began_ns = log.ops.invoke_ns[log.sends.row[sent[known]]]
+    early: Bools = log.ops.complete_ns[log.records.row[known]] < began_ns
+    return np.asarray(known[early])

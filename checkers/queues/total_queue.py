@@ -1,0 +1,258 @@
+"""total-queue: what happened to every message, and whether the delivery promise was kept.
+
+Extends Jepsen's checker of that name (jepsen/src/jepsen/checker.clj). The fates are defined in
+checkers/queues/fates.py, the anatomy of loss in checkers/history/loss.py, its causes in
+checkers/queues/causes.py.
+
+What makes a run invalid depends on the promise. A message that came from nowhere, was damaged, came
+before it was sent, or was delivered although its sender was told that it certainly was not taken
+(phantom: a sender that repeats it has it twice, one that drops it acts on a falsehood) breaks any
+promise. Beyond that, at-least-once forbids loss; at-most-once forbids a second delivery, flagged
+redelivered or not; exactly-once forbids both. Under at-least-once duplicates are only counted.
+
+A message is known to be lost only if its queue was drained: after the beginning of the drain phase
+every node that served clients answered ``empty`` for it, and the recording is whole. Messages that
+are missing from a queue that was not drained may still be in it: then the verdict is "unknown".
+An ``info`` dequeue without a value explains no loss: a client acknowledges only what it has read.
+(Where the broker was told not to wait for that, see checkers/queues/habits.py, the loss is a loss
+still.)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from shalott.checkers.base import OPERATIONS_MAX, Anomaly, Result
+from shalott.checkers.history.columns import Bools, Ints, Operations, client_operations
+from shalott.checkers.history.faults import Surroundings, read_surroundings
+from shalott.checkers.queues.fates import (
+    ACKS,
+    DUPLICATED,
+    FATES,
+    LOST,
+    NOT_ENQUEUED,
+    OK,
+    PHANTOM,
+    RECOVERED,
+    REDELIVERED,
+    Fates,
+    message_fates,
+)
+from shalott.checkers.queues.habits import CAREFUL, Habits
+from shalott.checkers.queues.loss_story import loss_story
+from shalott.harness.core.errors import UsageError
+from shalott.harness.core.history import History
+
+FORBIDDEN_ALWAYS = ("unexpected", "corrupted", "phantom", "too-early")
+FORBIDDEN = {
+    "at-least-once": (*FORBIDDEN_ALWAYS, "lost"),
+    "at-most-once": (*FORBIDDEN_ALWAYS, "duplicated", "redelivered"),
+    "exactly-once": (*FORBIDDEN_ALWAYS, "lost", "duplicated", "redelivered"),
+}
+VALUES_MAX = 1000  # values listed for one kind
+
+
+@dataclass(frozen=True, slots=True)
+class TotalQueue:
+    """``delivery``: at-least-once, at-most-once or exactly-once. ``habits``: the clients'."""
+
+    delivery: str = "at-least-once"
+    habits: Habits = CAREFUL
+    name: str = "total-queue"
+
+    def __post_init__(self) -> None:
+        if self.delivery not in FORBIDDEN:
+            raise UsageError(f"unknown delivery {self.delivery}: one of {', '.join(FORBIDDEN)}")
+
+    def check(self, history: History) -> Result:
+        ops = client_operations(history)
+        around = read_surroundings(history)
+        fates = message_fates(ops)
+        undrained = undrained_queues(ops, around, history.complete)
+        counts = _counts(ops, fates)
+        loss, loss_anomalies = loss_story(ops, fates, history, around, self.habits)
+        doubtful = _doubtful_losses(ops, fates, undrained)
+        counts["lost-provably-count"] = counts["lost-count"] - doubtful
+        broken = [
+            kind
+            for kind in FORBIDDEN[self.delivery]
+            if counts[f"{kind}-count"] > (doubtful if kind == "lost" else 0)
+        ]
+        forbids_loss = "lost" in FORBIDDEN[self.delivery]
+        uncertain = bool(fates.repeated_attempts) or (forbids_loss and doubtful > 0)
+        return Result(
+            checker=self.name,
+            valid=False if broken else ("unknown" if uncertain else True),
+            counts=counts,
+            anomalies=(*loss_anomalies, *_message_anomalies(ops, fates)),
+            notes=tuple(_notes(fates, undrained, doubtful, history.complete)),
+            detail={
+                "delivery": self.delivery,
+                "broken": broken,
+                "undrained": undrained,
+                "matrix": _matrix(fates),
+                "values": _values_by_kind(ops, fates),
+                "loss": loss,
+            },
+        )
+
+
+def undrained_queues(ops: Operations, around: Surroundings, complete: bool) -> dict[str, str]:
+    """Queues that can't be known to be empty at the end, each with the reason."""
+    enqueued = ops.f.equal("enqueue")
+    queues = [ops.key.names[code] for code in np.unique(ops.key.codes[enqueued])]
+    drain = around.phase("drain")
+    if not complete:
+        return dict.fromkeys(queues, "the recording was cut short")
+    if drain is None:
+        return dict.fromkeys(queues, "there was no drain")
+    if drain.end_ns is None:
+        return dict.fromkeys(queues, "the drain did not end")
+    said_empty = ops.error.equal("empty") & ops.type.equal("fail")
+    said_empty &= ops.invoke_ns >= drain.begin_ns
+    nodes = [ops.node.names[code] for code in np.unique(ops.node.codes)]
+    silent: dict[str, str] = {}
+    for queue in queues:
+        own = ops.node.codes[said_empty & ops.key.equal(queue)]
+        heard = {ops.node.names[code] for code in np.unique(own)}
+        missing = [node for node in nodes if node not in heard]
+        if missing:
+            silent[queue] = f"{', '.join(missing)} never said that it was empty"
+    return silent
+
+
+def _doubtful_losses(ops: Operations, fates: Fates, undrained: dict[str, str]) -> int:
+    if not undrained:
+        return 0
+    lost = fates.messages.row[fates.messages.fate == LOST]
+    codes = [ops.key.names.index(queue) for queue in undrained]
+    return int(np.isin(ops.key.codes[lost], codes).sum())
+
+
+def _counts(ops: Operations, fates: Fates) -> dict[str, int | float]:
+    """Jepsen's keys, of messages. ok-count is all that was attempted and delivered, as there; the
+    further counts of fates are disjoint, so Jepsen's recovered is ours plus what came out of
+    phantom, and of duplicated and redelivered without acknowledgement."""
+    messages, deliveries = fates.messages, fates.deliveries
+    by_fate = np.bincount(messages.fate, minlength=len(FATES))
+    by_ack = np.bincount(messages.ack, minlength=len(ACKS))
+    nowhere = ops.value[deliveries.row[deliveries.message < 0]]
+    dequeues = ops.f.among(("dequeue", "drain"))
+    return {
+        "attempt-count": len(messages.value),
+        "acknowledged-count": int(by_ack[0]),
+        "failed-count": int(by_ack[1]),
+        "indeterminate-count": int(by_ack[2]),
+        "delivery-count": len(deliveries.row),
+        "ok-count": int((messages.delivered > 0).sum()),
+        "delivered-once-count": int(by_fate[OK]),
+        "lost-count": int(by_fate[LOST]),
+        "unexpected-count": len(np.unique(nowhere)),
+        "duplicated-count": int(by_fate[DUPLICATED]),
+        "redelivered-count": int(by_fate[REDELIVERED]),
+        "recovered-count": int(by_fate[RECOVERED]),
+        "phantom-count": int(by_fate[PHANTOM]),
+        "not-enqueued-count": int(by_fate[NOT_ENQUEUED]),
+        "corrupted-count": len(fates.corrupted),
+        "too-early-count": int(messages.too_early.sum()),
+        "indeterminate-dequeue-count": int(
+            (dequeues & ~ops.has_value & ~ops.type.among(("ok", "fail"))).sum()
+        ),
+    }
+
+
+def _matrix(fates: Fates) -> dict[str, dict[str, int]]:
+    """What the sender was told (rows) against how often the message came out (columns)."""
+    columns = np.minimum(fates.messages.delivered, 2)
+    cells = np.bincount(fates.messages.ack * 3 + columns, minlength=9).reshape(3, 3)
+    names = ("0", "1", "several")
+    return {
+        ack: {name: int(cells[i, j]) for j, name in enumerate(names)} for i, ack in enumerate(ACKS)
+    }
+
+
+def _kinds(fates: Fates) -> dict[str, Bools]:
+    """Kinds of anomaly other than loss that are properties of an attempted message."""
+    fate = fates.messages.fate
+    return {
+        "phantom": fate == PHANTOM,
+        "duplicated": fate == DUPLICATED,
+        "redelivered": fate == REDELIVERED,
+        "too-early": fates.messages.too_early,
+    }
+
+
+SUMMARIES = {
+    "phantom": "delivered although the enqueue had certainly failed",
+    "duplicated": "delivered again without the redelivered flag",
+    "redelivered": "delivered again, each time flagged redelivered",
+    "too-early": "delivered before the enqueue was invoked",
+    "unexpected": "delivered although nobody had enqueued it",
+    "corrupted": "damaged: its body failed the CRC",
+}
+
+
+def _message_anomalies(ops: Operations, fates: Fates) -> list[Anomaly]:
+    """One anomaly a kind, with the operations of the first messages of it."""
+    found: list[Anomaly] = []
+    for kind, mask in _kinds(fates).items():
+        members = np.flatnonzero(mask)
+        rows: list[int] = []
+        for message in members[:OPERATIONS_MAX]:
+            rows += fates.rows_of(int(message)) if len(rows) < OPERATIONS_MAX else []
+        found += _anomaly(ops, kind, len(members), rows, fates.messages.value[members])
+    nowhere = fates.deliveries.row[fates.deliveries.message < 0]
+    values = np.unique(ops.value[nowhere])
+    found += _anomaly(ops, "unexpected", len(values), nowhere, values)
+    return found + _anomaly(ops, "corrupted", len(fates.corrupted), fates.corrupted, None)
+
+
+def _anomaly(
+    ops: Operations, kind: str, count: int, rows: Sequence[int] | Ints, values: Ints | None
+) -> list[Anomaly]:
+    if not count:
+        return []
+    listed = [] if values is None else [int(value) for value in values[:OPERATIONS_MAX]]
+    messages = "message was" if count == 1 else "messages were"
+    return [
+        Anomaly(
+            kind=kind,
+            summary=f"{count} {messages} {SUMMARIES[kind]}",
+            operations=tuple(int(ops.index[row]) for row in rows[:OPERATIONS_MAX]),
+            detail={"count": count, "values": listed},
+        )
+    ]
+
+
+def _values_by_kind(ops: Operations, fates: Fates) -> dict[str, list[int]]:
+    """Jepsen's lists of values, each cut at VALUES_MAX."""
+    messages, deliveries = fates.messages, fates.deliveries
+    kinds = {
+        "lost": messages.value[messages.fate == LOST],
+        "recovered": messages.value[messages.fate == RECOVERED],
+        **{kind: messages.value[mask] for kind, mask in _kinds(fates).items()},
+        "unexpected": np.unique(ops.value[deliveries.row[deliveries.message < 0]]),
+    }
+    return {kind: [int(v) for v in values[:VALUES_MAX]] for kind, values in kinds.items()}
+
+
+def _notes(fates: Fates, undrained: dict[str, str], doubtful: int, complete: bool) -> list[str]:
+    notes = [f"{queue} was not drained: {why}." for queue, why in undrained.items()]
+    if doubtful:
+        notes.append(
+            f"{doubtful} acknowledged messages are missing from queues that were not drained: "
+            "they may be lost or may still be there."
+        )
+    if not complete:
+        notes.append("The recording was cut short; deliveries after its end are not known.")
+    if fates.repeated_attempts:
+        notes.append(
+            f"{fates.repeated_attempts} enqueues repeat another's value: the harness broke its own "
+            "rule that values are unique, so the fates are not certain."
+        )
+    if fates.enqueues_without_value:
+        notes.append(f"{fates.enqueues_without_value} enqueues have no value and were not judged.")
+    return notes

@@ -1,0 +1,82 @@
+"""crashes: no process of the broker ends by an exception of its own.
+
+Supervisors start such a process again within milliseconds, so clients may never notice; but what it
+held in memory is gone, and its code met a state that its author thought impossible. Nodes tell of
+it by the event ``crashed`` (detail: ``process``, ``reason`` = "crash: <exception>: ...").
+
+A broken disk is no such state. A node whose disk returns errors or holds rotten bytes is right to
+give up rather than to promise what it can't keep, so a crash by a storage error is excused from the
+moment when such a fault hit that node. Full disks recover: the excuse ends soon after the fault.
+Failed syncs and rot don't: what was dropped or damaged may be met at any later time. Slow disks and
+short reads and writes excuse nothing.
+
+``text`` narrows it to crashes of one kind, whose reason contains it. A search for one bug that
+shows only beside another, which crashes as well, needs that.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from shalott.checkers.base import Anomaly, Result
+from shalott.checkers.history.faults import Fault, read_surroundings
+from shalott.checkers.history.reigns import NodeEvent, read_events
+from shalott.harness.core.history import History
+
+S = 1_000_000_000
+STORAGE_ERROR = re.compile(r"\b(StorageError|DiskFull|OSError|the disk)\b")
+FOR_EVER_NS = 1 << 62
+# How long after its end a fault on a node's disk still excuses.
+EXCUSES_NS: Mapping[str, int] = {
+    "disk-full": S,
+    "disk-error": FOR_EVER_NS,
+    "disk-corrupt": FOR_EVER_NS,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Crashes:
+    text: str = ""
+    name: str = "crashes"
+
+    def check(self, history: History) -> Result:
+        faults = read_surroundings(history).injected
+        events = [event for event in read_events(history) if event.kind == "crashed"]
+        crashed = [event for event in events if self.text in str(event.detail.get("reason", ""))]
+        own = [event for event in crashed if not is_excused(event, faults)]
+        return Result(
+            checker=self.name,
+            valid=not own,
+            counts={"crashed-count": len(own), "excused-crash-count": len(crashed) - len(own)},
+            anomalies=tuple(_anomaly(event) for event in own),
+        )
+
+
+def is_excused(crash: NodeEvent, faults: Sequence[Fault]) -> bool:
+    """Whether a fault of the node's disk explains it."""
+    if not STORAGE_ERROR.search(str(crash.detail.get("reason", ""))):
+        return False
+    return any(
+        crash.node in fault.nodes
+        and fault.kind in EXCUSES_NS
+        and fault.invoke_ns <= crash.run_ns <= fault.end_ns + EXCUSES_NS[fault.kind]
+        for fault in faults
+    )
+
+
+def _anomaly(event: NodeEvent) -> Anomaly:
+    process = str(event.detail.get("process") or "a process")
+    reason = str(event.detail.get("reason") or "no reason").removeprefix("crash: ")
+    return Anomaly(
+        kind="crashed",
+        summary=f"{process} on {event.node} at {event.run_ns / S:.3f} s: {reason}",
+        detail={
+            "events": [event.row],
+            "node": event.node,
+            "process": process,
+            "reason": reason,
+            "at_ns": event.run_ns,
+        },
+    )

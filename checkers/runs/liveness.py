@@ -1,0 +1,94 @@
+"""liveness: once everything is healed the cluster comes to rest, and its queues can be emptied.
+
+After the heal every node runs, no link is cut and no disk is broken: what is still missing when the
+plan's time for settling is over will be missing for ever. The phase ``settle`` records whether the
+cluster settled (``settled``, ``reason``; cluster/systems/settling.py says what that means). Then
+every node that served clients must say of every queue that it is empty (see
+checkers/queues/total_queue.py). Either failing is the anomaly ``stuck``, and so is an operator's
+request that was refused, or not answered, while nothing but its own fault was in force. A run that
+was cut short before its drain ended, or whose history does not say whether it settled, is
+"unknown".
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from shalott.checkers.base import Anomaly, Result
+from shalott.checkers.history.columns import client_operations
+from shalott.checkers.history.faults import Fault, Phase, Surroundings, read_surroundings
+from shalott.checkers.queues.total_queue import undrained_queues
+from shalott.harness.core.history import History
+
+
+@dataclass(frozen=True, slots=True)
+class Liveness:
+    """Needs no configuration: the time that a cluster has to settle is the plan's."""
+
+    name: str = "liveness"
+
+    def check(self, history: History) -> Result:
+        around = read_surroundings(history)
+        doubts = _doubts(around, history.complete)
+        stuck: list[Anomaly] = []
+        settle, drain = around.phase("settle"), around.phase("drain")
+        if settle is not None and settle.settled is False:
+            stuck.append(_unsettled(settle))
+        stuck += [_refused(fault) for fault in around.injected if _is_stuck(fault, around)]
+        undrained: dict[str, str] = {}
+        if drain is not None and drain.end_ns is not None and history.complete:
+            undrained = undrained_queues(client_operations(history), around, history.complete)
+            stuck += [_undrained(drain, queue, reason) for queue, reason in undrained.items()]
+        return Result(
+            checker=self.name,
+            valid=False if stuck else ("unknown" if doubts else True),
+            counts={"stuck-count": len(stuck), "undrained-count": len(undrained)},
+            anomalies=tuple(stuck),
+            notes=tuple(doubts),
+        )
+
+
+def _doubts(around: Surroundings, complete: bool) -> list[str]:
+    settle, drain = around.phase("settle"), around.phase("drain")
+    if settle is None or settle.settled is None:
+        return ["The history does not say whether the healed cluster settled."]
+    if drain is None or drain.end_ns is None or not complete:
+        return ["The run was cut short before its queues were drained."]
+    return []
+
+
+def _unsettled(settle: Phase) -> Anomaly:
+    waited_s = ((settle.end_ns or settle.begin_ns) - settle.begin_ns) / 1e9
+    reason = settle.reason or "nobody knows why"
+    return Anomaly(
+        kind="stuck",
+        summary=f"it had not settled after {waited_s:.1f} s: {reason}",
+        operations=(settle.index,),
+        detail={"reason": reason, "begin_ns": settle.begin_ns, "end_ns": settle.end_ns},
+    )
+
+
+def _is_stuck(fault: Fault, around: Surroundings) -> bool:
+    """Whether an operator was refused although nothing else was broken at the time."""
+    others = [other for other in around.injected if other.id != fault.id]
+    return bool(fault.refused) and not any(
+        other.invoke_ns <= fault.end_ns and fault.invoke_ns <= other.end_ns for other in others
+    )
+
+
+def _refused(fault: Fault) -> Anomaly:
+    return Anomaly(
+        kind="stuck",
+        summary=f"during {fault.name}: {fault.refused}",
+        operations=(fault.index,),
+        detail={"fault": fault.id, "reason": fault.refused},
+    )
+
+
+def _undrained(drain: Phase, queue: str, reason: str) -> Anomaly:
+    return Anomaly(
+        kind="stuck",
+        summary=f"{queue} could not be drained: {reason}",
+        operations=(drain.index,),
+        detail={"queue": queue, "reason": reason},
+    )

@@ -1,0 +1,271 @@
+"""Socket: what a kernel knows of one end of a simulated TCP connection.
+
+A kernel outlives its process: what a killed process had handed to it still arrives, and then the
+peer learns that the connection is over. A loss of power takes all that along; the peer learns of it
+from the reset that its next segment meets when the host is back. As on Linux, closing with unread
+bytes resets the connection, and so do bytes for a socket that is closed. Resets keep their place
+behind the bytes sent before, and are sent again like these; a real one may be lost for good.
+
+What is written and not read yet, wherever it is, is limited by a window; a writer that waits for
+room hears of it one latency after the reader has made some.
+"""
+
+from __future__ import annotations
+
+import errno
+from collections import deque
+from typing import TYPE_CHECKING
+
+from shalott.cluster.sim.network.addresses import Address, os_error
+from shalott.cluster.sim.network.lanes import DATA, FIN, OPEN, RESET, Lane, Segment
+from shalott.cluster.sim.network.links import Link
+
+if TYPE_CHECKING:
+    from shalott.cluster.sim.loop.processes import SimProcess
+    from shalott.cluster.sim.network.listening import Listener
+    from shalott.cluster.sim.network.network import SimNetwork
+    from shalott.cluster.sim.network.transport import SimTransport
+
+TRACED_SIGNS = {FIN: b"FIN", RESET: b"RST", OPEN: b"ACK"}
+
+
+class Socket:
+    """One end. ``peer`` is the other, ``lane`` leads there and ``back`` is the link from there.
+
+    ``closed``: no program has it any more. ``inbox``: what arrived and nobody has read yet.
+    """
+
+    __slots__ = (
+        "_fin_received",
+        "_fin_sent",
+        "_network",
+        "_reset_sent",
+        "_unacked",
+        "_wake_set",
+        "back",
+        "closed",
+        "error",
+        "inbox",
+        "lane",
+        "listener",
+        "local",
+        "number",
+        "peer",
+        "process",
+        "reading",
+        "remote",
+        "transport",
+    )
+
+    peer: Socket
+
+    def __init__(
+        self,
+        network: SimNetwork,
+        process: SimProcess | None,
+        local: Address,
+        remote: Address,
+        out: Link,
+        back: Link,
+    ) -> None:
+        self._network = network
+        self.number = network.next_number()
+        self.process = process
+        self.local = local
+        self.remote = remote
+        self.lane = Lane(network.loop, out, self)
+        self.back = back
+        self.transport: SimTransport | None = None
+        self.listener: Listener | None = None
+        self.inbox: deque[bytes | int] = deque()
+        self.reading = False
+        self.closed = False
+        self.error: OSError | None = None  # what the next call on it raises
+        self._fin_sent = self._fin_received = self._reset_sent = False
+        self._unacked = 0
+        self._wake_set = False
+        out.add(self.lane, self.number)
+
+    def __repr__(self) -> str:
+        return f"<Socket {self.number} {self.local} -> {self.remote}>"
+
+    # -- sending -----------------------------------------------------------------------------------
+
+    @property
+    def room(self) -> int:
+        """How many bytes the kernels take now."""
+        return max(0, self._network.knobs.window_bytes - self._unacked)
+
+    def send(self, data: bytes) -> int:
+        """Take what there is room for; says how much."""
+        size = min(len(data), self._network.knobs.window_bytes - self._unacked)
+        if size <= 0:
+            return 0
+        if size < len(data):
+            data = data[:size]
+        self._unacked += size
+        self.lane.send(data)
+        return size
+
+    def send_open(self) -> None:
+        """The third step of the handshake."""
+        self.lane.send_sign(OPEN)
+
+    def shutdown(self) -> None:
+        """No more bytes from here."""
+        if not self._fin_sent and not self._reset_sent and self.error is None:
+            self._fin_sent = True
+            self.lane.send_sign(FIN)
+
+    def reset(self) -> None:
+        """Tell the peer, after what the kernel already has, that the connection is gone."""
+        if not self._reset_sent and self.error is None:
+            self._reset_sent = True
+            self.lane.send_sign(RESET)
+
+    # -- receiving ---------------------------------------------------------------------------------
+
+    def arrive(self, segment: Segment) -> None:
+        """A segment is here; runs in the process that has this end, if one has."""
+        network = self._network
+        first = self.peer.lane.wire.popleft()
+        assert first is segment, "segments overtook each other"
+        segment.handle = None  # its arguments hold the segment: a cycle less for the collector
+        network.segments += 1
+        kind = segment.kind
+        if kind != DATA:
+            network.loop.trace.segment(network.loop.now_ns, TRACED_SIGNS[kind])
+            self._receive_sign(kind)
+            return
+        chunks = segment.chunks
+        payload = chunks[0] if len(chunks) == 1 else b"".join(chunks)
+        network.bytes += segment.size
+        network.loop.trace.segment(network.loop.now_ns, payload)
+        if self.closed:
+            self.reset()
+        elif self.reading and not self.inbox:
+            lane = self.lane
+            if lane.link.blocks or lane.holds_acks:
+                lane.send_ack(segment.size)
+            else:
+                self.peer.acked(segment.size)
+            self.transport.receive(payload)  # type: ignore[union-attr]
+        else:
+            self.inbox.append(payload)
+
+    def _receive_sign(self, kind: int) -> None:
+        if kind == OPEN:
+            if self.closed or self.listener is None:
+                self.reset()
+            else:
+                self.listener.accept(self)
+        elif self.closed:
+            if kind == RESET:
+                self.lane.drop_held()
+        elif kind == RESET:
+            self._fail(errno.EPIPE if self._fin_received else errno.ECONNRESET)
+        else:
+            self._fin_received = True
+            self._notify(FIN)
+
+    def never_accepted(self) -> None:
+        """The end of the handshake is lost for good; it keeps no place in the backlog."""
+        if self.listener is not None:
+            self.listener.pending -= 1
+
+    def _notify(self, sign: int) -> None:
+        if self.reading and not self.inbox and self.transport is not None:
+            self.transport.receive_sign(sign)
+        else:
+            self.inbox.append(sign)
+
+    def _fail(self, code: int) -> None:
+        """The connection is dead; whoever has it hears of it when he reads, or writes."""
+        self.error = os_error(code)
+        self.lane.drop_held()
+        transport = self.transport
+        if transport is not None and transport.buffered:
+            transport.receive_sign(RESET)  # a writer that waits is woken by the error
+        else:
+            self._notify(RESET)
+
+    def taken(self, size: int) -> None:
+        """The program has read so many bytes of the inbox."""
+        self.lane.send_ack(size)
+
+    def acked(self, size: int) -> None:
+        """The peer has read so many bytes; there is room for more."""
+        self._unacked -= size
+        transport = self.transport
+        if transport is None or self._wake_set or self.closed:
+            return
+        if transport.buffered:
+            self._wake_set = True
+            loop = self._network.loop
+            at_ns = loop.now_ns + self.back.latency_ns
+            loop.call_at_ns(at_ns, self._wake, process=self.process)
+
+    def _wake(self) -> None:
+        self._wake_set = False
+        if self.transport is not None and not self.closed:
+            self.transport.writable()
+
+    # -- the end -----------------------------------------------------------------------------------
+
+    def close(self) -> None:
+        """The program gives it up."""
+        if not self.closed:
+            self._end(resets=False)
+
+    def died(self, *, resets: bool) -> None:
+        """Its process was killed; the kernel closes what it had."""
+        if not self.closed:
+            unread = self.peer.lane.drop_wire()
+            self._end(resets=unread or resets)
+
+    def _end(self, *, resets: bool) -> None:
+        unread = any(isinstance(item, bytes) for item in self.inbox)
+        self._forget()
+        if unread or resets:
+            self.reset()
+        else:
+            self.shutdown()
+
+    def vanish(self) -> None:
+        """Its host lost power, or its process died in silence: nobody is told."""
+        self._forget()
+        self.lane.drop_held()
+        self.lane.drop_under_way()
+        self.lane.drop_acks()
+        self.peer._is_alone()
+
+    def _is_alone(self) -> None:
+        """What was not read never will be. What has not arrived is sent again, and what waited for
+        room is sent too, until somebody answers."""
+        lane = self.lane
+        lane.recall_under_way()
+        lane.drop_wire()
+        lane.stop_giving_up()
+        if not lane.link.blocks:
+            lane.schedule_release()
+        if not self.closed:
+            self._unacked = 0
+            self.acked(0)
+
+    def _forget(self) -> None:
+        self.closed = True
+        self.reading = False
+        self.inbox.clear()
+        self.peer.lane.outlive_reader()
+        self._network.forget(self)
+
+    def gave_up(self) -> None:
+        """The kernel has sent its last retransmission."""
+        if not self.closed and self.error is None:
+            process = self.process
+            loop = self._network.loop
+            loop.call_at_ns(loop.now_ns, self._time_out, process=process)
+
+    def _time_out(self) -> None:
+        if not self.closed and self.error is None:
+            self._fail(errno.ETIMEDOUT)

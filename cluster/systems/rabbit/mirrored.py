@@ -1,0 +1,197 @@
+"""MirroredSystem: this project's broker, with mirrored queues.
+
+A node's claims, which readiness and observations rest on, come from its management API:
+
+  GET /api/shalott/claims
+  {"node": "n1", "status": "running", "running_nodes": [...], "partitions": [...],
+   "claims": [{"group": queue, "role": "master"|"mirror"|"none", "epoch": int, "master": node,
+               "mirrors": [...], "synchronised": [...], "state": str, "messages": int}, ...]}
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import json
+import logging
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from shalott.broker.rabbit.config import NodeConfig
+from shalott.cluster.base import Cluster, NodeSpec, Topology
+from shalott.cluster.systems import settling
+from shalott.cluster.systems.events import event_row, read_event_file
+from shalott.cluster.systems.management import (
+    POLICY_NAME,
+    delete_queue,
+    management,
+    put,
+    queue_path,
+)
+from shalott.cluster.systems.readiness import await_nodes
+from shalott.harness.core.errors import Definite, UsageError
+from shalott.harness.core.plan import SystemPlan
+
+log = logging.getLogger("shalott.cluster.systems")
+
+KNOWN_AFTER_S = 10  # and two net ticks: then every node has noticed what became of the others
+RESTART_TIMEOUT_MS = 60000
+
+
+class MirroredSystem:
+    """See ``cluster.base.System``."""
+
+    name = "mirrored"
+    port_names: tuple[str, ...] = ("amqp", "management", "cluster")
+    image = "mirrored"
+    runs_locally = True
+
+    def __init__(self, plan: SystemPlan, seed: int, *, durable: bool = True) -> None:
+        self._plan = plan
+        self._seed = seed
+        self._durable = durable  # the queues
+
+    def node_specs(self, topology: Topology) -> Sequence[NodeSpec]:
+        return [
+            NodeSpec(
+                name=node,
+                image=self.image,
+                command=("{python}", "-m", "shalott.broker", "--config", "{config}/node.toml"),
+                files={"node.toml": to_toml(self._node_config(topology, node))},
+                ports={port: at.port for port, at in listen.items()},
+                collect=("events.jsonl",),
+            )
+            for node, listen in topology.listen.items()
+        ]
+
+    def _node_config(self, topology: Topology, node: str) -> NodeConfig:
+        listen = topology.listen[node]
+        peers = [(peer, at["cluster"]) for peer, at in sorted(topology.dial[node].items())]
+        fields = {
+            "name": node,
+            "data_dir": topology.data_dir[node],
+            "peers": [{"name": peer, "host": at.host, "port": at.port} for peer, at in peers],
+            "bind_host": listen["amqp"].host,
+            "amqp_port": listen["amqp"].port,
+            "cluster_port": listen["cluster"].port,
+            "management_port": listen["management"].port,
+            "net_tick_ms": self._plan.net_tick_ms,
+            "partition_mode": self._plan.partition_mode,
+            "bugs": self._plan.bugs,
+            "startup_delay_ms": self._plan.startup_delay_ms,
+            "seed": _node_seed(self._seed, node),
+        }
+        try:
+            return msgspec.convert(fields, NodeConfig)
+        except msgspec.ValidationError as error:
+            raise UsageError(f"the plan's system can't be configured: {error}") from error
+
+    async def await_ready(self, cluster: Cluster, nodes: Sequence[str], timeout_ms: int) -> None:
+        async def why_not(node: str) -> str:
+            answer = await management(cluster, node).get("/api/shalott/claims")
+            if answer["status"] != "running":
+                return f"it is {answer['status']}"
+            absent = sorted(set(nodes) - set(answer["running_nodes"]))
+            return f"it doesn't run with {', '.join(absent)}" if absent else ""
+
+        await await_nodes(cluster, nodes, why_not, timeout_ms)
+
+    async def configure(self, cluster: Cluster, queues: Sequence[str]) -> None:
+        policy = {"pattern": "^", "definition": self._plan.policy, "apply-to": "queues"}
+        await put(cluster, cluster.nodes[0], f"/api/policies/%2F/{POLICY_NAME}", policy)
+        for i, queue in enumerate(queues):
+            node = cluster.nodes[i % len(cluster.nodes)]
+            await put(cluster, node, queue_path(queue), self._definition())
+
+    async def declare_queue(self, cluster: Cluster, node: str, queue: str) -> None:
+        await management(cluster, node).put(queue_path(queue), self._definition())
+
+    async def delete_queue(self, cluster: Cluster, node: str, queue: str, timeout_ms: int) -> None:
+        await delete_queue(cluster, node, queue, timeout_ms)
+
+    def _definition(self) -> dict[str, Any]:
+        return {"durable": self._durable, "auto_delete": False, "arguments": {}}
+
+    async def fail_over(self, cluster: Cluster, old: str) -> None:
+        raise Definite(f"{self.name} promotes by itself: nobody can take the place of {old}")
+
+    async def rejoin(self, cluster: Cluster, node: str) -> None:
+        """Every node does so by itself."""
+
+    async def report_nonsense(self, cluster: Cluster, node: str) -> Callable[[], None]:
+        raise Definite(f"{self.name} has no port where {node} takes slaves' reports")
+
+    async def observe(self, cluster: Cluster, node: str) -> Mapping[str, Any]:
+        answer = await management(cluster, node).get("/api/shalott/claims")
+        try:
+            return {
+                "running": answer["running_nodes"],
+                "partitions": answer["partitions"],
+                "claims": answer["claims"],
+            }
+        except (KeyError, TypeError) as error:
+            raise Definite(f"{node} answered with something else than claims") from error
+
+    async def mend_partition(self, cluster: Cluster) -> Sequence[str]:
+        if self._plan.partition_mode != "ignore":
+            return ()  # the nodes see to it themselves
+        known_within_s = KNOWN_AFTER_S + 2 * self._plan.net_tick_ms / 1000
+        restarted = await settling.smaller_side(
+            self._observer(cluster), cluster.nodes, known_within_s
+        )
+        for node in restarted:
+            log.info("restarting %s, on the smaller side of a partition", node)
+            await cluster.stop(node)
+        await asyncio.gather(*(cluster.start(node) for node in restarted))
+        if restarted:
+            await self.await_ready(cluster, cluster.nodes, RESTART_TIMEOUT_MS)
+        return restarted
+
+    async def await_settled(self, cluster: Cluster, queues: Sequence[str], timeout_ms: int) -> bool:
+        return await settling.await_settled(
+            self._observer(cluster), cluster.nodes, queues, self._plan.policy, timeout_ms
+        )
+
+    def _observer(self, cluster: Cluster) -> settling.Observe:
+        async def observe(node: str) -> Mapping[str, Any]:
+            return await self.observe(cluster, node)
+
+        return observe
+
+    def read_events(self, collected: Path, run_start_wall_ns: int) -> Sequence[Mapping[str, Any]]:
+        rows = [
+            event_row(event, run_start_wall_ns)
+            for directory in sorted(collected.glob("*"))  # none if nothing could be collected
+            if directory.is_dir()
+            for event in read_event_file(directory / "events.jsonl")
+        ]
+        return sorted(rows, key=lambda row: int(row["run_ns"]))
+
+
+def _node_seed(seed: int, node: str) -> int:
+    """Another one for each node; never 0, which would mean: draw one."""
+    digest = hashlib.sha256(f"{seed}/{node}".encode()).digest()
+    return 1 + int.from_bytes(digest[:6], "big")
+
+
+def to_toml(config: NodeConfig) -> str:
+    """The configuration as ``broker.rabbit.config.load_config`` reads it. JSON's scalars and arrays
+    are TOML's."""
+    fields: dict[str, Any] = msgspec.to_builtins(config)
+    peers, users = fields.pop("peers"), fields.pop("users")
+    lines = [f"{name} = {json.dumps(value)}" for name, value in fields.items()]
+    for peer in peers:
+        lines += [
+            "",
+            "[[peers]]",
+            *(f"{name} = {json.dumps(value)}" for name, value in peer.items()),
+        ]
+    lines += [
+        "",
+        "[users]",
+        *(f"{json.dumps(user)} = {json.dumps(word)}" for user, word in users.items()),
+    ]
+    return "\n".join(lines) + "\n"

@@ -1,0 +1,245 @@
+"""RabbitmqSystem: the real RabbitMQ 3.10, from Debian's package, in containers.
+
+Nodes are called rabbit@n1 among themselves and n1 everywhere else. Roles are judged as each node
+itself sees them: it is a queue's master if its own copy of the metadata says so. RabbitMQ has no
+versions of that metadata, so epochs are 0.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from shalott.cluster.base import Cluster, NodeSpec, Topology
+from shalott.cluster.systems import settling
+from shalott.cluster.systems.events import event_row
+from shalott.cluster.systems.management import (
+    POLICY_NAME,
+    delete_queue,
+    management,
+    put,
+    queue_path,
+)
+from shalott.cluster.systems.rabbit.rabbitmq_log import read_log
+from shalott.cluster.systems.readiness import await_nodes
+from shalott.harness.core.errors import Definite, Indefinite
+from shalott.harness.core.plan import SystemPlan
+
+log = logging.getLogger("shalott.cluster.systems")
+
+PREFIX = "rabbit@"
+COOKIE = "SHALOTT"
+KNOWN_AFTER_S = 20  # and two net ticks: a node asks after a lost one only now and then
+CTL_TIMEOUT_MS = 60000  # rabbitmqctl can hang for good right after a restart
+RESTART_TIMEOUT_MS = 90000
+# One scheduler of each kind and no busy waiting: three nodes share a small machine with the
+# harness.
+ERLANG_FLAGS = "+S 1:1 +SDcpu 1:1 +SDio 1 +A 4 +sbwt none +sbwtdcpu none +sbwtdio none"
+# What a claim is made of. Without statistics the answer comes from the node's own tables at once,
+# also while another node does not answer; anything more (totals, nodes) first asks around, until
+# the net tick.
+QUEUES = "/api/queues/%2F?disable_stats=true"
+NODES = "/api/nodes?columns=name,running,partitions"
+STATES = {"live": "running"}  # a queue's state in its record, in the API's usual words
+MEMBERSHIP_TIMEOUT_MS = 1000
+SYNC_PATIENCE_S = 10
+
+
+class RabbitmqSystem:
+    """See ``cluster.base.System``."""
+
+    name = "rabbitmq"
+    port_names: tuple[str, ...] = ("amqp", "management", "cluster")
+    image = "rabbitmq"
+    runs_locally = False
+
+    def __init__(self, plan: SystemPlan, *, durable: bool = True) -> None:
+        self._plan = plan
+        self._durable = durable  # the queues
+
+    def node_specs(self, topology: Topology) -> Sequence[NodeSpec]:
+        nodes = sorted(topology.listen)
+        return [
+            NodeSpec(
+                name=node,
+                image=self.image,
+                command=("rabbitmq-server",),
+                files={
+                    "rabbitmq.conf": self._configuration(nodes),
+                    "enabled_plugins": "[rabbitmq_management].\n",
+                },
+                environment={
+                    "SHALOTT_COOKIE": COOKIE,
+                    "RABBITMQ_NODENAME": f"{PREFIX}{node}",
+                    "RABBITMQ_CONFIG_FILE": "{config}/rabbitmq.conf",
+                    "RABBITMQ_ENABLED_PLUGINS_FILE": "{config}/enabled_plugins",
+                    "RABBITMQ_MNESIA_BASE": "{data}/mnesia",
+                    "RABBITMQ_LOG_BASE": "{data}/log",
+                    "RABBITMQ_SERVER_ADDITIONAL_ERL_ARGS": ERLANG_FLAGS,
+                },
+                ports={port: at.port for port, at in topology.listen[node].items()},
+                collect=("log",),
+                restart_if_exits=True,  # it exits, with code 0, when the others are late at boot
+            )
+            for node in nodes
+        ]
+
+    def _configuration(self, nodes: Sequence[str]) -> str:
+        seeds = "".join(
+            f"cluster_formation.classic_config.nodes.{i} = {PREFIX}{node}\n"
+            for i, node in enumerate(nodes, start=1)
+        )
+        return (
+            "loopback_users = none\n"
+            "cluster_formation.peer_discovery_backend = classic_config\n"
+            f"{seeds}"
+            f"cluster_partition_handling = {self._plan.partition_mode}\n"
+            f"net_ticktime = {max(1, round(self._plan.net_tick_ms / 1000))}\n"
+            "cluster_formation.discovery_retry_limit = 2\n"
+            "cluster_formation.discovery_retry_interval = 300\n"
+            "collect_statistics_interval = 1000\n"
+            "mnesia_table_loading_retry_timeout = 10000\n"
+            "mnesia_table_loading_retry_limit = 3\n"
+            "management.rates_mode = none\n"
+            "log.console = true\n"
+            "log.console.level = info\n"
+            "log.file.level = info\n"
+        )
+
+    async def await_ready(self, cluster: Cluster, nodes: Sequence[str], timeout_ms: int) -> None:
+        async def why_not(node: str) -> str:
+            running, _ = await self._membership(cluster, node)
+            absent = sorted(set(nodes) - set(running))
+            return f"it doesn't run with {', '.join(absent)}" if absent else ""
+
+        await await_nodes(cluster, nodes, why_not, timeout_ms, may_exit=True)
+
+    async def configure(self, cluster: Cluster, queues: Sequence[str]) -> None:
+        definition = dict(self._plan.policy)
+        if definition.get("ha-mode") == "nodes":
+            definition["ha-params"] = [f"{PREFIX}{node}" for node in definition["ha-params"]]
+        policy = {"pattern": "^", "definition": definition, "apply-to": "queues"}
+        await put(cluster, cluster.nodes[0], f"/api/policies/%2F/{POLICY_NAME}", policy)
+        for i, queue in enumerate(queues):
+            node = cluster.nodes[i % len(cluster.nodes)]
+            await put(cluster, node, queue_path(queue), self._definition(node))
+
+    async def declare_queue(self, cluster: Cluster, node: str, queue: str) -> None:
+        await management(cluster, node).put(queue_path(queue), self._definition(node))
+
+    async def delete_queue(self, cluster: Cluster, node: str, queue: str, timeout_ms: int) -> None:
+        await delete_queue(cluster, node, queue, timeout_ms)
+
+    def _definition(self, node: str) -> dict[str, Any]:
+        plain = {"durable": self._durable, "auto_delete": False, "arguments": {}}
+        return {**plain, "node": PREFIX + node}
+
+    async def fail_over(self, cluster: Cluster, old: str) -> None:
+        raise Definite(f"{self.name} promotes by itself: nobody can take the place of {old}")
+
+    async def rejoin(self, cluster: Cluster, node: str) -> None:
+        """Every node does so by itself."""
+
+    async def report_nonsense(self, cluster: Cluster, node: str) -> Callable[[], None]:
+        raise Definite(f"{self.name} has no port where {node} takes slaves' reports")
+
+    async def observe(self, cluster: Cluster, node: str) -> Mapping[str, Any]:
+        """As ``System.observe``; ``running`` is empty while the node waits for one that is cut
+        off."""
+        (running, partitions), queues = await asyncio.gather(
+            self._membership_if_told(cluster, node), management(cluster, node).get(QUEUES)
+        )
+        try:
+            claims = [claim_of(node, queue) for queue in queues]
+        except (KeyError, TypeError) as error:
+            raise Definite(f"{node} answered with something else than queues") from error
+        return {"running": running, "partitions": partitions, "claims": claims}
+
+    async def _membership_if_told(self, cluster: Cluster, node: str) -> tuple[list[str], list[str]]:
+        try:
+            return await self._membership(cluster, node)
+        except Indefinite:
+            return [], []
+
+    async def _membership(self, cluster: Cluster, node: str) -> tuple[list[str], list[str]]:
+        """(running nodes, nodes from which it is partitioned), as ``node`` sees them."""
+        answer = await management(cluster, node, MEMBERSHIP_TIMEOUT_MS).get(NODES)
+        try:
+            running = sorted(short_name(item["name"]) for item in answer if item["running"])
+            own = [item for item in answer if item["name"] == PREFIX + node]
+            partitions = own[0].get("partitions", ()) if own else ()
+        except (KeyError, TypeError) as error:
+            raise Definite(f"{node} answered with something else than nodes") from error
+        return running, sorted(short_name(name) for name in partitions)
+
+    async def mend_partition(self, cluster: Cluster) -> Sequence[str]:
+        if self._plan.partition_mode != "ignore":
+            return ()  # the nodes see to it themselves
+        known_within_s = KNOWN_AFTER_S + 2 * self._plan.net_tick_ms / 1000
+        restarted = await settling.smaller_side(
+            self._observer(cluster), cluster.nodes, known_within_s
+        )
+        # All of them stop before one starts: a node that starts must not find its own side again.
+        for node in restarted:
+            log.info("restarting %s, on the smaller side of a partition", node)
+            await self._control(cluster, node, "stop_app")
+        await asyncio.gather(*(self._control(cluster, node, "start_app") for node in restarted))
+        if restarted:
+            await self.await_ready(cluster, cluster.nodes, RESTART_TIMEOUT_MS)
+        return restarted
+
+    async def _control(self, cluster: Cluster, node: str, command: str) -> None:
+        result = await cluster.run_command(node, ["rabbitmqctl", command], CTL_TIMEOUT_MS)
+        if result.exit_code != 0:
+            log.warning("%s: rabbitmqctl %s failed, restarting the node", node, command)
+            await cluster.kill(node)
+            await cluster.start(node)
+
+    async def await_settled(self, cluster: Cluster, queues: Sequence[str], timeout_ms: int) -> bool:
+        return await settling.await_settled(
+            self._observer(cluster),
+            cluster.nodes,
+            queues,
+            self._plan.policy,
+            timeout_ms,
+            # It has been seen to log that a sync is complete and never to say so in the queue's
+            # record.
+            sync_patience_s=SYNC_PATIENCE_S,
+        )
+
+    def _observer(self, cluster: Cluster) -> settling.Observe:
+        async def observe(node: str) -> Mapping[str, Any]:
+            return await self.observe(cluster, node)
+
+        return observe
+
+    def read_events(self, collected: Path, run_start_wall_ns: int) -> Sequence[Mapping[str, Any]]:
+        rows = [
+            event_row(event, run_start_wall_ns)
+            for path in sorted(collected.glob(f"*/log/{PREFIX}*.log"))
+            for event in read_log(path)
+        ]
+        return sorted(rows, key=lambda row: int(row["run_ns"]))
+
+
+def claim_of(node: str, queue: Mapping[str, Any]) -> Mapping[str, Any]:
+    """What a listed queue says of ``node``'s role, as ``node`` answered."""
+    master = short_name(queue["node"])
+    mirrors = sorted(short_name(name) for name in queue.get("slave_nodes", ()))
+    role = "master" if node == master else "mirror" if node in mirrors else "none"
+    return {
+        "group": queue["name"],
+        "role": role,
+        "epoch": 0,
+        "master": master,
+        "mirrors": mirrors,
+        "synchronised": sorted(short_name(n) for n in queue.get("synchronised_slave_nodes", ())),
+        "state": STATES.get(queue["state"], queue["state"]),
+    }
+
+
+def short_name(name: str) -> str:
+    return name.removeprefix(PREFIX)

@@ -1,0 +1,209 @@
+"""RocketmqSystem: this project's RocketMQ brokers: master and slaves, DLedger, or controllers.
+
+Every node hosts a broker and a name server, and a controller where the system has them, unless the
+plan lays the services out on nodes of their own (rocketmq_layout.py). A node's claims, which
+readiness and observations rest on, come from its management API; without a broker it has none:
+
+  GET /api/shalott/claims
+  {"node": "n1", "status": "running", "services": [...], "running_nodes": [...], "partitions": [],
+   "claims": [{"group": broker name, "role": "master"|"slave"|"none", "epoch": int, "master": node,
+               "mirrors": [...], "synchronised": [...], "state": str}],
+   "controller": {"role": "leader"|..., "epoch": term, "leader": node, ...}}
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from shalott.broker.rocket.remoting.client import RemotingClient, Unanswered, Unreachable
+from shalott.broker.rocket.remoting.codes import RequestCode, ResponseCode
+from shalott.broker.rocket.remoting.command import Command
+from shalott.cluster.base import Cluster, NodeSpec, Topology
+from shalott.cluster.systems.events import event_row, read_event_file
+from shalott.cluster.systems.management import CONFIGURE_WITHIN_S, RETRY_S, management
+from shalott.cluster.systems.rocket import operator, settling
+from shalott.cluster.systems.rocket.config import (
+    PORTS,
+    brokers_of,
+    hosted_ports,
+    node_config,
+    to_toml,
+)
+from shalott.cluster.systems.settling import Observe
+from shalott.harness.core.errors import BootFailed, ClientError, Definite, Indefinite
+from shalott.harness.core.plan import SystemPlan
+
+log = logging.getLogger("shalott.cluster.systems")
+
+QUOTED_LINES = 8
+ASK_TIMEOUT_MS = 3000
+
+
+class RocketmqSystem:
+    """See ``cluster.base.System``. One broker group; a queue is "topic/number"."""
+
+    image = "mirrored"  # the broker's, whatever system runs on it
+    runs_locally = True
+
+    def __init__(self, plan: SystemPlan, seed: int) -> None:
+        self.name = plan.name
+        self.port_names: tuple[str, ...] = PORTS[plan.name]
+        self._plan = plan
+        self._seed = seed
+
+    def node_specs(self, topology: Topology) -> Sequence[NodeSpec]:
+        return [
+            NodeSpec(
+                name=node,
+                image=self.image,
+                command=("{python}", "-m", "shalott.broker", "--config", "{config}/node.toml"),
+                files={"node.toml": to_toml(node_config(self._plan, topology, node, self._seed))},
+                ports={port: listen[port].port for port in hosted_ports(self._plan, node)},
+                collect=("events.jsonl",),
+            )
+            for node, listen in topology.listen.items()
+        ]
+
+    async def await_ready(self, cluster: Cluster, nodes: Sequence[str], timeout_ms: int) -> None:
+        """All of them in their roles, the slaves in sync, and known to every name server."""
+        reason = await settling.await_settled(self._observer(cluster), nodes, timeout_ms)
+        if reason:
+            printed = [
+                f"{node} printed:\n{(await cluster.output(node, QUOTED_LINES)).strip()}"
+                for node in nodes
+            ]
+            raise BootFailed("\n".join([f"the cluster is not ready: {reason}.", *printed]))
+
+    async def configure(self, cluster: Cluster, queues: Sequence[str]) -> None:
+        """Make the topic, with as many queues as there are keys of it."""
+        counts: dict[str, int] = {}
+        for queue in queues:
+            topic, _, number = queue.rpartition("/")
+            counts[topic] = max(counts.get(topic, 0), int(number) + 1)
+        for topic, count in counts.items():
+            await self._make_topic(cluster, topic, count)
+
+    async def _make_topic(self, cluster: Cluster, topic: str, queues: int) -> None:
+        """At the master, until it says so: it may be repeated. Raises BootFailed."""
+        loop = asyncio.get_running_loop()
+        deadline_s = loop.time() + CONFIGURE_WITHIN_S
+        while True:
+            reason = await self._try_to_make_topic(cluster, topic, queues)
+            if not reason:
+                return
+            if loop.time() > deadline_s:
+                raise BootFailed(f"the topic {topic} can't be made: {reason}")
+            await asyncio.sleep(RETRY_S)
+
+    async def _try_to_make_topic(self, cluster: Cluster, topic: str, queues: int) -> str:
+        """ "" if it is there, else why it is not."""
+        try:
+            master = await self._master(cluster)
+        except ClientError as error:
+            return str(error)
+        endpoint = cluster.endpoint(master, "remoting")
+        number = str(queues)
+        wanted = {"topic": topic, "readQueueNums": number, "writeQueueNums": number, "perm": "6"}
+        command = Command(code=RequestCode.UPDATE_AND_CREATE_TOPIC, ext=wanted)
+        client = RemotingClient(lambda address: (endpoint.host, endpoint.port))
+        try:
+            answer = await client.invoke(master, command, ASK_TIMEOUT_MS)
+        except (Unreachable, Unanswered) as error:
+            return str(error)
+        finally:
+            await client.close()
+        if answer.code == ResponseCode.SUCCESS:
+            return ""
+        return f"{master} answered {answer.code}: {answer.remark}"
+
+    async def _master(self, cluster: Cluster) -> str:
+        """The node that says so, of several the one of the highest epoch. Raises ClientError."""
+        found: list[tuple[int, str]] = []
+        for node in cluster.nodes:
+            for claim in (await self.observe(cluster, node))["claims"]:
+                if claim["role"] == "master":
+                    found.append((int(claim.get("epoch") or 0), node))
+        if not found:
+            raise Indefinite("no node says that it is the master")
+        return max(found)[1]
+
+    async def declare_queue(self, cluster: Cluster, node: str, queue: str) -> None:
+        raise Definite(
+            f"{self.name} has topics, which no node owns: {queue} can't be put on {node}"
+        )
+
+    async def delete_queue(self, cluster: Cluster, node: str, queue: str, timeout_ms: int) -> None:
+        raise Definite(f"{self.name} has topics, which no node owns: {node} can't delete {queue}")
+
+    async def fail_over(self, cluster: Cluster, old: str) -> None:
+        self._check_by_hand(old)
+        brokers = brokers_of(self._plan, cluster.nodes)
+        await operator.fail_over(cluster, self._asker(cluster), old, brokers)
+
+    async def rejoin(self, cluster: Cluster, node: str) -> None:
+        self._check_by_hand(node)
+        await operator.rejoin(cluster, self._asker(cluster), node)
+
+    async def report_nonsense(self, cluster: Cluster, node: str) -> Callable[[], None]:
+        self._check_by_hand(node)
+        return await operator.report_nonsense(cluster, node)
+
+    def _check_by_hand(self, node: str) -> None:
+        """Raises Definite in systems whose masters are elected, and where no broker is."""
+        if self.name != "master-slave":
+            raise Definite(f"{self.name} elects its masters: {node} is none of the operator's")
+        if not brokers_of(self._plan, (node,)):
+            raise Definite(f"{node} hosts no broker")
+
+    def _asker(self, cluster: Cluster) -> operator.Ask:
+        async def ask(node: str) -> Mapping[str, Any]:
+            claims = (await self.observe(cluster, node))["claims"]
+            if not claims:
+                raise Definite(f"{node} has no broker yet")
+            claim: Mapping[str, Any] = claims[0]
+            return claim
+
+        return ask
+
+    async def observe(self, cluster: Cluster, node: str) -> Mapping[str, Any]:
+        answer = await management(cluster, node).get("/api/shalott/claims")
+        try:
+            seen = {
+                "status": answer["status"],
+                "services": answer["services"],
+                "running": answer["running_nodes"],
+                "partitions": answer["partitions"],
+                "claims": answer["claims"],
+            }
+        except (KeyError, TypeError) as error:
+            raise Definite(f"{node} answered with something else than claims") from error
+        return seen | ({"controller": answer["controller"]} if "controller" in answer else {})
+
+    async def mend_partition(self, cluster: Cluster) -> Sequence[str]:
+        """Nobody parts for ever: brokers connect again by themselves."""
+        return ()
+
+    async def await_settled(self, cluster: Cluster, queues: Sequence[str], timeout_ms: int) -> bool:
+        reason = await settling.await_settled(self._observer(cluster), cluster.nodes, timeout_ms)
+        if reason:
+            log.warning("the cluster has not settled within %d ms: %s", timeout_ms, reason)
+        return not reason
+
+    def _observer(self, cluster: Cluster) -> Observe:
+        async def observe(node: str) -> Mapping[str, Any]:
+            return await self.observe(cluster, node)
+
+        return observe
+
+    def read_events(self, collected: Path, run_start_wall_ns: int) -> Sequence[Mapping[str, Any]]:
+        rows = [
+            event_row(event, run_start_wall_ns)
+            for directory in sorted(collected.glob("*"))  # none if nothing could be collected
+            if directory.is_dir()
+            for event in read_event_file(directory / "events.jsonl")
+        ]
+        return sorted(rows, key=lambda row: int(row["run_ns"]))

@@ -1,0 +1,241 @@
+"""The commands, as typer reads their arguments: test, analyze, report, clean and cli_*.py's.
+
+What is heavy is imported by the command that needs it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from shalott.harness.cli.check import add_check_commands
+from shalott.harness.cli.ctl import add_ctl_command
+from shalott.harness.cli.search import add_search_commands
+from shalott.harness.core.errors import UsageError
+
+# The class of every complaint about arguments; typer exports only its children.
+_TyperUsageError: type[Exception] = typer.BadParameter.__bases__[0]
+
+app = typer.Typer(
+    help="Breaks replicated message brokers on purpose and tells you what they lost.",
+    add_completion=False,
+    pretty_exceptions_enable=False,
+)
+
+
+def _option(text: str, *names: str, panel: str) -> Any:
+    return typer.Option(*names, help=text, rich_help_panel=panel)
+
+
+_RUN, _BROKER, _FAULTS, _JUDGE = "The run", "The broker", "The faults", "The verdict"
+_WORKLOADS = "Of some workloads"
+BugOption = Annotated[
+    list[str] | None, _option("A historical bug: see `shalott bugs`.", "--bug", panel=_BROKER)
+]
+SystemOption = Annotated[
+    str, _option("mirrored, rabbitmq; master-slave, dledger, controller.", panel=_BROKER)
+]
+AckModeOption = Annotated[str, _option("manual; auto: delivered is done with.", panel=_RUN)]
+DurableOption = Annotated[bool, _option("Queues outlive their nodes.", panel=_RUN)]
+PersistentOption = Annotated[bool, _option("Messages outlive their nodes.", panel=_RUN)]
+ConfirmsOption = Annotated[bool, _option("Await a confirm of each enqueue.", panel=_RUN)]
+HoldOption = Annotated[str, _option("lock: held so long, on average.", panel=_WORKLOADS)]
+ConsumersOption = Annotated[str, _option("fifo: competing; single: one a queue.", panel=_WORKLOADS)]
+OrderOption = Annotated[
+    str, _option("fifo: judge the first-delivery, or exactly-once.", panel=_WORKLOADS)
+]
+ReadsOption = Annotated[
+    str, _option("metadata: confirmed by the leader, or local.", panel=_WORKLOADS)
+]
+ObjectsOption = Annotated[str, _option("metadata: policy, queue or both.", panel=_WORKLOADS)]
+TargetsOption = Annotated[
+    str,
+    _option("one, minority, majority, all, master, mirrors, controller, or n1+n2.", panel=_FAULTS),
+]
+PartitionModeOption = Annotated[
+    str, _option("ignore, pause_minority, autoheal; else the profile's.", panel=_BROKER)
+]
+LayoutOption = Annotated[
+    str, _option("Services on nodes: together, separate, standalone.", panel=_BROKER)
+]
+PolicyOption = Annotated[
+    list[str] | None, _option("KEY=VALUE over the profile's; KEY= drops it.", panel=_BROKER)
+]
+OperatorOption = Annotated[
+    str, _option("Who mends under ignore: restart-minority, none.", panel=_FAULTS)
+]
+DeliveryOption = Annotated[str, _option("at-least-once, at-most-once, exactly-once.", panel=_JUDGE)]
+DelayOption = Annotated[
+    str, _option("At most, from a node's tables to its queues: 1s.", panel=_BROKER)
+]
+StoreOption = Annotated[Path, typer.Option("--store", help="Where runs are kept.")]
+
+
+@app.command()
+def test(
+    workload: Annotated[
+        str, _option("queue, lock, fifo, metadata; log, elections.", "--workload", "-w", panel=_RUN)
+    ] = "",
+    system: SystemOption = "mirrored",
+    profile: Annotated[str, _option("upstream or safe.", panel=_BROKER)] = "upstream",
+    cluster: Annotated[str, _option("auto, docker, local or sim.", panel=_RUN)] = "auto",
+    nodes: Annotated[str, _option("Names n1,n2,n3, or how many.", panel=_RUN)] = "3",
+    node_count: Annotated[int, _option("How many nodes; as --nodes COUNT.", panel=_RUN)] = 0,
+    layout: LayoutOption = "together",
+    concurrency: Annotated[
+        str, _option("Clients; 2n is 2 a node.", "--concurrency", panel=_RUN)
+    ] = "2n",
+    rate: Annotated[float, _option("Operations a second.", "--rate", "-r", panel=_RUN)] = 200.0,
+    time_limit: Annotated[str, _option("Load for so long: 60, 90s, 2m.", panel=_RUN)] = "60",
+    queues: Annotated[int, _option("Queues, locks, objects; 0: one a node.", panel=_RUN)] = 0,
+    enqueue_fraction: Annotated[float, _option("Share of enqueues, or writes.", panel=_RUN)] = 0.6,
+    body_bytes: Annotated[int, _option("Size of a message.", panel=_RUN)] = 64,
+    op_timeout: Annotated[str, _option("When an answer is given up.", panel=_RUN)] = "5",
+    ack_mode: AckModeOption = "manual",
+    durable: DurableOption = True,
+    persistent: PersistentOption = True,
+    confirms: ConfirmsOption = True,
+    hold: HoldOption = "200ms",
+    consumers: ConsumersOption = "competing",
+    order: OrderOption = "first-delivery",
+    reads: ReadsOption = "leader",
+    objects: ObjectsOption = "policy,queue",
+    nemesis: Annotated[str, _option("a,b, none or all.", panel=_FAULTS)] = "partition,kill",
+    nemesis_interval: Annotated[str, _option("From fault to fault.", panel=_FAULTS)] = "15",
+    nemesis_duration: Annotated[str, _option("A fault's length.", panel=_FAULTS)] = "8",
+    targets: TargetsOption = "one",
+    partition_mode: PartitionModeOption = "",
+    net_tick_ms: Annotated[int, _option("Silence before a peer is down.", panel=_BROKER)] = 4000,
+    policy: PolicyOption = None,
+    bug: BugOption = None,
+    startup_delay: DelayOption = "",
+    operator: OperatorOption = "restart-minority",
+    delivery: DeliveryOption = "at-least-once",
+    max_rto: Annotated[str, _option("Longest outage still valid: 30s.", panel=_JUDGE)] = "",
+    min_acked: Annotated[int, _option("Fewer operations prove nothing.", panel=_JUDGE)] = 50,
+    seed: Annotated[int | None, _option("Decides faults and operations.", panel=_RUN)] = None,
+    test_count: Annotated[int, _option("Runs; stops at one not valid.", panel=_RUN)] = 1,
+    name: Annotated[str, _option("Name in the store.", panel=_RUN)] = "",
+    leave_db_running: Annotated[
+        bool, _option("Keep the nodes.", "--leave-db-running", panel=_RUN)
+    ] = False,
+    plan: Annotated[Path | None, _option("Run this stored plan.json.", panel=_RUN)] = None,
+    store: StoreOption = Path("store"),
+) -> None:
+    """Boot a cluster, load it, break it, heal it, drain it, and judge what was lost."""
+    from shalott.harness.run.planning import Request
+    from shalott.harness.run.session import run_request, run_stored_plan
+
+    if plan is not None:
+        raise typer.Exit(run_stored_plan(plan, test_count=test_count, store_root=store))
+    request = Request(
+        workload=workload, system=system, profile=profile, cluster=cluster,
+        nodes=str(node_count) if node_count else nodes, layout=layout, concurrency=concurrency,
+        rate=rate, time_limit=time_limit, queues=queues, enqueue_fraction=enqueue_fraction,
+        body_bytes=body_bytes, op_timeout=op_timeout, ack_mode=ack_mode, durable=durable,
+        persistent=persistent, confirms=confirms, hold=hold, consumers=consumers, order=order,
+        reads=reads, objects=objects, nemesis=nemesis,
+        nemesis_interval=nemesis_interval, nemesis_duration=nemesis_duration, targets=targets,
+        partition_mode=partition_mode, net_tick_ms=net_tick_ms, policy=tuple(policy or ()),
+        bug=tuple(bug or ()), startup_delay=startup_delay,
+        operator=operator, delivery=delivery, max_rto=max_rto, min_acked=min_acked,
+        seed=seed, name=name, leave_db_running=leave_db_running,
+    )  # fmt: skip
+    raise typer.Exit(run_request(request, test_count=test_count, store_root=store))
+
+
+@app.command()
+def analyze(
+    run: Annotated[str | None, typer.Argument(help="A run's directory or name.")] = None,
+    store: StoreOption = Path("store"),
+) -> None:
+    """Judge a stored run again: the latest, or the one that is named."""
+    from shalott.harness.run.session import analyze as analyze_run
+
+    raise typer.Exit(analyze_run(run, store))
+
+
+@app.command()
+def report(
+    store: Annotated[Path, typer.Argument(help="A store, or a directory in it.")] = Path("store"),
+    out: Annotated[Path | None, typer.Option(help="Where to; else STORE/_report.")] = None,
+) -> None:
+    """Read any number of stored runs with Spark: what was lost, where two masters ruled."""
+    if not store.is_dir():
+        raise UsageError(f"there is no store {store}: run `shalott test` first, or name its place")
+    from rich.console import Console
+
+    from shalott.spark_analysis.report import run_report
+
+    run_report(store, out, Console())
+
+
+@app.command()
+def bugs(
+    bug: Annotated[str | None, typer.Argument(help="Tell all about this one: KB-RMQ-02.")] = None,
+    measure: Annotated[
+        bool, typer.Option("--measure", help="Run the scenarios; write docs/known-bugs.md.")
+    ] = False,
+    document: Annotated[
+        bool, typer.Option("--document", help="Write docs/known-bugs.md from what was measured.")
+    ] = False,
+    seeds: Annotated[
+        str, typer.Option(help="For --measure: how many, or a range.")
+    ] = "50000-50199",
+    out: Annotated[Path, typer.Option(help="Where the document is.")] = Path("docs"),
+) -> None:
+    """List the historical bugs that `--bug` switches on, or tell all about one."""
+    from rich.console import Console
+
+    from shalott.harness.cli.bugs import document_bugs, list_bugs, measure_bugs, tell_bug
+
+    if measure:
+        from shalott.harness.run.simulate import simulate
+
+        measure_bugs(bug, seeds, out, simulate, Console())
+    elif document:
+        document_bugs(out, Console())
+    elif bug is None:
+        list_bugs(Console())
+    else:
+        tell_bug(bug, Console())
+
+
+@app.command()
+def doctor() -> None:
+    """Say what is missing on this machine, and the exact command that installs it."""
+    from rich.console import Console
+
+    from shalott.harness.cli.doctor import run_doctor
+
+    raise typer.Exit(run_doctor(Console()))
+
+
+@app.command()
+def clean() -> None:
+    """Remove containers, networks and processes that killed runs left behind."""
+    from shalott.harness.run.select import sweep_all
+
+    for sentence in sweep_all() or ["Nothing was left behind."]:
+        typer.echo(sentence)
+
+
+add_search_commands(app)
+add_check_commands(app)
+add_ctl_command(app)
+
+
+def run_app(arguments: Sequence[str]) -> int:
+    """Run one command: its exit code. Raises UsageError, and whatever the command raises."""
+    command = typer.main.get_command(app)
+    try:
+        code = command.main(args=list(arguments), prog_name="shalott", standalone_mode=False)
+    except _TyperUsageError as error:
+        sentence = str(getattr(error, "format_message", error.__str__)()).rstrip(".")
+        raise UsageError(f"{sentence}: see `shalott --help`") from error
+    except typer.Abort:
+        raise KeyboardInterrupt from None
+    return code if isinstance(code, int) else 0

@@ -1,0 +1,207 @@
+"""The stage of a report: latency, rates and roles on one time axis, faults behind."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from shalott.checkers.history.faults import Fault
+from shalott.harness.report import draw
+from shalott.harness.report.data import Span, Timeline
+from shalott.harness.report.draw import Shape, Tick
+from shalott.harness.report.series import OUTCOMES, Floats, Latencies, Rates
+
+GROUPS_MAX = 12  # queues drawn; the rest are named
+SPANS_MAX = 4000
+
+
+@dataclass(frozen=True, slots=True)
+class Bar:
+    """Something with a beginning and an end on the time axis, in ms."""
+
+    begin: float
+    end: float
+    kind: str
+    label: str
+    title: str
+    row: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class RatePanel:
+    f: str
+    ticks: list[Tick]
+    shapes: list[Shape]
+
+
+@dataclass(frozen=True, slots=True)
+class Lane:
+    """One node's role for one group: as its own log says, as polls saw it, and when it was away."""
+
+    node: str
+    recorded: list[Bar]
+    observed: list[Bar]
+    away: list[Bar]
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    name: str
+    lanes: list[Lane]
+    double_reigns: list[Bar]  # by the mastership checker, not by what is drawn here
+
+
+@dataclass(frozen=True, slots=True)
+class Stage:
+    end_ms: float
+    ticks: list[Tick]
+    phases: list[Bar]
+    faults: list[Bar]
+    fault_rows: int
+    losses: list[Bar]
+    latency_ticks: list[Tick]
+    latency_shapes: list[Shape]
+    latency_is_tiled: bool
+    quantiles: list[tuple[str, str]]  # css class, path
+    rates: list[RatePanel]
+    groups: list[Group]
+    groups_left_out: list[str]
+    cursor_data: dict[str, Any]
+
+
+def build_stage(
+    timeline: Timeline,
+    rates: Rates,
+    latencies: Latencies,
+    losses: Sequence[Bar],
+    double_reigns: Mapping[str, list[Bar]],
+) -> Stage:
+    """Everything that the template draws on the time axis."""
+    end_ms = timeline.end_ns / 1e6
+    ordered = [*double_reigns, *(g for g in timeline.groups if g not in double_reigns)]
+    faults = _fault_bars(timeline.faults, end_ms)
+    load = _load_buckets(timeline, rates.width_ms)
+    shapes = draw.point_shapes(latencies) or draw.tile_shapes(latencies, end_ms)
+    return Stage(
+        end_ms=end_ms,
+        ticks=draw.time_ticks(end_ms),
+        phases=[
+            _bar(p.begin_ns, p.end_ns or timeline.end_ns, p.name, p.name, p.name)
+            for p in timeline.phases
+        ],
+        faults=faults,
+        fault_rows=1 + max((bar.row for bar in faults), default=0),
+        losses=list(losses),
+        latency_ticks=draw.latency_ticks(latencies),
+        latency_shapes=shapes,
+        latency_is_tiled=bool(latencies.tiles),
+        quantiles=[
+            (f"p{100 * q:.0f}", draw.quantile_path(latencies, q)) for q in latencies.quantiles_ns
+        ],
+        rates=[_rate_panel(rates, i, load) for i in range(len(rates.names))],
+        groups=[
+            _group(timeline, name, double_reigns.get(name, [])) for name in ordered[:GROUPS_MAX]
+        ],
+        groups_left_out=ordered[GROUPS_MAX:],
+        cursor_data=_cursor_data(rates, latencies),
+    )
+
+
+def _bar(begin_ns: float, end_ns: float, kind: str, label: str, title: str, row: int = 0) -> Bar:
+    return Bar(round(begin_ns / 1e6, 1), round(end_ns / 1e6, 1), kind, label, title, row)
+
+
+def fault_label(fault: Fault) -> str:
+    """What it was and whom it hit, short enough for a bar."""
+    return f"{fault.kind} {fault_target(fault)}".strip()
+
+
+def fault_target(fault: Fault) -> str:
+    """The nodes it hit; for a partition, the sides."""
+    if fault.nodes:
+        return " ".join(fault.nodes)
+    return f"{len(fault.links)} links" if fault.links else fault.target
+
+
+def _fault_bars(faults: Sequence[Fault], end_ms: float) -> list[Bar]:
+    injected = sorted((f for f in faults if not f.skipped), key=lambda f: f.effective_ns)
+    spans = [(fault.effective_ns / 1e6, fault.end_ns / 1e6) for fault in injected]
+    rows = draw.pack_rows(spans, gap=end_ms / 400)
+    return [
+        _bar(
+            fault.effective_ns,
+            fault.end_ns,
+            fault.kind.split("-")[0],
+            fault_label(fault),
+            f"fault {fault.id}: {fault_label(fault)}, {draw.seconds_label(begin)} to "
+            f"{draw.seconds_label(end)}",
+            row,
+        )
+        for fault, row, (begin, end) in zip(injected, rows, spans, strict=True)
+    ]
+
+
+def _load_buckets(timeline: Timeline, width_ms: int) -> slice:
+    load = next((phase for phase in timeline.phases if phase.name == "load"), None)
+    if load is None:
+        return slice(None)
+    width_ns = width_ms * 1_000_000
+    end_ns = timeline.end_ns if load.end_ns is None else load.end_ns
+    return slice(load.begin_ns // width_ns, end_ns // width_ns + 1)
+
+
+def _rate_panel(rates: Rates, index: int, load: slice) -> RatePanel:
+    per_second = rates.per_second[index]
+    top = draw.rate_top(per_second, load)
+    return RatePanel(
+        rates.names[index], draw.rate_ticks(top), draw.rate_shapes(per_second, rates.width_ms, top)
+    )
+
+
+def _group(timeline: Timeline, name: str, double_reigns: list[Bar]) -> Group:
+    lanes = [
+        Lane(
+            node=node,
+            recorded=_role_bars(timeline.recorded, name, node),
+            observed=_role_bars(timeline.observed, name, node),
+            away=[
+                _bar(s.begin_ns, s.end_ns, s.role, s.role, f"{node} {s.role}")
+                for s in timeline.downtime
+                if s.node == node
+            ],
+        )
+        for node in timeline.nodes
+    ]
+    return Group(name, lanes, double_reigns)
+
+
+def _role_bars(spans: Sequence[Span], group: str, node: str) -> list[Bar]:
+    mine = [span for span in spans if span.group == group and span.node == node]
+    return [
+        _bar(s.begin_ns, s.end_ns, s.role, s.role, f"{node}: {s.role} of {group}, epoch {s.epoch}")
+        for s in mine[:SPANS_MAX]
+    ]
+
+
+def _cursor_data(rates: Rates, latencies: Latencies) -> dict[str, Any]:
+    """What the cursor reads out, per bucket: whole operations a second, latency in µs."""
+    return {
+        "width": rates.width_ms,
+        "rates": {
+            name: {
+                outcome: [round(float(value), 1) for value in series[outcome]]
+                for outcome in OUTCOMES
+                if outcome in series
+            }
+            for name, series in zip(rates.names, rates.per_second, strict=True)
+        },
+        "p50": _microseconds(latencies.quantiles_ns[0.5]),
+        "p99": _microseconds(latencies.quantiles_ns[0.99]),
+    }
+
+
+def _microseconds(values: Floats) -> list[int | None]:
+    return [None if np.isnan(value) else int(value / 1000) for value in values]

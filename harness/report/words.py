@@ -1,0 +1,251 @@
+"""The verdict in plain words, for the terminal and for the head of the report."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from shalott.checkers.base import Result, merge_valid
+
+# RabbitMQ's documented ways to lose or repeat messages, and what closes each.
+LOSS_WINDOWS: dict[str, tuple[str, str]] = {
+    "L1": (
+        "an unsynchronised mirror was promoted",
+        "ha-promote-on-failure=when-synced, ha-sync-mode=automatic",
+    ),
+    "L2": ("a mirror had joined empty and the master died", "ha-sync-mode=automatic"),
+    "L3": (
+        "the losing side of a partition was discarded",
+        "pause_minority, all but its last moment",
+    ),
+    "L4": ("restarted mirrors wiped their contents", "awaiting a sync between restarts"),
+    "L5": ("a consumer without acknowledgements failed over", "manual acknowledgements"),
+    "L6": ("the queue or its messages were transient", "durable queues, persistent messages"),
+    "L7": ("the publisher awaited no confirms", "publisher confirms"),
+    "L8": (
+        "an unsynchronised mirror was promoted at a shutdown",
+        "ha-promote-on-shutdown=when-synced",
+    ),
+    "L9": ("acknowledgements had not reached the mirrors: delivered twice", "idempotent consumers"),
+    "L10": ("exclusive queues are never mirrored", "queues that are not exclusive"),
+    "L11": ("a suspended master went on acting as master", "nothing: it is in the design"),
+    "L12": (
+        "every node had stopped, and the one that recovered the queue had not stopped last",
+        "starting the last to stop first",
+    ),
+}
+
+# One of a kind, and several. In order of weight: the first of them makes the headline.
+_KINDS: dict[str, tuple[str, str]] = {
+    "lost": ("1 acknowledged message was lost", "{n} acknowledged messages were lost"),
+    "unexpected": ("1 message came from nowhere", "{n} messages came from nowhere"),
+    "corrupted": ("1 message came back corrupted", "{n} messages came back corrupted"),
+    "phantom": (
+        "1 message was delivered although its enqueue had certainly failed",
+        "{n} messages were delivered although their enqueues had certainly failed",
+    ),
+    "too-early": (
+        "1 message was delivered before it was sent",
+        "{n} messages were delivered before they were sent",
+    ),
+    "duplicated": (
+        "1 message was delivered twice, not flagged as redelivered",
+        "{n} messages were delivered twice, not flagged as redelivered",
+    ),
+    "dual-master-effective": (
+        "two nodes acknowledged writes of one queue as its master at once",
+        "two nodes acknowledged writes of one queue as its master at once, {n} times",
+    ),
+    "dual-master-claimed": (
+        "two nodes called themselves master of one queue at once",
+        "two nodes called themselves master of one queue at once, {n} times",
+    ),
+    "stuck": (
+        "the healed cluster got stuck: {summary}",
+        "the healed cluster got stuck in {n} ways: {summary}, and more",
+    ),
+    "crashed": (
+        "a process of the broker crashed by itself: {summary}",
+        "processes of the broker crashed by themselves, {n} times: {summary}, and more",
+    ),
+    "diverged": (
+        "a synchronised replica differs from its master: {summary}",
+        "synchronised replicas differ from their masters, {n} times: {summary}, and more",
+    ),
+    "redelivered": (
+        "1 message was redelivered, flagged as such",
+        "{n} messages were redelivered, flagged as such",
+    ),
+}
+
+# In runs of replicated logs some kinds are told otherwise: there are sends, offsets and groups.
+_LOG_KINDS: dict[str, tuple[str, str]] = {
+    "lost-write": ("1 acknowledged message was lost", "{n} acknowledged messages were lost"),
+    "lost-on-node": (
+        "1 acknowledged message is not on every node",
+        "{n} acknowledged messages are not on every node",
+    ),
+    "vanished": (
+        "1 message that somebody had read is gone from every node",
+        "{n} messages that somebody had read are gone from every node",
+    ),
+    "shared-offset": (
+        "two messages were acknowledged at one offset",
+        "several messages were acknowledged at one offset, {n} times",
+    ),
+    "inconsistent-offsets": (
+        "one offset held different messages",
+        "{n} offsets held different messages",
+    ),
+    "duplicate": (
+        "1 message is at several places of the log",
+        "{n} messages are at several places of the log",
+    ),
+    "unexpected": _KINDS["unexpected"],
+    "corrupted": _KINDS["corrupted"],
+    "phantom": (
+        "1 message was read although its send had certainly failed",
+        "{n} messages were read although their sends had certainly failed",
+    ),
+    "too-early": (
+        "1 message was read before it was sent",
+        "{n} messages were read before they were sent",
+    ),
+    "dual-master-effective": (
+        "two nodes acknowledged writes as master of one group at once",
+        "two nodes acknowledged writes as master of one group at once, {n} times",
+    ),
+    "dual-master-claimed": (
+        "two nodes called themselves master of one group at once",
+        "two nodes called themselves master of one group at once, {n} times",
+    ),
+    "stale-read": (
+        "a reader was not given what had been acknowledged before it asked",
+        "readers were not given what had been acknowledged before they asked, {n} times",
+    ),
+    "poll-skip": ("a reader was led past a message", "readers were led past messages, {n} times"),
+    "nonmonotonic-poll": ("a reader was led back", "readers were led back, {n} times"),
+    "nonmonotonic-send": (
+        "a sender's later message was put before its earlier one",
+        "later messages of senders were put before their earlier ones, {n} times",
+    ),
+    "reordered": (
+        "a message was put before one that had been acknowledged before it was sent",
+        "messages were put before ones that had been acknowledged before they were sent, {n} times",
+    ),
+    "unseen": (
+        "1 acknowledged message was read by nobody, but not all was read: it may be there",
+        "{n} acknowledged messages were read by nobody, but not all was read: they may be there",
+    ),
+}
+_LOG_CHECKERS = ("log", "elections")
+
+# What an acknowledged message is that never came out of a queue that was not drained.
+_MISSING = (
+    "1 acknowledged message was not seen again, but not every queue was drained: it may be there",
+    "{n} acknowledged messages were not seen again, but not every queue was drained: they may be "
+    "there",
+)
+
+# Anomalies that break no promise unless their checker says so.
+_TOLERATED = ("duplicated", "redelivered", "dual-master-claimed", "epoch-regression")
+
+
+def overall(results: Sequence[Result]) -> bool | str:
+    """The run's validity: false beats unknown beats true."""
+    return merge_valid(result.valid for result in results)
+
+
+def valid_word(valid: bool | str) -> str:
+    """valid, invalid or unknown."""
+    if isinstance(valid, bool):
+        return "valid" if valid else "invalid"
+    return "unknown"
+
+
+def severity(valid: bool | str) -> int:
+    """For sorting: invalid, unknown, valid."""
+    return ("invalid", "unknown", "valid").index(valid_word(valid))
+
+
+def headline(results: Sequence[Result]) -> str:
+    """One sentence: the verdict and its chief reasons."""
+    valid = overall(results)
+    found = findings(results)
+    if valid is False:
+        chief = [sentence.rstrip(".") for v, _, sentence in found if v is False][:2]
+        return f"Invalid: {', and '.join(chief) or 'a check failed'}."
+    if valid is True:
+        return f"Valid: {_good_news(results)}."
+    doubts = [sentence for v, _, sentence in found if valid_word(v) == "unknown"]
+    return f"Unknown: {doubts[0] if doubts else 'nothing was checked.'}"
+
+
+def _good_news(results: Sequence[Result]) -> str:
+    counts = {name: number for result in results for name, number in result.counts.items()}
+    if "acknowledged-count" not in counts and "linearized-count" in counts:
+        objects = counts["object-count"]
+        across = "one object" if objects == 1 else f"{objects:,.0f} objects"
+        return f"{counts['linearized-count']:,.0f} operations on {across} are linearizable"
+    if "acknowledged-count" not in counts and "election-count" in counts:
+        times = int(counts["master-count"])
+        reigns = "a node became master once" if times == 1 else f"nodes became master {times} times"
+        return f"{reigns}, and no epoch had two masters"
+    acked = counts.get("acknowledged-count", 0)
+    return f"nothing was lost of {acked:,.0f} acknowledged messages"
+
+
+def findings(results: Sequence[Result]) -> list[tuple[bool | str, str, str]]:
+    """(validity, checker, sentence) for everything worth a line, worst first.
+
+    What breaks no promise (a redelivery, a stale claim) is told as valid.
+    """
+    found: list[tuple[bool | str, str, str]] = []
+    words = {**_KINDS, **_LOG_KINDS} if is_about_logs(results) else _KINDS
+    for result in results:
+        kinds = _sentences(result, words)
+        found += [(weight(result, kind), result.checker, sentence) for kind, sentence in kinds]
+        reasons = [v for v, checker, _ in found if checker == result.checker]
+        if result.valid is not True and result.valid not in reasons:
+            notes = result.notes or ("it gave no reason",)
+            found += [(result.valid, result.checker, _sentence(note)) for note in notes]
+    return sorted(found, key=lambda item: severity(item[0]))
+
+
+def is_about_logs(results: Sequence[Result]) -> bool:
+    """Whether the run was one of a replicated log."""
+    return any(result.checker in _LOG_CHECKERS for result in results)
+
+
+def weight(result: Result, kind: str) -> bool | str:
+    """What anomalies of a kind mean for a checker's verdict: true if they break no promise."""
+    broken = result.detail.get("broken")
+    if isinstance(broken, list):
+        if kind in broken:
+            return False
+        # Losses that broke nothing are those that could not be proved.
+        return "unknown" if kind == "lost" and result.valid == "unknown" else True
+    alone = all(anomaly.kind in _TOLERATED for anomaly in result.anomalies)
+    return True if kind in _TOLERATED and not alone else result.valid
+
+
+def _sentences(result: Result, kind_words: Mapping[str, tuple[str, str]]) -> list[tuple[str, str]]:
+    """(kind, sentence) for each kind of anomaly."""
+    kinds: dict[str, list[str]] = {}
+    for anomaly in result.anomalies:
+        kinds.setdefault(anomaly.kind, []).append(anomaly.summary)
+    ranks = {kind: rank for rank, kind in enumerate(kind_words)}
+    found = []
+    for kind in sorted(kinds, key=lambda kind: ranks.get(kind, len(ranks))):
+        number = int(result.counts.get(f"{kind}-count", len(kinds[kind])))
+        doubtful = kind == "lost" and weight(result, kind) == "unknown"
+        if kind in kind_words:
+            words = _MISSING if doubtful else kind_words[kind]
+            text = words[number != 1].format(n=f"{number:,}", summary=kinds[kind][0])
+        else:
+            text = kinds[kind][0] + (f" ({number - 1:,} more)" if number > 1 else "")
+        found.append((kind, _sentence(text)))
+    return found
+
+
+def _sentence(text: str) -> str:
+    return f"{text.strip().rstrip('.')}."

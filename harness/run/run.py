@@ -1,0 +1,242 @@
+"""One run, from the plan to the report: the table of contents of the product.
+
+``run`` reads top to bottom like the run itself. Whatever breaks, and whoever interrupts it, the
+history so far is saved, the faults are healed, the nodes are torn down, and the report is written:
+the experiment (harness/run/stage.py) is a task of its own that can be stopped at any moment, and
+what follows is a list of steps, each of which is tried even if the one before it failed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass, field
+
+import msgspec
+
+from shalott.checkers.base import Result
+from shalott.harness.core.errors import StoreError
+from shalott.harness.core.history import EMPTY_EVENTS, History, events_table
+from shalott.harness.core.plan import Plan
+from shalott.harness.core.worker import describe
+from shalott.harness.report.meta import ReportMeta
+from shalott.harness.run.stage import Stage, World
+from shalott.harness.run.store import RunDirectory
+from shalott.harness.run.verdict import judge, save_verdict
+from shalott.workloads.registry import recipe_of
+
+log = logging.getLogger("shalott.run")
+
+STEP_TIMEOUT_S = 120.0  # for each step of cleaning up
+Watch = Callable[[Stage], Awaitable[None]]  # shows a run's progress until it is cancelled
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What is known after a run. ``failures`` are the harness's own, never the system's."""
+
+    valid: bool | str
+    results: tuple[Result, ...]
+    directory: RunDirectory
+    failures: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
+    interrupted: bool = False
+
+    @property
+    def exit_code(self) -> int:
+        """0 valid, 1 invalid, 2 unknown, 255 the harness failed."""
+        if self.failures:
+            return 255
+        if isinstance(self.valid, bool):
+            return 0 if self.valid else 1
+        return 2
+
+
+@dataclass
+class Trouble:
+    """What went wrong with the harness, collected while everything else still happens."""
+
+    failures: list[str] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+    interrupted: bool = False
+
+    def report(self, what: str, error: BaseException) -> None:
+        self.failures.append(f"{what}: {describe(_first_cause(error))}")
+        log.error("%s failed", what, exc_info=error)
+
+
+async def run(
+    plan: Plan,
+    directory: RunDirectory,
+    world: World,
+    *,
+    command: str,
+    versions: Mapping[str, str] | None = None,
+    notes: tuple[str, ...] = (),
+    interrupt: asyncio.Event | None = None,
+    watch: Watch | None = None,
+) -> Outcome:
+    """Do everything that ``plan`` says in ``world``, and judge it."""
+    directory.save_plan(plan)
+    trouble = Trouble(notes=list(notes))
+    with directory.logging():
+        record = world.make_recorder(directory.recording)
+        stage = Stage(
+            plan,
+            world,
+            recipe_of(plan.workload.name).build(plan),
+            record,
+            world.make_nemesis(record),
+        )
+        background = [asyncio.create_task(record.keep_flushed())]
+        if watch is not None:
+            background.append(asyncio.create_task(_watched(watch, stage)))
+        await _experiment(stage, background[0], interrupt or asyncio.Event(), trouble)
+        await _clean_up(stage, directory, trouble)
+        await _stop(background)
+        _save_resolved_plan(stage, directory, trouble)
+        history = _save_history(stage, directory, trouble)
+        return _conclude(history, stage, directory, command, versions or {}, trouble)
+
+
+async def _experiment(
+    stage: Stage, flusher: asyncio.Task[None], interrupt: asyncio.Event, trouble: Trouble
+) -> None:
+    """The experiment until it ends, fails, is interrupted, or can't be recorded any more."""
+    experiment = asyncio.create_task(stage.perform())
+    interrupted = asyncio.create_task(interrupt.wait())
+    try:
+        await asyncio.wait((experiment, flusher, interrupted), return_when=asyncio.FIRST_COMPLETED)
+    except asyncio.CancelledError:  # somebody wants this run to end; it ends in order
+        interrupt.set()
+    interrupted.cancel()
+    if not experiment.done():
+        experiment.cancel()
+        await asyncio.wait((experiment,))
+    if interrupt.is_set():
+        trouble.interrupted = True
+        trouble.notes.append(f"The run was interrupted in the phase {stage.phase}.")
+    if flusher.done() and not flusher.cancelled() and (error := flusher.exception()) is not None:
+        trouble.report("recording", error)
+    if not experiment.cancelled() and (error := experiment.exception()) is not None:
+        trouble.report(f"the phase {stage.phase}", error)
+
+
+async def _clean_up(stage: Stage, directory: RunDirectory, trouble: Trouble) -> None:
+    """Heal, bring the nodes' files, tear down: each step whatever became of the others."""
+    cluster, leave_running = stage.world.cluster, stage.plan.cluster.leave_running
+    stage.show("stop")
+    if not stage.healed:
+        # Nodes about to be torn down need no start; nodes left running need it.
+        await _attempt("healing", stage.heal if leave_running else stage.nemesis.heal, trouble)
+        await _attempt("healing the cluster", cluster.heal, trouble)
+    await _attempt("collecting logs", lambda: cluster.collect(directory.nodes), trouble)
+    if not leave_running:
+        await _attempt("tearing down", cluster.teardown, trouble)
+
+
+async def _attempt(what: str, step: Callable[[], Awaitable[None]], trouble: Trouble) -> None:
+    """One step, bounded; if somebody cancels the run meanwhile, the step is finished first."""
+
+    async def bounded() -> None:
+        async with asyncio.timeout(STEP_TIMEOUT_S):
+            await step()
+
+    log.info("%s", what)
+    task = asyncio.create_task(bounded())
+    while not task.done():
+        try:
+            await asyncio.wait((task,))
+        except asyncio.CancelledError:
+            trouble.interrupted = True
+    if task.cancelled():
+        trouble.failures.append(f"{what}: cancelled")
+    elif (error := task.exception()) is not None:
+        trouble.report(what, error)
+
+
+def _save_resolved_plan(stage: Stage, directory: RunDirectory, trouble: Trouble) -> None:
+    """Write the targets that faults found when they fired back into the plan."""
+    resolved = stage.nemesis.resolved_actions
+    if resolved == stage.plan.faults:
+        return
+    try:
+        directory.save_plan(msgspec.structs.replace(stage.plan, faults=resolved))
+    except StoreError as error:
+        trouble.report("storing the plan", error)
+
+
+def _save_history(stage: Stage, directory: RunDirectory, trouble: Trouble) -> History:
+    """Close the recording, add the nodes' events, store both."""
+    events = EMPTY_EVENTS
+    try:
+        stage.record.close()
+    except StoreError as error:
+        if not any(str(error) in failure for failure in trouble.failures):
+            trouble.report("recording", error)
+    try:
+        rows = stage.world.system.read_events(directory.nodes, stage.record.start_wall_ns)
+        events = events_table(rows)
+    except Exception as error:
+        trouble.report("reading the nodes' events", error)
+    history = stage.record.history(events)
+    try:
+        directory.save_history(history)
+    except StoreError as error:
+        trouble.report("storing the history", error)
+    return history
+
+
+def _conclude(
+    history: History,
+    stage: Stage,
+    directory: RunDirectory,
+    command: str,
+    versions: Mapping[str, str],
+    trouble: Trouble,
+) -> Outcome:
+    """Check, report, store."""
+    verdict = judge(stage.plan, history)
+    notes = (*trouble.notes, *stage.notes, *(f"The harness failed: {f}" for f in trouble.failures))
+    meta = ReportMeta(
+        command=command,
+        started_wall_ns=stage.record.start_wall_ns,
+        elapsed_ns=stage.record.now_ns(),
+        versions=dict(versions),
+        notes=notes,
+        directory=str(directory.path),
+    )
+    try:
+        save_verdict(stage.plan, history, verdict, meta, directory)
+    except Exception as error:
+        trouble.report("writing the report", error)
+    return Outcome(
+        valid=verdict.valid,
+        results=verdict.results,
+        directory=directory,
+        failures=tuple(trouble.failures),
+        notes=(*trouble.notes, *stage.notes),
+        interrupted=trouble.interrupted,
+    )
+
+
+async def _watched(watch: Watch, stage: Stage) -> None:
+    """Show progress; a display that breaks is no reason to break the run."""
+    try:
+        await watch(stage)
+    except Exception as error:
+        log.error("the progress display failed", exc_info=error)
+
+
+async def _stop(tasks: list[asyncio.Task[None]]) -> None:
+    for task in tasks:
+        task.cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)
+
+
+def _first_cause(error: BaseException) -> BaseException:
+    """What is inside groups of exceptions."""
+    while isinstance(error, BaseExceptionGroup):
+        error = error.exceptions[0]
+    return error

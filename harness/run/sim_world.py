@@ -1,0 +1,154 @@
+"""The simulated world of a plan: its loop, its cluster, and the World that a stage plays in.
+
+``shalott search``, ``replay`` and ``shrink`` keep the run in memory (harness/run/simulate.py);
+``shalott test --cluster sim`` stores it like any other (``run_stored``).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import platform
+import signal
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from types import FrameType
+
+from shalott.cluster.sim.backend import HARNESS, SimCluster
+from shalott.cluster.sim.loop.loop import START_NS, SimLoop
+from shalott.cluster.sim.loop.processes import SimProcess
+from shalott.cluster.sim.loop.trace import Trace
+from shalott.cluster.sim.output import captured_output
+from shalott.cluster.sim.replicas import record_replicas
+from shalott.harness.core.errors import MissingCapability
+from shalott.harness.core.history import Recorder
+from shalott.harness.core.plan import Plan, SimPlan
+from shalott.harness.core.recording import HistoryWriter, RunRecorder
+from shalott.harness.run.run import Outcome, run
+from shalott.harness.run.select import make_system
+from shalott.harness.run.sim_record import (
+    SimulationRecord,
+    code_fingerprint,
+    plan_digest,
+    planned_faults,
+    save_record,
+)
+from shalott.harness.run.stage import Nemesis, World
+from shalott.harness.run.store import PLAN, RunDirectory
+from shalott.nemesis.runner import NemesisRunner
+from shalott.nemesis.schedule import required_capabilities
+from shalott.workloads.registry import recipe_of
+
+SLACK_MS = 600_000  # of virtual time beyond what the plan allows for, before a run is given up
+
+
+def sim_knobs(plan: Plan) -> SimPlan:
+    """The plan's own, or the defaults under the plan's seed."""
+    return plan.sim if plan.sim is not None else SimPlan(seed=plan.seed)
+
+
+def make_loop(plan: Plan, trace: Trace) -> SimLoop:
+    """A loop that gives up when the plan should have ended long ago."""
+    budget_ms = plan.time_limit_ms + plan.settle_timeout_ms + SLACK_MS
+    return SimLoop(
+        trace=trace,
+        deadline_ns=START_NS + budget_ms * 1_000_000,
+        callback_cost_ns=sim_knobs(plan).callback_cost_ns,
+    )
+
+
+def make_world(
+    plan: Plan, cluster: SimCluster, make_recorder: Callable[[Path], RunRecorder]
+) -> World:
+    """Raises MissingCapability for faults that the simulation does not have."""
+    missing = sorted(required_capabilities(plan.faults) - cluster.capabilities)
+    if missing:
+        raise MissingCapability(f"the simulation can't {', '.join(missing)}")
+    system = make_system(plan)
+    queues = recipe_of(plan.workload.name).build(plan).queues
+
+    def make_nemesis(record: Recorder) -> Nemesis:
+        return NemesisRunner(cluster, system, plan, record, queues=queues)
+
+    return World(
+        cluster=cluster,
+        system=system,
+        make_nemesis=make_nemesis,
+        make_recorder=make_recorder,
+        inspect=lambda: record_replicas(cluster.machines),
+    )
+
+
+def harness_process() -> SimProcess:
+    """The harness's own: it may write files, and nothing ever happens to it."""
+    return SimProcess(HARNESS, fenced=False)
+
+
+def run_stored(
+    plan: Plan,
+    directory: RunDirectory,
+    command: str,
+    versions: dict[str, str],
+    notes: tuple[str, ...],
+) -> tuple[Outcome, SimulationRecord]:
+    """A simulated run with everything that a run stores; a signal ends it in order."""
+    trace = Trace()
+    loop = make_loop(plan, trace)
+    cluster = SimCluster(plan.cluster.nodes, loop, sim_knobs(plan))
+
+    def make_recorder(path: Path) -> RunRecorder:
+        return HistoryWriter(path, clock_ns=lambda: loop.now_ns, wall_ns=cluster.wall_ns)
+
+    world = make_world(plan, cluster, make_recorder)
+    interrupt = asyncio.Event()
+    with (
+        captured_output(loop, cluster.machines, level=logging.INFO),
+        _signals_interrupt(loop, interrupt),
+    ):
+        outcome = loop.run(
+            run(
+                plan,
+                directory,
+                world,
+                command=command,
+                versions=versions,
+                notes=notes,
+                interrupt=interrupt,
+            ),
+            harness_process(),
+        )
+    record = SimulationRecord(
+        digest=trace.digest(),
+        python=platform.python_version(),
+        callbacks=loop.callbacks,
+        segments=cluster.network.segments,
+        virtual_ns=loop.now_ns - START_NS,
+        code=code_fingerprint(),
+        plan=plan_digest(directory.load_plan()),
+        checkpoints=tuple(checkpoint.hex() for checkpoint in trace.checkpoints),
+        planned=planned_faults(plan, directory.load_plan()),
+    )
+    save_record(directory.path / PLAN, record)
+    return outcome, record
+
+
+@contextmanager
+def _signals_interrupt(loop: SimLoop, interrupt: asyncio.Event) -> Iterator[None]:
+    """The first SIGINT or SIGTERM sets ``interrupt`` the next time that virtual time moves."""
+    asked: list[int] = []
+
+    def remember(number: int, frame: FrameType | None) -> None:
+        asked.append(number)
+
+    def tell() -> None:
+        if asked and not interrupt.is_set():
+            interrupt.set()
+
+    before = {number: signal.signal(number, remember) for number in (signal.SIGINT, signal.SIGTERM)}
+    loop.interrupted = tell
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)

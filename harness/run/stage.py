@@ -1,0 +1,262 @@
+"""The experiment itself: boot, configure, load under faults, heal, settle, drain.
+
+Each part is a phase, recorded in the history with its beginning and end, so that checkers and
+readers know what was going on when. Everything here may be cancelled at any moment; what must
+happen nevertheless is in harness/run/run.py.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Protocol
+
+from shalott.cluster.base import Cluster, System
+from shalott.harness.core.client import Client
+from shalott.harness.core.errors import BootFailed, ClientError, Definite, HarnessError, Indefinite
+from shalott.harness.core.history import Recorder
+from shalott.harness.core.op import NEMESIS
+from shalott.harness.core.plan import FaultAction, Plan
+from shalott.harness.core.profiles import is_log_system
+from shalott.harness.core.recording import RunRecorder, record_to_file
+from shalott.harness.core.worker import describe
+from shalott.harness.run.interpreter import Interpreter
+from shalott.workloads.base import Workload
+
+log = logging.getLogger("shalott.run")
+
+BOOT_TIMEOUT_MS = 120_000
+OBSERVE_TIMEOUT_S = 2.0
+
+
+class Nemesis(Protocol):
+    """What injects the plan's faults (nemesis.runner)."""
+
+    in_force: list[str]
+
+    @property
+    def resolved_actions(self) -> tuple[FaultAction, ...]:
+        """The plan's faults, with the targets that they had where they have fired."""
+        ...
+
+    async def run(self) -> None:
+        """Inject and heal every fault of the plan, each at its time counted from now."""
+        ...
+
+    async def heal(self) -> None:
+        """Heal what is still in force and prove it. Safe to call at any moment, also twice."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class World:
+    """Where a run takes place. The nemesis is made when there is a history to record in.
+
+    ``inspect`` is called between settling and draining, in worlds that can look into their nodes;
+    ``announce`` when the nodes have been started, in worlds whose nodes others can ask.
+    """
+
+    cluster: Cluster
+    system: System
+    make_nemesis: Callable[[Recorder], Nemesis]
+    make_recorder: Callable[[Path], RunRecorder] = record_to_file
+    inspect: Callable[[], Awaitable[None]] | None = None
+    announce: Callable[[Cluster, System], None] | None = None
+
+
+@dataclass
+class Stage:
+    """The state of one run while it lasts; what a progress line shows."""
+
+    plan: Plan
+    world: World
+    workload: Workload
+    record: RunRecorder
+    nemesis: Nemesis
+    phase: str = "boot"
+    phase_began_ns: int = 0
+    healed: bool = False
+    notes: list[str] = field(default_factory=list)
+
+    async def perform(self) -> None:
+        """The whole experiment."""
+        interpreter = self._interpreter()
+        try:
+            async with self._phase("boot"):
+                await self._boot()
+            async with self._observing():
+                async with self._phase("load"):
+                    await self._load(interpreter)
+                async with self._phase("heal"):
+                    await self.heal()
+                async with self._phase("settle") as found:
+                    found.update(await self._settle())
+                    await self._look_at_replicas()
+                async with self._phase("drain"):
+                    await interpreter.run(self.workload.final_generator)
+            async with self._phase("end"):
+                pass  # its row says that nothing was left out
+        finally:
+            await interpreter.close()
+
+    def show(self, phase: str) -> None:
+        """What the progress line says from now on."""
+        self.phase, self.phase_began_ns = phase, self.record.now_ns()
+
+    async def heal(self) -> None:
+        """Undo every fault, start every node, and do what an operator would do."""
+        cluster, plan = self.world.cluster, self.plan
+        await self.nemesis.heal()
+        await cluster.heal()
+        for node in cluster.nodes:
+            if (await cluster.status(node)).state != "running":
+                await cluster.start(node)
+        self.healed = True
+        if plan.system.partition_mode == "ignore" and plan.system.operator == "restart-minority":
+            index = self.record.invoke(NEMESIS, "", "operator")
+            restarted = await self.world.system.mend_partition(cluster)
+            self.record.complete(index, "info", extra={"restarted": list(restarted)})
+            if restarted:
+                log.info("the operator restarted %s", ", ".join(restarted))
+
+    def _interpreter(self) -> Interpreter:
+        return Interpreter(
+            self._client_nodes,
+            self.plan.workload.concurrency,
+            self._make_client,
+            self.record,
+            op_timeout_ms=self.plan.workload.op_timeout_ms,
+            seed=self.plan.seed,
+        )
+
+    @property
+    def _client_nodes(self) -> tuple[str, ...]:
+        return self.workload.nodes or self.plan.cluster.nodes
+
+    def _make_client(self, node: str) -> Client:
+        cluster, several = self.world.cluster, self.workload.several
+        if several is None:
+            endpoint = cluster.endpoint(node, self.workload.port)
+            return self.workload.make_client(endpoint.host, endpoint.port)
+        found = {port: cluster.endpoint(several.at(node, port), port) for port in several.names}
+        return several.make_client({port: (at.host, at.port) for port, at in found.items()})
+
+    async def _boot(self) -> None:
+        cluster, system = self.world.cluster, self.world.system
+        await cluster.boot(system)
+        if self.world.announce is not None:
+            self.world.announce(cluster, system)
+        await system.await_ready(cluster, cluster.nodes, BOOT_TIMEOUT_MS)
+        await system.configure(cluster, self.workload.queues)
+        await self._set_up()
+
+    async def _set_up(self) -> None:
+        """What the workload needs before anything is measured. Raises BootFailed."""
+        if not self.workload.setup:
+            return
+        client = self._make_client(self._client_nodes[0])
+        try:
+            await client.open()
+            for invocation in self.workload.setup:
+                done = await client.invoke(invocation)
+                if done.type != "ok":
+                    raise Definite(done.error or done.type)
+        except ClientError as error:
+            raise BootFailed(f"the workload can't be set up: {describe(error)}") from error
+        finally:
+            await client.close()
+
+    async def _load(self, interpreter: Interpreter) -> None:
+        """Clients and faults side by side; the clients' time limit ends both."""
+        async with asyncio.TaskGroup() as group:
+            faults = group.create_task(self.nemesis.run())
+            await interpreter.run(self.workload.generator)
+            faults.cancel()
+
+    async def _settle(self) -> dict[str, Any]:
+        """Whether the cluster settled, and else what was still missing: what the row will say."""
+        timeout_ms = self.plan.settle_timeout_ms
+        settled = await self.world.system.await_settled(
+            self.world.cluster, self.workload.queues, timeout_ms
+        )
+        if not settled:
+            self.notes.append(
+                f"The cluster had not settled {timeout_ms / 1000:g} s after the heal;"
+                " it was drained as it was."
+            )
+            log.warning("%s", self.notes[-1])
+        return {"settled": settled, "reason": "" if settled else await self._why_unsettled()}
+
+    async def _look_at_replicas(self) -> None:
+        """What is replicated, where nodes can be asked or looked into."""
+        from shalott.cluster.systems.management import management
+        from shalott.cluster.systems.rocket.replicas import ASK_TIMEOUT_MS, record_logs
+
+        cluster = self.world.cluster
+
+        async def get(node: str, path: str) -> Any:
+            return await management(cluster, node, ASK_TIMEOUT_MS).get(path)
+
+        if self.world.inspect is not None:
+            await self.world.inspect()
+        if is_log_system(self.plan.system.name):
+            await record_logs(self.record, cluster.nodes, self._ask, get)
+
+    async def _ask(self, node: str) -> Mapping[str, Any]:
+        """What ``node`` believes now. Raises ClientError."""
+        try:
+            async with asyncio.timeout(OBSERVE_TIMEOUT_S):
+                return await self.world.system.observe(self.world.cluster, node)
+        except (HarnessError, OSError, TimeoutError) as error:
+            raise Indefinite(describe(error)) from error
+
+    async def _why_unsettled(self) -> str:
+        """What one more look at every node finds."""
+        from shalott.cluster.systems.rocket import settling as rocketmq_settling
+        from shalott.cluster.systems.settling import observe_all, why_unsettled
+
+        seen = await observe_all(self._ask, self.world.cluster.nodes)
+        if is_log_system(self.plan.system.name):
+            reason = rocketmq_settling.why_unsettled(seen)
+        else:
+            reason = why_unsettled(seen, self.workload.queues, self.plan.system.policy)
+        return reason or "it changed from look to look"
+
+    @contextlib.asynccontextmanager
+    async def _phase(self, name: str) -> AsyncIterator[dict[str, Any]]:
+        """What is put into the mapping is recorded when the phase ends."""
+        self.show(name)
+        log.info("phase %s", name)
+        index = self.record.invoke(NEMESIS, "", "phase", extra={"phase": name})
+        found: dict[str, Any] = {}
+        yield found
+        self.record.complete(index, "ok", extra={"phase": name, **found} if found else None)
+
+    @contextlib.asynccontextmanager
+    async def _observing(self) -> AsyncIterator[None]:
+        """While it lasts, every node is asked at the plan's interval what it believes."""
+        async with asyncio.TaskGroup() as group:
+            tasks = [group.create_task(self._observe(node)) for node in self.world.cluster.nodes]
+            try:
+                yield
+            finally:
+                for task in tasks:
+                    task.cancel()
+
+    async def _observe(self, node: str) -> None:
+        interval_ns = self.plan.observe_interval_ms * 1_000_000
+        while True:
+            began_ns = self.record.now_ns()
+            index = self.record.invoke(NEMESIS, node, "observe")
+            try:
+                async with asyncio.timeout(OBSERVE_TIMEOUT_S):
+                    belief = await self.world.system.observe(self.world.cluster, node)
+                self.record.complete(index, "ok", extra=belief)
+            except (ClientError, HarnessError, OSError, TimeoutError) as error:
+                self.record.complete(index, "info", error=describe(error))
+            rest_ns = began_ns + interval_ns - self.record.now_ns()
+            await asyncio.sleep(max(0, rest_ns) / 1e9)

@@ -1,0 +1,381 @@
+"""Swarm: a whole plan drawn from a seed, every knob of it.
+
+After swarm testing (Groce et al., "Swarm testing", ISSTA 2012) and TigerBeetle's VOPR: a run that
+leaves many features out finds what a run that has all of them hides, so every run draws anew which
+faults there are, how heavy, how long, and what the world is like. A ``Swarm`` says what each knob
+may be; a scenario (harness/search/scenarios/catalogue.py) is a narrower one. Everything drawn
+stands in the plan, which is all that a run needs. Each knob has a random stream of its own, named
+after it, so another knob, or another range of one, moves nobody else's draws.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal, TypeVar
+
+import msgspec
+
+from shalott.harness.core.plan import (
+    ClockPlan,
+    ClusterPlan,
+    DiskPlan,
+    FaultAction,
+    GatePlan,
+    NetworkPlan,
+    Plan,
+    SimPlan,
+    SystemPlan,
+    WorkloadPlan,
+    canonical,
+)
+from shalott.harness.core.profiles import default_workload, is_log_system, profile_of
+from shalott.harness.core.rng import Stream, stream_key
+from shalott.harness.run.planning import check_plan, parse_nodes
+from shalott.harness.search.drawing.log_systems import (
+    BEYOND_ONE_NODE,
+    SAFE_INTERVALS_MS,
+    SAFE_LAYOUTS,
+    SAFE_POLICIES,
+    SAFE_PROMISES,
+    SAFE_TARGETS,
+    SAFE_TIME_LIMITS_MS,
+    draw_log_system,
+    draw_services,
+)
+from shalott.nemesis.drawing import STEP_MS, Promise, draw_faults
+from shalott.nemesis.kinds import ALL_NODES
+from shalott.nemesis.targets import is_single
+
+Choice = TypeVar("Choice")
+
+# A plan of few operations under many faults still proves something; and whoever can look into the
+# nodes asks more of them than their clients can.
+STRICT = GatePlan(min_acked=20, must_settle=True, must_not_crash=True, must_converge=True)
+BENIGN_SYNC_BATCHES = (1, 16, 4096)  # ha-sync-batch-size: how much travels at once, no promise
+
+# Which faults there are, and how often each beside the others.
+_ONE_AT_A_TIME: Mapping[str, float] = {
+    "kill": 3, "power": 3, "stop": 1, "pause": 2, "partition": 3,
+    "loss": 1, "loss-one-way": 0.5, "delay": 1, "delay-one-way": 0.5, "clog": 0.5,
+    "clock-skew": 0.5, "clock-jump": 0.5,
+    "disk-slow": 1, "disk-full": 0.5, "disk-error": 1, "disk-short": 0.5, "disk-corrupt": 0.5,
+}  # fmt: skip
+_ANYTHING: Mapping[str, float] = {
+    **_ONE_AT_A_TIME, "restart-all": 0.5, "kill-all": 0.5, "power-all": 0.5,
+}  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Range:
+    """A number between two others, in whole steps from the lower one."""
+
+    low: float
+    high: float
+    step: float = 1
+
+    def draw(self, rng: Stream) -> float:
+        steps = int((self.high - self.low) / self.step + 1e-9)
+        return self.low + self.step * rng.below(steps + 1)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Swarm:
+    """What each knob may be: a tuple of choices (repeat one to favour it), or a Range.
+
+    ``None`` stands for what the profile allows. A share is the probability that a run has the
+    thing at all.
+    """
+
+    # the system
+    nodes: tuple[int, ...] = (3, 3, 5)
+    layouts: tuple[str, ...] = ("together",)  # of RocketMQ's systems: who hosts what
+    partition_modes: tuple[str, ...] | None = None
+    policies: tuple[Mapping[str, Any], ...] | None = None  # each laid over the profile's
+    net_tick_ms: tuple[int, ...] = (1000, 2000, 4000)
+    startup_delay_ms: tuple[int, ...] = (0, 0, 0, 200, 1000)
+    operators: tuple[Literal["restart-minority", "none"], ...] = ("restart-minority",)
+    # the clients
+    rate_hz: Range = Range(12, 28)
+    clients_a_node: tuple[int, ...] = (1, 1, 2, 3)
+    queues: tuple[int, ...] = (1, 1, 2, 3)
+    enqueue_fraction: Range = Range(0.5, 0.8, 0.05)
+    body_bytes: tuple[int, ...] = (12, 64, 64, 256, 1024, 8192)
+    op_timeout_ms: tuple[int, ...] = (2000, 5000)
+    # What a careful client does; the others open L5, L6 and L7.
+    ack_mode: tuple[Literal["manual", "auto"], ...] = ("manual",)
+    durable: tuple[bool, ...] = (True,)
+    persistent: tuple[bool, ...] = (True,)
+    confirms: tuple[bool, ...] = (True,)
+    time_limit_ms: tuple[int, ...] = (60_000,)
+    settle_timeout_ms: tuple[int, ...] = (60_000,)
+    # How often each node is asked what it believes: seldom, as the nodes' own events tell it too,
+    # and HTTP is the dearest of all that a simulated run does.
+    observe_interval_ms: tuple[int, ...] = (5000, 10_000, 20_000)
+    # the faults
+    faults: Mapping[str, float] | None = None  # weight by kind
+    fault_share: float = 0.5  # of the kinds that a run has
+    promise: Promise | None = None
+    promises: tuple[Promise, ...] = ()  # one of these, where there is no ``promise``
+    targets: tuple[str, ...] = ("one", "one", "master")
+    quiet_ms: tuple[int, ...] = (2000,)
+    interval_ms: Range = Range(4000, 16_000, 500)
+    shortest_ms: Range = Range(500, 2000, 500)  # of a run's faults
+    longest_ms: Range = Range(2000, 10_000, 500)
+    fault_count: int | None = None  # at most
+    schedule: tuple[FaultAction, ...] | None = None  # these and no others
+    # By number of a scheduled fault: it begins up to so much later.
+    late_ms: Mapping[int, int] = dataclasses.field(default_factory=dict)
+    # the world
+    latency_us: tuple[int, ...] = (100, 300, 300, 1000, 5000)
+    jitter_us: tuple[int, ...] = (0, 100, 1000, 10_000)
+    link_spread_us: tuple[int, ...] = (0, 0, 500, 5000)
+    loss: tuple[float, ...] = (0.0, 0.0, 0.001, 0.01)
+    disk_call_us: tuple[tuple[int, int], ...] = ((5, 60), (5, 60), (50, 50), (20, 2000))
+    disk_sync_us: tuple[tuple[int, int], ...] = ((200, 3000), (1000, 1000), (500, 30_000))
+    power_loss: tuple[Literal["keep", "drop", "torn"], ...] = ("drop", "torn", "torn")
+    clock_offset_ms: tuple[float, ...] = (0.0, 0.0, 100.0, 5000.0)  # at most, either way
+    clock_drift_ppm: tuple[float, ...] = (0.0, 0.0, 100.0)  # at most, either way
+    buggify: tuple[bool, ...] = (False, True)
+    buggify_on: tuple[str, ...] = ()  # sites that are active in every run
+    # what decides
+    gates: GatePlan = STRICT
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Subject:
+    """What a search is about: one system under one profile, perhaps with bugs switched on."""
+
+    system: str = "mirrored"
+    profile: str = "safe"
+    bugs: tuple[str, ...] = ()
+    swarm: Swarm = dataclasses.field(default_factory=Swarm)
+    name: str = ""  # "": the system's and the profile's
+    workload: str = ""  # "": the system's own
+
+
+def plain_subject(system: str, profile: str) -> Subject:
+    """What a search without a scenario is about: all that the profile promises to survive."""
+    swarm = Swarm()
+    if is_log_system(system) and profile == "safe":
+        swarm = Swarm(
+            promises=SAFE_PROMISES,
+            targets=SAFE_TARGETS[system],
+            policies=SAFE_POLICIES[system],
+            layouts=SAFE_LAYOUTS[system],
+            time_limit_ms=SAFE_TIME_LIMITS_MS,
+            interval_ms=Range(*SAFE_INTERVALS_MS),
+        )
+    return Subject(system=system, profile=profile, swarm=swarm, name=f"{system}-{profile}")
+
+
+def draw_plan(subject: Subject, seed: int) -> Plan:
+    """The seed's plan. Raises UsageError for a subject that can't be."""
+    swarm, draw = subject.swarm, _Draw(seed)
+    nodes = parse_nodes(str(draw.choice("nodes", swarm.nodes)))
+    services = draw_services(subject.system, len(nodes), swarm.layouts, draw.choice)
+    nodes = tuple(services) or nodes
+    serving = sum("broker" in services.get(node, ("broker",)) for node in nodes)
+    limit_ms = draw.choice("time_limit_ms", swarm.time_limit_ms)
+    quiet_ms = draw.choice("quiet_ms", swarm.quiet_ms)
+    plan = Plan(
+        name=subject.name or f"{subject.system}-{subject.profile}-sim",
+        seed=seed,
+        time_limit_ms=limit_ms,
+        cluster=ClusterPlan(backend="sim", nodes=nodes),
+        system=msgspec.structs.replace(_system(subject, draw, len(nodes)), services=services),
+        workload=_workload(subject, draw, serving),
+        gates=swarm.gates,
+        faults=_faults(subject, draw, nodes, quiet_ms=quiet_ms, limit_ms=limit_ms),
+        quiet_ms=quiet_ms,
+        settle_timeout_ms=draw.choice("settle_timeout_ms", swarm.settle_timeout_ms),
+        observe_interval_ms=draw.choice("observe_interval_ms", swarm.observe_interval_ms),
+        sim=_world(swarm, draw, nodes),
+    )
+    check_plan(plan)
+    return canonical(plan)
+
+
+class _Draw:
+    """A seed's draws: one stream a knob, called by the knob's name."""
+
+    def __init__(self, seed: int) -> None:
+        self.seed = seed
+
+    def stream(self, knob: str) -> Stream:
+        return Stream(self.seed, "swarm", knob)
+
+    def choice(self, knob: str, choices: Sequence[Choice]) -> Choice:
+        return self.stream(knob).choice(choices)
+
+    def range(self, knob: str, allowed: Range) -> float:
+        return round(allowed.draw(self.stream(knob)), 6)
+
+
+def _system(subject: Subject, draw: _Draw, node_count: int) -> SystemPlan:
+    swarm = subject.swarm
+    if is_log_system(subject.system):
+        return draw_log_system(
+            subject.system, subject.profile, subject.bugs, swarm.policies, draw.choice
+        )
+    profile = profile_of(subject.system, subject.profile)
+    modes = partition_modes(subject)
+    policies = swarm.policies or _policies(subject.profile, node_count)
+    policy = {**profile.policy, **draw.choice("policies", policies)}
+    return SystemPlan(
+        name=subject.system,
+        profile=subject.profile,
+        partition_mode=draw.choice("partition_modes", modes),
+        net_tick_ms=draw.choice("net_tick_ms", swarm.net_tick_ms),
+        policy={key: value for key, value in policy.items() if value is not None},
+        bugs=tuple(sorted(subject.bugs)),
+        startup_delay_ms=draw.choice("startup_delay_ms", swarm.startup_delay_ms),
+        operator=draw.choice("operators", swarm.operators),
+    )
+
+
+def partition_modes(subject: Subject) -> tuple[str, ...]:
+    """What is drawn from. ``safe`` promises something under pause_minority only."""
+    if subject.swarm.partition_modes is not None:
+        return subject.swarm.partition_modes
+    if subject.profile == "safe" or is_log_system(subject.system):
+        return (profile_of(subject.system, subject.profile).partition_mode,)
+    return ("ignore", "pause_minority", "autoheal")
+
+
+def fault_kinds(subject: Subject) -> Mapping[str, float]:
+    """What is drawn from, by weight."""
+    if subject.swarm.schedule is not None:
+        return {action.kind: 1 for action in subject.swarm.schedule}
+    is_calm = subject.profile == "safe" and "anything" not in subject.swarm.promises
+    kinds = subject.swarm.faults or (_ONE_AT_A_TIME if is_calm else _ANYTHING)
+    if not is_log_system(subject.system) or subject.profile != "safe":
+        return kinds
+    return {kind: weight for kind, weight in kinds.items() if kind not in BEYOND_ONE_NODE}
+
+
+def _policies(profile: str, node_count: int) -> tuple[Mapping[str, Any], ...]:
+    """Variations that keep what the profile promises."""
+    some = node_count // 2 + 1
+    spread: list[dict[str, Any]] = [{}, {}, {"ha-mode": "exactly", "ha-params": some}]
+    if profile == "safe":
+        batches = [{"ha-sync-batch-size": size} for size in BENIGN_SYNC_BATCHES]
+        return tuple({**one, **batch} for one in spread for batch in batches)
+    others: list[dict[str, Any]] = [
+        {},
+        {"ha-sync-mode": "automatic"},
+        {"ha-promote-on-failure": "when-synced"},
+        {"ha-promote-on-shutdown": "always"},
+    ]
+    return tuple({**one, **other} for one in spread for other in others)
+
+
+def _workload(subject: Subject, draw: _Draw, node_count: int) -> WorkloadPlan:
+    swarm = subject.swarm
+    return WorkloadPlan(
+        name=subject.workload or default_workload(subject.system),
+        rate_hz=draw.range("rate_hz", swarm.rate_hz),
+        concurrency=node_count * draw.choice("clients_a_node", swarm.clients_a_node),
+        queues=draw.choice("queues", swarm.queues),
+        enqueue_fraction=draw.range("enqueue_fraction", swarm.enqueue_fraction),
+        body_bytes=draw.choice("body_bytes", swarm.body_bytes),
+        op_timeout_ms=draw.choice("op_timeout_ms", swarm.op_timeout_ms),
+        ack_mode=draw.choice("ack_mode", swarm.ack_mode),
+        durable=draw.choice("durable", swarm.durable),
+        persistent=draw.choice("persistent", swarm.persistent),
+        confirms=draw.choice("confirms", swarm.confirms),
+    )
+
+
+def _world(swarm: Swarm, draw: _Draw, nodes: Sequence[str]) -> SimPlan:
+    return SimPlan(
+        seed=stream_key(draw.seed, "swarm", "world") >> 1,
+        network=NetworkPlan(
+            latency_us=draw.choice("latency_us", swarm.latency_us),
+            jitter_us=draw.choice("jitter_us", swarm.jitter_us),
+            link_spread_us=draw.choice("link_spread_us", swarm.link_spread_us),
+            loss=draw.choice("loss", swarm.loss),
+        ),
+        disk=DiskPlan(
+            call_us=draw.choice("disk_call_us", swarm.disk_call_us),
+            sync_us=draw.choice("disk_sync_us", swarm.disk_sync_us),
+            power_loss=draw.choice("power_loss", swarm.power_loss),
+        ),
+        clocks=tuple(_clocks(swarm, draw, nodes)),
+        buggify=draw.choice("buggify", swarm.buggify),
+        buggify_on=swarm.buggify_on,
+    )
+
+
+def _clocks(swarm: Swarm, draw: _Draw, nodes: Sequence[str]) -> list[ClockPlan]:
+    """Each node's own offset and drift, within what the run allows; sound clocks are left out."""
+    offset_ms = draw.choice("clock_offset_ms", swarm.clock_offset_ms)
+    drift_ppm = draw.choice("clock_drift_ppm", swarm.clock_drift_ppm)
+    if not offset_ms and not drift_ppm:
+        return []
+    return [
+        ClockPlan(
+            node=node,
+            offset_ms=round(draw.stream(f"clock {node}").between(-offset_ms, offset_ms), 3),
+            drift_ppm=round(draw.stream(f"drift {node}").between(-drift_ppm, drift_ppm), 3),
+        )
+        for node in nodes
+    ]
+
+
+def _faults(
+    subject: Subject, draw: _Draw, nodes: Sequence[str], *, quiet_ms: int, limit_ms: int
+) -> tuple[FaultAction, ...]:
+    """Every fault of the run; the schedule itself where the swarm has one."""
+    swarm = subject.swarm
+    if swarm.schedule is not None:
+        return tuple(_later(action, swarm, draw) for action in swarm.schedule)
+    promises = swarm.promises or (_promise(subject.profile),)
+    promise = draw.choice("promises", promises) if swarm.promise is None else swarm.promise
+    kinds, targets = fault_kinds(subject), swarm.targets
+    if swarm.promises and promise != "anything":
+        kinds = {kind: weight for kind, weight in kinds.items() if kind not in ALL_NODES}
+        targets = tuple(target for target in targets if is_single(target))
+    return draw_faults(
+        stream_key(draw.seed, "swarm", "faults") >> 1,
+        nodes=nodes,
+        time_limit_ms=limit_ms,
+        kinds=_some(kinds, swarm, draw),
+        promise=promise,
+        quiet_ms=quiet_ms,
+        interval_ms=int(draw.range("interval_ms", swarm.interval_ms)),
+        duration_ms=_durations_ms(swarm, draw),
+        count=swarm.fault_count,
+        targets=targets,
+    )
+
+
+def _later(action: FaultAction, swarm: Swarm, draw: _Draw) -> FaultAction:
+    if action.id not in swarm.late_ms:
+        return action
+    late_ms = draw.range(f"late {action.id}", Range(0, swarm.late_ms[action.id], STEP_MS))
+    return msgspec.structs.replace(action, at_ms=action.at_ms + int(late_ms))
+
+
+def _promise(profile: str) -> Promise:
+    """``safe`` loses nothing as long as one node at a time is taken."""
+    return "one-at-a-time" if profile == "safe" else "anything"
+
+
+def _durations_ms(swarm: Swarm, draw: _Draw) -> tuple[int, int]:
+    shortest_ms = int(draw.range("shortest_ms", swarm.shortest_ms))
+    return shortest_ms, max(shortest_ms, int(draw.range("longest_ms", swarm.longest_ms)))
+
+
+def _some(weights: Mapping[str, float], swarm: Swarm, draw: _Draw) -> dict[str, float]:
+    """The kinds that this run has: each with the swarm's share, at least one."""
+    chosen = {
+        kind: weight
+        for kind, weight in weights.items()
+        if draw.stream(f"has {kind}").random() < swarm.fault_share
+    }
+    if chosen:
+        return chosen
+    kind = draw.choice("one kind", tuple(weights))
+    return {kind: weights[kind]}

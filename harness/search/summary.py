@@ -1,0 +1,209 @@
+"""summary.json, and what a search says at its end: counts, classes, coverage, what to do next."""
+
+from __future__ import annotations
+
+import shlex
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+
+import msgspec
+
+from shalott.harness.run.store import PLAN
+from shalott.harness.search.campaign import CAMPAIGN_VERSION, Campaign, Header
+from shalott.harness.search.findings import SeedReport
+
+SEEDS_MAX = 50  # listed of a class
+
+
+class ClassSummary(msgspec.Struct, frozen=True, kw_only=True):
+    """One class of anomaly: in which seeds, and which of them are kept."""
+
+    count: int
+    seeds: tuple[int, ...]
+    kept: tuple[str, ...]  # directories, relative to the campaign's
+
+
+class Sometimes(msgspec.Struct, frozen=True, kw_only=True):
+    """An event that a campaign wants to see: in how many runs, and how often in all."""
+
+    runs: int
+    times: int
+
+
+class Summary(msgspec.Struct, frozen=True, kw_only=True):
+    """summary.json. It speaks of the seeds of the last command; all runs are in campaign.jsonl."""
+
+    version: int = CAMPAIGN_VERSION
+    command: str
+    header: Header
+    seeds: str
+    wanted: int  # seeds asked for
+    ran: int
+    valid: int
+    invalid: int
+    unknown: int
+    errors: Mapping[str, str]  # by seed: what kept the run from its end
+    classes: Mapping[str, ClassSummary]
+    unknown_seeds: Mapping[str, tuple[str, ...]]  # by seed: why
+    repeated: int
+    mismatches: Mapping[str, tuple[str, str]]  # by seed: the two digests
+    sometimes: Mapping[str, Sometimes]
+    never: tuple[str, ...]
+    buggified: Mapping[str, Sometimes]
+    virtual_s: float
+    wall_s: float  # of this command
+    cpu_s: float  # of the runs, all commands together
+    callbacks: int
+    segments: int
+    interrupted: bool = False
+    scenario: str = ""
+    anomaly: str = ""  # that the scenario must report
+    found_after: int | None = None  # so many seeds, the one that found it among them
+    found_seed: int | None = None
+
+
+def summarise(
+    campaign: Campaign,
+    seeds: Sequence[int],
+    *,
+    command: str,
+    seeds_text: str,
+    wanted_events: Sequence[str],
+    wall_s: float,
+    interrupted: bool,
+    scenario: str = "",
+    anomaly: str = "",
+    found_seed: int | None = None,
+) -> Summary:
+    """The summary of these seeds, as far as they have been run."""
+    reports = [campaign.reports[seed] for seed in seeds if seed in campaign.reports]
+    by_valid = Counter(verdict_of(report) for report in reports)
+    sometimes = _sometimes(report.sometimes for report in reports)
+    ran = {report.seed: None for report in reports}
+    return Summary(
+        command=command,
+        header=campaign.header,
+        seeds=seeds_text,
+        wanted=len(seeds),
+        ran=len(reports),
+        valid=by_valid["valid"],
+        invalid=by_valid["invalid"],
+        unknown=by_valid["unknown"],
+        errors={str(report.seed): report.error for report in reports if report.error},
+        classes=_classes(campaign, reports),
+        unknown_seeds={
+            str(report.seed): report.reasons
+            for report in reports
+            if verdict_of(report) == "unknown"
+        },
+        repeated=sum(seed in ran for seed in campaign.again),
+        mismatches={str(seed): pair for seed, pair in campaign.mismatches.items() if seed in ran},
+        sometimes=sometimes,
+        never=tuple(name for name in wanted_events if name not in sometimes),
+        buggified=_sometimes(report.buggified for report in reports),
+        virtual_s=round(sum(report.virtual_ns for report in reports) / 1e9, 3),
+        wall_s=round(wall_s, 3),
+        cpu_s=round(sum(report.wall_s for report in reports), 3),
+        callbacks=sum(report.callbacks for report in reports),
+        segments=sum(report.segments for report in reports),
+        interrupted=interrupted,
+        scenario=scenario,
+        anomaly=anomaly,
+        found_after=None if found_seed is None else list(seeds).index(found_seed) + 1,
+        found_seed=found_seed,
+    )
+
+
+def verdict_of(report: SeedReport) -> str:
+    """valid, invalid, unknown, or error: the harness's own."""
+    if report.error is not None:
+        return "error"
+    if isinstance(report.valid, bool):
+        return "valid" if report.valid else "invalid"
+    return "unknown"
+
+
+def _classes(campaign: Campaign, reports: Sequence[SeedReport]) -> dict[str, ClassSummary]:
+    seeds: dict[str, list[int]] = {}
+    for report in reports:
+        for kind in report.violations if verdict_of(report) == "invalid" else ():
+            seeds.setdefault(kind, []).append(report.seed)
+    return {
+        kind: ClassSummary(
+            count=len(own),
+            seeds=tuple(own[:SEEDS_MAX]),
+            kept=tuple(
+                str(campaign.finding(seed).path.relative_to(campaign.directory))
+                for seed in own
+                if (campaign.finding(seed).path / PLAN).exists()
+            ),
+        )
+        for kind, own in sorted(seeds.items())
+    }
+
+
+def _sometimes(counts: Iterable[Mapping[str, int]]) -> dict[str, Sometimes]:
+    runs: Counter[str] = Counter()
+    times: Counter[str] = Counter()
+    for one in counts:
+        times.update(one)
+        runs.update(name for name, count in one.items() if count)
+    return {name: Sometimes(runs=runs[name], times=times[name]) for name in sorted(runs)}
+
+
+def render_summary(summary: Summary) -> bytes:
+    return msgspec.json.format(msgspec.json.encode(summary), indent=2) + b"\n"
+
+
+def exit_code(summary: Summary) -> int:
+    """255: runs failed or differ from their repetition, so no verdict of this search can be
+    believed; 1: something was found; 2: something is unknown; 0."""
+    if summary.errors or summary.mismatches:
+        return 255
+    if summary.invalid:
+        return 1
+    if summary.unknown or summary.interrupted:
+        return 2
+    return 0
+
+
+def closing_lines(summary: Summary, directory: Path) -> Iterator[str]:
+    """What the search says at its end."""
+    if summary.scenario:
+        yield _found(summary)
+    rate = summary.virtual_s / summary.cpu_s if summary.cpu_s else 0.0
+    yield (
+        f"{summary.ran:,} of {summary.wanted:,} seeds: {summary.valid:,} valid,"
+        f" {summary.invalid:,} invalid, {summary.unknown:,} unknown,"
+        f" {len(summary.errors):,} failed; {rate:,.0f} virtual seconds a CPU second."
+    )
+    for kind, found in summary.classes.items():
+        seeds = ", ".join(map(str, found.seeds[:5])) + (", ..." if found.count > 5 else "")
+        yield f"  {kind}: {found.count:,} of the seeds ({seeds})"
+    for seed, reasons in list(summary.unknown_seeds.items())[:3]:
+        yield f"  unknown: seed {seed}: {reasons[0] if reasons else 'no reason given'}"
+    for seed, error in list(summary.errors.items())[:3]:
+        yield f"  failed: seed {seed}: {error}"
+    for seed, (first, second) in summary.mismatches.items():
+        yield f"  not deterministic: seed {seed} ran to {first}, and repeated to {second}"
+    if summary.repeated and not summary.mismatches:
+        yield f"The digests of {summary.repeated:,} repeated seeds are equal."
+    if summary.never:
+        yield f"Never seen: {', '.join(summary.never)}."
+    elif summary.sometimes:
+        yield "Every event that a campaign wants to see was seen."
+    kept = [name for found in summary.classes.values() for name in found.kept]
+    if kept:
+        plan = shlex.quote(str(directory / kept[0] / PLAN))
+        yield f"Replay: shalott replay {plan}"
+        yield f"Shrink: shalott shrink {plan}"
+
+
+def _found(summary: Summary) -> str:
+    if summary.found_after is not None:
+        return (
+            f"{summary.scenario}: found after {summary.found_after:,} seeds"
+            f" ({summary.anomaly} in seed {summary.found_seed})."
+        )
+    return f"{summary.scenario}: {summary.anomaly} was not found in {summary.ran:,} seeds."

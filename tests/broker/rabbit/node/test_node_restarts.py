@@ -1,0 +1,90 @@
+"""A node whose broker is to restart more than once: in virtual time, on a simulated disk."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import pytest
+
+from shalott.broker.rabbit.config import NodeConfig
+from shalott.broker.rabbit.node.node import Node
+from shalott.cluster.sim.disk.disk import SimDisk
+from shalott.cluster.sim.loop.clock import NodeClock
+from shalott.cluster.sim.loop.loop import SimLoop
+from shalott.cluster.sim.loop.processes import SimProcess
+from shalott.cluster.sim.network.network import NetworkKnobs, SimNetwork
+from shalott.harness.core.rng import Stream
+
+pytestmark = pytest.mark.unit
+
+BOOTS_S = 30  # virtual; a node alone boots within a net tick or two
+Body = Callable[[Node, "Events"], Awaitable[None]]
+
+
+class Events:
+    """Counts how often the broker has begun to run."""
+
+    def __init__(self) -> None:
+        self.runs = 0
+
+    def emit(self, *words: Any, role: str = "", **more: Any) -> None:
+        self.runs += role == "running"
+
+
+def with_node(body: Body) -> None:
+    """Run ``body`` on a node that runs."""
+    loop = SimLoop()
+    loop.network = SimNetwork(loop, 1, NetworkKnobs())
+    loop.network.add_host("n1")
+    events = Events()
+
+    async def main() -> None:
+        async def open_events(incarnation: int) -> Any:
+            return events
+
+        node = await Node.open(
+            NodeConfig(name="n1", data_dir="", bind_host="n1", net_tick_ms=1000),
+            clock=NodeClock(lambda: loop.now_ns, wall_origin_ns=0),
+            make_rng=lambda incarnation: Stream(1, incarnation),
+            disk=SimDisk(loop, 1, "n1"),
+            open_events=open_events,
+        )
+        await node.start()
+        await run_again(node, events, 1)
+        await body(node, events)
+        await node.stop()
+
+    loop.run(main(), SimProcess("n1"))
+
+
+async def run_again(node: Node, events: Events, count: int) -> None:
+    """Return when the broker has begun to run ``count`` times, and does run."""
+    async with asyncio.timeout(BOOTS_S):
+        while events.runs < count or node.phase != "running":  # noqa: ASYNC110 - plain attributes
+            await asyncio.sleep(0.01)
+
+
+def test_two_restarts_that_are_asked_for_at_once_are_two_restarts() -> None:
+    """The second one once waited for a word that only a lost autoheal brings, for ever."""
+
+    async def body(node: Node, events: Events) -> None:
+        node.restart("its leader does not know it", wait_for_go=False)
+        node.restart("it saw no leader for too long", wait_for_go=False)
+        await run_again(node, events, 2)
+
+    with_node(body)
+
+
+def test_a_restart_after_an_autoheal_waits_for_its_word_whatever_was_asked_before() -> None:
+    async def body(node: Node, events: Events) -> None:
+        node.restart("at once", wait_for_go=False)
+        await run_again(node, events, 2)
+        node.restart("autoheal: this side lost", wait_for_go=True)
+        await asyncio.sleep(BOOTS_S)
+        assert (node.phase, events.runs) == ("booting", 2)
+        node.go()
+        await run_again(node, events, 3)
+
+    with_node(body)

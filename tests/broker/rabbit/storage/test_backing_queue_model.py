@@ -1,0 +1,217 @@
+"""The backing queue against a plain list, with crashes at any moment.
+
+The model says for each message when its publish and its removal were promised to be durable. A
+crash takes the disk as it is at that instant, a power loss with any of the unsynced sectors
+missing. Then: nothing durable is lost, nothing durably removed comes back, nothing else appears,
+and the order is the old one.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Coroutine
+from dataclasses import dataclass
+from typing import Any, TypeVar
+from unittest import mock
+
+import pytest
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
+
+from shalott.broker.rabbit.amqp.queue_protocol import Content
+from shalott.broker.rabbit.storage import backing_queue as backing_queue_module
+from shalott.broker.rabbit.storage import flusher as flusher_module
+from shalott.broker.rabbit.storage.backing_queue import BackingQueue
+from tests.broker.base.memory_disk import MemoryDisk
+
+pytestmark = pytest.mark.unit
+
+T = TypeVar("T")
+DIRECTORY = "queues/q"
+
+
+@dataclass
+class Modelled:
+    """A message that was published in this life or recovered from the last."""
+
+    content: Content
+    redelivered: bool
+    unacked: bool = False
+    published_mark: int = 0  # 0: durable from the start
+    removed_mark: int | None = None  # None: it is here
+
+
+class BackingQueueMachine(RuleBasedStateMachine):
+    def __init__(self) -> None:
+        super().__init__()
+        self.loop = asyncio.new_event_loop()
+        self.disk = MemoryDisk()
+        self.model: list[Modelled] = []
+        self.next_id = 1
+        # No timer may fire by itself: what happens must depend on the rules alone.
+        self.patches = [
+            mock.patch.object(backing_queue_module, "COMPACT_MIN_GARBAGE_BYTES", 300),
+            mock.patch.object(flusher_module, "LAZY_FLUSH_MS", 3_600_000),
+        ]
+        for patch in self.patches:
+            patch.start()
+
+    def run(self, coroutine: Coroutine[Any, Any, T]) -> T:
+        return self.loop.run_until_complete(coroutine)
+
+    @initialize()
+    def create(self) -> None:
+        self.queue = self.run(BackingQueue.create(self.disk, DIRECTORY))
+
+    def teardown(self) -> None:
+        for patch in self.patches:
+            patch.stop()
+        self.run(self.queue.abandon())
+        self.loop.close()
+
+    # -- what a queue process does -----------------------------------------------------------------
+
+    def here(self) -> list[Modelled]:
+        return [each for each in self.model if each.removed_mark is None]
+
+    def ready(self) -> list[Modelled]:
+        return [each for each in self.here() if not each.unacked]
+
+    def unacked(self) -> list[Modelled]:
+        return [each for each in self.here() if each.unacked]
+
+    def in_loop(self, call: Any) -> Any:
+        """The queue must be used in its event loop."""
+
+        async def body() -> Any:
+            return call()
+
+        return self.run(body())
+
+    def removed(self, messages: list[Modelled]) -> None:
+        for each in messages:
+            each.removed_mark = self.queue.mark()
+
+    @rule(persistent=st.booleans(), delivered=st.booleans(), size=st.integers(0, 120))
+    def publish(self, persistent: bool, delivered: bool, size: int) -> None:
+        content = Content(self.next_id, "x", "k", b"p", b"b" * size, persistent, 3, 1000)
+        self.next_id += 1
+        publish = self.queue.publish_delivered if delivered else self.queue.publish
+        mark = self.in_loop(lambda: publish(content))
+        assert (mark > 0) == persistent
+        self.model.append(Modelled(content, delivered, delivered, mark))
+
+    @rule(no_ack=st.booleans())
+    def fetch(self, no_ack: bool) -> None:
+        ready = self.ready()
+        fetched = self.in_loop(lambda: self.queue.fetch(no_ack=no_ack))
+        if not ready:
+            assert fetched is None
+            return
+        head = ready[0]
+        assert fetched == (head.content, head.redelivered, len(ready) - 1)
+        head.redelivered = head.unacked = True
+        if no_ack:
+            self.removed([head])
+
+    @rule(count=st.integers(0, 4), ack_required=st.booleans())
+    def drop(self, count: int, ack_required: bool) -> None:
+        taken = self.ready()[:count]
+        dropped = self.in_loop(lambda: self.queue.drop(count, ack_required=ack_required))
+        assert dropped == [each.content for each in taken]
+        for each in taken:
+            each.redelivered = each.unacked = True
+        if not ack_required:
+            self.removed(taken)
+
+    @rule(data=st.data(), action=st.sampled_from(["ack", "requeue", "discard"]))
+    def settle(self, data: st.DataObject, action: str) -> None:
+        here = self.here()
+        if not here:
+            return
+        chosen = data.draw(st.lists(st.sampled_from(here), unique_by=lambda m: m.content.id))
+        affected = [each for each in chosen if each.unacked or action == "discard"]
+        ids = [each.content.id for each in chosen]
+        done = self.in_loop(lambda: getattr(self.queue, action)(ids))
+        assert done == [each.content.id for each in affected]
+        if action == "requeue":
+            for each in affected:
+                each.unacked = False
+        else:
+            self.removed(affected)
+
+    @rule(everything=st.booleans())
+    def empty(self, everything: bool) -> None:
+        gone = self.here() if everything else self.ready()
+        count = self.in_loop(self.queue.clear if everything else self.queue.purge)
+        assert count == len(gone)
+        self.removed(gone)
+
+    # -- time and ends -----------------------------------------------------------------------------
+
+    @rule(steps=st.integers(1, 12))
+    def pass_time(self, steps: int) -> None:
+        """Let a flush or a compaction come some way, but not to its end."""
+
+        async def body() -> None:
+            for _ in range(steps):
+                await asyncio.sleep(0)
+
+        self.run(body())
+
+    @rule()
+    def flush(self) -> None:
+        self.run(self.queue.wait_durable(self.queue.mark()))
+        assert self.queue.durable_mark == self.queue.mark()
+
+    @rule(seed=st.none() | st.integers(0, 1 << 30))
+    def crash(self, seed: int | None) -> None:
+        """A kill (no seed) or a power loss, then recovery from what is left."""
+        durable = self.queue.durable_mark
+        if seed is None:
+            image = self.disk.after_kill()
+        else:
+            rng = random.Random(seed)
+            image = self.disk.after_power_loss(lambda: rng.random() < 0.5)
+        self.run(self.queue.abandon())
+        self.disk = image
+        self.queue = self.run(BackingQueue.recover(image, DIRECTORY))
+        found = {held.content.id: held for held in self.queue.contents()}
+        for each in self.model:
+            removed_for_good = each.removed_mark is not None and each.removed_mark <= durable
+            survives = each.content.persistent and each.published_mark <= durable
+            if removed_for_good or not each.content.persistent:
+                assert each.content.id not in found
+            elif each.removed_mark is None and survives:
+                assert each.content.id in found, "a durable message is lost"
+        self.model = [each for each in self.model if each.content.id in found]
+        for each in self.model:
+            each.redelivered, each.unacked = True, False
+            each.published_mark, each.removed_mark = 0, None
+
+    @rule()
+    def restart(self) -> None:
+        """A clean end: exactly the persistent messages, with their flags."""
+        self.run(self.queue.close())
+        self.queue = self.run(BackingQueue.recover(self.disk, DIRECTORY))
+        self.model = [each for each in self.here() if each.content.persistent]
+        for each in self.model:
+            each.unacked = False
+            each.published_mark = 0
+
+    @invariant()
+    def it_is_as_the_model_says(self) -> None:
+        here = self.here()
+        expected = [(each.content, each.redelivered, each.unacked) for each in here]
+        assert self.queue.contents() == expected
+        assert self.queue.ready == len(self.ready())
+        assert self.queue.unacked == len(self.unacked())
+        assert self.queue.depth == len(here)
+        assert self.queue.bytes == sum(len(each.content.body) for each in here)
+        assert self.queue.ready_bytes == sum(len(each.content.body) for each in self.ready())
+
+
+TestBackingQueue = BackingQueueMachine.TestCase
+TestBackingQueue.settings = settings(max_examples=80, stateful_step_count=50)

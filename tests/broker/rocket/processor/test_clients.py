@@ -1,0 +1,216 @@
+"""Clients, offsets, locks, messages sent back, single messages, and what slaves copy."""
+
+from __future__ import annotations
+
+import asyncio
+import zlib
+from typing import Any
+
+import msgspec
+import pytest
+
+from shalott.broker.rocket.processor.delays import deliver_delayed
+from shalott.broker.rocket.processor.locks import LOCK_EXPIRES_MS, QueueLocks
+from shalott.broker.rocket.processor.tables import Tables
+from shalott.broker.rocket.remoting.codes import RequestCode, ResponseCode
+from shalott.broker.rocket.remoting.command import Command
+from tests.broker.rocket.processor.broker_world import World, in_world, messages_of
+
+pytestmark = pytest.mark.unit
+
+QUEUE = {"topic": "t", "queueId": 0}
+
+
+def heartbeat(client_id: str, *, enums: bool = True) -> bytes:
+    """Java writes names of enumerations, C++ their numbers."""
+    consumer: dict[str, Any] = {
+        "groupName": "g",
+        "consumeType": "CONSUME_PASSIVELY" if enums else 1,
+        "messageModel": "CLUSTERING" if enums else 1,
+        "consumeFromWhere": "CONSUME_FROM_FIRST_OFFSET" if enums else 4,
+        "subscriptionDataSet": [{"topic": "t", "subString": "*", "subVersion": 1}],
+        "unitMode": False,
+    }
+    body = {"clientID": client_id, "producerDataSet": [], "consumerDataSet": [consumer]}
+    return msgspec.json.encode(body)
+
+
+async def consumers(world: World) -> list[str]:
+    answer = await world.ask(RequestCode.GET_CONSUMER_LIST_BY_GROUP, {"consumerGroup": "g"})
+    return [] if answer.code else list(msgspec.json.decode(answer.body)["consumerIdList"])
+
+
+def test_members_of_a_group_are_told_when_it_changes() -> None:
+    async def test(world: World) -> None:
+        await world.ask(RequestCode.HEART_BEAT, body=heartbeat("c1"))
+        assert await consumers(world) == ["c1"]
+        assert "%RETRY%g" in world.broker.tables.topics
+        second = world.new_client()
+        beat = Command(code=RequestCode.HEART_BEAT, body=heartbeat("c2", enums=False))
+        await second.invoke(world.address, beat, 1000)
+        await asyncio.sleep(0.1)
+        assert await consumers(world) == ["c1", "c2"]
+        told = [push for push in world.pushed if push.code == 40]
+        assert len(told) == 1 and told[0].ext == {"consumerGroup": "g"} and told[0].is_oneway
+        await world.ask(RequestCode.UNREGISTER_CLIENT, {"clientID": "c1", "consumerGroup": "g"})
+        await asyncio.sleep(0.1)
+        assert await consumers(world) == ["c2"]
+        assert len(world.pushed) == 2
+        await second.close()
+        await asyncio.sleep(0.1)
+        assert await consumers(world) == []
+        assert world.broker.clients.consumer_groups() == []
+
+    in_world(test)
+
+
+def test_offsets_of_groups_and_ends_of_queues() -> None:
+    async def test(world: World) -> None:
+        ours = {**QUEUE, "consumerGroup": "g"}
+        unknown = await world.ask(RequestCode.QUERY_CONSUMER_OFFSET, ours)
+        assert unknown.code == ResponseCode.QUERY_NOT_FOUND
+        earliest = await world.ask(RequestCode.GET_EARLIEST_MSG_STORETIME, QUEUE)
+        assert earliest.ext["timestamp"] == "-1"
+        for _ in range(4):
+            await world.send()
+            await asyncio.sleep(1)
+        first = await world.ask(RequestCode.QUERY_CONSUMER_OFFSET, ours)
+        assert first.ext["offset"] == "0"  # it begins with the first message
+        strict = {**ours, "setZeroIfNotFound": "false"}
+        none = await world.ask(RequestCode.QUERY_CONSUMER_OFFSET, strict)
+        assert none.code == ResponseCode.QUERY_NOT_FOUND
+        await world.ask(RequestCode.UPDATE_CONSUMER_OFFSET, ours | {"commitOffset": 3})
+        assert (await world.ask(RequestCode.QUERY_CONSUMER_OFFSET, ours)).ext["offset"] == "3"
+        assert (await world.ask(RequestCode.GET_MAX_OFFSET, QUEUE)).ext["offset"] == "4"
+        assert (await world.ask(RequestCode.GET_MIN_OFFSET, QUEUE)).ext["offset"] == "0"
+        earliest = await world.ask(RequestCode.GET_EARLIEST_MSG_STORETIME, QUEUE)
+        start_ms = int(earliest.ext["timestamp"])
+        found = [
+            (
+                await world.ask(
+                    RequestCode.SEARCH_OFFSET_BY_TIMESTAMP, QUEUE | {"timestamp": start_ms + ms}
+                )
+            ).ext["offset"]
+            for ms in (-5, 0, 500, 1500, 60_000)
+        ]
+        assert found == ["0", "0", "1", "2", "4"]
+
+    in_world(test)
+
+
+def test_a_queue_is_locked_by_one_client_until_it_is_silent_for_a_minute() -> None:
+    locks = QueueLocks()
+    queues = [("t", 0), ("t", 1)]
+    assert locks.lock("g", "c1", queues[:1], 0) == [0]
+    assert locks.lock("g", "c2", queues, 10) == [1]
+    assert locks.lock("other", "c2", queues, 10) == [0, 1]
+    assert locks.lock("g", "c1", queues[:1], 50_000) == [0]
+    assert locks.lock("g", "c2", queues[:1], 50_000 + LOCK_EXPIRES_MS) == []
+    assert locks.lock("g", "c2", queues[:1], 50_001 + LOCK_EXPIRES_MS) == [0]
+    locks.unlock("g", "c1", queues)
+    assert locks.lock("g", "c1", queues[:1], 50_002 + LOCK_EXPIRES_MS) == []
+    locks.unlock("g", "c2", queues)
+    assert locks.lock("g", "c1", queues, 50_002 + LOCK_EXPIRES_MS) == [0, 1]
+
+
+def test_locks_over_the_wire() -> None:
+    async def test(world: World) -> None:
+        queue = {"topic": "t", "brokerName": "shalott", "queueId": 0}
+
+        def wanted(client: str) -> bytes:
+            body = {"consumerGroup": "g", "clientId": client, "mqSet": [queue]}
+            return msgspec.json.encode(body)
+
+        first = await world.ask(RequestCode.LOCK_BATCH_MQ, body=wanted("c1"))
+        assert msgspec.json.decode(first.body) == {"lockOKMQSet": [queue]}
+        second = await world.ask(RequestCode.LOCK_BATCH_MQ, body=wanted("c2"))
+        assert msgspec.json.decode(second.body) == {"lockOKMQSet": []}
+        await world.ask(RequestCode.UNLOCK_BATCH_MQ, body=wanted("c1"))
+        third = await world.ask(RequestCode.LOCK_BATCH_MQ, body=wanted("c2"))
+        assert msgspec.json.decode(third.body) == {"lockOKMQSet": [queue]}
+
+    in_world(test)
+
+
+def test_a_message_is_found_by_its_place_and_by_its_key() -> None:
+    async def test(world: World) -> None:
+        sent = await world.send(b"x", properties="KEYS\x01k1 k2\x02UNIQ_KEY\x01u\x02")
+        await world.send(b"y")
+        await world.settle()
+        offset = int(sent.ext["msgId"][16:], 16)
+        seen = await world.ask(RequestCode.VIEW_MESSAGE_BY_ID, {"offset": offset})
+        (stored,) = messages_of(seen.body)
+        assert stored.message.body == b"x" and stored.body_crc == zlib.crc32(b"x") & 0x7FFFFFFF
+        for nowhere in (offset + 1, 1 << 30, -1):
+            answer = await world.ask(RequestCode.VIEW_MESSAGE_BY_ID, {"offset": nowhere})
+            assert answer.code == ResponseCode.SYSTEM_ERROR
+        await world.replica.store.indexed(world.broker.store.dispatched_offset)
+        for key in ("k2", "u"):
+            found = await world.ask(RequestCode.QUERY_MESSAGE, {"topic": "t", "key": key})
+            assert [one.message.body for one in messages_of(found.body)] == [b"x"]
+        missing = await world.ask(RequestCode.QUERY_MESSAGE, {"topic": "t", "key": "k"})
+        assert missing.code == ResponseCode.QUERY_NOT_FOUND
+
+    in_world(test)
+
+
+def test_a_message_sent_back_comes_again_later_and_ends_among_the_dead_letters() -> None:
+    async def test(world: World) -> None:
+        delivering = asyncio.create_task(deliver_delayed(world.broker))
+        sent = await world.send(b"x", properties="TAGS\x01a\x02")
+        await world.settle()
+        back = {"offset": int(sent.ext["msgId"][16:], 16), "group": "g", "delayLevel": 0}
+        answer = await world.ask(RequestCode.CONSUMER_SEND_MSG_BACK, back)
+        assert answer.code == ResponseCode.SUCCESS
+        await asyncio.sleep(8)
+        assert await world.bodies("%RETRY%g") == []
+        await asyncio.sleep(4)
+        pulled = await world.pull(topic="%RETRY%g")
+        (again,) = messages_of(pulled.body)
+        assert again.message.body == b"x" and again.message.reconsume_times == 1
+        assert "RETRY_TOPIC\x01t\x02" in again.message.properties
+        assert "TAGS\x01a\x02" in again.message.properties
+        last = {**back, "offset": again.physical_offset, "maxReconsumeTimes": 1}
+        await world.ask(RequestCode.CONSUMER_SEND_MSG_BACK, last)
+        assert await world.bodies("%DLQ%g") == [b"x"]
+        delivering.cancel()
+        await asyncio.gather(delivering, return_exceptions=True)
+
+    in_world(test)
+
+
+def test_a_slave_can_copy_all_tables_and_they_outlive_the_node() -> None:
+    async def test(world: World) -> None:
+        await world.send()
+        await world.ask(RequestCode.HEART_BEAT, body=heartbeat("c1"))
+        ours = {**QUEUE, "consumerGroup": "g", "commitOffset": 1}
+        await world.ask(RequestCode.UPDATE_CONSUMER_OFFSET, ours)
+        topics = await world.ask(RequestCode.GET_ALL_TOPIC_CONFIG)
+        table = msgspec.json.decode(topics.body)
+        assert sorted(table["topicConfigTable"]) == ["%RETRY%g", "TBW102", "t"]
+        assert table["dataVersion"]["stateVersion"] == 1
+        offsets = await world.ask(RequestCode.GET_ALL_CONSUMER_OFFSET)
+        assert msgspec.json.decode(offsets.body)["offsetTable"] == {"t@g": {"0": 1}}
+        groups = await world.ask(RequestCode.GET_ALL_SUBSCRIPTIONGROUP_CONFIG)
+        assert list(msgspec.json.decode(groups.body)["subscriptionGroupTable"]) == ["g"]
+        await world.broker.tables.save()
+        again = await Tables.open(world.env, default_queues=4)
+        assert again.topic_table() == world.broker.tables.topic_table()
+        assert again.offset("g", "t", 0) == 1 and list(again.groups) == ["g"]
+
+    in_world(test)
+
+
+def test_operators_are_told_what_a_broker_is() -> None:
+    async def test(world: World) -> None:
+        await world.send()
+        info = await world.ask(RequestCode.GET_BROKER_RUNTIME_INFO)
+        assert int(msgspec.json.decode(info.body)["table"]["commitLogMaxOffset"]) > 0
+        config = await world.ask(RequestCode.GET_BROKER_CONFIG)
+        assert b"brokerName=shalott\n" in config.body
+        refused = await world.ask(RequestCode.UPDATE_BROKER_CONFIG, body=b"a=b")
+        assert refused.code == ResponseCode.NO_PERMISSION
+        ha = await world.ask(RequestCode.GET_BROKER_HA_STATUS)
+        assert msgspec.json.decode(ha.body) == {"master": True}
+
+    in_world(test)

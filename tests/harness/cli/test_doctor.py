@@ -1,0 +1,174 @@
+"""The doctor's findings and exit code on machines that lack one thing each."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+import pytest
+from rich.console import Console
+
+from shalott.harness.cli.doctor import EngineFacts, ThisMachine, run_doctor
+
+pytestmark = pytest.mark.unit
+
+PROGRAMS = ("nft", "iptables", "tc", "mmdebstrap", "java")
+
+
+@dataclass(frozen=True)
+class FakeMachine:
+    """A machine that has everything, until a test takes something away."""
+
+    python: tuple[int, int] = (3, 12)
+    is_root: bool = True
+    programs: Sequence[str] = PROGRAMS
+    missing: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    facts: EngineFacts = EngineFacts(version="27.1", has_base_image=True)
+    shapes: frozenset[str] = frozenset({"delay", "throttle"})
+    free: int | None = 50_000_000_000
+
+    def missing_distributions(self, extra: str = "") -> Sequence[str]:
+        return self.missing.get(extra, ())
+
+    def program(self, name: str) -> str | None:
+        return f"/usr/bin/{name}" if name in self.programs else None
+
+    def engine(self) -> EngineFacts:
+        return self.facts
+
+    def shaping(self) -> frozenset[str]:
+        return self.shapes
+
+    def free_bytes(self) -> int | None:
+        return self.free
+
+
+def without(*names: str) -> Sequence[str]:
+    return [name for name in PROGRAMS if name not in names]
+
+
+def examine(machine: FakeMachine | ThisMachine) -> tuple[int, str]:
+    output = io.StringIO()
+    code = run_doctor(Console(file=output, width=80, color_system=None), machine)
+    return code, output.getvalue()
+
+
+def test_a_machine_that_has_everything_is_ready() -> None:
+    code, output = examine(FakeMachine())
+    assert code == 0
+    assert "missing" not in output
+    assert "fatal" not in output
+    assert "Ready for runs on: docker and local" in output
+
+
+NO_ENGINE = EngineFacts(
+    problem="no Docker engine on this machine: install one with `sudo apt-get ...`"
+)
+NO_IMAGE = EngineFacts(version="27.1")
+
+
+@pytest.mark.parametrize(
+    ("machine", "sentences"),
+    [
+        (
+            FakeMachine(facts=NO_ENGINE),
+            [
+                "missing  Docker engine: no Docker engine on this machine",
+                "--cluster docker",
+                "on: local.",
+            ],
+        ),
+        (
+            FakeMachine(facts=NO_IMAGE, programs=without("mmdebstrap")),
+            ["missing  Base image", "sudo apt-get install -y mmdebstrap"],
+        ),
+        (FakeMachine(facts=NO_IMAGE), ["ok       Base image: not there yet"]),
+        (
+            FakeMachine(facts=replace(NO_IMAGE, leftovers=("3 containers of dead runs",))),
+            ["missing  Left behind: 3 containers of dead runs", "shalott clean"],
+        ),
+        (
+            FakeMachine(programs=without("nft")),
+            ["missing  nft", "sudo apt-get install -y nftables"],
+        ),
+        (FakeMachine(is_root=False), ["missing  Root: not root"]),
+        (
+            FakeMachine(shapes=frozenset({"throttle"})),
+            ["missing  Kernel: delay", "sudo modprobe sch_netem", "ok       Kernel: throttle"],
+        ),
+        (
+            FakeMachine(shapes=frozenset(), programs=without("tc")),
+            ["missing  Kernel: throttle: no tc", "sudo apt-get install -y iproute2"],
+        ),
+        (FakeMachine(shapes=frozenset(), is_root=False), ["missing  Kernel: delay: not tried"]),
+        (
+            FakeMachine(programs=without("java")),
+            ["missing  Java", "shalott report", "sudo apt-get install -y default-jre-headless"],
+        ),
+        (FakeMachine(missing={"spark": ("pyspark",)}), ["missing  pyspark", "[spark]'"]),
+        (FakeMachine(free=1_000_000_000), ["missing  Disk: only 1,000 MB free"]),
+    ],
+)
+def test_what_narrows_the_choice_is_named_with_its_remedy(
+    machine: FakeMachine, sentences: Sequence[str]
+) -> None:
+    code, output = examine(machine)
+    assert code == 0
+    for sentence in sentences:
+        assert sentence in output
+    assert "Ready for runs on" in output
+
+
+@pytest.mark.parametrize(
+    ("machine", "sentence"),
+    [
+        (FakeMachine(python=(3, 10)), "fatal    Python: 3.10 is too old"),
+        (
+            FakeMachine(missing={"": ("pamqp", "h11")}),
+            "fatal    Python packages: not installed: pamqp, h11",
+        ),
+        (FakeMachine(free=None), "fatal    Disk: this directory can't be written"),
+        (FakeMachine(free=1_000_000), "fatal    Disk: only 1 MB free"),
+    ],
+)
+def test_what_leaves_no_run_possible_exits_2(machine: FakeMachine, sentence: str) -> None:
+    code, output = examine(machine)
+    assert code == 2
+    assert sentence in output
+    assert "No run is possible" in output
+
+
+def test_every_finding_that_is_not_ok_says_what_it_disables() -> None:
+    bare = FakeMachine(
+        python=(3, 9),
+        is_root=False,
+        programs=(),
+        missing={"": ("rich",), "spark": ("pyspark",)},
+        facts=NO_ENGINE,
+        shapes=frozenset(),
+        free=None,
+    )
+    _, output = examine(bare)
+    complaints = [line for line in output.splitlines() if line.startswith(("missing", "fatal"))]
+    assert len(complaints) == output.count("without it:") == 9
+
+
+def test_the_machine_that_runs_the_tests_can_be_examined() -> None:
+    _, output = examine(ThisMachine())
+    assert "ok       Python packages: all installed" in output
+
+
+def test_an_absent_distribution_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(
+        "importlib.metadata.requires",
+        lambda name: [
+            "No_Such.Thing>=1",
+            "rich>=13",
+            'pyspark<5; extra == "spark"',
+            'absent; extra == "spark"',
+        ],
+    )
+    machine = ThisMachine()
+    assert machine.missing_distributions() == ["no-such-thing"]
+    assert machine.missing_distributions("spark")[-1] == "absent"

@@ -1,0 +1,143 @@
+"""Plans from flags: profiles, defaults, and the command that repeats a run."""
+
+from __future__ import annotations
+
+import shlex
+
+import msgspec
+import pytest
+
+from shalott.harness.core.errors import UsageError
+from shalott.harness.core.plan import Plan, dump_plan, load_plan
+from shalott.harness.run import planning
+from shalott.harness.run.planning import Request, check_plan, make_plan, repeat_command
+
+pytestmark = pytest.mark.unit
+
+
+def plan_of(**flags: object) -> Plan:
+    return make_plan(msgspec.convert(flags, Request), backend="local", seed=7)
+
+
+def test_the_defaults_are_rabbitmqs() -> None:
+    plan = plan_of()
+    assert plan.system.policy == {"ha-mode": "all"}
+    assert plan.system.partition_mode == "ignore"
+    assert plan.cluster.nodes == ("n1", "n2", "n3")
+    assert plan.workload.concurrency == 6 and plan.workload.queues == 3
+    kinds = {action.kind for action in plan.faults}
+    assert "kill" in kinds and any(kind.startswith("partition") for kind in kinds)
+
+
+def test_the_safe_profile_and_overrides() -> None:
+    plan = plan_of(profile="safe", policy=("ha-params=2", "ha-sync-mode=", "ha-mode=exactly"))
+    assert plan.system.partition_mode == "pause_minority"
+    assert plan.system.policy == {
+        "ha-mode": "exactly",
+        "ha-params": 2,
+        "ha-promote-on-failure": "when-synced",
+        "ha-promote-on-shutdown": "when-synced",
+    }
+    assert plan_of(profile="safe", partition_mode="autoheal").system.partition_mode == "autoheal"
+
+
+def test_the_seed_decides_the_plan() -> None:
+    request = Request()
+    assert make_plan(request, backend="b", seed=1) == make_plan(request, backend="b", seed=1)
+    first, other = (make_plan(request, backend="b", seed=seed).faults for seed in (1, 2))
+    assert first != other
+
+
+@pytest.mark.parametrize(
+    ("text", "ms"), [("60", 60_000), ("1.5s", 1500), ("500ms", 500), ("2m", 120_000)]
+)
+def test_durations(text: str, ms: int) -> None:
+    assert planning.parse_duration_ms("--x", text) == ms
+
+
+@pytest.mark.parametrize("text", ["", "-1", "0", "1h", "s"])
+def test_no_durations(text: str) -> None:
+    with pytest.raises(UsageError, match="--x"):
+        planning.parse_duration_ms("--x", text)
+
+
+def test_nemeses_none_and_all() -> None:
+    assert plan_of(nemesis="none").faults == ()
+    assert planning.parse_nemeses("all") == planning.ALL_NEMESES
+    assert planning.parse_nemeses("kill, pause") == ("kill", "pause")
+
+
+def test_the_repeat_command_plans_the_same_run() -> None:
+    request = Request(
+        profile="safe", nodes="a,b,c,d", rate=12.5, policy=("ha-params=2", "x=y z"),
+        nemesis="kill", leave_db_running=True, max_rto="30s",
+    )  # fmt: skip
+    command = repeat_command(request, 42)
+    assert command == (
+        "shalott test --profile safe --nodes a,b,c,d --rate 12.5 --nemesis kill"
+        " --policy ha-params=2 --policy 'x=y z' --max-rto 30s --leave-db-running --seed 42"
+    )
+    assert shlex.split(command)[-1] == "42"
+
+
+def test_careless_clients_are_in_the_plan_and_in_the_repeat_command() -> None:
+    careless = Request(ack_mode="auto", durable=False, persistent=False, confirms=False)
+    for request, expected in (
+        (careless, ("auto", False, False, False)),
+        (Request(), ("manual", True, True, True)),
+    ):
+        made = planning.make_plan(request, backend="local", seed=1).workload
+        assert (made.ack_mode, made.durable, made.persistent, made.confirms) == expected
+    assert repeat_command(careless, 1) == (
+        "shalott test --ack-mode auto --no-durable --no-persistent --no-confirms --seed 1"
+    )
+    with pytest.raises(UsageError, match="unknown acknowledgement mode never"):
+        plan_of(ack_mode="never")
+
+
+def test_what_only_some_workloads_have_is_in_the_plan_and_in_the_repeat_command() -> None:
+    request = Request(
+        workload="metadata", hold="1.5s", consumers="single", order="exactly-once", reads="local",
+        objects="queue,policy",
+    )  # fmt: skip
+    made = make_plan(request, backend="local", seed=1).workload
+    assert (made.hold_ms, made.consumers, made.order) == (1500, "single", "exactly-once")
+    assert (made.reads, made.objects) == ("local", ("queue", "policy"))
+    assert repeat_command(request, 1) == (
+        "shalott test --workload metadata --hold 1.5s --consumers single --order exactly-once"
+        " --reads local --objects queue,policy --seed 1"
+    )
+    assert plan_of(workload="metadata", reads="local", system="rabbitmq").workload.reads == "local"
+
+
+def test_a_stored_plan_is_the_same_plan(tmp_path: object) -> None:
+    from pathlib import Path
+
+    assert isinstance(tmp_path, Path)
+    plan = plan_of(nemesis="all", time_limit="120")
+    path = tmp_path / "plan.json"
+    path.write_bytes(dump_plan(plan))
+    assert load_plan(path) == plan
+    check_plan(plan)
+
+
+@pytest.mark.parametrize(
+    ("change", "sentence"),
+    [
+        ({"time_limit_ms": 0}, "time limit"),
+        ({"observe_interval_ms": 0}, "observe interval"),
+        ({"version": 2}, ""),
+    ],
+)
+def test_a_plan_edited_by_hand_is_checked(change: dict[str, object], sentence: str) -> None:
+    plan = msgspec.structs.replace(plan_of(), **change)
+    if sentence:
+        with pytest.raises(UsageError, match=sentence):
+            check_plan(plan)
+
+
+def test_a_fault_on_a_stranger_is_refused() -> None:
+    plan = plan_of(nemesis="kill")
+    faults = tuple(msgspec.structs.replace(action, nodes=("n9",)) for action in plan.faults)
+    with pytest.raises(UsageError, match="fault 1 names n9, which is no node"):
+        check_plan(msgspec.structs.replace(plan, faults=faults))

@@ -1,0 +1,38 @@
+"""The graph of folders: which folder's modules import which other folder's, and its cycles."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from tests.tidy.import_table import imports, targets_of
+from tests.tidy.sources import Source
+
+Graph = Mapping[str, Sequence[str]]
+
+
+def folder_graph(sources: Sequence[Source]) -> Graph:
+    """Folder -> the other folders that its modules import, types and late imports included."""
+    folders = {source.module: source.path.rpartition("/")[0] for source in sources}
+    known = dict.fromkeys(folders)
+    found: dict[str, dict[str, None]] = {folder: {} for folder in folders.values()}
+    for source in sources:
+        own = folders[source.module]
+        for imported in imports(source):
+            for target in targets_of(imported, known):
+                other = folders.get(target, own)
+                if other != own:
+                    found[own][other] = None
+    return {folder: tuple(sorted(others)) for folder, others in sorted(found.items())}
+
+
+def cycles(graph: Graph) -> list[tuple[str, ...]]:
+    """Folders that can't be put in order: what is left when, again and again, every folder that
+    imports none of the rest is taken away (Kahn 1962)."""
+    rest = {folder: dict.fromkeys(others) for folder, others in graph.items()}
+    while True:
+        free = [folder for folder, others in rest.items() if not any(o in rest for o in others)]
+        if not free:
+            break
+        for folder in free:
+            del rest[folder]
+    return [(folder, *(o for o in others if o in rest)) for folder, others in rest.items()]

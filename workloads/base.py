@@ -1,0 +1,66 @@
+"""A workload: what the clients do in one run, as values that the flow uses without knowing more.
+
+``setup`` is done once, when the queues are there and before the load: one after the other, by a
+client of the first node. It stands in no history: a run whose setup fails has not booted.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Protocol
+
+from shalott.harness.core.client import Client
+from shalott.harness.core.generator.base import Generator
+from shalott.harness.core.op import Invocation
+
+
+class MakeClient(Protocol):
+    """A client of the node that listens there; not open yet."""
+
+    def __call__(self, host: str, port: int) -> Client: ...
+
+
+class MakeClientOfPorts(Protocol):
+    """The same, of a node that is asked at several ports: (host, port) by the port's name."""
+
+    def __call__(self, ports: Mapping[str, tuple[str, int]]) -> Client: ...
+
+
+def of_the_node_itself(node: str, port: str) -> str:
+    """Where most clients find every port that they need."""
+    return node
+
+
+@dataclass(frozen=True, slots=True)
+class SeveralPorts:
+    """Clients that need more than one port of their node: a broker's and a name server's, say.
+
+    ``at``: which node has the port (its name) that a client of a node uses; by default that node.
+    """
+
+    names: tuple[str, ...]
+    make_client: MakeClientOfPorts
+    at: Callable[[str, str], str] = of_the_node_itself
+
+
+def make_of_one_port(host: str, port: int) -> Client:
+    """In place of what a workload with several ports does not have."""
+    raise AssertionError("these clients need several ports of their node")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Workload:
+    """``final_generator`` runs after the heal. ``port`` names the node's port for clients, unless
+    these need ``several``. Clients are bound to ``nodes`` in turn: to those of the plan, if empty.
+    """
+
+    name: str
+    queues: tuple[str, ...]
+    generator: Generator
+    final_generator: Generator
+    port: str = ""
+    make_client: MakeClient = make_of_one_port
+    several: SeveralPorts | None = None
+    setup: tuple[Invocation, ...] = ()
+    nodes: tuple[str, ...] = ()

@@ -32,8 +32,7 @@ from shalott.cluster.sim.loop.clock import NodeClock
 from shalott.cluster.sim.loop.loop import START_NS, SimLoop
 from shalott.cluster.sim.machine import EXIT_KILLED, Machine, Program
 from shalott.cluster.sim.network.network import NetworkKnobs, SimNetwork
-from shalott.cluster.sim.program import broker_program
-from shalott.harness.core.errors import HarnessError, UsageError
+from shalott.harness.core.errors import HarnessError
 from shalott.harness.core.plan import SimPlan
 
 HARNESS = "harness"  # its host
@@ -61,7 +60,7 @@ class SimCluster:
         nodes: Sequence[str],
         loop: SimLoop,
         knobs: SimPlan,
-        make_program: MakeProgram = broker_program,
+        make_program: MakeProgram,
     ) -> None:
         self.nodes = tuple(nodes)
         self._knobs = knobs
@@ -115,8 +114,6 @@ class SimCluster:
     # -- life --------------------------------------------------------------------------------------
 
     async def boot(self, system: System) -> None:
-        if not system.runs_locally:
-            raise UsageError(f"{system.name} runs in containers only: use --cluster docker")
         for spec in system.node_specs(self._topology(system)):
             program = self._make_program(spec, self._knobs.seed, self.buggify[spec.name])
             self.machines[spec.name].program = program

@@ -14,7 +14,6 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from shalott.broker.base.events import Event
-from shalott.broker.nodes import AnyNode
 from shalott.cluster.base import DiskFaults
 from shalott.cluster.sim.disk.disk import SimDisk
 from shalott.cluster.sim.loop.clock import NodeClock
@@ -71,7 +70,7 @@ class SimEventLog:
 class Machine:
     """``wall_ns`` is the true wall clock. ``on_exit`` is told when the program ended by itself.
 
-    ``node`` is the broker while one runs here, of either kind, for looks that only a simulation
+    ``node`` is whatever the program puts there while it runs, for looks that only a simulation
     allows.
     """
 
@@ -83,7 +82,7 @@ class Machine:
     on_exit: Callable[[Machine], None]
     program: Program | None = None
     process: SimProcess | None = None
-    node: AnyNode | None = None
+    node: object | None = None
     exit_code: int | None = None
     drifts: bool = False
     disk_faults: DiskFaults = field(default_factory=DiskFaults)

@@ -146,6 +146,10 @@ def _kind(name: str, hint: Any) -> tuple[Kind, tuple[str, ...]]:
 def _parse(flag: Flag, value: str | bool) -> Any:
     if isinstance(value, bool) or flag.kind in ("choice", "text"):
         return value
+    if flag.kind == "flag":
+        if value not in ("true", "false"):
+            raise UsageError(f"--{flag.name} {value}: give true or false")
+        return value == "true"
     if flag.kind == "duration":
         return parse_duration_ms(f"--{flag.name}", value) if value not in ("0", "0s") else 0
     if flag.kind == "list":

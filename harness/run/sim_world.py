@@ -15,18 +15,19 @@ from contextlib import contextmanager
 from pathlib import Path
 from types import FrameType
 
+from shalott.cluster.base import InspectsMachines
 from shalott.cluster.sim.backend import HARNESS, SimCluster
 from shalott.cluster.sim.loop.loop import START_NS, SimLoop
 from shalott.cluster.sim.loop.processes import SimProcess
 from shalott.cluster.sim.loop.trace import Trace
 from shalott.cluster.sim.output import captured_output
-from shalott.cluster.sim.replicas import record_replicas
+from shalott.cluster.systems.record import SYSTEMS
 from shalott.harness.core.errors import MissingCapability
 from shalott.harness.core.history import Recorder
 from shalott.harness.core.plan import Plan, SimPlan
 from shalott.harness.core.recording import HistoryWriter, RunRecorder
 from shalott.harness.run.run import Outcome, run
-from shalott.harness.run.select import make_system
+from shalott.harness.run.select import check_world, make_system
 from shalott.harness.run.sim_record import (
     SimulationRecord,
     code_fingerprint,
@@ -38,7 +39,7 @@ from shalott.harness.run.stage import Nemesis, World
 from shalott.harness.run.store import PLAN, RunDirectory
 from shalott.nemesis.runner import NemesisRunner
 from shalott.nemesis.schedule import required_capabilities
-from shalott.workloads.registry import recipe_of
+from shalott.workloads.record import WORKLOADS
 
 SLACK_MS = 600_000  # of virtual time beyond what the plan allows for, before a run is given up
 
@@ -58,6 +59,14 @@ def make_loop(plan: Plan, trace: Trace) -> SimLoop:
     )
 
 
+def make_cluster(plan: Plan, loop: SimLoop) -> SimCluster:
+    """The plan's nodes as machines that run its system's program. Raises UsageError."""
+    check_world("sim", plan.system.name)
+    program = SYSTEMS.find(plan.system.name).program
+    assert program is not None, f"{plan.system.name} says that it runs in the simulation"
+    return SimCluster(plan.cluster.nodes, loop, sim_knobs(plan), program)
+
+
 def make_world(
     plan: Plan, cluster: SimCluster, make_recorder: Callable[[Path], RunRecorder]
 ) -> World:
@@ -66,17 +75,21 @@ def make_world(
     if missing:
         raise MissingCapability(f"the simulation can't {', '.join(missing)}")
     system = make_system(plan)
-    queues = recipe_of(plan.workload.name).build(plan).queues
+    queues = WORKLOADS.find(plan.workload.name).build(plan).queues
 
     def make_nemesis(record: Recorder) -> Nemesis:
         return NemesisRunner(cluster, system, plan, record, queues=queues)
+
+    async def inspect() -> None:
+        if isinstance(system, InspectsMachines):
+            await system.inspect(cluster.machines)
 
     return World(
         cluster=cluster,
         system=system,
         make_nemesis=make_nemesis,
         make_recorder=make_recorder,
-        inspect=lambda: record_replicas(cluster.machines),
+        inspect=inspect if isinstance(system, InspectsMachines) else None,
     )
 
 
@@ -95,7 +108,7 @@ def run_stored(
     """A simulated run with everything that a run stores; a signal ends it in order."""
     trace = Trace()
     loop = make_loop(plan, trace)
-    cluster = SimCluster(plan.cluster.nodes, loop, sim_knobs(plan))
+    cluster = make_cluster(plan, loop)
 
     def make_recorder(path: Path) -> RunRecorder:
         return HistoryWriter(path, clock_ns=lambda: loop.now_ns, wall_ns=cluster.wall_ns)

@@ -30,10 +30,15 @@ from shalott.harness.core.history import History, events_table
 from shalott.harness.core.memory_recording import MemoryRecorder
 from shalott.harness.core.plan import Plan
 from shalott.harness.run.coverage import sometimes
-from shalott.harness.run.sim_world import harness_process, make_loop, make_world, sim_knobs
+from shalott.harness.run.sim_world import (
+    harness_process,
+    make_cluster,
+    make_loop,
+    make_world,
+)
 from shalott.harness.run.stage import Stage
 from shalott.harness.run.verdict import judge
-from shalott.workloads.registry import recipe_of
+from shalott.workloads.record import WORKLOADS
 
 log = logging.getLogger("shalott.simulate")
 
@@ -81,7 +86,7 @@ def simulate(
     began = time.process_time()
     trace = Trace(label_chunk=label_chunk)
     loop = make_loop(plan, trace)
-    cluster = SimCluster(plan.cluster.nodes, loop, sim_knobs(plan))
+    cluster = make_cluster(plan, loop)
     stage = make_stage(plan, cluster)
     error = None
     with captured_output(loop, cluster.machines, level=log_level):
@@ -130,7 +135,7 @@ def make_stage(plan: Plan, cluster: SimCluster) -> Stage:
 
     world = make_world(plan, cluster, make_recorder)
     recorder = make_recorder(None)
-    workload = recipe_of(plan.workload.name).build(plan)
+    workload = WORKLOADS.find(plan.workload.name).build(plan)
     return Stage(plan, world, workload, recorder, world.make_nemesis(recorder))
 
 

@@ -19,6 +19,7 @@ import typer
 from shalott.harness.core.errors import HarnessError, MissingCapability, UsageError
 from shalott.harness.core.plan import FaultAction, Plan, load_plan
 from shalott.harness.run.planning import check_plan
+from shalott.harness.run.requirements import check_provided
 from shalott.harness.run.session import run_once, tell_outcome, tell_verdict, versions
 from shalott.harness.run.sim_record import (
     SimulationRecord,
@@ -53,6 +54,8 @@ def replay(
         raise UsageError(f"unknown cluster {backend}: choose one of {', '.join(CLUSTERS)}")
     if trials < 1:
         raise UsageError(f"--trials {trials}: give 1 or more")
+    for note in check_provided(plan):
+        typer.echo(note, err=True)
     check_plan(plan)
     if backend == SIM:
         return _in_simulation(path, plan, store_root, simulate)

@@ -31,8 +31,7 @@ def system_plan(**fields: Any) -> SystemPlan:
     plan = SystemPlan(
         name="mirrored",
         profile="upstream",
-        partition_mode="autoheal",
-        net_tick_ms=4000,
+        parameters={"partition_mode": "autoheal", "net_tick_ms": 4000},
         policy={"ha-mode": "all", "ha-sync-mode": "automatic"},
     )
     return msgspec.structs.replace(plan, **fields)

@@ -309,9 +309,8 @@ def log_plan() -> Plan:
     return msgspec.structs.replace(
         plan,
         name="log-controller",
-        system=SystemPlan(name="controller", profile="safe", partition_mode="ignore",
-                          net_tick_ms=4000, policy={"store.flush": "sync"}),
-        workload=msgspec.structs.replace(plan.workload, name="log", enqueue_fraction=0.6),
+        system=SystemPlan(name="controller", profile="safe", policy={"store.flush": "sync"}),
+        workload=msgspec.structs.replace(plan.workload, name="log", parameters={"queues": 2}),
     )  # fmt: skip
 
 

@@ -29,8 +29,6 @@ def plan(system: str) -> SystemPlan:
     return SystemPlan(
         name=system,
         profile="safe",
-        partition_mode="ignore",
-        net_tick_ms=1000,
         policy={"raft.flush_interval_ms": 0} if system == "dledger" else {"store.flush": "sync"},
     )
 
@@ -40,7 +38,7 @@ def test_a_node_that_can_not_sync_ends_and_acknowledges_nothing(system: str) -> 
     loop = SimLoop()
 
     async def test() -> tuple[int | None, bool, list[str]]:
-        cluster = SimCluster(("n1",), loop, SimPlan(seed=1))
+        cluster = SimCluster(("n1",), loop, SimPlan(seed=1), broker_program)
         await cluster.boot(RocketmqSystem(plan(system), 1))
         machine = cluster.machines["n1"]
         for _ in range(600):

@@ -22,9 +22,7 @@ NODES = ("n1", "n2", "n3")
 
 
 def system_plan(name: str, **policy: Any) -> SystemPlan:
-    return SystemPlan(
-        name=name, profile="upstream", partition_mode="ignore", net_tick_ms=4000, policy=policy
-    )
+    return SystemPlan(name=name, profile="upstream", policy=policy)
 
 
 def relayed(system: str) -> Topology:

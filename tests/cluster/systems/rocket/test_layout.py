@@ -151,9 +151,6 @@ def configs(system: str, services: dict[str, tuple[str, ...]]) -> dict[str, Rock
     plan = SystemPlan(
         name=system,
         profile="upstream",
-        partition_mode="ignore",
-        net_tick_ms=4000,
-        policy={},
         services=services,
     )
     listen = {

@@ -16,8 +16,7 @@ from shalott.harness.core.op import Completion, Invocation
 from shalott.harness.core.plan import ClusterPlan, GatePlan, Plan, SystemPlan, WorkloadPlan
 from shalott.workloads.clients.amqp import AmqpQueueClient
 from shalott.workloads.clients.body import encode_body
-from shalott.workloads.queue import client_habits, queue_workload
-from shalott.workloads.registry import queue_checkers
+from shalott.workloads.queue import QueueParameters, client_habits, queue_checkers, queue_workload
 from tests.workloads.fake_amqp_server import Script, Session, fake_server
 
 pytestmark = pytest.mark.unit

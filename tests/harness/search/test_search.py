@@ -18,7 +18,8 @@ from shalott.harness.run.sim_record import load_record
 from shalott.harness.run.store import RunDirectory
 from shalott.harness.search import search as search_module
 from shalott.harness.search.campaign import Header, open_campaign
-from shalott.harness.search.drawing.swarm import Subject, Swarm, draw_plan
+from shalott.harness.search.drawing.swarm import Subject, draw_plan
+from shalott.harness.search.drawing.swarm import swarm as make_swarm
 from shalott.harness.search.findings import SeedReport
 from shalott.harness.search.scenarios.catalogue import SCENARIOS
 from shalott.harness.search.search import (
@@ -42,7 +43,7 @@ from tests.harness.search.toy_simulation import (
 
 pytestmark = pytest.mark.unit
 
-SUBJECT = Subject(profile="upstream", name="toy", swarm=Swarm(fault_share=0.6))
+SUBJECT = Subject(profile="upstream", name="toy", swarm=make_swarm(fault_share=0.6))
 
 
 @dataclass

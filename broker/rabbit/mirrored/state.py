@@ -40,11 +40,6 @@ class RingMembership:
     known_dead: dict[Pid, None] = field(default_factory=dict)
     new_mirrors: dict[Pid, None] = field(default_factory=dict)
 
-    @property
-    def is_ready(self) -> bool:
-        """Whether there is a ring and it would carry a broadcast."""
-        return self.gm is not None and self.gm.is_ready
-
 
 @dataclass(slots=True)
 class MirrorSync:

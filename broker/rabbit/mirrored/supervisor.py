@@ -78,7 +78,8 @@ class QueueSupervisor(Process):
         self._members: tuple[str, ...] = ()  # as they were when this was told of them last
         self._tasks: dict[asyncio.Task[None], None] = {}
         self._asked: dict[str, None] = {}  # for a mirror, when there was a process already
-        self._masters_only: dict[str, None] = {}  # see started
+        # Queues of which no mirror is started here (not SupervisorRules.restart_adds_mirrors).
+        self._masters_only: dict[str, None] = {}
         self._is_stopping = False
         self._empty = asyncio.Event()
         self._empty.set()

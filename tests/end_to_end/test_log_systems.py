@@ -16,13 +16,12 @@ from shalott.harness.core.history import History
 from shalott.harness.core.plan import GatePlan, nodes_hosting
 from shalott.harness.run.simulate import simulate
 from shalott.harness.run.store import Store
-from shalott.harness.search.drawing.swarm import Subject, draw_plan
-from shalott.harness.search.drawing.swarm import swarm as make_swarm
+from shalott.harness.search.drawing.swarm import USUAL, Subject, draw_plan
 
 LOG_SYSTEMS = ("master-slave", "dledger", "controller")
 pytestmark = pytest.mark.sim
 
-SMALL = make_swarm(
+SMALL = USUAL.but(
     nodes=(3,),
     time_limit_ms=(15_000,),
     rate_hz=Range(30, 30),

@@ -10,8 +10,7 @@ import pytest
 from shalott.harness.core.plan import FaultAction, Plan
 from shalott.harness.core.rng import Stream
 from shalott.harness.run.simulate import SimOutcome, simulate
-from shalott.harness.search.drawing.swarm import Subject, draw_plan
-from shalott.harness.search.drawing.swarm import swarm as make_swarm
+from shalott.harness.search.drawing.swarm import USUAL, Subject, draw_plan
 from shalott.nemesis.kinds import ALL_NODES, KINDS
 from shalott.nemesis.schedule import aimed_links
 
@@ -26,7 +25,7 @@ NODES = ("n1", "n2", "n3")
 
 
 def plan_of(*actions: FaultAction, limit_ms: int) -> Plan:
-    swarm = make_swarm(
+    swarm = USUAL.but(
         nodes=(3,), schedule=actions, time_limit_ms=(limit_ms,), buggify=(False,), loss=(0.0,)
     )
     return draw_plan(Subject(profile="upstream", swarm=swarm), 5)

@@ -13,6 +13,7 @@ from pamqp.header import ContentHeader
 from shalott.checkers.queues.habits import CAREFUL, Habits
 from shalott.harness.core.errors import Definite, Indefinite
 from shalott.harness.core.op import Completion, Invocation
+from shalott.harness.core.parameters import to_plan
 from shalott.harness.core.plan import ClusterPlan, GatePlan, Plan, SystemPlan, WorkloadPlan
 from shalott.workloads.clients.amqp import AmqpQueueClient
 from shalott.workloads.clients.body import encode_body
@@ -188,7 +189,10 @@ def test_the_plan_says_what_clients_do_and_what_judges_know_of_it() -> None:
     careless = QueueParameters(ack_mode="auto", durable=False, persistent=False, confirms=False)
     habits = client_habits(careless)
     assert habits == Habits(manual_acks=False, durable=False, persistent=False, confirms=False)
-    plan = plan_of(careless)
+    workload = WorkloadPlan(
+        name="queue", rate_hz=1, concurrency=1, parameters={**to_plan(careless), "queues": 1}
+    )
+    plan = plan_of(workload)
     client = queue_workload(plan).make_client("n1", 1)
     assert isinstance(client, AmqpQueueClient) and client.habits == habits
     assert getattr(queue_checkers(plan)[0], "habits", None) == habits

@@ -39,8 +39,8 @@ def test_the_repeat_command_switches_them_on_again() -> None:
         ({"bug": ("nonsense",)}, "`shalott bugs` lists them"),
         ({"bug": ("KB-RMQ-02",), "system": "rabbitmq"}, "KB-RMQ-02"),
         ({"bug": ("KB-RMQ-02",), "system": "dledger"}, "KB-RMQ-02"),
-        ({"startup_delay": "1s", "system": "rabbitmq"}, "only the mirrored system"),
-        ({"startup_delay": "soon"}, "--startup-delay soon"),
+        ({"given": {"startup-delay": "1s"}, "system": "rabbitmq"}, "is a parameter of mirrored"),
+        ({"given": {"startup-delay": "soon"}}, "--startup-delay soon"),
     ],
 )
 def test_what_can_not_be_switched_on_is_refused(flags: dict[str, object], sentence: str) -> None:

@@ -18,6 +18,7 @@ import msgspec
 from shalott.checkers.runs.compose import standard_checkers
 from shalott.cluster.base import Endpoint, NodeSpec, NodeStatus, System, Topology
 from shalott.cluster.systems.record import SYSTEMS, Profile, SystemRecord
+from shalott.cluster.systems.settling import why_unsettled
 from shalott.harness.core.errors import Definite, Indefinite, Unreachable
 from shalott.harness.core.generator.base import Generator
 from shalott.harness.core.generator.combinators import Stagger, TimeLimit
@@ -226,6 +227,15 @@ class MemorySystem:
             for queue, messages in self.service.queues.items()
         ]
         return {"running": list(NODES), "partitions": [*self.trap.parted_from], "claims": claims}
+
+    @property
+    def wants_mending(self) -> bool:
+        return True
+
+    def why_unsettled(
+        self, seen: Mapping[str, Mapping[str, Any] | None], queues: Sequence[str]
+    ) -> str:
+        return why_unsettled(seen, queues, {})
 
     async def mend_partition(self, cluster: object) -> Sequence[str]:
         await self.trap.spring("mend_partition")

@@ -248,8 +248,8 @@ def test_elsewhere_the_oracle_is_how_many_of_some_runs(
 @pytest.mark.parametrize(
     ("content", "sentence"),
     [
-        (b'{"version": 7, "novelty": 1}', "is a plan of version 7; this is version 1"),
-        (b'{"version": 0}', "is a plan of version 0; this is version 1"),
+        (b'{"version": 7, "novelty": 1}', "is a plan of version 7; this is version 2"),
+        (b'{"version": 0}', "is a plan of version 0; this is version 2"),
         (b'{"version": 1}', "is not a plan: Object missing required field"),
         (b"{", "is not a plan: "),
         (None, "cannot read the plan "),

@@ -16,8 +16,7 @@ from shalott.harness.core.plan import FaultAction, Plan, dump_plan, load_plan
 from shalott.harness.run.planning import check_plan
 from shalott.harness.run.sim_record import load_record
 from shalott.harness.run.simulate import SimOutcome
-from shalott.harness.search.drawing.swarm import Subject, draw_plan
-from shalott.harness.search.drawing.swarm import swarm as make_swarm
+from shalott.harness.search.drawing.swarm import USUAL, Subject, draw_plan
 from shalott.harness.search.findings import Violation
 from shalott.harness.search.shrinking import candidates
 from shalott.harness.search.shrinking.candidates import measure
@@ -27,7 +26,7 @@ from tests.harness.search.toy_simulation import loses, simulate_toy
 
 pytestmark = pytest.mark.unit
 
-UPSTREAM = Subject(profile="upstream", swarm=make_swarm(nodes=(5,), fault_share=1))
+UPSTREAM = Subject(profile="upstream", swarm=USUAL.but(nodes=(5,), fault_share=1))
 replace = msgspec.structs.replace
 
 

@@ -12,8 +12,7 @@ from shalott.harness.core.drawing import Range
 from shalott.harness.core.errors import UsageError
 from shalott.harness.core.plan import Plan, dump_plan, load_plan
 from shalott.harness.run.planning import check_plan
-from shalott.harness.search.drawing.swarm import Subject, draw_plan
-from shalott.harness.search.drawing.swarm import swarm as make_swarm
+from shalott.harness.search.drawing.swarm import USUAL, Subject, draw_plan
 from shalott.harness.search.scenarios.catalogue import (
     KNOWN_BUGS,
     SCENARIOS,
@@ -72,7 +71,7 @@ def test_every_knob_is_drawn() -> None:
 
 
 def test_a_knob_that_may_be_something_else_moves_no_other_draw() -> None:
-    other = dataclasses.replace(SAFE, swarm=make_swarm(rate_hz=Range(1, 3), latency_us=(7, 8, 9)))
+    other = dataclasses.replace(SAFE, swarm=USUAL.but(rate_hz=Range(1, 3), latency_us=(7, 8, 9)))
     for seed in SEEDS:
         first, second = flat(draw_plan(SAFE, seed)), flat(draw_plan(other, seed))
         differing = {name for name in first if first[name] != second[name]}
@@ -112,7 +111,7 @@ def test_a_few_hundred_seeds_hold_every_kind_of_fault_and_both_sizes() -> None:
 
 def test_a_schedule_of_ones_own_is_taken_as_it_is() -> None:
     schedule = draw_plan(SAFE, 4).faults
-    swarm = make_swarm(nodes=(5,), schedule=schedule)
+    swarm = USUAL.but(nodes=(5,), schedule=schedule)
     assert draw_plan(Subject(swarm=swarm), 99).faults == schedule
 
 

@@ -332,7 +332,7 @@ class SimLoop(Fenced, asyncio.BaseEventLoop):
 
     def _run_once(self) -> None:
         """Run until stopped: the whole loop, since nothing comes from outside."""
-        ready, words, trace = self._ready, self.trace.words, self.trace
+        ready = self._ready
         pop, cost_ns = ready.popleft, self._cost_ns
         budget = CALLBACKS_PER_INSTANT_MAX
         while True:
@@ -346,10 +346,6 @@ class SimLoop(Fenced, asyncio.BaseEventLoop):
                         process.parked.append(handle)
                     continue
                 self.process = process
-                words.append(self.now_ns)
-                words.append(handle.seq)
-                if trace.labelling:
-                    trace.label(self.now_ns, handle)
                 try:
                     handle._context.run(handle._callback, *handle._args)
                 except (SystemExit, KeyboardInterrupt):

@@ -147,6 +147,11 @@ def _why(
         return f"two runs of now differ too, and that is a fault of the simulation; {event}"
     if stored.code and stored.code != again.code:
         return "the code has changed since it was stored"
+    if plan.sim is not None and plan.sim.callback_cost_ns and stored.python != again.python:
+        return (
+            f"in this plan callbacks take time, and Python {again.python} may need other callbacks"
+            f" than {stored.python}, which stored it"
+        )
     from shalott.cluster.sim.loop.trace import differing_chunk
 
     chunk = differing_chunk(stored.checkpoints, again.checkpoints)

@@ -18,6 +18,7 @@ from shalott.harness.run.sim_record import (
     SimulationRecord,
     code_fingerprint,
     load_record,
+    plan_digest,
     record_path,
     save_record,
 )
@@ -127,6 +128,12 @@ def mismatch(path: Path, simulate: Simulate = simulate_toy) -> str:
     return sentence
 
 
+def with_cost(plan: Plan) -> Plan:
+    """The plan in a world in which a callback takes a microsecond."""
+    assert plan.sim is not None
+    return replace(plan, sim=replace(plan.sim, callback_cost_ns=1000))
+
+
 def test_another_digest_is_one_sentence_that_says_why(finding: Path) -> None:
     kept = load_record(finding)
     assert kept is not None
@@ -138,6 +145,9 @@ def test_another_digest_is_one_sentence_that_says_why(finding: Path) -> None:
     assert mismatch(finding).endswith("went another way in chunk 0 of its trace")
     edit_record(finding, python="3.9.1")
     assert "; it was stored by Python 3.9.1, this is " in mismatch(finding)
+    finding.write_bytes(dump_plan(with_cost(load_plan(finding))))
+    edit_record(finding, plan=plan_digest(load_plan(finding)))
+    assert "in this plan callbacks take time, and Python " in mismatch(finding)
     edit_record(finding, code="elsewhere")
     assert mismatch(finding).endswith("the code has changed since it was stored")
     plan = load_plan(finding)

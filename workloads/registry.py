@@ -12,8 +12,8 @@ from shalott.checkers.logs.freshness import FreshReads
 from shalott.checkers.mastership.elections.regressions import Elections
 from shalott.checkers.queues.fifo_order import FifoOrder
 from shalott.checkers.queues.locks import Locks
-from shalott.checkers.runs.compose import common_checkers, standard_checkers
 from shalott.checkers.runs.convergence import Convergence
+from shalott.checkers.runs.standard import common_checkers, standard_checkers
 from shalott.harness.core.errors import UsageError
 from shalott.harness.core.plan import Plan
 from shalott.workloads.base import Workload

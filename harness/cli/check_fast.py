@@ -19,7 +19,12 @@ _DESCRIPTION = (
 )
 # names, type or None for a switch, default, help
 _OPTIONS: tuple[tuple[tuple[str, ...], Any, Any, str], ...] = (
-    (("--model", "-m"), str, "", "what it should be: NAME or PACKAGE.MODULE:CLASS, then :OPTION=VALUE,..."),
+    (
+        ("--model", "-m"),
+        str,
+        "",
+        "what it should be: NAME or PACKAGE.MODULE:CLASS, then :OPTION=VALUE,...",
+    ),
     (("--load",), list, [], "a module whose models may be named; may be given again"),
     (("--models",), None, False, "list the models"),
     (("--time-limit",), str, "", "unknown after so long: 60s, 2m; for each file"),

@@ -117,7 +117,9 @@ def locate(file: str, store: Path) -> Path:
 def _model(request: CheckRequest) -> Model:
     load_models(request.load)
     if not request.model:
-        raise UsageError(f"which model? --model {', '.join(BUILT_IN)}: see `shalott check --models`")
+        raise UsageError(
+            f"which model? --model {', '.join(BUILT_IN)}: see `shalott check --models`"
+        )
     if not request.failed_cas:
         return make_model(request.model)
     model = request.model.rstrip(":")

@@ -198,7 +198,10 @@ class Door(Generic[Record]):
     ) -> None:
         try:
             value = entry_point.load()
-        except (Exception, SystemExit) as error:  # somebody else's code must not keep ours from running
+        except (
+            Exception,
+            SystemExit,
+        ) as error:  # somebody else's code must not keep ours from running
             self._broken[entry_point.name] = (
                 f"{provider.name}'s {self.kind} {entry_point.name} can't be used:"
                 f" {_first_line(error)}"

@@ -15,7 +15,7 @@ from typing import Any
 
 import msgspec
 
-from shalott.checkers.runs.compose import standard_checkers
+from shalott.checkers.runs.standard import standard_checkers
 from shalott.cluster.base import Endpoint, NodeSpec, NodeStatus, System, Topology
 from shalott.harness.core.errors import Definite, Indefinite, Unreachable
 from shalott.harness.core.generator.base import Generator

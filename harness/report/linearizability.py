@@ -62,7 +62,9 @@ def timeline_assets() -> Markup:
 
 def surroundings(ops: Operations, explanation: Explanation, most: int) -> ConcurrentHistory | None:
     """The object's operations, at most so many; None if the checker judged other ones."""
-    wanted = ops.f.among(explanation.fs) & ops.key.equal(explanation.key)
+    wanted = ops.f.among(explanation.fs or tuple(explanation.meanings)) & ops.key.equal(
+        explanation.key
+    )
     if not wanted.any():
         return None
     history = concurrent_history(ops, wanted)

@@ -78,8 +78,11 @@ class Replica(Protocol):
         ...
 
     def claim(self) -> dict[str, Any]:
-        """What it believes, for observations: {"group", "role", "epoch", "master", "mirrors":
-        [...], "synchronised": [...], "state"} and the system's own; nodes by name."""
+        """What it believes, for observations.
+
+        {"group", "role", "epoch", "master", "mirrors": [...], "synchronised": [...], "state"} and
+        the keys of its own system; nodes by name.
+        """
         ...
 
     def ha_status(self) -> dict[str, Any]:

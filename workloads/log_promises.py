@@ -1,7 +1,8 @@
 """Which invariants of a replicated log are judged, and which of them a plan's settings promise.
 
-Reference 2.2.12. I1 and I3 need acknowledgements that wait for the copies and for the disks: what
-the profile ``safe`` sets (harness/core/profiles.py). Without these they are judged and told.
+The invariants are in docs/protocols.md 2.9. I1 and I3 need acknowledgements that wait for the
+copies and for the disks: what the profile ``safe`` sets (harness/core/profiles.py). Without these
+they are judged and told.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """JSON bodies that clients send and get: heartbeats, consumer lists, queue locks.
 
-Enumerations are names from Java and integers from C++ (reference 3.3.2), so both are taken; fields
-that are not known are ignored, as every version has some of its own.
+Enumerations are names from Java and integers from C++ (docs/protocols.md 6.2), so both are taken;
+fields that are not known are ignored, as every version has some of its own.
 """
 
 from __future__ import annotations

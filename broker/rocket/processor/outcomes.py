@@ -1,4 +1,4 @@
-"""From the outcome of a put to the answer to a send (docs/protocols.md, 1.6).
+"""From the outcome of a put to the answer to a send (docs/protocols.md 1.6).
 
 After broker/processor/SendMessageProcessor.java (handlePutMessageResult).
 

@@ -203,11 +203,6 @@ class Dispatcher:
         return topic, queue_id, queue_offset, code
 
 
-def tags_of(data: bytes, start: int, end: int) -> bytes:
-    """The value of TAGS in the properties at [start, end); empty if there is none."""
-    return property_at(data, TAGS_KEY, start, end)
-
-
 def property_at(data: bytes, key: bytes, start: int, end: int) -> bytes:
     """The value of the first property ``key`` (with its 0x01); empty if there is none."""
     at = data.find(key, start, end)

@@ -73,12 +73,6 @@ def without_epochs(entries: Entries, epoch: int) -> Entries:
     return tuple(entry for entry in entries if entry.epoch < epoch)
 
 
-def without_prefix(entries: Entries, offset: int) -> Entries:
-    """Without the entries of which all bytes lie before ``offset``; the last one stays."""
-    kept = [each for each in ranges(entries) if each.end_offset > offset]
-    return tuple(EpochStart(each.epoch, each.start_offset) for each in kept)
-
-
 def at_offset(entries: Sequence[EpochStart], offset: int) -> EpochRange | None:
     """The entry of the byte at ``offset``: the last one that starts there or before."""
     for each in reversed(ranges(entries)):

@@ -2,7 +2,7 @@
 
 After store/ha/autoswitch/AutoSwitchHAService.java; docs/protocols.md 2.7. It listens for slaves all
 the time and serves them while it is the master; as a slave it runs a client. Who calls it
-(broker/replicas) makes one change of role at a time.
+(broker/rocket/replicas) makes one change of role at a time.
 
 Becoming the master:
 1. what ran in the former role ends; who waits for copies is told that nobody knows;

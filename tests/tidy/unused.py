@@ -35,7 +35,9 @@ RUN_BY_NAME: Mapping[str, str] = {
 }
 
 
-def unused_names(sources: Sequence[Source]) -> Iterator[str]:
+def unused_names(
+    sources: Sequence[Source], exceptions: Mapping[tuple[str, str], str] = NO_USER_HERE
+) -> Iterator[str]:
     """A sentence for each name at the top of a package's module that nothing else names."""
     users = [source for source in sources if not source.path.startswith("tests/")]
     named: Counter[str] = Counter()
@@ -46,7 +48,7 @@ def unused_names(sources: Sequence[Source]) -> Iterator[str]:
             continue
         for name, node in _defined(source.tree):
             within = sum(1 for other in _names_in(node) if other == name)
-            if named[name] > within or (source.path, name) in NO_USER_HERE:
+            if named[name] > within or (source.path, name) in exceptions:
                 continue
             yield f"{source.path}:{node.lineno}: nothing uses {name}: use it or remove it"
 

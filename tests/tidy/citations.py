@@ -65,16 +65,25 @@ def tree_of(files: Sequence[str], protocols: str) -> Tree:
     )
 
 
+def docstrings(node: ast.AST) -> Iterator[tuple[ast.stmt, str]]:
+    """Each docstring's statement and text, of functions within statements such as ``if`` too."""
+    body = getattr(node, "body", None)
+    if not isinstance(body, list):
+        return
+    if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
+        text = ast.get_docstring(node)
+        if text is not None:
+            yield body[0], text
+    for inner in (*body, *getattr(node, "orelse", ())):
+        yield from docstrings(inner)
+
+
 def prose(source: Source) -> list[Line]:
     """The lines of a Python file's docstrings and comments."""
     found: list[Line] = []
     lines = source.text.splitlines()
-    for node in ast.walk(source.tree):
-        if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
-            if ast.get_docstring(node, clean=False) is None:
-                continue
-            string = node.body[0]
-            found += list(enumerate(lines[string.lineno - 1 : string.end_lineno], string.lineno))
+    for string, _ in docstrings(source.tree):
+        found += list(enumerate(lines[string.lineno - 1 : string.end_lineno], string.lineno))
     for number, line in enumerate(lines, 1):
         if (match := COMMENT.search(line)) is not None:
             found.append((number, match.group()))
@@ -143,12 +152,9 @@ CITATION_RULES: Mapping[str, Callable[[str, Sequence[Line], Tree], Iterator[str]
 
 def cut_docstrings(source: Source) -> Iterator[str]:
     """A docstring's first line is a sentence by itself."""
-    for node in ast.walk(source.tree):
-        if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
-            docstring = ast.get_docstring(node)
-            if docstring and docstring.partition("\n")[0].rstrip().endswith(":"):
-                line = node.body[0].lineno
-                yield f"{source.path}:{line}: a docstring cut at a colon: make it a sentence"
+    for string, text in docstrings(source.tree):
+        if text.partition("\n")[0].rstrip().endswith(":"):
+            yield f"{source.path}:{string.lineno}: a docstring cut at a colon: make it a sentence"
 
 
 _ARCHIVES = (

@@ -35,10 +35,8 @@ RUN_BY_NAME: Mapping[str, str] = {
 }
 
 
-def unused_names(
-    sources: Sequence[Source], exceptions: Mapping[tuple[str, str], str] = NO_USER_HERE
-) -> Iterator[str]:
-    """A sentence for each name at the top of a package's module that nothing else names."""
+def unused_names(sources: Sequence[Source]) -> Iterator[tuple[str, str]]:
+    """The file and name of each name at the top of a package's module that nothing else names."""
     users = [source for source in sources if not source.path.startswith("tests/")]
     named: Counter[str] = Counter()
     for source in users:
@@ -48,9 +46,8 @@ def unused_names(
             continue
         for name, node in _defined(source.tree):
             within = sum(1 for other in _names_in(node) if other == name)
-            if named[name] > within or (source.path, name) in exceptions:
-                continue
-            yield f"{source.path}:{node.lineno}: nothing uses {name}: use it or remove it"
+            if named[name] <= within:
+                yield source.path, name
 
 
 def _defined(tree: ast.Module) -> Iterator[tuple[str, ast.stmt]]:

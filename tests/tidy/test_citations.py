@@ -25,6 +25,7 @@ from tests.tidy.unused import (
     IMPORTED_AS,
     NO_USER_HERE,
     RUN_BY_NAME,
+    entry_points,
     unused_dependencies,
     unused_names,
 )
@@ -84,7 +85,8 @@ def test_no_file_names_the_host_of_a_package_archive() -> None:
 
 def test_every_name_is_used() -> None:
     """Another place uses each name, or the list says why not, and the list has no other names."""
-    assert sorted(unused_names(python_sources())) == sorted(NO_USER_HERE)
+    named = entry_points((ROOT / "pyproject.toml").read_text())
+    assert sorted(unused_names(python_sources(), named)) == sorted(NO_USER_HERE)
 
 
 def declared() -> list[str]:

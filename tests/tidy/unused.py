@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import ast
 import re
+import tomllib
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 
@@ -35,10 +36,18 @@ RUN_BY_NAME: Mapping[str, str] = {
 }
 
 
-def unused_names(sources: Sequence[Source]) -> Iterator[tuple[str, str]]:
+def entry_points(pyproject: str) -> tuple[str, ...]:
+    """The names that entry points give: "package.module:NAME"."""
+    groups = tomllib.loads(pyproject)["project"]["entry-points"].values()
+    return tuple(target.partition(":")[2] for group in groups for target in group.values())
+
+
+def unused_names(
+    sources: Sequence[Source], also_named: Sequence[str] = ()
+) -> Iterator[tuple[str, str]]:
     """The file and name of each name at the top of a package's module that nothing else names."""
     users = [source for source in sources if not source.path.startswith("tests/")]
-    named: Counter[str] = Counter()
+    named: Counter[str] = Counter(also_named)
     for source in users:
         named.update(_names_in(source.tree))
     for source in users:

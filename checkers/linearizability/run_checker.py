@@ -36,7 +36,7 @@ EXPLAINED_MAX: Final = 6  # objects whose violation is drawn
 @dataclass(frozen=True, slots=True)
 class Linearizability:
     """``fs``: the operations that ``model`` is about. ``kinds``: what anomalies are called, by the
-    word of the lane that found them. ``exactly_once``: not judged if a message came out twice.
+    word of the monitor that found them. ``exactly_once``: not judged if a message came out twice.
     """
 
     model: str

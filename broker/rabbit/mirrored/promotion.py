@@ -49,7 +49,8 @@ async def members_died(process: QueueProcess, deaths: tuple[Pid, ...]) -> None:
     # All that ever died: a master that stays recorded because nobody may replace it is still dead.
     process.known_dead.update(dict.fromkeys(deaths))
     dead = tuple(process.known_dead)
-    # KB-RMQ-22: before 3.7.5 there was no ha-promote-on-failure, and whoever was left ruled.
+    # KB-RMQ-22: before 3.7.5 there was no ha-promote-on-failure, and any mirror that was left
+    # became master.
     unsynced = process.env.has_bug("KB-RMQ-22")
     removal = await process.transact(
         lambda tx: rows.remove_dead(tx, process.key, process.pid, dead, promotes_unsynced=unsynced)

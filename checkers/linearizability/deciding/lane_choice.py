@@ -1,4 +1,4 @@
-"""Which lane decides a model's histories, where one can."""
+"""Which monitor decides a model's histories, where one can."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from shalott.checkers.models import (
 
 
 def choose_lane(model: Model) -> Lane | None:
-    """The lane for a built-in model; None if it has none."""
+    """The monitor for a built-in model; None if it has none."""
     match model:
         case Register(initial, nil):
             return RegisterMonitor(initial, nil)
@@ -48,7 +48,7 @@ def choose_lane(model: Model) -> Lane | None:
 
 
 def wants_distinct(model: Model) -> bool:
-    """Whether its lane passes over what writes a value twice."""
+    """Whether its monitor passes over what writes a value twice."""
     return isinstance(model, Register | CasRegister | KeyValue | FifoQueue | UnorderedQueue)
 
 

@@ -17,13 +17,13 @@ FUNCTION_LINES_MAX = 70
 
 # Where `except Exception` is right, and why. Anywhere else name what is expected.
 CATCHES_ALL: Mapping[str, str] = {
-    "broker/base/http/server.py": "a fault of ours must not take the node's eyes away",
+    "broker/base/http/server.py": "after a fault of ours a node must answer other requests",
     "broker/rocket/remoting/server.py": "a failed request is answered; its connection has others",
     "broker/raft/runner.py": "a timer has no caller: what a step meets must end the node",
     "harness/core/worker.py": "what a client can't classify is info",
     "harness/run/run.py": "whatever breaks, faults are healed, nodes torn down, the report written",
     "checkers/runs/compose.py": "a checker that crashes is unknown, never valid",
-    "broker/rabbit/processes/runtime.py": "a crashing process takes nobody along",
+    "broker/rabbit/processes/runtime.py": "a process that crashes must not end the others",
     "harness/run/simulate.py": "one seed that can't be run must not end a campaign",
     "checkers/models/outside.py": "somebody else's model may fail in any way, and is told of",
     "checkers/linearizability/deciding/transitions.py": "what a model raises is told with its f",

@@ -199,7 +199,7 @@ def test_help(shalott: Shalott) -> None:
         (["good.edn", "-m", "stack"], "no model 'stack': there are register, cas-register"),
         (["good.edn", "-m", "register:x=1"], "model register takes"),
         (["good.edn", "-m", "register", "--lane", "bus"],
-         "no lane 'bus' for register: there are auto, general, register monitor"),
+         "no monitor 'bus' for register: there are auto, general, register monitor"),
         (["good.edn", "-m", "register", "--time-limit", "soon"],
          "--time-limit soon: give a time above 0"),
         (["good.edn", "-m", "register", "--memory-limit", "2PB"],

@@ -60,7 +60,7 @@ class Quiet:
 
 
 class Backwards:
-    """A crew in this process. It answers only when all workers are busy or nothing is left to hand
+    """Workers in this process. It answers only when all workers are busy or nothing is left to hand
     out, the last task first: the worst order that processes could choose."""
 
     def __init__(self, job: Job, jobs: int) -> None:

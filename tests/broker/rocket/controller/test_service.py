@@ -1,4 +1,4 @@
-"""The controllers among themselves: partitions, stale reads, reigns that follow each other."""
+"""The controllers among themselves: partitions, stale reads, tenures that follow each other."""
 
 from __future__ import annotations
 

@@ -13,7 +13,8 @@ from shalott.cluster.sim.network.network import NetworkKnobs, SimNetwork
 
 T = TypeVar("T")
 HOST = "127.0.0.1"
-PATIENCE_S = 30
+PATIENCE_S = 120  # of real time, on a busy machine
+SETTLE_TURNS = 25
 SEED = 7
 
 Program = Callable[[], Coroutine[Any, Any, T]]
@@ -53,8 +54,13 @@ async def serve(
 
 
 async def settle(delay_s: float = 0.05) -> None:
-    """Let what was sent arrive: longer than both loops need."""
-    await asyncio.sleep(delay_s)
+    """Let what was sent arrive: longer than both loops need.
+
+    In many short sleeps, each a turn of the loop: on a busy machine a single one may be over in the
+    first turn after the process was held up, when an answer to an answer is still to come.
+    """
+    for _ in range(SETTLE_TURNS):
+        await asyncio.sleep(delay_s / SETTLE_TURNS)
 
 
 async def end(writer: asyncio.StreamWriter) -> None:

@@ -79,7 +79,9 @@ class SimCluster:
         machine = Machine(
             name=node,
             loop=self.loop,
-            disk=SimDisk(self.loop, knobs.seed, node, _disk_knobs(knobs), self._atlas),
+            disk=SimDisk(
+                self.loop, knobs.seed, node, _disk_knobs(knobs), self._atlas, self.loop.trace
+            ),
             clock=clock,
             wall_ns=self.wall_ns,
             on_exit=self._exited,
@@ -101,6 +103,10 @@ class SimCluster:
     def wall_ns(self) -> int:
         """The true time."""
         return WALL_ORIGIN_NS + self.loop.now_ns - START_NS
+
+    def _tell(self, what: str) -> None:
+        """Note in the trace what is done to the cluster."""
+        self.loop.trace.event(self.loop.now_ns, what)
 
     # -- life --------------------------------------------------------------------------------------
 
@@ -141,6 +147,7 @@ class SimCluster:
             return
         if machine.program is None:
             raise HarnessError(f"{node} is not booted")
+        self._tell(f"power on {node}")
         self.network.host_up(node)
         machine.start()
 
@@ -148,6 +155,7 @@ class SimCluster:
         machine = self.machines[node]
         if not machine.is_alive:
             return
+        self._tell(f"stop {node}")
         machine.stop_asked.set()
         await self.resume(node)  # a stopped process can't act on its SIGTERM
         try:
@@ -161,6 +169,7 @@ class SimCluster:
         process = machine.process
         if process is None or process.state == "dead":
             return
+        self._tell(f"kill {node}")
         machine.end(EXIT_KILLED)
         machine.disk.kill()
         self.network.process_died(process, reset=True)
@@ -169,6 +178,7 @@ class SimCluster:
         machine = self.machines[node]
         process = machine.process
         alive = machine.is_alive
+        self._tell(f"power off {node}")
         if alive:
             machine.end(EXIT_KILLED)
         machine.disk.power_loss()
@@ -186,15 +196,18 @@ class SimCluster:
         machine = self.machines[node]
         if machine.process is not None and machine.process.state == "running":
             machine.process.state = "paused"
+            self._tell(f"pause {node}")
 
     async def resume(self, node: str) -> None:
         machine = self.machines[node]
         if machine.process is not None:
+            self._tell(f"resume {node}")
             self.loop.resume(machine.process)
 
     async def wipe(self, node: str) -> None:
         if self.machines[node].is_alive:
             raise HarnessError(f"{node} runs: its data can't be wiped")
+        self._tell(f"wipe {node}")
         self.machines[node].disk.wipe()
 
     async def status(self, node: str) -> NodeStatus:
@@ -208,9 +221,11 @@ class SimCluster:
     # -- links -------------------------------------------------------------------------------------
 
     async def cut(self, links: Sequence[Link]) -> None:
+        self._tell(f"cut {' '.join(map('->'.join, links))}")
         self.network.cut(links)
 
     async def mend(self, links: Sequence[Link]) -> None:
+        self._tell(f"mend {' '.join(map('->'.join, links))}")
         self.network.mend(links)
 
     async def shape(
@@ -222,6 +237,7 @@ class SimCluster:
         rate_bytes_s: int = 0,
         loss: float = 0,
     ) -> None:
+        self._tell(f"shape {source}->{destination} {delay_ms=} {rate_bytes_s=} {loss=}")
         self.network.shape(
             source, destination, delay_ms=delay_ms, rate_bytes_s=rate_bytes_s, loss=loss
         )
@@ -230,6 +246,7 @@ class SimCluster:
         return self.network.shape_of(source, destination)
 
     async def heal(self) -> None:
+        self._tell("heal")
         self.network.heal()
         for machine in self.machines.values():
             if machine.process is not None:
@@ -242,6 +259,7 @@ class SimCluster:
     # -- clocks and disks --------------------------------------------------------------------------
 
     async def set_clock(self, node: str, *, offset_ms: float = 0, drift_ppm: float = 0) -> None:
+        self._tell(f"set clock of {node} {offset_ms=} {drift_ppm=}")
         self._set_clock(self.machines[node], offset_ms, drift_ppm)
 
     def _set_clock(self, machine: Machine, offset_ms: float, drift_ppm: float) -> None:
@@ -254,6 +272,7 @@ class SimCluster:
         return (self.machines[node].clock.wall_ns() - self.wall_ns()) / 1e6
 
     async def set_disk(self, node: str, faults: DiskFaults | None) -> None:
+        self._tell(f"set disk of {node} to {faults}")
         self.machines[node].disk.set_faults(faults)
         self.machines[node].disk_faults = faults or DiskFaults()
 

@@ -13,7 +13,6 @@ import typer
 
 from shalott.harness.cli.check import add_check_commands
 from shalott.harness.cli.ctl import add_ctl_command
-from shalott.harness.cli.parameter_flags import SharedFlag, with_parameter_flags
 from shalott.harness.cli.search import add_search_commands
 from shalott.harness.core.doors import load_module
 from shalott.harness.core.errors import UsageError
@@ -182,18 +181,22 @@ def make_app(words: Sequence[str] = ()) -> typer.Typer:
         add_completion=False,
         pretty_exceptions_enable=False,
     )
-    flags: tuple[SharedFlag, ...] = ()
     if not words or words[0] == "test":
-        from shalott.harness.cli.parameter_flags import shared_flags
+        from shalott.harness.cli.parameter_flags import shared_flags, with_parameter_flags
 
-        flags = shared_flags()
-    app.command("test")(with_parameter_flags(test, flags))
+        app.command("test")(with_parameter_flags(test, shared_flags()))
+    else:
+        app.command("test", help=test.__doc__)(_elsewhere)
     for command in (analyze, report, bugs, doctor, clean):
         app.command()(command)
     add_search_commands(app)
     add_check_commands(app)
     add_ctl_command(app)
     return app
+
+
+def _elsewhere() -> None:
+    """Stands for ``test`` in the list of commands where another one is asked for."""
 
 
 def load_modules_named(words: Sequence[str]) -> None:

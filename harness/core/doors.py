@@ -172,6 +172,11 @@ class Door(Generic[Record]):
         entries = self._entries()
         if name in entries:
             return entries[name]
+        if not self._installed:
+            raise UsageError(
+                f"there is no {self.kind}, since {OWN} is not installed: pip install -e . in its"
+                " checkout, or pip install the wheel"
+            )
         broken = f" ({'; '.join(self._broken.values())})" if self._broken else ""
         raise UsageError(
             f"unknown {self.kind} {name}: choose one of {', '.join(sorted(entries))}{broken}"

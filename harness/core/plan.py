@@ -135,7 +135,9 @@ class SimPlan(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     buggify: bool = False
     buggify_off: tuple[str, ...] = ()  # sites that stay quiet nevertheless
     buggify_on: tuple[str, ...] = ()  # sites that are active without being drawn
-    callback_cost_ns: int = 0  # how far each callback moves the time
+    # How far each callback of the loop moves the time. How many there are depends on Python: with
+    # a cost, a run is promised to repeat in one minor version only.
+    callback_cost_ns: int = 0
 
 
 class Plan(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

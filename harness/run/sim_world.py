@@ -19,7 +19,7 @@ from shalott.cluster.base import InspectsMachines
 from shalott.cluster.sim.backend import HARNESS, SimCluster
 from shalott.cluster.sim.loop.loop import START_NS, SimLoop
 from shalott.cluster.sim.loop.processes import SimProcess
-from shalott.cluster.sim.loop.trace import Trace
+from shalott.cluster.sim.loop.trace import DIGEST_VERSION, Trace
 from shalott.cluster.sim.output import captured_output
 from shalott.cluster.systems.record import SYSTEMS
 from shalott.harness.core.errors import MissingCapability
@@ -37,6 +37,7 @@ from shalott.harness.run.sim_record import (
 )
 from shalott.harness.run.stage import Nemesis, World
 from shalott.harness.run.store import PLAN, RunDirectory
+from shalott.harness.run.traced_recording import TracedRecorder
 from shalott.nemesis.runner import NemesisRunner
 from shalott.nemesis.schedule import required_capabilities
 from shalott.workloads.record import WORKLOADS
@@ -111,7 +112,8 @@ def run_stored(
     cluster = make_cluster(plan, loop)
 
     def make_recorder(path: Path) -> RunRecorder:
-        return HistoryWriter(path, clock_ns=lambda: loop.now_ns, wall_ns=cluster.wall_ns)
+        writer = HistoryWriter(path, clock_ns=lambda: loop.now_ns, wall_ns=cluster.wall_ns)
+        return TracedRecorder(writer, trace, lambda: loop.now_ns)
 
     world = make_world(plan, cluster, make_recorder)
     interrupt = asyncio.Event()
@@ -133,6 +135,7 @@ def run_stored(
         )
     record = SimulationRecord(
         digest=trace.digest(),
+        digest_version=DIGEST_VERSION,
         python=platform.python_version(),
         callbacks=loop.callbacks,
         segments=cluster.network.segments,

@@ -13,11 +13,11 @@ from pamqp.header import ContentHeader
 from shalott.checkers.queues.habits import CAREFUL, Habits
 from shalott.harness.core.errors import Definite, Indefinite
 from shalott.harness.core.op import Completion, Invocation
+from shalott.harness.core.parameters import to_plan
 from shalott.harness.core.plan import ClusterPlan, GatePlan, Plan, SystemPlan, WorkloadPlan
 from shalott.workloads.clients.amqp import AmqpQueueClient
 from shalott.workloads.clients.body import encode_body
-from shalott.workloads.queue import client_habits, queue_workload
-from shalott.workloads.registry import queue_checkers
+from shalott.workloads.queue import QueueParameters, client_habits, queue_checkers, queue_workload
 from tests.workloads.fake_amqp_server import Script, Session, fake_server
 
 pytestmark = pytest.mark.unit
@@ -189,7 +189,10 @@ def test_the_plan_says_what_clients_do_and_what_judges_know_of_it() -> None:
     careless = QueueParameters(ack_mode="auto", durable=False, persistent=False, confirms=False)
     habits = client_habits(careless)
     assert habits == Habits(manual_acks=False, durable=False, persistent=False, confirms=False)
-    plan = plan_of(careless)
+    workload = WorkloadPlan(
+        name="queue", rate_hz=1, concurrency=1, parameters={**to_plan(careless), "queues": 1}
+    )
+    plan = plan_of(workload)
     client = queue_workload(plan).make_client("n1", 1)
     assert isinstance(client, AmqpQueueClient) and client.habits == habits
     assert getattr(queue_checkers(plan)[0], "habits", None) == habits

@@ -71,8 +71,8 @@ _ANYTHING: Mapping[str, float] = {
 class Swarm:
     """What each knob may be: a tuple of choices (repeat one to favour it), or a Range.
 
-    A share is the probability that a run has the thing at all. Make one with ``swarm``, and a
-    narrower one with ``but``: both take every knob by its name, whoever draws it.
+    A share is the probability that a run has the thing at all. ``USUAL.but(...)`` takes every
+    knob by its name, whoever draws it.
     """
 
     # the system
@@ -128,9 +128,7 @@ class Swarm:
         return dataclasses.replace(self, knobs=knobs, **own)
 
 
-def swarm(**changes: Any) -> Swarm:
-    """The usual swarm but for these choices."""
-    return Swarm().but(**changes)
+USUAL = Swarm()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -152,7 +150,7 @@ def plain_subject(system: str, profile: str, workload: str = "") -> Subject:
     return Subject(
         system=system,
         profile=profile,
-        swarm=swarm(**search.settings),
+        swarm=USUAL.but(**search.settings),
         name=name,
         workload=workload,
     )

@@ -15,7 +15,7 @@ from typing import Any
 
 from shalott.harness.core.drawing import Range
 from shalott.harness.core.plan import FaultAction
-from shalott.harness.search.drawing.swarm import Subject, Swarm, swarm
+from shalott.harness.search.drawing.swarm import USUAL, Subject, Swarm
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,7 +52,7 @@ class Scenario:
 
 
 # A few seconds of load on one queue of three nodes that notice quickly who is gone.
-SHORT = swarm(
+SHORT = USUAL.but(
     nodes=(3,),
     net_tick_ms=(1000,),
     startup_delay_ms=(0,),

@@ -17,12 +17,15 @@ import msgspec
 
 from shalott.checkers.runs.compose import standard_checkers
 from shalott.cluster.base import Endpoint, NodeSpec, NodeStatus, System, Topology
+from shalott.cluster.systems.record import SYSTEMS, Profile, SystemRecord
+from shalott.cluster.systems.settling import why_unsettled
 from shalott.harness.core.errors import Definite, Indefinite, Unreachable
 from shalott.harness.core.generator.base import Generator
 from shalott.harness.core.generator.combinators import Stagger, TimeLimit
 from shalott.harness.core.generator.queues import drain, queue_mix
 from shalott.harness.core.history import Recorder
 from shalott.harness.core.op import NEMESIS, Completion, Invocation
+from shalott.harness.core.parameters import make_parameters
 from shalott.harness.core.plan import (
     ClusterPlan,
     FaultAction,
@@ -35,8 +38,6 @@ from shalott.harness.core.recording import RunRecorder, record_to_file
 from shalott.harness.core.rng import stream_key
 from shalott.harness.run.stage import World
 from shalott.workloads.base import Workload
-from shalott.cluster.systems.record import SYSTEMS, Profile, SystemRecord
-from shalott.harness.core.parameters import make_parameters
 from shalott.workloads.queue import QueueParameters
 from shalott.workloads.record import WORKLOADS, WorkloadRecord
 
@@ -226,6 +227,15 @@ class MemorySystem:
             for queue, messages in self.service.queues.items()
         ]
         return {"running": list(NODES), "partitions": [*self.trap.parted_from], "claims": claims}
+
+    @property
+    def wants_mending(self) -> bool:
+        return True
+
+    def why_unsettled(
+        self, seen: Mapping[str, Mapping[str, Any] | None], queues: Sequence[str]
+    ) -> str:
+        return why_unsettled(seen, queues, {})
 
     async def mend_partition(self, cluster: object) -> Sequence[str]:
         await self.trap.spring("mend_partition")

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from shalott.checkers.base import Checker
 from shalott.checkers.queues.habits import Habits
-from shalott.checkers.runs.compose import common_checkers, standard_checkers
+from shalott.checkers.runs.standard import common_checkers, standard_checkers
 from shalott.harness.core.plan import Plan
 
 

@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
+from shalott.checkers.record import CHECKERS
 from shalott.cluster.systems.record import SYSTEMS
-from shalott.harness.core.doors import Door, Requirement, check_requirements
+from shalott.harness.core.doors import OWN, Door, Requirement, check_requirements
 from shalott.harness.core.plan import Plan
 from shalott.workloads.record import WORKLOADS
 
-DOORS: tuple[Door[Any], ...] = (SYSTEMS, WORKLOADS)
+DOORS: tuple[Door[Any], ...] = (SYSTEMS, WORKLOADS, CHECKERS)
 
 
 def requirements_of(plan: Plan) -> tuple[Requirement, ...]:
@@ -21,6 +22,10 @@ def requirements_of(plan: Plan) -> tuple[Requirement, ...]:
 def _requirements(plan: Plan) -> Iterable[Requirement]:
     yield SYSTEMS.requirement(plan.system.name)
     yield WORKLOADS.requirement(plan.workload.name)
+    for checker in CHECKERS.records():
+        needed = CHECKERS.requirement(checker.name)
+        if needed.provider != OWN and checker.fits(plan):
+            yield needed  # somebody else's: the same verdict needs it again
 
 
 def check_provided(plan: Plan) -> list[str]:

@@ -10,7 +10,8 @@ import pyarrow.parquet as pq
 import pytest
 from rich.console import Console
 
-from shalott.checkers.runs.compose import check_all, standard_checkers
+from shalott.checkers.runs.compose import check_all
+from shalott.checkers.runs.standard import standard_checkers
 from shalott.harness.core.errors import UsageError
 from shalott.harness.report.meta import ReportMeta
 from shalott.harness.report.results import render_results

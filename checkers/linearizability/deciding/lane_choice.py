@@ -28,11 +28,17 @@ from shalott.checkers.models import (
     Semaphore,
     Set,
     UnorderedQueue,
+    own_name,
 )
 
 
 def choose_lane(model: Model) -> Lane | None:
-    """The lane for a built-in model; None if it has none."""
+    """The lane for a built-in model; None if it has none, as a model of somebody else's.
+
+    A class that somebody derived from a built-in one may do other things: no lane knows them.
+    """
+    if not own_name(model):
+        return None
     match model:
         case Register(initial, nil):
             return RegisterMonitor(initial, nil)
@@ -49,7 +55,8 @@ def choose_lane(model: Model) -> Lane | None:
 
 def wants_distinct(model: Model) -> bool:
     """Whether its lane passes over what writes a value twice."""
-    return isinstance(model, Register | CasRegister | KeyValue | FifoQueue | UnorderedQueue)
+    distinct = Register | CasRegister | KeyValue | FifoQueue | UnorderedQueue
+    return bool(own_name(model)) and isinstance(model, distinct)
 
 
 _WITHOUT_OPTIONS: dict[type, Lane] = {

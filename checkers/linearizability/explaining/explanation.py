@@ -92,6 +92,8 @@ class Explanation(msgspec.Struct, frozen=True, kw_only=True):
     linearizations: tuple[PartialLinearization, ...] = ()
     is_proof: bool = True  # the window alone is not linearizable
     is_minimal: bool = False  # and nothing more was found that the proof does not need
+    meanings: dict[str, Meaning] = {}  # of the model, by f; none: it takes every f as it is
+    fs: tuple[str, ...] = ()  # of a run's operations that were judged; of no run: ()
     place_name: str = "index"
     source: str = ""
     notes: tuple[str, ...] = ()

@@ -345,7 +345,7 @@ def test_a_model_written_by_the_user_is_explained_too() -> None:
     rows = [Row(0, "on", None, None, 0, 1), Row(1, "on", None, None, 2, 3)]
     shown = explain(from_rows(rows), Toggle())
     assert shown.is_proof
-    assert shown.reason == "on of process 1 returned when the object could only be true"
+    assert shown.reason == "on of process 1 returned when the object could only be True"
 
 
 @pytest.mark.parametrize("name", MODELS)

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from shalott.checkers.models import MODELS
+from shalott.checkers.models import BUILT_IN
 from shalott.checkers.reading import read_history
 from shalott.harness.cli.main import run_command
 from shalott.harness.core.history import write_history
@@ -181,7 +181,7 @@ def test_a_page_is_drawn_of_what_is_invalid(shalott: Shalott) -> None:
 def test_models_are_listed(shalott: Shalott) -> None:
     done = shalott(["check", "--models"])
     assert done.code == 0
-    assert [line for line in done.out.splitlines() if not line.startswith(" ")] == list(MODELS)
+    assert [line for line in done.out.splitlines() if not line.startswith(" ")] == list(BUILT_IN)
     assert "options: initial=None, nil=value, failed_cas=checked" in done.out
 
 

@@ -12,7 +12,8 @@ import pytest
 
 from shalott.checkers.base import Anomaly, Result
 from shalott.checkers.logs.anomalies import KINDS as LOG_KINDS
-from shalott.checkers.runs.compose import check_all, standard_checkers
+from shalott.checkers.runs.compose import check_all
+from shalott.checkers.runs.standard import standard_checkers
 from shalott.harness.core.history import EMPTY_EVENTS, HISTORY_SCHEMA, History
 from shalott.harness.core.plan import Plan, SystemPlan
 from shalott.harness.report.data import read_timeline

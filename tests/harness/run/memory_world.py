@@ -15,7 +15,7 @@ from typing import Any
 
 import msgspec
 
-from shalott.checkers.runs.compose import standard_checkers
+from shalott.checkers.runs.standard import standard_checkers
 from shalott.cluster.base import Endpoint, NodeSpec, NodeStatus, System, Topology
 from shalott.cluster.systems.record import SYSTEMS, Profile, SystemRecord
 from shalott.cluster.systems.settling import why_unsettled

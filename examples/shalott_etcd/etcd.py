@@ -30,7 +30,6 @@ from shalott_etcd.client import ask, read_request
 IMAGE = Path(__file__).parent / "images" / "etcd"
 ASK_TIMEOUT_MS = 1500
 GROUP = "etcd"  # what is replicated: all of it is one log
-LOOK_EVERY_S = 0.2
 
 
 class EtcdParameters(msgspec.Struct, frozen=True, kw_only=True):
@@ -88,17 +87,10 @@ class EtcdSystem:
 
     async def await_ready(self, cluster: Cluster, nodes: Sequence[str], timeout_ms: int) -> None:
         async def why_not(node: str) -> str:
-            return await self._why_not_ready(cluster, node)
+            await self._ask(cluster, node, "kv/range", read_request("ready", serializable=False))
+            return ""  # the leader confirmed the read: there is one, and the node hears of it
 
         await await_nodes(cluster, nodes, why_not, timeout_ms)
-
-    async def _why_not_ready(self, cluster: Cluster, node: str) -> str:
-        """A read that the leader confirms says all: there is a leader, and the node hears of it."""
-        try:
-            await self._ask(cluster, node, "kv/range", read_request("ready", serializable=False))
-        except ClientError as error:
-            return f"it answers no quorum read: {error}"
-        return ""
 
     async def configure(self, cluster: Cluster, queues: Sequence[str]) -> None:
         """Keys need no declaration. Who is called what is asked once; it never changes."""
@@ -130,11 +122,12 @@ class EtcdSystem:
         return {"running": [node], "partitions": [], "claims": [claim]}
 
     async def await_settled(self, cluster: Cluster, queues: Sequence[str], timeout_ms: int) -> bool:
+        async def why_not(node: str) -> str:
+            return self.why_unsettled(await self._look(cluster), queues)
+
         try:
-            async with asyncio.timeout(timeout_ms / 1000):
-                while self.why_unsettled(await self._look(cluster), queues):
-                    await asyncio.sleep(LOOK_EVERY_S)
-        except TimeoutError:
+            await await_nodes(cluster, cluster.nodes[:1], why_not, timeout_ms)
+        except BootFailed:
             return False
         return True
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 from urllib.parse import quote
 
@@ -13,6 +14,7 @@ from shalott.cluster.waiting import retrying
 from shalott.harness.core.errors import BootFailed, ClientError, Definite
 
 POLICY_NAME = "shalott"
+RABBIT_PORTS: Mapping[str, int] = {"amqp": 5672, "management": 15672, "cluster": 25672}
 CONFIGURE_WITHIN_S = 15
 RETRY_S = 0.1
 

@@ -6,6 +6,7 @@ import asyncio
 import json
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 from shalott.cluster.base import Cluster, NodeSpec, Topology
@@ -20,7 +21,7 @@ NODES = ("n1", "n2", "n3")
 
 class FakeSystem:
     name = "fake"
-    port_names: tuple[str, ...] = ("management", "cluster")
+    ports: Mapping[str, int] = MappingProxyType({"management": 8501, "cluster": 7301})
     image = "python"
     runs_locally = True
 

@@ -34,6 +34,14 @@ def test_every_node_answers_after_boot(world: World) -> None:
     world.run(check())
 
 
+def test_a_node_listens_at_the_ports_that_its_system_names(world: World) -> None:
+    found = {port: world.cluster.endpoint("n1", port).port for port in world.system.ports}
+    if world.cluster.backend == "local":  # all nodes share one address
+        assert len({world.cluster.endpoint(n, p) for n in NODES for p in found}) == 6
+    else:
+        assert found == {"management": 8501, "cluster": 7301}
+
+
 def test_data_and_address_outlive_a_kill(world: World) -> None:
     async def check() -> None:
         endpoint = world.cluster.endpoint("n1", "cluster")

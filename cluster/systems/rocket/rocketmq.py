@@ -61,7 +61,7 @@ class RocketmqSystem:
 
     def __init__(self, plan: SystemPlan, seed: int) -> None:
         self.name = plan.name
-        self.port_names: tuple[str, ...] = PORTS[plan.name]
+        self.ports: Mapping[str, int] = PORTS[plan.name]
         self._plan = plan
         self._seed = seed
 

@@ -198,7 +198,7 @@ class MemorySystem:
     service: MemoryQueues
     trap: Trap
     name: str = "memory"
-    port_names: tuple[str, ...] = ("amqp",)
+    ports: Mapping[str, int] = field(default_factory=lambda: {"amqp": 5672})
     image: str = ""
 
     def node_specs(self, topology: Topology) -> Sequence[NodeSpec]:

@@ -27,16 +27,6 @@ T = TypeVar("T")
 SERIAL = itertools.count(1)
 READY_MS = 20000
 
-LOCAL = pytest.param("local", marks=pytest.mark.local)
-DOCKER = pytest.param("docker", marks=pytest.mark.docker)
-BACKENDS = [
-    pytest.param("sim", marks=pytest.mark.sim),
-    LOCAL,
-    DOCKER,
-    # What a user without root gets: chains and probes through exec.
-    pytest.param("docker-exec", marks=pytest.mark.docker),
-]
-
 
 def fresh_run_id() -> str:
     return f"contract-{os.getpid()}-{next(SERIAL)}"
@@ -86,7 +76,7 @@ class World:
         await self.system.await_ready(self.cluster, NODES, READY_MS)
 
 
-@pytest.fixture(scope="module", params=BACKENDS)
+@pytest.fixture(scope="module")
 def booted(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[World]:

@@ -11,6 +11,19 @@ import pytest
 from tests.cluster.conftest import READY_MS, World
 from tests.cluster.fake_system import NODES, answers, bulk_seconds, echoes, management, starts
 
+pytestmark = pytest.mark.parametrize(
+    "booted",
+    [
+        pytest.param("sim", marks=pytest.mark.sim),
+        pytest.param("local", marks=pytest.mark.local),
+        pytest.param("docker", marks=pytest.mark.docker),
+        # What a user without root gets: chains and probes through exec.
+        pytest.param("docker-exec", marks=pytest.mark.docker),
+    ],
+    indirect=True,
+    scope="module",
+)
+
 CUT_PROBE_MS = 200  # how long a probe over a cut link is given; it never arrives
 BACK_AFTER_S = 20  # TCP's own retransmission backs off while a link is cut
 

@@ -160,6 +160,6 @@ def test_an_arrow_the_right_way_is_not(path: str, text: str) -> None:
 
 
 def test_a_package_is_named_like_its_directory() -> None:
-    source = Source("broker/rabbit/amqp/__init__.py", "", parse("x.py", "").tree)
+    source = parse("broker/rabbit/amqp/__init__.py", "")
     name = "shalott.broker.rabbit.amqp"
     assert (source.module, source.package) == (name, name)

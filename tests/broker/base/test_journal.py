@@ -275,6 +275,7 @@ def test_a_crash_at_any_operation_leaves_what_was_durable(crash: str) -> None:
     asyncio.run(body())
 
 
+@pytest.mark.explore
 @settings(max_examples=30)
 @given(st.data())
 def test_recovery_after_truncation_at_any_byte_yields_a_prefix(data: st.DataObject) -> None:

@@ -16,7 +16,7 @@ from tests.broker.raft.explorer import SPITEFUL, Chaos, Explorer
 from tests.broker.raft.model import FAST, Group, Violation
 from tests.broker.raft.planting import planted
 
-pytestmark = pytest.mark.unit
+pytestmark = pytest.mark.explore
 
 
 def explore(seed: int, chaos: Chaos | None = None, bugs: tuple[str, ...] = ()) -> Group:

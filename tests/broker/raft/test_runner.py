@@ -54,6 +54,7 @@ def test_a_follower_refuses_and_says_who_leads() -> None:
     world.run(main())
 
 
+@pytest.mark.explore
 @pytest.mark.parametrize("power_loss", [False, True])
 @pytest.mark.parametrize("seed", range(4))
 def test_nothing_acknowledged_is_lost_when_the_leader_dies(seed: int, power_loss: bool) -> None:

@@ -209,6 +209,7 @@ def test_count_stops_at_the_first_run_that_is_not_valid(shalott: Shalott, tmp_pa
     assert len(list((tmp_path / "store" / "memory-upstream-memory").glob("2*"))) == 3
 
 
+@pytest.mark.explore
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 def test_a_signal_ends_the_run_in_order(tmp_path: Path, number: int) -> None:
     child = start(tmp_path)
@@ -222,6 +223,7 @@ def test_a_signal_ends_the_run_in_order(tmp_path: Path, number: int) -> None:
     assert results.valid == "unknown" and results.complete
 
 
+@pytest.mark.explore
 def test_kill_9_of_the_harness_leaves_a_history_that_can_be_analyzed(
     shalott: Shalott, tmp_path: Path
 ) -> None:
@@ -266,6 +268,7 @@ def test_an_unwritable_store_is_one_sentence(shalott: Shalott, tmp_path: Path) -
     assert "cannot store runs in store" in done.stderr
 
 
+@pytest.mark.explore
 def test_commands_pay_only_for_what_they_use() -> None:
     """Reading a history of a million operations takes less time than importing pandas."""
     script = (

@@ -63,7 +63,7 @@ def orders(history: History) -> Explanation:
     return explained(history, "orders")
 
 
-@pytest.mark.unit
+@pytest.mark.explore
 def test_an_object_has_a_section_with_its_reason_and_timeline(
     history: History, orders: Explanation
 ) -> None:

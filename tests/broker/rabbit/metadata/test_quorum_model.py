@@ -32,7 +32,7 @@ from shalott.harness.core.rng import Stream
 from tests.broker.rabbit.metadata.quorum_ledger import KEYS, Attempt, Key, record_of
 from tests.broker.rabbit.metadata.quorum_world import NET_TICK_MS, Life, World
 
-pytestmark = pytest.mark.unit
+pytestmark = pytest.mark.explore
 
 PROPERTIES = (
     "one-write-a-version",  # no two leaders commit different rows for one version

@@ -16,7 +16,7 @@ from shalott.broker.rabbit.amqp import queue_protocol as qp
 from tests.broker.rabbit.mirrored.cluster_fixture import Cluster, TestChannel, run, until
 from tests.broker.rabbit.mirrored.latency import Latency
 
-pytestmark = pytest.mark.unit
+pytestmark = pytest.mark.explore
 
 SAFE: dict[str, Any] = {
     "ha-mode": "all",

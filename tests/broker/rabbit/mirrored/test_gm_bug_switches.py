@@ -134,10 +134,12 @@ def broken_histories(bugs: GmBugs, seeds: range) -> list[int]:
     return broken
 
 
+@pytest.mark.explore
 def test_our_06_blind_newcomers_break_the_ring() -> None:
     assert broken_histories(GmBugs(blind_newcomers=True), range(60))
 
 
+@pytest.mark.explore
 def test_our_06_without_the_switch_they_give_up_and_nothing_breaks() -> None:
     assert not broken_histories(NO_BUGS, range(60))
 

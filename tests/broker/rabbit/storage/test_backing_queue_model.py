@@ -26,7 +26,7 @@ from shalott.broker.rabbit.storage import flusher as flusher_module
 from shalott.broker.rabbit.storage.backing_queue import BackingQueue
 from tests.broker.base.memory_disk import MemoryDisk
 
-pytestmark = pytest.mark.unit
+pytestmark = pytest.mark.explore
 
 T = TypeVar("T")
 DIRECTORY = "queues/q"

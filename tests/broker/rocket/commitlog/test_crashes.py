@@ -23,7 +23,7 @@ from shalott.harness.core.rng import Stream
 from tests.broker.rocket.commitlog.store_world import bodies, message, opened
 from tests.cluster.sim.disk.test_disk_storage import ForgetfulDisk
 
-pytestmark = pytest.mark.unit
+pytestmark = pytest.mark.explore
 
 SEEDS = range(16)
 LIVES = 5

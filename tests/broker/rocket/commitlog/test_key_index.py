@@ -425,6 +425,7 @@ async def check(store: MessageStore) -> None:
         assert await found(store, key) == wanted[key][::-1], key
 
 
+@pytest.mark.explore
 @pytest.mark.parametrize("power", [False, True], ids=["kill", "power loss"])
 @pytest.mark.parametrize("loss", ["torn", "drop"])
 def test_the_index_agrees_with_the_log_after_every_crash(power: bool, loss: PowerLoss) -> None:

@@ -259,6 +259,7 @@ async def check(store: MessageStore, sent: Sent) -> None:
         assert await found(store) == total
 
 
+@pytest.mark.explore
 @pytest.mark.parametrize("power", [False, True], ids=["kill", "power loss"])
 def test_a_crash_while_files_go_breaks_nothing(power: bool) -> None:
     loop = SimLoop()

@@ -115,6 +115,7 @@ class Story:
                 await broker.start()
 
 
+@pytest.mark.explore
 @pytest.mark.parametrize("seed", range(6))
 def test_what_was_answered_is_kept(seed: int) -> None:
     world = World(

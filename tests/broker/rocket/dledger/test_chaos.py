@@ -12,7 +12,7 @@ import pytest
 from shalott.broker.rocket.commitlog.replica import PutStatus
 from tests.broker.rocket.dledger.dledger_world import Broker, Group
 
-pytestmark = pytest.mark.unit
+pytestmark = pytest.mark.explore
 
 MINORITY_FAULTS = ("kill", "power", "cut", "bridge", "isolate leader", "kill leader")
 

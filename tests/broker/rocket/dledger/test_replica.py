@@ -178,6 +178,7 @@ def test_a_follower_that_is_cut_off_answers_no_reads() -> None:
     Group().run(scenario)
 
 
+@pytest.mark.explore
 @pytest.mark.parametrize("ends", ["kill", "lose_power", "stop"])
 def test_all_restart_and_go_on(ends: str) -> None:
     async def scenario(group: Group) -> None:

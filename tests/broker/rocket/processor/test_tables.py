@@ -101,6 +101,7 @@ def test_rubbish_in_both_is_an_empty_table() -> None:
     asyncio.run(body())
 
 
+@pytest.mark.explore
 @pytest.mark.parametrize("power", [False, True], ids=["kill", "power loss"])
 def test_a_crash_at_any_moment_leaves_the_old_offset_or_the_new_one(power: bool) -> None:
     async def body() -> tuple[dict[int | None, None], int]:

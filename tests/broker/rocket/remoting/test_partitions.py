@@ -118,6 +118,7 @@ def test_the_server_forgets_a_client_that_fell_silent() -> None:
     cluster.world.run(main())
 
 
+@pytest.mark.explore
 @pytest.mark.parametrize("seed", range(12))
 def test_what_a_client_says_became_of_a_request_is_true(seed: int) -> None:
     cluster = Cluster(seed)

@@ -22,7 +22,7 @@ from shalott.cluster.base import DiskFaults
 from shalott.cluster.sim.network.network import NetworkKnobs
 from tests.broker.rocket.replicas.replicas_world import CONTROLLER, Broker, Group
 
-pytestmark = pytest.mark.unit
+pytestmark = pytest.mark.explore
 
 GROUP = "shalott"
 DISKS = {

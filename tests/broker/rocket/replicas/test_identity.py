@@ -261,6 +261,7 @@ def test_a_damaged_identity_is_noticed(content: bytes) -> None:
     World().run(scenario)
 
 
+@pytest.mark.explore
 @pytest.mark.parametrize("seed", range(60))
 def test_a_crash_at_any_moment_costs_no_second_id(seed: int) -> None:
     """Kills and power losses, one after another, until it is registered."""

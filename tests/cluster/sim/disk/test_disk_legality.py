@@ -20,7 +20,7 @@ from shalott.cluster.sim.disk.disk import DiskKnobs, SimDisk
 from shalott.cluster.sim.disk.page_cache import SECTOR_BYTES
 from tests.cluster.sim.loop.stock_loop import StockLoop
 
-pytestmark = pytest.mark.unit
+pytestmark = pytest.mark.explore
 
 PATHS = ("a", "b", "d/a", "d/b")
 PATH = st.sampled_from(PATHS)

@@ -22,7 +22,7 @@ from shalott.cluster.sim.loop.processes import SimProcess
 from shalott.harness.core.rng import Stream
 from tests.cluster.sim.disk.disk_runs import outcomes
 
-pytestmark = pytest.mark.unit
+pytestmark = pytest.mark.explore
 
 PATH = "metadata/journal"
 DIRECTORY = "queues/q"

@@ -143,6 +143,7 @@ def test_brokers_that_removed_old_files_are_compared_from_where_the_last_begins(
     in_world(tell)
 
 
+@pytest.mark.explore
 @pytest.mark.parametrize("number", [0, 1, 450, COUNT - 1])
 def test_the_first_byte_that_differs_is_found(number: int) -> None:
     """KB-RKT-A's: as long, whole messages, of another's reign. The checksum of the body is the

@@ -157,6 +157,7 @@ def test_the_copy_is_used_when_the_file_is_damaged() -> None:
     run(scenario())
 
 
+@pytest.mark.explore
 @pytest.mark.parametrize("seed", range(40))
 def test_a_crash_leaves_the_old_epochs_or_the_new(seed: int) -> None:
     """What returned is there; what was under way is there or not."""

@@ -337,6 +337,7 @@ def test_a_slave_that_catches_up_is_marked_before_the_controllers_know() -> None
     Group(ha=ALONE_TOO).run(scenario)
 
 
+@pytest.mark.explore
 def test_a_slave_joins_under_constant_load_and_stays() -> None:
     """There is always a newer frame under way when an acknowledgement comes."""
 

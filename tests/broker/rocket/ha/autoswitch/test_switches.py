@@ -198,6 +198,7 @@ def test_kb_rkt_19_a_new_master_counts_by_its_old_set() -> None:
     only_with("KB-RKT-19", scenario)
 
 
+@pytest.mark.explore
 def test_kb_rkt_20_a_master_that_is_elected_again_gives_queue_offsets_twice() -> None:
     async def scenario(group: Group) -> bool:
         await group.start("a")

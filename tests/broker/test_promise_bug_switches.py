@@ -22,8 +22,8 @@ from shalott.broker.rabbit.processes.runtime import Runtime
 from shalott.broker.rabbit.storage import lazy_sync
 from shalott.broker.rabbit.storage.backing_queue import BackingQueue
 from shalott.broker.rabbit.storage.lazy_sync import LazySyncDisk
-from tests.broker.base.memory_disk import MemoryDisk
-from tests.broker.rabbit.metadata.world import World
+from tests.world.disk.memory_disk import MemoryDisk
+from tests.world.rabbit.metadata import World
 
 pytestmark = pytest.mark.unit
 

@@ -13,9 +13,9 @@ from shalott.harness.core.rng import Stream
 from shalott.nemesis.kinds import ALL_NODES, KINDS, PARTITIONS
 from shalott.nemesis.runner import NemesisRunner
 from shalott.nemesis.schedule import aimed_links
-from tests.cluster.conftest import fresh_run_id, make
-from tests.cluster.fake_system import NODES, FakeSystem
-from tests.nemesis.fakes import MemoryRecorder, make_plan
+from tests.world.cluster.backends import fresh_run_id, make
+from tests.world.cluster.fake_system import NODES, FakeSystem
+from tests.world.harness.nemesis import MemoryRecorder, make_plan
 
 # What both can, whatever the kernel.
 LEAST = {*PARTITIONS, "kill", "stop", "pause", "restart-all", "kill-all"}

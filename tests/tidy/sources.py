@@ -1,4 +1,4 @@
-"""The project's files as the tidy rules see them: listed by git, read once, and parsed at most once."""
+"""The project's files as the tidy rules see them: listed by git, read and parsed at most once."""
 
 from __future__ import annotations
 

@@ -6,7 +6,7 @@ import pytest
 
 from tests.tidy.folder_graph import cycles, folder_graph
 from tests.tidy.import_table import OUTSIDE, ROOMS, import_violations, room_of
-from tests.tidy.sources import PACKAGES, Source, package_sources, parse
+from tests.tidy.sources import PACKAGES, package_sources, parse
 
 pytestmark = pytest.mark.unit
 

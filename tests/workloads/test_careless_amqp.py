@@ -18,7 +18,7 @@ from shalott.workloads.clients.amqp import AmqpQueueClient
 from shalott.workloads.clients.body import encode_body
 from shalott.workloads.queue import client_habits, queue_workload
 from shalott.workloads.registry import queue_checkers
-from tests.workloads.fake_amqp_server import Script, Session, fake_server
+from tests.world.rabbit.scripted_server import Script, Session, fake_server
 
 pytestmark = pytest.mark.unit
 

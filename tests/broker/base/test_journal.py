@@ -17,7 +17,7 @@ from shalott.broker.base import journal as journal_module
 from shalott.broker.base.disk import OsDisk
 from shalott.broker.base.errors import DiskFull, StorageError
 from shalott.broker.base.journal import Journal
-from tests.broker.base.memory_disk import MemoryDisk
+from tests.world.disk.memory_disk import MemoryDisk
 
 pytestmark = pytest.mark.unit
 

@@ -13,8 +13,8 @@ import pytest
 
 from shalott.broker.raft import election, following, leading, reading, state
 from tests.broker.raft.explorer import SPITEFUL, Chaos, Explorer
-from tests.broker.raft.model import FAST, Group, Violation
 from tests.broker.raft.planting import planted
+from tests.world.raft.model import FAST, Group, Violation
 
 pytestmark = pytest.mark.explore
 

@@ -11,7 +11,7 @@ from shalott.broker.raft.group import NotLeader, ProposalLost, ProposalTimeout
 from shalott.broker.rocket.config import RaftConfig
 from shalott.broker.rocket.raft_remoting.settings import settings_of
 from shalott.cluster.base import DiskFaults
-from tests.broker.raft.runner_world import NAMES, SETTINGS, RunnerWorld
+from tests.world.raft.runner import NAMES, SETTINGS, RunnerWorld
 
 pytestmark = pytest.mark.unit
 

@@ -18,8 +18,8 @@ from shalott.harness.core.errors import HarnessError
 from shalott.harness.core.plan import load_plan
 from shalott.harness.core.recording import recover
 from shalott.harness.report.results import read_results
-from tests.harness.cli.memory_cli import install
-from tests.harness.run.memory_world import Trap
+from tests.world.harness.memory import Trap
+from tests.world.harness.memory_cli import install
 
 pytestmark = pytest.mark.unit
 
@@ -68,7 +68,7 @@ def shalott(
 def start(cwd: Path) -> subprocess.Popen[str]:
     """A long run as a process of its own; returns when its load has begun."""
     child = subprocess.Popen(
-        [sys.executable, "-m", "tests.harness.cli.memory_cli", *MEMORY, "--time-limit", "60"],
+        [sys.executable, "-m", "tests.world.harness.memory_cli", *MEMORY, "--time-limit", "60"],
         cwd=cwd,
         env={**os.environ, "PYTHONPATH": str(ROOT)},
         stdout=subprocess.PIPE,

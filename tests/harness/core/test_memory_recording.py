@@ -20,7 +20,7 @@ from shalott.harness.run.run import Outcome, run
 from shalott.harness.run.store import Store
 from shalott.workloads.registry import WORKLOADS
 from tests.harness.core.test_recording import Ticks
-from tests.harness.run.memory_world import MemoryWorld, kill_n2, memory_plan
+from tests.world.harness.memory import MemoryWorld, kill_n2, memory_plan
 
 pytestmark = pytest.mark.unit
 

@@ -20,7 +20,7 @@ from shalott.harness.report.meta import ReportMeta
 from shalott.harness.report.page import render_report
 from shalott.harness.report.words import findings, headline
 from tests.checkers.histories import Story
-from tests.harness.report.report_run import MS, NODES, S, example_history, example_plan
+from tests.world.harness.report_run import MS, NODES, S, example_history, example_plan
 
 pytestmark = pytest.mark.unit
 

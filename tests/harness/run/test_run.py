@@ -15,7 +15,7 @@ from shalott.harness.core.plan import Plan
 from shalott.harness.run.run import Outcome, run
 from shalott.harness.run.store import RunDirectory, Store
 from shalott.workloads.registry import WORKLOADS
-from tests.harness.run.memory_world import MemoryWorld, Trap, kill_n2, memory_plan
+from tests.world.harness.memory import MemoryWorld, Trap, kill_n2, memory_plan
 
 pytestmark = pytest.mark.unit
 

@@ -32,7 +32,7 @@ from shalott.harness.search.search import (
 )
 from shalott.harness.search.summary import Summary, closing_lines, exit_code
 from shalott.harness.search.workers import Answer, Crew, Job, Simulate, Task, run_seed
-from tests.harness.search.toy_simulation import (
+from tests.world.harness.toy_simulation import (
     loses,
     simulate_mortal,
     simulate_toy,

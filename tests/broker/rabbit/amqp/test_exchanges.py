@@ -22,7 +22,7 @@ from shalott.broker.rabbit.metadata.records import (
     binding_key,
     exchange_key,
 )
-from tests.broker.rabbit.amqp.doubles import MemoryMetadata
+from tests.world.rabbit.doubles import MemoryMetadata
 
 pytestmark = pytest.mark.unit
 

@@ -19,7 +19,7 @@ from shalott.broker.rabbit.mirrored.gm_group import (
 )
 from shalott.broker.rabbit.mirrored.gm_members import MemberState, split
 from shalott.broker.rabbit.processes.messages import Pid
-from tests.broker.rabbit.mirrored.gm_world import Node, World
+from tests.world.rabbit.gm import Node, World
 
 pytestmark = pytest.mark.unit
 

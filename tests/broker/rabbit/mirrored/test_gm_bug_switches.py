@@ -8,7 +8,6 @@ import pytest
 
 from shalott.broker.rabbit.mirrored import gm
 from shalott.broker.rabbit.mirrored.gm_bugs import NO_BUGS, GmBugs, gm_bugs
-from tests.broker.rabbit.mirrored.gm_world import Node, World
 from tests.broker.rabbit.mirrored.test_gm import (
     check_delivery,
     cut_after,
@@ -16,6 +15,7 @@ from tests.broker.rabbit.mirrored.test_gm import (
     right_of,
     wander,
 )
+from tests.world.rabbit.gm import Node, World
 
 pytestmark = pytest.mark.unit
 

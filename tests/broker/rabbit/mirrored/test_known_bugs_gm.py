@@ -16,7 +16,7 @@ from shalott.broker.rabbit.mirrored.gm_members import (
     split,
 )
 from shalott.broker.rabbit.processes.messages import Pid
-from tests.broker.rabbit.mirrored.gm_world import World
+from tests.world.rabbit.gm import World
 
 pytestmark = pytest.mark.unit
 

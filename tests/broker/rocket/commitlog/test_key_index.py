@@ -28,8 +28,8 @@ from shalott.cluster.sim.disk.page_cache import PowerLoss
 from shalott.cluster.sim.loop.loop import SimLoop
 from shalott.cluster.sim.loop.processes import SimProcess
 from shalott.harness.core.rng import Stream
-from tests.broker.base.memory_disk import MemoryDisk
-from tests.broker.rocket.commitlog.store_world import (
+from tests.world.disk.memory_disk import MemoryDisk
+from tests.world.rocket.stores import (
     body_of,
     env_of,
     in_sim,

@@ -19,8 +19,8 @@ from shalott.cluster.sim.disk.disk import DiskKnobs, SimDisk
 from shalott.cluster.sim.loop.loop import SimLoop
 from shalott.cluster.sim.loop.processes import SimProcess
 from shalott.harness.core.rng import Stream
-from tests.broker.base.memory_disk import MemoryDisk
-from tests.broker.rocket.commitlog.store_world import (
+from tests.world.disk.memory_disk import MemoryDisk
+from tests.world.rocket.stores import (
     bodies,
     env_of,
     in_sim,

@@ -14,7 +14,7 @@ from shalott.broker.rocket.controller import messages as cm
 from shalott.broker.rocket.controller.election import LiveInfo
 from shalott.broker.rocket.controller.heartbeats import TICK_MS, HeartbeatManager, Identity
 from shalott.broker.rocket.remoting.server import Caller
-from tests.broker.rocket.controller.registry import Clock, env_with
+from tests.world.rocket.registry import Clock, env_with
 
 pytestmark = pytest.mark.unit
 

@@ -10,7 +10,7 @@ import random
 import pytest
 
 from shalott.broker.rocket.commitlog.replica import PutStatus
-from tests.broker.rocket.dledger.dledger_world import Broker, Group
+from tests.world.rocket.dledger import Broker, Group
 
 pytestmark = pytest.mark.explore
 

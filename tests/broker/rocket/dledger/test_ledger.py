@@ -16,8 +16,8 @@ from shalott.broker.rocket.dledger.log import DLedgerLog
 from shalott.broker.rocket.dledger.opening import CHECKPOINT, DATA, INDEX
 from shalott.cluster.base import DiskFaults
 from shalott.cluster.sim.disk.disk import DiskKnobs, SimDisk
-from tests.broker.rabbit.mirrored.cluster_fixture import Clock, Events
-from tests.cluster.sim.disk.disk_runs import simulate
+from tests.world.disk.disk_runs import simulate
+from tests.world.rabbit.queues import Clock, Events
 
 pytestmark = pytest.mark.unit
 

@@ -8,7 +8,7 @@ import random
 import pytest
 
 from shalott.broker.rocket.commitlog.replica import PutStatus
-from tests.broker.rocket.ha.ha_world import Group
+from tests.world.rocket.ha import Group
 
 pytestmark = pytest.mark.explore
 

@@ -7,7 +7,7 @@ import asyncio
 import pytest
 
 from shalott.broker.rocket.commitlog.replica import PutStatus
-from tests.broker.rocket.ha.ha_world import HA, Group, changed
+from tests.world.rocket.ha import HA, Group, changed
 
 pytestmark = pytest.mark.unit
 

@@ -9,9 +9,9 @@ import pytest
 
 from shalott.broker.base.env import Env, seeded_rng
 from shalott.broker.rocket.processor.acked import AckedEvents
-from tests.broker.base.memory_disk import MemoryDisk
-from tests.broker.rabbit.mirrored.cluster_fixture import Event, Events
-from tests.broker.rocket.remoting.virtual import Clock, run
+from tests.world.clock.virtual import Clock, run
+from tests.world.disk.memory_disk import MemoryDisk
+from tests.world.rabbit.queues import Event, Events
 
 pytestmark = pytest.mark.unit
 

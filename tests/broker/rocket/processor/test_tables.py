@@ -13,9 +13,9 @@ from shalott.broker.rocket.processor.tables import DELAYS, GROUPS, OFFSETS, TOPI
 from shalott.broker.rocket.remoting.route_data import TopicConfig
 from shalott.cluster.base import DiskFaults
 from shalott.cluster.sim.disk.disk import SimDisk
-from tests.broker.base.memory_disk import MemoryDisk
-from tests.broker.rabbit.mirrored.cluster_fixture import Events
-from tests.cluster.sim.loop.stock_loop import StockLoop
+from tests.world.clock.stock_loop import StockLoop
+from tests.world.disk.memory_disk import MemoryDisk
+from tests.world.rabbit.queues import Events
 
 pytestmark = pytest.mark.unit
 

@@ -19,7 +19,7 @@ from shalott.broker.rocket.remoting.client import (
 from shalott.broker.rocket.remoting.command import Command, response
 from shalott.broker.rocket.remoting.server import Caller, RemotingServer
 from shalott.cluster.sim.loop.processes import SimProcess
-from tests.cluster.sim.network.network_world import World
+from tests.world.network.hosts import World
 
 pytestmark = pytest.mark.unit
 

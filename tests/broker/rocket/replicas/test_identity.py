@@ -25,7 +25,7 @@ from shalott.broker.rocket.replicas.identity import (
 from shalott.cluster.sim.disk.disk import SimDisk
 from shalott.cluster.sim.loop.loop import SimLoop
 from shalott.cluster.sim.loop.processes import SimProcess
-from tests.broker.rabbit.mirrored.cluster_fixture import Clock, Events
+from tests.world.rabbit.queues import Clock, Events
 
 pytestmark = pytest.mark.unit
 

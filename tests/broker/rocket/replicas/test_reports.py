@@ -16,9 +16,9 @@ from shalott.broker.rocket.remoting.client import Unanswered
 from shalott.broker.rocket.replicas.heartbeats import Heartbeats
 from shalott.broker.rocket.replicas.set_reports import SetReports
 from shalott.cluster.sim.disk.disk import SimDisk
-from tests.broker.rabbit.mirrored.cluster_fixture import Clock, Events, run
-from tests.broker.rabbit.mirrored.latency import sim
-from tests.broker.rocket.ha.autoswitch.group_world import SAFE, Group, changed
+from tests.world.clock.latency import sim
+from tests.world.rabbit.queues import Clock, Events, run
+from tests.world.rocket.autoswitch import SAFE, Group, changed
 
 pytestmark = pytest.mark.unit
 

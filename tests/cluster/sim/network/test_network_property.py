@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from shalott.cluster.sim.network.network import NetworkKnobs
-from tests.cluster.sim.network.network_world import End, Joined, World
+from tests.world.network.hosts import End, Joined, World
 
 pytestmark = pytest.mark.explore
 

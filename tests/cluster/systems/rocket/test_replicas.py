@@ -26,8 +26,8 @@ from shalott.cluster.systems.rocket.replicas import STEP_TIMEOUT_S, record_logs
 from shalott.harness.core.errors import Indefinite
 from shalott.harness.core.history import History
 from shalott.harness.core.memory_recording import MemoryRecorder
-from tests.broker.base.memory_disk import MemoryDisk
-from tests.broker.rocket.commitlog.store_world import message, opened
+from tests.world.disk.memory_disk import MemoryDisk
+from tests.world.rocket.stores import message, opened
 
 pytestmark = pytest.mark.unit
 

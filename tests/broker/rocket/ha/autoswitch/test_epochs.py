@@ -16,8 +16,8 @@ from shalott.broker.rocket.ha.autoswitch.packets import EpochStart
 from shalott.cluster.sim.disk.disk import SimDisk
 from shalott.cluster.sim.loop.loop import SimLoop
 from shalott.cluster.sim.loop.processes import SimProcess
-from tests.broker.rabbit.mirrored.cluster_fixture import Clock, Events, run
-from tests.broker.rabbit.mirrored.latency import sim
+from tests.world.clock.latency import sim
+from tests.world.rabbit.queues import Clock, Events, run
 
 pytestmark = pytest.mark.unit
 

@@ -8,7 +8,7 @@ import pytest
 
 from shalott.broker.rocket.ha.autoswitch import packets
 from shalott.cluster.sim.network.network import NetworkKnobs
-from tests.broker.rocket.ha.autoswitch.group_world import (
+from tests.world.rocket.autoswitch import (
     PORT,
     SAFE,
     SEGMENT_BYTES,

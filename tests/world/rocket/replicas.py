@@ -30,8 +30,8 @@ from shalott.broker.rocket.replicas.replica import AutoSwitchReplica
 from shalott.cluster.sim.disk.disk import SimDisk
 from shalott.cluster.sim.loop.processes import SimProcess
 from shalott.cluster.sim.network.network import NetworkKnobs
-from tests.broker.rabbit.mirrored.cluster_fixture import Clock, Event, Events
-from tests.cluster.sim.network.network_world import World
+from tests.world.network.hosts import World
+from tests.world.rabbit.queues import Clock, Event, Events
 
 CONTROLLER = "ctl"
 PORTS = {"remoting": 10911, "ha": 10912, "raft": 9880, "controller": 9878}

@@ -11,7 +11,7 @@ from urllib.parse import unquote
 
 from shalott.broker.base.http.messages import Request, Response
 from shalott.broker.rabbit.management.api import respond
-from tests.broker.rabbit.management.fake_node import FakeNode
+from tests.world.rabbit.management_node import FakeNode
 
 GUEST = "Basic " + base64.b64encode(b"guest:guest").decode()
 QUEUE = "/api/queues/%2F/orders"

@@ -1,4 +1,4 @@
-"""``shalott`` in the world in memory, as a process: python -m tests.harness.cli.memory_cli ARGS."""
+"""``shalott`` in the world in memory, as a process of its own: ``python -m`` this module."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from shalott.harness.run.planning import Request
 from shalott.harness.run.stage import World
 from shalott.harness.run.store import RunDirectory
 from shalott.workloads import registry
-from tests.harness.run.memory_world import MemoryWorld, Trap
+from tests.world.harness.memory import MemoryWorld, Trap
 
 
 def install(trap: Trap, patch: Callable[[object, str, object], None] = setattr) -> MemoryWorld:

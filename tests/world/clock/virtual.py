@@ -10,7 +10,7 @@ from shalott.broker.base.env import Env, seeded_rng
 from shalott.cluster.sim.loop.loop import SimLoop
 from shalott.cluster.sim.loop.processes import SimProcess
 from shalott.cluster.sim.network.network import NetworkKnobs, SimNetwork
-from tests.broker.base.memory_disk import MemoryDisk
+from tests.world.disk.memory_disk import MemoryDisk
 
 T = TypeVar("T")
 HOST = "127.0.0.1"

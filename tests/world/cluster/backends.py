@@ -1,9 +1,9 @@
-"""Clusters of fake nodes on every backend; one is booted for a module and made whole before each
-test."""
+"""Clusters of fake nodes on every backend, each with the event loop that it lives on."""
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import itertools
 import os
 from collections.abc import Coroutine, Iterator
@@ -20,8 +20,8 @@ from shalott.cluster.sim.backend import HARNESS, SimCluster
 from shalott.cluster.sim.loop.loop import SimLoop
 from shalott.cluster.sim.loop.processes import SimProcess
 from shalott.harness.core.plan import SimPlan
-from tests.cluster.fake_program import fake_program
-from tests.cluster.fake_system import NODES, FakeSystem
+from tests.world.cluster.fake_program import fake_program
+from tests.world.cluster.fake_system import NODES, FakeSystem
 
 T = TypeVar("T")
 SERIAL = itertools.count(1)
@@ -76,17 +76,17 @@ class World:
         await self.system.await_ready(self.cluster, NODES, READY_MS)
 
 
-@pytest.fixture(scope="module")
-def booted(
-    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[World]:
-    if request.param == "sim":
-        yield from booted_in_simulation()
+@contextlib.contextmanager
+def booted_world(backend: str, work_dir: Path) -> Iterator[World]:
+    """A cluster of fake nodes on ``sim``, ``local``, ``docker``, or ``docker-exec``: that is what
+    a user without root gets, chains and probes through exec."""
+    if backend == "sim":
+        yield from _booted_in_simulation()
         return
     with pytest.MonkeyPatch.context() as patch, asyncio.Runner() as runner:
-        if request.param == "docker-exec":
+        if backend == "docker-exec":
             patch.setattr(docker_backend, "can_enter", lambda pid: False)
-        cluster = make(request.param, fresh_run_id(), tmp_path_factory.mktemp("work"))
+        cluster = make(backend, fresh_run_id(), work_dir)
         world = World(runner, cluster)
         try:
             runner.run(cluster.boot(world.system))
@@ -95,7 +95,7 @@ def booted(
             runner.run(cluster.teardown())
 
 
-def booted_in_simulation() -> Iterator[World]:
+def _booted_in_simulation() -> Iterator[World]:
     loop = SimLoop()
     cluster = SimCluster(NODES, loop, SimPlan(seed=1), fake_program)
     world = World(SimRunner(loop), cluster)
@@ -105,9 +105,3 @@ def booted_in_simulation() -> Iterator[World]:
     finally:
         world.run(cluster.teardown())
         loop.dismantle()
-
-
-@pytest.fixture
-def world(booted: World) -> World:
-    booted.run(booted.make_whole())
-    return booted

@@ -13,7 +13,7 @@ from shalott.broker.rabbit.metadata.access import ReplicatedMetadata
 from shalott.broker.rabbit.metadata.server import MetadataServer
 from shalott.broker.rabbit.metadata.tables import StoredRow, Tables
 from shalott.broker.rabbit.processes.messages import MESSAGES, Codec
-from tests.broker.rabbit.metadata.switchboard import Switchboard
+from tests.world.rabbit.switchboard import Switchboard
 
 NODES = ("n1", "n2", "n3")
 

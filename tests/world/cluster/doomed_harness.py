@@ -9,8 +9,8 @@ import asyncio
 import sys
 from pathlib import Path
 
-from tests.cluster.conftest import READY_MS, make
-from tests.cluster.fake_system import NODES, FakeSystem
+from tests.world.cluster.backends import READY_MS, make
+from tests.world.cluster.fake_system import NODES, FakeSystem
 
 
 async def main(backend: str, run_id: str, work_dir: str) -> None:

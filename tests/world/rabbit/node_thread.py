@@ -23,7 +23,7 @@ from shalott.broker.rabbit.metadata.records import exchange_key
 from shalott.broker.rabbit.processes import messages as process_messages
 from shalott.broker.rabbit.processes.messages import Codec
 from shalott.broker.rabbit.processes.runtime import Runtime
-from tests.broker.rabbit.amqp.doubles import MemoryMetadata, MemoryQueue, MemoryQueues, MirrorDouble
+from tests.world.rabbit.doubles import MemoryMetadata, MemoryQueue, MemoryQueues, MirrorDouble
 
 T = TypeVar("T")
 

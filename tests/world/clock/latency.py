@@ -10,7 +10,7 @@ from shalott.cluster.sim.loop.loop import SimLoop
 
 def sim() -> SimLoop:
     loop = asyncio.get_running_loop()
-    assert isinstance(loop, SimLoop), "run the test with cluster_fixture.run"
+    assert isinstance(loop, SimLoop), "run the test with tests.world.rabbit.queues.run"
     return loop
 
 

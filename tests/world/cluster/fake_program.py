@@ -10,7 +10,7 @@ from shalott.cluster.base import NodeSpec
 from shalott.cluster.sim.buggify import Buggify
 from shalott.cluster.sim.loop.processes import SimProcess
 from shalott.cluster.sim.machine import Machine, Program, SimEventLog
-from tests.cluster.fake_node import FakeNode, Life
+from tests.world.cluster.fake_node import FakeNode, Life
 
 EXIT_TERMINATED = 128 + 15
 

@@ -23,8 +23,8 @@ from shalott.broker.rocket.config import (
 from shalott.broker.rocket.ha.replica import MasterSlaveReplica
 from shalott.cluster.sim.disk.disk import SimDisk
 from shalott.cluster.sim.loop.processes import SimProcess
-from tests.broker.rabbit.mirrored.cluster_fixture import Clock, Event, Events
-from tests.cluster.sim.network.network_world import World
+from tests.world.network.hosts import World
+from tests.world.rabbit.queues import Clock, Event, Events
 
 PORT = 10912
 SEGMENT_BYTES = 4096

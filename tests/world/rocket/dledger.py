@@ -14,8 +14,8 @@ from shalott.broker.rocket.config import RaftConfig, RocketConfig, RocketPeer, S
 from shalott.broker.rocket.dledger.replica import DLedgerReplica
 from shalott.cluster.sim.disk.disk import SimDisk
 from shalott.cluster.sim.loop.processes import SimProcess
-from tests.broker.rabbit.mirrored.cluster_fixture import Clock, Event, Events
-from tests.cluster.sim.network.network_world import World
+from tests.world.network.hosts import World
+from tests.world.rabbit.queues import Clock, Event, Events
 
 PORT = 40911
 SEGMENT_BYTES = 8192

@@ -9,7 +9,7 @@ from collections import deque
 import msgspec
 
 from shalott.broker.raft import api
-from tests.broker.raft.model import FAST, Group
+from tests.world.raft.model import FAST, Group
 
 PLAIN = msgspec.structs.replace(FAST, no_op_on_election=False, max_push_bytes=1 << 20)
 TICK_MS = 10

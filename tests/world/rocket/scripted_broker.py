@@ -14,8 +14,8 @@ from shalott.broker.rocket.remoting.client import RemotingClient
 from shalott.broker.rocket.remoting.codes import RequestCode, ResponseCode
 from shalott.broker.rocket.remoting.command import Command, response
 from shalott.broker.rocket.remoting.server import Caller, Handler, RemotingServer
-from tests.broker.rocket.nameserver.registering import body, header, register_command
-from tests.broker.rocket.remoting.virtual import HOST, env, run
+from tests.world.clock.virtual import HOST, env, run
+from tests.world.rocket.registering import body, header, register_command
 
 NAME_SERVER_PORT, BROKER_PORT = 9876, 10911
 NAME_SERVER, BROKER = f"{HOST}:{NAME_SERVER_PORT}", f"{HOST}:{BROKER_PORT}"

@@ -27,9 +27,9 @@ from shalott.broker.rocket.remoting.client import RemotingClient
 from shalott.broker.rocket.remoting.codes import RequestCode
 from shalott.broker.rocket.remoting.command import Command
 from shalott.broker.rocket.remoting.server import RemotingServer
-from tests.broker.base.memory_disk import MemoryDisk
-from tests.broker.rabbit.mirrored.cluster_fixture import Event, Events
-from tests.broker.rocket.remoting.virtual import HOST, Clock, run
+from tests.world.clock.virtual import HOST, Clock, run
+from tests.world.disk.memory_disk import MemoryDisk
+from tests.world.rabbit.queues import Event, Events
 
 T = TypeVar("T")
 STORE = StoreConfig(segment_bytes=1 << 20, queue_segment_units=1000)

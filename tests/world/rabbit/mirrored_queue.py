@@ -5,8 +5,8 @@ from __future__ import annotations
 from pamqp import commands
 
 from shalott.broker.rabbit.metadata.records import QueueRow
-from tests.broker.rabbit.amqp.node_thread import NodeThread, World
-from tests.broker.rabbit.amqp.raw_client import RawClient
+from tests.world.rabbit.node_thread import NodeThread, World
+from tests.world.rabbit.raw_client import RawClient
 
 
 def mirrored_queue(node: NodeThread, client: RawClient, mirrors: int = 2) -> None:

@@ -13,7 +13,7 @@ from shalott.broker.rocket.controller import state as cs
 from shalott.broker.rocket.controller.decisions import Decision, Liveness
 from shalott.broker.rocket.controller.election import LiveInfo
 from shalott.broker.rocket.remoting.command import Command
-from tests.broker.base.memory_disk import MemoryDisk
+from tests.world.disk.memory_disk import MemoryDisk
 
 CLUSTER, NAME = "c", "g"
 

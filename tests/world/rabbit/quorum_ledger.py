@@ -17,7 +17,7 @@ from shalott.broker.rabbit.metadata.records import GroupRow, PolicyRow, Record
 from shalott.broker.rabbit.metadata.tables import StoredRow
 
 if TYPE_CHECKING:
-    from tests.broker.rabbit.metadata.quorum_world import Life
+    from tests.world.rabbit.quorum import Life
 
 Key = tuple[str, str]
 KEPT, FLEETING = "policy", "gm_group"  # a table on disk, and one in memory only

@@ -43,8 +43,8 @@ from shalott.broker.rabbit.processes.runtime import Runtime
 from shalott.broker.rabbit.processes.wire import Frame
 from shalott.cluster.sim.loop.loop import SimLoop
 from shalott.cluster.sim.loop.processes import SimProcess
-from tests.broker.base.memory_disk import MemoryDisk
-from tests.broker.rabbit.mirrored.latency import Latency, Steady, sim
+from tests.world.clock.latency import Latency, Steady, sim
+from tests.world.disk.memory_disk import MemoryDisk
 
 T = TypeVar("T")
 CODEC = Codec((*pm.MESSAGES, *qp.MESSAGES, *mm.MESSAGES))

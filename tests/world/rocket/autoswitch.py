@@ -21,8 +21,8 @@ from shalott.broker.rocket.ha.autoswitch.service import AutoSwitchHAService
 from shalott.cluster.sim.disk.disk import DiskKnobs, SimDisk
 from shalott.cluster.sim.loop.processes import SimProcess
 from shalott.cluster.sim.network.network import NetworkKnobs
-from tests.broker.rabbit.mirrored.cluster_fixture import Clock, Event, Events
-from tests.cluster.sim.network.network_world import World
+from tests.world.network.hosts import World
+from tests.world.rabbit.queues import Clock, Event, Events
 
 PORT = 10912
 SEGMENT_BYTES = 4096

@@ -28,8 +28,8 @@ from shalott.broker.rabbit.processes.wire import Frame
 from shalott.cluster.sim.loop.loop import SimLoop
 from shalott.cluster.sim.loop.processes import SimProcess
 from shalott.harness.core.rng import Stream
-from tests.broker.rabbit.metadata.quorum_ledger import Ledger
-from tests.broker.rabbit.metadata.world import MemoryJournal, NoEvents
+from tests.world.rabbit.metadata import MemoryJournal, NoEvents
+from tests.world.rabbit.quorum_ledger import Ledger
 
 NET_TICK_MS = 200
 DIAL_MS = 40

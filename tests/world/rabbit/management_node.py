@@ -37,7 +37,7 @@ from shalott.broker.rabbit.mirrored.messages import CancelSync, Claim, Claimed, 
 from shalott.broker.rabbit.processes.messages import MESSAGES, Codec, Done, Failed, Message, Pid
 from shalott.broker.rabbit.processes.process import Caller, Process
 from shalott.broker.rabbit.processes.runtime import Runtime
-from tests.broker.base.memory_disk import MemoryDisk
+from tests.world.disk.memory_disk import MemoryDisk
 
 T = TypeVar("T")
 

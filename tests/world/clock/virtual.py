@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Coroutine
 from typing import Any, TypeVar
 
@@ -11,6 +10,7 @@ from shalott.cluster.sim.loop.loop import SimLoop
 from shalott.cluster.sim.loop.processes import SimProcess
 from shalott.cluster.sim.network.network import NetworkKnobs, SimNetwork
 from tests.world.disk.memory_disk import MemoryDisk
+from tests.world.env import Events, LoopClock
 
 T = TypeVar("T")
 HOST = "127.0.0.1"
@@ -24,25 +24,5 @@ def run(test: Coroutine[Any, Any, T]) -> T:
     return loop.run(test, SimProcess("machine"))
 
 
-class Clock:
-    def monotonic_ns(self) -> int:
-        loop = asyncio.get_running_loop()
-        assert isinstance(loop, SimLoop)
-        return loop.now_ns
-
-    def wall_ns(self) -> int:
-        return self.monotonic_ns()
-
-
-class Said:
-    """An event log for services that write hardly any."""
-
-    def __init__(self) -> None:
-        self.events: list[tuple[str, str, dict[str, object]]] = []
-
-    def emit(self, group: str, kind: str, **more: object) -> None:
-        self.events.append((group, kind, more))
-
-
 def env(*bugs: str, node: str = "n1") -> Env:
-    return Env(node, 1, Clock(), seeded_rng(1, 1), MemoryDisk(), Said(), bugs=bugs)
+    return Env(node, 1, LoopClock(), seeded_rng(1, 1), MemoryDisk(), Events(node), bugs=bugs)

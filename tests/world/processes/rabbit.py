@@ -24,7 +24,7 @@ from shalott.cluster.systems.rabbit.mirrored import to_toml
 from shalott.harness.core.errors import ClientError
 from tests.broker.rabbit.amqp.pika_flows import Address
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 READY_S = 60.0
 ENDS_S = 60.0
 POLL_S = 0.02

@@ -31,7 +31,7 @@ from shalott.cluster.systems.rocket.config import PORTS, to_toml
 from shalott.cluster.systems.rocket.layout import SERVICES
 from shalott.harness.core.errors import ClientError
 
-ROOT = Path(__file__).parents[4]
+ROOT = Path(__file__).parents[3]
 READY_S = 30.0
 ENDS_S = 30.0
 POLL_S = 0.05

@@ -38,23 +38,9 @@ from shalott.broker.rabbit.processes.messages import MESSAGES, Codec, Done, Fail
 from shalott.broker.rabbit.processes.process import Caller, Process
 from shalott.broker.rabbit.processes.runtime import Runtime
 from tests.world.disk.memory_disk import MemoryDisk
+from tests.world.env import NoEvents
 
 T = TypeVar("T")
-
-
-class NoEvents:
-    """An event log that nobody reads."""
-
-    def emit(
-        self,
-        group: str,
-        kind: str,
-        *,
-        role: str = "",
-        epoch: int = 0,
-        detail: dict[str, Any] | None = None,
-    ) -> None:
-        pass
 
 
 class FakeMetadata:

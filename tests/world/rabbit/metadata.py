@@ -13,14 +13,10 @@ from shalott.broker.rabbit.metadata.access import ReplicatedMetadata
 from shalott.broker.rabbit.metadata.server import MetadataServer
 from shalott.broker.rabbit.metadata.tables import StoredRow, Tables
 from shalott.broker.rabbit.processes.messages import MESSAGES, Codec
+from tests.world.env import NoEvents
 from tests.world.rabbit.switchboard import Switchboard
 
 NODES = ("n1", "n2", "n3")
-
-
-class NoEvents:
-    def emit(self, *args: Any, **kwargs: Any) -> None:
-        pass
 
 
 class MemoryJournal:

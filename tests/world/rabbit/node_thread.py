@@ -12,7 +12,6 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from shalott.broker.base.disk import File
 from shalott.broker.base.env import Env, SystemClock, seeded_rng
 from shalott.broker.rabbit.amqp import queue_protocol as protocol
 from shalott.broker.rabbit.amqp.exchanges import predeclared_exchanges
@@ -23,44 +22,10 @@ from shalott.broker.rabbit.metadata.records import exchange_key
 from shalott.broker.rabbit.processes import messages as process_messages
 from shalott.broker.rabbit.processes.messages import Codec
 from shalott.broker.rabbit.processes.runtime import Runtime
+from tests.world.env import NoEvents, UnwantedDisk
 from tests.world.rabbit.doubles import MemoryMetadata, MemoryQueue, MemoryQueues, MirrorDouble
 
 T = TypeVar("T")
-
-
-class NoDisk:
-    """The AMQP layer keeps nothing: any use of the disk is a bug."""
-
-    async def open(self, path: str, *, create: bool) -> File:
-        raise AssertionError(path)
-
-    async def rename(self, source: str, target: str) -> None:
-        raise AssertionError(source)
-
-    async def remove(self, path: str) -> None:
-        raise AssertionError(path)
-
-    async def sync_dir(self, path: str) -> None:
-        raise AssertionError(path)
-
-    async def listdir(self, path: str) -> list[str]:
-        raise AssertionError(path)
-
-    async def free_bytes(self) -> int:
-        raise AssertionError
-
-
-class NoEvents:
-    def emit(
-        self,
-        group: str,
-        kind: str,
-        *,
-        role: str = "",
-        epoch: int = 0,
-        detail: dict[str, Any] | None = None,
-    ) -> None:
-        pass
 
 
 @dataclass
@@ -119,7 +84,7 @@ def build_world(*, heartbeat_s: int = 60) -> World:
     queues = MemoryQueues(runtime, metadata)
     guard = [True]
     services = Services(
-        env=Env("n1", 1, SystemClock(), seeded_rng(1, 1), NoDisk(), NoEvents()),
+        env=Env("n1", 1, SystemClock(), seeded_rng(1, 1), UnwantedDisk(), NoEvents()),
         runtime=runtime,
         config=NodeConfig(name="n1", data_dir="unused", heartbeat_s=heartbeat_s),
         metadata=metadata,

@@ -45,6 +45,7 @@ from shalott.cluster.sim.loop.loop import SimLoop
 from shalott.cluster.sim.loop.processes import SimProcess
 from tests.world.clock.latency import Latency, Steady, sim
 from tests.world.disk.memory_disk import MemoryDisk
+from tests.world.env import Event, Events, LoopClock
 
 T = TypeVar("T")
 CODEC = Codec((*pm.MESSAGES, *qp.MESSAGES, *mm.MESSAGES))
@@ -63,41 +64,6 @@ async def until(condition: Callable[[], Any], what: str = "") -> None:
         if sim().time() > deadline:
             raise AssertionError(f"never happened: {what or condition}")
         await asyncio.sleep(0.001)
-
-
-class Clock:
-    def monotonic_ns(self) -> int:
-        return sim().now_ns
-
-    def wall_ns(self) -> int:
-        return sim().now_ns
-
-
-@dataclass(frozen=True)
-class Event:
-    node: str
-    group: str
-    kind: str
-    role: str
-    epoch: int
-    detail: dict[str, Any]
-
-
-class Events:
-    def __init__(self, node: str, log: list[Event]) -> None:
-        self._node = node
-        self._log = log
-
-    def emit(
-        self,
-        group: str,
-        kind: str,
-        *,
-        role: str = "",
-        epoch: int = 0,
-        detail: dict[str, Any] | None = None,
-    ) -> None:
-        self._log.append(Event(self._node, group, kind, role, epoch, detail or {}))
 
 
 # -- tables ----------------------------------------------------------------------------------------
@@ -319,7 +285,7 @@ class TestNode:
         self.env = Env(
             node_id=name,
             incarnation=incarnation,
-            clock=Clock(),
+            clock=LoopClock(),
             rng=random.Random(f"{cluster.seed}-{name}-{incarnation}"),
             disk=disk,
             events=Events(name, cluster.events),

@@ -28,7 +28,8 @@ from shalott.broker.rabbit.processes.wire import Frame
 from shalott.cluster.sim.loop.loop import SimLoop
 from shalott.cluster.sim.loop.processes import SimProcess
 from shalott.harness.core.rng import Stream
-from tests.world.rabbit.metadata import MemoryJournal, NoEvents
+from tests.world.env import LoopClock, NoEvents
+from tests.world.rabbit.metadata import MemoryJournal
 from tests.world.rabbit.quorum_ledger import Ledger
 
 NET_TICK_MS = 200
@@ -39,18 +40,6 @@ SILENCE = (0.75, 1.25)  # of a net tick: how long until a silent link is given u
 MARK_STEP = 1000  # as TableJournal's
 CODEC = Codec((*MESSAGES, *messages.MESSAGES, *partitions.MESSAGES))
 End = tuple[str, str]  # (whose end, of the link to whom)
-
-
-class LoopClock:
-    """The loop's time, as a node's clock."""
-
-    def __init__(self, loop: SimLoop) -> None:
-        self._loop = loop
-
-    def monotonic_ns(self) -> int:
-        return self._loop.now_ns
-
-    wall_ns = monotonic_ns
 
 
 class SlowJournal(MemoryJournal):

@@ -20,6 +20,7 @@ from shalott.cluster.sim.disk.disk import SimDisk
 from shalott.cluster.sim.loop.loop import SimLoop
 from shalott.cluster.sim.loop.processes import SimProcess
 from shalott.cluster.sim.network.network import SimNetwork
+from tests.world.env import LoopClock, UnwantedEvents
 
 T = TypeVar("T")
 PORT = 40911
@@ -33,21 +34,6 @@ SETTINGS = RaftSettings(
     no_op_on_election=True,
 )
 DEADLINE_S = 60.0
-
-
-class Clock:
-    def __init__(self, loop: SimLoop) -> None:
-        self._loop = loop
-
-    def monotonic_ns(self) -> int:
-        return self._loop.now_ns
-
-    wall_ns = monotonic_ns
-
-
-class NoEvents:
-    def emit(self, *args: Any, **more: Any) -> None:
-        raise AssertionError("a runner has a watcher for that")
 
 
 @dataclass
@@ -131,10 +117,10 @@ class RunnerWorld:
         env = Env(
             node.name,
             node.lives,
-            Clock(self.loop),
+            LoopClock(self.loop),
             random.Random(f"{self.seed}/{node.name}/{node.lives}"),
             node.disk,
-            NoEvents(),
+            UnwantedEvents(),
             bugs=self.bugs,
         )
         node.applied, node.roles, node.ready, node.truncations = [], [], [], []

@@ -21,8 +21,8 @@ from shalott.broker.rocket.ha.autoswitch.service import AutoSwitchHAService
 from shalott.cluster.sim.disk.disk import DiskKnobs, SimDisk
 from shalott.cluster.sim.loop.processes import SimProcess
 from shalott.cluster.sim.network.network import NetworkKnobs
+from tests.world.env import Event, Events, LoopClock
 from tests.world.network.hosts import World
-from tests.world.rabbit.queues import Clock, Event, Events
 
 PORT = 10912
 SEGMENT_BYTES = 4096
@@ -64,7 +64,7 @@ class Broker:
         config = self.group.config_of(self.name)
         events = Events(self.name, self.group.events)
         rng = seeded_rng(self.group.seed, life)
-        env = Env(self.name, life, Clock(), rng, self.disk, events, bugs=self.bugs)
+        env = Env(self.name, life, LoopClock(), rng, self.disk, events, bugs=self.bugs)
         self.store = await MessageStore.open(env, config.store, confirm_from_checkpoint=True)
         self.store.failure_listener = lambda error: self.failures.append(str(error))
         self.service = AutoSwitchHAService(

@@ -27,9 +27,9 @@ from shalott.broker.rocket.remoting.client import RemotingClient
 from shalott.broker.rocket.remoting.codes import RequestCode
 from shalott.broker.rocket.remoting.command import Command
 from shalott.broker.rocket.remoting.server import RemotingServer
-from tests.world.clock.virtual import HOST, Clock, run
+from tests.world.clock.virtual import HOST, run
 from tests.world.disk.memory_disk import MemoryDisk
-from tests.world.rabbit.queues import Event, Events
+from tests.world.env import Event, Events, LoopClock
 
 T = TypeVar("T")
 STORE = StoreConfig(segment_bytes=1 << 20, queue_segment_units=1000)
@@ -153,7 +153,7 @@ async def world(
 ) -> AsyncIterator[World]:
     disk = disk or MemoryDisk()
     events: list[Event] = []
-    env = Env("n1", 1, Clock(), seeded_rng(1, 1), disk, Events("n1", events), bugs=bugs)
+    env = Env("n1", 1, LoopClock(), seeded_rng(1, 1), disk, Events("n1", events), bugs=bugs)
     store = await MessageStore.open(env, STORE)
     replica = TestReplica(store)
     settings = config or BrokerConfig()

@@ -25,6 +25,7 @@ from shalott.cluster.sim.disk.disk import SimDisk
 from shalott.cluster.sim.loop.loop import SimLoop
 from shalott.cluster.sim.loop.processes import SimProcess
 from shalott.cluster.sim.network.network import SimNetwork
+from tests.world.env import Event, Events, LoopClock
 
 T = TypeVar("T")
 
@@ -37,44 +38,6 @@ RAFT = RaftConfig(heartbeat_interval_ms=200, vote_min_ms=100, vote_max_ms=300, p
 HEARTBEAT_MS = 250
 HEARTBEAT_TIMEOUT_MS = 1000
 PATIENCE_S = 30.0
-
-
-@dataclass(frozen=True)
-class Event:
-    node: str
-    group: str
-    kind: str
-    role: str
-    epoch: int
-    detail: dict[str, Any]
-
-
-class Events:
-    def __init__(self, node: str, log: list[Event]) -> None:
-        self._node = node
-        self._log = log
-
-    def emit(
-        self,
-        group: str,
-        kind: str,
-        *,
-        role: str = "",
-        epoch: int = 0,
-        detail: dict[str, Any] | None = None,
-    ) -> None:
-        self._log.append(Event(self._node, group, kind, role, epoch, detail or {}))
-
-
-class Clock:
-    def __init__(self, loop: SimLoop) -> None:
-        self._loop = loop
-
-    def monotonic_ns(self) -> int:
-        return self._loop.now_ns
-
-    def wall_ns(self) -> int:
-        return self._loop.now_ns
 
 
 def config_of(name: str, settings: ControllerConfig, raft: RaftConfig) -> RocketConfig:
@@ -164,7 +127,7 @@ class World:
         env = Env(
             node_id=name,
             incarnation=self._incarnations[name],
-            clock=Clock(self.loop),
+            clock=LoopClock(self.loop),
             rng=seeded_rng(self.seed, self._incarnations[name] * 10 + int(name[1:])),
             disk=disk,
             events=Events(name, self.events),

@@ -14,8 +14,8 @@ from shalott.broker.rocket.config import RaftConfig, RocketConfig, RocketPeer, S
 from shalott.broker.rocket.dledger.replica import DLedgerReplica
 from shalott.cluster.sim.disk.disk import SimDisk
 from shalott.cluster.sim.loop.processes import SimProcess
+from tests.world.env import Event, Events, LoopClock
 from tests.world.network.hosts import World
-from tests.world.rabbit.queues import Clock, Event, Events
 
 PORT = 40911
 SEGMENT_BYTES = 8192
@@ -51,7 +51,7 @@ class Broker:
         config = self.group.config_of(self.name)
         events = Events(self.name, self.group.events)
         rng = seeded_rng(self.group.seed * 100 + NAMES.index(self.name), life)
-        env = Env(self.name, life, Clock(), rng, self.disk, events, bugs=self.group.bugs)
+        env = Env(self.name, life, LoopClock(), rng, self.disk, events, bugs=self.group.bugs)
         replica = await DLedgerReplica.open(
             env, config, AddressBook(config), fail=self.failures.append
         )

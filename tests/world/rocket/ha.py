@@ -23,8 +23,8 @@ from shalott.broker.rocket.config import (
 from shalott.broker.rocket.ha.replica import MasterSlaveReplica
 from shalott.cluster.sim.disk.disk import SimDisk
 from shalott.cluster.sim.loop.processes import SimProcess
+from tests.world.env import Event, Events, LoopClock
 from tests.world.network.hosts import World
-from tests.world.rabbit.queues import Clock, Event, Events
 
 PORT = 10912
 SEGMENT_BYTES = 4096
@@ -56,7 +56,7 @@ class Broker:
         config = self.group.config_of(self.name)
         events = Events(self.name, self.group.events)
         rng = seeded_rng(self.group.seed, life)
-        env = Env(self.name, life, Clock(), rng, self.disk, events, bugs=self.bugs)
+        env = Env(self.name, life, LoopClock(), rng, self.disk, events, bugs=self.bugs)
         self.store = await MessageStore.open(env, config.store)
         self.store.failure_listener = lambda error: self.failures.append(str(error))
         self.replica = await MasterSlaveReplica.open(

@@ -14,36 +14,16 @@ from shalott.broker.rocket.controller.decisions import Decision, Liveness
 from shalott.broker.rocket.controller.election import LiveInfo
 from shalott.broker.rocket.remoting.command import Command
 from tests.world.disk.memory_disk import MemoryDisk
+from tests.world.env import ManualClock, NoEvents
 
 CLUSTER, NAME = "c", "g"
 
 
-class Clock:
-    """Stands still unless told otherwise."""
-
-    def __init__(self) -> None:
-        self.now_ns = 1_000_000_000
-
-    def monotonic_ns(self) -> int:
-        return self.now_ns
-
-    def wall_ns(self) -> int:
-        return self.now_ns
-
-    def pass_ms(self, duration_ms: int) -> None:
-        self.now_ns += duration_ms * 1_000_000
-
-
-class NoEvents:
-    def emit(self, group: str, kind: str, **more: Any) -> None:
-        """Nobody listens."""
-
-
-def env_with(*bugs: str, clock: Clock | None = None) -> Env:
+def env_with(*bugs: str, clock: ManualClock | None = None) -> Env:
     return Env(
         node_id="n1",
         incarnation=1,
-        clock=clock or Clock(),
+        clock=clock or ManualClock(),
         rng=random.Random(1),
         disk=MemoryDisk(),
         events=NoEvents(),

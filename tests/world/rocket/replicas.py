@@ -30,8 +30,8 @@ from shalott.broker.rocket.replicas.replica import AutoSwitchReplica
 from shalott.cluster.sim.disk.disk import SimDisk
 from shalott.cluster.sim.loop.processes import SimProcess
 from shalott.cluster.sim.network.network import NetworkKnobs
+from tests.world.env import Event, Events, LoopClock
 from tests.world.network.hosts import World
-from tests.world.rabbit.queues import Clock, Event, Events
 
 CONTROLLER = "ctl"
 PORTS = {"remoting": 10911, "ha": 10912, "raft": 9880, "controller": 9878}
@@ -90,7 +90,7 @@ class Node:
         config = self.group.config_of(self.name)
         events = Events(self.name, self.group.events)
         rng = seeded_rng(self.group.seed, life)
-        env = Env(self.name, life, Clock(), rng, self.disk, events, bugs=self.group.bugs)
+        env = Env(self.name, life, LoopClock(), rng, self.disk, events, bugs=self.group.bugs)
         await self.run(env, config, AddressBook(config))
         ready.set()
         await asyncio.Event().wait()

@@ -13,6 +13,7 @@ from shalott.broker.rocket.commitlog.store import MessageStore
 from shalott.broker.rocket.config import StoreConfig
 from shalott.cluster.sim.loop.loop import SimLoop
 from shalott.cluster.sim.loop.processes import SimProcess
+from tests.world.env import LoopClock, NoEvents
 
 T = TypeVar("T")
 
@@ -28,31 +29,6 @@ def this_loop() -> SimLoop:
     loop = asyncio.get_running_loop()
     assert isinstance(loop, SimLoop)
     return loop
-
-
-class LoopClock:
-    """Virtual time for both clocks."""
-
-    def __init__(self, loop: SimLoop) -> None:
-        self._loop = loop
-
-    def monotonic_ns(self) -> int:
-        return round(self._loop.time() * 1e9)
-
-    def wall_ns(self) -> int:
-        return round(self._loop.time() * 1e9) + 1_700_000_000_000_000_000
-
-
-class NoEvents:
-    def emit(
-        self,
-        group: str,
-        kind: str,
-        *,
-        role: str = "",
-        epoch: int = 0,
-        detail: dict[str, Any] | None = None,
-    ) -> None: ...
 
 
 def env_of(loop: SimLoop, disk: Disk, *bugs: str) -> Env:

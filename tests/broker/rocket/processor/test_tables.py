@@ -15,7 +15,7 @@ from shalott.cluster.base import DiskFaults
 from shalott.cluster.sim.disk.disk import SimDisk
 from tests.world.clock.stock_loop import StockLoop
 from tests.world.disk.memory_disk import MemoryDisk
-from tests.world.rabbit.queues import Events
+from tests.world.env import Events
 
 pytestmark = pytest.mark.unit
 

@@ -17,7 +17,8 @@ from shalott.cluster.sim.disk.disk import SimDisk
 from shalott.cluster.sim.loop.loop import SimLoop
 from shalott.cluster.sim.loop.processes import SimProcess
 from tests.world.clock.latency import sim
-from tests.world.rabbit.queues import Clock, Events, run
+from tests.world.env import Events, LoopClock
+from tests.world.rabbit.queues import run
 
 pytestmark = pytest.mark.unit
 
@@ -128,7 +129,7 @@ def test_a_damaged_file_is_noticed(damage: object) -> None:
 
 
 def env_of(disk: SimDisk, *bugs: str) -> Env:
-    return Env("a", 1, Clock(), seeded_rng(1, 1), disk, Events("a", []), bugs=bugs)
+    return Env("a", 1, LoopClock(), seeded_rng(1, 1), disk, Events("a", []), bugs=bugs)
 
 
 async def write_over(disk: SimDisk, path: str, data: bytes) -> None:

@@ -8,9 +8,7 @@ import asyncio
 from collections.abc import Callable, Coroutine
 from typing import Any
 
-import msgspec
-
-from shalott.broker.base.env import Env, seeded_rng
+from shalott.broker.base.env import Env
 from shalott.broker.rocket.addresses import AddressBook
 from shalott.broker.rocket.commitlog.api import Message, PutStage
 from shalott.broker.rocket.commitlog.store import MessageStore
@@ -18,11 +16,11 @@ from shalott.broker.rocket.config import HaConfig, RocketConfig, RocketPeer, Sto
 from shalott.broker.rocket.ha.autoswitch.epoch_file import EpochFileCache
 from shalott.broker.rocket.ha.autoswitch.reign import Proposal, Reign
 from shalott.broker.rocket.ha.autoswitch.service import AutoSwitchHAService
-from shalott.cluster.sim.disk.disk import DiskKnobs, SimDisk
-from shalott.cluster.sim.loop.processes import SimProcess
+from shalott.cluster.sim.disk.disk import DiskKnobs
 from shalott.cluster.sim.network.network import NetworkKnobs
-from tests.world.env import Event, Events, LoopClock
+from tests.world.env import Event
 from tests.world.network.hosts import World
+from tests.world.rocket.machine import Machine, isolate, until, whole_log, whole_queue
 
 PORT = 10912
 SEGMENT_BYTES = 4096
@@ -35,68 +33,42 @@ SAFE = HaConfig(
     in_sync_replicas=2,
     min_in_sync_replicas=2,
 )
-DEADLINE_S = 120.0
 
 
-class Broker:
-    """One node: its machine outlives its lives. Broker ids are a 1, b 2, c 3."""
+class Broker(Machine):
+    """A broker of the group. Broker ids are a 1, b 2, c 3."""
 
     def __init__(self, group: Group, name: str) -> None:
+        super().__init__(
+            group.world,
+            name,
+            seed=group.seed,
+            events=group.events,
+            bugs=group.bugs,
+            knobs=group.disk,
+        )
         self.group = group
-        self.name = name
         self.id = group.names.index(name) + 1
-        self.disk = SimDisk(group.world.loop, group.seed, name, group.disk)
-        self.bugs = group.bugs
         self.ha = group.ha
-        self.lives = 0
-        self.process: SimProcess | None = None
         self.store: MessageStore = None  # type: ignore[assignment]
         self.service: AutoSwitchHAService = None  # type: ignore[assignment]
-        self.failures: list[str] = []
 
-    async def start(self) -> None:
-        self.lives += 1
-        ready = asyncio.Event()
-        self.process, _ = self.group.world.spawn(self.name, self._live(ready, self.lives))
-        await ready.wait()
-
-    async def _live(self, ready: asyncio.Event, life: int) -> None:
+    async def run(self, env: Env) -> None:
         config = self.group.config_of(self.name)
-        events = Events(self.name, self.group.events)
-        rng = seeded_rng(self.group.seed, life)
-        env = Env(self.name, life, LoopClock(), rng, self.disk, events, bugs=self.bugs)
         self.store = await MessageStore.open(env, config.store, confirm_from_checkpoint=True)
-        self.store.failure_listener = lambda error: self.failures.append(str(error))
+        self.store.failure_listener = self.failed
         self.service = AutoSwitchHAService(
             env,
             config,
             self.store,
             await EpochFileCache.open(env),
             dial=AddressBook(config).dial,
-            failed=lambda error: self.failures.append(str(error)),
+            failed=self.failed,
         )
         names = self.group.names
         self.service.broker_id_of = lambda address: names.index(address.split(":")[0]) + 1
         self.service.broker_id = self.id
         await self.service.start()
-        ready.set()
-        await asyncio.Event().wait()
-
-    def kill(self) -> None:
-        assert self.process is not None
-        self.group.world.kill(self.process)
-        self.disk.kill()
-
-    def lose_power(self) -> None:
-        assert self.process is not None
-        self.group.world.power_off(self.process)
-        self.disk.power_loss()
-        self.group.world.network.host_up(self.name)
-
-    async def here(self, action: Coroutine[Any, Any, Any]) -> Any:
-        """Do something as a part of this node's program."""
-        assert self.process is not None
-        return await asyncio.get_running_loop().create_task(action, context=self.process.context)
 
     # -- the controllers' word ---------------------------------------------------------------------
 
@@ -168,29 +140,11 @@ class Broker:
 
     async def log(self) -> bytes:
         """The whole log, as a reader finds it."""
-        return bytes(await self.here(self._read_log()))
-
-    async def _read_log(self) -> bytes:
-        parts, position = [], self.store.log.min_offset
-        while part := await self.store.log.read(position, 1 << 20):
-            parts.append(part)
-            position += len(part)
-        return b"".join(parts)
+        return bytes(await self.here(whole_log(self.store)))
 
     async def bodies(self, queue_id: int = 0) -> list[bytes]:
         """What a consumer gets of a queue: in order, by queue offset."""
-
-        async def read() -> list[bytes]:
-            first, end = self.store.queue_range("t", queue_id)
-            found: list[bytes] = []
-            while first < end:
-                got = await self.store.get("t", queue_id, first, max_messages=32, max_bytes=1 << 20)
-                found += got.messages
-                assert got.next_offset > first
-                first = got.next_offset
-            return found
-
-        found: list[bytes] = await self.here(read())
+        found: list[bytes] = await self.here(whole_queue(self.store, "t", queue_id))
         return found
 
 
@@ -259,14 +213,7 @@ class Group:
         for name in names or self.names:
             await self[name].start()
 
-    async def until(
-        self, condition: Callable[[], bool], what: str = "", step_s: float = 0.01
-    ) -> None:
-        deadline_s = asyncio.get_running_loop().time() + DEADLINE_S
-        while not condition():
-            if asyncio.get_running_loop().time() > deadline_s:
-                raise AssertionError(f"never happened: {what or condition}")
-            await asyncio.sleep(step_s)
+    until = staticmethod(until)
 
     async def caught_up(self, master: str, *slaves: str) -> None:
         """These slaves have acknowledged all that the master has."""
@@ -283,19 +230,13 @@ class Group:
 
     def isolate(self, name: str) -> None:
         """From all others, both ways."""
-        for other in self.names:
-            if other != name:
-                self.world.network.cut([(name, other), (other, name)])
+        isolate(self.world, name, [other for other in self.names if other != name])
 
     def heal(self) -> None:
         self.world.network.heal()
 
     def seen(self, kind: str) -> list[Event]:
         return [event for event in self.events if event.kind == kind]
-
-
-def changed(ha: HaConfig, **changes: Any) -> HaConfig:
-    return msgspec.structs.replace(ha, **changes)
 
 
 async def expired(seconds: float) -> None:

@@ -6,59 +6,46 @@ import asyncio
 from collections.abc import Callable, Coroutine
 from typing import Any
 
-from shalott.broker.base.env import Env, seeded_rng
+from shalott.broker.base.env import Env
 from shalott.broker.rocket.addresses import AddressBook
 from shalott.broker.rocket.commitlog.api import Message
 from shalott.broker.rocket.commitlog.replica import PutResult
 from shalott.broker.rocket.config import RaftConfig, RocketConfig, RocketPeer, StoreConfig
 from shalott.broker.rocket.dledger.replica import DLedgerReplica
-from shalott.cluster.sim.disk.disk import SimDisk
-from shalott.cluster.sim.loop.processes import SimProcess
-from tests.world.env import Event, Events, LoopClock
+from tests.world.env import Event
 from tests.world.network.hosts import World
+from tests.world.rocket.machine import Machine, isolate, until, whole_queue
 
 PORT = 40911
 SEGMENT_BYTES = 8192
-DEADLINE_S = 120.0
 NAMES = ("a", "b", "c")
 TOPIC, QUEUE = "t", 0
 SAFE = RaftConfig(heartbeat_interval_ms=500, flush_interval_ms=0, read_index=True)
 
 
-class Broker:
-    """One node: its machine outlives its lives."""
+class Broker(Machine):
+    """A broker of the group."""
 
     def __init__(self, group: Group, name: str) -> None:
-        self.group = group
-        self.name = name
-        self.disk = SimDisk(group.world.loop, group.seed, name)
-        self.lives = 0
-        self.process: SimProcess | None = None
-        self.replica: DLedgerReplica | None = None
-        self.failures: list[str] = []
-
-    async def start(self) -> None:
-        self.lives += 1
-        ready = asyncio.Event()
-        self.process, life = self.group.world.spawn(self.name, self._live(ready, self.lives))
-        waiting = asyncio.ensure_future(ready.wait())
-        await asyncio.wait([life, waiting], return_when=asyncio.FIRST_COMPLETED)
-        waiting.cancel()
-        if life.done():
-            life.result()  # it did not start
-
-    async def _live(self, ready: asyncio.Event, life: int) -> None:
-        config = self.group.config_of(self.name)
-        events = Events(self.name, self.group.events)
-        rng = seeded_rng(self.group.seed * 100 + NAMES.index(self.name), life)
-        env = Env(self.name, life, LoopClock(), rng, self.disk, events, bugs=self.group.bugs)
-        replica = await DLedgerReplica.open(
-            env, config, AddressBook(config), fail=self.failures.append
+        super().__init__(
+            group.world,
+            name,
+            seed=group.seed,
+            events=group.events,
+            rng_seed=group.seed * 100 + NAMES.index(name),
+            bugs=group.bugs,
         )
+        self.group = group
+        self.replica: DLedgerReplica | None = None
+
+    async def run(self, env: Env) -> None:
+        config = self.group.config_of(self.name)
+        replica = await DLedgerReplica.open(env, config, AddressBook(config), fail=self.failed)
         await replica.start()
         self.replica = replica
-        ready.set()
-        await asyncio.Event().wait()
+
+    def gone(self) -> None:
+        self.replica = None
 
     @property
     def is_up(self) -> bool:
@@ -67,19 +54,6 @@ class Broker:
     @property
     def role(self) -> str:
         return "down" if self.replica is None else self.replica.role
-
-    def kill(self) -> None:
-        assert self.process is not None
-        self.group.world.kill(self.process)
-        self.disk.kill()
-        self.replica = None
-
-    def lose_power(self) -> None:
-        assert self.process is not None
-        self.group.world.power_off(self.process)
-        self.disk.power_loss()
-        self.replica = None
-        self.group.world.network.host_up(self.name)
 
     async def stop(self) -> None:
         """An orderly end."""
@@ -93,11 +67,6 @@ class Broker:
         assert self.replica is not None
         return self.replica
 
-    async def here(self, action: Coroutine[Any, Any, Any]) -> Any:
-        """Do something as a part of this node's program."""
-        assert self.process is not None
-        return await asyncio.get_running_loop().create_task(action, context=self.process.context)
-
     async def put(self, *bodies: bytes) -> PutResult:
         messages = [Message(topic=TOPIC, queue_id=QUEUE, body=body) for body in bodies]
         result: PutResult = await self.here(self.up.put(messages))
@@ -105,18 +74,7 @@ class Broker:
 
     async def queue(self) -> list[bytes]:
         """All messages of the queue, as they are stored, in its order."""
-        return list(await self.here(self._read_queue()))
-
-    async def _read_queue(self) -> list[bytes]:
-        store = self.up.store
-        offset, end = store.queue_range(TOPIC, QUEUE)
-        found: list[bytes] = []
-        while offset < end:
-            got = await store.get(TOPIC, QUEUE, offset, max_messages=32, max_bytes=1 << 20)
-            assert got.messages, got
-            found += got.messages
-            offset = got.next_offset
-        return found
+        return list(await self.here(whole_queue(self.up.store, TOPIC, QUEUE)))
 
 
 class Group:
@@ -178,13 +136,7 @@ class Group:
         return [each for each in self.brokers.values() if each is not broker]
 
     def isolate(self, broker: Broker) -> list[tuple[str, str]]:
-        links = [
-            link
-            for other in self.others(broker)
-            for link in ((broker.name, other.name), (other.name, broker.name))
-        ]
-        self.world.network.cut(links)
-        return links
+        return isolate(self.world, broker.name, [each.name for each in self.others(broker)])
 
     async def settled(self) -> None:
         """All are up, agree, and have everything in their queues."""
@@ -203,14 +155,7 @@ class Group:
 
         await self.until(same, "all are the same")
 
-    async def until(
-        self, condition: Callable[[], bool], what: str = "", step_s: float = 0.01
-    ) -> None:
-        deadline_s = asyncio.get_running_loop().time() + DEADLINE_S
-        while not condition():
-            if asyncio.get_running_loop().time() > deadline_s:
-                raise AssertionError(f"never happened: {what or condition}")
-            await asyncio.sleep(step_s)
+    until = staticmethod(until)
 
     def seen(self, kind: str) -> list[Event]:
         return [event for event in self.events if event.kind == kind]

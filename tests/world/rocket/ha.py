@@ -6,9 +6,7 @@ import asyncio
 from collections.abc import Callable, Coroutine
 from typing import Any
 
-import msgspec
-
-from shalott.broker.base.env import Env, seeded_rng
+from shalott.broker.base.env import Env
 from shalott.broker.rocket.addresses import AddressBook
 from shalott.broker.rocket.commitlog.api import Message
 from shalott.broker.rocket.commitlog.replica import PutResult, PutStatus
@@ -21,68 +19,35 @@ from shalott.broker.rocket.config import (
     StoreConfig,
 )
 from shalott.broker.rocket.ha.replica import MasterSlaveReplica
-from shalott.cluster.sim.disk.disk import SimDisk
-from shalott.cluster.sim.loop.processes import SimProcess
-from tests.world.env import Event, Events, LoopClock
+from tests.world.env import Event
 from tests.world.network.hosts import World
+from tests.world.rocket.machine import Machine, until, whole_log
 
 PORT = 10912
 SEGMENT_BYTES = 4096
 HA = HaConfig(transfer_batch_bytes=1000)
-DEADLINE_S = 120.0
 
 
-class Broker:
-    """One node: its machine outlives its lives."""
+class Broker(Machine):
+    """A broker of the group."""
 
     def __init__(self, group: Group, name: str) -> None:
+        super().__init__(group.world, name, seed=group.seed, events=group.events, bugs=group.bugs)
         self.group = group
-        self.name = name
-        self.disk = SimDisk(group.world.loop, group.seed, name)
-        self.lives = 0
-        self.bugs: tuple[str, ...] = group.bugs
-        self.process: SimProcess | None = None
         self.store: MessageStore = None  # type: ignore[assignment]
         self.replica: MasterSlaveReplica = None  # type: ignore[assignment]
-        self.failures: list[str] = []
 
-    async def start(self) -> None:
-        self.lives += 1
-        ready = asyncio.Event()
-        self.process, _ = self.group.world.spawn(self.name, self._live(ready, self.lives))
-        await ready.wait()
-
-    async def _live(self, ready: asyncio.Event, life: int) -> None:
+    async def run(self, env: Env) -> None:
         config = self.group.config_of(self.name)
-        events = Events(self.name, self.group.events)
-        rng = seeded_rng(self.group.seed, life)
-        env = Env(self.name, life, LoopClock(), rng, self.disk, events, bugs=self.bugs)
         self.store = await MessageStore.open(env, config.store)
-        self.store.failure_listener = lambda error: self.failures.append(str(error))
+        self.store.failure_listener = self.failed
         self.replica = await MasterSlaveReplica.open(
-            env, config, self.store, AddressBook(config), fail=self.failures.append
+            env, config, self.store, AddressBook(config), fail=self.failed
         )
         await self.replica.start()
-        ready.set()
-        await asyncio.Event().wait()
 
-    def kill(self) -> None:
-        assert self.process is not None
-        self.group.world.kill(self.process)
-        self.disk.kill()
+    def gone(self) -> None:
         self.replica = None  # type: ignore[assignment]  # nobody asks a dead one
-
-    def lose_power(self) -> None:
-        assert self.process is not None
-        self.group.world.power_off(self.process)
-        self.disk.power_loss()
-        self.replica = None  # type: ignore[assignment]
-        self.group.world.network.host_up(self.name)
-
-    async def here(self, action: Coroutine[Any, Any, Any]) -> Any:
-        """Do something as a part of this node's program."""
-        assert self.process is not None
-        return await asyncio.get_running_loop().create_task(action, context=self.process.context)
 
     async def put(self, body: bytes) -> PutResult:
         message = Message(topic="t", queue_id=0, body=body)
@@ -102,14 +67,7 @@ class Broker:
 
     async def log(self) -> bytes:
         """The whole log, as it lies in its files."""
-        return bytes(await self.here(self._read_log()))
-
-    async def _read_log(self) -> bytes:
-        parts, position = [], self.store.log.min_offset
-        while part := await self.store.log.read(position, 1 << 20):
-            parts.append(part)
-            position += len(part)
-        return b"".join(parts)
+        return bytes(await self.here(whole_log(self.store)))
 
 
 class Group:
@@ -191,18 +149,7 @@ class Group:
         acks = self[master].replica.server.acks()
         return max((ack.offset for ack in acks if ack.slave == slave), default=-1)
 
-    async def until(
-        self, condition: Callable[[], bool], what: str = "", step_s: float = 0.01
-    ) -> None:
-        deadline_s = asyncio.get_running_loop().time() + DEADLINE_S
-        while not condition():
-            if asyncio.get_running_loop().time() > deadline_s:
-                raise AssertionError(f"never happened: {what or condition}")
-            await asyncio.sleep(step_s)
+    until = staticmethod(until)
 
     def seen(self, kind: str) -> list[Event]:
         return [event for event in self.events if event.kind == kind]
-
-
-def changed(ha: HaConfig, **changes: Any) -> HaConfig:
-    return msgspec.structs.replace(ha, **changes)

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Callable, Coroutine
 from typing import Any
 
-from shalott.broker.base.env import Env, seeded_rng
+from shalott.broker.base.env import Env
 from shalott.broker.rocket.addresses import AddressBook
 from shalott.broker.rocket.commitlog.api import Message
 from shalott.broker.rocket.commitlog.replica import PutResult, PutStatus
@@ -27,11 +27,11 @@ from shalott.broker.rocket.remoting.codes import RequestCode
 from shalott.broker.rocket.remoting.command import Command
 from shalott.broker.rocket.remoting.server import Caller, RemotingServer
 from shalott.broker.rocket.replicas.replica import AutoSwitchReplica
-from shalott.cluster.sim.disk.disk import SimDisk
 from shalott.cluster.sim.loop.processes import SimProcess
 from shalott.cluster.sim.network.network import NetworkKnobs
-from tests.world.env import Event, Events, LoopClock
+from tests.world.env import Event
 from tests.world.network.hosts import World
+from tests.world.rocket.machine import Machine, isolate, until, whole_log
 
 CONTROLLER = "ctl"
 PORTS = {"remoting": 10911, "ha": 10912, "raft": 9880, "controller": 9878}
@@ -59,19 +59,14 @@ CONTROL = ControllerConfig(
     is_process_read_event=True,
 )
 RAFT = RaftConfig(heartbeat_interval_ms=100, vote_min_ms=50, vote_max_ms=150, push_timeout_ms=200)
-DEADLINE_S = 120.0
 
 
-class Node:
-    """A machine; it outlives its lives."""
+class Node(Machine):
+    """A machine of the group."""
 
     def __init__(self, group: Group, name: str) -> None:
+        super().__init__(group.world, name, seed=group.seed, events=group.events, bugs=group.bugs)
         self.group = group
-        self.name = name
-        self.disk = SimDisk(group.world.loop, group.seed, name)
-        self.lives = 0
-        self.process: SimProcess | None = None
-        self.failures: list[str] = []
         self._ready = False
 
     @property
@@ -79,39 +74,16 @@ class Node:
         """Whether its program runs, and is more than what the last life left behind."""
         return self.process is not None and self._ready
 
-    async def start(self) -> None:
-        self.lives += 1
-        ready = asyncio.Event()
-        self.process, _ = self.group.world.spawn(self.name, self._live(ready, self.lives))
-        await ready.wait()
+    async def run(self, env: Env) -> None:
+        config = self.group.config_of(self.name)
+        await self.open(env, config, AddressBook(config))
         self._ready = True
 
-    async def _live(self, ready: asyncio.Event, life: int) -> None:
-        config = self.group.config_of(self.name)
-        events = Events(self.name, self.group.events)
-        rng = seeded_rng(self.group.seed, life)
-        env = Env(self.name, life, LoopClock(), rng, self.disk, events, bugs=self.group.bugs)
-        await self.run(env, config, AddressBook(config))
-        ready.set()
-        await asyncio.Event().wait()
-
-    async def run(self, env: Env, config: RocketConfig, book: AddressBook) -> None:
+    async def open(self, env: Env, config: RocketConfig, book: AddressBook) -> None:
+        """Start what this kind of node is made of."""
         raise NotImplementedError
 
-    def kill(self) -> None:
-        assert self.process is not None
-        self.group.world.kill(self.process)
-        self.disk.kill()
-        self._gone()
-
-    def lose_power(self) -> None:
-        assert self.process is not None
-        self.group.world.power_off(self.process)
-        self.disk.power_loss()
-        self.group.world.network.host_up(self.name)
-        self._gone()
-
-    def _gone(self) -> None:
+    def gone(self) -> None:
         self.process, self._ready = None, False
 
     async def here(self, action: Coroutine[Any, Any, Any]) -> Any:
@@ -127,8 +99,8 @@ class Node:
 class ControllerNode(Node):
     controller: Controller
 
-    async def run(self, env: Env, config: RocketConfig, book: AddressBook) -> None:
-        self.controller = Controller(env, config, book, fail=self.failures.append)
+    async def open(self, env: Env, config: RocketConfig, book: AddressBook) -> None:
+        self.controller = Controller(env, config, book, fail=self.failed)
         await self.controller.start()
 
 
@@ -138,9 +110,9 @@ class Broker(Node):
     store: MessageStore
     replica: AutoSwitchReplica
 
-    async def run(self, env: Env, config: RocketConfig, book: AddressBook) -> None:
+    async def open(self, env: Env, config: RocketConfig, book: AddressBook) -> None:
         self.store = await MessageStore.open(env, config.store, confirm_from_checkpoint=True)
-        self.store.failure_listener = lambda error: self.failures.append(str(error))
+        self.store.failure_listener = self.failed
         remoting = RemotingClient(book.dial)
         client = ControllerClient(remoting, [book.advertised(CONTROLLER, "controller")])
         self.replica = await AutoSwitchReplica.open(
@@ -149,7 +121,7 @@ class Broker(Node):
             self.store,
             client,
             book,
-            failed=lambda error: self.failures.append(str(error)),
+            failed=self.failed,
         )
 
         async def notified(command: Command, caller: Caller) -> None:
@@ -184,14 +156,7 @@ class Broker(Node):
         assert result.status is PutStatus.PUT_OK, result
 
     async def log(self) -> bytes:
-        return bytes(await self.here(self._read_log()))
-
-    async def _read_log(self) -> bytes:
-        parts, position = [], self.store.log.min_offset
-        while part := await self.store.log.read(position, 1 << 20):
-            parts.append(part)
-            position += len(part)
-        return b"".join(parts)
+        return bytes(await self.here(whole_log(self.store)))
 
 
 class Group:
@@ -274,14 +239,7 @@ class Group:
         for broker in self.brokers.values():
             await broker.start()
 
-    async def until(
-        self, condition: Callable[[], bool], what: str = "", step_s: float = 0.01
-    ) -> None:
-        deadline_s = asyncio.get_running_loop().time() + DEADLINE_S
-        while not condition():
-            if asyncio.get_running_loop().time() > deadline_s:
-                raise AssertionError(f"never happened: {what or condition}")
-            await asyncio.sleep(step_s)
+    until = staticmethod(until)
 
     def master(self) -> Broker | None:
         """The one of the newest epoch among those that say they are."""
@@ -309,9 +267,7 @@ class Group:
 
     def isolate(self, name: str, *but: str) -> None:
         """From all others, both ways."""
-        for other in self.nodes:
-            if other != name and other not in but:
-                self.world.network.cut([(name, other), (other, name)])
+        isolate(self.world, name, [node for node in self.nodes if node not in (name, *but)])
 
     def heal(self) -> None:
         self.world.network.heal()

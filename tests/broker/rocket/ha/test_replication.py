@@ -7,7 +7,8 @@ import asyncio
 import pytest
 
 from shalott.broker.rocket.commitlog.replica import PutStatus
-from tests.world.rocket.ha import HA, Group, changed
+from tests.world.rocket.ha import HA, Group
+from tests.world.rocket.machine import changed
 
 pytestmark = pytest.mark.unit
 

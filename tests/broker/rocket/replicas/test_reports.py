@@ -19,7 +19,8 @@ from shalott.cluster.sim.disk.disk import SimDisk
 from tests.world.clock.latency import sim
 from tests.world.env import Events, LoopClock
 from tests.world.rabbit.queues import run
-from tests.world.rocket.autoswitch import SAFE, Group, changed
+from tests.world.rocket.autoswitch import SAFE, Group
+from tests.world.rocket.machine import changed
 
 pytestmark = pytest.mark.unit
 

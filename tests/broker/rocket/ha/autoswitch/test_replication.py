@@ -13,9 +13,9 @@ from tests.world.rocket.autoswitch import (
     SAFE,
     SEGMENT_BYTES,
     Group,
-    changed,
     expired,
 )
+from tests.world.rocket.machine import changed
 
 pytestmark = pytest.mark.unit
 

@@ -13,7 +13,8 @@ import pytest
 from shalott.broker.rocket.ha.autoswitch.packets import SlaveHandshake
 from shalott.cluster.sim.disk.disk import DiskKnobs
 from shalott.cluster.sim.network.network import NetworkKnobs
-from tests.world.rocket.autoswitch import SAFE, Broker, Group, changed
+from tests.world.rocket.autoswitch import SAFE, Broker, Group
+from tests.world.rocket.machine import changed
 
 pytestmark = pytest.mark.unit
 

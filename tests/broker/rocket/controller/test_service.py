@@ -15,7 +15,7 @@ from shalott.broker.rocket.controller.errors import (
     NotLeader,
     OutcomeUnknown,
 )
-from tests.broker.rocket.controller.cluster_fixture import (
+from tests.world.rocket.controllers import (
     CONTROLLERS,
     GROUP,
     RAFT,

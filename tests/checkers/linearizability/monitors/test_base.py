@@ -81,6 +81,7 @@ class Plain:
         return self.inner(history, budget)
 
 
+@pytest.mark.explore
 @pytest.mark.parametrize("lane", [FIFO, BAG], ids=["fifo", "bag"])
 def test_any_lane_and_one_that_can_tell_find_the_same_prefix(lane: QueueMonitor) -> None:
     rng, found = random.Random(3), 0

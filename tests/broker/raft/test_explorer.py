@@ -150,7 +150,7 @@ MISTAKES: list[tuple[str, ModuleType, str, str, tuple[Chaos, int]]] = [
     (
         "a new leader reads before it knows what is committed",
         reading,
-        "return s.commit_index > s.reign_index",
+        "return s.commit_index > s.tenure_index",
         "return True",
         SAFETY,
     ),

@@ -147,7 +147,7 @@ def test_the_wide_searches_answer_the_same(extra: int) -> None:
 def test_too_many_pending_operations_are_refused() -> None:
     model = cas_register(2)
     found = search(widened([Op(0, 1, 0)], model, 5000), model, METHODS["all"])
-    assert (found.verdict, found.cause) == (lib.SHL_UNKNOWN, lib.SHL_NOT_THIS_LANE)
+    assert (found.verdict, found.cause) == (lib.SHL_UNKNOWN, lib.SHL_NOT_THIS_MONITOR)
 
 
 @pytest.mark.explore

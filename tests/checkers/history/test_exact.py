@@ -68,7 +68,7 @@ def test_every_nan_is_one_value() -> None:
     assert exact(float("nan")) != exact(("float", "nan"))
 
 
-@pytest.mark.parametrize("by", ["lane", "general"])
+@pytest.mark.parametrize("by", ["monitor", "general"])
 @pytest.mark.parametrize(
     ("model", "write", "read"),
     [
@@ -101,7 +101,7 @@ def test_both_in_one_history_are_two_kinds() -> None:
         Row(0, "write", (True,), None, 2, 3),
         Row(1, "read", None, (1,), 4, 5),
     ]
-    for by in ("auto", "lane", "general"):
+    for by in ("auto", "monitor", "general"):
         verdict = check(from_rows(rows), "register", by=by)
         assert verdict.valid is False
         assert explain(from_rows(rows), verdict, "register").reason

@@ -57,7 +57,7 @@ def test_what_an_object_did_is_linearizable(drawn: tuple[str, list[Row]]) -> Non
 
 @settings(max_examples=EXAMPLES, deadline=None)
 @given(histories(good=False))
-def test_lanes_and_search_agree(drawn: tuple[str, list[Row]]) -> None:
+def test_monitors_and_search_agree(drawn: tuple[str, list[Row]]) -> None:
     model, rows = drawn
     assert is_valid(model, rows) == is_valid(model, rows, by="general")
 

@@ -14,8 +14,8 @@ from shalott.broker.rocket.commitlog.api import Message, PutStage
 from shalott.broker.rocket.commitlog.store import MessageStore
 from shalott.broker.rocket.config import HaConfig, RocketConfig, RocketPeer, StoreConfig
 from shalott.broker.rocket.ha.autoswitch.epoch_file import EpochFileCache
-from shalott.broker.rocket.ha.autoswitch.reign import Proposal, Reign
 from shalott.broker.rocket.ha.autoswitch.service import AutoSwitchHAService
+from shalott.broker.rocket.ha.autoswitch.tenure import Proposal, Tenure
 from shalott.cluster.sim.disk.disk import DiskKnobs
 from shalott.cluster.sim.network.network import NetworkKnobs
 from tests.world.env import Event
@@ -72,11 +72,11 @@ class Broker(Machine):
 
     # -- the controllers' word ---------------------------------------------------------------------
 
-    async def lead(self, epoch: int, *members: str, set_epoch: int = 1) -> Reign:
+    async def lead(self, epoch: int, *members: str, set_epoch: int = 1) -> Tenure:
         """Become the master, with the set ``members`` (itself, if none are named)."""
         ids = [self.group[name].id for name in members] or [self.id]
         assert await self.here(self.service.change_to_master(epoch, ids, set_epoch))
-        return self.reign
+        return self.tenure
 
     async def follow(self, master: str, epoch: int) -> None:
         assert await self.here(self.service.change_to_slave(f"{master}:{PORT}", epoch))
@@ -87,24 +87,24 @@ class Broker(Machine):
         proposals: list[Proposal] = []
 
         def proposed() -> bool:
-            proposal = self.reign.propose(is_check=False)
+            proposal = self.tenure.propose(is_check=False)
             if proposal is None:
-                return self.reign.set.members == wanted
+                return self.tenure.set.members == wanted
             proposals.append(proposal)
             if proposal.members != wanted:
-                self.reign.refused(proposal.members)
+                self.tenure.refused(proposal.members)
             return proposal.members == wanted
 
         await self.group.until(proposed, f"{self.name} wants {wanted}: {proposals[-3:]}")
-        if self.reign.set.members != wanted:
-            self.reign.learn(wanted, self.reign.set.epoch + 1)
+        if self.tenure.set.members != wanted:
+            self.tenure.learn(wanted, self.tenure.set.epoch + 1)
 
     # -- messages ----------------------------------------------------------------------------------
 
     @property
-    def reign(self) -> Reign:
-        assert self.service.reign is not None
-        return self.service.reign
+    def tenure(self) -> Tenure:
+        assert self.service.tenure is not None
+        return self.service.tenure
 
     def append(self, body: bytes, queue_id: int = 0) -> PutStage:
         """As the master, without waiting for anything."""
@@ -115,7 +115,7 @@ class Broker(Machine):
             stage = process.context.copy().run(
                 self.store.append, [Message(topic="t", queue_id=queue_id, body=body)]
             )
-            self.reign.wake()
+            self.tenure.wake()
         finally:
             loop.process = before
         return stage
@@ -123,10 +123,10 @@ class Broker(Machine):
     async def put(self, body: bytes, *, timeout_ms: float = 3000) -> bool:
         """Whether it counts in time: on this disk, and where the set wants it."""
         stage = self.append(body)
-        reign = self.reign
+        tenure = self.tenure
         await self.here(self.store.log.flushed(stage.end))
         counted: bool = await self.here(
-            reign.transfer.replicated(stage.end, ack_nums=reign.ack_nums(), timeout_ms=timeout_ms)
+            tenure.transfer.replicated(stage.end, ack_nums=tenure.ack_nums(), timeout_ms=timeout_ms)
         )
         return counted
 
@@ -220,7 +220,7 @@ class Group:
         one = self[master]
 
         def have_all() -> bool:
-            links = one.reign.connections
+            links = one.tenure.connections
             return all(
                 (link := links.get(self[slave].id)) is not None and link.ack_offset == one.end
                 for slave in slaves

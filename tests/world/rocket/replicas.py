@@ -252,12 +252,12 @@ class Group:
 
         def all_in() -> bool:
             master = self.master()
-            if master is None or master.replica.service.reign is None or master not in wanted:
+            if master is None or master.replica.service.tenure is None or master not in wanted:
                 return False
-            reign = master.replica.service.reign
-            if list(reign.set.members) != sorted(one.id for one in wanted):
+            tenure = master.replica.service.tenure
+            if list(tenure.set.members) != sorted(one.id for one in wanted):
                 return False
-            acks = [link.ack_offset for link in reign.connections.values()]
+            acks = [link.ack_offset for link in tenure.connections.values()]
             return len(acks) == len(wanted) - 1 and all(ack == master.end for ack in acks)
 
         await self.until(all_in, f"{names or self.names} are in the set")

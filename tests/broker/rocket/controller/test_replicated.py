@@ -170,7 +170,7 @@ def test_who_does_not_lead_or_is_not_ready_decides_nothing() -> None:
     run(main())
 
 
-def test_a_new_reign_forgets_what_was_only_pending() -> None:
+def test_a_new_tenure_forgets_what_was_only_pending() -> None:
     async def main() -> None:
         leader = Leader()
         asked = leader.ask(applying(1))

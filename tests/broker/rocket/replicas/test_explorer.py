@@ -85,9 +85,9 @@ class Explorer:
             groups = controller.controller.replicated.applied.groups
             self.members = groups[GROUP].sync.members
         members = list(self.members)
-        reign = broker.replica.service.reign if broker.is_up else None
-        if reign is not None:
-            members += reign.set.members
+        tenure = broker.replica.service.tenure if broker.is_up else None
+        if tenure is not None:
+            members += tenure.set.members
         for other in self.group.brokers.values():
             if other.lives and other.id in members and not self._is_durable(other, body):
                 self.problems.append(f"I1: {other.name} lacks {body[:10]!r} at {end}")

@@ -65,7 +65,7 @@ async def reporting(group: Group, controllers: Controllers) -> None:
     client = cast(ControllerClient, controllers)
 
     def ask() -> None:
-        a.reign.learn(controllers.members, controllers.epoch)
+        a.tenure.learn(controllers.members, controllers.epoch)
 
     reports = SetReports(service._env, group.config_of("a"), service, client, ask=ask)
     assert a.process is not None
@@ -88,7 +88,7 @@ def test_kb_rkt_11_a_report_for_an_older_set_overwrites_a_newer_one(bugs: tuple[
         await group["c"].follow("a", 1)
         await group.until(lambda: controllers.members == (1, 3))
         await asyncio.sleep(3)
-        assert a.reign.set.members == controllers.members == (1, 3)
+        assert a.tenure.set.members == controllers.members == (1, 3)
         wrong = controllers.history[controllers.history.index((1, 3)) + 1 :]
         assert bool(wrong) == bool(bugs), f"{controllers.history}"
 
@@ -102,17 +102,17 @@ def test_a_report_without_an_answer_keeps_counting_until_its_outcome_is_known() 
         a = group["a"]
         seen: list[tuple[int, ...]] = []
         controllers.errors = [OutcomeUnknown(1, "nobody knows")]
-        learn = a.reign.learn
+        learn = a.tenure.learn
 
         def record(members: Iterable[int], set_epoch: int) -> bool:
-            seen.append(a.reign.set.judged)
+            seen.append(a.tenure.set.judged)
             return learn(members, set_epoch)
 
-        a.reign.learn = record  # type: ignore[method-assign]
+        a.tenure.learn = record  # type: ignore[method-assign]
         await group["b"].follow("a", 1)
-        await group.until(lambda: a.reign.set.members == (1, 2))
+        await group.until(lambda: a.tenure.set.members == (1, 2))
         assert seen[0] == (1, 2)
-        assert not a.reign.set.is_synchronizing
+        assert not a.tenure.set.is_synchronizing
 
     Group("a", "b", ha=ALONE_TOO).run(scenario)
 
@@ -125,10 +125,10 @@ def test_a_refused_report_is_void_and_repeated_while_it_is_wanted() -> None:
         controllers.errors = [ReplicaNotUsable(2006, "broker 2 is not alive")]
         await group["b"].follow("a", 1)
         await group.until(lambda: len(controllers.calls) == 1)
-        await group.until(lambda: not a.reign.set.is_synchronizing)
-        assert a.reign.set.judged == (1,)
+        await group.until(lambda: not a.tenure.set.is_synchronizing)
+        assert a.tenure.set.judged == (1,)
         assert await a.put(b"alone")
-        await group.until(lambda: a.reign.set.members == (1, 2))
+        await group.until(lambda: a.tenure.set.members == (1, 2))
 
     Group("a", "b", ha=ALONE_TOO).run(scenario)
 
@@ -144,10 +144,10 @@ def test_a_report_that_nobody_answers_does_not_hold_up_writes_for_ever() -> None
         await group.caught_up("a", "b")
         controllers.errors = [Unanswered("lost on the way")]
         await group["c"].follow("a", 1)
-        await group.until(lambda: a.reign.set.judged == (1, 2, 3))
+        await group.until(lambda: a.tenure.set.judged == (1, 2, 3))
         group["c"].kill()
         assert not await a.put(b"waits for c")
-        await group.until(lambda: a.reign.set.judged == (1, 2) and controllers.epoch > 1)
+        await group.until(lambda: a.tenure.set.judged == (1, 2) and controllers.epoch > 1)
         assert await a.put(b"goes on")
 
     ha = changed(SAFE, max_time_slave_not_catchup_ms=2000)

@@ -1,6 +1,6 @@
 /* Sets: add, remove, contains; and reads of the whole set where nothing is removed. */
-#ifndef SHL_LANE_SET_H
-#define SHL_LANE_SET_H
+#ifndef SHL_MONITOR_SET_H
+#define SHL_MONITOR_SET_H
 
 #include "engine.h"
 
@@ -34,7 +34,7 @@ enum {
     SHL_SET_STALE = 5,  /* a remove; who found the element later */
     SHL_SET_DIFFERENT = 6, /* two reads, each with an element that the other has not */
     SHL_SET_ORDER = 7, /* who returned; who was called later, although it must have come earlier */
-    /* SHL_NOT_THIS_LANE: */
+    /* SHL_NOT_THIS_MONITOR: */
     SHL_SET_SEVERAL = 8, /* two adds of an element that was removed and looked at */
     SHL_SET_WHOLE = 9,   /* a remove; a read of the whole set */
 };

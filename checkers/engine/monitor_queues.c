@@ -27,10 +27,10 @@ void queue_violation(queue_check *check, int32_t violation, int32_t a, int32_t b
     *check->answer = (shl_answer){SHL_INVALID, SHL_DECIDED, violation, {a, b, c, d}};
 }
 
-static int another_lane(queue_check *check, int32_t why, int32_t a, int32_t b)
+static int another_monitor(queue_check *check, int32_t why, int32_t a, int32_t b)
 {
     *check->answer =
-        (shl_answer){SHL_UNKNOWN, SHL_NOT_THIS_LANE, why, {a, b, SHL_NONE, SHL_NONE}};
+        (shl_answer){SHL_UNKNOWN, SHL_NOT_THIS_MONITOR, why, {a, b, SHL_NONE, SHL_NONE}};
     return 0;
 }
 
@@ -120,7 +120,7 @@ static int split_rows(queue_check *check)
         return 1;
     int32_t row = queue_rows(check, STRANGE)[0];
     int is_enqueue = check->history->means[check->history->f[row]] == SHL_ENQUEUE;
-    return another_lane(check, is_enqueue ? SHL_QUEUE_NOTHING : SHL_QUEUE_OTHER, row, SHL_NONE);
+    return another_monitor(check, is_enqueue ? SHL_QUEUE_NOTHING : SHL_QUEUE_OTHER, row, SHL_NONE);
 }
 
 /* --- a value's enqueue -------------------------------------------------------------------------*/
@@ -254,7 +254,7 @@ static int mark_enqueues(queue_check *check, int64_t from, int64_t to)
         fetch_mark(check, history->argument_kind, history->argument, rows + i, rows + to);
         int32_t row = rows[i], *mark = enqueue_mark(check, row), ret = queue_ret(check, row);
         if (*mark)
-            return another_lane(check, SHL_QUEUE_TWICE, *mark - 1, row);
+            return another_monitor(check, SHL_QUEUE_TWICE, *mark - 1, row);
         *mark = row + 1;
         completed += ret != SHL_NEVER;
         if (timeline)

@@ -25,14 +25,14 @@ import numpy as np
 from shalott.checkers.history.columns import Operations
 from shalott.checkers.history.faults import Surroundings
 from shalott.checkers.history.loss import Run
-from shalott.checkers.history.reigns import NodeEvent
+from shalott.checkers.history.tenures import NodeEvent
 from shalott.checkers.queues.causes import CLOCK_SLACK_NS, S, TurningPoint
 
 UNNOTICED_NS = 5 * S  # how long after its end a fault may still swallow what nobody confirms
 
 
 @dataclass(frozen=True, slots=True)
-class Habits:
+class ClientGuarantees:
     """What RabbitMQ's manual asks of who must not lose messages."""
 
     manual_acks: bool = True
@@ -48,19 +48,19 @@ class Habits:
         return "" if self.persistent else "the messages were not persistent"
 
 
-CAREFUL = Habits()
+CAREFUL = ClientGuarantees()
 
 
-def habitual_points(
-    points: Sequence[TurningPoint], events: Sequence[NodeEvent], habits: Habits
+def guarantee_points(
+    points: Sequence[TurningPoint], events: Sequence[NodeEvent], guarantees: ClientGuarantees
 ) -> list[TurningPoint]:
     """The turning points as they look to clients with such guarantees, in order of time."""
-    why = habits.transient
+    why = guarantees.transient
     found = []
     for point in points:
         if why and point.window == "L12":
             point = replace(point, window="L6", text=f"{point.text}; {why}")
-        elif not habits.confirms and point.in_minority:
+        elif not guarantees.confirms and point.in_minority:
             point = replace(point, window="L7")
         found.append(point)
     for event in events if why else ():
@@ -84,11 +84,11 @@ class Excuses:
 
     ops: Operations
     around: Surroundings
-    habits: Habits
+    guarantees: ClientGuarantees
 
     def untold_delivery(self, run: Run) -> TurningPoint | None:
         """L5: enough dequeues that were never answered took what was lost."""
-        if self.habits.manual_acks:
+        if self.guarantees.manual_acks:
             return None
         ops = self.ops
         untold = ops.f.among(("dequeue", "drain")) & ops.key.equal(run.queue)
@@ -111,7 +111,7 @@ class Excuses:
 
     def unconfirmed(self, run: Run) -> TurningPoint | None:
         """L7: a fault was near when the channel took what was lost."""
-        if self.habits.confirms:
+        if self.guarantees.confirms:
             return None
         near = [
             fault

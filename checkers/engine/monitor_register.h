@@ -1,6 +1,6 @@
 /* Registers whose observed values were each written once: reads, writes, compare-and-sets. */
-#ifndef SHL_LANE_REGISTER_H
-#define SHL_LANE_REGISTER_H
+#ifndef SHL_MONITOR_REGISTER_H
+#define SHL_MONITOR_REGISTER_H
 
 #include "engine.h"
 
@@ -32,7 +32,7 @@ enum {
      * value) and one called after it, which together say that the register held the expected
      * value all the while. */
     SHL_REGISTER_HELD = 7,
-    /* SHL_NOT_THIS_LANE: */
+    /* SHL_NOT_THIS_MONITOR: */
     SHL_REGISTER_CONTESTED = 8, /* two writers of one value that was observed */
     SHL_REGISTER_OPEN = 9,      /* a failed compare-and-set that only a search weighs */
 };

@@ -1,6 +1,6 @@
 /* Locks and semaphores: those that anyone may release, and those with owners. */
-#ifndef SHL_LANE_LOCK_H
-#define SHL_LANE_LOCK_H
+#ifndef SHL_MONITOR_LOCK_H
+#define SHL_MONITOR_LOCK_H
 
 #include "engine.h"
 
@@ -15,7 +15,7 @@ enum {
     SHL_LOCK_TOKEN = 4,    /* two acquires; the second's token is not greater */
     SHL_LOCK_REENTERED = 5, /* an acquire by its owner, once too often; the owner's first */
     SHL_LOCK_NOT_OWNED = 6, /* a release by a process that did not hold the lock */
-    /* SHL_NOT_THIS_LANE: */
+    /* SHL_NOT_THIS_MONITOR: */
     SHL_LOCK_PROCESS = 7, /* an operation of a process that had another one open, or crashed */
 };
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from shalott.checkers.linearizability.monitors.base import Lane
+from shalott.checkers.linearizability.monitors.base import Monitor
 from shalott.checkers.linearizability.monitors.locks import (
     FENCED_LOCK,
     OWNER_LOCK,
@@ -32,7 +32,7 @@ from shalott.checkers.models import (
 )
 
 
-def choose_lane(model: Model) -> Lane | None:
+def choose_monitor(model: Model) -> Monitor | None:
     """The monitor for a built-in model; None if it has none, as a model of somebody else's.
 
     A class that somebody derived from a built-in one may do other things: no monitor knows them.
@@ -59,7 +59,7 @@ def wants_distinct(model: Model) -> bool:
     return bool(own_name(model)) and isinstance(model, distinct)
 
 
-_WITHOUT_OPTIONS: dict[type, Lane] = {
+_WITHOUT_OPTIONS: dict[type, Monitor] = {
     FifoQueue: FIFO,
     UnorderedQueue: BAG,
     Set: SetMonitor(),

@@ -10,9 +10,9 @@
  * there. Offsets below a filled one with neither are filled by the crashed appends that are left,
  * the earliest called at the lowest offset: an exchange argument says that this is the best. The
  * other crashed appends are dropped: nobody saw them, and they can go to the end. */
-#include "lane_log.h"
+#include "monitor_log.h"
 
-#include "internal_lanes.h"
+#include "internal_monitors.h"
 
 typedef struct {
     int32_t value;  /* SHL_NONE: not known */
@@ -37,22 +37,22 @@ typedef struct {
     int64_t length; /* so many offsets are filled for sure */
     int32_t shows;  /* who shows it */
     shl_answer *answer;
-} log_lane;
+} log_monitor;
 
-static int answered(log_lane *log, int32_t verdict, int32_t violation, int32_t op0, int32_t op1,
+static int answered(log_monitor *log, int32_t verdict, int32_t violation, int32_t op0, int32_t op1,
                     int32_t op2)
 {
-    int32_t cause = verdict == SHL_UNKNOWN ? SHL_NOT_THIS_LANE : SHL_DECIDED;
+    int32_t cause = verdict == SHL_UNKNOWN ? SHL_NOT_THIS_MONITOR : SHL_DECIDED;
     *log->answer = (shl_answer){verdict, cause, violation, {op0, op1, op2, SHL_NONE}};
     return 0;
 }
 
-static int invalid(log_lane *log, int32_t violation, int32_t op0, int32_t op1)
+static int invalid(log_monitor *log, int32_t violation, int32_t op0, int32_t op1)
 {
     return answered(log, SHL_INVALID, violation, op0, op1, SHL_NONE);
 }
 
-static void filled_after(log_lane *log, int64_t at, int64_t op)
+static void filled_after(log_monitor *log, int64_t at, int64_t op)
 {
     const shl_history *h = log->history;
     offset *here = &log->offsets[at];
@@ -60,7 +60,7 @@ static void filled_after(log_lane *log, int64_t at, int64_t op)
         here->after = (int32_t)op;
 }
 
-static void filled_before(log_lane *log, int64_t at, int64_t op)
+static void filled_before(log_monitor *log, int64_t at, int64_t op)
 {
     const shl_history *h = log->history;
     offset *here = &log->offsets[at];
@@ -74,7 +74,7 @@ static void filled_before(log_lane *log, int64_t at, int64_t op)
 
 /* --- what is where -----------------------------------------------------------------------------*/
 
-static int gather_appends(log_lane *log)
+static int gather_appends(log_monitor *log)
 {
     const shl_history *h = log->history;
     for (int64_t i = 0; i < h->n; i++) {
@@ -97,7 +97,7 @@ static int gather_appends(log_lane *log)
     return 1;
 }
 
-static int reads(log_lane *log, int64_t op)
+static int reads(log_monitor *log, int64_t op)
 {
     const shl_history *h = log->history;
     offset *here = &log->offsets[h->b[op]];
@@ -112,7 +112,7 @@ static int reads(log_lane *log, int64_t op)
     return 1;
 }
 
-static int gather_reads(log_lane *log)
+static int gather_reads(log_monitor *log)
 {
     const shl_history *h = log->history;
     for (int64_t i = 0; i < h->n; i++) {
@@ -131,7 +131,7 @@ static int gather_reads(log_lane *log)
 /* --- who filled what has no known append -------------------------------------------------------*/
 
 /* A value was read at an offset that no completed append filled: a crashed one did. */
-static int explain(log_lane *log, int64_t at)
+static int explain(log_monitor *log, int64_t at)
 {
     offset *here = &log->offsets[at];
     appends *value = &log->values[here->value];
@@ -149,7 +149,7 @@ static int explain(log_lane *log, int64_t at)
     return 1;
 }
 
-static int explain_reads(log_lane *log)
+static int explain_reads(log_monitor *log)
 {
     for (int64_t at = 0; at < log->length; at++)
         if (log->offsets[at].append == SHL_NONE && log->offsets[at].value != SHL_NONE
@@ -158,7 +158,7 @@ static int explain_reads(log_lane *log)
     return 1;
 }
 
-static int is_left(const log_lane *log, int64_t op)
+static int is_left(const log_monitor *log, int64_t op)
 {
     const shl_history *h = log->history;
     if (h->f[op] != SHL_LOG_APPEND || h->ret[op] != SHL_NEVER)
@@ -167,7 +167,7 @@ static int is_left(const log_lane *log, int64_t op)
     return value->used_at == SHL_NONE || value->first != op;
 }
 
-static int fill_gaps(log_lane *log)
+static int fill_gaps(log_monitor *log)
 {
     int64_t next = 0;
     for (int64_t at = 0; at < log->length; at++) {
@@ -187,7 +187,7 @@ static int fill_gaps(log_lane *log)
 /* --- when --------------------------------------------------------------------------------------*/
 
 /* Makes `before` of each offset that of the offsets from there on. */
-static void look_ahead(log_lane *log)
+static void look_ahead(log_monitor *log)
 {
     const int32_t *ret = log->history->ret;
     int32_t soonest = SHL_NONE;
@@ -199,7 +199,7 @@ static void look_ahead(log_lane *log)
     }
 }
 
-static int in_order(log_lane *log)
+static int in_order(log_monitor *log)
 {
     const shl_history *h = log->history;
     int32_t latest = SHL_NONE;
@@ -214,10 +214,10 @@ static int in_order(log_lane *log)
     return 1;
 }
 
-static void check(log_lane *log, shl_budget *budget)
+static void check(log_monitor *log, shl_budget *budget)
 {
-    if (gather_appends(log) && gather_reads(log) && !shl_lane_stops(budget, log->answer)
-        && explain_reads(log) && fill_gaps(log) && !shl_lane_stops(budget, log->answer))
+    if (gather_appends(log) && gather_reads(log) && !shl_monitor_stops(budget, log->answer)
+        && explain_reads(log) && fill_gaps(log) && !shl_monitor_stops(budget, log->answer))
         in_order(log);
 }
 
@@ -225,10 +225,10 @@ void shl_check_log(const shl_history *history, shl_budget *budget, shl_answer *a
 {
     int64_t offset_bytes = (history->n + 1) * (int64_t)sizeof(offset);
     int64_t value_bytes = history->values * (int64_t)sizeof(appends);
-    log_lane log = {.history = history, .answer = answer, .shows = SHL_NONE};
+    log_monitor log = {.history = history, .answer = answer, .shows = SHL_NONE};
     log.offsets = shl_alloc(budget, offset_bytes);
     log.values = shl_alloc(budget, value_bytes);
-    shl_lane_valid(answer);
+    shl_monitor_valid(answer);
     if (log.offsets && log.values) {
         for (int64_t at = 0; at <= history->n; at++)
             log.offsets[at] = (offset){SHL_NONE, SHL_NONE, SHL_NONE, SHL_NONE, SHL_NONE};
@@ -236,7 +236,7 @@ void shl_check_log(const shl_history *history, shl_budget *budget, shl_answer *a
             log.values[value] = (appends){SHL_NONE, 0, SHL_NONE, SHL_NONE};
         check(&log, budget);
     } else {
-        shl_lane_stops(budget, answer);
+        shl_monitor_stops(budget, answer);
     }
     shl_free(budget, log.values, value_bytes);
     shl_free(budget, log.offsets, offset_bytes);

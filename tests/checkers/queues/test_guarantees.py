@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from shalott.checkers.queues.habits import CAREFUL, Habits
+from shalott.checkers.queues.guarantees import CAREFUL, ClientGuarantees
 from shalott.checkers.queues.total_queue import TotalQueue
 from tests.checkers.histories import NODES, Story
 
@@ -23,9 +23,9 @@ def story(lost: range, *, count: int = 40) -> Story:
     return told.phases().empty(64.5)
 
 
-def loss(told: Story, habits: Habits) -> dict[str, Any]:
+def loss(told: Story, guarantees: ClientGuarantees) -> dict[str, Any]:
     """The story of the only run of losses."""
-    result = TotalQueue(habits=habits).check(told.history())
+    result = TotalQueue(guarantees=guarantees).check(told.history())
     assert result.valid is False
     (found,) = result.detail["loss"]["stories"]
     assert result.detail["loss"]["by-cause"] == {found["cause"]: found["length"]}
@@ -37,11 +37,11 @@ def unanswered(told: Story, at: float, took: float | None = 5.0, key: str = "q")
 
 
 class TestL5:
-    habits = Habits(manual_acks=False)
+    guarantees = ClientGuarantees(manual_acks=False)
 
     def test_a_dequeue_that_was_never_answered_took_it(self) -> None:
         told = unanswered(story(range(20, 21)), 20.5)
-        found = loss(told, self.habits)
+        found = loss(told, self.guarantees)
         assert found["cause"] == "L5"
         assert found["why"] == (
             "a dequeue without acknowledgement ended without an answer, "
@@ -51,19 +51,19 @@ class TestL5:
         assert (row["f"], row["node"], row["type"]) == ("dequeue", "n3", "info")
 
     def test_also_one_that_never_ended(self) -> None:
-        assert loss(unanswered(story(range(20, 21)), 20.5, None), self.habits)["cause"] == "L5"
+        assert loss(unanswered(story(range(20, 21)), 20.5, None), self.guarantees)["cause"] == "L5"
 
     def test_two_lost_messages_need_two_dequeues(self) -> None:
         told = unanswered(story(range(20, 22)), 20.5)
-        assert loss(told, self.habits)["cause"] == "unexplained"
-        assert loss(unanswered(told, 22), self.habits)["cause"] == "L5"
+        assert loss(told, self.guarantees)["cause"] == "unexplained"
+        assert loss(unanswered(told, 22), self.guarantees)["cause"] == "L5"
 
     @pytest.mark.parametrize(("at", "key"), [(2, "q"), (20.5, "another")])
     def test_neither_one_that_ended_before_nor_one_of_another_queue(
         self, at: float, key: str
     ) -> None:
         told = unanswered(story(range(20, 21)), at, key=key)
-        assert loss(told, self.habits)["cause"] == "unexplained"
+        assert loss(told, self.guarantees)["cause"] == "unexplained"
 
     def test_who_acknowledges_by_hand_loses_nothing_this_way(self) -> None:
         told = unanswered(story(range(20, 21)), 20.5)
@@ -72,17 +72,17 @@ class TestL5:
 
 class TestL6:
     @pytest.mark.parametrize(
-        ("habits", "why"),
+        ("guarantees", "why"),
         [
-            (Habits(persistent=False), "the messages were not persistent"),
-            (Habits(durable=False), "the queue was not durable"),
+            (ClientGuarantees(persistent=False), "the messages were not persistent"),
+            (ClientGuarantees(durable=False), "the queue was not durable"),
         ],
     )
     @pytest.mark.parametrize("kind", ["restart-all", "power-all", "kill-all"])
-    def test_every_node_was_down(self, habits: Habits, why: str, kind: str) -> None:
+    def test_every_node_was_down(self, guarantees: ClientGuarantees, why: str, kind: str) -> None:
         told = story(range(20, 30)).fault(1, kind, 31, 35, NODES)
         told.role("n1", 0, "master").role("n2", 36, "master", 5)
-        found = loss(told, habits)
+        found = loss(told, guarantees)
         assert found["cause"] == "L6" and found["why"].endswith(why)
         assert loss(told, CAREFUL)["cause"] == "L12"
 
@@ -90,7 +90,7 @@ class TestL6:
         told = story(range(20, 30)).fault(1, "kill", 31, 35, ["n1"]).role("n1", 0, "master")
         told.event("n2", 0, "role", "running", group="")
         told.event("n1", 36, "role", "master", 5, incarnation=2, started_as="recovered", depth=0)
-        found = loss(told, Habits(persistent=False))
+        found = loss(told, ClientGuarantees(persistent=False))
         assert found["cause"] == "L6"
         assert found["why"] == (
             "n1 recovered the queue from its disk at 36.0 s; the messages were not persistent"
@@ -100,31 +100,31 @@ class TestL6:
     def test_what_was_acknowledged_after_the_restart_is_another_matter(self) -> None:
         told = story(range(30, 35)).fault(1, "restart-all", 15, 18, NODES)
         told.role("n1", 0, "master").role("n2", 19, "master", 5)
-        assert loss(told, Habits(persistent=False))["cause"] == "unexplained"
+        assert loss(told, ClientGuarantees(persistent=False))["cause"] == "unexplained"
 
 
 class TestL7:
-    habits = Habits(confirms=False)
+    guarantees = ClientGuarantees(confirms=False)
 
     def test_a_fault_was_near_when_the_channel_took_it(self) -> None:
-        found = loss(story(range(20, 22)).fault(3, "kill", 21.5, 25, ["n1"]), self.habits)
+        found = loss(story(range(20, 22)).fault(3, "kill", 21.5, 25, ["n1"]), self.guarantees)
         assert found["cause"] == "L7" and found["why"] == "fault 3 kill n1 began at 21.5 s"
 
     def test_no_fault_was_near(self) -> None:
         told = story(range(20, 22)).fault(1, "kill", 2, 4, ["n1"])
-        assert loss(told, self.habits)["cause"] == "unexplained"
+        assert loss(told, self.guarantees)["cause"] == "unexplained"
 
     def test_a_window_of_the_replicas_goes_first(self) -> None:
         told = story(range(20, 22)).fault(3, "kill", 22, 25, ["n1"]).role("n2", 10, "mirror")
         told.event("n2", 23, "promoted", "master", 3, synchronised=False)
-        assert loss(told, self.habits)["cause"] == "L2"
+        assert loss(told, self.guarantees)["cause"] == "L2"
 
     def test_a_master_that_paused_in_a_minority_had_promised_nothing(self) -> None:
         links = (("n1", "n2"), ("n2", "n1"), ("n1", "n3"), ("n3", "n1"))
         told = story(range(20, 24)).fault(3, "partition-one", 19, 28, ["n1"], links)
         told.role("n1", 0, "master").role("n1", 24, "none")
         told.event("n1", 24.1, "role", "paused", group="")
-        assert loss(told, self.habits)["cause"] == "L7"
+        assert loss(told, self.guarantees)["cause"] == "L7"
         assert loss(told, CAREFUL)["cause"] == "L3"
 
     def test_who_awaits_confirms_may_not_lose_it(self) -> None:

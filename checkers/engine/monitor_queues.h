@@ -1,13 +1,13 @@
 /* Queues with distinct values: FIFO and unordered, linearizable or not, in linear time. */
-#ifndef SHL_LANE_QUEUES_H
-#define SHL_LANE_QUEUES_H
+#ifndef SHL_MONITOR_QUEUES_H
+#define SHL_MONITOR_QUEUES_H
 
 #include "engine.h"
 
 /* What an f means; how it ended; what a value is: the codes of checkers/history/concurrent.py. */
 enum { SHL_OTHER_F = 0, SHL_ENQUEUE = 1, SHL_DEQUEUE = 2 };
 
-/* Why an answer is SHL_INVALID (rows that prove it), or SHL_NOT_THIS_LANE (rows that show it). */
+/* Why an answer is SHL_INVALID (rows prove it), or SHL_NOT_THIS_MONITOR (rows show it). */
 enum {
     SHL_QUEUE_FRESH = 1,    /* a dequeue; the enqueue if one was called, too late */
     SHL_QUEUE_REPEATED = 2, /* the first dequeue, the second, the enqueue */

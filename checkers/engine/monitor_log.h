@@ -1,6 +1,6 @@
 /* Logs with contiguous offsets: appends, reads of an offset, reads of the tail. */
-#ifndef SHL_LANE_LOG_H
-#define SHL_LANE_LOG_H
+#ifndef SHL_MONITOR_LOG_H
+#define SHL_MONITOR_LOG_H
 
 #include "engine.h"
 
@@ -22,7 +22,7 @@ enum {
     SHL_LOG_GAP = 5,   /* what shows that an offset above one was filled which no append can fill */
     SHL_LOG_ORDER = 6, /* who returned and needs an offset filled; who was called later, and needs
                           it or one before it not yet filled */
-    /* SHL_NOT_THIS_LANE: */
+    /* SHL_NOT_THIS_MONITOR: */
     SHL_LOG_CONTESTED = 7, /* two crashed appends of one value that was read at an unexplained
                               offset; the read */
 };

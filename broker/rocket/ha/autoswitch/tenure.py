@@ -1,4 +1,4 @@
-"""Reign, a master's tenure: what it knows while it is one: slaves, SyncStateSet, confirm offset.
+"""Tenure, a master's tenure: what it knows while it is one: slaves, SyncStateSet, confirm offset.
 
 Source: store/ha/autoswitch/AutoSwitchHAService.java (maybeExpandInSyncStateSet,
 maybeShrinkSyncStateSet, computeConfirmOffset); docs/protocols.md 2.8. A message counts as
@@ -42,7 +42,7 @@ class Proposal:
     master_epoch: int
 
 
-class Reign:
+class Tenure:
     """Implements connection.Master. ``set_is_wrong`` is called when there may be a change to
     report; ``follow_up`` after every change of the set or of connections.
     """

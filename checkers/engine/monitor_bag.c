@@ -1,5 +1,5 @@
 /* Unordered queues (bags) with distinct values: no value from nowhere, none twice, and no empty
- * dequeue while something was certainly there. The theory stands in lane_queues.c. */
+ * dequeue while something was certainly there. The theory stands in monitor_queues.c. */
 #include "internal_queues.h"
 
 void shl_check_bag(const shl_queue_history *history, int32_t until, shl_budget *budget,

@@ -14,9 +14,9 @@
  * not be within it. If p and q can be neighbours, all of these hold. If they can't, the latest p
  * and the earliest q are the best, and independent of each other: lowering p would only help where
  * p and q could be neighbours. */
-#include "lane_set.h"
+#include "monitor_set.h"
 
-#include "internal_lanes.h"
+#include "internal_monitors.h"
 
 typedef struct {
     int32_t first_add; /* the first called, or SHL_NONE */
@@ -44,45 +44,45 @@ typedef struct {
     int32_t *previous; /* per operation: the one before it on the same element */
     int32_t a_remove, a_read;
     shl_answer *answer;
-} set_lane;
+} set_monitor;
 
-static int answered(set_lane *set, int32_t verdict, int32_t violation, int32_t op0, int32_t op1,
+static int answered(set_monitor *set, int32_t verdict, int32_t violation, int32_t op0, int32_t op1,
                     int32_t op2)
 {
-    int32_t cause = verdict == SHL_UNKNOWN ? SHL_NOT_THIS_LANE : SHL_DECIDED;
+    int32_t cause = verdict == SHL_UNKNOWN ? SHL_NOT_THIS_MONITOR : SHL_DECIDED;
     *set->answer = (shl_answer){verdict, cause, violation, {op0, op1, op2, SHL_NONE}};
     return 0;
 }
 
-static int invalid(set_lane *set, int32_t violation, int32_t op0, int32_t op1, int32_t op2)
+static int invalid(set_monitor *set, int32_t violation, int32_t op0, int32_t op1, int32_t op2)
 {
     return answered(set, SHL_INVALID, violation, op0, op1, op2);
 }
 
 /* The rank of an operation's call or return, where there is one. */
-static int32_t call_of(const set_lane *set, int32_t op)
+static int32_t call_of(const set_monitor *set, int32_t op)
 {
     return op == SHL_NONE ? -1 : set->history->call[op];
 }
 
-static int32_t ret_of(const set_lane *set, int32_t op)
+static int32_t ret_of(const set_monitor *set, int32_t op)
 {
     return op == SHL_NONE ? SHL_NEVER : set->history->ret[op];
 }
 
-static int32_t later_called(const set_lane *set, int32_t one, int32_t other)
+static int32_t later_called(const set_monitor *set, int32_t one, int32_t other)
 {
     return call_of(set, one) > call_of(set, other) ? one : other;
 }
 
-static int32_t sooner_back(const set_lane *set, int32_t one, int32_t other)
+static int32_t sooner_back(const set_monitor *set, int32_t one, int32_t other)
 {
     return ret_of(set, one) < ret_of(set, other) ? one : other;
 }
 
 /* --- gathering ---------------------------------------------------------------------------------*/
 
-static void gather_element(set_lane *set, int32_t op)
+static void gather_element(set_monitor *set, int32_t op)
 {
     const shl_history *h = set->history;
     element *here = &set->elements[h->a[op]];
@@ -105,7 +105,7 @@ static void gather_element(set_lane *set, int32_t op)
     here->is_observed |= f != SHL_SET_ADD && f != SHL_SET_REMOVE;
 }
 
-static void gather(set_lane *set)
+static void gather(set_monitor *set)
 {
     const shl_history *h = set->history;
     for (int64_t i = 0; i < h->n; i++) {
@@ -120,7 +120,7 @@ static void gather(set_lane *set)
 
 /* --- an element that nobody removes ------------------------------------------------------------*/
 
-static int32_t other_added(const set_lane *set, int32_t added)
+static int32_t other_added(const set_monitor *set, int32_t added)
 {
     const shl_history *h = set->history;
     int32_t op = 0;
@@ -130,13 +130,13 @@ static int32_t other_added(const set_lane *set, int32_t added)
 }
 
 /* After whose call it was added. */
-static int32_t added_after(const set_lane *set, const element *here)
+static int32_t added_after(const set_monitor *set, const element *here)
 {
     int32_t add = here->added == SHL_NONE ? here->first_add : here->added;
     return later_called(set, add, here->missed);
 }
 
-static int never_removed(set_lane *set, const element *here)
+static int never_removed(set_monitor *set, const element *here)
 {
     if (here->first_add == SHL_NONE)
         return here->found == SHL_NONE
@@ -162,7 +162,7 @@ typedef struct {
     int32_t end;          /* the earliest q; SHL_NEVER: it need not be removed */
 } stay;
 
-static void list_operations(set_lane *set)
+static void list_operations(set_monitor *set)
 {
     const shl_history *h = set->history;
     for (int64_t i = 0; i < h->n; i++) {
@@ -173,7 +173,7 @@ static void list_operations(set_lane *set)
     }
 }
 
-static int gather_stay(set_lane *set, const element *here, stay *found)
+static int gather_stay(set_monitor *set, const element *here, stay *found)
 {
     const shl_history *h = set->history;
     *found = (stay){here->first_add, SHL_NONE, here->first_add, SHL_NONE, 0, 0, SHL_NEVER};
@@ -194,14 +194,14 @@ static int gather_stay(set_lane *set, const element *here, stay *found)
     return 1;
 }
 
-static int is_candidate(const set_lane *set, const stay *found, int32_t op)
+static int is_candidate(const set_monitor *set, const stay *found, int32_t op)
 {
     return found->removed == SHL_NONE ? set->history->f[op] == SHL_SET_REMOVE
                                       : op == found->removed;
 }
 
 /* p and q right after each other, in the time of one of the removes that it may have been. */
-static int may_be_brief(const set_lane *set, const element *here, const stay *found)
+static int may_be_brief(const set_monitor *set, const element *here, const stay *found)
 {
     const shl_history *h = set->history;
     for (int32_t op = here->listed; op != SHL_NONE; op = set->previous[op]) {
@@ -213,7 +213,7 @@ static int may_be_brief(const set_lane *set, const element *here, const stay *fo
     return 0;
 }
 
-static void find_end(const set_lane *set, const element *here, stay *found)
+static void find_end(const set_monitor *set, const element *here, stay *found)
 {
     const shl_history *h = set->history;
     int32_t last = call_of(set, found->last_found);
@@ -228,7 +228,7 @@ static void find_end(const set_lane *set, const element *here, stay *found)
 }
 
 /* Bounds that need no weighing: who found it was not too early, nor too late. */
-static int bounds_hold(set_lane *set, const stay *found)
+static int bounds_hold(set_monitor *set, const stay *found)
 {
     const shl_history *h = set->history;
     if (h->call[found->add] > found->before)
@@ -242,7 +242,7 @@ static int bounds_hold(set_lane *set, const stay *found)
     return 1;
 }
 
-static int removed_once(set_lane *set, const element *here)
+static int removed_once(set_monitor *set, const element *here)
 {
     const shl_history *h = set->history;
     stay found;
@@ -265,7 +265,7 @@ static int removed_once(set_lane *set, const element *here)
     return 1;
 }
 
-static int several_adds(set_lane *set, const element *here)
+static int several_adds(set_monitor *set, const element *here)
 {
     const shl_history *h = set->history;
     for (int32_t op = here->first_add + 1;; op++)
@@ -273,7 +273,7 @@ static int several_adds(set_lane *set, const element *here)
             return answered(set, SHL_UNKNOWN, SHL_SET_SEVERAL, here->first_add, op, SHL_NONE);
 }
 
-static int removed(set_lane *set, const element *here)
+static int removed(set_monitor *set, const element *here)
 {
     if (!here->is_observed)
         return 1; /* adds and removes that say nothing are always possible */
@@ -289,7 +289,7 @@ static int removed(set_lane *set, const element *here)
 
 /* --- reads of the whole set --------------------------------------------------------------------*/
 
-static int32_t reader_of(const set_lane *set, int32_t which)
+static int32_t reader_of(const set_monitor *set, int32_t which)
 {
     const shl_history *h = set->history;
     int32_t op = 0;
@@ -299,7 +299,7 @@ static int32_t reader_of(const set_lane *set, int32_t which)
 }
 
 /* Sets come smallest first, so each must have all of the one before it. */
-static int reads_are_a_chain(set_lane *set)
+static int reads_are_a_chain(set_monitor *set)
 {
     const shl_read_sets *sets = set->sets;
     int64_t before = 0;
@@ -322,7 +322,7 @@ static int reads_are_a_chain(set_lane *set)
     return 1;
 }
 
-static void lay(set_lane *set)
+static void lay(set_monitor *set)
 {
     const shl_history *h = set->history;
     for (int32_t at = 0; at < h->values; at++) {
@@ -342,7 +342,7 @@ static void lay(set_lane *set)
     }
 }
 
-static int layers_agree(set_lane *set)
+static int layers_agree(set_monitor *set)
 {
     int32_t latest = SHL_NONE;
     for (int32_t at = 0; at <= set->sets->count; at++) {
@@ -358,7 +358,7 @@ static int layers_agree(set_lane *set)
 }
 
 /* An element that can't be decided does not hide one that is wrong. */
-static int elements_hold(set_lane *set)
+static int elements_hold(set_monitor *set)
 {
     for (int32_t at = 0; at < set->history->values; at++) {
         const element *here = &set->elements[at];
@@ -369,10 +369,10 @@ static int elements_hold(set_lane *set)
     return set->answer->verdict == SHL_VALID;
 }
 
-static int check(set_lane *set, shl_budget *budget)
+static int check(set_monitor *set, shl_budget *budget)
 {
     gather(set);
-    if (shl_lane_stops(budget, set->answer))
+    if (shl_monitor_stops(budget, set->answer))
         return 0;
     if (set->a_remove != SHL_NONE)
         list_operations(set);
@@ -380,7 +380,7 @@ static int check(set_lane *set, shl_budget *budget)
         return 0;
     if (set->a_remove != SHL_NONE && set->a_read != SHL_NONE)
         return answered(set, SHL_UNKNOWN, SHL_SET_WHOLE, set->a_remove, set->a_read, SHL_NONE);
-    if (set->a_read == SHL_NONE || shl_lane_stops(budget, set->answer))
+    if (set->a_read == SHL_NONE || shl_monitor_stops(budget, set->answer))
         return set->a_read == SHL_NONE;
     if (!reads_are_a_chain(set))
         return 0;
@@ -395,13 +395,13 @@ void shl_check_set(const shl_history *history, const shl_read_sets *sets, shl_bu
     int64_t layer_bytes = (sets->count + 1) * (int64_t)sizeof(layer);
     int64_t set_bytes = sets->count * (int64_t)sizeof(int32_t);
     int64_t operation_bytes = history->n * (int64_t)sizeof(int32_t);
-    set_lane set = {.history = history, .sets = sets, .answer = answer, .a_remove = SHL_NONE,
+    set_monitor set = {.history = history, .sets = sets, .answer = answer, .a_remove = SHL_NONE,
                     .a_read = SHL_NONE};
     set.elements = shl_alloc(budget, element_bytes);
     set.layers = shl_alloc(budget, layer_bytes);
     set.layer_of = shl_alloc(budget, set_bytes);
     set.previous = shl_alloc(budget, operation_bytes);
-    shl_lane_valid(answer);
+    shl_monitor_valid(answer);
     if (set.elements && set.layers && set.layer_of && set.previous) {
         for (int32_t at = 0; at < history->values; at++)
             set.elements[at] = (element){SHL_NONE, SHL_NONE, SHL_NONE, SHL_NONE, SHL_NONE,
@@ -410,7 +410,7 @@ void shl_check_set(const shl_history *history, const shl_read_sets *sets, shl_bu
             set.layers[at] = (layer){SHL_NONE, SHL_NONE, SHL_NONE, SHL_NONE};
         check(&set, budget);
     } else {
-        shl_lane_stops(budget, answer);
+        shl_monitor_stops(budget, answer);
     }
     shl_free(budget, set.previous, operation_bytes);
     shl_free(budget, set.layer_of, set_bytes);

@@ -29,7 +29,15 @@ from shalott.checkers.history.columns import NEVER, Bools, Codes, Ints, Operatio
 from shalott.checkers.history.words import Words
 
 OK, RECOVERED, LOST, DUPLICATED, REDELIVERED, PHANTOM, NOT_ENQUEUED = range(7)
-FATES = ("ok", "recovered", "lost", "duplicated", "redelivered", "phantom", "not-enqueued")
+MESSAGE_OUTCOMES = (
+    "ok",
+    "recovered",
+    "lost",
+    "duplicated",
+    "redelivered",
+    "phantom",
+    "not-enqueued",
+)
 ACKS = ("ok", "fail", "info")
 _ACK_OK, _ACK_FAIL = 0, 1
 
@@ -42,7 +50,7 @@ class Messages:
     row: Ints  # position of the enqueue in the operations
     ack: Codes  # position in ACKS
     delivered: Ints  # how often
-    fate: Codes  # position in FATES
+    outcome: Codes  # position in MESSAGE_OUTCOMES
     too_early: Bools  # delivered before its enqueue began
 
 
@@ -55,7 +63,7 @@ class Deliveries:
 
 
 @dataclass(frozen=True, slots=True)
-class Fates:
+class MessageOutcomes:
     """Every message and delivery, and what does not fit the table above."""
 
     messages: Messages
@@ -70,7 +78,7 @@ class Fates:
         return [int(self.messages.row[message]), *map(int, rows)]
 
 
-def message_fates(ops: Operations) -> Fates:
+def message_outcomes(ops: Operations) -> MessageOutcomes:
     """Sort out every message of a history."""
     is_enqueue = ops.f.equal("enqueue")
     enqueues = np.flatnonzero(is_enqueue & ops.has_value)
@@ -88,13 +96,13 @@ def message_fates(ops: Operations) -> Fates:
     deliveries = Deliveries(row=taken, message=message)
     ack = _ack_codes(ops.type, enqueues)
     delivered, unflagged, early = _deliveries_of(ops, enqueues, deliveries)
-    return Fates(
+    return MessageOutcomes(
         messages=Messages(
             value=values,
             row=enqueues,
             ack=ack,
             delivered=delivered,
-            fate=_fates(ack, delivered, unflagged),
+            outcome=_outcomes(ack, delivered, unflagged),
             too_early=early,
         ),
         deliveries=deliveries,
@@ -147,11 +155,11 @@ def _deliveries_of(
     return delivered, unflagged & (delivered > 1), early
 
 
-def _fates(ack: Codes, delivered: Ints, unflagged: Bools) -> Codes:
+def _outcomes(ack: Codes, delivered: Ints, unflagged: Bools) -> Codes:
     """The table in the module's docstring."""
-    fate = np.where(ack == _ACK_OK, OK, RECOVERED)
-    fate = np.where(delivered > 1, REDELIVERED, fate)
-    fate = np.where(unflagged, DUPLICATED, fate)
-    fate = np.where(ack == _ACK_FAIL, PHANTOM, fate)
+    outcome = np.where(ack == _ACK_OK, OK, RECOVERED)
+    outcome = np.where(delivered > 1, REDELIVERED, outcome)
+    outcome = np.where(unflagged, DUPLICATED, outcome)
+    outcome = np.where(ack == _ACK_FAIL, PHANTOM, outcome)
     never = np.where(ack == _ACK_OK, LOST, NOT_ENQUEUED)
-    return np.where(delivered == 0, never, fate).astype(np.int32)
+    return np.where(delivered == 0, never, outcome).astype(np.int32)

@@ -38,7 +38,7 @@ class NodeEvent:
 
 
 @dataclass(frozen=True, slots=True)
-class Reign:
+class Tenure:
     """``node`` claimed ``group`` in [begin_ns, end_ns].
 
     ``evidence`` is a row of the events, or an operation's index, by witness.
@@ -58,8 +58,8 @@ class Reign:
 class Overlap:
     """Two nodes were masters of one group at once; ``first`` began no later than ``second``."""
 
-    first: Reign
-    second: Reign
+    first: Tenure
+    second: Tenure
 
     @property
     def begin_ns(self) -> int:
@@ -95,17 +95,17 @@ def read_events(history: History) -> list[NodeEvent]:
     return sorted(found, key=lambda event: (event.run_ns, event.node, event.at_ns))
 
 
-def event_reigns(events: Sequence[NodeEvent], around: Surroundings) -> list[Reign]:
+def event_tenures(events: Sequence[NodeEvent], around: Surroundings) -> list[Tenure]:
     """Tenures by the nodes' own logs, in order of their begin."""
     by_node: dict[str, list[NodeEvent]] = {}
     for event in events:
         by_node.setdefault(event.node, []).append(event)
-    reigns: list[Reign] = []
+    tenures: list[Tenure] = []
     for node, own in sorted(by_node.items()):
         # A node's own order is certain: its wall clock may be set back, its incarnation may not.
         own.sort(key=lambda event: (event.incarnation, event.at_ns, event.row))
-        reigns.extend(_reigns_of(own, _deaths(node, around), _last_answer_ns(node, around)))
-    return sorted(reigns, key=lambda reign: (reign.begin_ns, reign.node))
+        tenures.extend(_tenures_of(own, _deaths(node, around), _last_answer_ns(node, around)))
+    return sorted(tenures, key=lambda tenure: (tenure.begin_ns, tenure.node))
 
 
 def _deaths(node: str, around: Surroundings) -> list[int]:
@@ -119,9 +119,9 @@ def _last_answer_ns(node: str, around: Surroundings) -> int:
     return max((o.end_ns for o in around.observations if o.node == node and o.ok), default=0)
 
 
-def _reigns_of(
+def _tenures_of(
     own: Sequence[NodeEvent], deaths: Sequence[int], last_answer_ns: int
-) -> Iterator[Reign]:
+) -> Iterator[Tenure]:
     """One node's tenures, each cut at the first death after its begin."""
     opened: dict[str, NodeEvent] = {}
     last: NodeEvent | None = None
@@ -132,7 +132,7 @@ def _reigns_of(
                 killed = any(begin.run_ns < at_ns <= event.run_ns for at_ns in deaths)
                 yield _closed(begin, event.run_ns if killed else last.run_ns, deaths)
             opened = {}
-        for group in [group for group in opened if ends_reign(event, group)]:
+        for group in [group for group in opened if ends_tenure(event, group)]:
             yield _closed(opened.pop(group), event.run_ns, deaths)
         if event.kind == "role" and event.group and event.role == "master":
             opened.setdefault(event.group, event)
@@ -143,17 +143,17 @@ def _reigns_of(
         yield _closed(begin, max([last.run_ns, last_answer_ns, *killed_ns]), deaths)
 
 
-def ends_reign(event: NodeEvent, group: str) -> bool:
+def ends_tenure(event: NodeEvent, group: str) -> bool:
     """Whether a node says by this that it is not master of the group (any more)."""
     if event.group == "":
         return event.role in ("paused", "stopped") or event.kind == "autoheal_lost"
     return event.group == group and event.kind == "role" and event.role != "master"
 
 
-def _closed(begin: NodeEvent, end_ns: int, deaths: Sequence[int]) -> Reign:
+def _closed(begin: NodeEvent, end_ns: int, deaths: Sequence[int]) -> Tenure:
     # A death asked for before the claim belongs to an earlier incarnation.
     end_ns = min([end_ns, *(at_ns for at_ns in deaths if at_ns > begin.run_ns)])
-    return Reign(
+    return Tenure(
         group=begin.group,
         node=begin.node,
         begin_ns=begin.run_ns,
@@ -165,19 +165,19 @@ def _closed(begin: NodeEvent, end_ns: int, deaths: Sequence[int]) -> Reign:
     )
 
 
-def observed_reigns(observations: Sequence[Observation]) -> list[Reign]:
+def observed_tenures(observations: Sequence[Observation]) -> list[Tenure]:
     """Tenures by consecutive answers of one node; a poll without answer ends them."""
     by_node: dict[str, list[Observation]] = {}
     for observation in observations:
         by_node.setdefault(observation.node, []).append(observation)
-    reigns: list[Reign] = []
+    tenures: list[Tenure] = []
     for node, polls in sorted(by_node.items()):
-        reigns.extend(_observed_of(node, polls))
-    return sorted(reigns, key=lambda reign: (reign.begin_ns, reign.node))
+        tenures.extend(_observed_of(node, polls))
+    return sorted(tenures, key=lambda tenure: (tenure.begin_ns, tenure.node))
 
 
-def _observed_of(node: str, polls: Sequence[Observation]) -> Iterator[Reign]:
-    opened: dict[str, Reign] = {}
+def _observed_of(node: str, polls: Sequence[Observation]) -> Iterator[Tenure]:
+    opened: dict[str, Tenure] = {}
     for poll in polls:
         claimed = {claim.group: claim.epoch for claim in poll.claims if claim.role == "master"}
         for group in [group for group in opened if group not in claimed]:
@@ -187,40 +187,40 @@ def _observed_of(node: str, polls: Sequence[Observation]) -> Iterator[Reign]:
             opened[group] = (
                 replace(opened[group], end_ns=max(opened[group].end_ns, poll.begin_ns))
                 if group in opened
-                else Reign(group, node, poll.end_ns, poll.end_ns, epoch, "observed", poll.index)
+                else Tenure(group, node, poll.end_ns, poll.end_ns, epoch, "observed", poll.index)
             )
     yield from opened.values()
 
 
-def without_pauses(reigns: Iterable[Reign], faults: Sequence[Fault]) -> list[Reign]:
+def without_pauses(tenures: Iterable[Tenure], faults: Sequence[Fault]) -> list[Tenure]:
     """Tenures without the stretches in which the node's process was frozen and claimed nothing."""
-    result: list[Reign] = []
-    for reign in reigns:
+    result: list[Tenure] = []
+    for tenure in tenures:
         frozen = [
             (f.effective_ns, f.end_ns)
             for f in faults
-            if f.kind == "pause" and reign.node in f.nodes
+            if f.kind == "pause" and tenure.node in f.nodes
         ]
-        begin_ns = reign.begin_ns
+        begin_ns = tenure.begin_ns
         for pause_ns, resume_ns in sorted(frozen):
-            if pause_ns >= reign.end_ns or resume_ns <= begin_ns:
+            if pause_ns >= tenure.end_ns or resume_ns <= begin_ns:
                 continue
             if pause_ns > begin_ns:
-                result.append(replace(reign, begin_ns=begin_ns, end_ns=pause_ns))
+                result.append(replace(tenure, begin_ns=begin_ns, end_ns=pause_ns))
             begin_ns = resume_ns
-        if begin_ns <= reign.end_ns:
-            result.append(replace(reign, begin_ns=begin_ns))
-    return sorted(result, key=lambda reign: (reign.begin_ns, reign.node))
+        if begin_ns <= tenure.end_ns:
+            result.append(replace(tenure, begin_ns=begin_ns))
+    return sorted(result, key=lambda tenure: (tenure.begin_ns, tenure.node))
 
 
-def overlaps(reigns: Sequence[Reign], tolerance_ns: int) -> list[Overlap]:
+def overlaps(tenures: Sequence[Tenure], tolerance_ns: int) -> list[Overlap]:
     """Pairs of tenures of two nodes over one group that share more than the tolerance."""
-    by_group: dict[str, list[Reign]] = {}
-    for reign in reigns:
-        by_group.setdefault(reign.group, []).append(reign)
+    by_group: dict[str, list[Tenure]] = {}
+    for tenure in tenures:
+        by_group.setdefault(tenure.group, []).append(tenure)
     found: list[Overlap] = []
     for own in by_group.values():
-        own.sort(key=lambda reign: (reign.begin_ns, reign.node))
+        own.sort(key=lambda tenure: (tenure.begin_ns, tenure.node))
         for position, first in enumerate(own):
             for second in own[position + 1 :]:
                 if second.begin_ns + tolerance_ns >= first.end_ns:

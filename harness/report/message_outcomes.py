@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from shalott.checkers.base import Result
 
 # outcome, colour, whether it is bad news, meaning
-_FATES = (
+_OUTCOMES = (
     ("delivered-once", "ok", False, "acknowledged and delivered once"),
     ("redelivered", "again", False, "delivered again, flagged as redelivered"),
     ("duplicated", "again", False, "delivered again without the flag"),
@@ -22,7 +22,7 @@ _FATES = (
 )
 _OUTSIDE_BAR = ("unexpected", "corrupted", "too-early")  # no outcomes of enqueued messages
 # Of what was sent to a replicated log: the outcomes of sends, then what else the final reads tell.
-_LOG_FATES = (
+_LOG_OUTCOMES = (
     ("kept", "ok", False, "acknowledged and read; nothing says that it is gone"),
     ("lost-write", "fail", True, "acknowledged, and in no log at the end"),
     ("unseen", "again", True, "acknowledged, and read by nobody; not all was read"),
@@ -40,7 +40,7 @@ _LOG_BAR = ("kept", "lost-write", "unseen", "recovered", "not-kept")
 
 
 @dataclass(frozen=True, slots=True)
-class Fate:
+class MessageOutcome:
     name: str
     count: int
     colour: str
@@ -50,34 +50,36 @@ class Fate:
 
 
 @dataclass(frozen=True, slots=True)
-class FateTable:
+class OutcomeTable:
     total: int
-    rows: list[Fate]
+    rows: list[MessageOutcome]
     sent: str = "enqueued"  # how the messages got there
 
 
-def fates(results: Sequence[Result]) -> FateTable | None:
+def message_outcomes(results: Sequence[Result]) -> OutcomeTable | None:
     """What became of the messages, by the checker that counted them."""
     counts = next((r.counts for r in results if "delivered-once-count" in r.counts), None)
     if counts is None:
-        return _log_fates(results)
+        return _log_outcomes(results)
     rows = [
-        Fate(name, int(counts.get(f"{name}-count", 0)), colour, bad, name not in _OUTSIDE_BAR, text)
-        for name, colour, bad, text in _FATES
+        MessageOutcome(
+            name, int(counts.get(f"{name}-count", 0)), colour, bad, name not in _OUTSIDE_BAR, text
+        )
+        for name, colour, bad, text in _OUTCOMES
     ]
-    return FateTable(int(counts.get("attempt-count", 0)), rows)
+    return OutcomeTable(int(counts.get("attempt-count", 0)), rows)
 
 
-def _log_fates(results: Sequence[Result]) -> FateTable | None:
+def _log_outcomes(results: Sequence[Result]) -> OutcomeTable | None:
     """What became of the messages of a log: of those acknowledged, kept is what is not gone."""
     counts = next((r.counts for r in results if "lost-write-count" in r.counts), None)
     if counts is None:
         return None
-    of = {name: int(counts.get(f"{name}-count", 0)) for name, *_ in _LOG_FATES}
+    of = {name: int(counts.get(f"{name}-count", 0)) for name, *_ in _LOG_OUTCOMES}
     of["kept"] = int(counts["acknowledged-count"]) - of["lost-write"] - of["unseen"]
     of["not-kept"] = int(counts["attempt-count"] - counts["acknowledged-count"]) - of["recovered"]
     rows = [
-        Fate(name, of[name], colour, bad, name in _LOG_BAR, text)
-        for name, colour, bad, text in _LOG_FATES
+        MessageOutcome(name, of[name], colour, bad, name in _LOG_BAR, text)
+        for name, colour, bad, text in _LOG_OUTCOMES
     ]
-    return FateTable(int(counts["attempt-count"]), rows, "sent")
+    return OutcomeTable(int(counts["attempt-count"]), rows, "sent")

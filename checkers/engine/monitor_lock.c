@@ -14,9 +14,9 @@
  * call; so two such intervals may not meet, and if they don't, they are a linearization's order
  * (the zones of Gibbons & Korach, SICOMP 1997; here all of them are forward). A crashed acquire is
  * dropped: nobody else saw it, and its process is gone. A crashed release counts from its call. */
-#include "lane_lock.h"
+#include "monitor_lock.h"
 
-#include "internal_lanes.h"
+#include "internal_monitors.h"
 
 /* --- anyone may release ------------------------------------------------------------------------*/
 
@@ -119,7 +119,7 @@ static void replay(anonymous *lock, shl_budget *budget)
     const shl_history *h = lock->history;
     int64_t next = 0;
     for (int32_t rank = 0; rank < h->ranks; rank++) {
-        if (!(rank & 0xffff) && shl_lane_stops(budget, lock->answer))
+        if (!(rank & 0xffff) && shl_monitor_stops(budget, lock->answer))
             return;
         int is_call = next < h->n && h->call[next] == rank;
         int32_t op = is_call ? (int32_t)next : lock->returner[rank];
@@ -138,16 +138,16 @@ void shl_check_anonymous_lock(const shl_history *history, int32_t permits, shl_b
 {
     int64_t bytes = history->n * (int64_t)sizeof(int32_t);
     int64_t rank_bytes = history->ranks * (int64_t)sizeof(int32_t);
-    int32_t *returner = shl_lane_returners(history, budget);
+    int32_t *returner = shl_monitor_returners(history, budget);
     int32_t *heaps[2] = {shl_alloc(budget, bytes), shl_alloc(budget, bytes)};
     anonymous lock = {.history = history, .returner = returner, .permits = permits,
                       .answer = answer, .sorts = {{.heap = heaps[0], .last = SHL_NONE},
                                                   {.heap = heaps[1], .last = SHL_NONE}}};
-    shl_lane_valid(answer);
+    shl_monitor_valid(answer);
     if (returner && heaps[0] && heaps[1])
         replay(&lock, budget);
     else
-        shl_lane_stops(budget, answer);
+        shl_monitor_stops(budget, answer);
     shl_free(budget, heaps[0], bytes);
     shl_free(budget, heaps[1], bytes);
     shl_free(budget, returner, rank_bytes);
@@ -179,7 +179,7 @@ typedef struct {
 static int answered(owned *lock, int32_t verdict, int32_t violation, int32_t op0, int32_t op1,
                     int32_t op2)
 {
-    int32_t cause = verdict == SHL_UNKNOWN ? SHL_NOT_THIS_LANE : SHL_DECIDED;
+    int32_t cause = verdict == SHL_UNKNOWN ? SHL_NOT_THIS_MONITOR : SHL_DECIDED;
     *lock->answer = (shl_answer){verdict, cause, violation, {op0, op1, op2, SHL_NONE}};
     return 0;
 }
@@ -269,16 +269,16 @@ void shl_check_owned_lock(const shl_history *history, int32_t limit, const int64
                   .answer = answer};
     lock.owners = shl_alloc(budget, owner_bytes);
     lock.holds = shl_alloc(budget, hold_bytes);
-    shl_lane_valid(answer);
-    if (lock.owners && lock.holds && !shl_lane_stops(budget, answer)) {
+    shl_monitor_valid(answer);
+    if (lock.owners && lock.holds && !shl_monitor_stops(budget, answer)) {
         for (int32_t process = 0; process < history->values; process++)
             lock.owners[process] = (owner){SHL_NONE, 0, -1};
         for (int32_t rank = 0; rank < history->ranks; rank++)
             lock.holds[rank] = (hold){SHL_NONE, SHL_NONE};
-        if (one_at_a_time(&lock) && find_holds(&lock) && !shl_lane_stops(budget, answer))
+        if (one_at_a_time(&lock) && find_holds(&lock) && !shl_monitor_stops(budget, answer))
             holds_agree(&lock);
     } else {
-        shl_lane_stops(budget, answer);
+        shl_monitor_stops(budget, answer);
     }
     shl_free(budget, lock.holds, hold_bytes);
     shl_free(budget, lock.owners, owner_bytes);

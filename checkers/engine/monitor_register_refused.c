@@ -26,19 +26,19 @@ typedef struct {
 } tenure;
 
 typedef struct {
-    register_lane *lane;
+    register_monitor *monitor;
     tenure *tenures;   /* per value */
     int32_t *chain_at; /* per rank: the write that begins the chain whose min(f, s) it is */
     int32_t now;       /* the point up to which the linearization is made */
     int32_t holder;    /* the value in the register now, or SHL_NONE */
 } schedule;
 
-void shl_register_gather_refused(register_lane *lane)
+void shl_register_gather_refused(register_monitor *monitor)
 {
-    const shl_history *h = lane->history;
+    const shl_history *h = monitor->history;
     for (int64_t i = 0; i < h->n; i++)
         if (h->f[i] == SHL_REGISTER_REFUSED)
-            lane->values[h->a[i]].refused = 1;
+            monitor->values[h->a[i]].refused = 1;
 }
 
 static void advance(schedule *made, int32_t rank)
@@ -64,12 +64,12 @@ static int32_t smaller(int32_t a, int32_t b)
 /* From the end of a chain to its root: what returned while a value was there, or later. */
 static void look_back(schedule *made, int32_t value, int32_t root)
 {
-    const register_lane *lane = made->lane;
-    const shl_history *h = lane->history;
+    const register_monitor *monitor = made->monitor;
+    const shl_history *h = monitor->history;
     int32_t by = SHL_NEVER;
     for (;;) {
-        int32_t writer = lane->values[value].writer;
-        by = smaller(by, lane->values[value].first_read);
+        int32_t writer = monitor->values[value].writer;
+        by = smaller(by, monitor->values[value].first_read);
         by = smaller(by, writer == INITIALLY ? -1 : h->ret[writer]);
         made->tenures[value].surely_by = by;
         if (value == root)
@@ -80,13 +80,13 @@ static void look_back(schedule *made, int32_t value, int32_t root)
 
 static void schedule_chain(schedule *made, int32_t root, int32_t call)
 {
-    const register_lane *lane = made->lane;
-    const shl_history *h = lane->history;
+    const register_monitor *monitor = made->monitor;
+    const shl_history *h = monitor->history;
     int32_t value = root, till = call;
     for (;;) {
         put(made, value, call);
         tenure *here = &made->tenures[value];
-        const value_facts *facts = &lane->values[value];
+        const value_facts *facts = &monitor->values[value];
         advance(made, facts->last_read);
         here->left = made->now;
         till = call > till ? call : till;
@@ -99,22 +99,22 @@ static void schedule_chain(schedule *made, int32_t root, int32_t call)
     }
     made->tenures[value].ends_chain = 1;
     /* A value that nobody observed may have several writers, and then is not asked about. */
-    if (!lane->values[value].contested)
+    if (!monitor->values[value].contested)
         look_back(made, value, root);
 }
 
 static void order_chains(schedule *made)
 {
-    register_lane *lane = made->lane;
-    const shl_history *h = lane->history;
+    register_monitor *monitor = made->monitor;
+    const shl_history *h = monitor->history;
     for (int32_t rank = 0; rank < h->ranks; rank++)
         made->chain_at[rank] = SHL_NONE;
     for (int64_t i = 0; i < h->n; i++) {
         if (h->f[i] != SHL_REGISTER_WRITE)
             continue;
         zone found = {h->ret[i], h->call[i]};
-        if (shl_register_observed(&lane->values[h->a[i]]))
-            shl_register_walk(lane, h->a[i], h->call[i], h->ret[i], &found);
+        if (shl_register_observed(&monitor->values[h->a[i]]))
+            shl_register_walk(monitor, h->a[i], h->call[i], h->ret[i], &found);
         else if (h->ret[i] == SHL_NEVER)
             continue;
         made->chain_at[smaller(found.f, found.s)] = (int32_t)i;
@@ -123,11 +123,11 @@ static void order_chains(schedule *made)
 
 static void linearize(schedule *made)
 {
-    const register_lane *lane = made->lane;
-    const shl_history *h = lane->history;
+    const register_monitor *monitor = made->monitor;
+    const shl_history *h = monitor->history;
     order_chains(made);
-    if (lane->initial != SHL_NONE)
-        schedule_chain(made, lane->initial, -1);
+    if (monitor->initial != SHL_NONE)
+        schedule_chain(made, monitor->initial, -1);
     for (int32_t rank = 0; rank < h->ranks; rank++) {
         int32_t root = made->chain_at[rank];
         if (root != SHL_NONE)
@@ -137,19 +137,19 @@ static void linearize(schedule *made)
 
 /* --- does it agree with the failed ones? -------------------------------------------------------*/
 
-static int held(register_lane *lane, const tenure *value, int32_t op)
+static int held(register_monitor *monitor, const tenure *value, int32_t op)
 {
-    const shl_history *h = lane->history;
+    const shl_history *h = monitor->history;
     int32_t before = value->surely_by < 0 ? SHL_NONE : shl_returned_at(h, value->surely_by);
-    return shl_register_invalid(lane, SHL_REGISTER_HELD, op, before,
+    return shl_register_invalid(monitor, SHL_REGISTER_HELD, op, before,
                                 shl_called_at(h, value->surely_till), SHL_NONE);
 }
 
 /* SHL_NONE, or the first operation that this linearization has no moment for. */
 static int32_t first_open(schedule *made, int *decided)
 {
-    register_lane *lane = made->lane;
-    const shl_history *h = lane->history;
+    register_monitor *monitor = made->monitor;
+    const shl_history *h = monitor->history;
     int32_t open = SHL_NONE;
     for (int64_t i = 0; i < h->n; i++) {
         if (h->f[i] != SHL_REGISTER_REFUSED)
@@ -158,7 +158,7 @@ static int32_t first_open(schedule *made, int *decided)
         if (value->begun == SHL_NEVER || value->begun > h->call[i] || value->replaced < h->ret[i])
             continue;
         if (value->surely_by < h->call[i] && value->surely_till > h->ret[i]) {
-            held(lane, value, (int32_t)i);
+            held(monitor, value, (int32_t)i);
             *decided = 1;
             return SHL_NONE;
         }
@@ -170,19 +170,19 @@ static int32_t first_open(schedule *made, int *decided)
     return open;
 }
 
-static int is_spare(const register_lane *lane, int64_t op, int32_t f, int32_t value)
+static int is_spare(const register_monitor *monitor, int64_t op, int32_t f, int32_t value)
 {
-    const shl_history *h = lane->history;
-    return h->f[op] == f && h->ret[op] == SHL_NEVER && !lane->values[value].refused
-           && !shl_register_observed(&lane->values[value]);
+    const shl_history *h = monitor->history;
+    return h->f[op] == f && h->ret[op] == SHL_NEVER && !monitor->values[value].refused
+           && !shl_register_observed(&monitor->values[value]);
 }
 
 /* A crashed compare-and-set that expected a chain's last value can only replace that one. */
 static void use_spare_cas(schedule *made)
 {
-    const shl_history *h = made->lane->history;
+    const shl_history *h = made->monitor->history;
     for (int64_t i = 0; i < h->n; i++) {
-        if (h->f[i] != SHL_REGISTER_CAS || !is_spare(made->lane, i, SHL_REGISTER_CAS, h->b[i]))
+        if (h->f[i] != SHL_REGISTER_CAS || !is_spare(made->monitor, i, SHL_REGISTER_CAS, h->b[i]))
             continue;
         tenure *value = &made->tenures[h->a[i]];
         if (value->ends_chain && h->call[i] < value->wanted_by)
@@ -190,11 +190,11 @@ static void use_spare_cas(schedule *made)
     }
 }
 
-static int32_t next_spare_write(const register_lane *lane, int64_t from)
+static int32_t next_spare_write(const register_monitor *monitor, int64_t from)
 {
-    const shl_history *h = lane->history;
+    const shl_history *h = monitor->history;
     for (int64_t i = from; i < h->n; i++)
-        if (is_spare(lane, i, SHL_REGISTER_WRITE, h->a[i]))
+        if (is_spare(monitor, i, SHL_REGISTER_WRITE, h->a[i]))
             return (int32_t)i;
     return SHL_NONE;
 }
@@ -202,19 +202,19 @@ static int32_t next_spare_write(const register_lane *lane, int64_t from)
 /* Gaps in order of time, spare writes in order of their calls. */
 static int use_spare_writes(schedule *made)
 {
-    const register_lane *lane = made->lane;
-    const shl_history *h = lane->history;
+    const register_monitor *monitor = made->monitor;
+    const shl_history *h = monitor->history;
     int64_t from = 0;
     for (int32_t rank = -1; rank < h->ranks; rank++) {
         int32_t root = rank < 0 ? SHL_NONE : made->chain_at[rank];
-        int32_t value = rank < 0 ? lane->initial : root == SHL_NONE ? SHL_NONE : h->a[root];
+        int32_t value = rank < 0 ? monitor->initial : root == SHL_NONE ? SHL_NONE : h->a[root];
         if (value == SHL_NONE)
             continue;
-        while (lane->values[value].consumer != NOBODY)
-            value = h->b[lane->values[value].consumer];
+        while (monitor->values[value].consumer != NOBODY)
+            value = h->b[monitor->values[value].consumer];
         if (made->tenures[value].wanted_by == SHL_NEVER)
             continue;
-        int32_t spare = next_spare_write(lane, from);
+        int32_t spare = next_spare_write(monitor, from);
         if (spare == SHL_NONE || h->call[spare] > made->tenures[value].wanted_by)
             return 0;
         from = spare + 1;
@@ -232,7 +232,7 @@ static int32_t first_refused(const shl_history *history)
 
 static int agree(schedule *made)
 {
-    register_lane *lane = made->lane;
+    register_monitor *monitor = made->monitor;
     int decided = 0;
     linearize(made);
     int32_t open = first_open(made, &decided);
@@ -242,29 +242,29 @@ static int agree(schedule *made)
         use_spare_cas(made);
         if (use_spare_writes(made))
             return 1;
-        open = first_refused(lane->history);
+        open = first_refused(monitor->history);
     }
-    return shl_register_unknown(lane, SHL_NOT_THIS_LANE, SHL_REGISTER_OPEN, open, SHL_NONE);
+    return shl_register_unknown(monitor, SHL_NOT_THIS_MONITOR, SHL_REGISTER_OPEN, open, SHL_NONE);
 }
 
-int shl_register_refused_agree(register_lane *lane)
+int shl_register_refused_agree(register_monitor *monitor)
 {
-    const shl_history *h = lane->history;
+    const shl_history *h = monitor->history;
     int64_t tenure_bytes = h->values * (int64_t)sizeof(tenure);
     int64_t rank_bytes = h->ranks * (int64_t)sizeof(int32_t);
-    schedule made = {.lane = lane, .now = -1, .holder = SHL_NONE};
+    schedule made = {.monitor = monitor, .now = -1, .holder = SHL_NONE};
     int agreed;
-    made.tenures = shl_alloc(lane->budget, tenure_bytes);
-    made.chain_at = shl_alloc(lane->budget, rank_bytes);
+    made.tenures = shl_alloc(monitor->budget, tenure_bytes);
+    made.chain_at = shl_alloc(monitor->budget, rank_bytes);
     if (made.tenures && made.chain_at) {
         for (int32_t value = 0; value < h->values; value++)
             made.tenures[value] = (tenure){SHL_NEVER, SHL_NEVER, SHL_NEVER, SHL_NEVER,
                                            -1,        SHL_NEVER, 0};
         agreed = agree(&made);
     } else {
-        agreed = shl_register_unknown(lane, lane->budget->stopped, 0, SHL_NONE, SHL_NONE);
+        agreed = shl_register_unknown(monitor, monitor->budget->stopped, 0, SHL_NONE, SHL_NONE);
     }
-    shl_free(lane->budget, made.chain_at, rank_bytes);
-    shl_free(lane->budget, made.tenures, tenure_bytes);
+    shl_free(monitor->budget, made.chain_at, rank_bytes);
+    shl_free(monitor->budget, made.tenures, tenure_bytes);
     return agreed;
 }

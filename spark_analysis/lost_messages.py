@@ -2,7 +2,8 @@
 
 The definitions are those of checkers/queues/outcomes.py and checkers/queues/total_queue.py, which
 see one run at a time; here a message is a group of (run, value), whatever the size of the history.
-An anti-join of enqueues and dequeues says the same and costs twice as much, three times with a sort.
+An anti-join of enqueues and dequeues says the same and costs twice as much, three times with a
+sort.
 
     one pass      (run, value)   its enqueue, how often it was delivered, how often without the flag
     then          (run, queue)   counts of outcomes, and the operations that prove them

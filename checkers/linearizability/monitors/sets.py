@@ -2,8 +2,8 @@
 
 The monitor is C (engine/monitor_set.c has the theory). Adds and removes may say whether they
 changed anything. Decided: any history without removes, reads of the whole set included (Jepsen's
-``set`` workload); without such reads, any in which each element that is removed was added at most once,
-or was never looked at. Unknown: the rest.
+``set`` workload); without such reads, any in which each element that is removed was added at most
+once, or was never looked at. Unknown: the rest.
 
 Violations, and the rows that prove them, in order:
 

@@ -118,8 +118,8 @@ def untold(found: DataFrame) -> DataFrame:
     return found.withColumns(told).where(~is_told).drop(*told)
 
 
-def reign_times(found: DataFrame) -> DataFrame:
-    """How often and how long, by run, group and kind (schema REIGN_TIMES)."""
+def tenure_times(found: DataFrame) -> DataFrame:
+    """How often and how long, by run, group and kind (schema TENURE_TIMES)."""
     lane = Window.partitionBy(*_PLACE, "kind").orderBy("begin_ns", "end_ns")
     before = lane.rowsBetween(Window.unboundedPreceding, -1)
     latest_ns = F.coalesce(F.max("end_ns").over(before), F.lit(-1))
@@ -135,5 +135,5 @@ def reign_times(found: DataFrame) -> DataFrame:
                 "total_ns"
             ),
         )
-        .to(schema.REIGN_TIMES)
+        .to(schema.TENURE_TIMES)
     )

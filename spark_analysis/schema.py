@@ -45,8 +45,8 @@ RUNS = _struct(
     ("run", _STRING), ("path", _STRING), ("complete", T.BooleanType()), ("round_ns", _LONG)
 )
 
-# Outcomes of messages are those of checkers/queues/fates.py.
-FATES = (
+# Outcomes of messages are those of checkers/queues/outcomes.py.
+MESSAGE_OUTCOMES = (
     *("delivered_once", "recovered", "lost", "duplicated", "redelivered", "phantom"),
     "not_enqueued",
 )
@@ -58,7 +58,7 @@ LOST_MESSAGES = _struct(
     ("queue", _STRING),
     ("attempts", _LONG),
     ("acknowledged", _LONG),
-    *((fate, _LONG) for fate in FATES),
+    *((outcome, _LONG) for outcome in MESSAGE_OUTCOMES),
     ("unexpected", _LONG),
     ("corrupted", _LONG),
     ("too_early", _LONG),
@@ -96,7 +96,7 @@ DUAL_MASTERS = _struct(
 )
 
 # One row a run, group and kind: how often, and how long without counting any instant twice.
-REIGN_TIMES = _struct(
+TENURE_TIMES = _struct(
     ("run", _STRING),
     ("group", _STRING),
     ("kind", _STRING),

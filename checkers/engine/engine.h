@@ -34,7 +34,7 @@ enum { SHL_INVALID = 0, SHL_VALID = 1, SHL_UNKNOWN = -1 };
 /* Why an answer is SHL_UNKNOWN. */
 enum {
     SHL_DECIDED = 0,
-    SHL_NOT_THIS_LANE = 1, /* the history has what the monitor can't decide: see answer.violation */
+    SHL_NOT_THIS_MONITOR = 1, /* the monitor can't decide something of it: see answer.violation */
     SHL_TIME = 2,
     SHL_MEMORY = 3,
     SHL_CANCELLED = 4,

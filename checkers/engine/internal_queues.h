@@ -2,7 +2,7 @@
 #ifndef SHL_INTERNAL_QUEUES_H
 #define SHL_INTERNAL_QUEUES_H
 
-#include "lane_queues.h"
+#include "monitor_queues.h"
 
 enum row_class { ENQUEUES, DEQUEUES, EMPTIES, CRASHED, LEFT_OUT, STRANGE, CLASSES };
 

@@ -95,8 +95,8 @@ def model_name(model: Model) -> str:
 def own_name(model: Model) -> str:
     """The name of a model of this package, "" of any other.
 
-    Those of others may have any name. What is known of a model by its name (its lane, the words of
-    an explanation, what may be left out of a proof) is known of our own only.
+    Those of others may have any name. What is known of a model by its name (its monitor, the words
+    of an explanation, what may be left out of a proof) is known of our own only.
     """
     is_ours = type(model).__module__.startswith(_OURS)
     return model_name(model) if is_ours else ""

@@ -9,7 +9,7 @@ from typing import Final
 
 from shalott.checkers.base import Checker
 from shalott.checkers.mastership.mastership import Mastership
-from shalott.checkers.queues.habits import CAREFUL, Habits
+from shalott.checkers.queues.guarantees import CAREFUL, ClientGuarantees
 from shalott.checkers.queues.total_queue import TotalQueue
 from shalott.checkers.record import CheckerRecord
 from shalott.checkers.runs.availability import Availability
@@ -86,7 +86,7 @@ def standard_checkers(
     strict: bool = False,
     tolerance_ms: int = 100,
     poll_round_ms: int = 500,
-    habits: Habits = CAREFUL,
+    guarantees: ClientGuarantees = CAREFUL,
     must_settle: bool = False,
     must_not_crash: bool = False,
     crash_text: str = "",
@@ -94,7 +94,7 @@ def standard_checkers(
 ) -> tuple[Checker, ...]:
     """What every run of the queue workload is judged by; the last three only where it is asked."""
     return (
-        TotalQueue(delivery=delivery, habits=habits),
+        TotalQueue(delivery=delivery, guarantees=guarantees),
         *common_checkers(
             min_acked=min_acked,
             max_rto_ms=max_rto_ms,

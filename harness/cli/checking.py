@@ -24,7 +24,7 @@ from shalott.checkers.linearizability.checking import (
     make_model,
     memory_left,
 )
-from shalott.checkers.linearizability.deciding.lane_choice import choose_lane
+from shalott.checkers.linearizability.deciding.monitor_choice import choose_monitor
 from shalott.checkers.models import BUILT_IN, BUILT_IN_MODELS, Model, meanings_of
 from shalott.checkers.models.options import REQUIRED, Option, options_of
 from shalott.checkers.reading import read_history
@@ -50,7 +50,7 @@ class CheckRequest:
     time_limit: str = ""
     memory_limit: str = ""
     threads: int = 0
-    lane: str = "auto"
+    monitor: str = "auto"
     failed_cas: str = ""
     keyed: bool = False
     dialect: str = "auto"
@@ -141,14 +141,14 @@ def load_models(modules: Iterable[str]) -> None:
 
 
 def _by(request: CheckRequest, model: Model) -> Any:
-    lane = choose_lane(model)
-    if request.lane in ("auto", "general"):
-        return request.lane
-    if lane is not None and request.lane in ("lane", lane.name):
-        return "lane"
-    own = "" if lane is None else f", {lane.name}"
+    monitor = choose_monitor(model)
+    if request.monitor in ("auto", "general"):
+        return request.monitor
+    if monitor is not None and request.monitor in ("monitor", monitor.name):
+        return "monitor"
+    own = "" if monitor is None else f", {monitor.name}"
     raise UsageError(
-        f"no monitor {request.lane!r} for {request.model}: there are auto, general{own}"
+        f"no monitor {request.monitor!r} for {request.model}: there are auto, general{own}"
     )
 
 

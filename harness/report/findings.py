@@ -207,7 +207,7 @@ def loss_bars(results: Sequence[Result]) -> list[Bar]:
     ]
 
 
-def double_reign_bars(results: Sequence[Result]) -> dict[str, list[Bar]]:
+def double_tenure_bars(results: Sequence[Result]) -> dict[str, list[Bar]]:
     """Two masters at once, by queue: those that acknowledged lie over those that only claimed."""
     found: dict[str, list[Bar]] = {}
     for kind in ("dual-master-claimed", "dual-master-effective"):

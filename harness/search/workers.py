@@ -103,7 +103,7 @@ class _Worker:
         self.connection.close()
 
 
-class Crew:
+class WorkerPool:
     """``jobs`` workers. Use as a context manager."""
 
     def __init__(
@@ -120,7 +120,7 @@ class Crew:
         self._started = 0
         self._workers = [self._start() for _ in range(jobs)]
 
-    def __enter__(self) -> Crew:
+    def __enter__(self) -> WorkerPool:
         return self
 
     def __exit__(self, *_: object) -> None:

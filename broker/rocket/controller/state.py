@@ -230,13 +230,13 @@ def _store_sync(state: State, name: str, new: SyncStateInfo) -> None:
     epoch is used twice or left out."""
     group = state.groups[name]
     old = group.sync
-    is_new_reign = new.master_epoch != old.master_epoch
+    is_new_tenure = new.master_epoch != old.master_epoch
     is_new_set = new.set_epoch != old.set_epoch
-    assert new.master_epoch == old.master_epoch + is_new_reign, f"{name}: master {old} to {new}"
+    assert new.master_epoch == old.master_epoch + is_new_tenure, f"{name}: master {old} to {new}"
     assert new.set_epoch == old.set_epoch + is_new_set, f"{name}: set {old} to {new}"
-    assert is_new_reign or new.master == old.master, f"{name}: master {old} to {new}"
+    assert is_new_tenure or new.master == old.master, f"{name}: master {old} to {new}"
     assert is_new_set or new.members == old.members, f"{name}: set {old} to {new}"
-    assert is_new_reign or is_new_set, f"{name}: {old} is there already"
+    assert is_new_tenure or is_new_set, f"{name}: {old} is there already"
     assert new.master is None or new.master in new.members, f"{name}: {new}"
     assert new.members == tuple(sorted(new.members)), f"{name}: {new}"
     state.groups[name] = msgspec.structs.replace(group, sync=new)

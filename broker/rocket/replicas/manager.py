@@ -263,10 +263,10 @@ class ReplicasManager:
                 log.error("the master %s is none of the configured nodes", word.address)
                 return False
             return await service.change_to_slave(self._addresses.advertised(node, "ha"), word.epoch)
-        reign = service.reign
-        if reign is not None and word.epoch == service.epoch:
-            if reign.learn(word.sync_state_set, word.sync_state_set_epoch):
-                service.tell_set(reign.set.members, reign.set.epoch)
+        tenure = service.tenure
+        if tenure is not None and word.epoch == service.epoch:
+            if tenure.learn(word.sync_state_set, word.sync_state_set_epoch):
+                service.tell_set(tenure.set.members, tenure.set.epoch)
             return True
         if word.sync_state_set and service.broker_id not in word.sync_state_set:
             raise BrokerError(f"I2: {service.broker_id} is elected out of {word.sync_state_set}")

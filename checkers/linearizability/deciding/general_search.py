@@ -26,7 +26,7 @@ CAUSES: Final = {
     lib.SHL_MEMORY: "memory",
     lib.SHL_CANCELLED: "cancelled",
     lib.SHL_MODEL_FAILED: "model",
-    lib.SHL_NOT_THIS_LANE: "too wide",
+    lib.SHL_NOT_THIS_MONITOR: "too wide",
 }
 METHODS: Final = {
     lib.SHL_BY_DEPTH: "depth first",

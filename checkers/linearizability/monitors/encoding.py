@@ -16,7 +16,7 @@ import numpy.typing as npt
 from shalott.checkers.engine import column, ffi, lib
 from shalott.checkers.history.concurrent import FAIL, FORM, INTEGER, ConcurrentHistory, Values
 from shalott.checkers.history.exact import exact
-from shalott.checkers.linearizability.monitors.base import STOPPED_BY, LaneAnswer, close_ranks
+from shalott.checkers.linearizability.monitors.base import STOPPED_BY, MonitorAnswer, close_ranks
 
 Bools = npt.NDArray[np.bool_]
 Ids = npt.NDArray[np.int32]
@@ -199,37 +199,37 @@ def encoded(
     return Encoded(columns, (kept_call, kept_ret, kept_f, kept_a, kept_b))
 
 
-def stopped(lane: str, cause: int) -> LaneAnswer:
+def stopped(monitor: str, cause: int) -> MonitorAnswer:
     """The budget was spent before there was an answer."""
-    return LaneAnswer(lane, "unknown", why=STOPPED_BY.get(cause, "memory"))
+    return MonitorAnswer(monitor, "unknown", why=STOPPED_BY.get(cause, "memory"))
 
 
 Reason = Callable[[ConcurrentHistory, tuple[int, ...]], str]
 
 
 def answered(
-    lane: str,
+    monitor: str,
     history: ConcurrentHistory,
     budget: Any,
     check: Callable[[Any], None],
     violations: Mapping[int, str],
     reasons: Mapping[str, Reason],
     why: Callable[[ConcurrentHistory, int, tuple[int, ...]], str],
-) -> LaneAnswer:
+) -> MonitorAnswer:
     """What a check in C found, as a monitor's answer. ``check`` fills a ``shl_answer *``."""
     answer = ffi.new("shl_answer *")
     try:
         check(answer)
     except Undecided as undecided:
-        return LaneAnswer(lane, "unknown", why=str(undecided))
+        return MonitorAnswer(monitor, "unknown", why=str(undecided))
     except MemoryError:
-        return stopped(lane, budget.stopped)
+        return stopped(monitor, budget.stopped)
     if answer.verdict == lib.SHL_VALID:
-        return LaneAnswer(lane, True)
+        return MonitorAnswer(monitor, True)
     rows = tuple(int(row) for row in answer.ops if row != lib.SHL_NONE)
     if answer.verdict == lib.SHL_INVALID:
         violation = violations[answer.violation]
-        return LaneAnswer(lane, False, "", violation, rows, reasons[violation](history, rows))
-    if answer.cause == lib.SHL_NOT_THIS_LANE:
-        return LaneAnswer(lane, "unknown", why=why(history, answer.violation, rows))
-    return stopped(lane, answer.cause)
+        return MonitorAnswer(monitor, False, "", violation, rows, reasons[violation](history, rows))
+    if answer.cause == lib.SHL_NOT_THIS_MONITOR:
+        return MonitorAnswer(monitor, "unknown", why=why(history, answer.violation, rows))
+    return stopped(monitor, answer.cause)

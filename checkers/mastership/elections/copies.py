@@ -22,7 +22,7 @@ from dataclasses import dataclass, field
 
 from shalott.checkers.base import Anomaly
 from shalott.checkers.history.faults import Claim, Fault, Observation, Surroundings
-from shalott.checkers.history.reigns import NodeEvent
+from shalott.checkers.history.tenures import NodeEvent
 from shalott.checkers.mastership.elections.heard import anomaly_of
 from shalott.checkers.mastership.elections.logs import end_of
 from shalott.checkers.mastership.elections.told import by_controllers, set_epoch_of

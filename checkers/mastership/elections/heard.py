@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from shalott.checkers.base import Anomaly
-from shalott.checkers.history.reigns import NodeEvent
+from shalott.checkers.history.tenures import NodeEvent
 
 KINDS = ("wrong-set", "confirm-regression", "route-regression")
 

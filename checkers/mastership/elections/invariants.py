@@ -21,7 +21,7 @@ from dataclasses import dataclass
 
 from shalott.checkers.base import Anomaly, Result
 from shalott.checkers.history.faults import Fault, read_surroundings
-from shalott.checkers.history.reigns import read_events
+from shalott.checkers.history.tenures import read_events
 from shalott.checkers.mastership.elections import copies, logs
 from shalott.checkers.mastership.elections.sets import (
     FENCED,
@@ -113,7 +113,7 @@ class MasterHasAcked:
             *logs.lost_at_masters(acked, beginnings),
             *logs.cut_by_themselves(events),
         ]
-        counts = {"acked-reign-count": len(acked), "judged-count": len(beginnings)}
+        counts = {"acked-tenure-count": len(acked), "judged-count": len(beginnings)}
         injected = read_surroundings(history).injected
         kinds = logs.KINDS
         return _result(self.name, found, kinds, counts, injected, promised=self.promised)

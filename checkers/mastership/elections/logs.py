@@ -19,7 +19,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from shalott.checkers.base import Anomaly
-from shalott.checkers.history.reigns import NodeEvent
+from shalott.checkers.history.tenures import NodeEvent
 from shalott.checkers.mastership.elections.heard import anomaly_of
 
 MISSING, REPLACED, CUT = "acked-missing-at-master", "acked-replaced-at-master", "acked-cut"

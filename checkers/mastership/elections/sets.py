@@ -13,7 +13,7 @@ from collections.abc import Iterator, Sequence
 
 from shalott.checkers.base import Anomaly
 from shalott.checkers.history.faults import Observation
-from shalott.checkers.history.reigns import NodeEvent
+from shalott.checkers.history.tenures import NodeEvent
 from shalott.checkers.mastership.elections.heard import anomaly_of
 from shalott.checkers.mastership.elections.told import (
     Election,

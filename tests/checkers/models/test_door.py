@@ -9,7 +9,7 @@ import pytest
 
 from shalott.checkers.history.concurrent import from_rows
 from shalott.checkers.linearizability.checking import check
-from shalott.checkers.linearizability.deciding.lane_choice import choose_lane
+from shalott.checkers.linearizability.deciding.monitor_choice import choose_monitor
 from shalott.checkers.linearizability.explain import explain, explain_verdict
 from shalott.checkers.linearizability.explaining.timeline import timeline_body
 from shalott.checkers.linearizability.run_checker import Linearizability
@@ -293,8 +293,8 @@ def test_a_class_derived_from_ours_is_not_decided_by_our_monitor(plug_ins: PlugI
     assert check(from_rows(rows), "register").valid is False
     verdict = check(from_rows(rows), "mine:Forgetful")
     assert verdict.valid is True and verdict.how.startswith("general search")
-    assert choose_lane(Register()) is not None
-    assert choose_lane(make_model("mine:Forgetful")) is None
+    assert choose_monitor(Register()) is not None
+    assert choose_monitor(make_model("mine:Forgetful")) is None
 
 
 def test_a_name_of_ours_does_not_lend_our_words(plug_ins: PlugIns) -> None:

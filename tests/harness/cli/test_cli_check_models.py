@@ -127,8 +127,8 @@ def test_all_models_are_listed(shalott: Shalott, plug_ins: PlugIns) -> None:
         (["-m", "Cell"], "no model 'Cell': there are register, cas-register"),
         (["-m", "Cell", "--load", "nowhere"],
          "--load nowhere: ModuleNotFoundError: No module named 'nowhere'"),
-        (["-m", "cells:Cell", "--lane", "register monitor"],
-         "no lane 'register monitor' for cells:Cell: there are auto, general\n"),
+        (["-m", "cells:Cell", "--monitor", "register monitor"],
+         "no monitor 'register monitor' for cells:Cell: there are auto, general\n"),
         (["-m", "raising:Model"],
          "model Model failed on write, line 1: ZeroDivisionError: division by zero\n"),
         (["-m", "listing:Model"], "model Model failed on write, line 1: TypeError: unhashable type:"

@@ -30,6 +30,18 @@ PATH = re.compile(
 FILE = re.compile(r"(?<![\w/.*}<{-])([a-z]\w*\.(?:py|c|h|sh|md|j2|js|css|html|toml))\b(?![*/(])")
 MODULE = re.compile(r"(?<![\w./-])(?:shalott\.)?((?:" + "|".join(PACKAGES) + r")(?:\.[a-z_]\w*)+)")
 
+HOUSE_WORDS: Mapping[str, str] = {
+    "fate": "outcome",
+    "reign": "tenure",
+    "habit": "client guarantee",
+    "crew": "workers",
+    "undoing": "heal",
+}
+HOUSE_WORD = re.compile(
+    r"(?<![\w`./\"'{-])("
+    + "|".join(f"{word}s?" for word in HOUSE_WORDS)
+    + r")\b(?![\w`\"'./(-]*[`_\"]|\.\w|/)"
+)
 # Texts about other times or trees, and why.
 NOT_READ: Mapping[str, str] = {
     "CHANGELOG.md": "says what was where at the time",
@@ -141,12 +153,20 @@ def missing_modules(path: str, lines: Sequence[Line], tree: Tree) -> Iterator[st
             yield f"{path}:{number}: there is no {match[1]}"
 
 
+def house_words(path: str, lines: Sequence[Line], tree: Tree) -> Iterator[str]:
+    """Words of this house where the field has its own. Names in quotes or code are not meant."""
+    for number, line in lines:
+        for match in HOUSE_WORD.finditer(line):
+            yield f"{path}:{number}: {match[1]}: say {HOUSE_WORDS[match[1].rstrip('s')]}"
+
+
 CITATION_RULES: Mapping[str, Callable[[str, Sequence[Line], Tree], Iterator[str]]] = {
     "other documents": other_documents,
     "sections": missing_sections,
     "paths": missing_paths,
     "files": missing_files,
     "modules": missing_modules,
+    "house words": house_words,
 }
 
 

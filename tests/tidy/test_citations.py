@@ -127,6 +127,8 @@ def test_the_lists_of_exceptions_hold_only_what_is_needed() -> None:
         ("modules", "checkers.queues.causes names the window", 0),
         ("modules", "checkers.causes names the window", 1),
         ("modules", "`broker.register_interval_ms` is a setting", 0),
+        ("house words", "what its reign began, and the fates of messages.", 2),
+        ("house words", "``fate`` draws, in fates.py, of the Reign, `habits`", 0),
     ],
 )
 def test_a_dangling_reference_is_found(rule: str, line: str, count: int) -> None:

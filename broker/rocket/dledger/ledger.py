@@ -300,7 +300,7 @@ class Ledger:
                 self._uncut = min(cuts, default=NOTHING_TO_CUT)
 
     async def _cut(self, cut: Cut) -> None:
-        """First what vouches for the data, then what points into it, then the data."""
+        """First what covers the data, then what points into it, then the data."""
         if cut.count < self._checkpoint.count:
             await self._write_checkpoint(LedgerCheckpoint(cut.count, cut.position))
         await self.before_cut(cut.position)

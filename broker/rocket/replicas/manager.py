@@ -3,7 +3,7 @@
 After broker/controller/ReplicasManager.java; docs/protocols.md 3.5. It finds the controllers'
 leader, gets an identity and registers, sends heartbeats, and from then on follows what it hears of
 its group: by notification (1008), by polling, and as the answer to its own requests. One task
-carries out the newest word; words of older epochs are ignored. Until the first role the broker is
+carries out the newest news; news of older epochs are ignored. Until the first role the broker is
 isolated: it takes no messages and registers at no name server.
 
 A master that hears of a newer epoch stops at once, before its new role begins.
@@ -58,7 +58,7 @@ class ReplicasManager:
         failed: Callable[[BrokerError], None],
     ) -> None:
         self.state = State.INITIAL
-        self.master = NO_MASTER  # the newest word
+        self.master = NO_MASTER  # by the newest news
         self.addresses_of: dict[int, str] = {}  # of brokers of the group, by id
         self.identity = identity
         self._env = env

@@ -1,7 +1,7 @@
 """Locks and semaphores, with and without owners: decided in (near-)linear time.
 
 The monitors are C (engine/monitor_lock.c has the theory). No values are needed to be distinct, and
-crashed acquires and releases are weighed exactly. What they can't decide: for locks with owners, a
+crashed acquires and releases are counted exactly. What they can't decide: for locks with owners, a
 process that had two operations open at once, or went on after one crashed; a semaphore whose
 operations ask for different numbers of permits.
 

@@ -1,118 +1,43 @@
-"""Real nodes as child processes: ``python -m shalott.broker``, each with a directory and ports of
-its own, linked directly."""
+"""Nodes of a mirrored cluster as child processes, each with a directory and ports of its own,
+linked directly."""
 
 from __future__ import annotations
 
-import asyncio
-import contextlib
-import signal
-import socket
-import subprocess
-import sys
-import time
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 from shalott.broker.rabbit.config import NodeConfig, Peer
-from shalott.cluster.base import Endpoint
-from shalott.cluster.http import Management
-from shalott.cluster.local.ports import HOST, port_of, reserve_port
+from shalott.cluster.local.ports import HOST
 from shalott.cluster.systems.rabbit.mirrored import to_toml
-from shalott.harness.core.errors import ClientError
 from tests.broker.rabbit.amqp.pika_flows import Address
+from tests.world.processes.child import Child, held_ports
 
-ROOT = Path(__file__).parents[3]
-READY_S = 60.0
-ENDS_S = 60.0
-POLL_S = 0.02
 PORTS = ("amqp", "cluster", "management")
 
 
-@dataclass
-class NodeProcess:
-    """One node, over all its lives. Its output is appended to ``output``."""
+class NodeProcess(Child):
+    def __init__(self, config: NodeConfig, directory: Path) -> None:
+        super().__init__(config.name, directory)
+        self.config = config
 
-    config: NodeConfig
-    directory: Path
-    process: subprocess.Popen[bytes] | None = None
-    _lives: list[int] = field(default_factory=list)
+    def config_text(self) -> str:
+        return to_toml(self.config)
 
     @property
-    def name(self) -> str:
-        return self.config.name
+    def management_port(self) -> int:
+        return self.config.management_port
 
     @property
     def address(self) -> Address:
         return Address(HOST, self.config.amqp_port)
-
-    @property
-    def management(self) -> Management:
-        return Management(Endpoint(HOST, self.config.management_port))
-
-    @property
-    def output(self) -> str:
-        return (self.directory / "output.log").read_text()
-
-    def start(self) -> None:
-        """Begin a new life; ``await_running`` says when it serves."""
-        path = self.directory / "node.toml"
-        path.write_text(to_toml(self.config))
-        with (self.directory / "output.log").open("ab") as output:
-            self._lives.append(output.tell())
-            self.process = subprocess.Popen(
-                [sys.executable, "-m", "shalott.broker", "--config", str(path)],
-                cwd=ROOT,
-                stdin=subprocess.DEVNULL,
-                stdout=output,
-                stderr=subprocess.STDOUT,
-            )
-
-    def end(self, number: signal.Signals) -> int:
-        """Send a signal and wait; the exit code."""
-        assert self.process is not None
-        self.process.send_signal(number)
-        return self.process.wait(ENDS_S)
-
-    def last_words(self) -> str:
-        """What this life has said."""
-        return (self.directory / "output.log").read_bytes()[self._lives[-1] :].decode()
-
-    def await_running(self, together: Sequence[str] = ()) -> None:
-        """Until it serves clients, with the nodes ``together`` in its cluster."""
-        self.await_status("running", together)
-
-    def await_status(self, status: str, together: Sequence[str] = ()) -> None:
-        seen: Any = None
-        deadline = time.monotonic() + READY_S
-        while time.monotonic() < deadline:
-            assert self.process is not None
-            assert self.process.poll() is None, f"{self.name} ended:\n{self.last_words()}"
-            with contextlib.suppress(ClientError):
-                seen = self.claims()
-                if seen["status"] == status and set(together) <= set(seen["running_nodes"]):
-                    return
-            time.sleep(POLL_S)
-        raise AssertionError(f"{self.name} is not {status}: {seen}\n{self.last_words()}")
-
-    def claims(self) -> Any:
-        return asyncio.run(self.management.get("/api/shalott/claims"))
-
-    def close(self) -> None:
-        if self.process is not None and self.process.poll() is None:
-            self.process.kill()
-            self.process.wait()
 
 
 @contextmanager
 def nodes(directory: Path, names: Sequence[str] = ("n1",)) -> Iterator[list[NodeProcess]]:
     """Nodes of one cluster, not started. All are killed at the end."""
     with ExitStack() as stack:
-        ports = {
-            name: {port: stack.enter_context(_held_port()) for port in PORTS} for name in names
-        }
+        ports = stack.enter_context(held_ports(names, PORTS))
         made = []
         for name in names:
             home = directory / name
@@ -143,10 +68,3 @@ def running_nodes(directory: Path, names: Sequence[str] = ("n1",)) -> Iterator[l
         for node in made:
             node.await_running(names)
         yield made
-
-
-@contextmanager
-def _held_port() -> Iterator[int]:
-    with contextlib.closing(reserve_port()) as holder:
-        assert isinstance(holder, socket.socket)
-        yield port_of(holder)

@@ -1,19 +1,12 @@
-"""Real RocketMQ nodes as child processes: ``python -m shalott.broker``, each with a directory and
-ports of its own, linked directly."""
+"""Nodes of a RocketMQ cluster as child processes, each with a directory and ports of its own,
+linked directly."""
 
 from __future__ import annotations
 
-import asyncio
-import contextlib
-import signal
-import subprocess
-import sys
-import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 from shalott.broker.rocket.config import (
     BrokerConfig,
@@ -24,17 +17,11 @@ from shalott.broker.rocket.config import (
     StoreConfig,
     SystemName,
 )
-from shalott.cluster.base import Endpoint
-from shalott.cluster.http import Management
-from shalott.cluster.local.ports import HOST, port_of, reserve_port
+from shalott.cluster.local.ports import HOST
 from shalott.cluster.systems.rocket.config import PORTS, to_toml
 from shalott.cluster.systems.rocket.layout import SERVICES
-from shalott.harness.core.errors import ClientError
+from tests.world.processes.child import Child, held_ports
 
-ROOT = Path(__file__).parents[3]
-READY_S = 30.0
-ENDS_S = 30.0
-POLL_S = 0.05
 SMALL_STORE = StoreConfig(segment_bytes=1 << 20, queue_segment_units=1000)
 QUICK_HA = HaConfig(
     heartbeat_interval_ms=200,
@@ -44,73 +31,20 @@ QUICK_HA = HaConfig(
 )
 
 
-@dataclass
-class RocketProcess:
-    """One node, over all its lives."""
+class RocketProcess(Child):
+    def __init__(self, config: RocketConfig, directory: Path) -> None:
+        super().__init__(config.name, directory)
+        self.config = config
 
-    config: RocketConfig
-    directory: Path
-    process: subprocess.Popen[bytes] | None = None
+    def config_text(self) -> str:
+        return to_toml(self.config)
 
     @property
-    def name(self) -> str:
-        return self.config.name
+    def management_port(self) -> int:
+        return self.config.ports["management"]
 
     def address(self, port: str) -> str:
         return self.config.advertised[port]
-
-    @property
-    def management(self) -> Management:
-        return Management(Endpoint(HOST, self.config.ports["management"]))
-
-    @property
-    def output(self) -> str:
-        return (self.directory / "output.log").read_text()
-
-    def start(self) -> None:
-        path = self.directory / "node.toml"
-        path.write_text(to_toml(self.config))
-        with (self.directory / "output.log").open("ab") as output:
-            self.process = subprocess.Popen(
-                [sys.executable, "-m", "shalott.broker", "--config", str(path)],
-                cwd=ROOT,
-                stdin=subprocess.DEVNULL,
-                stdout=output,
-                stderr=subprocess.STDOUT,
-            )
-
-    def end(self, number: signal.Signals) -> int:
-        """Send a signal and wait; the exit code."""
-        assert self.process is not None
-        self.process.send_signal(number)
-        return self.process.wait(ENDS_S)
-
-    def claims(self) -> Any:
-        return asyncio.run(self.management.get("/api/shalott/claims"))
-
-    def await_claims(self, wanted: Callable[[Any], bool]) -> Any:
-        """What the node believes, as soon as it is what is wanted."""
-        seen: Any = None
-        deadline = time.monotonic() + READY_S
-        while time.monotonic() < deadline:
-            assert self.process is not None
-            assert self.process.poll() is None, f"{self.name} ended:\n{self.output}"
-            with contextlib.suppress(ClientError):
-                seen = self.claims()
-                if wanted(seen):
-                    return seen
-            time.sleep(POLL_S)
-        raise AssertionError(f"{self.name} says {seen}\n{self.output}")
-
-    def await_running(self, together: Sequence[str] = ()) -> Any:
-        return self.await_claims(
-            lambda seen: seen["status"] == "running" and set(together) <= set(seen["running_nodes"])
-        )
-
-    def close(self) -> None:
-        if self.process is not None and self.process.poll() is None:
-            self.process.kill()
-            self.process.wait()
 
 
 def node_configs(
@@ -170,13 +104,7 @@ def rocket_nodes(
 ) -> Iterator[list[RocketProcess]]:
     """Nodes of one cluster, not started. All are killed at the end."""
     with ExitStack() as stack:
-        ports = {
-            name: {
-                port: port_of(stack.enter_context(contextlib.closing(reserve_port())))
-                for port in PORTS[system]
-            }
-            for name in names
-        }
+        ports = stack.enter_context(held_ports(names, PORTS[system]))
         made = []
         for config in node_configs(directory, system, ports):
             home = directory / config.name

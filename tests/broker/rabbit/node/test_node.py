@@ -28,7 +28,8 @@ from tests.broker.rabbit.amqp.pika_flows import (
     drain,
     publish,
 )
-from tests.world.processes.rabbit import ENDS_S, PORTS, ROOT, NodeProcess, nodes, running_nodes
+from tests.world.processes.child import ENDS_S, ROOT
+from tests.world.processes.rabbit import PORTS, NodeProcess, nodes, running_nodes
 
 pytestmark = pytest.mark.local
 

@@ -1,5 +1,4 @@
-"""Cluster: where nodes run, as a small protocol that every backend implements (docker, local; later
-ssh, sim).
+"""Cluster: where nodes run, as a small protocol that every backend implements.
 
 A backend knows machines, processes and links, not brokers. What runs on the nodes is a ``System``
 (cluster/systems/): its configuration files, command, readiness and administration.

@@ -24,7 +24,7 @@ _IS_DEQUEUE = F.col("f").isin("dequeue", "drain")
 _IS_DELIVERY = _IS_DEQUEUE & F.col("value").isNotNull() & (F.col("type") != "fail")
 _IS_BARE = _IS_DELIVERY & ~F.coalesce(F.col("redelivered"), F.lit(False))
 _IS_CORRUPTED = _IS_DEQUEUE & (F.coalesce(F.col("error"), F.lit("")) == "corrupted")
-_NEVER = F.lit((1 << 63) - 1)  # as in checkers.columns: the time of what never happened
+_NEVER = F.lit((1 << 63) - 1)  # as in checkers.history.columns: the time of what never happened
 
 
 def messages(ops: DataFrame) -> DataFrame:

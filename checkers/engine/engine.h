@@ -90,7 +90,7 @@ int32_t shl_last_return(int64_t n, const int32_t *ret);
  * SHL_NONE. first[id] is the row that showed it first (room for n). Returns how many, or -1. */
 int32_t shl_dense(int64_t n, const int64_t *values, const uint8_t *present, int32_t *ids,
                   int32_t *first, shl_budget *budget);
-/* A column of checkers.concurrent.Values: kind 0 is nothing, 1 an integer, 2 a form. */
+/* A column of checkers.history.concurrent.Values: kind 0 is nothing, 1 an integer, 2 a form. */
 typedef struct {
     const uint8_t *kind;
     const int64_t *number;

@@ -1,4 +1,4 @@
-"""Is a concurrent history linearizable? The library behind ``shalott check``, for notebooks too:
+"""Is a concurrent history linearizable? The library behind ``shalott check``, for notebooks too.
 
     history = read_history("etcd_002.log")
     verdict = check(history, "cas-register", time_limit_s=60, memory_limit_bytes=2 * 1024**3)
@@ -7,8 +7,9 @@
         print(explain(history, verdict, "cas-register").reason)
 
 Linearizability is local (Herlihy & Wing 1990): each key is an object and is checked alone, on as
-many threads as there are cores. A lane (checkers.lanes) decides in linear time where it can; what
-it passes over goes to the general search (checkers.deciding.general_search), which asks the model.
+many threads as there are cores. A monitor (checkers/linearizability/monitors) decides in linear
+time where it can. What it passes over goes to the general search (deciding/general_search.py),
+which asks the model.
 A verdict says who decided it; "unknown" says why and how far the check got. Nothing guesses.
 """
 

@@ -21,7 +21,7 @@ from shalott.checkers.history.client_history import concurrent_history
 from shalott.checkers.history.columns import NEVER, Ints, Operations, client_operations
 from shalott.checkers.history.concurrent import FAIL, ConcurrentHistory
 from shalott.checkers.history.faults import Surroundings, read_surroundings
-from shalott.checkers.linearizability.checking import canonical, check
+from shalott.checkers.linearizability.checking import check
 from shalott.checkers.linearizability.deciding.verdict import Verdict, Violation
 from shalott.checkers.linearizability.explain import explain
 from shalott.checkers.linearizability.explaining.explanation import Explanation, to_detail
@@ -167,7 +167,7 @@ class Judged:
         """The window that the report draws."""
         found = self.violation
         explanation = explain(
-            canonical(self.history, model),
+            self.history,
             model,
             stuck=found.stuck,
             prefix=found.prefix,

@@ -65,6 +65,7 @@ host_sources() {
     done
 }
 host_sources >"$work/sources"
+# With no sources named mmdebstrap takes its own default: the suite, its updates and its security updates.
 set -- "$SUITE" -
 if grep -q . "$work/sources"; then
     # mmdebstrap tells the two formats apart by looking at each file.
@@ -73,8 +74,6 @@ if grep -q . "$work/sources"; then
     for file in "$work/lines.list" "$work/blocks.sources"; do
         if grep -q . "$file"; then set -- "$@" "$file"; fi
     done
-else
-    set -- "$@" "deb http://deb.debian.org/debian $SUITE main"
 fi
 
 mkdir -p "$work/ca"

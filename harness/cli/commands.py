@@ -174,8 +174,10 @@ def clean() -> None:
 
 
 def make_app(words: Sequence[str] = ()) -> typer.Typer:
-    """The commands. ``words``: the command line, of which only the command's name is looked at:
-    the flags of records are looked up for `test` alone, as other commands have none."""
+    """The commands. ``words`` is the command line, of which only the command's name is looked at.
+
+    The flags of records are looked up for `test` alone, as other commands have none.
+    """
     app = typer.Typer(
         help="Breaks replicated message brokers on purpose and tells you what they lost.",
         add_completion=False,

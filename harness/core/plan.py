@@ -36,12 +36,7 @@ class FaultAction(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     id: int
     at_ms: int
     duration_ms: int
-    # partition-halves, partition-random-halves, partition-one, partition-majorities-ring,
-    # partition-bridge, partition-one-way, partition-isolate-master; kill, kill-redeclare, stop,
-    # power, power-redeclare, pause, restart-all, kill-all, power-all, failover, wipe, stray-report;
-    # loss, delay, clog, each also with -one-way; clock-skew, clock-jump; disk-slow, disk-full,
-    # disk-error, disk-short, disk-corrupt (nemesis/kinds.py)
-    kind: str
+    kind: str  # a fault's name in nemesis/kinds.py
     target: str = ""
     nodes: tuple[str, ...] | None = None
     links: tuple[tuple[str, str], ...] | None = None

@@ -6,8 +6,9 @@ from collections.abc import Iterable
 from typing import Any
 
 from shalott.checkers.record import CHECKERS
+from shalott.checkers.runs.compose import extra_requirements
 from shalott.cluster.systems.record import SYSTEMS
-from shalott.harness.core.doors import OWN, Door, Requirement, check_requirements
+from shalott.harness.core.doors import Door, Requirement, check_requirements
 from shalott.harness.core.plan import Plan
 from shalott.workloads.record import WORKLOADS
 
@@ -22,10 +23,7 @@ def requirements_of(plan: Plan) -> tuple[Requirement, ...]:
 def _requirements(plan: Plan) -> Iterable[Requirement]:
     yield SYSTEMS.requirement(plan.system.name)
     yield WORKLOADS.requirement(plan.workload.name)
-    for checker in CHECKERS.records():
-        needed = CHECKERS.requirement(checker.name)
-        if needed.provider != OWN and checker.fits(plan):
-            yield needed  # somebody else's: the same verdict needs it again
+    yield from extra_requirements(plan)  # checkers of others: the same verdict needs them again
 
 
 def check_provided(plan: Plan) -> list[str]:

@@ -2,7 +2,8 @@
 
 Elections are set off by the end of a master's heartbeats or connection, by a look at all groups now
 and then, and by requests. A new master is told to all brokers of the group that are alive (1008).
-Followers watch too, but do nothing about what they see. After ControllerManager; reference 2.2.9.
+Followers watch too, but do nothing about what they see. After
+controller/ControllerManager.java; docs/protocols.md 3.4.
 """
 
 from __future__ import annotations

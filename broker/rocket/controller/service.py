@@ -2,7 +2,8 @@
 
 The controllers replicate their decisions by Raft (replicated.py). The leader of that answers
 requests (requests.py) and acts on what it sees (elections.py); what the others are for is to hear
-the brokers' heartbeats too, and to take over. After ControllerManager; reference 2.2.9.
+the brokers' heartbeats too, and to take over. After
+controller/ControllerManager.java; docs/protocols.md 3.
 """
 
 from __future__ import annotations

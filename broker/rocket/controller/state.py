@@ -3,11 +3,11 @@
 A pure state machine. ``apply`` takes committed events in the order of the log and does the same on
 every controller; ``encode`` and ``decode`` are its snapshot. What an event must say is computed by
 the leader (decisions.py). After ReplicasInfoManager, BrokerReplicaInfo and SyncStateInfo of
-RocketMQ 5; reference 2.2.9.
+RocketMQ 5; docs/protocols.md 3.2.
 
-Invariants, asserted on every event on every controller (I4 of reference 2.2.12): both epochs of a
-group grow by exactly one with each change, so an epoch has one master and one set; events carry the
-epochs that they lead to. Upstream breaks the first when a group is cleaned: it begins again at
+Invariants, asserted on every event on every controller (I4, docs/protocols.md 2.9): both epochs of
+a group grow by exactly one with each change, so an epoch has one master and one set; events carry
+the epochs that they lead to. Upstream breaks the first when a group is cleaned: it begins again at
 epoch 1, and brokers that were elected before refuse that. Here a cleaned group keeps its epochs.
 """
 

@@ -1,6 +1,6 @@
 """One slave's connection as its master sees it: a state machine without a socket or a clock.
 
-Reference 2.1.3 (upstream: store/ha/DefaultHAConnection.java). ``received`` takes the slave's
+After store/ha/DefaultHAConnection.java; docs/protocols.md 1.3. ``received`` takes the slave's
 bytes, ``next_step`` says what to send. Whoever drives it sends a frame completely before it asks
 for the next step.
 

@@ -6,7 +6,7 @@ one epoch, so an interval never spans a change of epoch, and what was acknowledg
 acknowledged late, after a pause say, when another broker rules already, and nothing is wrong.
 
 ``end`` is how far the log was acknowledged, and ``holders`` who had each of the messages when it
-was acknowledged, where brokers have ids: what the invariants are judged by (reference 2.2.12).
+was acknowledged, where brokers have ids: what the invariants are judged by (docs/protocols.md 2.9).
 """
 
 from __future__ import annotations

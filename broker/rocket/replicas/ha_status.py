@@ -1,7 +1,7 @@
 """The body of GET_BROKER_HA_STATUS (907): how far slaves are, or how far this slave is.
 
-Source: remoting/protocol/body/HARuntimeInfo.java; reference 3.3.2. Rates are averages over the life
-of a connection; upstream's are of the last second.
+Source: remoting/protocol/body/HARuntimeInfo.java; docs/protocols.md 6.2. Rates are averages over
+the life of a connection; upstream's are of the last second.
 """
 
 from __future__ import annotations

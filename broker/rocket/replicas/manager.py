@@ -1,10 +1,10 @@
 """ReplicasManager: what a broker does because of the controllers' word.
 
-Source: broker/controller/ReplicasManager.java; reference 2.2.10. It finds the controllers' leader,
-gets an identity and registers, sends heartbeats, and from then on follows what it hears of its
-group: by notification (1008), by polling, and as the answer to its own requests. One task carries
-out the newest word; words of older epochs are ignored. Until the first role the broker is isolated:
-it takes no messages and registers at no name server.
+After broker/controller/ReplicasManager.java; docs/protocols.md 3.5. It finds the controllers'
+leader, gets an identity and registers, sends heartbeats, and from then on follows what it hears of
+its group: by notification (1008), by polling, and as the answer to its own requests. One task
+carries out the newest word; words of older epochs are ignored. Until the first role the broker is
+isolated: it takes no messages and registers at no name server.
 
 A master that hears of a newer epoch stops at once, before its new role begins.
 """

@@ -1,9 +1,9 @@
 """AutoSwitchReplica: a broker under controllers, as request processing sees it; implements Replica.
 
-Source: store/CommitLog.java (handleDiskFlushAndHA), reference 2.1.6, 2.2.8. What a put waits for,
+After store/CommitLog.java (handleDiskFlushAndHA); docs/protocols.md 1.6, 2.8. What a put waits for,
 besides its own disk: the copies that the settings ask for, counted while the master is the one that
-appended it. Findings that decide whether an acknowledged message survives (reference 4.3) are
-dealt with where they arise: (a) epochs.py and client.py, (c) service.py, (d) connection.py. (h), a
+appended it. Findings that decide whether an acknowledged message survives (docs/protocols.md 9) are
+dealt with where they arise: a in epochs.py and client.py, c in service.py, d in connection.py. h, a
 new master's set has nobody else in it: it takes no messages until minInSyncReplicas of them have
 joined, and who joins has all that ever counted.
 """

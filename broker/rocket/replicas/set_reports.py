@@ -1,9 +1,9 @@
 """SetReports: tells the controllers which SyncStateSet the master wants, one report at a time.
 
 Source: broker/controller/ReplicasManager.java (doReportSyncStateSetChanged, checkSyncStateSet) and
-AutoSwitchHAService.java; reference 2.2.8. What is wanted is worked out anew for each report, from
-the set as it is known then. Upstream once worked out expansion and shrinking side by side, so that
-a report based on an older set overwrote a newer one (KB-RKT-11).
+AutoSwitchHAService.java; docs/protocols.md 2.8. What is wanted is worked out anew for each report,
+from the set as it is known then. Upstream once worked out expansion and shrinking side by side, so
+that a report based on an older set overwrote a newer one (KB-RKT-11).
 
 Answers. Committed: the set is as the answer says. Refused, or never sent: the proposal is void.
 Nothing heard: nobody knows, so the proposal keeps counting (sync_state_set.py), the controllers are

@@ -1,7 +1,7 @@
-"""I1 of reference 2.2.12: what is acknowledged is, at that time, wherever it has to be.
+"""Invariant I1: what is acknowledged is, at that time, on every replica that must have it.
 
-Under controllers that is every member of the controllers' SyncStateSet and of the master's own; in
-the other systems a number of copies. Two witnesses:
+The invariant is docs/protocols.md 2.9. Under controllers that is every member of the controllers'
+SyncStateSet and of the master's own; in the other systems a number of copies. Two witnesses:
 
 - who the master knows to have each message when it acknowledges it (``holders`` of an ``acked``
   event): a member that is not among them is ``acked-without-member``;

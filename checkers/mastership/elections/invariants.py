@@ -1,5 +1,7 @@
-"""The invariants I1 to I4 of a log that a SyncStateSet replicates (reference 2.2.12), asserted over
-the whole run from what nodes told and answered, each by a checker of its own:
+"""The invariants I1 to I4 of a log that a SyncStateSet replicates, asserted over the whole run.
+
+The invariants are docs/protocols.md 2.9. Each has a checker of its own, which reads what the nodes
+told and answered:
 
 - ``i1-acked-on-members``: what is acknowledged is on every member of the set at that time
   (copies.py); without sets, on as many nodes as the system promises;

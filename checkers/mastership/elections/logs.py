@@ -1,8 +1,9 @@
-"""I3 of reference 2.2.12: a new master's log holds all that was acknowledged before it.
+"""Invariant I3: a new master's log holds all that was acknowledged before it.
 
-By what nodes tell: an ``acked`` event says how far the log was acknowledged (``end``), who becomes
-master says how far its own log goes, and under controllers which epochs it is made of. Epochs order
-the reigns; no clock does, and no line comes too late. Three ways to break it:
+The invariant is docs/protocols.md 2.9. By what nodes tell: an ``acked`` event says how far the log
+was acknowledged (``end``), who becomes master says how far its own log goes, and under controllers
+which epochs it is made of. Epochs order the reigns; no clock does, and no line comes too late.
+Three ways to break it:
 
 - ``acked-missing-at-master``: the log of a later master, or of the same one after its restart, ends
   before what was acknowledged;

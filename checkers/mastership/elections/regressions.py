@@ -4,7 +4,7 @@ Judged from node events (docs/architecture.md): ``role`` and ``acked`` of the br
 and ``set_changed`` of the controllers' leaders, whose detail names the ``master`` and the ``set``
 afterwards (brokers tell what they have heard of, without a master). The epoch of an election is the
 master's (where Raft elects, a term), that of a changed set the set's own. The invariants of
-reference 2.2.12 are judged by invariants.py. What must hold beside them:
+docs/protocols.md 2.9 are judged by invariants.py. What must hold beside them:
 
 - *epochs rise*: neither a node's own, nor from one election to the next (``epoch-regression``);
 - *nobody acknowledges after a successor did*: two masters that acknowledge at once, in whatever

@@ -1,6 +1,4 @@
-"""A disk in memory with a page cache:
-
-what a kill keeps, what a power loss keeps, and faults on demand.
+"""A disk in memory with a page cache: what a kill and a power loss keep, and faults on demand.
 
 ``after_kill`` has everything that was written; ``after_power_loss`` has what was synced, and of
 each write since then any of its sectors, as ``keep`` decides. Every call gives other tasks a turn,

@@ -1,10 +1,10 @@
 """Reign: what a master of one group knows while it is one: slaves, SyncStateSet, confirm offset.
 
 Source: store/ha/autoswitch/AutoSwitchHAService.java (maybeExpandInSyncStateSet,
-maybeShrinkSyncStateSet, computeConfirmOffset); reference 2.2.8. A message counts as replicated,
-under allAckInSyncStateSet, when every member of the set and of what was proposed has it, and there
-are minInSyncReplicas of them; upstream counts these only before it appends, so that a set that
-shrinks meanwhile leaves the master's own copy as the only one.
+maybeShrinkSyncStateSet, computeConfirmOffset); docs/protocols.md 2.8. A message counts as
+replicated, under allAckInSyncStateSet, when every member of the set and of what was proposed has
+it, and there are minInSyncReplicas of them; upstream counts these only before it appends, so that a
+set that shrinks meanwhile leaves the master's own copy as the only one.
 
 Who joins the set must have all that ever counted: ``ackable`` is the end of that, and it is raised
 whenever acknowledgements are judged. All of it happens between two awaits, so between the look at a

@@ -1,8 +1,8 @@
 """AutoSwitchHAService: one broker's part in replication, which changes with every election.
 
-Source: store/ha/autoswitch/AutoSwitchHAService.java; reference 2.2.7. It listens for slaves all the
-time and serves them while it is the master; as a slave it runs a client. Who calls it
-(broker/replicas) makes one change of role at a time.
+After store/ha/autoswitch/AutoSwitchHAService.java; docs/protocols.md 2.7. It listens for slaves all
+the time and serves them while it is the master; as a slave it runs a client. Who calls it
+(broker/rocket/replicas) makes one change of role at a time.
 
 Becoming the master:
 1. what ran in the former role ends; who waits for copies is told that nobody knows;
@@ -10,8 +10,7 @@ Becoming the master:
 3. the log is flushed, so that no power loss moves the beginning of the epoch;
 4. <epoch, end of the log> is recorded, durably, before the first slave is let in. A master that was
    restarted within its epoch keeps the entry. Upstream writes it again, at another offset, so that
-   its slaves find nothing of that epoch in common and cut what was acknowledged (reference 4.3,
-   finding c; KB-RKT-C);
+   its slaves find nothing of that epoch in common and cut what was acknowledged (KB-RKT-C);
 5. the set is the controllers' (KB-RKT-19: what this broker last knew);
 6. dispatch catches up and the next queue offsets are found, for slaves do not keep them.
 """

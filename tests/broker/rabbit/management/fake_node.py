@@ -1,7 +1,4 @@
-"""A node for the management API:
-
-real process runtime and tables, queue processes of a few lines.
-"""
+"""A node for the management API: real process runtime and tables, queue processes of few lines."""
 
 from __future__ import annotations
 

@@ -12,13 +12,14 @@ from hypothesis import strategies as st
 from shalott.broker.base.errors import MessageIllegal
 from shalott.broker.rocket.commitlog.api import Message
 from shalott.broker.rocket.commitlog.codec import (
+    TAGS_KEY,
     Dispatcher,
     Encoder,
     decode,
     filler,
     is_topic,
     java_hash,
-    tags_of,
+    property_at,
 )
 
 pytestmark = pytest.mark.unit
@@ -207,4 +208,4 @@ def test_hash_codes_as_java_has_them(text: str, code: int) -> None:
 )
 def test_tags_of_properties(properties: bytes, tags: bytes) -> None:
     data = b"TAGS\x01x" + properties + b"TAGS\x01y"
-    assert tags_of(data, 6, 6 + len(properties)) == tags
+    assert property_at(data, TAGS_KEY, 6, 6 + len(properties)) == tags

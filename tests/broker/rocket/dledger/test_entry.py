@@ -1,4 +1,4 @@
-"""DLedger's entry and index unit from literal bytes (reference 2.3.1)."""
+"""DLedger's entry and index unit from literal bytes (docs/protocols.md 5.1)."""
 
 from __future__ import annotations
 

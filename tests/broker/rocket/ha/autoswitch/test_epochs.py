@@ -74,14 +74,11 @@ def test_a_byte_is_of_the_last_entry_that_begins_before_it() -> None:
     assert epochs.at_offset(entries(*THREE), 99) is None
 
 
-def test_suffixes_and_prefixes() -> None:
+def test_suffixes() -> None:
     assert epochs.without_suffix(entries(*THREE), 150) == entries((1, 100))
     assert epochs.without_suffix(entries(*THREE), 500) == entries((1, 100), (2, 300))
     assert epochs.without_suffix(entries(*THREE), 501) == entries(*THREE)
     assert epochs.without_epochs(entries(*THREE), 2) == entries((1, 100))
-    assert epochs.without_prefix(entries(*THREE), 300) == entries((2, 300), (3, 500))
-    assert epochs.without_prefix(entries(*THREE), 299) == entries(*THREE)
-    assert epochs.without_prefix(entries(*THREE), 9999) == entries((3, 500))
 
 
 def test_an_epoch_must_be_newer_and_begin_no_earlier() -> None:

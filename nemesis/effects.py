@@ -61,7 +61,7 @@ WaitMs = Callable[[float], Awaitable[bool]]
 
 
 class Effects:
-    """The doing, undoing and looking of one run. ``wait_ms`` ends early when the run is over."""
+    """Injects, heals and probes one run's faults. ``wait_ms`` ends early when the run is over."""
 
     def __init__(
         self,

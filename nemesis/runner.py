@@ -278,7 +278,7 @@ class NemesisRunner:
         except (ClientError, HarnessError, OSError, TimeoutError):
             return {}
 
-    # -- doing and undoing
+    # -- injecting and healing
 
     async def _inject(self, fault: _Fault) -> None:
         await self._attempt(fault, self._effects.doings(fault.action))

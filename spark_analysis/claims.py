@@ -2,7 +2,7 @@
 
 The rows of a history never cross into the JVM: each task gets a list of files, reads them with
 pyarrow and calls the same functions as the in-process checkers, so that both mean the same by a
-reign and by a drained queue; what overlaps is then decided by spark_analysis.dual_masters.
+tenure and by a drained queue; what overlaps is then decided by spark_analysis.dual_masters.
 (Measured: a ninth of the cost of handing groups of rows to Python.)
 """
 

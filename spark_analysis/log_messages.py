@@ -20,7 +20,7 @@ _PLACE = F.struct("key", "offset")
 
 
 def log_messages(ops: DataFrame) -> DataFrame:
-    """Counts of fates and their evidence by run and queue (schema LOST_MESSAGES)."""
+    """Counts of outcomes and their evidence by run and queue (schema LOST_MESSAGES)."""
     fates = _with_fates(_messages(ops))
     none = F.array().cast("array<bigint>")
     counts = fates.groupBy("run", "queue").agg(

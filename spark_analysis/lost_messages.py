@@ -5,7 +5,7 @@ one run at a time; here a message is a group of (run, value), whatever the size 
 anti-join of enqueues and dequeues says the same and costs twice as much, three times with a sort.
 
     one pass      (run, value)   its enqueue, how often it was delivered, how often without the flag
-    then          (run, queue)   counts of fates, and the operations that prove them
+    then          (run, queue)   counts of outcomes, and the operations that prove them
 
 ``ops`` has the columns of a history (spark_analysis.schema.HISTORY) and ``run``.
 """
@@ -71,7 +71,7 @@ def with_fates(messages: DataFrame) -> DataFrame:
 
 
 def lost_messages(ops: DataFrame) -> DataFrame:
-    """Counts of fates and their evidence by run and queue (schema LOST_MESSAGES)."""
+    """Counts of outcomes and their evidence by run and queue (schema LOST_MESSAGES)."""
     counts = (
         with_fates(messages(ops))
         .groupBy("run", "queue")

@@ -3,7 +3,7 @@
 Reads the runs with Spark, prints one line a run, and writes into ``out``:
 
     lost_messages.parquet   one row a run and queue (spark_analysis.schema.LOST_MESSAGES)
-    dual_masters.parquet    one row for two nodes that ruled one queue at once (DUAL_MASTERS)
+    dual_masters.parquet    two nodes that were masters of one queue at once (DUAL_MASTERS)
     reign_times.parquet     how often and how long that was, by queue (REIGN_TIMES)
     report.json, report.md  the table of runs
     spark.log               what the JVM had to say
@@ -190,7 +190,7 @@ def _write(out: Path, tables: _Tables, report: FleetReport) -> None:
 
 HEADINGS = (
     *("run", "system", "verdict", "acked", "lost", "again", "phantom"),
-    *("claimed", "effective", "both ruled"),
+    *("claimed", "effective", "both masters"),
 )
 
 LEFT_OUT = ("system", "phantom")  # on the terminal, whose lines are short

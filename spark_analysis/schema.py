@@ -45,7 +45,7 @@ RUNS = _struct(
     ("run", _STRING), ("path", _STRING), ("complete", T.BooleanType()), ("round_ns", _LONG)
 )
 
-# Fates of messages are those of checkers/queues/fates.py.
+# Outcomes of messages are those of checkers/queues/fates.py.
 FATES = (
     *("delivered_once", "recovered", "lost", "duplicated", "redelivered", "phantom"),
     "not_enqueued",
@@ -66,8 +66,8 @@ LOST_MESSAGES = _struct(
 )
 
 # What one node said or did as master of one group. ``source``, by the nodes' events: logged (a
-# reign), acted (acknowledged writes), epoch (one of two that acted in one epoch, see claims.py); by
-# the harness's polls: seen (a reign), polled (one answer), answered (writes that clients got
+# tenure), acted (acknowledged writes), epoch (one of two that acted in one epoch, see claims.py);
+# by the harness's polls: seen (a tenure), polled (one answer), answered (writes that clients got
 # acknowledged through it). A queue that was not drained is a row too: undrained, with no node.
 CLAIMS = _struct(
     ("run", _STRING),
@@ -81,7 +81,8 @@ CLAIMS = _struct(
     ("round_ns", _LONG),  # how often the run polled
 )
 
-# One row for two nodes that ruled one group at once; times are null where only the epoch is shared.
+# One row for two nodes that were masters of one group at once; times are null where only the epoch
+# is shared.
 DUAL_MASTERS = _struct(
     ("run", _STRING),
     ("group", _STRING),

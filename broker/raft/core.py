@@ -100,7 +100,7 @@ class RaftCore:
 
     @property
     def reign_index(self) -> int:
-        """A leader's: where its log ended when its reign began."""
+        """A leader's: where its log ended when its tenure began."""
         return self._state.reign_index
 
     def matches(self) -> dict[str, int]:

@@ -1,4 +1,4 @@
-/* What the lanes of locks, logs and sets share. */
+/* What the monitors of locks, logs and sets share. */
 #ifndef SHL_INTERNAL_LANES_H
 #define SHL_INTERNAL_LANES_H
 

@@ -1,4 +1,4 @@
-/* What the parts of the register lane share: lane_register.c (compare-and-sets, and the theory),
+/* What the parts of the register monitor share: lane_register.c (compare-and-sets, and the theory),
  * lane_register_plain.c (reads and writes only), lane_register_refused.c (what failed). */
 #ifndef SHL_INTERNAL_REGISTER_H
 #define SHL_INTERNAL_REGISTER_H
@@ -34,7 +34,7 @@ typedef struct {
     int has_cas, has_refused;
 } register_lane;
 
-/* Both give the lane's answer and return 0, so that whoever asked can return it too. */
+/* Both give the monitor's answer and return 0, so that whoever asked can return it too. */
 int shl_register_invalid(register_lane *lane, int32_t violation, int32_t op0, int32_t op1,
                          int32_t op2, int32_t op3);
 int shl_register_unknown(register_lane *lane, int32_t cause, int32_t why, int32_t op0,

@@ -1,4 +1,4 @@
-/* The lock lanes. Both decide every history of processes that do one thing at a time.
+/* The lock monitors. Both decide every history of processes that do one thing at a time.
  *
  * Anonymous locks (Knossos's mutex) and semaphores of single permits: all acquires are alike and so
  * are all releases, so it is enough to linearize as late as possible. When an operation returns, it

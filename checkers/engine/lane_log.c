@@ -1,4 +1,4 @@
-/* The log lane: when was each offset filled?
+/* The log monitor: when was each offset filled?
  *
  * Offset o is filled at an instant T(o), and T grows with o. It lies after the call of its append,
  * of reads that found nothing there, and of tails that counted o; before the return of its append,

@@ -1,4 +1,4 @@
-/* The register lane: zones of values, in linear time once events are ranked.
+/* The register monitor: zones of values, in linear time once events are ranked.
  *
  * Gibbons and Korach (SICOMP 1997): with distinct writes, all that touches one value is a cluster,
  * which must be contiguous in a linearization. f is the first return in it, s the last call. A

@@ -1,4 +1,4 @@
-/* The register lane for histories of reads and writes only: three passes without branches that
+/* The register monitor for histories of reads and writes only: three passes without branches that
  * depend on the data. lane_register.c has the theory, and does the rest. */
 #include "internal_register.h"
 

@@ -1,4 +1,4 @@
-/* The register lane's second half: compare-and-sets that failed.
+/* The register monitor's second half: compare-and-sets that failed.
  *
  * One that expected v and failed says that at some moment between its call and its return the
  * register did not hold v. Each can be before v or after it, and together they make a scheduling

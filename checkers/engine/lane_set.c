@@ -1,4 +1,4 @@
-/* The set lane (ours): when was each element added, and removed?
+/* The set monitor (ours): when was each element added, and removed?
  *
  * Without reads of the whole set, elements are objects of their own (Herlihy & Wing's locality).
  *

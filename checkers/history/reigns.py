@@ -1,10 +1,10 @@
 """Who said that it was master of what, and from when to when.
 
-A reign is a stretch in which one node claimed one group. It has two witnesses, kept apart: the
+A tenure is a stretch in which one node claimed one group. It has two witnesses, kept apart: the
 nodes' event logs ("events") and the harness's polls ("observed"). Both err on the side of silence,
 because a false dual master costs more trust than a missed instant of a true one: a killed node
-reigns no longer than until it was asked to die, a node that wrote nothing more no longer than its
-last sign of life, and an observed reign lasts from the first to the last of consecutive answers.
+tenures no longer than until it was asked to die, a node that wrote nothing more no longer than its
+last sign of life, and an observed tenure lasts from the first to the last of consecutive answers.
 Nodes on one host share a wall clock, so their events compare; across hosts the tolerance of
 checkers.mastership must cover the skew.
 """
@@ -56,7 +56,7 @@ class Reign:
 
 @dataclass(frozen=True, slots=True)
 class Overlap:
-    """Two nodes reigned over one group at once; ``first`` began no later than ``second``."""
+    """Two nodes were masters of one group at once; ``first`` began no later than ``second``."""
 
     first: Reign
     second: Reign
@@ -96,7 +96,7 @@ def read_events(history: History) -> list[NodeEvent]:
 
 
 def event_reigns(events: Sequence[NodeEvent], around: Surroundings) -> list[Reign]:
-    """Reigns by the nodes' own logs, in order of their begin."""
+    """Tenures by the nodes' own logs, in order of their begin."""
     by_node: dict[str, list[NodeEvent]] = {}
     for event in events:
         by_node.setdefault(event.node, []).append(event)
@@ -122,7 +122,7 @@ def _last_answer_ns(node: str, around: Surroundings) -> int:
 def _reigns_of(
     own: Sequence[NodeEvent], deaths: Sequence[int], last_answer_ns: int
 ) -> Iterator[Reign]:
-    """One node's reigns, each cut at the first death after its begin."""
+    """One node's tenures, each cut at the first death after its begin."""
     opened: dict[str, NodeEvent] = {}
     last: NodeEvent | None = None
     for event in own:
@@ -166,7 +166,7 @@ def _closed(begin: NodeEvent, end_ns: int, deaths: Sequence[int]) -> Reign:
 
 
 def observed_reigns(observations: Sequence[Observation]) -> list[Reign]:
-    """Reigns by consecutive answers of one node; a poll without answer ends them."""
+    """Tenures by consecutive answers of one node; a poll without answer ends them."""
     by_node: dict[str, list[Observation]] = {}
     for observation in observations:
         by_node.setdefault(observation.node, []).append(observation)
@@ -193,7 +193,7 @@ def _observed_of(node: str, polls: Sequence[Observation]) -> Iterator[Reign]:
 
 
 def without_pauses(reigns: Iterable[Reign], faults: Sequence[Fault]) -> list[Reign]:
-    """Reigns without the stretches in which the node's process was frozen and claimed nothing."""
+    """Tenures without the stretches in which the node's process was frozen and claimed nothing."""
     result: list[Reign] = []
     for reign in reigns:
         frozen = [
@@ -214,7 +214,7 @@ def without_pauses(reigns: Iterable[Reign], faults: Sequence[Fault]) -> list[Rei
 
 
 def overlaps(reigns: Sequence[Reign], tolerance_ns: int) -> list[Overlap]:
-    """Pairs of reigns of two nodes over one group that share more than the tolerance."""
+    """Pairs of tenures of two nodes over one group that share more than the tolerance."""
     by_group: dict[str, list[Reign]] = {}
     for reign in reigns:
         by_group.setdefault(reign.group, []).append(reign)

@@ -68,7 +68,7 @@ def check(
         memory_limit_bytes: Bytes that the engine and the model's states may hold beyond what the
             process holds already (see ``memory_left``); None: no limit.
         threads: How many keys are checked at once; None: as many as there are cores.
-        by: "auto"; or only by the model's "lane", or only by the "general" search.
+        by: "auto"; or only by the model's monitor ("lane"), or only by the "general" search.
         find_prefix: Whether an invalid verdict has its shortest prefix (``violation.prefix`` and
             ``stuck``), too. It takes up to ten times as long; ``explain`` finds it if need be.
 

@@ -1,7 +1,7 @@
 """Explains why the history of one object is not linearizable.
 
 What found the violation says where: the operation at whose return no order was left (the general
-search), or the operations that prove it (a lane). From the shortest prefix that is not
+search), or the operations that prove it (a monitor). From the shortest prefix that is not
 linearizable a window is chosen that proves it alone (explain_window), with the longest partial
 linearizations and what stops each, and a sentence that says it in the domain's words.
 """

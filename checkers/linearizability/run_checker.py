@@ -39,7 +39,7 @@ class Linearizability:
     """``model``: a model, or what ``make_model`` makes one of: a name, or "package.module:Class".
 
     ``fs``: the operations that it is about. ``kinds``: what anomalies are called, by the
-    word of the lane that found them. ``exactly_once``: not judged if a message came out twice.
+    word of the monitor that found them. ``exactly_once``: not judged if a message came out twice.
     """
 
     model: Model | str

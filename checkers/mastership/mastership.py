@@ -167,14 +167,14 @@ def _extend(
 
 
 def acting_reigns(events: Sequence[NodeEvent]) -> list[Reign]:
-    """From the first to the last acknowledgement of each reign, by the nodes' ``acked`` events.
+    """From the first to the last acknowledgement of each tenure, by the nodes' ``acked`` events.
 
-    A new reign begins with a new incarnation, or after the node said that it was not master. What
-    it tells after that of the epoch that is over, it tells late: that reign ends with its last
+    A new tenure begins with a new incarnation, or after the node said that it was not master. What
+    it tells after that of the epoch that is over, it tells late: that tenure ends with its last
     such line, and does not go on to the node's next one.
     """
     opened: dict[tuple[str, str, int], Reign] = {}
-    over: dict[tuple[str, str, int], int] = {}  # the epoch of the reign that was ended last
+    over: dict[tuple[str, str, int], int] = {}  # the epoch of the tenure that was ended last
     reigns: list[Reign] = []
     ordered = sorted(events, key=lambda e: (e.node, e.incarnation, e.at_ns, e.row))
     for event in ordered:
@@ -189,7 +189,7 @@ def acting_reigns(events: Sequence[NodeEvent]) -> list[Reign]:
                 opened[key] = replace(old, end_ns=max(old.end_ns, end_ns))
                 continue
             if old is not None:
-                # The row's version moved on under one master (a mirror joined): the same reign in
+                # The row's version moved on under one master (a mirror joined): the same tenure in
                 # time, kept as a second one so that each epoch has its master.
                 late = over.get(key) == old.epoch
                 reigns.append(old if late else replace(old, end_ns=begin_ns))
@@ -208,7 +208,8 @@ def acting_reigns(events: Sequence[NodeEvent]) -> list[Reign]:
 
 
 def acknowledged_reigns(ops: Operations, claims: Sequence[Reign]) -> list[Reign]:
-    """Observed reigns, narrowed to the writes that were acknowledged through the reigning node."""
+    """Observed tenures, narrowed to the writes that were acknowledged through the node that was
+    master."""
     acked = ops.f.equal("enqueue") & ops.type.equal("ok")
     reigns = []
     for claim in claims:

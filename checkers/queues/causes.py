@@ -204,7 +204,7 @@ def _observed_promotions(
 def _ended_double_reigns(
     reigns: Sequence[Reign], events: Sequence[NodeEvent], around: Surroundings
 ) -> Iterator[TurningPoint]:
-    """Two masters at once: the one whose reign ended first lost what it had acknowledged alone."""
+    """Two masters at once: the one whose tenure ended first lost what it had acknowledged alone."""
     for overlap in overlaps(reigns, 0):
         loser = min(overlap.first, overlap.second, key=lambda reign: reign.end_ns)
         other = overlap.second if loser is overlap.first else overlap.first

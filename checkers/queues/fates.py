@@ -1,4 +1,4 @@
-"""The fate of every message: what its sender was told against how often it came out.
+"""The outcome of every message: what its sender was told against how often it came out.
 
 Each value is in exactly one row (its enqueue was ok, fail, info, or never invoked) and one column
 (delivered never, once, several times; the further deliveries flagged redelivered or not):
@@ -10,8 +10,8 @@ Each value is in exactly one row (its enqueue was ok, fail, info, or never invok
     never     -                 unexpected  unexpected         unexpected
 
 A delivery is a dequeue that brought a value, be it ok or info (the client had the message, only the
-fate of its acknowledgement is unknown). "Several, not flagged" means that more than one delivery is
-without the redelivered flag, or that the only one without it began after another had ended: then
+outcome of its acknowledgement is unknown). "Several, not flagged" means that more than one delivery
+is without the redelivered flag, or that the only one without it began after another had ended: then
 it was certainly not the first. Deliveries that overlap in time are given the benefit of the doubt.
 
 The sets extend those of Jepsen's total-queue (jepsen/src/jepsen/checker.clj): its ok is the values

@@ -54,7 +54,7 @@ CAREFUL = Habits()
 def habitual_points(
     points: Sequence[TurningPoint], events: Sequence[NodeEvent], habits: Habits
 ) -> list[TurningPoint]:
-    """The turning points as they look to clients of such habits, in order of time."""
+    """The turning points as they look to clients with such guarantees, in order of time."""
     why = habits.transient
     found = []
     for point in points:
@@ -80,7 +80,7 @@ def habitual_points(
 
 @dataclass(frozen=True, slots=True)
 class Excuses:
-    """What the clients' habits explain."""
+    """What the clients' missing guarantees explain."""
 
     ops: Operations
     around: Surroundings

@@ -1,6 +1,6 @@
 """total-queue: what happened to every message, and whether the delivery promise was kept.
 
-Extends Jepsen's checker of that name (jepsen/src/jepsen/checker.clj). The fates are defined in
+Extends Jepsen's checker of that name (jepsen/src/jepsen/checker.clj). The outcomes are defined in
 checkers/queues/fates.py, the anatomy of loss in checkers/history/loss.py, its causes in
 checkers/queues/causes.py.
 
@@ -57,7 +57,8 @@ VALUES_MAX = 1000  # values listed for one kind
 
 @dataclass(frozen=True, slots=True)
 class TotalQueue:
-    """``delivery``: at-least-once, at-most-once or exactly-once. ``habits``: the clients'."""
+    """``delivery``: at-least-once, at-most-once or exactly-once. ``habits``: the clients'
+    guarantees."""
 
     delivery: str = "at-least-once"
     habits: Habits = CAREFUL
@@ -134,7 +135,7 @@ def _doubtful_losses(ops: Operations, fates: Fates, undrained: dict[str, str]) -
 
 def _counts(ops: Operations, fates: Fates) -> dict[str, int | float]:
     """Jepsen's keys, of messages. ok-count is all that was attempted and delivered, as there; the
-    further counts of fates are disjoint, so Jepsen's recovered is ours plus what came out of
+    further counts of outcomes are disjoint, so Jepsen's recovered is ours plus what came out of
     phantom, and of duplicated and redelivered without acknowledgement."""
     messages, deliveries = fates.messages, fates.deliveries
     by_fate = np.bincount(messages.fate, minlength=len(FATES))
@@ -251,7 +252,7 @@ def _notes(fates: Fates, undrained: dict[str, str], doubtful: int, complete: boo
     if fates.repeated_attempts:
         notes.append(
             f"{fates.repeated_attempts} enqueues repeat another's value: the harness broke its own "
-            "rule that values are unique, so the fates are not certain."
+            "rule that values are unique, so the outcomes are not certain."
         )
     if fates.enqueues_without_value:
         notes.append(f"{fates.enqueues_without_value} enqueues have no value and were not judged.")

@@ -1,7 +1,7 @@
 #!/bin/sh
 # Makes the base image that every node image starts from, also on a machine that reaches no container registry.
 #
-#   make_base.sh [TAG]        (default: debian:bookworm-slim)
+#   make_base.sh [TAG]        (default: debian:bookworm-slim; debian:trixie-slim is of Debian 13)
 #
 # If the tag exists, nothing is done. Otherwise it is pulled; if that fails, a minimal Debian is made with
 # mmdebstrap from the host's own apt sources and imported under the same tag. The host's extra CA certificates
@@ -10,7 +10,10 @@
 set -eu
 
 TAG=${1:-debian:bookworm-slim}
-SUITE=bookworm
+case "$TAG" in
+    debian:trixie-slim) SUITE=trixie ;;
+    *) SUITE=bookworm ;;
+esac
 
 say() { echo "make_base: $*" >&2; }
 

@@ -30,7 +30,7 @@ _OPTIONS: tuple[tuple[tuple[str, ...], Any, Any, str], ...] = (
     (("--time-limit",), str, "", "unknown after so long: 60s, 2m; for each file"),
     (("--memory-limit",), str, "", "unknown beyond: 2GB; else 3/4 of what is free"),
     (("--threads",), int, 0, "keys checked at once; 0: one for each CPU"),
-    (("--lane",), str, "auto", "auto; general: only the search; or a lane's name"),
+    (("--lane",), str, "auto", "auto; general: only the search; or a monitor's name"),
     (("--failed-cas",), str, "", "checked: its value must have differed; or ignored"),
     (("--keyed",), None, False, "values are [key value], as jepsen.independent has them"),
     (("--dialect",), str, "auto", "how to read it, where its content does not tell"),

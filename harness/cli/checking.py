@@ -147,7 +147,9 @@ def _by(request: CheckRequest, model: Model) -> Any:
     if lane is not None and request.lane in ("lane", lane.name):
         return "lane"
     own = "" if lane is None else f", {lane.name}"
-    raise UsageError(f"no lane {request.lane!r} for {request.model}: there are auto, general{own}")
+    raise UsageError(
+        f"no monitor {request.lane!r} for {request.model}: there are auto, general{own}"
+    )
 
 
 def _limits(request: CheckRequest) -> tuple[float | None, int]:

@@ -116,7 +116,7 @@ def report(
     store: Annotated[Path, typer.Argument(help="A store, or a directory in it.")] = Path("store"),
     out: Annotated[Path | None, typer.Option(help="Where to; else STORE/_report.")] = None,
 ) -> None:
-    """Read any number of stored runs with Spark: what was lost, where two masters ruled."""
+    """Read any number of stored runs with Spark: what was lost, where there were two masters."""
     if not store.is_dir():
         raise UsageError(f"there is no store {store}: run `shalott test` first, or name its place")
     from rich.console import Console

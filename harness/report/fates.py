@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from shalott.checkers.base import Result
 
-# fate, colour, whether it is bad news, meaning
+# outcome, colour, whether it is bad news, meaning
 _FATES = (
     ("delivered-once", "ok", False, "acknowledged and delivered once"),
     ("redelivered", "again", False, "delivered again, flagged as redelivered"),
@@ -20,8 +20,8 @@ _FATES = (
     ("corrupted", "fail", True, "delivered with a damaged body"),
     ("too-early", "fail", True, "delivered before it was sent"),
 )
-_OUTSIDE_BAR = ("unexpected", "corrupted", "too-early")  # no fates of enqueued messages
-# Of what was sent to a replicated log: the fates of sends, then what else the final reads tell.
+_OUTSIDE_BAR = ("unexpected", "corrupted", "too-early")  # no outcomes of enqueued messages
+# Of what was sent to a replicated log: the outcomes of sends, then what else the final reads tell.
 _LOG_FATES = (
     ("kept", "ok", False, "acknowledged and read; nothing says that it is gone"),
     ("lost-write", "fail", True, "acknowledged, and in no log at the end"),

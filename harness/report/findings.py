@@ -1,4 +1,4 @@
-"""The checkers' results as a report lays them out: anomalies, the anatomy of loss."""
+"""The checkers' results as a report lays them out: anomalies and losses."""
 
 from __future__ import annotations
 
@@ -220,7 +220,7 @@ def double_reign_bars(results: Sequence[Result]) -> dict[str, list[Bar]]:
 
 
 def loss_tables(results: Sequence[Result]) -> list[LossTable]:
-    """The anatomy of loss, table by table; none if nothing was lost."""
+    """What was lost, table by table; none if nothing was lost."""
     loss = _loss(results)
     if not loss:
         return []

@@ -1,6 +1,6 @@
 """``shalott search``: a seed after the other, each a plan of its own, until something is found.
 
-A search is planned first (what is drawn from, which seeds, what is looked for), then run by a crew
+A search is planned first (what is drawn from, which seeds, what is looked for), then run by workers
 of processes (harness/search/workers.py) and written down as it goes (harness/search/campaign.py).
 Some seeds, drawn by the seed itself, and all findings are run a second time in another process;
 digests that differ mean that the simulation is not deterministic, and then nothing that it says can

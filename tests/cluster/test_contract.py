@@ -1,18 +1,42 @@
 """The contract of cluster/base.py, held by every backend alike. The nodes are fake
-(fake_node.py); the faults are real."""
+(tests/world/cluster/fake_node.py); the faults are real."""
 
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from tests.cluster.conftest import READY_MS, World
-from tests.cluster.fake_system import NODES, answers, bulk_seconds, echoes, management, starts
+from tests.world.cluster.backends import READY_MS, World, booted_world
+from tests.world.cluster.fake_system import NODES, answers, bulk_seconds, echoes, management, starts
 
 CUT_PROBE_MS = 200  # how long a probe over a cut link is given; it never arrives
 BACK_AFTER_S = 20  # TCP's own retransmission backs off while a link is cut
+
+
+@pytest.fixture(
+    scope="module",
+    params=[
+        pytest.param("sim", marks=pytest.mark.sim),
+        pytest.param("local", marks=pytest.mark.local),
+        pytest.param("docker", marks=pytest.mark.docker),
+        pytest.param("docker-exec", marks=pytest.mark.docker),
+    ],
+)
+def booted(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[World]:
+    """One cluster for all tests of a backend."""
+    with booted_world(request.param, tmp_path_factory.mktemp("work")) as world:
+        yield world
+
+
+@pytest.fixture
+def world(booted: World) -> World:
+    booted.run(booted.make_whole())
+    return booted
 
 
 async def eventually_echoes(world: World, source: str, destination: str, *, held: bool) -> bool:

@@ -13,9 +13,9 @@ from shalott.harness.core.rng import Stream
 from shalott.nemesis.kinds import ALL_NODES, KINDS, PARTITIONS
 from shalott.nemesis.runner import NemesisRunner
 from shalott.nemesis.schedule import aimed_links
-from tests.cluster.conftest import DOCKER, LOCAL, fresh_run_id, make
-from tests.cluster.fake_system import NODES, FakeSystem
-from tests.nemesis.fakes import MemoryRecorder, make_plan
+from tests.world.cluster.backends import fresh_run_id, make
+from tests.world.cluster.fake_system import NODES, FakeSystem
+from tests.world.harness.nemesis import MemoryRecorder, make_plan
 
 # What both can, whatever the kernel.
 LEAST = {*PARTITIONS, "kill", "stop", "pause", "restart-all", "kill-all"}
@@ -49,7 +49,13 @@ def every_kind(capabilities: frozenset[str]) -> list[FaultAction]:
     return actions
 
 
-@pytest.mark.parametrize("backend", [LOCAL, DOCKER])
+@pytest.mark.parametrize(
+    "backend",
+    [
+        pytest.param("local", marks=pytest.mark.local),
+        pytest.param("docker", marks=pytest.mark.docker),
+    ],
+)
 def test_every_kind_of_fault_is_proved_on_a_real_backend(backend: str, tmp_path: Path) -> None:
     async def scene() -> None:
         cluster, system = make(backend, fresh_run_id(), tmp_path), FakeSystem()

@@ -18,8 +18,8 @@ from shalott.harness.report.results import render_results
 from shalott.spark_analysis.report import run_report
 from shalott.spark_analysis.runs import find_runs
 from shalott.spark_analysis.spark import ClassArchive, cache_directory
-from tests.harness.report.report_run import example_plan
 from tests.spark_analysis.conftest import broken_history, history_of, op, store_run
+from tests.world.harness.report_run import example_plan
 
 pytestmark = pytest.mark.unit
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 
 from tests.tidy.sources import Source, is_within
 
@@ -294,9 +295,35 @@ def determinism_violations(source: Source) -> list[str]:
     """One sentence for each banned thing in a file, with its replacement."""
     return [
         f"{source.path}:{line}: {ban.name}: {ban.instead}"
-        for line, ban in findings(source)
+        for line, ban in broker_findings(source)
         if (source.path, ban.name) not in EXEMPT
     ]
+
+
+# The nodes that a ban can be about; the others are most of a tree.
+BANNABLE = (
+    ast.alias,
+    ast.AnnAssign,
+    ast.Assign,
+    ast.AsyncFunctionDef,
+    ast.Attribute,
+    ast.BinOp,
+    ast.Call,
+    ast.FunctionDef,
+    ast.Global,
+    ast.Import,
+    ast.ImportFrom,
+    ast.keyword,
+    ast.Name,
+    ast.Set,
+    ast.SetComp,
+)
+
+
+@cache
+def broker_findings(source: Source) -> tuple[tuple[int, Ban], ...]:
+    """What of the broker's bans a file breaks, exempt or not, once a line."""
+    return tuple(findings(source))
 
 
 def findings(
@@ -305,9 +332,11 @@ def findings(
     harmless: frozenset[ast.AST] = frozenset(),
 ) -> Iterator[tuple[int, Ban]]:
     """Every banned thing, exempt or not, once a line."""
-    scope = Scope(_aliases(source.tree), _run_once(source.tree), harmless)
+    scope = Scope(_aliases(source), _run_once(source), harmless)
     seen: dict[tuple[int, str], Ban] = {}
-    for node in ast.walk(source.tree):
+    for node in source.nodes:
+        if not isinstance(node, BANNABLE):
+            continue
         for ban in bans:
             if ban.finds(scope, node):
                 seen[getattr(node, "lineno", 1), ban.name] = ban
@@ -315,22 +344,22 @@ def findings(
         yield line, ban
 
 
-def _run_once(tree: ast.Module) -> frozenset[ast.stmt]:
+def _run_once(source: Source) -> frozenset[ast.stmt]:
     # Annotated defaults in a class with a base are a structure's fields: msgspec copies them.
-    classes = [node for node in ast.walk(tree) if isinstance(node, ast.ClassDef)]
+    classes = [node for node in source.nodes if isinstance(node, ast.ClassDef)]
     in_classes = (
         statement
         for node in classes
         for statement in node.body
         if not (node.bases and isinstance(statement, ast.AnnAssign))
     )
-    return frozenset((*tree.body, *in_classes))
+    return frozenset((*source.tree.body, *in_classes))
 
 
-def _aliases(tree: ast.Module) -> dict[str, str]:
+def _aliases(source: Source) -> dict[str, str]:
     """What imported names stand for: {"now": "time.monotonic"}."""
     found = {}
-    for node in ast.walk(tree):
+    for node in source.nodes:
         if isinstance(node, ast.Import):
             for alias in node.names:
                 if alias.asname is not None:

@@ -13,6 +13,7 @@ import ast
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 
 from tests.tidy.sources import PACKAGE, Source, is_within
 
@@ -120,9 +121,10 @@ def room_of(module: str) -> Room:
     return max(found, key=lambda pair: pair[0])[1] if found else OUTSIDE
 
 
-def imports(source: Source) -> Iterator[Import]:
+@cache
+def imports(source: Source) -> tuple[Import, ...]:
     """Every import of a file, those inside functions and ``importlib.import_module("...")`` too."""
-    yield from _imports_in(source.tree, source, lazy=False)
+    return tuple(_imports_in(source.tree, source, lazy=False))
 
 
 def _imports_in(node: ast.AST, source: Source, *, lazy: bool) -> Iterator[Import]:

@@ -18,7 +18,7 @@ from shalott.harness.core.plan import ClusterPlan, GatePlan, Plan, SystemPlan, W
 from shalott.workloads.clients.amqp import AmqpQueueClient
 from shalott.workloads.clients.body import encode_body
 from shalott.workloads.queue import QueueParameters, client_habits, queue_checkers, queue_workload
-from tests.workloads.fake_amqp_server import Script, Session, fake_server
+from tests.world.rabbit.scripted_server import Script, Session, fake_server
 
 pytestmark = pytest.mark.unit
 

@@ -19,11 +19,11 @@ Dequeue: basic.get, then an acknowledgement by hand.
     info    no answer in time, connection or channel ended: the server may hold it as delivered,
             and will give it to somebody again
 
-Careless habits (checkers/queues/habits.py) open the documented windows of loss. Without confirms an
-enqueue is ok once it was written and a synchronous call on the same channel came back, which it
-does behind the return of a message that has no route. Without acknowledgements by hand a dequeue
-has the message deleted as it is sent. Transient queues may vanish with their nodes: one that an
-answer says is not there is declared again by the next operation on it, as applications do.
+Weaker client guarantees (checkers/queues/habits.py) open the documented windows of loss. Without
+confirms an enqueue is ok once it was written and a synchronous call on the same channel came back,
+which it does behind the return of a message that has no route. Without acknowledgements by hand a
+dequeue has the message deleted as it is sent. Transient queues may vanish with their nodes: one
+that an answer says is not there is declared again by the next operation on it, as applications do.
 
 The channel is amqp_channel.py's. The AMQP 0-9-1 reference and RabbitMQ's guide on consumer
 acknowledgements and publisher confirms say what each answer promises.

@@ -141,7 +141,7 @@ class Elections:
 
     async def watch_masters(self) -> None:
         """Elect where nobody rules though somebody lives (scanInactiveMaster): the master may have
-        died before this leader's reign, and an election may have failed.
+        died before this leader's tenure, and an election may have failed.
 
         A controller that was started a moment ago waits until all that live had the time to say
         so. One that heard the heartbeats as a follower knows already, and looks at once; upstream

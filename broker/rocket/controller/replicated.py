@@ -45,7 +45,7 @@ class ReplicatedState:
         self._address = address
         self._group: RaftGroup | None = None
         self._ahead: cs.State | None = None
-        self._last: Submitted | None = None  # the newest proposal of this reign
+        self._last: Submitted | None = None  # the newest proposal of this tenure
         self._waiting = 0
 
     def attach(self, group: RaftGroup) -> None:
@@ -71,7 +71,7 @@ class ReplicatedState:
     def restore(self, snapshot: Snapshot) -> None:
         self.applied = cs.decode(snapshot.data)
 
-    # -- a reign -----------------------------------------------------------------------------------
+    # -- a tenure ----------------------------------------------------------------------------------
 
     @property
     def ahead(self) -> cs.State | None:

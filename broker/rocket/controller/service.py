@@ -148,7 +148,7 @@ class Controller:
             self._env.events.emit(GROUP, "role", role=known[0], epoch=term, detail=detail)
 
     def leader_ready(self, term: int) -> None:
-        self._spawn("begin a reign", functools.partial(self._begin_reign, term))
+        self._spawn("begin a tenure", functools.partial(self._begin_reign, term))
 
     async def _begin_reign(self, term: int) -> None:
         """Serve, once a quorum has confirmed that this is the leader and its empty entry is
@@ -184,7 +184,7 @@ class Controller:
         self._fail(reason)
 
     def _end_reign(self) -> None:
-        # controller_double_schedule: what the last reign began goes on.
+        # controller_double_schedule: what the last tenure began goes on.
         if self._reign is not None and not self._env.has_bug("KB-RKT-39"):
             self._reign.cancel()
             self._reign = None

@@ -1,4 +1,4 @@
-"""Which lane decides a model's histories, where one can."""
+"""Which monitor decides a model's histories, where one can."""
 
 from __future__ import annotations
 
@@ -33,9 +33,9 @@ from shalott.checkers.models import (
 
 
 def choose_lane(model: Model) -> Lane | None:
-    """The lane for a built-in model; None if it has none, as a model of somebody else's.
+    """The monitor for a built-in model; None if it has none, as a model of somebody else's.
 
-    A class that somebody derived from a built-in one may do other things: no lane knows them.
+    A class that somebody derived from a built-in one may do other things: no monitor knows them.
     """
     if not own_name(model):
         return None
@@ -54,7 +54,7 @@ def choose_lane(model: Model) -> Lane | None:
 
 
 def wants_distinct(model: Model) -> bool:
-    """Whether its lane passes over what writes a value twice."""
+    """Whether its monitor passes over what writes a value twice."""
     distinct = Register | CasRegister | KeyValue | FifoQueue | UnorderedQueue
     return bool(own_name(model)) and isinstance(model, distinct)
 

@@ -1,7 +1,7 @@
-"""One check while it runs: keys, lanes, the general search, limits, and who decided what.
+"""One check while it runs: keys, monitors, the general search, limits, and who decided what.
 
-Lanes go first, key by key; what they pass over is encoded together and searched. One budget covers
-all of it. The first key that is found to be invalid ends the check.
+Monitors go first, key by key; what they pass over is encoded together and searched. One budget
+covers all of it. The first key that is found to be invalid ends the check.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ from shalott.harness.core.errors import UsageError
 
 By = Literal["auto", "lane", "general"]
 
-INLINE_OPERATIONS: Final = 2000  # fewer are not worth a thread for a lane
+INLINE_OPERATIONS: Final = 2000  # fewer are not worth a thread for a monitor
 MANY_KEYS: Final = 16
 SMALL_KEY: Final = 256  # operations
 BRIEFLY_S: Final = 0.002  # for each of many small keys
@@ -106,14 +106,14 @@ class RunningCheck:
         if lane is not None and parts:
             parts = self._ask_lane(lane, parts, find_prefix)
         elif by == "lane":
-            raise UsageError(f"there is no lane for the model {model_name(self.model)}")
+            raise UsageError(f"there is no monitor for the model {model_name(self.model)}")
         if parts and by != "lane" and self.violation is None and not self.cause:
             self._search(parts, find_prefix)
 
-    # --- lanes ----------------------------------------------------------------------------------
+    # --- monitors -------------------------------------------------------------------------------
 
     def _ask_lane(self, lane: Lane, parts: list[Part], find_prefix: bool) -> list[Part]:
-        """The parts that the lane passed over."""
+        """The parts that the monitor passed over."""
         left: list[Part] = []
         invalid: list[tuple[Part, LaneAnswer]] = []
 
@@ -163,7 +163,8 @@ class RunningCheck:
         )
 
     def _shorter(self, lane: Lane, history: ConcurrentHistory, prefix: int) -> tuple[int, bool]:
-        """A prefix that ends before the event ``prefix`` if one is invalid and the lane can't tell.
+        """A prefix that ends before the event ``prefix`` if one is invalid and the monitor can't
+        tell.
 
         The general search is asked for that, but not for long: its answer only makes the
         explanation shorter. Also: whether there is certainly no shorter one.
@@ -199,7 +200,8 @@ class RunningCheck:
     # --- the general search ---------------------------------------------------------------------
 
     def _has_many_small(self, parts: list[Part]) -> bool:
-        """Then the search decides most of them in less time than their lane takes to encode one."""
+        """Then the search decides most of them in less time than their monitor takes to encode
+        one."""
         is_small = len(parts) > MANY_KEYS and len(self.history) <= SMALL_KEY * len(parts)
         return is_small and (self.limits.memory_bytes or QUICK_BYTES) >= QUICK_BYTES
 
@@ -250,10 +252,10 @@ class RunningCheck:
         return True
 
     def _passes_over(self, lane: Lane, parts: list[Part], find_prefix: bool) -> bool:
-        """Whether a small history is decided before its lane has encoded it.
+        """Whether a small history is decided before its monitor has encoded it.
 
-        If an operation that changes the state occurs twice, a lane that needs distinct values will
-        pass the history over; and the general search is quicker than it takes to say so.
+        If an operation that changes the state occurs twice, a monitor that needs distinct values
+        will pass the history over; and the general search is quicker than it takes to say so.
         """
         if len(self.history) > INLINE_OPERATIONS or not wants_distinct(self.model):
             return False
@@ -364,7 +366,7 @@ class RunningCheck:
             model=model_name(self.model),
             how=", ".join(self._deciders()),
             passed_over=tuple(self.passed_over),
-            cause=(self.cause or "no lane decided it") if is_unknown else "",
+            cause=(self.cause or "no monitor decided it") if is_unknown else "",
             progress=self._progress(decided) if is_unknown else "",
             violation=self.violation,
             operations=len(self.history),

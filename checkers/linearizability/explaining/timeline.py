@@ -1,9 +1,9 @@
 """The interactive timeline of an explanation: one piece of HTML that fetches nothing.
 
-A lane for each client, a bar for each operation from its call to its return, the stuck operation
+A row for each client, a bar for each operation from its call to its return, the stuck operation
 marked, and the partial linearizations to step through. The bars are drawn on a canvas (only those
 in view), so that ten thousand operations stay smooth; what the window holds is also there as text
-and as a table, for readers without a script or without eyes. The page's script and style are
+and as a table, for readers without a script and for screen readers. The page's script and style are
 templates/timeline.js and templates/timeline.css.
 """
 

@@ -1,11 +1,11 @@
-"""What every fast lane is: a checker for one kind of object that answers in (near-)linear time.
+"""What every monitor is: a checker for one kind of object that answers in (near-)linear time.
 
-A lane is given the history of one object (one key) and either decides it or says in a clause why it
-can't; it never guesses. An invalid answer names the operations that prove it. The shortest prefix
-that is not linearizable is found here for any lane, by asking it about prefixes: linearizability is
-prefix-closed (Herlihy & Wing 1990), so prefixes are valid up to some event and invalid from there
-on. The search starts at the last event of the proof and gallops away from it, since the earliest
-proof is mostly near: few prefixes are checked, and none much longer than needed.
+A monitor is given the history of one object (one key) and either decides it or says in a clause why
+it can't; it never guesses. An invalid answer names the operations that prove it. The shortest
+prefix that is not linearizable is found here for any monitor, by asking it about prefixes:
+linearizability is prefix-closed (Herlihy & Wing 1990), so prefixes are valid up to some event and
+invalid from there on. The search starts at the last event of the proof and gallops away from it,
+since the earliest proof is mostly near: few prefixes are checked, and none much longer than needed.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ STOPPED_BY: Final = {
 
 @dataclass(frozen=True, slots=True)
 class LaneAnswer:
-    """A lane's verdict on the history of one object."""
+    """A monitor's verdict on the history of one object."""
 
     lane: str  # the name that is reported: "FIFO queue monitor"
     valid: bool | str  # True, False or "unknown"
@@ -43,7 +43,7 @@ class LaneAnswer:
 
 
 class Lane(Protocol):
-    """Checks the history of one object. ``fail`` rows are still in it; the lane drops them.
+    """Checks the history of one object. ``fail`` rows are still in it; the monitor drops them.
 
     ``budget`` is an engine ``shl_budget *`` (checkers.engine.new_budget).
     """
@@ -56,7 +56,7 @@ class Lane(Protocol):
 
 @runtime_checkable
 class PrefixLane(Lane, Protocol):
-    """A lane that finds the shortest invalid prefix faster than by being asked about many.
+    """A monitor that finds the shortest invalid prefix faster than by being asked about many.
 
     It decides every prefix of a history that it found to be invalid.
     """
@@ -89,8 +89,8 @@ def close_ranks(
 ) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.int32], int]:
     """(call, ret, how many ranks): the history's own, or without the gaps if they are wide.
 
-    One key's operations among many have few of the ranks, and lanes keep arrays over all of them.
-    Raises MemoryError if the budget's limit is reached.
+    One key's operations among many have few of the ranks, and monitors keep arrays over all of
+    them. Raises MemoryError if the budget's limit is reached.
     """
     if not len(history):
         return history.call, history.ret, 0
@@ -121,7 +121,7 @@ def shortest_prefix(lane: Lane, history: ConcurrentHistory, answer: LaneAnswer, 
 
 
 def _is_invalid(answer: LaneAnswer) -> bool | None:
-    """A prefix that the lane can't decide is taken for valid: another one is known not to be."""
+    """A prefix that the monitor can't decide is taken for valid: another one is known not to be."""
     if answer.valid == "unknown":
         return None if answer.why in STOPPED_BY.values() else False
     return not answer.valid

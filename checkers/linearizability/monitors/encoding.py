@@ -1,4 +1,4 @@
-"""From a history's columns to what the engine's lanes read: codes of f, dense ids of values.
+"""From a history's columns to what the engine's monitors read: codes of f, dense ids of values.
 
 A value is an int64 key first (integers are themselves; nil and what is no integer get keys above
 all of them), then a dense id, in C. Python looks at distinct forms only, never at every operation.
@@ -22,14 +22,14 @@ Bools = npt.NDArray[np.bool_]
 Ids = npt.NDArray[np.int32]
 Keys = npt.NDArray[np.int64]
 
-DROPPED: Final = 255  # the code of a row that does not count: no lane knows it
+DROPPED: Final = 255  # the code of a row that does not count: no monitor knows it
 
 
 NO_CODES: Final[Mapping[int, int]] = {}
 
 
 class Undecided(Exception):
-    """The lane can't decide this history; the message is a clause that says why."""
+    """The monitor can't decide this history; the message is a clause that says why."""
 
 
 def codes(
@@ -37,7 +37,7 @@ def codes(
     code_of: Mapping[str, int],
     when_failed: Mapping[int, int] = NO_CODES,
 ) -> npt.NDArray[np.uint8]:
-    """Each row's f as the lane's code. What failed did not happen: DROPPED, or ``when_failed``."""
+    """Each row's f as the monitor's code. What failed is DROPPED, or ``when_failed``."""
     names = history.f.names
     by_name = np.array([code_of.get(name, DROPPED) for name in names], dtype=np.uint8)
     found = by_name.take(history.f.codes)
@@ -174,7 +174,7 @@ def ids_of_two(
 
 @dataclass(frozen=True, slots=True)
 class Encoded:
-    """A history as a lane reads it, and what keeps the memory behind it alive."""
+    """A history as a monitor reads it, and what keeps the memory behind it alive."""
 
     columns: Any  # shl_history *
     kept: tuple[Any, ...]
@@ -216,7 +216,7 @@ def answered(
     reasons: Mapping[str, Reason],
     why: Callable[[ConcurrentHistory, int, tuple[int, ...]], str],
 ) -> LaneAnswer:
-    """What a check in C found, as a lane's answer. ``check`` fills a ``shl_answer *``."""
+    """What a check in C found, as a monitor's answer. ``check`` fills a ``shl_answer *``."""
     answer = ffi.new("shl_answer *")
     try:
         check(answer)

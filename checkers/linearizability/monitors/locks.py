@@ -52,7 +52,7 @@ VIOLATIONS: Final = {
 
 @dataclass(frozen=True, slots=True)
 class MutexMonitor:
-    """A lane (checkers.linearizability.monitors.base) for models_locks.Mutex: anyone may release
+    """A monitor (checkers.linearizability.monitors.base) for models_locks.Mutex: anyone may release
     it.
     """
 
@@ -69,7 +69,7 @@ class MutexMonitor:
 
 @dataclass(frozen=True, slots=True)
 class SemaphoreMonitor:
-    """A lane for models_locks.Semaphore, if all ask for the same number of permits."""
+    """A monitor for models_locks.Semaphore, if all ask for the same number of permits."""
 
     name: ClassVar[str] = "semaphore monitor"
 
@@ -100,7 +100,7 @@ def _amount(history: ConcurrentHistory, rows: Any) -> int:
 
 @dataclass(frozen=True, slots=True)
 class OwnedLockMonitor:
-    """A lane for models_locks.OwnerLock (limit 1), ReentrantLock, and FencedLock (fenced)."""
+    """A monitor for models_locks.OwnerLock (limit 1), ReentrantLock, and FencedLock (fenced)."""
 
     name: str
     limit: int = 1  # how often its owner may hold it at once; 0: any number of times

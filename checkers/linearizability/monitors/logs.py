@@ -56,7 +56,7 @@ VIOLATIONS: Final = {
 
 @dataclass(frozen=True, slots=True)
 class LogMonitor:
-    """A lane (checkers.linearizability.monitors.base) for models_collections.Log."""
+    """A monitor (checkers.linearizability.monitors.base) for models_collections.Log."""
 
     name: ClassVar[str] = "log monitor"
 

@@ -48,7 +48,7 @@ VIOLATIONS: Final = {
 
 @dataclass(frozen=True, slots=True)
 class QueueMonitor:
-    """A lane (checkers.linearizability.monitors.base) for queues."""
+    """A monitor (checkers.linearizability.monitors.base) for queues."""
 
     name: str
     check: Callable[[Any, int, Any, Any], None]  # of the engine

@@ -72,7 +72,7 @@ VIOLATIONS: Final = {
 
 @dataclass(frozen=True, slots=True)
 class RegisterMonitor:
-    """A lane (checkers.linearizability.monitors.base); its options are those of
+    """A monitor (checkers.linearizability.monitors.base); its options are those of
     models_registers.CasRegister.
     """
 

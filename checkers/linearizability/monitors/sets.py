@@ -72,7 +72,7 @@ _SAID: Final = {
 
 @dataclass(frozen=True, slots=True)
 class SetMonitor:
-    """A lane (checkers.linearizability.monitors.base) for models_collections.Set."""
+    """A monitor (checkers.linearizability.monitors.base) for models_collections.Set."""
 
     name: ClassVar[str] = "set monitor"
 

@@ -175,7 +175,7 @@ def _stood(told: Sequence[NodeEvent], silence: Silence) -> Iterator[Stood]:
 
 
 def without_members(acked: Sequence[Acked], sets: Sets, tolerance_ns: int) -> Iterator[Anomaly]:
-    """One for each reign and member."""
+    """One for each tenure and member."""
     known: dict[tuple[str, str, int, str], bool] = {}
     ids = {(group, node): member for (group, member), node in sets.names.items()}
     for one in acked:

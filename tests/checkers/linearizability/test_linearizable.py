@@ -53,7 +53,7 @@ def test_what_a_lane_passes_over_is_said() -> None:
     assert verdict.passed_over == ("register monitor: the same write occurs twice",)
     alone = check(from_rows(sequential(*steps[:2], ("read", None, 1))), "register", by="lane")
     assert alone.valid == "unknown"
-    assert alone.cause == "no lane decided it"
+    assert alone.cause == "no monitor decided it"
     assert "register monitor" in alone.passed_over[0]
 
 
@@ -237,7 +237,7 @@ class TestModelsOfOthers:
 
 
 def test_there_is_no_lane_for_every_model() -> None:
-    with pytest.raises(UsageError, match="no lane for the model counter"):
+    with pytest.raises(UsageError, match="no monitor for the model counter"):
         check(from_rows(sequential(("inc", 1, None))), "counter", by="lane")
 
 
@@ -247,7 +247,7 @@ def test_memory_left() -> None:
 
 
 def test_many_small_keys_are_searched_before_a_lane_is_asked() -> None:
-    """And the one that takes long is left to the lane."""
+    """And the one that takes long is left to the monitor."""
     rows = []
     for number in range(40):
         steps = [("enqueue", 1, None), ("dequeue", None, 1)]

@@ -13,7 +13,7 @@ from shalott.checkers.history.concurrent import Row, from_rows
 from shalott.checkers.linearizability.checking import check
 from tests.checkers.random_histories import MODELS, mutated, random_history
 
-pytestmark = pytest.mark.unit
+pytestmark = pytest.mark.explore
 
 EXAMPLES: Final = 150
 

@@ -286,6 +286,7 @@ class TestEpochs:
         assert check(story.role("n1", 10, "master", 1, incarnation=2)).anomalies == ()
 
 
+@pytest.mark.explore
 @pytest.mark.parametrize("seed", range(5))
 def test_claimed_overlaps_agree_with_a_sampling_oracle(seed: int) -> None:
     """Roles on a grid of seconds; the oracle looks at every second."""

@@ -1,4 +1,4 @@
-"""total-queue: one history a fate, what each does to the verdict, and doubt about the drain."""
+"""total-queue: a history for each outcome, its verdict, and doubt about the drain."""
 
 from __future__ import annotations
 

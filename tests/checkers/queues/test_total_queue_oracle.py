@@ -12,7 +12,7 @@ from shalott.checkers.queues.total_queue import TotalQueue
 from shalott.harness.core.rng import Stream
 from tests.checkers.histories import Story
 
-pytestmark = pytest.mark.unit
+pytestmark = pytest.mark.explore
 
 
 def random_story(rng: Stream) -> Story:

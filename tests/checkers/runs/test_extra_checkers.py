@@ -23,8 +23,8 @@ from shalott.harness.core.history import History
 from shalott.harness.core.plan import GatePlan, Plan, SystemPlan
 from shalott.workloads.record import WORKLOADS
 from tests.checkers.runs.test_compose import good
-from tests.harness.run.memory_world import memory_plan
 from tests.plug_ins import PlugIns, plug_ins
+from tests.world.harness.memory import memory_plan
 
 pytestmark = pytest.mark.unit
 

@@ -199,7 +199,7 @@ def test_help(shalott: Shalott) -> None:
         (["good.edn", "-m", "stack"], "no model 'stack': there are register, cas-register"),
         (["good.edn", "-m", "register:x=1"], "model register takes"),
         (["good.edn", "-m", "register", "--lane", "bus"],
-         "no lane 'bus' for register: there are auto, general, register monitor"),
+         "no monitor 'bus' for register: there are auto, general, register monitor"),
         (["good.edn", "-m", "register", "--time-limit", "soon"],
          "--time-limit soon: give a time above 0"),
         (["good.edn", "-m", "register", "--memory-limit", "2PB"],
@@ -225,6 +225,7 @@ def test_mistakes_are_one_sentence(shalott: Shalott, arguments: list[str], sente
     assert done.err.count("\n") == 1
 
 
+@pytest.mark.explore
 def test_ctrl_c_stops_at_once(shalott: Shalott, tmp_path: Path) -> None:
     """A pipe that nobody writes to: the check waits for its file until it is interrupted."""
     os.mkfifo("pipe.edn")
@@ -249,6 +250,7 @@ def test_ctrl_c_stops_at_once(shalott: Shalott, tmp_path: Path) -> None:
     assert err == "shalott: interrupted before there was a verdict\n"
 
 
+@pytest.mark.explore
 def test_a_pipe_is_read_like_a_file(shalott: Shalott, tmp_path: Path) -> None:
     os.mkfifo("pipe.edn")
     for text, code, said in ((STALE, 1, "invalid"), ("nonsense", 254, "pipe.edn")):

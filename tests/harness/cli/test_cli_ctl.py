@@ -15,7 +15,7 @@ from shalott.harness.cli.ctl import VERBS, Answer, ask, read_endpoints
 from shalott.harness.cli.main import run_command
 from shalott.harness.core.errors import UsageError
 from shalott.harness.run.store import ENDPOINTS, PLAN
-from tests.broker.rocket.node.rocket_process import running_rocket_nodes
+from tests.world.processes.rocket import running_rocket_nodes
 
 pytestmark = pytest.mark.local
 

@@ -116,6 +116,7 @@ def test_an_empty_recording_is_an_empty_history(tmp_path: Path) -> None:
     assert history.ops.schema.equals(HISTORY_SCHEMA)
 
 
+@pytest.mark.explore
 def test_survives_kill_9_to_the_last_flush(tmp_path: Path) -> None:
     """A child records and is killed; what it had flushed is all there."""
     path = tmp_path / "history.jsonl"

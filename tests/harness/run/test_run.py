@@ -17,8 +17,8 @@ from shalott.harness.report.results import read_results
 from shalott.harness.run.run import Outcome, run
 from shalott.harness.run.store import RunDirectory, Store
 from tests.checkers.runs.test_extra_checkers import PLUG_IN
-from tests.harness.run.memory_world import MemoryWorld, Trap, kill_n2, memory_plan
 from tests.plug_ins import PlugIns, plug_ins
+from tests.world.harness.memory import MemoryWorld, Trap, kill_n2, memory_plan
 
 pytestmark = pytest.mark.unit
 

@@ -32,7 +32,7 @@ from shalott.harness.search.search import (
 )
 from shalott.harness.search.summary import Summary, closing_lines, exit_code
 from shalott.harness.search.workers import Answer, Crew, Job, Simulate, Task, run_seed
-from tests.harness.search.toy_simulation import (
+from tests.world.harness.toy_simulation import (
     loses,
     simulate_mortal,
     simulate_toy,
@@ -60,7 +60,7 @@ class Quiet:
 
 
 class Backwards:
-    """A crew in this process. It answers only when all workers are busy or nothing is left to hand
+    """Workers in this process. It answers only when all workers are busy or nothing is left to hand
     out, the last task first: the worst order that processes could choose."""
 
     def __init__(self, job: Job, jobs: int) -> None:
@@ -136,6 +136,7 @@ def failing_seeds(seeds: range) -> list[int]:
 # -- with processes --------------------------------------------------------------------------------
 
 
+@pytest.mark.explore
 def test_processes_find_keep_and_repeat(tmp_path: Path) -> None:
     summary = run(tmp_path, "25", keep=2)
     expected = failing_seeds(range(1, 26))
@@ -158,6 +159,7 @@ def test_processes_find_keep_and_repeat(tmp_path: Path) -> None:
         }
 
 
+@pytest.mark.explore
 def test_processes_that_disagree_are_told_and_end_with_255(tmp_path: Path) -> None:
     summary = run(tmp_path, "12", simulate_wobbling, jobs=1)  # the repetition has its own process
     assert summary.repeated > 0
@@ -168,6 +170,7 @@ def test_processes_that_disagree_are_told_and_end_with_255(tmp_path: Path) -> No
     )
 
 
+@pytest.mark.explore
 def test_a_worker_that_dies_costs_its_own_seed_only(tmp_path: Path) -> None:
     summary = run(tmp_path, "8", simulate_mortal)
     assert summary.ran == 8

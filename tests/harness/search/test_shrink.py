@@ -22,7 +22,7 @@ from shalott.harness.search.shrinking import candidates
 from shalott.harness.search.shrinking.candidates import measure
 from shalott.harness.search.shrinking.session import fails_by, shrink_plan
 from shalott.harness.search.shrinking.shrink import ddmin, shrink
-from tests.harness.search.toy_simulation import loses, simulate_toy
+from tests.world.harness.toy_simulation import loses, simulate_toy
 
 pytestmark = pytest.mark.unit
 

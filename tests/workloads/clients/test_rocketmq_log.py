@@ -15,8 +15,8 @@ from shalott.harness.core.op import Completion, Invocation
 from shalott.workloads.clients import log_client
 from shalott.workloads.clients.body import encode_body
 from shalott.workloads.clients.log_client import LogClient
-from tests.broker.rocket.remoting.virtual import HOST
-from tests.workloads.clients.fake_broker import (
+from tests.world.clock.virtual import HOST
+from tests.world.rocket.scripted_broker import (
     BROKER,
     NAME_SERVER_PORT,
     World,

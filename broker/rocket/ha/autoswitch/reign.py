@@ -1,4 +1,4 @@
-"""Reign: what a master of one group knows while it is one: slaves, SyncStateSet, confirm offset.
+"""Reign, a master's tenure: what it knows while it is one: slaves, SyncStateSet, confirm offset.
 
 Source: store/ha/autoswitch/AutoSwitchHAService.java (maybeExpandInSyncStateSet,
 maybeShrinkSyncStateSet, computeConfirmOffset); docs/protocols.md 2.8. A message counts as
@@ -148,7 +148,7 @@ class Reign:
             connection.wake.set()
 
     def close(self) -> None:
-        """The reign is over: nobody is told any more that a message counts."""
+        """The tenure is over: nobody is told any more that a message counts."""
         self._is_over = True
         self.transfer.give_up()
         connections, self.connections = self.connections, {}
@@ -202,7 +202,7 @@ class Reign:
         before = self._store.confirm_offset
         after = self._computed_confirm_offset(judged, before)
         if not self.env.has_bug("KB-RKT-13"):
-            after = max(before, after)  # it never goes back in a reign
+            after = max(before, after)  # it never goes back in a tenure
         self._store.set_confirm_offset(after)
         if after < before:
             detail = {"from": before, "to": after}
@@ -231,7 +231,7 @@ class Reign:
 
     def propose(self, *, is_check: bool) -> Proposal | None:
         """The change to report now, None if the set is as it should be. ``is_check``: this is the
-        periodic look, at which members that never connected in this reign are dropped, too.
+        periodic look, at which members that never connected in this tenure are dropped, too.
         """
         wanted = self._wanted(is_check=is_check)
         if wanted == self.set.members:

@@ -85,7 +85,7 @@ class AutoSwitchHAService:
         self._server: asyncio.Server | None = None
         self._serving: dict[asyncio.Task[None], None] = {}
         self._client_task: asyncio.Task[None] | None = None
-        self._last_set: tuple[int, ...] | None = None  # of the last reign: KB-RKT-19
+        self._last_set: tuple[int, ...] | None = None  # of the last tenure: KB-RKT-19
 
     # -- life --------------------------------------------------------------------------------------
 

@@ -301,6 +301,7 @@ def run(unconfirmed: UnconfirmedMessages, what: str, process: Pid, seqs: list[in
         unconfirmed.down(process, normal=what == "normal")
 
 
+@pytest.mark.explore
 def test_every_history_of_four_events_agrees_with_the_model() -> None:
     words = ("confirm", "refuse", "normal", "crash")
     events = tuple(itertools.product(words, (MASTER, MIRROR, OTHER)))

@@ -11,7 +11,7 @@ import pytest
 
 from shalott.broker.rocket.controller import messages as cm
 from shalott.broker.rocket.controller.errors import ElectionFailed
-from tests.broker.rocket.controller.cluster_fixture import (
+from tests.world.rocket.controllers import (
     CONTROLLERS,
     GROUP,
     HEARTBEAT_TIMEOUT_MS,

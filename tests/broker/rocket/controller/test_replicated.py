@@ -19,9 +19,9 @@ from shalott.broker.rocket.controller.replicated import (
     ReplicatedState,
 )
 from shalott.broker.rocket.remoting.command import Command
-from tests.broker.rocket.controller.hand_group import HandGroup
-from tests.broker.rocket.controller.registry import CLUSTER, NAME
-from tests.broker.rocket.remoting.virtual import run
+from tests.world.clock.virtual import run
+from tests.world.raft.hand_group import HandGroup
+from tests.world.rocket.registry import CLUSTER, NAME
 
 pytestmark = pytest.mark.unit
 

@@ -1,4 +1,4 @@
-"""The controllers among themselves: partitions, stale reads, reigns that follow each other."""
+"""The controllers among themselves: partitions, stale reads, tenures that follow each other."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from shalott.broker.rocket.controller.errors import (
     NotLeader,
     OutcomeUnknown,
 )
-from tests.broker.rocket.controller.cluster_fixture import (
+from tests.world.rocket.controllers import (
     CONTROLLERS,
     GROUP,
     RAFT,

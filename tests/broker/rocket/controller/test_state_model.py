@@ -18,9 +18,9 @@ from shalott.broker.rocket.controller import state as cs
 from shalott.broker.rocket.controller.decisions import Decision
 from shalott.broker.rocket.controller.election import LiveInfo
 from shalott.broker.rocket.remoting.codes import ResponseCode as Rc
-from tests.broker.rocket.controller.registry import NAME, Registry
+from tests.world.rocket.registry import NAME, Registry
 
-pytestmark = pytest.mark.unit
+pytestmark = pytest.mark.explore
 
 IDS = st.integers(1, 4)
 

@@ -20,9 +20,9 @@ from shalott.broker.rocket.ha.autoswitch.client import Slave
 from shalott.broker.rocket.ha.autoswitch.service import AutoSwitchHAService
 from shalott.cluster.base import DiskFaults
 from shalott.cluster.sim.network.network import NetworkKnobs
-from tests.broker.rocket.replicas.replicas_world import CONTROLLER, Broker, Group
+from tests.world.rocket.replicas import CONTROLLER, Broker, Group
 
-pytestmark = pytest.mark.unit
+pytestmark = pytest.mark.explore
 
 GROUP = "shalott"
 DISKS = {

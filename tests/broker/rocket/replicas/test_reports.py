@@ -16,9 +16,11 @@ from shalott.broker.rocket.remoting.client import Unanswered
 from shalott.broker.rocket.replicas.heartbeats import Heartbeats
 from shalott.broker.rocket.replicas.set_reports import SetReports
 from shalott.cluster.sim.disk.disk import SimDisk
-from tests.broker.rabbit.mirrored.cluster_fixture import Clock, Events, run
-from tests.broker.rabbit.mirrored.latency import sim
-from tests.broker.rocket.ha.autoswitch.group_world import SAFE, Group, changed
+from tests.world.clock.latency import sim
+from tests.world.env import Events, LoopClock
+from tests.world.rabbit.queues import run
+from tests.world.rocket.autoswitch import SAFE, Group
+from tests.world.rocket.machine import changed
 
 pytestmark = pytest.mark.unit
 
@@ -177,7 +179,7 @@ def test_kb_rkt_31_a_silent_controller_delays_the_heartbeats_to_others(
     async def scenario() -> None:
         client = Silent()
         disk = SimDisk(sim(), 1, "a")
-        env = Env("a", 1, Clock(), seeded_rng(1, 1), disk, Events("a", []), bugs=bugs)
+        env = Env("a", 1, LoopClock(), seeded_rng(1, 1), disk, Events("a", []), bugs=bugs)
         beat = cm.Heartbeat(cluster_name="c", broker_addr="a:1", broker_name="g", broker_id=1)
         heartbeats = Heartbeats(
             env,

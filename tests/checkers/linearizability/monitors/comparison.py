@@ -1,4 +1,4 @@
-"""A lane against the definition, and against properties that hold of any history."""
+"""A monitor against the definition, and against properties that hold of any history."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ from tests.checkers.oracle import is_linearizable
 from tests.checkers.random_histories import Thing, Values
 
 HISTORIES: Final = int(os.environ.get("SHALOTT_ORACLE_HISTORIES", "300"))
-PREFIXES: Final = 5000  # what is known of a lane after so many is known
+PREFIXES: Final = 5000  # what is known of a monitor after so many is known
 TIMEOUT_S: Final = 0 if HISTORIES > 10_000 else 300
 
 
 @dataclass(frozen=True)
 class Subject:
-    """A lane, the model that it decides, and an object that behaves like it."""
+    """A monitor, the model that it decides, and an object that behaves like it."""
 
     lane: Lane
     model: str  # as make_model takes it
@@ -67,7 +67,7 @@ def agrees_with_every_order(subject: Subject, violations: set[str], unknown: flo
 
 
 def _check_prefix(subject: Subject, answer: LaneAnswer, rows: list[Row]) -> None:
-    """Up to that event it is wrong; and right up to the event before, if the lane can tell."""
+    """Up to that event it is wrong; and right up to the event before, if the monitor can tell."""
     model, history = make_model(subject.model), from_rows(rows)
     assert answer.reason and answer.operations
     assert all(0 <= row < len(rows) for row in answer.operations)

@@ -1,4 +1,5 @@
-"""The shortest invalid prefix for any lane: what it means, and how few prefixes are asked about."""
+"""The shortest invalid prefix for any monitor: what it means, and how few prefixes are asked
+about."""
 
 from __future__ import annotations
 
@@ -66,7 +67,7 @@ def test_a_prefix_knows_nothing_of_what_comes_later() -> None:
 
 @dataclass(frozen=True, slots=True)
 class Plain:
-    """A queue monitor that has only what every lane has."""
+    """A queue monitor that has only what every monitor has."""
 
     inner: QueueMonitor
     asked: list[int]
@@ -80,6 +81,7 @@ class Plain:
         return self.inner(history, budget)
 
 
+@pytest.mark.explore
 @pytest.mark.parametrize("lane", [FIFO, BAG], ids=["fifo", "bag"])
 def test_any_lane_and_one_that_can_tell_find_the_same_prefix(lane: QueueMonitor) -> None:
     rng, found = random.Random(3), 0

@@ -236,6 +236,7 @@ SUBJECTS = {
 seeds = st.integers(0, 2**32 - 1)
 
 
+@pytest.mark.explore
 @pytest.mark.timeout(TIMEOUT_S)
 @pytest.mark.parametrize("name", SUBJECTS)
 def test_the_monitors_agree_with_every_order_of_small_histories(name: str) -> None:
@@ -243,6 +244,7 @@ def test_the_monitors_agree_with_every_order_of_small_histories(name: str) -> No
     agrees_with_every_order(subject, violations, unknown=0.0 if name == "mutex" else 0.15)
 
 
+@pytest.mark.explore
 @pytest.mark.parametrize("name", SUBJECTS)
 @settings(max_examples=40)
 @given(seed=seeds, cut_at=st.integers(0, 60))
@@ -252,6 +254,7 @@ def test_every_prefix_of_a_linearizable_history_is_linearizable(
     prefixes_stay_linearizable(SUBJECTS[name][0], seed, cut_at)
 
 
+@pytest.mark.explore
 @pytest.mark.parametrize("name", SUBJECTS)
 @settings(max_examples=40)
 @given(seed=seeds, gap=st.integers(1, 1000))
@@ -259,6 +262,7 @@ def test_only_the_order_of_events_matters(name: str, seed: int, gap: int) -> Non
     only_the_order_of_events_matters(SUBJECTS[name][0], seed, gap)
 
 
+@pytest.mark.explore
 @pytest.mark.parametrize("name", SUBJECTS)
 @settings(max_examples=40)
 @given(seed=seeds)

@@ -21,7 +21,7 @@ from shalott.checkers.models import Model, make_model
 from tests.checkers.linearizability.monitors.queue_rows import about, prefix, queue_history, ranked
 from tests.checkers.oracle import is_linearizable
 
-pytestmark = pytest.mark.unit
+pytestmark = pytest.mark.explore
 
 HISTORIES = int(os.environ.get("SHALOTT_ORACLE_HISTORIES", "2500"))
 LANES = {"fifo-queue": FIFO, "unordered-queue": BAG}

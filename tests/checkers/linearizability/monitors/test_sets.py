@@ -204,6 +204,7 @@ SUBJECTS = {
 seeds = st.integers(0, 2**32 - 1)
 
 
+@pytest.mark.explore
 @pytest.mark.timeout(TIMEOUT_S)
 @pytest.mark.parametrize("name", SUBJECTS)
 def test_the_monitor_agrees_with_every_order_of_small_histories(name: str) -> None:
@@ -227,6 +228,7 @@ def test_only_the_order_of_events_matters(name: str, seed: int, gap: int) -> Non
     only_the_order_of_events_matters(SUBJECTS[name][0], seed, gap)
 
 
+@pytest.mark.explore
 @pytest.mark.parametrize("name", SUBJECTS)
 @settings(max_examples=40)
 @given(seed=seeds)

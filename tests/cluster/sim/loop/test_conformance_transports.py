@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from tests.cluster.sim.loop.both_loops import HOST, Pair, Recorder, agree, settle
+from tests.world.clock.both_loops import HOST, Pair, Recorder, agree, settle
 
 pytestmark = pytest.mark.unit
 

@@ -8,14 +8,14 @@ import pytest
 
 from shalott.broker.rocket.ha.autoswitch import packets
 from shalott.cluster.sim.network.network import NetworkKnobs
-from tests.broker.rocket.ha.autoswitch.group_world import (
+from tests.world.rocket.autoswitch import (
     PORT,
     SAFE,
     SEGMENT_BYTES,
     Group,
-    changed,
     expired,
 )
+from tests.world.rocket.machine import changed
 
 pytestmark = pytest.mark.unit
 
@@ -337,6 +337,7 @@ def test_a_slave_that_catches_up_is_marked_before_the_controllers_know() -> None
     Group(ha=ALONE_TOO).run(scenario)
 
 
+@pytest.mark.explore
 def test_a_slave_joins_under_constant_load_and_stays() -> None:
     """There is always a newer frame under way when an acknowledgement comes."""
 

@@ -13,7 +13,8 @@ import pytest
 from shalott.broker.rocket.ha.autoswitch.packets import SlaveHandshake
 from shalott.cluster.sim.disk.disk import DiskKnobs
 from shalott.cluster.sim.network.network import NetworkKnobs
-from tests.broker.rocket.ha.autoswitch.group_world import SAFE, Broker, Group, changed
+from tests.world.rocket.autoswitch import SAFE, Broker, Group
+from tests.world.rocket.machine import changed
 
 pytestmark = pytest.mark.unit
 
@@ -198,6 +199,7 @@ def test_kb_rkt_19_a_new_master_counts_by_its_old_set() -> None:
     only_with("KB-RKT-19", scenario)
 
 
+@pytest.mark.explore
 def test_kb_rkt_20_a_master_that_is_elected_again_gives_queue_offsets_twice() -> None:
     async def scenario(group: Group) -> bool:
         await group.start("a")

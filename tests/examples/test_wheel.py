@@ -16,10 +16,10 @@ pytestmark = pytest.mark.timeout(INSTALL_WITHIN_S + 300)
 
 SHORT = ("--time-limit", "8", "--rate", "40", "--nemesis-interval", "4", "--nemesis-duration", "2")
 HISTORY = """\
-{"process": 0, "type": "invoke", "f": "write", "value": 1}
-{"process": 0, "type": "ok", "f": "write", "value": 1}
-{"process": 1, "type": "invoke", "f": "read", "value": null}
-{"process": 1, "type": "ok", "f": "read", "value": 2}
+{:process 0, :type :invoke, :f :write, :value 1}
+{:process 0, :type :ok, :f :write, :value 1}
+{:process 1, :type :invoke, :f :read, :value nil}
+{:process 1, :type :ok, :f :read, :value 2}
 """
 
 
@@ -67,8 +67,8 @@ def test_a_run_in_containers(installed: Installed) -> None:
 
 @pytest.mark.local
 def test_check_and_search(installed: Installed) -> None:
-    (installed.directory / "history.jsonl").write_text(HISTORY)
-    checked = installed.shalott("check", "history.jsonl", "--model", "register")
+    (installed.directory / "history.edn").write_text(HISTORY)
+    checked = installed.shalott("check", "history.edn", "--model", "register")
     assert checked.code == 1, checked.printed
     searched = installed.shalott("search", "--seeds", "2", "--jobs", "2")
     assert searched.code == 0, searched.printed

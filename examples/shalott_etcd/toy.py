@@ -21,7 +21,7 @@ from shalott.cluster.systems.readiness import await_nodes
 from shalott.cluster.systems.record import Profile, Search, SystemRecord
 from shalott.harness.core.errors import BootFailed
 from shalott.harness.core.parameters import make_parameters
-from shalott.harness.core.plan import Plan
+from shalott.harness.core.plan import GatePlan, Plan
 from shalott_etcd.client import ask, read_request
 from shalott_etcd.toy_node import ASK_TIMEOUT_MS, Node, NodeConfig
 
@@ -104,6 +104,8 @@ def make(plan: Plan) -> ToySystem:
     return ToySystem(make_parameters(ToyParameters, plan.system.parameters))
 
 
+# It does not tell what its copies hold, which therefore is not compared.
+GATES = GatePlan(min_acked=20, must_settle=True)
 # What it does not survive: it believes what its disk says, and never runs out of room.
 DISK_FAULTS = ("disk-full", "disk-error", "disk-short", "disk-corrupt")
 SYSTEM = SystemRecord(
@@ -116,5 +118,7 @@ SYSTEM = SystemRecord(
     parameters=ToyParameters,
     worlds=("local", "sim"),
     program=program,
-    search={name: Search(beyond=DISK_FAULTS) for name in ("upstream", "safe")},
+    search=dict.fromkeys(
+        ("upstream", "safe"), Search(settings={"gates": GATES}, beyond=DISK_FAULTS)
+    ),
 )

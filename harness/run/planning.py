@@ -37,8 +37,10 @@ from shalott.harness.core.profiles import (
     profile_of,
 )
 from shalott.harness.core.quantities import parse_duration_ms
-from shalott.nemesis.kinds import check_actions
-from shalott.nemesis.schedule import NEMESES, make_schedule
+from shalott.harness.run.select import make_system
+from shalott.nemesis.record import check_nemesis, usual_nemeses
+from shalott.nemesis.requirements import check_actions, check_system, required_protocols
+from shalott.nemesis.schedule import make_schedule
 from shalott.workloads.clients.body import SMALLEST_BYTES
 from shalott.workloads.registry import recipe_of
 
@@ -48,7 +50,6 @@ OPERATORS = ("restart-minority", "none")
 Delivery = Literal["at-least-once", "at-most-once", "exactly-once"]
 DELIVERIES = ("at-least-once", "at-most-once", "exactly-once")
 OBJECTS = ("policy", "queue")
-ALL_NEMESES = ("partition", "kill", "stop", "pause", "restart-all")  # what every world can do
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -186,6 +187,8 @@ def check_plan(plan: Plan) -> None:
             raise UsageError(sentence)
     _check_workload(plan)
     check_actions(plan.faults, nodes)
+    if required_protocols(plan.faults):
+        check_system(plan.faults, make_system(plan))
 
 
 def _check_workload(plan: Plan) -> None:
@@ -241,9 +244,9 @@ def parse_nemeses(text: str) -> tuple[str, ...]:
     """Names separated by commas, none, or all."""
     names = tuple(name.strip() for name in text.split(",") if name.strip())
     if names == ("all",):
-        return ALL_NEMESES
+        return usual_nemeses()
     for name in names:
-        _one_of("nemesis", name, (*NEMESES, "none", "all"))
+        check_nemesis(name, "none", "all")
     return tuple(name for name in names if name != "none")
 
 

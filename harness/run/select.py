@@ -100,6 +100,10 @@ def make_system(plan: Plan) -> System:
         from shalott.cluster.systems.rabbit.rabbitmq import RabbitmqSystem
 
         return RabbitmqSystem(plan.system, durable=plan.workload.durable)
+    if plan.system.name == "master-slave":
+        from shalott.cluster.systems.rocket.master_slave import MasterSlaveSystem
+
+        return MasterSlaveSystem(plan.system, plan.seed)
     if plan.system.name in LOG_SYSTEMS:
         from shalott.cluster.systems.rocket.rocketmq import RocketmqSystem
 

@@ -8,7 +8,7 @@ number of operations and of clients, as tables and plotted (DIRECTORY/*.svg), an
 whichever peers are installed (benchmarks/peers.py). What a figure holds:
 
 - A plain name: checkers.linearizability.checking.check on a history that is in memory as columns,
-  as a reader leaves it, to the verdict: encoding, the lane, the general search. "+ prefix": with the
+  as a reader leaves it, to the verdict: encoding, the monitor, the search. "+ prefix": with the
   shortest invalid prefix, which check finds if asked to. Reading the file is not in it.
 - "etcd logs": all of them in one process: opened, read, checked; imports are not in it, but are in
   the second of the two figures.

@@ -111,12 +111,14 @@ def plan_for(row: Row, system: str, seed: int) -> Plan:
         system=SystemPlan(
             name=system,
             profile="upstream",
-            partition_mode=row.partition_mode,
-            net_tick_ms=NET_TICK_MS,
+            parameters={"partition_mode": row.partition_mode, "net_tick_ms": NET_TICK_MS},
             policy=row.policy,
         ),
         workload=WorkloadPlan(
-            name="queue", rate_hz=120, concurrency=3, queues=1, enqueue_fraction=1.0
+            name="queue",
+            rate_hz=120,
+            concurrency=3,
+            parameters={"queues": 1, "enqueue_fraction": 1.0},
         ),
         gates=GatePlan(),
         faults=row.faults,

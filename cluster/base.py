@@ -20,6 +20,8 @@ from typing import Any, Literal, Protocol, runtime_checkable
 
 import msgspec
 
+from shalott.harness.core.history import Recorder
+
 # What a world can do. A plan that asks for what is missing is refused before boot.
 Capability = Literal[
     "kill",
@@ -132,7 +134,6 @@ class System(Protocol):
     name: str
     port_names: tuple[str, ...]  # amqp, management, cluster
     image: str
-    runs_locally: bool  # false: containers only
 
     def node_specs(self, topology: Topology) -> Sequence[NodeSpec]: ...
 
@@ -153,13 +154,6 @@ class System(Protocol):
         {"running": [node, ...], "partitions": [node, ...], "claims": [{"group": queue, "role":
         "master"|"mirror"|"none", "epoch": int, "master": node, "mirrors": [...],
         "synchronised": [...], "state": str}, ...]}. Claims may hold more (messages)
-        """
-        ...
-
-    async def mend_partition(self, cluster: Cluster) -> Sequence[str]:
-        """What an operator does after a partition under ``ignore``: restart the smaller side.
-
-        Names the nodes that were restarted.
         """
         ...
 
@@ -206,12 +200,72 @@ class FailsOver(Protocol):
 
 
 @runtime_checkable
+class NodesDiffer(Protocol):
+    """Of systems whose nodes do not all host the same."""
+
+    def hosted_ports(self, node: str) -> Sequence[str]:
+        """The names of the ports that somebody listens on at a node."""
+        ...
+
+
+def ports_of(system: System, node: str) -> Sequence[str]:
+    """The names of a node's ports."""
+    return system.hosted_ports(node) if isinstance(system, NodesDiffer) else system.port_names
+
+
+@runtime_checkable
+class MendsPartitions(Protocol):
+    """Of systems whose partitions an operator may have to end by hand."""
+
+    @property
+    def wants_mending(self) -> bool:
+        """Whether the plan says that somebody does."""
+        ...
+
+    async def mend_partition(self, cluster: Cluster) -> Sequence[str]:
+        """What an operator does after a partition: restart the smaller side.
+
+        Names the nodes that were restarted.
+        """
+        ...
+
+
+@runtime_checkable
 class TakesReports(Protocol):
     """A System whose nodes listen for the reports of their slaves."""
 
     async def report_nonsense(self, cluster: Cluster, node: str) -> Callable[[], None]:
         """Connect to ``node`` as a slave does, and say that one has all there could be. What is
         returned hangs up. Raises ClientError."""
+        ...
+
+
+@runtime_checkable
+class ExplainsUnsettled(Protocol):
+    """Of systems that can say what they are still waiting for."""
+
+    def why_unsettled(
+        self, seen: Mapping[str, Mapping[str, Any] | None], queues: Sequence[str]
+    ) -> str:
+        """One phrase, of one round of observations by node; "" if nothing is missing."""
+        ...
+
+
+@runtime_checkable
+class RecordsReplicas(Protocol):
+    """Of systems whose nodes can be asked what they hold of what is replicated."""
+
+    async def record_replicas(self, cluster: Cluster, record: Recorder) -> None:
+        """Write a row ``replica`` for each (docs/architecture.md, the contract of the history)."""
+        ...
+
+
+@runtime_checkable
+class InspectsMachines(Protocol):
+    """Of systems that can look into their nodes where these run in the simulation."""
+
+    async def inspect(self, machines: Mapping[str, Any]) -> None:
+        """Write down what every node holds, as node events (cluster/sim/machine.py)."""
         ...
 
 

@@ -42,7 +42,8 @@ _GLOB = re.compile(r"[][{}*?\\]")  # what Spark would take for a pattern
 class _System(msgspec.Struct):
     name: str
     profile: str
-    partition_mode: str = ""
+    partition_mode: str = ""  # where plans of version 1 have it
+    parameters: dict[str, Any] = {}
 
 
 class _Plan(msgspec.Struct):
@@ -120,6 +121,11 @@ def _run_directories(store: Path) -> Iterator[Path]:
             yield Path(where)
 
 
+def _partition_mode(system: _System) -> str:
+    """ "" in systems that have none."""
+    return str(system.parameters.get("partition_mode", system.partition_mode))
+
+
 def _read_run(store: Path, directory: Path) -> Run:
     plan = msgspec.json.decode((directory / PLAN).read_bytes(), type=_Plan)
     history = directory / HISTORY
@@ -134,7 +140,7 @@ def _read_run(store: Path, directory: Path) -> Run:
         seed=plan.seed,
         system=plan.system.name,
         profile=plan.system.profile,
-        partition_mode=plan.system.partition_mode,
+        partition_mode=_partition_mode(plan.system),
         observe_interval_ms=plan.observe_interval_ms,
         complete=not (directory / CUT_SHORT).exists(),
         valid=results.valid if results else None,

@@ -11,27 +11,61 @@ node), as applications do that care for order.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import partial
+from typing import Annotated, Literal
 
+import msgspec
+
+from shalott.checkers.base import Checker
+from shalott.checkers.linearizability.run_checker import Linearizability
+from shalott.checkers.queues.fifo_order import FifoOrder
+from shalott.harness.core.drawing import Draw
 from shalott.harness.core.generator.base import Generator
 from shalott.harness.core.generator.combinators import Stagger, TimeLimit
 from shalott.harness.core.generator.queues import queue_mix
+from shalott.harness.core.parameters import make_parameters
 from shalott.harness.core.plan import Plan
 from shalott.harness.core.rng import stream_key
+from shalott.workloads import queue
 from shalott.workloads.base import Workload
 from shalott.workloads.clients.amqp import AmqpQueueClient
-from shalott.workloads.queue import client_habits, drain_generator, queue_names
+from shalott.workloads.clients.body import SMALLEST_BYTES
+from shalott.workloads.queue import (
+    AMQP,
+    QueueParameters,
+    client_habits,
+    drain_generator,
+    one_a_node,
+    queue_checkers,
+    queue_names,
+)
+from shalott.workloads.record import Values, WorkloadRecord
+
+
+class FifoParameters(QueueParameters, frozen=True, kw_only=True):
+    """The queue workload's, who dequeues, and what is judged."""
+
+    consumers: Annotated[
+        Literal["competing", "single"], msgspec.Meta(description="competing; single: one a queue.")
+    ] = "competing"
+    order: Annotated[
+        Literal["first-delivery", "exactly-once"], msgspec.Meta(description="What is judged.")
+    ] = "first-delivery"
+
+
+def parameters_of(plan: Plan) -> FifoParameters:
+    return make_parameters(FifoParameters, plan.workload.parameters)
 
 
 def load_generator(plan: Plan) -> Generator:
     """The mix at the plan's rate for the plan's time."""
-    workload = plan.workload
-    single = workload.consumers == "single"
+    workload, parameters = plan.workload, parameters_of(plan)
     mix = queue_mix(
-        queue_names(workload.queues),
-        workload.enqueue_fraction,
+        queue_names(parameters.queues),
+        parameters.enqueue_fraction,
         plan.seed,
-        threads=workload.concurrency if single else 0,
+        threads=workload.concurrency if parameters.consumers == "single" else 0,
     )
     paced = Stagger(mix, 1e9 / workload.rate_hz, stream_key(plan.seed, "fifo", "stagger"))
     return TimeLimit(paced, plan.time_limit_ms * 1_000_000)
@@ -39,17 +73,55 @@ def load_generator(plan: Plan) -> Generator:
 
 def fifo_workload(plan: Plan) -> Workload:
     """Everything a run needs to know about this workload."""
-    workload = plan.workload
+    parameters = parameters_of(plan)
     return Workload(
         name="fifo",
-        queues=queue_names(workload.queues),
+        queues=queue_names(parameters.queues),
         port="amqp",
         make_client=partial(
             AmqpQueueClient,
-            body_bytes=workload.body_bytes,
-            op_timeout_ms=workload.op_timeout_ms,
-            habits=client_habits(workload),
+            body_bytes=parameters.body_bytes,
+            op_timeout_ms=plan.workload.op_timeout_ms,
+            habits=client_habits(parameters),
         ),
         generator=load_generator(plan),
         final_generator=drain_generator(plan),
     )
+
+
+def fifo_checkers(plan: Plan) -> Sequence[Checker]:
+    """The queue workload's, and the order."""
+    exact = Linearizability(model="fifo-queue", fs=("enqueue", "dequeue"), exactly_once=True)
+    wanted = (exact,) if parameters_of(plan).order == "exactly-once" else ()
+    return (FifoOrder(), *wanted, *queue_checkers(plan))
+
+
+def draw_parameters(draw: Draw) -> Values:
+    return {
+        **queue.draw_parameters(draw),
+        "consumers": draw.knob("consumers", ("competing",)),
+        "order": draw.knob("order", ("first-delivery",)),
+    }
+
+
+def describe(plan: Plan) -> str:
+    parameters = parameters_of(plan)
+    return (
+        f"{parameters.queues} queues, {parameters.enqueue_fraction:.0%} enqueues,"
+        f" {parameters.consumers} consumers, judged by {parameters.order}"
+    )
+
+
+WORKLOAD = WorkloadRecord(
+    name="fifo",
+    summary="the queue workload, judged by the order in which messages come out",
+    needs=(AMQP,),
+    parameters=FifoParameters,
+    complete=one_a_node,
+    build=fifo_workload,
+    checkers=fifo_checkers,
+    draw=draw_parameters,
+    describe=describe,
+    lower=("queues",),
+    calm={"body_bytes": SMALLEST_BYTES, "enqueue_fraction": 1.0},
+)

@@ -12,22 +12,49 @@ asked, so nothing is read at the end but a few polls, which show that the cluste
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import partial
 
+import msgspec
+
+from shalott.checkers.base import Checker
+from shalott.checkers.logs.anomalies import ReplicatedLog
+from shalott.checkers.logs.freshness import FreshReads
+from shalott.checkers.mastership.elections.regressions import Elections
+from shalott.checkers.runs.convergence import Convergence
+from shalott.cluster.systems.record import promises_of
 from shalott.harness.core.client import Client
+from shalott.harness.core.drawing import Draw, Range
 from shalott.harness.core.generator.base import Generator
 from shalott.harness.core.generator.combinators import Limit, Stagger, TimeLimit
 from shalott.harness.core.generator.logs import log_mix, read_all
+from shalott.harness.core.parameters import make_parameters
 from shalott.harness.core.plan import Plan, nodes_hosting
 from shalott.harness.core.rng import stream_key
 from shalott.workloads.base import SeveralPorts, Workload
+from shalott.workloads.clients.body import SMALLEST_BYTES
 from shalott.workloads.clients.log_client import LogClient
+from shalott.workloads.judges import run_checkers
+from shalott.workloads.log_promises import invariant_checkers
+from shalott.workloads.queue import Count, Share, Size, one_a_node
+from shalott.workloads.record import Values, WorkloadRecord
+
+REMOTING = "rocketmq-remoting"  # brokers and name servers of RocketMQ
 
 TOPIC = "shalott"
 PORTS = ("nameserver", "remoting")
 READING_LIMIT_MS = 60_000
 ROUTE_POLL_MS = 1000  # clients of an original wait 30 s for a new route: an outage of their own
+
+
+class LogParameters(msgspec.Struct, frozen=True, kw_only=True):
+    queues: Count = 0  # of the topic
+    enqueue_fraction: Share = 0.6  # sends
+    body_bytes: Size = 64
+
+
+def parameters_of(plan: Plan) -> LogParameters:
+    return make_parameters(LogParameters, plan.workload.parameters)
 
 
 def queue_keys(count: int) -> tuple[str, ...]:
@@ -37,21 +64,21 @@ def queue_keys(count: int) -> tuple[str, ...]:
 
 def load_generator(plan: Plan) -> Generator:
     """The mix at the plan's rate for the plan's time."""
-    keys = queue_keys(plan.workload.queues)
-    mix = log_mix(keys, plan.workload.enqueue_fraction, plan.seed)
+    keys = queue_keys(parameters_of(plan).queues)
+    mix = log_mix(keys, parameters_of(plan).enqueue_fraction, plan.seed)
     paced = Stagger(mix, 1e9 / plan.workload.rate_hz, stream_key(plan.seed, "log", "stagger"))
     return TimeLimit(paced, plan.time_limit_ms * 1_000_000)
 
 
 def reading_generator(plan: Plan) -> Generator:
     """Until every queue was read to its end at every node, at most a minute."""
-    keys = queue_keys(plan.workload.queues)
+    keys = queue_keys(parameters_of(plan).queues)
     return TimeLimit(read_all(nodes_hosting(plan, "broker"), keys), READING_LIMIT_MS * 1_000_000)
 
 
 def last_words(plan: Plan) -> Generator:
     """A few polls of each process."""
-    mix = log_mix(queue_keys(plan.workload.queues), 0.0, plan.seed)
+    mix = log_mix(queue_keys(parameters_of(plan).queues), 0.0, plan.seed)
     return TimeLimit(Limit(mix, 2 * plan.workload.concurrency), READING_LIMIT_MS * 1_000_000)
 
 
@@ -71,7 +98,7 @@ def _workload(plan: Plan, name: str, final_generator: Generator) -> Workload:
 
     return Workload(
         name=name,
-        queues=queue_keys(plan.workload.queues),
+        queues=queue_keys(parameters_of(plan).queues),
         generator=load_generator(plan),
         final_generator=final_generator,
         several=SeveralPorts(PORTS, make_client, partial(port_at, plan)),
@@ -97,7 +124,7 @@ def make_log_client(plan: Plan, ports: Mapping[str, tuple[str, int]]) -> LogClie
         port,
         dial=dial,
         broker=f"{broker_host}:{broker_port}",
-        body_bytes=plan.workload.body_bytes,
+        body_bytes=parameters_of(plan).body_bytes,
         op_timeout_ms=plan.workload.op_timeout_ms,
         route_poll_ms=ROUTE_POLL_MS,
     )
@@ -107,3 +134,56 @@ def dial(address: str) -> tuple[str, int]:
     """Where the harness reaches what is advertised: there; no fault stands between."""
     host, _, port = address.rpartition(":")
     return host, int(port)
+
+
+def log_checkers(plan: Plan) -> Sequence[Checker]:
+    """A replicated log's messages, and who was its master."""
+    reads = (FreshReads(),) if promises_of(plan).fresh_reads else ()
+    equal = () if plan.gates.must_converge else (Convergence(),)  # with the gate it is there
+    return (ReplicatedLog(), *elections_checkers(plan), *equal, *reads)
+
+
+def elections_checkers(plan: Plan) -> Sequence[Checker]:
+    """Who was a replicated log's master, and what that took and kept."""
+    return (Elections(), *invariant_checkers(plan), *run_checkers(plan))
+
+
+def draw_parameters(draw: Draw) -> Values:
+    return {
+        "queues": draw.knob("queues", (1, 1, 2, 3)),
+        "enqueue_fraction": draw.knob("enqueue_fraction", Range(0.5, 0.8, 0.05)),
+        "body_bytes": draw.knob("body_bytes", (12, 64, 64, 256, 1024, 8192)),
+    }
+
+
+def describe(plan: Plan) -> str:
+    parameters = parameters_of(plan)
+    return f"{parameters.queues} queues of one topic, {parameters.enqueue_fraction:.0%} sends"
+
+
+LOG = WorkloadRecord(
+    name="log",
+    summary="sends and polls of one topic, and everything read at the end",
+    needs=(REMOTING,),
+    parameters=LogParameters,
+    complete=one_a_node,
+    build=log_workload,
+    checkers=log_checkers,
+    draw=draw_parameters,
+    describe=describe,
+    lower=("queues",),
+    calm={"body_bytes": SMALLEST_BYTES, "enqueue_fraction": 1.0},
+)
+ELECTIONS = WorkloadRecord(
+    name="elections",
+    summary="the load of log, judged by who was master",
+    needs=(REMOTING,),
+    parameters=LogParameters,
+    complete=one_a_node,
+    build=elections_workload,
+    checkers=elections_checkers,
+    draw=draw_parameters,
+    describe=describe,
+    lower=("queues",),
+    calm={"body_bytes": SMALLEST_BYTES, "enqueue_fraction": 1.0},
+)

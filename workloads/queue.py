@@ -7,19 +7,65 @@ come out, at the latest when every node is drained after the heal.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import partial
+from typing import Annotated, Literal
 
+import msgspec
+
+from shalott.checkers.base import Checker
 from shalott.checkers.queues.habits import Habits
+from shalott.harness.core.drawing import Draw, Range
 from shalott.harness.core.generator.base import Generator
 from shalott.harness.core.generator.combinators import Stagger, TimeLimit
 from shalott.harness.core.generator.queues import drain, queue_mix
-from shalott.harness.core.plan import Plan, WorkloadPlan
+from shalott.harness.core.parameters import make_parameters
+from shalott.harness.core.plan import Plan
 from shalott.harness.core.rng import stream_key
 from shalott.workloads.base import Workload
 from shalott.workloads.clients.amqp import AmqpQueueClient
+from shalott.workloads.clients.body import SMALLEST_BYTES
+from shalott.workloads.judges import message_checkers
+from shalott.workloads.record import Values, WorkloadRecord
+
+AMQP = "amqp-0-9-1"  # with queues that the harness declares
 
 QUEUE_PREFIX = "shalott"
 DRAIN_LIMIT_MS = 60_000
+
+Count = Annotated[int, msgspec.Meta(ge=0, description="How many; 0: one a node.")]
+Share = Annotated[float, msgspec.Meta(ge=0, le=1, description="Share of enqueues, or writes.")]
+Size = Annotated[int, msgspec.Meta(ge=SMALLEST_BYTES, description="Size of a message.")]
+
+
+class QueueParameters(msgspec.Struct, frozen=True, kw_only=True):
+    """The defaults of the last four are what RabbitMQ's manual asks of who must not lose messages.
+
+    Each of the others opens a documented window of loss: dequeues that nobody acknowledges (L5),
+    queues or messages that a restart of every node forgets (L6), and publishes without confirms
+    (L7). Without confirms an enqueue is ok once it was written and a synchronous call on the same
+    channel came back: its channel has taken it, and nothing was promised.
+    """
+
+    queues: Count = 0
+    enqueue_fraction: Share = 0.6
+    body_bytes: Size = 64
+    ack_mode: Annotated[
+        Literal["manual", "auto"],
+        msgspec.Meta(description="manual; auto: a delivered message is not acknowledged."),
+    ] = "manual"
+    durable: Annotated[bool, msgspec.Meta(description="Queues outlive their nodes.")] = True
+    persistent: Annotated[bool, msgspec.Meta(description="Messages outlive their nodes.")] = True
+    confirms: Annotated[bool, msgspec.Meta(description="Await a confirm of each enqueue.")] = True
+
+
+def parameters_of(plan: Plan) -> QueueParameters:
+    return make_parameters(QueueParameters, plan.workload.parameters)
+
+
+def one_a_node(values: Values, serving: int) -> Values:
+    """``queues`` = 0 means: one for each node that serves clients."""
+    return {**values, "queues": values.get("queues") or serving}
 
 
 def queue_names(count: int) -> tuple[str, ...]:
@@ -27,43 +73,80 @@ def queue_names(count: int) -> tuple[str, ...]:
     return tuple(f"{QUEUE_PREFIX}.{number}" for number in range(1, count + 1))
 
 
-def client_habits(workload: WorkloadPlan) -> Habits:
+def client_habits(parameters: QueueParameters) -> Habits:
     """What its clients do, and do not do, against loss."""
     return Habits(
-        manual_acks=workload.ack_mode == "manual",
-        durable=workload.durable,
-        persistent=workload.persistent,
-        confirms=workload.confirms,
+        manual_acks=parameters.ack_mode == "manual",
+        durable=parameters.durable,
+        persistent=parameters.persistent,
+        confirms=parameters.confirms,
     )
 
 
 def load_generator(plan: Plan) -> Generator:
     """The mix at the plan's rate for the plan's time."""
-    keys = queue_names(plan.workload.queues)
-    mix = queue_mix(keys, plan.workload.enqueue_fraction, plan.seed)
+    parameters = parameters_of(plan)
+    mix = queue_mix(queue_names(parameters.queues), parameters.enqueue_fraction, plan.seed)
     paced = Stagger(mix, 1e9 / plan.workload.rate_hz, stream_key(plan.seed, "queue", "stagger"))
     return TimeLimit(paced, plan.time_limit_ms * 1_000_000)
 
 
 def drain_generator(plan: Plan) -> Generator:
     """Until every node says empty twice, at most a minute."""
-    keys = queue_names(plan.workload.queues)
+    keys = queue_names(parameters_of(plan).queues)
     return TimeLimit(drain(plan.cluster.nodes, keys), DRAIN_LIMIT_MS * 1_000_000)
 
 
 def queue_workload(plan: Plan) -> Workload:
     """Everything a run needs to know about this workload."""
-    workload = plan.workload
+    parameters = parameters_of(plan)
     return Workload(
         name="queue",
-        queues=queue_names(plan.workload.queues),
+        queues=queue_names(parameters.queues),
         port="amqp",
         make_client=partial(
             AmqpQueueClient,
-            body_bytes=workload.body_bytes,
-            op_timeout_ms=workload.op_timeout_ms,
-            habits=client_habits(workload),
+            body_bytes=parameters.body_bytes,
+            op_timeout_ms=plan.workload.op_timeout_ms,
+            habits=client_habits(parameters),
         ),
         generator=load_generator(plan),
         final_generator=drain_generator(plan),
     )
+
+
+def queue_checkers(plan: Plan) -> Sequence[Checker]:
+    return message_checkers(plan, client_habits(parameters_of(plan)))
+
+
+def draw_parameters(draw: Draw) -> Values:
+    """What a careful client does; a search may open the windows of loss by name."""
+    return {
+        "queues": draw.knob("queues", (1, 1, 2, 3)),
+        "enqueue_fraction": draw.knob("enqueue_fraction", Range(0.5, 0.8, 0.05)),
+        "body_bytes": draw.knob("body_bytes", (12, 64, 64, 256, 1024, 8192)),
+        "ack_mode": draw.knob("ack_mode", ("manual",)),
+        "durable": draw.knob("durable", (True,)),
+        "persistent": draw.knob("persistent", (True,)),
+        "confirms": draw.knob("confirms", (True,)),
+    }
+
+
+def describe(plan: Plan) -> str:
+    parameters = parameters_of(plan)
+    return f"{parameters.queues} queues, {parameters.enqueue_fraction:.0%} enqueues"
+
+
+WORKLOAD = WorkloadRecord(
+    name="queue",
+    summary="enqueues and dequeues on a few queues, drained at the end",
+    needs=(AMQP,),
+    parameters=QueueParameters,
+    complete=one_a_node,
+    build=queue_workload,
+    checkers=queue_checkers,
+    draw=draw_parameters,
+    describe=describe,
+    lower=("queues",),
+    calm={"body_bytes": SMALLEST_BYTES, "enqueue_fraction": 1.0},
+)

@@ -1,23 +1,27 @@
 """WorkloadRecord: all that the harness knows of a workload, as one record.
 
 A workload is what the clients of a run do, and what judges it. A plug-in offers its record at the
-entry-point group ``shalott.workloads``, or in a module given to ``--load``. As in Jepsen
-(jepsen.tests.*: a map of client, generator and checker), but as functions of the plan, so that a
+entry-point group ``shalott.workloads``, or in a module given to ``--load``. It is what a map of
+client, generator and checker is in Jepsen (jepsen.tests.*), but as functions of the plan, so that a
 stored run can be judged again.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
 
 import msgspec
 
 from shalott.checkers.base import Checker
 from shalott.harness.core.doors import Door, door_of_records
+from shalott.harness.core.drawing import Draw
 from shalott.harness.core.parameters import NoParameters
 from shalott.harness.core.plan import Plan
 from shalott.workloads.base import Workload
+
+Values = Mapping[str, Any]  # of parameters, by field
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -27,8 +31,12 @@ class WorkloadRecord:
     ``needs``: the protocols that its clients speak, by name; it fits every system that speaks them
     all. ``parameters``: a struct whose fields are flags of the command line and values of the plan
     (harness/core/parameters.py). ``checkers``: what judges it besides the checkers that every run
-    has. ``check``: raises UsageError for a plan that it can't have. ``describe``: a few words for
-    the report's first paragraph.
+    has. ``complete``: given the struct's values and how many nodes serve clients, the values that a
+    plan stores. ``check``: raises UsageError for a plan that it can't have. ``draw``: values for a
+    search's run; what it leaves out has its default. ``describe``: a few words for the report.
+
+    For shrinking: ``lower`` names whole numbers that may be made smaller, down to 1; ``calm`` has
+    the values that a parameter may be put to because there it does least.
     """
 
     name: str
@@ -37,8 +45,12 @@ class WorkloadRecord:
     build: Callable[[Plan], Workload]
     checkers: Callable[[Plan], Sequence[Checker]]
     parameters: type[msgspec.Struct] = NoParameters
+    complete: Callable[[Values, int], Values] = lambda values, serving: values
     check: Callable[[Plan], None] = lambda plan: None
+    draw: Callable[[Draw], Values] = lambda draw: {}
     describe: Callable[[Plan], str] = lambda plan: ""
+    lower: tuple[str, ...] = ()
+    calm: Values = field(default_factory=dict)
 
 
 WORKLOADS: Door[WorkloadRecord] = door_of_records("workload", "shalott.workloads", WorkloadRecord)

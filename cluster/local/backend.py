@@ -43,7 +43,7 @@ from shalott.cluster.local.sweep import (
 )
 from shalott.cluster.owner import this_process
 from shalott.cluster.refusals import refusal
-from shalott.harness.core.errors import HarnessError, UsageError
+from shalott.harness.core.errors import HarnessError
 
 log = logging.getLogger("shalott.cluster.local")
 
@@ -76,8 +76,6 @@ class LocalCluster:
     # ----------------------------------------------------------------------------------------------
 
     async def boot(self, system: System) -> None:
-        if not system.runs_locally:
-            raise UsageError(f"{system.name} runs in containers only: use --cluster docker")
         for sentence in await sweep_local():
             log.info("%s", sentence)
         self._state_path = state_directory() / f"{self._token}.json"

@@ -32,8 +32,7 @@ from shalott.cluster.sim.loop.clock import NodeClock
 from shalott.cluster.sim.loop.loop import START_NS, SimLoop
 from shalott.cluster.sim.machine import EXIT_KILLED, Machine, Program
 from shalott.cluster.sim.network.network import NetworkKnobs, SimNetwork
-from shalott.cluster.sim.program import broker_program
-from shalott.harness.core.errors import HarnessError, UsageError
+from shalott.harness.core.errors import HarnessError
 from shalott.harness.core.plan import SimPlan
 
 HARNESS = "harness"  # its host
@@ -61,7 +60,7 @@ class SimCluster:
         nodes: Sequence[str],
         loop: SimLoop,
         knobs: SimPlan,
-        make_program: MakeProgram = broker_program,
+        make_program: MakeProgram,
     ) -> None:
         self.nodes = tuple(nodes)
         self._knobs = knobs
@@ -89,7 +88,9 @@ class SimCluster:
         machine = Machine(
             name=node,
             loop=self.loop,
-            disk=SimDisk(self.loop, knobs.seed, node, _disk_knobs(knobs), self._atlas),
+            disk=SimDisk(
+                self.loop, knobs.seed, node, _disk_knobs(knobs), self._atlas, self.loop.trace
+            ),
             clock=clock,
             wall_ns=self.wall_ns,
             on_exit=self._exited,
@@ -112,11 +113,13 @@ class SimCluster:
         """The true time."""
         return WALL_ORIGIN_NS + self.loop.now_ns - START_NS
 
+    def _tell(self, what: str) -> None:
+        """Note in the trace what is done to the cluster."""
+        self.loop.trace.event(self.loop.now_ns, what)
+
     # -- life --------------------------------------------------------------------------------------
 
     async def boot(self, system: System) -> None:
-        if not system.runs_locally:
-            raise UsageError(f"{system.name} runs in containers only: use --cluster docker")
         for spec in system.node_specs(self._topology(system)):
             program = self._make_program(spec, self._knobs.seed, self.buggify[spec.name])
             self.machines[spec.name].program = program
@@ -152,6 +155,7 @@ class SimCluster:
             return
         if machine.program is None:
             raise HarnessError(f"{node} is not booted")
+        self._tell(f"power on {node}")
         self.network.host_up(node)
         machine.start()
 
@@ -159,6 +163,7 @@ class SimCluster:
         machine = self.machines[node]
         if not machine.is_alive:
             return
+        self._tell(f"stop {node}")
         machine.stop_asked.set()
         await self.resume(node)  # a stopped process can't act on its SIGTERM
         try:
@@ -172,6 +177,7 @@ class SimCluster:
         process = machine.process
         if process is None or process.state == "dead":
             return
+        self._tell(f"kill {node}")
         machine.end(EXIT_KILLED)
         machine.disk.kill()
         self.network.process_died(process, reset=True)
@@ -180,6 +186,7 @@ class SimCluster:
         machine = self.machines[node]
         process = machine.process
         alive = machine.is_alive
+        self._tell(f"power off {node}")
         if alive:
             machine.end(EXIT_KILLED)
         machine.disk.power_loss()
@@ -197,15 +204,18 @@ class SimCluster:
         machine = self.machines[node]
         if machine.process is not None and machine.process.state == "running":
             machine.process.state = "paused"
+            self._tell(f"pause {node}")
 
     async def resume(self, node: str) -> None:
         machine = self.machines[node]
         if machine.process is not None:
+            self._tell(f"resume {node}")
             self.loop.resume(machine.process)
 
     async def wipe(self, node: str) -> None:
         if self.machines[node].is_alive:
             raise HarnessError(f"{node} runs: its data can't be wiped")
+        self._tell(f"wipe {node}")
         self.machines[node].disk.wipe()
 
     async def status(self, node: str) -> NodeStatus:
@@ -219,9 +229,11 @@ class SimCluster:
     # -- links -------------------------------------------------------------------------------------
 
     async def cut(self, links: Sequence[Link]) -> None:
+        self._tell(f"cut {' '.join(map('->'.join, links))}")
         self.network.cut(links)
 
     async def mend(self, links: Sequence[Link]) -> None:
+        self._tell(f"mend {' '.join(map('->'.join, links))}")
         self.network.mend(links)
 
     async def shape(
@@ -233,6 +245,7 @@ class SimCluster:
         rate_bytes_s: int = 0,
         loss: float = 0,
     ) -> None:
+        self._tell(f"shape {source}->{destination} {delay_ms=} {rate_bytes_s=} {loss=}")
         self.network.shape(
             source, destination, delay_ms=delay_ms, rate_bytes_s=rate_bytes_s, loss=loss
         )
@@ -241,6 +254,7 @@ class SimCluster:
         return self.network.shape_of(source, destination)
 
     async def heal(self) -> None:
+        self._tell("heal")
         self.network.heal()
         for machine in self.machines.values():
             if machine.process is not None:
@@ -253,6 +267,7 @@ class SimCluster:
     # -- clocks and disks --------------------------------------------------------------------------
 
     async def set_clock(self, node: str, *, offset_ms: float = 0, drift_ppm: float = 0) -> None:
+        self._tell(f"set clock of {node} {offset_ms=} {drift_ppm=}")
         self._set_clock(self.machines[node], offset_ms, drift_ppm)
 
     def _set_clock(self, machine: Machine, offset_ms: float, drift_ppm: float) -> None:
@@ -265,6 +280,7 @@ class SimCluster:
         return (self.machines[node].clock.wall_ns() - self.wall_ns()) / 1e6
 
     async def set_disk(self, node: str, faults: DiskFaults | None) -> None:
+        self._tell(f"set disk of {node} to {faults}")
         self.machines[node].disk.set_faults(faults)
         self.machines[node].disk_faults = faults or DiskFaults()
 

@@ -13,8 +13,9 @@ from collections.abc import Callable, Coroutine
 from dataclasses import dataclass, field
 from typing import Any
 
+import msgspec
+
 from shalott.broker.base.events import Event
-from shalott.broker.nodes import AnyNode
 from shalott.cluster.base import DiskFaults
 from shalott.cluster.sim.disk.disk import SimDisk
 from shalott.cluster.sim.loop.clock import NodeClock
@@ -23,6 +24,8 @@ from shalott.cluster.sim.loop.processes import SimProcess
 
 EXIT_KILLED = 128 + 9  # as shells and container engines tell it
 OUTPUT_LINES = 20_000  # kept of one node's log
+
+_encode = msgspec.json.Encoder().encode
 
 # One life of what runs on a machine: (machine, its process, "please stop") -> exit code.
 Program = Callable[["Machine", SimProcess, asyncio.Event], Coroutine[Any, Any, int]]
@@ -65,13 +68,15 @@ class SimEventLog:
             detail={} if detail is None else detail,
         )
         machine.events.append(event)
+        loop = machine.loop
+        loop.trace.event(loop.now_ns, f"event of {machine.name}", _encode(event))
 
 
 @dataclass
 class Machine:
     """``wall_ns`` is the true wall clock. ``on_exit`` is told when the program ended by itself.
 
-    ``node`` is the broker while one runs here, of either kind, for looks that only a simulation
+    ``node`` is whatever the program puts there while it runs, for looks that only a simulation
     allows.
     """
 
@@ -83,7 +88,7 @@ class Machine:
     on_exit: Callable[[Machine], None]
     program: Program | None = None
     process: SimProcess | None = None
-    node: AnyNode | None = None
+    node: object | None = None
     exit_code: int | None = None
     drifts: bool = False
     disk_faults: DiskFaults = field(default_factory=DiskFaults)
@@ -111,6 +116,7 @@ class Machine:
         self.process, self.exit_code = process, None
         self.ended, self.stop_asked = asyncio.Event(), asyncio.Event()
         self.loop.add_process(process)
+        self.loop.trace.event(self.loop.now_ns, f"{process!r} starts")
         life = self._live(self.program, process, self.stop_asked)
         self.loop.create_task(life, name="node", context=process.context)
 
@@ -123,6 +129,7 @@ class Machine:
         """Nothing of the program runs from now on."""
         assert self.process is not None
         self.process.freeze()
+        self.loop.trace.event(self.loop.now_ns, f"{self.process!r} ends with {exit_code}")
         self.node = None
         self.exit_code = exit_code
         self.ended.set()

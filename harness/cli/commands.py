@@ -5,7 +5,7 @@ What is heavy is imported by the command that needs it.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -14,16 +14,11 @@ import typer
 from shalott.harness.cli.check import add_check_commands
 from shalott.harness.cli.ctl import add_ctl_command
 from shalott.harness.cli.search import add_search_commands
+from shalott.harness.core.doors import load_module
 from shalott.harness.core.errors import UsageError
 
 # The class of every complaint about arguments; typer exports only its children.
 _TyperUsageError: type[Exception] = typer.BadParameter.__bases__[0]
-
-app = typer.Typer(
-    help="Breaks replicated message brokers on purpose and tells you what they lost.",
-    add_completion=False,
-    pretty_exceptions_enable=False,
-)
 
 
 def _option(text: str, *names: str, panel: str) -> Any:
@@ -31,32 +26,16 @@ def _option(text: str, *names: str, panel: str) -> Any:
 
 
 _RUN, _BROKER, _FAULTS, _JUDGE = "The run", "The broker", "The faults", "The verdict"
-_WORKLOADS = "Of some workloads"
 BugOption = Annotated[
     list[str] | None, _option("A historical bug: see `shalott bugs`.", "--bug", panel=_BROKER)
 ]
-SystemOption = Annotated[
-    str, _option("mirrored, rabbitmq; master-slave, dledger, controller.", panel=_BROKER)
+LoadOption = Annotated[
+    list[str] | None,
+    typer.Option("--load", help="A module whose systems, workloads, faults are offered too."),
 ]
-AckModeOption = Annotated[str, _option("manual; auto: delivered is done with.", panel=_RUN)]
-DurableOption = Annotated[bool, _option("Queues outlive their nodes.", panel=_RUN)]
-PersistentOption = Annotated[bool, _option("Messages outlive their nodes.", panel=_RUN)]
-ConfirmsOption = Annotated[bool, _option("Await a confirm of each enqueue.", panel=_RUN)]
-HoldOption = Annotated[str, _option("lock: held so long, on average.", panel=_WORKLOADS)]
-ConsumersOption = Annotated[str, _option("fifo: competing; single: one a queue.", panel=_WORKLOADS)]
-OrderOption = Annotated[
-    str, _option("fifo: judge the first-delivery, or exactly-once.", panel=_WORKLOADS)
-]
-ReadsOption = Annotated[
-    str, _option("metadata: confirmed by the leader, or local.", panel=_WORKLOADS)
-]
-ObjectsOption = Annotated[str, _option("metadata: policy, queue or both.", panel=_WORKLOADS)]
 TargetsOption = Annotated[
     str,
     _option("one, minority, majority, all, master, mirrors, controller, or n1+n2.", panel=_FAULTS),
-]
-PartitionModeOption = Annotated[
-    str, _option("ignore, pause_minority, autoheal; else the profile's.", panel=_BROKER)
 ]
 LayoutOption = Annotated[
     str, _option("Services on nodes: together, separate, standalone.", panel=_BROKER)
@@ -64,22 +43,15 @@ LayoutOption = Annotated[
 PolicyOption = Annotated[
     list[str] | None, _option("KEY=VALUE over the profile's; KEY= drops it.", panel=_BROKER)
 ]
-OperatorOption = Annotated[
-    str, _option("Who mends under ignore: restart-minority, none.", panel=_FAULTS)
-]
 DeliveryOption = Annotated[str, _option("at-least-once, at-most-once, exactly-once.", panel=_JUDGE)]
-DelayOption = Annotated[
-    str, _option("At most, from a node's tables to its queues: 1s.", panel=_BROKER)
-]
 StoreOption = Annotated[Path, typer.Option("--store", help="Where runs are kept.")]
 
 
-@app.command()
 def test(
     workload: Annotated[
-        str, _option("queue, lock, fifo, metadata; log, elections.", "--workload", "-w", panel=_RUN)
+        str, _option("What clients do; else the system's own.", "--workload", "-w", panel=_RUN)
     ] = "",
-    system: SystemOption = "mirrored",
+    system: Annotated[str, _option("What runs on the nodes.", panel=_BROKER)] = "mirrored",
     profile: Annotated[str, _option("upstream or safe.", panel=_BROKER)] = "upstream",
     cluster: Annotated[str, _option("auto, docker, local or sim.", panel=_RUN)] = "auto",
     nodes: Annotated[str, _option("Names n1,n2,n3, or how many.", panel=_RUN)] = "3",
@@ -90,29 +62,13 @@ def test(
     ] = "2n",
     rate: Annotated[float, _option("Operations a second.", "--rate", "-r", panel=_RUN)] = 200.0,
     time_limit: Annotated[str, _option("Load for so long: 60, 90s, 2m.", panel=_RUN)] = "60",
-    queues: Annotated[int, _option("Queues, locks, objects; 0: one a node.", panel=_RUN)] = 0,
-    enqueue_fraction: Annotated[float, _option("Share of enqueues, or writes.", panel=_RUN)] = 0.6,
-    body_bytes: Annotated[int, _option("Size of a message.", panel=_RUN)] = 64,
     op_timeout: Annotated[str, _option("When an answer is given up.", panel=_RUN)] = "5",
-    ack_mode: AckModeOption = "manual",
-    durable: DurableOption = True,
-    persistent: PersistentOption = True,
-    confirms: ConfirmsOption = True,
-    hold: HoldOption = "200ms",
-    consumers: ConsumersOption = "competing",
-    order: OrderOption = "first-delivery",
-    reads: ReadsOption = "leader",
-    objects: ObjectsOption = "policy,queue",
-    nemesis: Annotated[str, _option("a,b, none or all.", panel=_FAULTS)] = "partition,kill",
+    nemesis: Annotated[str, _option("Which faults.", panel=_FAULTS)] = "partition,kill",
     nemesis_interval: Annotated[str, _option("From fault to fault.", panel=_FAULTS)] = "15",
     nemesis_duration: Annotated[str, _option("A fault's length.", panel=_FAULTS)] = "8",
     targets: TargetsOption = "one",
-    partition_mode: PartitionModeOption = "",
-    net_tick_ms: Annotated[int, _option("Silence before a peer is down.", panel=_BROKER)] = 4000,
     policy: PolicyOption = None,
     bug: BugOption = None,
-    startup_delay: DelayOption = "",
-    operator: OperatorOption = "restart-minority",
     delivery: DeliveryOption = "at-least-once",
     max_rto: Annotated[str, _option("Longest outage still valid: 30s.", panel=_JUDGE)] = "",
     min_acked: Annotated[int, _option("Fewer operations prove nothing.", panel=_JUDGE)] = 50,
@@ -123,7 +79,10 @@ def test(
         bool, _option("Keep the nodes.", "--leave-db-running", panel=_RUN)
     ] = False,
     plan: Annotated[Path | None, _option("Run this stored plan.json.", panel=_RUN)] = None,
+    load: LoadOption = None,
     store: StoreOption = Path("store"),
+    *,
+    given: Mapping[str, str | bool],
 ) -> None:
     """Boot a cluster, load it, break it, heal it, drain it, and judge what was lost."""
     from shalott.harness.run.planning import Request
@@ -134,22 +93,17 @@ def test(
     request = Request(
         workload=workload, system=system, profile=profile, cluster=cluster,
         nodes=str(node_count) if node_count else nodes, layout=layout, concurrency=concurrency,
-        rate=rate, time_limit=time_limit, queues=queues, enqueue_fraction=enqueue_fraction,
-        body_bytes=body_bytes, op_timeout=op_timeout, ack_mode=ack_mode, durable=durable,
-        persistent=persistent, confirms=confirms, hold=hold, consumers=consumers, order=order,
-        reads=reads, objects=objects, nemesis=nemesis,
+        rate=rate, time_limit=time_limit, op_timeout=op_timeout, nemesis=nemesis,
         nemesis_interval=nemesis_interval, nemesis_duration=nemesis_duration, targets=targets,
-        partition_mode=partition_mode, net_tick_ms=net_tick_ms, policy=tuple(policy or ()),
-        bug=tuple(bug or ()), startup_delay=startup_delay,
-        operator=operator, delivery=delivery, max_rto=max_rto, min_acked=min_acked,
-        seed=seed, name=name, leave_db_running=leave_db_running,
+        policy=tuple(policy or ()), bug=tuple(bug or ()), delivery=delivery, max_rto=max_rto,
+        min_acked=min_acked, seed=seed, name=name, leave_db_running=leave_db_running, given=given,
     )  # fmt: skip
     raise typer.Exit(run_request(request, test_count=test_count, store_root=store))
 
 
-@app.command()
 def analyze(
     run: Annotated[str | None, typer.Argument(help="A run's directory or name.")] = None,
+    load: LoadOption = None,
     store: StoreOption = Path("store"),
 ) -> None:
     """Judge a stored run again: the latest, or the one that is named."""
@@ -158,7 +112,6 @@ def analyze(
     raise typer.Exit(analyze_run(run, store))
 
 
-@app.command()
 def report(
     store: Annotated[Path, typer.Argument(help="A store, or a directory in it.")] = Path("store"),
     out: Annotated[Path | None, typer.Option(help="Where to; else STORE/_report.")] = None,
@@ -173,7 +126,6 @@ def report(
     run_report(store, out, Console())
 
 
-@app.command()
 def bugs(
     bug: Annotated[str | None, typer.Argument(help="Tell all about this one: KB-RMQ-02.")] = None,
     measure: Annotated[
@@ -204,7 +156,6 @@ def bugs(
         tell_bug(bug, Console())
 
 
-@app.command()
 def doctor() -> None:
     """Say what is missing on this machine, and the exact command that installs it."""
     from rich.console import Console
@@ -214,7 +165,6 @@ def doctor() -> None:
     raise typer.Exit(run_doctor(Console()))
 
 
-@app.command()
 def clean() -> None:
     """Remove containers, networks and processes that killed runs left behind."""
     from shalott.harness.run.select import sweep_all
@@ -223,14 +173,48 @@ def clean() -> None:
         typer.echo(sentence)
 
 
-add_search_commands(app)
-add_check_commands(app)
-add_ctl_command(app)
+def make_app(words: Sequence[str] = ()) -> typer.Typer:
+    """The commands. ``words``: the command line, of which only the command's name is looked at:
+    the flags of records are looked up for `test` alone, as other commands have none."""
+    app = typer.Typer(
+        help="Breaks replicated message brokers on purpose and tells you what they lost.",
+        add_completion=False,
+        pretty_exceptions_enable=False,
+    )
+    if not words or words[0] == "test":
+        from shalott.harness.cli.parameter_flags import shared_flags, with_parameter_flags
+        from shalott.harness.run.planning import nemesis_help
+
+        helps = {"nemesis": nemesis_help()}
+        app.command("test")(with_parameter_flags(test, shared_flags(), helps))
+    else:
+        app.command("test", help=test.__doc__)(_elsewhere)
+    for command in (analyze, report, bugs, doctor, clean):
+        app.command()(command)
+    add_search_commands(app)
+    add_check_commands(app)
+    add_ctl_command(app)
+    return app
+
+
+def _elsewhere() -> None:
+    """Stands for ``test`` in the list of commands where another one is asked for."""
+
+
+def load_modules_named(words: Sequence[str]) -> None:
+    """What ``--load`` names, before anything is read from the doors. Raises UsageError."""
+    for place, word in enumerate(words):
+        name = word.removeprefix("--load=") if word.startswith("--load=") else ""
+        if word == "--load" and place + 1 < len(words):
+            name = words[place + 1]
+        if name:
+            load_module(name)
 
 
 def run_app(arguments: Sequence[str]) -> int:
     """Run one command: its exit code. Raises UsageError, and whatever the command raises."""
-    command = typer.main.get_command(app)
+    load_modules_named(arguments)
+    command = typer.main.get_command(make_app(arguments))
     try:
         code = command.main(args=list(arguments), prog_name="shalott", standalone_mode=False)
     except _TyperUsageError as error:

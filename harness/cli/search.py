@@ -12,6 +12,10 @@ import typer
 
 STORE = Path("store")
 StoreOption = Annotated[Path, typer.Option("--store", help="Where runs are kept.")]
+LoadOption = Annotated[
+    list[str] | None,
+    typer.Option("--load", help="A module whose systems, workloads, faults are offered too."),
+]
 PlanArgument = Annotated[Path, typer.Argument(help="A plan.json, or a minimal.json.")]
 
 
@@ -26,8 +30,12 @@ def add_search_commands(app: typer.Typer) -> None:
 
 
 def search(
-    system: Annotated[str, _option("mirrored; master-slave, dledger, controller.")] = "",
+    system: Annotated[str, _option("What runs on the nodes: mirrored, if not given.")] = "",
     profile: Annotated[str, _option("safe (the default) or upstream.")] = "",
+    workload: Annotated[
+        str, _option("What clients do; else the system's own.", "--workload", "-w")
+    ] = "",
+    nemesis: Annotated[str, _option("Faults to draw from: a,b; else all it survives.")] = "",
     seeds: Annotated[str, _option("How many, or a range: 1000, 5000-5999.")] = "",
     jobs: Annotated[int, _option("Processes; 0: one for each CPU.", "--jobs", "-j")] = 0,
     bug: Annotated[str, _option("Look for this known bug: see `shalott bugs`.")] = "",
@@ -35,6 +43,7 @@ def search(
     time_limit: Annotated[str, _option("No new seed after so long: 90s, 30m.")] = "",
     keep: Annotated[int, _option("Findings kept of each class.")] = 3,
     fresh: Annotated[bool, _option("Begin anew; what there is is set aside.", "--fresh")] = False,
+    load: LoadOption = None,
     store: StoreOption = STORE,
 ) -> None:
     """Run thousands of simulated clusters, each drawn from a seed, and keep what fails.
@@ -47,7 +56,8 @@ def search(
     from shalott.harness.search.summary import closing_lines, exit_code
 
     request = SearchRequest(
-        system=system, profile=profile, seeds=seeds, jobs=jobs, bug=bug, scenario=scenario,
+        system=system, profile=profile, workload=workload, nemesis=nemesis,
+        seeds=seeds, jobs=jobs, bug=bug, scenario=scenario,
         time_limit=time_limit, keep=keep, fresh=fresh, store=store,
     )  # fmt: skip
     planned = plan_search(request)
@@ -67,6 +77,7 @@ def replay(
         bool, _option("Leave out faults that the cluster can't make.", "--drop-unsupported")
     ] = False,
     trials: Annotated[int, _option("Runs, where runs differ: docker, local.")] = 1,
+    load: LoadOption = None,
     store: StoreOption = STORE,
 ) -> None:
     """Run a stored plan again: in the simulation to the last byte, or elsewhere."""
@@ -90,6 +101,7 @@ def shrink(
     budget: Annotated[int, _option("Runs at most.")] = 500,
     anomaly: Annotated[str, _option("The class to keep; else the gravest: lost.")] = "",
     out: Annotated[Path | None, _option("Where to; else minimal.json beside the plan.")] = None,
+    load: LoadOption = None,
 ) -> None:
     """Make a failing plan minimal: fewer faults, fewer operations, weaker, shorter, calmer."""
     from shalott.harness.run.simulate import simulate

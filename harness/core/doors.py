@@ -118,7 +118,21 @@ class Door(Generic[Record]):
         self._is_own = is_own
         self._installed: dict[str, _Entry[Record]] | None = None
         self._from_modules: dict[str, dict[str, _Entry[Record]]] = {}
+        self._offered: dict[str, _Entry[Record]] = {}
         self._broken: dict[str, str] = {}  # entry point -> why it can't be used
+
+    def offer(self, record: Record) -> None:
+        """Have a record found in this process: for programs that use the harness as a library.
+
+        It takes the place of one that was offered under the same name. Worker processes and stored
+        plans don't find it: they need an entry point or a module.
+        """
+        name = self._name_of(record)
+        self._offered[name] = _Entry(record, Provider("this process"))
+
+    def withdraw(self, name: str) -> None:
+        """Undo ``offer``; nothing happens if there was none."""
+        self._offered.pop(name, None)
 
     def names(self) -> tuple[str, ...]:
         """Of all that is there, the package's own first, each provider's in its own order."""
@@ -158,6 +172,11 @@ class Door(Generic[Record]):
         entries = self._entries()
         if name in entries:
             return entries[name]
+        if not self._installed:
+            raise UsageError(
+                f"there is no {self.kind}, since {OWN} is not installed: pip install -e . in its"
+                " checkout, or pip install the wheel"
+            )
         broken = f" ({'; '.join(self._broken.values())})" if self._broken else ""
         raise UsageError(
             f"unknown {self.kind} {name}: choose one of {', '.join(sorted(entries))}{broken}"
@@ -175,10 +194,10 @@ class Door(Generic[Record]):
                 for value in self._in_module(module):
                     self._take(value, provider, found)
         merged = dict(self._installed)
-        for found in self._from_modules.values():
+        for found in (*self._from_modules.values(), self._offered):
             for name, entry in found.items():
                 self._check_free(name, entry, merged)
-                merged[name] = entry
+                merged.setdefault(name, entry)  # what a module merely imports is not its own
         return merged
 
     def _take_entry_point(

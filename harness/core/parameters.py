@@ -81,7 +81,7 @@ def make_parameters(struct: type[Parameters], values: Mapping[str, Any]) -> Para
 
 def to_plan(parameters: msgspec.Struct) -> dict[str, Any]:
     """Every field with its value, as a plan stores it."""
-    stored: dict[str, Any] = msgspec.to_builtins(parameters)
+    stored: dict[str, Any] = msgspec.json.decode(msgspec.json.encode(parameters))
     return stored
 
 
@@ -137,7 +137,7 @@ def _kind(name: str, hint: Any) -> tuple[Kind, tuple[str, ...]]:
     if typing.get_origin(hint) is Literal:
         return "choice", tuple(str(choice) for choice in typing.get_args(hint))
     if typing.get_origin(hint) is tuple:
-        return "list", ()
+        return "list", _kind(name, typing.get_args(hint)[0])[1]
     if name.endswith("_ms") and hint in (int, float):
         return "duration", ()
     return {int: "number", float: "fraction"}.get(hint, "text"), ()  # type: ignore[return-value]
@@ -146,6 +146,10 @@ def _kind(name: str, hint: Any) -> tuple[Kind, tuple[str, ...]]:
 def _parse(flag: Flag, value: str | bool) -> Any:
     if isinstance(value, bool) or flag.kind in ("choice", "text"):
         return value
+    if flag.kind == "flag":
+        if value not in ("true", "false"):
+            raise UsageError(f"--{flag.name} {value}: give true or false")
+        return value == "true"
     if flag.kind == "duration":
         return parse_duration_ms(f"--{flag.name}", value) if value not in ("0", "0s") else 0
     if flag.kind == "list":
@@ -163,9 +167,11 @@ def _sentence(struct: type[msgspec.Struct], values: Mapping[str, Any], complaint
     flag = next((flag for flag in flags_of(struct) if flag.field == field), None)
     if flag is None:
         return f"the parameters are wrong: {complaint}"
+    value = values.get(field)
+    typed = flag.typed(value) if isinstance(value, list | tuple) else value
     if flag.choices:
-        return f"unknown --{flag.name} {values.get(field)}: choose one of {', '.join(flag.choices)}"
-    return f"--{flag.name} {values.get(field)}: {reason[:1].lower()}{reason[1:]}"
+        return f"unknown --{flag.name} {typed}: choose one of {', '.join(flag.choices)}"
+    return f"--{flag.name} {typed}: {reason[:1].lower()}{reason[1:]}"
 
 
 def _duration(time_ms: int) -> str:

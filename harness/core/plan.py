@@ -11,9 +11,10 @@ from typing import Any, Literal
 
 import msgspec
 
+from shalott.harness.core.doors import Requirement
 from shalott.harness.core.errors import UsageError
 
-PLAN_VERSION = 1
+PLAN_VERSION = 2
 
 
 class FaultAction(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -54,53 +55,30 @@ class ClusterPlan(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
 
 
 class SystemPlan(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What runs on the nodes and how it is set up, defaults of the profile filled in."""
+    """What runs on the nodes and how it is set up, defaults of the profile filled in.
 
-    name: str  # mirrored, rabbitmq
-    profile: str  # upstream, safe
-    partition_mode: str  # ignore, pause_minority, autoheal
-    net_tick_ms: int
-    policy: dict[str, Any]  # a RabbitMQ policy definition: ha-mode, ha-sync-mode, ...
-    bugs: tuple[str, ...] = ()  # ids of broker/known_bugs.py
-    # How long, at most, a node that has loaded its tables waits before it starts its queues
-    # (KB-RMQ-01). Drawn at every start.
-    startup_delay_ms: int = 0
-    # Who mends a partition under ignore.
-    operator: Literal["restart-minority", "none"] = "restart-minority"
-    # RocketMQ's systems: which services (broker, nameserver, controller) each node hosts. Empty:
-    # every node hosts all that its system has (cluster/systems/rocket/layout.py).
+    ``parameters`` are the fields of the system's own struct (SystemRecord.parameters), ``policy``
+    its named settings. ``services``: what each node hosts, where that differs between nodes; empty
+    if every node hosts the same.
+    """
+
+    name: str
+    profile: str
+    parameters: dict[str, Any] = {}
+    policy: dict[str, Any] = {}
+    bugs: tuple[str, ...] = ()  # ids of known bugs that are switched on
     services: dict[str, tuple[str, ...]] = {}
 
 
 class WorkloadPlan(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What the clients do.
+    """What the clients do. ``parameters`` are the fields of the workload's own struct
+    (WorkloadRecord.parameters)."""
 
-    The defaults of the last four are what RabbitMQ's manual asks of who must not lose messages.
-    Each of the others opens a documented window of loss: dequeues that nobody acknowledges
-    (L5), queues or messages that a restart of every node forgets (L6), and publishes without
-    confirms (L7). Without confirms an enqueue is ok once it was written and a synchronous call on
-    the same channel came back: its channel has taken it, and nothing was promised.
-
-    ``queues`` counts locks in the workload lock, and objects of each kind in metadata; there
-    ``enqueue_fraction`` is the share of writes.
-    """
-
-    name: str  # queue, lock, fifo, metadata
+    name: str
     rate_hz: float
     concurrency: int
-    queues: int = 1
-    enqueue_fraction: float = 0.6
-    body_bytes: int = 64
     op_timeout_ms: int = 5000
-    ack_mode: Literal["manual", "auto"] = "manual"  # auto: delivered is done with (no_ack)
-    durable: bool = True  # the queues
-    persistent: bool = True  # the messages
-    confirms: bool = True
-    hold_ms: int = 200  # lock: how long a lock is held, on average
-    consumers: Literal["competing", "single"] = "competing"  # fifo: of a queue
-    order: Literal["first-delivery", "exactly-once"] = "first-delivery"  # fifo: what is judged
-    reads: Literal["leader", "local"] = "leader"  # metadata: who answers
-    objects: tuple[str, ...] = ("policy", "queue")  # metadata
+    parameters: dict[str, Any] = {}
 
 
 class GatePlan(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -152,7 +130,9 @@ class SimPlan(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     buggify: bool = False
     buggify_off: tuple[str, ...] = ()  # sites that stay quiet nevertheless
     buggify_on: tuple[str, ...] = ()  # sites that are active without being drawn
-    callback_cost_ns: int = 0  # how far each callback moves the time
+    # How far each callback of the loop moves the time. How many there are depends on Python: with
+    # a cost, a run is promised to repeat in one minor version only.
+    callback_cost_ns: int = 0
 
 
 class Plan(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -171,11 +151,12 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     settle_timeout_ms: int = 60000
     observe_interval_ms: int = 500
     sim: SimPlan | None = None  # set in plans that were drawn for the simulation
+    requires: tuple[Requirement, ...] = ()  # who provides what the plan names
 
 
 def nodes_hosting(plan: Plan, service: str) -> tuple[str, ...]:
     """The plan's nodes that have this service, in their order: all of them, unless the plan says
-    who hosts what."""
+    what each node hosts."""
     services = plan.system.services
     nodes = plan.cluster.nodes
     return tuple(node for node in nodes if not services or service in services[node])
@@ -184,22 +165,54 @@ def nodes_hosting(plan: Plan, service: str) -> tuple[str, ...]:
 class _Versioned(msgspec.Struct, frozen=True):
     """What plans of all versions have in common."""
 
-    version: int = PLAN_VERSION
+    version: int = 1
 
 
 def load_plan(path: Path) -> Plan:
-    """Read a stored plan. Raises UsageError with one sentence that says what is wrong."""
+    """Read a stored plan, of this version or of an earlier one.
+
+    Raises UsageError with one sentence that says what is wrong.
+    """
     try:
         data = path.read_bytes()
         # First of all the version: what another version's plan holds is not known here.
         version = msgspec.json.decode(data, type=_Versioned).version
         if version == PLAN_VERSION:
             return msgspec.json.decode(data, type=Plan)
+        if version == 1:
+            return msgspec.convert(upgrade_from_1(msgspec.json.decode(data)), Plan)
     except OSError as error:
         raise UsageError(f"cannot read the plan {path}: {error.strerror}") from error
     except msgspec.MsgspecError as error:
         raise UsageError(f"{path} is not a plan: {error}") from error
     raise UsageError(f"{path} is a plan of version {version}; this is version {PLAN_VERSION}")
+
+
+# Version 1 had every parameter of every workload and system as a field of its own.
+_GENERAL_1 = {
+    "system": ("name", "profile", "policy", "bugs", "services"),
+    "workload": ("name", "rate_hz", "concurrency", "op_timeout_ms"),
+}
+PARAMETERS_1 = (
+    *("queues", "enqueue_fraction", "body_bytes", "ack_mode", "durable", "persistent", "confirms"),
+    *("hold_ms", "consumers", "order", "reads", "objects"),
+    *("partition_mode", "net_tick_ms", "startup_delay_ms", "operator"),
+)
+
+
+def upgrade_from_1(raw: dict[str, Any]) -> dict[str, Any]:
+    """A plan of version 1 as one of version 2; parameters that its workload or system does not have
+    stay, and mean as little as they did."""
+    upgraded = {**raw, "version": PLAN_VERSION}
+    for part, general in _GENERAL_1.items():
+        fields = raw.get(part)
+        if isinstance(fields, dict):
+            own = {name: value for name, value in fields.items() if name not in general}
+            kept = {name: value for name, value in fields.items() if name in general}
+            upgraded[part] = {**kept, "parameters": own}
+    if isinstance(upgraded.get("workload"), dict) and "queues" not in raw["workload"]:
+        upgraded["workload"]["parameters"]["queues"] = 1
+    return upgraded
 
 
 def canonical(plan: Plan) -> Plan:

@@ -16,9 +16,10 @@ import jinja2
 import msgspec
 
 from shalott.checkers.base import Result
+from shalott.cluster.systems.record import SYSTEMS
 from shalott.harness.core.history import History
+from shalott.harness.core.parameters import flags_of
 from shalott.harness.core.plan import Plan
-from shalott.harness.core.profiles import LOG_WORKLOADS, is_log_system
 from shalott.harness.report import draw
 from shalott.harness.report.data import Probe, Timeline, read_timeline
 from shalott.harness.report.fates import fates
@@ -41,6 +42,7 @@ from shalott.harness.report.words import (
     severity,
     valid_word,
 )
+from shalott.workloads.record import WORKLOADS
 
 __all__ = ["ReportMeta", "render_report"]
 
@@ -60,7 +62,6 @@ def render_report(plan: Plan, history: History, results: Sequence[Result], meta:
         .get_template("report.html.j2")
         .render(
             plan=plan,
-            is_log=is_log_system(plan.system.name),
             meta=meta,
             started=datetime.fromtimestamp(meta.started_wall_ns / 1e9, UTC),
             complete=history.complete,
@@ -104,32 +105,36 @@ def _what_ran(plan: Plan, timeline: Timeline) -> str:
 
 
 def _services(plan: Plan) -> list[tuple[str, str]]:
-    """Who hosts what, where not everybody hosts everything."""
-    from shalott.cluster.systems.rocket.layout import describe_services
+    """What each node hosts, where nodes differ: broker on n1, n2; nameserver on n3."""
+    by_kind: dict[tuple[str, ...], list[str]] = {}
+    for node, own in plan.system.services.items():
+        by_kind.setdefault(own, []).append(node)
+    told = "; ".join(f"{' and '.join(own)} on {', '.join(at)}" for own, at in by_kind.items())
+    return [("services", told)] if told else []
 
-    services = plan.system.services
-    return [("services", describe_services(services))] if services else []
+
+def _parameters(plan: Plan) -> list[tuple[str, str]]:
+    """The system's own, as its command line has them."""
+    flags = flags_of(SYSTEMS.find(plan.system.name).parameters)
+    values = plan.system.parameters
+    return [
+        (flag.name.replace("-", " "), flag.typed(values[flag.field]))
+        for flag in flags
+        if flag.field in values
+    ]
 
 
 def _facts(plan: Plan) -> list[tuple[str, str]]:
-    policy = msgspec.json.encode(plan.system.policy).decode()
     workload, gates = plan.workload, plan.gates
-    own = [
-        ("partition mode", plan.system.partition_mode),
-        ("net tick", f"{plan.system.net_tick_ms:,} ms"),
-        ("policy", policy),
-    ]
-    if is_log_system(plan.system.name):  # it has neither partition mode nor net tick
-        own = [("settings over upstream's defaults", policy)]
     return [
         ("system", f"{plan.system.name}, profile {plan.system.profile}"),
-        *own,
+        *_parameters(plan),
+        ("policy", msgspec.json.encode(plan.system.policy).decode()),
         ("known bugs switched on", ", ".join(plan.system.bugs) or "none"),
-        ("operator", plan.system.operator),
         ("cluster", f"{plan.cluster.backend}: {', '.join(plan.cluster.nodes)}"),
         *_services(plan),
-        ("workload", f"{workload.name}, {workload.queues} {_objects(plan)}"),
-        ("rate", f"{workload.rate_hz:g} Hz{_mix(plan)}"),
+        ("workload", _with_words(workload.name, WORKLOADS.find(workload.name).describe(plan))),
+        ("rate", f"{workload.rate_hz:g} Hz"),
         ("clients", f"{workload.concurrency}, timeout {workload.op_timeout_ms:,} ms"),
         ("time limit", draw.seconds_label(plan.time_limit_ms)),
         ("seed", str(plan.seed)),
@@ -138,29 +143,8 @@ def _facts(plan: Plan) -> list[tuple[str, str]]:
     ]
 
 
-def _objects(plan: Plan) -> str:
-    workload = plan.workload
-    match workload.name:
-        case "lock":
-            return f"locks, each held for {workload.hold_ms:,} ms on average"
-        case "fifo":
-            return f"queues, {workload.consumers} consumers, judged by {workload.order}"
-        case "metadata":
-            return f"of each kind: {', '.join(workload.objects)}; {workload.reads} reads"
-        case "log" | "elections":
-            return "queues of one topic"
-    return "queues"
-
-
-def _mix(plan: Plan) -> str:
-    share = f"{plan.workload.enqueue_fraction:.0%}"
-    sends = f", {share} sends"
-    words = {
-        "lock": " of attempts to acquire",
-        "metadata": f", {share} writes",
-        **dict.fromkeys(LOG_WORKLOADS, sends),
-    }
-    return words.get(plan.workload.name, f", {share} enqueues")
+def _with_words(name: str, words: str) -> str:
+    return f"{name}: {words}" if words else name
 
 
 def _outcomes(clients: Clients) -> list[tuple[str, dict[str, int]]]:

@@ -18,32 +18,6 @@ import pyarrow.compute as pc
 from shalott.harness.core.history import History
 from shalott.harness.core.op import NEMESIS
 
-# What every search wants to see, whatever it searches.
-ALWAYS = (
-    "promoted",
-    "not_promoted",
-    "demoted",
-    "sync_complete",
-    "sync_interrupted",
-    "partition",
-    "rejoined_and_wiped",
-    "client_ok",
-    "client_fail",
-    "client_info",
-    "redelivered",
-)
-BY_MODE: Mapping[str, Sequence[str]] = {
-    "pause_minority": ("paused", "resumed"),
-    "autoheal": ("autoheal", "autoheal_lost"),
-    "ignore": ("operator_restart",),
-}
-# What every search of RocketMQ's systems wants to see, and what only some of these can show.
-LOG_ALWAYS = ("became_master", "became_slave", "client_ok", "client_fail", "client_info")
-OF_LOG_SYSTEM: Mapping[str, Sequence[str]] = {
-    "master-slave": (),
-    "dledger": ("mastership_moved", "truncated"),
-    "controller": ("mastership_moved", "truncated", "elected", "set_expanded", "set_shrunk"),
-}
 # Node events that count under their own name.
 _PLAIN = (
     *("not_promoted", "demoted", "partition", "partial_partition", "paused", "resumed"),
@@ -51,15 +25,6 @@ _PLAIN = (
     *("elected", "truncated"),
 )
 _DETAILED = ("promoted", "sync_done", "wiped", "loss_window")
-
-
-def wanted_events(system: str, modes: Sequence[str], kinds: Sequence[str]) -> tuple[str, ...]:
-    """What a campaign wants to see that draws these partition modes and kinds of fault."""
-    if system in OF_LOG_SYSTEM:
-        faults = [f"fault_{kind}" for kind in kinds]
-        return tuple(dict.fromkeys((*LOG_ALWAYS, *OF_LOG_SYSTEM[system], *faults)))
-    of_modes = [name for mode in modes for name in BY_MODE.get(mode, ())]
-    return tuple(dict.fromkeys((*ALWAYS, *of_modes, *(f"fault_{kind}" for kind in kinds))))
 
 
 def sometimes(history: History) -> dict[str, int]:

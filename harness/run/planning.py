@@ -2,7 +2,8 @@
 
 A ``Request`` holds the command line as it was typed; ``make_plan`` fills in the profile, resolves
 names and numbers, draws the fault schedule and checks the whole. Pure but for the backend, which
-the caller has chosen before. ``repeat_command`` is the way back.
+the caller has chosen before. ``repeat_command`` is the way back. What a workload or a system can be
+told beyond that is its own (harness/core/parameters.py) and stands in ``Request.given``.
 """
 
 from __future__ import annotations
@@ -10,102 +11,93 @@ from __future__ import annotations
 import dataclasses
 import re
 import shlex
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any, Literal
 
 import msgspec
 
-from shalott.broker.base.errors import ConfigError
-from shalott.broker.known_bugs import check_bugs, known_bug
+from shalott.cluster.systems.record import (
+    SYSTEMS,
+    TOGETHER,
+    Profile,
+    Services,
+    SystemRecord,
+    serving_nodes,
+)
+from shalott.harness.core.doors import loaded_modules
 from shalott.harness.core.errors import UsageError
+from shalott.harness.core.parameters import (
+    Flag,
+    flags_of,
+    make_parameters,
+    parse_parameters,
+    to_plan,
+)
 from shalott.harness.core.plan import (
+    PARAMETERS_1,
     ClusterPlan,
     GatePlan,
     Plan,
     SystemPlan,
     WorkloadPlan,
-    nodes_hosting,
-)
-from shalott.harness.core.profiles import (
-    SYSTEMS,
-    Operator,
-    Profile,
-    check_pairing,
-    default_workload,
-    is_log_system,
-    profile_of,
 )
 from shalott.harness.core.quantities import parse_duration_ms
+from shalott.harness.run.requirements import requirements_of
 from shalott.harness.run.select import make_system
-from shalott.nemesis.record import check_nemesis, usual_nemeses
+from shalott.nemesis.record import check_nemesis, nemesis_names, usual_nemeses
 from shalott.nemesis.requirements import check_actions, check_system, required_protocols
 from shalott.nemesis.schedule import make_schedule
-from shalott.workloads.clients.body import SMALLEST_BYTES
-from shalott.workloads.registry import recipe_of
+from shalott.workloads.record import WORKLOADS, WorkloadRecord
 
 BACKENDS = ("auto", "docker", "local", "sim")
-PARTITION_MODES = ("ignore", "pause_minority", "autoheal")
-OPERATORS = ("restart-minority", "none")
 Delivery = Literal["at-least-once", "at-most-once", "exactly-once"]
 DELIVERIES = ("at-least-once", "at-most-once", "exactly-once")
-OBJECTS = ("policy", "queue")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Request:
-    """``shalott test``'s flags, a field for each with its default; times as users write them."""
+    """``shalott test``'s flags, a field for each with its default; times as users write them.
+
+    ``given``: the flags of the workload's and of the system's own parameters, by name, as typed.
+    """
 
     workload: str = ""  # "": the system's own
     system: str = "mirrored"
     profile: str = "upstream"
     cluster: str = "auto"
     nodes: str = "3"
-    layout: str = "together"
+    layout: str = TOGETHER
     concurrency: str = "2n"
     rate: float = 200.0
     time_limit: str = "60"
-    queues: int = 0  # 0: one for each node
-    enqueue_fraction: float = 0.6
-    body_bytes: int = 64
     op_timeout: str = "5"
-    ack_mode: str = "manual"
-    durable: bool = True
-    persistent: bool = True
-    confirms: bool = True
-    hold: str = "200ms"
-    consumers: str = "competing"
-    order: str = "first-delivery"
-    reads: str = "leader"
-    objects: str = "policy,queue"
     nemesis: str = "partition,kill"
     nemesis_interval: str = "15"
     nemesis_duration: str = "8"
     targets: str = "one"
-    partition_mode: str = ""  # "": the profile's
-    net_tick_ms: int = 4000
     policy: tuple[str, ...] = ()
     bug: tuple[str, ...] = ()
-    startup_delay: str = ""  # "": none
-    operator: str = "restart-minority"
     delivery: str = "at-least-once"
     max_rto: str = ""
     min_acked: int = 50
     seed: int | None = None
     name: str = ""
     leave_db_running: bool = False
+    given: Mapping[str, str | bool] = field(default_factory=dict)
 
 
 def make_plan(request: Request, *, backend: str, seed: int) -> Plan:
     """The whole plan. Raises UsageError with one sentence that says what to change."""
-    _one_of("system", request.system, SYSTEMS)
-    profile = profile_of(request.system, request.profile)
-    workload = request.workload or default_workload(request.system)
+    system = SYSTEMS.find(request.system)
+    workload = WORKLOADS.find(request.workload or system.workload)
+    profile = profile_of(system, request.profile)
     _one_of("cluster", request.cluster, BACKENDS)
+    _check_given(request, system, workload)
     nodes = parse_nodes(request.nodes)
+    services = lay_out(system, request.layout, nodes)
+    serving = len([n for n in nodes if not services or system.serves in services[n]])
     time_limit_ms = parse_duration_ms("--time-limit", request.time_limit)
-    system = _system_plan(request, profile, nodes)
-    serving = sum("broker" in system.services.get(node, ("broker",)) for node in nodes)
     faults = make_schedule(
         nemeses=parse_nemeses(request.nemesis),
         nodes=nodes,
@@ -116,29 +108,19 @@ def make_plan(request: Request, *, backend: str, seed: int) -> Plan:
         seed=seed,
     )
     rto = request.max_rto
+    own = to_plan(parse_parameters(workload.parameters, request.given, {}))
     plan = Plan(
-        name=request.name or f"{request.system}-{request.profile}-{workload}",
+        name=request.name or f"{system.name}-{request.profile}-{workload.name}",
         seed=seed,
         time_limit_ms=time_limit_ms,
         cluster=ClusterPlan(backend=backend, nodes=nodes, leave_running=request.leave_db_running),
-        system=system,
+        system=_system_plan(request, system, profile, services),
         workload=WorkloadPlan(
-            name=workload,
+            name=workload.name,
             rate_hz=request.rate,
             concurrency=parse_concurrency(request.concurrency, serving),
-            queues=request.queues or serving,
-            enqueue_fraction=request.enqueue_fraction,
-            body_bytes=request.body_bytes,
             op_timeout_ms=parse_duration_ms("--op-timeout", request.op_timeout),
-            ack_mode=_ack_mode(request.ack_mode),
-            durable=request.durable,
-            persistent=request.persistent,
-            confirms=request.confirms,
-            hold_ms=parse_duration_ms("--hold", request.hold),
-            consumers=_choice("consumers", request.consumers, "competing", "single"),
-            order=_choice("order", request.order, "first-delivery", "exactly-once"),
-            reads=_choice("reads", request.reads, "leader", "local"),
-            objects=_objects(request.objects),
+            parameters=dict(workload.complete(own, serving)),
         ),
         gates=GatePlan(
             delivery=_delivery(request.delivery),
@@ -147,6 +129,7 @@ def make_plan(request: Request, *, backend: str, seed: int) -> Plan:
         ),
         faults=faults,
     )
+    plan = msgspec.structs.replace(plan, requires=requirements_of(plan))
     check_plan(plan)
     return plan
 
@@ -154,18 +137,17 @@ def make_plan(request: Request, *, backend: str, seed: int) -> Plan:
 def check_plan(plan: Plan) -> None:
     """What a well-formed plan may still get wrong, stored plans included. Raises UsageError."""
     workload, nodes = plan.workload, plan.cluster.nodes
-    recipe_of(workload.name)
-    _one_of("system", plan.system.name, SYSTEMS)
-    check_pairing(plan.system.name, workload.name)
-    _one_of("partition mode", plan.system.partition_mode, PARTITION_MODES)
-    _check_bugs(plan.system)
-    if is_log_system(plan.system.name):
-        from shalott.cluster.systems.rocket.settings import check_settings
-
-        check_settings(plan.system.name, plan.system.policy)
+    record, system = WORKLOADS.find(workload.name), SYSTEMS.find(plan.system.name)
+    check_pairing(system, record)
+    _check_parameters(system.parameters, plan.system.parameters, f"system {system.name}")
+    _check_parameters(record.parameters, workload.parameters, f"workload {record.name}")
     parse_nodes(",".join(nodes))
-    _check_services(plan)
-    serving = len(nodes_hosting(plan, "broker"))
+    if plan.system.services and system.layouts is None:
+        raise UsageError(
+            f"{system.name} has no services to lay out on its nodes: leave them out of the plan"
+        )
+    system.check(plan)
+    serving = len(serving_nodes(plan))
     if workload.concurrency < serving:
         raise UsageError(
             f"a concurrency of {workload.concurrency} leaves some of the {serving} nodes without"
@@ -174,44 +156,57 @@ def check_plan(plan: Plan) -> None:
     rules = (
         (plan.time_limit_ms > 0, "the time limit must be above 0"),
         (workload.rate_hz > 0, "the rate must be above 0"),
-        (workload.queues > 0, "there must be at least one queue"),
-        (0 <= workload.enqueue_fraction <= 1, "the enqueue fraction must be between 0 and 1"),
-        (workload.body_bytes >= SMALLEST_BYTES, f"a body needs {SMALLEST_BYTES} bytes or more"),
         (workload.op_timeout_ms > 0, "the operation timeout must be above 0"),
-        (plan.system.net_tick_ms > 0, "the net tick must be above 0"),
-        (plan.system.startup_delay_ms >= 0, "the startup delay must not be below 0"),
         (plan.observe_interval_ms > 0, "the observe interval must be above 0"),
     )
     for holds, sentence in rules:
         if not holds:
             raise UsageError(sentence)
-    _check_workload(plan)
+    record.check(plan)
     check_actions(plan.faults, nodes)
     if required_protocols(plan.faults):
         check_system(plan.faults, make_system(plan))
 
 
-def _check_workload(plan: Plan) -> None:
-    """What only some workloads can do."""
-    workload = plan.workload
-    if workload.hold_ms <= 0:
-        raise UsageError("a lock must be held for more than 0")
-    if (
-        workload.name == "metadata"
-        and workload.reads == "leader"
-        and plan.system.name != "mirrored"
-    ):
+def _check_parameters(struct: type[msgspec.Struct], values: Mapping[str, Any], of: str) -> None:
+    """Values that the struct takes, and no others; what plans of version 1 all had may stay."""
+    make_parameters(struct, values)
+    for name in values:
+        if name not in struct.__struct_fields__ and name not in PARAMETERS_1:
+            raise UsageError(f"the {of} has no parameter {name}")
+
+
+def check_pairing(system: SystemRecord, workload: WorkloadRecord) -> None:
+    """Refuse a workload whose clients the system does not understand. Raises UsageError."""
+    if not fits(workload, system):
+        fitting = [other.name for other in SYSTEMS.records() if fits(workload, other)]
         raise UsageError(
-            f"{plan.system.name} has no reads that the leader of its metadata confirms:"
-            " use --reads local"
+            f"the workload {workload.name} is for {', '.join(fitting) or 'no system that is here'},"
+            f" and not for {system.name}: leave out --workload for the one that fits"
         )
-    careful = workload.ack_mode == "manual" and workload.durable and workload.persistent
-    if workload.name == "lock" and not careful:
+
+
+def fits(workload: WorkloadRecord, system: SystemRecord) -> bool:
+    """Whether the system speaks all that the workload's clients need."""
+    return all(protocol in system.speaks for protocol in workload.needs)
+
+
+def profile_of(system: SystemRecord, name: str) -> Profile:
+    """Raises UsageError, naming the known ones."""
+    _one_of("profile", name, tuple(system.profiles))
+    return system.profiles[name]
+
+
+def lay_out(system: SystemRecord, layout: str, nodes: Sequence[str]) -> Services:
+    """What each node hosts; empty if every node hosts the same. Raises UsageError."""
+    if layout == TOGETHER:
+        return {}
+    if system.layouts is None:
         raise UsageError(
-            "a lock is a durable queue with a persistent message that nobody acknowledges: leave"
-            " out --ack-mode, --no-durable and --no-persistent"
+            f"{system.name} has no services to lay out on its nodes: leave out --layout"
         )
-    _objects(",".join(workload.objects))
+    _one_of("layout", layout, (TOGETHER, *system.layouts.names))
+    return system.layouts.lay_out(layout, nodes)
 
 
 def parse_nodes(text: str) -> tuple[str, ...]:
@@ -240,6 +235,14 @@ def parse_concurrency(text: str, node_count: int) -> int:
     return int(found[1]) * (node_count if found[2] else 1)
 
 
+def nemesis_help() -> str:
+    """What ``--nemesis`` takes, for the command's help."""
+    return (
+        f"a,b; none; all, which is {','.join(usual_nemeses())}. There are:"
+        f" {', '.join(nemesis_names())}."
+    )
+
+
 def parse_nemeses(text: str) -> tuple[str, ...]:
     """Names separated by commas, none, or all."""
     names = tuple(name.strip() for name in text.split(",") if name.strip())
@@ -266,101 +269,63 @@ def parse_policy(settings: Sequence[str]) -> dict[str, Any]:
 
 def repeat_command(request: Request, seed: int) -> str:
     """The command that plans the same run again: flags that are not defaults, and the seed."""
-    words = ["shalott", "test"]
-    for field in dataclasses.fields(request):
-        value = getattr(request, field.name)
-        if field.name == "seed" or value == field.default:
+    words = ["shalott", "test", *(w for name in loaded_modules() for w in ("--load", name))]
+    for each in dataclasses.fields(request):
+        value = getattr(request, each.name)
+        if each.name in ("seed", "given") or value == each.default:
             continue
-        flag = f"--{field.name.replace('_', '-')}"
-        if isinstance(value, tuple):
-            words += [word for item in value for word in (flag, item)]
-        elif isinstance(value, bool):
-            words.append(flag if value else f"--no-{field.name.replace('_', '-')}")
-        else:
-            words += [flag, f"{value:g}" if isinstance(value, float) else str(value)]
+        words += _words(each.name, value)
+    for name, value in request.given.items():
+        words += _words(name, value)
     return shlex.join([*words, "--seed", str(seed)])
 
 
-def _check_services(plan: Plan) -> None:
-    from shalott.cluster.systems.rocket.layout import check_services
+def _words(name: str, value: Any) -> list[str]:
+    flag = f"--{name.replace('_', '-')}"
+    if isinstance(value, tuple):
+        return [word for item in value for word in (flag, item)]
+    if isinstance(value, bool):
+        return [flag if value else f"--no-{name.replace('_', '-')}"]
+    return [flag, f"{value:g}" if isinstance(value, float) else str(value)]
 
-    check_services(plan.system.name, plan.cluster.nodes, plan.system.services)
 
-
-def _system_plan(request: Request, profile: Profile, nodes: Sequence[str]) -> SystemPlan:
-    from shalott.cluster.systems.rocket.layout import LAYOUTS, lay_out
-
-    _one_of("layout", request.layout, LAYOUTS)
-    mode = request.partition_mode or profile.partition_mode
-    _one_of("partition mode", mode, PARTITION_MODES)
-    _one_of("operator", request.operator, OPERATORS)
-    if is_log_system(request.system) and request.partition_mode:
-        raise UsageError(
-            f"{request.system} has no partition modes: leave out --partition-mode, and see its"
-            " settings, such as --policy ha.min_in_sync_replicas=2"
-        )
+def _system_plan(
+    request: Request, system: SystemRecord, profile: Profile, services: Services
+) -> SystemPlan:
     policy = {**profile.policy, **parse_policy(request.policy)}
-    delay = request.startup_delay
+    own = parse_parameters(system.parameters, request.given, profile.parameters)
     return SystemPlan(
-        name=request.system,
+        name=system.name,
         profile=request.profile,
-        partition_mode=mode,
-        net_tick_ms=request.net_tick_ms,
+        parameters=to_plan(own),
         policy={key: value for key, value in policy.items() if value is not None},
         bugs=tuple(sorted(dict.fromkeys(request.bug))),
-        startup_delay_ms=parse_duration_ms("--startup-delay", delay) if delay else 0,
-        operator=_operator(request),
-        services=lay_out(request.system, request.layout, nodes),
+        services=dict(services),
     )
 
 
-def _operator(request: Request) -> Operator:
-    """Nobody mends a partition where no node parts for ever."""
-    if request.operator == "none" or is_log_system(request.system):
-        return "none"
-    return "restart-minority"
-
-
-def _check_bugs(system: SystemPlan) -> None:
-    """Bugs that the catalogue has, in a system that has them."""
-    if system.name != "mirrored" and system.startup_delay_ms:
-        raise UsageError(
-            "only the mirrored system has a startup delay: leave it out, or use --system mirrored"
-        )
-    try:
-        check_bugs(system.bugs)
-    except ConfigError as error:
-        raise UsageError(str(error)) from error
-    for bug in map(known_bug, system.bugs):
-        if system.name not in bug.systems:
+def _check_given(request: Request, system: SystemRecord, workload: WorkloadRecord) -> None:
+    """A flag that neither the workload nor the system has would do nothing. Raises UsageError."""
+    known = _names(flags_of(system.parameters)) | _names(flags_of(workload.parameters))
+    for name in request.given:
+        if name not in known:
+            structs = {record.name: record.parameters for record in WORKLOADS.records()}
+            structs |= {record.name: record.parameters for record in SYSTEMS.records()}
+            owners = [each for each in structs if name in _names(flags_of(structs[each]))]
             raise UsageError(
-                f"{bug.id} is a bug of {' and '.join(bug.systems)}, not of {system.name}: leave it"
-                f" out, or use --system {bug.systems[0]}"
+                f"--{name} is a parameter of {' and '.join(owners) or 'nothing that is here'}, not"
+                f" of the workload {workload.name} on {system.name}: leave it out"
             )
+
+
+def _names(flags: Sequence[Flag]) -> dict[str, None]:
+    return {flag.name: None for flag in flags}
 
 
 def _delivery(name: str) -> Delivery:
     _one_of("delivery", name, DELIVERIES)
     delivery: Delivery = msgspec.convert(name, Delivery)
     return delivery
-
-
-def _choice(what: str, name: str, *known: str) -> Any:
-    """``name``, which a field of the plan lists as well."""
-    _one_of(what, name, known)
-    return name
-
-
-def _objects(text: str) -> tuple[str, ...]:
-    names = tuple(dict.fromkeys(name.strip() for name in text.split(",") if name.strip()))
-    for name in names or ("none",):
-        _one_of("kind of object", name, OBJECTS)
-    return names
-
-
-def _ack_mode(name: str) -> Literal["manual", "auto"]:
-    _one_of("acknowledgement mode", name, ("manual", "auto"))
-    return "auto" if name == "auto" else "manual"
 
 
 def _one_of(what: str, name: str, known: Sequence[str]) -> None:

@@ -24,7 +24,7 @@ from shalott.harness.report.meta import ReportMeta
 from shalott.harness.run.stage import Stage, World
 from shalott.harness.run.store import RunDirectory
 from shalott.harness.run.verdict import judge, save_verdict
-from shalott.workloads.registry import recipe_of
+from shalott.workloads.record import WORKLOADS
 
 log = logging.getLogger("shalott.run")
 
@@ -85,7 +85,7 @@ async def run(
         stage = Stage(
             plan,
             world,
-            recipe_of(plan.workload.name).build(plan),
+            WORKLOADS.find(plan.workload.name).build(plan),
             record,
             world.make_nemesis(record),
         )

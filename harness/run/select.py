@@ -1,5 +1,4 @@
-"""Choosing where and what: the backend and the system of a plan, and sweeping in all backends at
-once.
+"""Choosing where a plan runs, making its system there, and sweeping in all backends at once.
 
 Backends are imported when they are chosen: a local run needs no Docker SDK, and says nothing
 about it.
@@ -13,15 +12,18 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from shalott.cluster.base import Cluster, System
+from shalott.cluster.systems.record import SYSTEMS
 from shalott.harness.core.errors import HarnessError, UsageError
 from shalott.harness.core.plan import Plan
 
-log = logging.getLogger("shalott.cluster.select")
+log = logging.getLogger("shalott.run.select")
 
 BACKENDS = ("auto", "docker", "local", "sim")
-SYSTEMS = ("mirrored", "rabbitmq", "master-slave", "dledger", "controller")
-LOG_SYSTEMS = ("master-slave", "dledger", "controller")
-CONTAINERS_ONLY = ("rabbitmq",)
+WHY = {
+    "sim": "every node in one process, in virtual time",
+    "local": "one process a node",
+    "docker": "one container a node",
+}
 PING_TIMEOUT_S = 5
 
 
@@ -37,21 +39,30 @@ def choose_backend(wanted: str, system: str) -> Choice:
     """Resolve ``auto``; check that ``wanted`` can be had. Raises UsageError with what to do."""
     if wanted not in BACKENDS:
         raise UsageError(f"unknown cluster {wanted!r}: choose one of {', '.join(BACKENDS)}")
-    if wanted in ("local", "sim") and system in CONTAINERS_ONLY:
-        raise UsageError(f"{system} runs in containers only: use --cluster docker")
-    if wanted == "sim":
-        return Choice("sim", "cluster sim: every node in one process, in virtual time")
-    if wanted == "local":
-        return Choice("local", "cluster local: one process a node, as asked for")
-    obstacle = docker_obstacle()
+    worlds = SYSTEMS.find(system).worlds
+    check_world(wanted, system)
+    if wanted in ("sim", "local"):
+        return Choice(wanted, f"cluster {wanted}: {WHY[wanted]}, as asked for")
+    obstacle = docker_obstacle() if "docker" in worlds else f"{system} does not run in containers"
     if obstacle is None:
         why = "as asked for" if wanted == "docker" else "since the Docker engine answers"
-        return Choice("docker", f"cluster docker: one container a node, {why}")
+        return Choice("docker", f"cluster docker: {WHY['docker']}, {why}")
     if wanted == "docker":
         raise UsageError(f"cluster docker can't be used: {obstacle}")
-    if system in CONTAINERS_ONLY:
-        raise UsageError(f"{system} runs in containers only, and {obstacle}")
-    return Choice("local", f"cluster local: one process a node, since {obstacle}")
+    for other in ("local", "sim"):
+        if other in worlds:
+            return Choice(other, f"cluster {other}: {WHY[other]}, since {obstacle}")
+    raise UsageError(f"{system} runs in containers only, and {obstacle}")
+
+
+def check_world(backend: str, system: str) -> None:
+    """Raises UsageError for a backend where the system does not run."""
+    worlds = SYSTEMS.find(system).worlds
+    if backend == "auto" or backend in worlds:
+        return
+    if worlds == ("docker",):
+        raise UsageError(f"{system} runs in containers only: use --cluster docker")
+    raise UsageError(f"{system} does not run there: use --cluster {' or '.join(worlds)}")
 
 
 def docker_obstacle() -> str | None:
@@ -92,23 +103,7 @@ def make_cluster(plan: Plan, run_id: str, work_dir: Path) -> Cluster:
 
 def make_system(plan: Plan) -> System:
     """The plan's system. Raises UsageError if there is none of that name."""
-    if plan.system.name == "mirrored":
-        from shalott.cluster.systems.rabbit.mirrored import MirroredSystem
-
-        return MirroredSystem(plan.system, plan.seed, durable=plan.workload.durable)
-    if plan.system.name == "rabbitmq":
-        from shalott.cluster.systems.rabbit.rabbitmq import RabbitmqSystem
-
-        return RabbitmqSystem(plan.system, durable=plan.workload.durable)
-    if plan.system.name == "master-slave":
-        from shalott.cluster.systems.rocket.master_slave import MasterSlaveSystem
-
-        return MasterSlaveSystem(plan.system, plan.seed)
-    if plan.system.name in LOG_SYSTEMS:
-        from shalott.cluster.systems.rocket.rocketmq import RocketmqSystem
-
-        return RocketmqSystem(plan.system, plan.seed)
-    raise UsageError(f"unknown system {plan.system.name!r}: choose one of {', '.join(SYSTEMS)}")
+    return SYSTEMS.find(plan.system.name).make(plan)
 
 
 def sweep_all() -> list[str]:

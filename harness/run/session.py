@@ -20,22 +20,23 @@ import msgspec
 import typer
 
 from shalott.checkers.base import Result
-from shalott.cluster.base import Cluster, System
+from shalott.cluster.base import Cluster, System, ports_of
 from shalott.harness.core.errors import MissingCapability, UsageError
 from shalott.harness.core.history import Recorder
-from shalott.harness.core.plan import Plan, SystemPlan, load_plan
+from shalott.harness.core.plan import Plan, load_plan
 from shalott.harness.report.meta import ReportMeta
 from shalott.harness.report.results import read_results
 from shalott.harness.report.words import findings, headline, overall
 from shalott.harness.run.planning import Request, check_plan, make_plan, repeat_command
 from shalott.harness.run.progress import watch_plainly, watch_terminal
+from shalott.harness.run.requirements import check_provided
 from shalott.harness.run.run import Outcome, Watch, run
 from shalott.harness.run.stage import Nemesis, World
 from shalott.harness.run.store import ENDPOINTS, LOG, REPORT, RESULTS, RunDirectory, Store
 from shalott.harness.run.verdict import judge, save_verdict
 from shalott.nemesis.requirements import check_system, required_capabilities
 from shalott.nemesis.runner import NemesisRunner
-from shalott.workloads.registry import recipe_of
+from shalott.workloads.record import WORKLOADS
 
 FINDINGS_MAX = 12
 STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
@@ -65,6 +66,8 @@ def run_request(request: Request, *, test_count: int, store_root: Path) -> int:
 def run_stored_plan(path: Path, *, test_count: int, store_root: Path) -> int:
     """Run a stored plan again, as it is."""
     plan = load_plan(path)
+    for note in check_provided(plan):
+        typer.echo(note, err=True)
     check_plan(plan)
     command = f"shalott test --plan {path}"
     code = 0
@@ -118,7 +121,7 @@ def build_world(plan: Plan, directory: RunDirectory) -> World:
             f"the {cluster.backend} backend can't {', '.join(missing)} here, which the plan's"
             " faults need: choose another --cluster or --nemesis; see `shalott doctor`"
         )
-    queues = recipe_of(plan.workload.name).build(plan).queues
+    queues = WORKLOADS.find(plan.workload.name).build(plan).queues
 
     def make_nemesis(record: Recorder) -> Nemesis:
         return NemesisRunner(cluster, system, plan, record, queues=queues)
@@ -127,19 +130,14 @@ def build_world(plan: Plan, directory: RunDirectory) -> World:
         cluster=cluster,
         system=system,
         make_nemesis=make_nemesis,
-        announce=partial(note_endpoints, directory.path / ENDPOINTS, plan.system),
+        announce=partial(note_endpoints, directory.path / ENDPOINTS),
     )
 
 
-def note_endpoints(path: Path, plan: SystemPlan, cluster: Cluster, system: System) -> None:
+def note_endpoints(path: Path, cluster: Cluster, system: System) -> None:
     """Where each node's ports can be reached from here: what ``shalott ctl`` reads."""
-    from shalott.cluster.systems.rocket.config import hosted_ports
-
     noted = {
-        node: {
-            port: cluster.endpoint(node, port)
-            for port in (hosted_ports(plan, node) if plan.services else system.port_names)
-        }
+        node: {port: cluster.endpoint(node, port) for port in ports_of(system, node)}
         for node in cluster.nodes
     }
     found = {
@@ -153,6 +151,7 @@ def analyze(run_name: str | None, store_root: Path) -> int:
     """Judge a stored run again and write its verdict anew; the exit code."""
     directory = Store(store_root).find(run_name)
     plan = directory.load_plan()
+    check_provided(plan)
     history = directory.load_history()
     verdict = judge(plan, history)
     save_verdict(plan, history, verdict, _stored_meta(directory), directory)
@@ -226,8 +225,12 @@ async def _run_until_signalled(
 
 def versions(plan: Plan) -> dict[str, str]:
     """What a report says it was made with."""
+    providers = {
+        needed.provider: needed.version for needed in plan.requires if not needed.is_module
+    }
     return {
         "shalott": importlib.metadata.version("shalott"),
+        **{name: version for name, version in sorted(providers.items()) if name != "shalott"},
         "python": platform.python_version(),
         "kernel": platform.release(),
         "machine": f"{platform.machine()}, {os.cpu_count()} CPUs",

@@ -2,7 +2,8 @@
 
 ``simulation.json`` stands beside ``plan.json``; beside any other plan, such as ``minimal.json``,
 the record is called after it: ``minimal.simulation.json``. A digest is promised for one state of
-the code and one minor version of Python, so both are kept: a replay that differs can say why.
+the code, so the code is kept: a replay that differs can say why. It is the same in every supported
+version of Python; which one it was is kept for those who look for a difference.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from typing import TYPE_CHECKING, Literal
 
 import msgspec
 
+from shalott.cluster.sim.loop.trace import DIGEST_VERSION
 from shalott.harness.core.errors import StoreError, UsageError
 from shalott.harness.core.plan import FaultAction, Plan, canonical, dump_plan
 
@@ -32,9 +34,10 @@ class SimulationRecord(msgspec.Struct, frozen=True, kw_only=True):
     violation; the two take different steps, so each has digests of its own.
     """
 
-    digest: str  # of every callback and every byte
+    digest: str  # of what the world saw (cluster/sim/loop/trace.py)
+    digest_version: int = 1  # what it is made of; old records say nothing
     python: str
-    callbacks: int
+    callbacks: int  # not compared: depends on the version of Python
     segments: int
     virtual_ns: int
     way: Literal["test", "search"] = "test"
@@ -56,6 +59,7 @@ def record_of(
     checkpoints = outcome.trace.checkpoints if outcome.trace is not None else []
     return SimulationRecord(
         digest=outcome.digest,
+        digest_version=DIGEST_VERSION,
         python=platform.python_version(),
         callbacks=outcome.callbacks,
         segments=outcome.segments,
@@ -86,11 +90,6 @@ def plan_as_run(stored: Plan, record: SimulationRecord) -> Plan:
 def plan_digest(plan: Plan) -> str:
     """Tells whether a plan was edited."""
     return hashlib.blake2b(dump_plan(canonical(plan)), digest_size=8).hexdigest()
-
-
-def minor_version(python: str) -> str:
-    """3.11 of 3.11.7."""
-    return ".".join(python.split(".")[:2])
 
 
 def record_path(plan: Path) -> Path:

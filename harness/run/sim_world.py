@@ -15,18 +15,19 @@ from contextlib import contextmanager
 from pathlib import Path
 from types import FrameType
 
+from shalott.cluster.base import InspectsMachines
 from shalott.cluster.sim.backend import HARNESS, SimCluster
 from shalott.cluster.sim.loop.loop import START_NS, SimLoop
 from shalott.cluster.sim.loop.processes import SimProcess
-from shalott.cluster.sim.loop.trace import Trace
+from shalott.cluster.sim.loop.trace import DIGEST_VERSION, Trace
 from shalott.cluster.sim.output import captured_output
-from shalott.cluster.sim.replicas import record_replicas
+from shalott.cluster.systems.record import SYSTEMS
 from shalott.harness.core.errors import MissingCapability
 from shalott.harness.core.history import Recorder
 from shalott.harness.core.plan import Plan, SimPlan
 from shalott.harness.core.recording import HistoryWriter, RunRecorder
 from shalott.harness.run.run import Outcome, run
-from shalott.harness.run.select import make_system
+from shalott.harness.run.select import check_world, make_system
 from shalott.harness.run.sim_record import (
     SimulationRecord,
     code_fingerprint,
@@ -36,9 +37,10 @@ from shalott.harness.run.sim_record import (
 )
 from shalott.harness.run.stage import Nemesis, World
 from shalott.harness.run.store import PLAN, RunDirectory
+from shalott.harness.run.traced_recording import TracedRecorder
 from shalott.nemesis.requirements import check_system, required_capabilities
 from shalott.nemesis.runner import NemesisRunner
-from shalott.workloads.registry import recipe_of
+from shalott.workloads.record import WORKLOADS
 
 SLACK_MS = 600_000  # of virtual time beyond what the plan allows for, before a run is given up
 
@@ -58,6 +60,14 @@ def make_loop(plan: Plan, trace: Trace) -> SimLoop:
     )
 
 
+def make_cluster(plan: Plan, loop: SimLoop) -> SimCluster:
+    """The plan's nodes as machines that run its system's program. Raises UsageError."""
+    check_world("sim", plan.system.name)
+    program = SYSTEMS.find(plan.system.name).program
+    assert program is not None, f"{plan.system.name} says that it runs in the simulation"
+    return SimCluster(plan.cluster.nodes, loop, sim_knobs(plan), program)
+
+
 def make_world(
     plan: Plan, cluster: SimCluster, make_recorder: Callable[[Path], RunRecorder]
 ) -> World:
@@ -68,17 +78,21 @@ def make_world(
         raise MissingCapability(f"the simulation can't {', '.join(missing)}")
     system = make_system(plan)
     check_system(plan.faults, system)
-    queues = recipe_of(plan.workload.name).build(plan).queues
+    queues = WORKLOADS.find(plan.workload.name).build(plan).queues
 
     def make_nemesis(record: Recorder) -> Nemesis:
         return NemesisRunner(cluster, system, plan, record, queues=queues)
+
+    async def inspect() -> None:
+        if isinstance(system, InspectsMachines):
+            await system.inspect(cluster.machines)
 
     return World(
         cluster=cluster,
         system=system,
         make_nemesis=make_nemesis,
         make_recorder=make_recorder,
-        inspect=lambda: record_replicas(cluster.machines),
+        inspect=inspect if isinstance(system, InspectsMachines) else None,
     )
 
 
@@ -97,10 +111,11 @@ def run_stored(
     """A simulated run with everything that a run stores; a signal ends it in order."""
     trace = Trace()
     loop = make_loop(plan, trace)
-    cluster = SimCluster(plan.cluster.nodes, loop, sim_knobs(plan))
+    cluster = make_cluster(plan, loop)
 
     def make_recorder(path: Path) -> RunRecorder:
-        return HistoryWriter(path, clock_ns=lambda: loop.now_ns, wall_ns=cluster.wall_ns)
+        writer = HistoryWriter(path, clock_ns=lambda: loop.now_ns, wall_ns=cluster.wall_ns)
+        return TracedRecorder(writer, trace, lambda: loop.now_ns)
 
     world = make_world(plan, cluster, make_recorder)
     interrupt = asyncio.Event()
@@ -122,6 +137,7 @@ def run_stored(
         )
     record = SimulationRecord(
         digest=trace.digest(),
+        digest_version=DIGEST_VERSION,
         python=platform.python_version(),
         callbacks=loop.callbacks,
         segments=cluster.network.segments,

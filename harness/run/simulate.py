@@ -2,8 +2,8 @@
 
 It is the same run as harness/run/run.py's: the same stage, workload, clients, nemesis, checkers and
 broker; only the loop, the network, the disks and the clocks are simulated (cluster/sim), and
-nothing is written down. The same plan gives the same digest of every callback and every byte, in
-any process, for one commit and one minor version of Python.
+nothing is written down. The same plan gives the same digest of what the world saw
+(cluster/sim/loop/trace.py), in any process and any supported version of Python, for one commit.
 """
 
 from __future__ import annotations
@@ -30,11 +30,18 @@ from shalott.harness.core.errors import UsageError
 from shalott.harness.core.history import History, events_table
 from shalott.harness.core.memory_recording import MemoryRecorder
 from shalott.harness.core.plan import Plan
+from shalott.harness.core.recording import RunRecorder
 from shalott.harness.run.coverage import sometimes
-from shalott.harness.run.sim_world import harness_process, make_loop, make_world, sim_knobs
+from shalott.harness.run.sim_world import (
+    harness_process,
+    make_cluster,
+    make_loop,
+    make_world,
+)
 from shalott.harness.run.stage import Stage
+from shalott.harness.run.traced_recording import TracedRecorder
 from shalott.harness.run.verdict import judge
-from shalott.workloads.registry import recipe_of
+from shalott.workloads.record import WORKLOADS
 
 log = logging.getLogger("shalott.simulate")
 
@@ -48,6 +55,7 @@ class SimOutcome:
 
     ``anomalies``: the distinct classes, sorted. ``sometimes``: how often what a campaign wants to
     see happened. ``error``: what kept the run from its end, if anything did.
+    ``callbacks``: how much work the loop had; it depends on the version of Python.
     """
 
     valid: bool | str
@@ -82,7 +90,7 @@ def simulate(
     began = time.process_time()
     trace = Trace(label_chunk=label_chunk)
     loop = make_loop(plan, trace)
-    cluster = SimCluster(plan.cluster.nodes, loop, sim_knobs(plan))
+    cluster = make_cluster(plan, loop)
     try:
         stage = make_stage(plan, cluster)
     except UsageError:
@@ -130,12 +138,15 @@ def _causes(error: BaseException) -> Iterator[str]:
 def make_stage(plan: Plan, cluster: SimCluster) -> Stage:
     """The run's stage in the simulated world. Raises MissingCapability for what it can't do."""
 
-    def make_recorder(path: Path | None) -> MemoryRecorder:
-        return MemoryRecorder(lambda: cluster.loop.now_ns, cluster.wall_ns)
+    loop = cluster.loop
+
+    def make_recorder(path: Path | None) -> RunRecorder:
+        recorder = MemoryRecorder(lambda: loop.now_ns, cluster.wall_ns)
+        return TracedRecorder(recorder, loop.trace, lambda: loop.now_ns)
 
     world = make_world(plan, cluster, make_recorder)
     recorder = make_recorder(None)
-    workload = recipe_of(plan.workload.name).build(plan)
+    workload = WORKLOADS.find(plan.workload.name).build(plan)
     return Stage(plan, world, workload, recorder, world.make_nemesis(recorder))
 
 

@@ -15,13 +15,19 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
 
-from shalott.cluster.base import Cluster, System
+from shalott.cluster.base import (
+    Cluster,
+    ExplainsUnsettled,
+    MendsPartitions,
+    RecordsReplicas,
+    System,
+)
+from shalott.cluster.systems.settling import observe_all
 from shalott.harness.core.client import Client
 from shalott.harness.core.errors import BootFailed, ClientError, Definite, HarnessError, Indefinite
 from shalott.harness.core.history import Recorder
 from shalott.harness.core.op import NEMESIS
 from shalott.harness.core.plan import FaultAction, Plan
-from shalott.harness.core.profiles import is_log_system
 from shalott.harness.core.recording import RunRecorder, record_to_file
 from shalott.harness.core.worker import describe
 from shalott.harness.run.interpreter import Interpreter
@@ -109,16 +115,16 @@ class Stage:
 
     async def heal(self) -> None:
         """Undo every fault, start every node, and do what an operator would do."""
-        cluster, plan = self.world.cluster, self.plan
+        cluster, system = self.world.cluster, self.world.system
         await self.nemesis.heal()
         await cluster.heal()
         for node in cluster.nodes:
             if (await cluster.status(node)).state != "running":
                 await cluster.start(node)
         self.healed = True
-        if plan.system.partition_mode == "ignore" and plan.system.operator == "restart-minority":
+        if isinstance(system, MendsPartitions) and system.wants_mending:
             index = self.record.invoke(NEMESIS, "", "operator")
-            restarted = await self.world.system.mend_partition(cluster)
+            restarted = await system.mend_partition(cluster)
             self.record.complete(index, "info", extra={"restarted": list(restarted)})
             if restarted:
                 log.info("the operator restarted %s", ", ".join(restarted))
@@ -193,18 +199,11 @@ class Stage:
 
     async def _look_at_replicas(self) -> None:
         """What is replicated, where nodes can be asked or looked into."""
-        from shalott.cluster.systems.management import management
-        from shalott.cluster.systems.rocket.replicas import ASK_TIMEOUT_MS, record_logs
-
-        cluster = self.world.cluster
-
-        async def get(node: str, path: str) -> Any:
-            return await management(cluster, node, ASK_TIMEOUT_MS).get(path)
-
+        system = self.world.system
         if self.world.inspect is not None:
             await self.world.inspect()
-        if is_log_system(self.plan.system.name):
-            await record_logs(self.record, cluster.nodes, self._ask, get)
+        if isinstance(system, RecordsReplicas):
+            await system.record_replicas(self.world.cluster, self.record)
 
     async def _ask(self, node: str) -> Mapping[str, Any]:
         """What ``node`` believes now. Raises ClientError."""
@@ -216,15 +215,11 @@ class Stage:
 
     async def _why_unsettled(self) -> str:
         """What one more look at every node finds."""
-        from shalott.cluster.systems.rocket import settling as rocketmq_settling
-        from shalott.cluster.systems.settling import observe_all, why_unsettled
-
+        system = self.world.system
+        if not isinstance(system, ExplainsUnsettled):
+            return "it does not say what it waits for"
         seen = await observe_all(self._ask, self.world.cluster.nodes)
-        if is_log_system(self.plan.system.name):
-            reason = rocketmq_settling.why_unsettled(seen)
-        else:
-            reason = why_unsettled(seen, self.workload.queues, self.plan.system.policy)
-        return reason or "it changed from look to look"
+        return system.why_unsettled(seen, self.workload.queues) or "it changed from look to look"
 
     @contextlib.asynccontextmanager
     async def _phase(self, name: str) -> AsyncIterator[dict[str, Any]]:

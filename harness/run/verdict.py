@@ -20,12 +20,12 @@ from shalott.harness.report.meta import ReportMeta
 from shalott.harness.report.page import render_report
 from shalott.harness.report.results import render_results
 from shalott.harness.run.store import JUNIT, REPORT, RESULTS, RunDirectory
-from shalott.workloads.registry import recipe_of
+from shalott.workloads.record import WORKLOADS
 
 
 def judge(plan: Plan, history: History) -> Verdict:
     """Run the workload's checkers, and ask whether the run came to its end at all."""
-    return check_all((*recipe_of(plan.workload.name).checkers(plan), WholeRun()), history)
+    return check_all((*WORKLOADS.find(plan.workload.name).checkers(plan), WholeRun()), history)
 
 
 @dataclass(frozen=True, slots=True)

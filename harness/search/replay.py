@@ -19,12 +19,12 @@ import typer
 from shalott.harness.core.errors import HarnessError, MissingCapability, UsageError
 from shalott.harness.core.plan import FaultAction, Plan, load_plan
 from shalott.harness.run.planning import check_plan
+from shalott.harness.run.requirements import check_provided
 from shalott.harness.run.session import run_once, tell_outcome, tell_verdict, versions
 from shalott.harness.run.sim_record import (
     SimulationRecord,
     code_fingerprint,
     load_record,
-    minor_version,
     plan_as_run,
     plan_digest,
 )
@@ -53,6 +53,8 @@ def replay(
         raise UsageError(f"unknown cluster {backend}: choose one of {', '.join(CLUSTERS)}")
     if trials < 1:
         raise UsageError(f"--trials {trials}: give 1 or more")
+    for note in check_provided(plan):
+        typer.echo(note, err=True)
     check_plan(plan)
     if backend == SIM:
         return _in_simulation(path, plan, store_root, simulate)
@@ -118,10 +120,19 @@ def compare(
     again: SimulationRecord,
     parting: Callable[[], str],
 ) -> None:
-    """Say that the digests agree. Raises HarnessError, in one sentence, if they do not.
+    """Say that the digests agree, or that the stored one is of another kind and can't be compared.
+    Raises HarnessError, in one sentence, if they do not agree.
 
     ``parting`` names the first event in which two runs of now differ; "" if they do not.
     """
+    if stored.digest_version != again.digest_version:
+        kind = "an older" if stored.digest_version < again.digest_version else "a newer"
+        typer.echo(
+            f"The stored digest is of {kind} kind (version {stored.digest_version}, this Shalott"
+            f" makes version {again.digest_version}), so it does not say whether the runs are"
+            " equal."
+        )
+        return
     if stored.digest == again.digest:
         typer.echo("The digest is the one that was stored.")
         return
@@ -134,18 +145,24 @@ def _why(
 ) -> str:
     if stored.plan and stored.plan != plan_digest(plan):
         return "the plan has been edited since it was stored"
-    if minor_version(stored.python) != minor_version(again.python):
-        return f"it was stored by Python {stored.python}, this is {again.python}"
     event = parting()
     if event:
         return f"two runs of now differ too, and that is a fault of the simulation; {event}"
     if stored.code and stored.code != again.code:
         return "the code has changed since it was stored"
+    if plan.sim is not None and plan.sim.callback_cost_ns and stored.python != again.python:
+        return (
+            f"in this plan callbacks take time, and Python {again.python} may need other callbacks"
+            f" than {stored.python}, which stored it"
+        )
     from shalott.cluster.sim.loop.trace import differing_chunk
 
     chunk = differing_chunk(stored.checkpoints, again.checkpoints)
     where = f" in chunk {chunk} of its trace" if chunk is not None else ""
-    return f"two runs of now are alike, and the stored one went another way{where}"
+    pythons = ""
+    if stored.python != again.python:
+        pythons = f"; it was stored by Python {stored.python}, this is {again.python}"
+    return f"two runs of now are alike, and the stored one went another way{where}{pythons}"
 
 
 def _parting(plan: Plan, first: SimulationRecord, simulate: Simulate) -> str:

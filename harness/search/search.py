@@ -26,19 +26,20 @@ from pathlib import Path
 from types import FrameType
 from typing import Protocol
 
+from shalott.cluster.systems.record import SYSTEMS
+from shalott.harness.core.doors import loaded_modules
 from shalott.harness.core.errors import UsageError
 from shalott.harness.core.quantities import parse_duration_ms
 from shalott.harness.core.rng import Stream
-from shalott.harness.run.coverage import wanted_events
+from shalott.harness.run.planning import parse_nemeses
 from shalott.harness.run.sim_record import code_fingerprint
 from shalott.harness.run.store import PLAN
 from shalott.harness.search.campaign import Campaign, Header, open_campaign
 from shalott.harness.search.drawing.swarm import (
     Subject,
     draw_plan,
-    fault_kinds,
-    partition_modes,
     plain_subject,
+    wanted_events,
 )
 from shalott.harness.search.findings import SeedReport, Shelf, save_evidence
 from shalott.harness.search.scenarios.catalogue import scenario_of, scenario_of_bug
@@ -48,7 +49,6 @@ from shalott.harness.search.workers import Answer, Crew, Job, Simulate, Task
 
 AGAIN_SHARE = 0.05  # of the seeds that are run twice (FoundationDB's unseed_check_ratio)
 LOOK_S = 0.25
-CONTAINERS_ONLY = ("rabbitmq",)
 STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 _SEEDS = re.compile(r"(\d+)(?:-(\d+))?")
 
@@ -59,6 +59,8 @@ class SearchRequest:
 
     system: str = ""
     profile: str = ""
+    workload: str = ""
+    nemesis: str = ""  # faults to draw from, with commas between them; "": the profile's
     seeds: str = ""
     jobs: int = 0  # 0: one for each CPU
     bug: str = ""
@@ -87,9 +89,8 @@ class Search:
 
     @property
     def wanted_events(self) -> tuple[str, ...]:
-        """What it wants to see happen at least once. Partitions of all shapes are one event."""
-        kinds = ["partition" if k.startswith("partition") else k for k in fault_kinds(self.subject)]
-        return wanted_events(self.subject.system, partition_modes(self.subject), kinds)
+        """What it wants to see happen at least once."""
+        return wanted_events(self.subject)
 
     def is_found_by(self, report: SeedReport) -> bool:
         """Whether this run ends the search."""
@@ -108,18 +109,22 @@ def plan_search(request: SearchRequest) -> Search:
         parse_duration_ms("--time-limit", request.time_limit)
     search = _scenario_search(request) if request.bug or request.scenario else _plain(request)
     draw_plan(search.subject, search.seeds[0])
-    if search.subject.system in CONTAINERS_ONLY:
-        raise UsageError(
-            f"{search.subject.system} runs in containers only, and the simulation has none:"
-            " search --system mirrored"
-        )
     return search
 
 
 def _plain(request: SearchRequest) -> Search:
     system, profile = request.system or "mirrored", request.profile or "safe"
     text = request.seeds or "1000"
-    subject = plain_subject(system, profile)
+    if "sim" not in SYSTEMS.find(system).worlds:
+        here = [record.name for record in SYSTEMS.records() if "sim" in record.worlds]
+        raise UsageError(f"{system} has no simulation: search --system {' or '.join(here)}")
+    subject = plain_subject(system, profile, request.workload)
+    kinds = parse_nemeses(request.nemesis)
+    if kinds:
+        named = subject.swarm.but(faults=dict.fromkeys(kinds, 1.0), fault_share=1.0)
+        subject = dataclasses.replace(
+            subject, swarm=named, name=f"{subject.name}-{'-'.join(kinds)}"
+        )
     return Search(subject=subject, seeds=parse_seeds(text), seeds_text=text)
 
 
@@ -134,9 +139,11 @@ def _scenario_search(request: SearchRequest) -> Search:
     for flag, asked, own in (
         ("--system", request.system, found.system),
         ("--profile", request.profile, found.profile),
+        ("--workload", request.workload, ""),
+        ("--nemesis", request.nemesis, ""),
     ):
         if asked and asked != own:
-            raise UsageError(f"{found.id} is about {own}: leave {flag} {asked} out")
+            raise UsageError(f"{found.id} is about {own or found.system}: leave {flag} {asked} out")
     text = request.seeds or str(found.seed_budget)
     return Search(
         subject=found.subject(),
@@ -227,7 +234,7 @@ def run_search(
         at_work.resume()
         interrupted = False
         if not at_work.over:
-            job = Job(subject=search.subject, simulate=simulate, code=header.code)
+            job = Job(search.subject, simulate, header.code, loaded_modules())
             interrupted = at_work.run(job, request.jobs or os.cpu_count() or 1)
         summary = summarise(
             campaign,

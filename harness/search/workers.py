@@ -22,6 +22,7 @@ from multiprocessing.connection import Connection, wait
 from multiprocessing.context import SpawnProcess
 from typing import TYPE_CHECKING, Protocol
 
+from shalott.harness.core.doors import load_module
 from shalott.harness.core.errors import HarnessError
 from shalott.harness.core.plan import Plan
 from shalott.harness.run.sim_record import code_fingerprint
@@ -54,6 +55,7 @@ class Job:
     subject: Subject
     simulate: Simulate
     code: str  # what the sources must be
+    modules: tuple[str, ...] = ()  # that were loaded by name: a worker loads them too
 
 
 @dataclass(frozen=True, slots=True)
@@ -210,6 +212,8 @@ def _work(connection: Connection, job: Job) -> None:
     if code_fingerprint() != job.code:
         connection.send("the sources changed while the search ran: start it again")
         return
+    for name in job.modules:
+        load_module(name)
     with contextlib.suppress(EOFError, BrokenPipeError, ConnectionResetError):
         connection.send(run_seed(connection.recv(), job))
         gc.freeze()  # all modules are loaded: no collection need look at them again

@@ -178,6 +178,7 @@ install_venv() {
     ensure_compiler || return 1
     say "installing Python packages${extras:+ (extras: $extras)}; the first time takes a minute"
     rm -f "$VENV_STAMP"
+    rm -rf "$PROJECT_ROOT/shalott.egg-info"   # of the layout before src/: its entry points would hide ours
     if ! (cd "$PROJECT_ROOT" && "$VENV/bin/python" -m pip install -q --disable-pip-version-check \
         -e ".${extras:+[$extras]}") >>"$SETUP_LOG" 2>&1 </dev/null 9>&-; then
         tail -n 15 "$SETUP_LOG" >&2

@@ -148,7 +148,7 @@ def assert_watched(run: Done) -> None:
     roles = [row for row in run.history.events.to_pylist() if row["kind"] == "role"]
     assert {row["node"] for row in roles} == nodes
     queues = {row["group"] for row in roles if row["role"] == "master"}
-    assert len(queues) == run.plan.workload.queues
+    assert len(queues) == run.plan.workload.parameters["queues"]
     confirmed = {row["group"] for row in run.history.events.to_pylist() if row["kind"] == "acked"}
     assert confirmed == queues
 

@@ -17,7 +17,7 @@ import pytest
 
 from shalott.harness.core.plan import PLAN_VERSION, Plan, dump_plan
 from shalott.harness.run.planning import Request, make_plan
-from shalott.workloads.registry import WORKLOADS
+from shalott.workloads.record import WORKLOADS
 from tests.conftest import why_no_spark
 from tests.end_to_end.leftovers import leftovers
 from tests.end_to_end.runs import Done, Running, shalott
@@ -43,7 +43,7 @@ def assert_refused(done: Done, code: int, *parts: str) -> None:
 @pytest.mark.parametrize(
     ("flag", "known"),
     [
-        ("workload", ", ".join(sorted(WORKLOADS))),
+        ("workload", ", ".join(sorted(WORKLOADS.names()))),
         ("system", "mirrored, rabbitmq"),
         ("nemesis", "partition, partition-halves"),
         ("profile", "upstream, safe"),

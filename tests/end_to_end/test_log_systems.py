@@ -10,17 +10,18 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from shalott.checkers.runs.convergence import Convergence
-from shalott.harness.cli.commands import app
+from shalott.harness.cli.commands import make_app
+from shalott.harness.core.drawing import Range
 from shalott.harness.core.history import History
 from shalott.harness.core.plan import GatePlan, nodes_hosting
-from shalott.harness.core.profiles import LOG_SYSTEMS
 from shalott.harness.run.simulate import simulate
 from shalott.harness.run.store import Store
-from shalott.harness.search.drawing.swarm import Range, Subject, Swarm, draw_plan
+from shalott.harness.search.drawing.swarm import USUAL, Subject, draw_plan
 
+LOG_SYSTEMS = ("master-slave", "dledger", "controller")
 pytestmark = pytest.mark.sim
 
-SMALL = Swarm(
+SMALL = USUAL.but(
     nodes=(3,),
     time_limit_ms=(15_000,),
     rate_hz=Range(30, 30),
@@ -34,7 +35,7 @@ SMALL = Swarm(
 
 def run(store: Path, *arguments: str) -> Result:
     words = ["test", "--cluster", "sim", "--store", str(store), "--time-limit", "15"]
-    return CliRunner().invoke(app, [*words, "--rate", "40", *arguments])
+    return CliRunner().invoke(make_app(), [*words, "--rate", "40", *arguments])
 
 
 def history_of(store: Path) -> History:

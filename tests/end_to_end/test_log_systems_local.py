@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from shalott.harness.core.profiles import LOG_SYSTEMS
 from tests.end_to_end.leftovers import leftovers
 from tests.end_to_end.runs import shalott
 
+LOG_SYSTEMS = ("master-slave", "dledger", "controller")
 pytestmark = pytest.mark.local
 
 

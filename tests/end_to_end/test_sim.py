@@ -9,7 +9,7 @@ import pyarrow.parquet as pq
 import pytest
 from typer.testing import CliRunner, Result
 
-from shalott.harness.cli.commands import app
+from shalott.harness.cli.commands import make_app
 from shalott.harness.core.errors import UsageError
 
 pytestmark = pytest.mark.sim
@@ -27,7 +27,7 @@ def run(store: Path, *arguments: str) -> Result:
         "--rate",
         "40",
     ]
-    return CliRunner().invoke(app, [*words, *arguments])
+    return CliRunner().invoke(make_app(), [*words, *arguments])
 
 
 def digest_of(done: Result) -> str:

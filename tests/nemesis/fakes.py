@@ -331,9 +331,7 @@ def make_plan(
         seed=1,
         time_limit_ms=time_limit_ms,
         cluster=ClusterPlan(backend="fake", nodes=NODES),
-        system=SystemPlan(
-            name="mirrored", profile="safe", partition_mode="ignore", net_tick_ms=4000, policy={}
-        ),
+        system=SystemPlan(name="mirrored", profile="safe"),
         workload=WorkloadPlan(name="queue", rate_hz=100, concurrency=3),
         gates=GatePlan(),
         faults=tuple(faults),

@@ -10,6 +10,7 @@ from shalott.harness.core.plan import FaultAction
 from shalott.nemesis.checks import living, reach_check
 from shalott.nemesis.context import FaultContext
 from shalott.nemesis.grudges import isolate
+from shalott.nemesis.partitions import ONE
 from shalott.nemesis.proofs import Check
 from shalott.nemesis.record import FaultRecord
 from shalott.nemesis.weaker import as_kind
@@ -39,8 +40,6 @@ def passes(ctx: FaultContext, action: FaultAction) -> list[Check]:
 
 
 def weaker(action: FaultAction) -> Iterator[FaultAction]:
-    from shalott.nemesis.partitions import ONE
-
     yield from as_kind(action, ONE)
 
 

@@ -9,6 +9,7 @@ import pytest
 
 from shalott.checkers.history.faults import read_surroundings
 from shalott.checkers.runs.stats import Stats
+from shalott.harness.cli.commands import run_app
 from shalott.harness.core import doors
 from shalott.harness.core.doors import check_requirements, load_module
 from shalott.harness.core.errors import UsageError
@@ -50,11 +51,20 @@ def test_it_is_found_and_its_plan_says_who_brings_it() -> None:
     needed = FAULTS.requirement("flap")
     assert (needed.kind, needed.provider, needed.is_module) == ("fault", MODULE, True)
     assert check_requirements([needed], [FAULTS]) == []
+    assert FAULTS.provider_of("partition-one").name == "shalott"  # which it has only imported
+
+
+@pytest.mark.unit
+def test_the_help_names_it_beside_our_own(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run_app(["test", "--load", MODULE, "--help"]) == 0
+    told = "".join(capsys.readouterr().out.replace("│", "").split())
+    assert all(f"{name}," in told for name in FAULTS.names()[:-2]) and ",flap." in told
 
 
 @pytest.mark.unit
 def test_it_is_scheduled_and_drawn_with_its_parameters() -> None:
     plan = make_plan(Request(nemesis="flap,kill", time_limit="120"), backend="local", seed=3)
+    assert {need.name for need in plan.requires} >= {"flap", "kill"}
     mine = [action for action in plan.faults if action.kind == "flap"]
     assert len(mine) > 3
     for action in mine:

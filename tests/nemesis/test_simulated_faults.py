@@ -12,7 +12,7 @@ from shalott.cluster.base import DeclaresQueues
 from shalott.harness.core.plan import FaultAction, Plan
 from shalott.harness.core.rng import Stream
 from shalott.harness.run.simulate import SimOutcome, simulate
-from shalott.harness.search.drawing.swarm import Subject, Swarm, draw_plan
+from shalott.harness.search.drawing.swarm import USUAL, Subject, draw_plan
 from shalott.nemesis import clocks, disks, links, operators, partitions, processes
 from shalott.nemesis.record import FAULTS, FaultRecord
 
@@ -27,7 +27,7 @@ NODES = ("n1", "n2", "n3")
 
 
 def plan_of(*actions: FaultAction, limit_ms: int, system: str = "mirrored") -> Plan:
-    swarm = Swarm(
+    swarm = USUAL.but(
         nodes=(3,), schedule=actions, time_limit_ms=(limit_ms,), buggify=(False,), loss=(0.0,)
     )
     return draw_plan(Subject(system=system, profile="upstream", swarm=swarm), 5)

@@ -16,7 +16,7 @@ from shalott.broker.rabbit.processes.runtime import Runtime
 from shalott.cluster.sim.loop.trace import Trace, differing_chunk, first_difference
 from shalott.harness.core.plan import Plan
 from shalott.harness.run.simulate import simulate
-from shalott.harness.search.drawing.swarm import Subject, Swarm, draw_plan
+from shalott.harness.search.drawing.swarm import USUAL, Subject, draw_plan
 from tests.tidy.sources import ROOT
 
 pytestmark = pytest.mark.sim
@@ -30,7 +30,7 @@ JUNK = "junk = [bytearray(37 * n % 5000 + 1) for n in range(20_000)]; "
 
 def plan_of(seed: int) -> Plan:
     profile = "safe" if seed % 2 else "upstream"
-    return draw_plan(Subject(profile=profile, swarm=Swarm(time_limit_ms=TIME_LIMITS_MS)), seed)
+    return draw_plan(Subject(profile=profile, swarm=USUAL.but(time_limit_ms=TIME_LIMITS_MS)), seed)
 
 
 def digests(seeds: tuple[int, ...]) -> list[str]:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from shalott.harness.core.profiles import LOG_SYSTEMS
 from shalott.harness.run.planning import Request, make_plan
 from shalott.harness.run.simulate import simulate
 from shalott.harness.search.drawing.swarm import draw_plan
 from shalott.harness.search.scenarios.catalogue import SCENARIOS
 
+LOG_SYSTEMS = ("master-slave", "dledger", "controller")
 pytestmark = pytest.mark.sim
 
 FIRST_SEED = 70_000

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from shalott.harness.cli.commands import app
+from shalott.harness.cli.commands import make_app
 from shalott.harness.core.plan import load_plan
 from shalott.harness.run.simulate import simulate
 from tests.tidy.sources import ROOT
@@ -26,7 +26,7 @@ def test_two_masters_lose_messages_in_simulation() -> None:
 @pytest.mark.docker
 def test_two_masters_lose_messages_in_containers(tmp_path: Path) -> None:
     arguments = ["replay", str(TWO_MASTERS), "--cluster", "docker", "--store", str(tmp_path)]
-    done = CliRunner().invoke(app, arguments)
+    done = CliRunner().invoke(make_app(), arguments)
     assert done.exit_code == 1, done.output
     assert "acknowledged messages were lost" in done.output
     assert "two nodes acknowledged writes of one queue" in done.output

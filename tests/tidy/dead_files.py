@@ -46,7 +46,8 @@ def dead_modules(sources: Sequence[Source], texts: Mapping[str, str]) -> Iterato
             continue
         if module in imported or module in ENTRY_POINTS or not source.text.strip():
             continue
-        started = any(f"-m {module}" in text for text in texts.values())
+        names = (f"-m {module}", f'"{module}:')  # the latter is an entry point
+        started = any(name in text for text in texts.values() for name in names)
         named = f'"{PurePosixPath(source.path).name}"'
         if not started and not any(named in other.text for other in importers):
             yield f"{source.path}: nothing imports it: use it or remove it"

@@ -50,36 +50,31 @@ ROOMS: tuple[Room, ...] = (
         ("msgspec", "docker", "requests", "tenacity"),
         located=("shalott",),
     ),
+    Room("cluster.sim", ("harness.core", "cluster", "broker.base"), ("msgspec",)),
     Room(
         "cluster.systems",
         (
-            *("harness.core", "cluster", "broker.base", "broker.rabbit.config"),
-            *("broker.rocket.config", "broker.rocket.remoting"),
+            *("harness.core", "cluster", "cluster.sim"),
+            *("broker", "broker.base", "broker.rabbit", "broker.rocket"),
         ),
         ("msgspec", "h11", "tenacity"),
-    ),
-    Room(
-        "cluster.sim",
-        ("harness.core", "cluster", "broker", "broker.base", "broker.rabbit"),
-        ("msgspec",),
     ),
     Room("nemesis", ("harness.core", "cluster"), ("msgspec",)),
     Room(
         "workloads",
-        ("harness.core", "checkers", "cluster", "broker.rocket.remoting"),
-        ("msgspec", "pamqp", "pika", "aio_pika"),
+        ("harness.core", "checkers", "cluster", "cluster.systems.record", "broker.rocket.remoting"),
+        ("msgspec", "pamqp", "pika", "aio_pika", "tenacity"),
     ),
     Room(
         "harness.report",
-        ("harness.core", "checkers"),
+        ("harness.core", "checkers", "cluster.systems.record", "workloads"),
         (*COLUMNS, "jinja2", "markupsafe"),
-        lazily=("cluster.systems",),
     ),
     Room(
         "harness.run",
         (
             *("harness.core", "checkers", "cluster", "cluster.sim", "cluster.systems", "nemesis"),
-            *("workloads", "harness.report", "broker.base", "broker.known_bugs"),
+            *("workloads", "harness.report"),
         ),
         FLOW_LIBRARIES,
         lazily=("cluster.docker", "cluster.local"),
@@ -87,20 +82,18 @@ ROOMS: tuple[Room, ...] = (
     Room(
         "harness.search",
         (
-            "harness.core",
-            "checkers",
-            "nemesis",
-            "harness.report",
-            "harness.run",
-            "broker",
-            "broker.base",
+            *("harness.core", "checkers", "cluster.systems", "nemesis", "workloads"),
+            *("harness.report", "harness.run", "broker", "broker.base"),
         ),
         FLOW_LIBRARIES,
-        lazily=("cluster",),
+        lazily=("cluster.sim",),
     ),
     Room(
         "harness.cli",
-        ("harness.core", "checkers", "harness.run", "harness.search", "broker", "broker.base"),
+        (
+            *("harness.core", "checkers", "cluster.systems.record", "workloads"),
+            *("harness.run", "harness.search", "broker", "broker.base"),
+        ),
         FLOW_LIBRARIES,
         lazily=("cluster", "spark_analysis"),
     ),
@@ -214,3 +207,15 @@ def _complaint(room: Room, target: str, *, lazy: bool) -> str | None:
         return None if lazy else f"{where} imports {target} only inside a function"
     allowed = ", ".join(room.ours + room.lazily) or "itself"
     return f"{where} may not import {target} (it may import: {allowed})"
+
+
+def drawn(rooms: Sequence[Room] = ROOMS) -> str:
+    """The table as docs/architecture.md shows it: a line a room, lowest first."""
+    width = max(len(room.name) for room in rooms)
+    lines = [
+        f"{room.name:<{width}} ◄── {', '.join(dict.fromkeys((*room.ours, *room.lazily)))}"
+        if room.ours or room.lazily
+        else room.name
+        for room in rooms
+    ]
+    return "\n".join(["```", *lines, "```"])

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from tests.tidy.folder_graph import cycles, folder_graph
-from tests.tidy.import_table import OUTSIDE, ROOMS, import_violations, room_of
-from tests.tidy.sources import PACKAGES, Source, package_sources, parse
+from tests.tidy.import_table import OUTSIDE, ROOMS, drawn, import_violations, room_of
+from tests.tidy.sources import PACKAGES, ROOT, Source, package_sources, parse
 
 pytestmark = pytest.mark.unit
 
@@ -40,6 +40,13 @@ def test_no_arrow_of_the_table_points_upwards() -> None:
         for other in (*room.ours, *room.lazily):
             named = room_of(other)
             assert named is OUTSIDE or places[named.name] <= place, f"{room.name} -> {other}"
+
+
+def test_the_document_draws_the_table() -> None:
+    """To redraw it: python -c 'from tests.tidy.import_table import drawn; print(drawn())'."""
+    text = (ROOT / "docs" / "architecture.md").read_text()
+    shown = text.partition("<!-- rooms -->\n")[2].partition("\n<!-- /rooms -->")[0]
+    assert shown == drawn()
 
 
 def test_the_folders_form_a_graph_without_cycles() -> None:
@@ -144,7 +151,7 @@ def test_an_arrow_the_wrong_way_is_found(path: str, text: str, complaint: str) -
         ("harness/core/history.py", "import pyarrow as pa\n"),
         ("checkers/engine/lib.py", "import cffi\n"),
         ("checkers/queue.py", "from shalott.checkers.engine import lib\n"),
-        ("cluster/sim/world.py", "from shalott.broker.rabbit.node.node import Node\n"),
+        ("cluster/systems/world.py", "from shalott.broker.rabbit.node.node import Node\n"),
         ("nemesis/partition.py", "from shalott.cluster.base import Cluster\n"),
         ("harness/run/run.py", "def f():\n    from shalott.cluster.docker.backend import boot\n"),
         (

@@ -13,11 +13,11 @@ from pamqp.header import ContentHeader
 from shalott.checkers.queues.habits import CAREFUL, Habits
 from shalott.harness.core.errors import Definite, Indefinite
 from shalott.harness.core.op import Completion, Invocation
+from shalott.harness.core.parameters import to_plan
 from shalott.harness.core.plan import ClusterPlan, GatePlan, Plan, SystemPlan, WorkloadPlan
 from shalott.workloads.clients.amqp import AmqpQueueClient
 from shalott.workloads.clients.body import encode_body
-from shalott.workloads.queue import client_habits, queue_workload
-from shalott.workloads.registry import queue_checkers
+from shalott.workloads.queue import QueueParameters, client_habits, queue_checkers, queue_workload
 from tests.workloads.fake_amqp_server import Script, Session, fake_server
 
 pytestmark = pytest.mark.unit
@@ -178,9 +178,7 @@ def plan_of(workload: WorkloadPlan) -> Plan:
         seed=1,
         time_limit_ms=1000,
         cluster=ClusterPlan(backend="local", nodes=("n1",)),
-        system=SystemPlan(
-            name="mirrored", profile="safe", partition_mode="ignore", net_tick_ms=1000, policy={}
-        ),
+        system=SystemPlan(name="mirrored", profile="safe"),
         workload=workload,
         gates=GatePlan(),
         faults=(),
@@ -188,14 +186,14 @@ def plan_of(workload: WorkloadPlan) -> Plan:
 
 
 def test_the_plan_says_what_clients_do_and_what_judges_know_of_it() -> None:
-    careless = WorkloadPlan(
-        name="queue", rate_hz=1, concurrency=1,
-        ack_mode="auto", durable=False, persistent=False, confirms=False,
-    )  # fmt: skip
+    careless = QueueParameters(ack_mode="auto", durable=False, persistent=False, confirms=False)
     habits = client_habits(careless)
     assert habits == Habits(manual_acks=False, durable=False, persistent=False, confirms=False)
-    plan = plan_of(careless)
+    workload = WorkloadPlan(
+        name="queue", rate_hz=1, concurrency=1, parameters={**to_plan(careless), "queues": 1}
+    )
+    plan = plan_of(workload)
     client = queue_workload(plan).make_client("n1", 1)
     assert isinstance(client, AmqpQueueClient) and client.habits == habits
     assert getattr(queue_checkers(plan)[0], "habits", None) == habits
-    assert client_habits(WorkloadPlan(name="queue", rate_hz=1, concurrency=1)) == CAREFUL
+    assert client_habits(QueueParameters()) == CAREFUL

@@ -17,10 +17,10 @@ from shalott.checkers.mastership.elections.invariants import (
 )
 from shalott.checkers.mastership.elections.regressions import Elections
 from shalott.checkers.mastership.mastership import Mastership
+from shalott.cluster.systems.rocket.profiles import SAFE_SETTINGS
 from shalott.harness.core.generator.base import Context, Scheduled
 from shalott.harness.core.generator.logs import ReadAll
 from shalott.harness.core.plan import Plan
-from shalott.harness.core.profiles import LOG_SYSTEMS, SAFE_SETTINGS
 from shalott.harness.run.planning import Request, make_plan
 from shalott.workloads.clients.log_client import LogClient
 from shalott.workloads.log import (
@@ -30,13 +30,14 @@ from shalott.workloads.log import (
     make_log_client,
     queue_keys,
 )
-from shalott.workloads.registry import recipe_of
+from shalott.workloads.record import WORKLOADS
 
+LOG_SYSTEMS = ("master-slave", "dledger", "controller")
 pytestmark = pytest.mark.unit
 
 
 def plan_of(workload: str = "", **policy: Any) -> Plan:
-    request = Request(system="controller", workload=workload, queues=2, nodes="3")
+    request = Request(system="controller", workload=workload, given={"queues": "2"})
     plan = make_plan(request, backend="sim", seed=5)
     system = msgspec.structs.replace(plan.system, policy={**plan.system.policy, **policy})
     return msgspec.structs.replace(plan, system=system)
@@ -84,10 +85,12 @@ def test_an_advertised_address_is_dialled_as_it_is() -> None:
 
 
 def test_a_log_is_judged_by_its_messages_and_its_masters() -> None:
-    kinds = [type(checker) for checker in recipe_of("log").checkers(plan_of())]
+    kinds = [type(checker) for checker in WORKLOADS.find("log").checkers(plan_of())]
     invariants = [AckedOnMembers, MasterFromSet, MasterHasAcked, OneMasterAnEpoch]
     assert kinds[:7] == [ReplicatedLog, Elections, *invariants, Mastership]
-    kinds = [type(checker) for checker in recipe_of("elections").checkers(plan_of("elections"))]
+    kinds = [
+        type(checker) for checker in WORKLOADS.find("elections").checkers(plan_of("elections"))
+    ]
     assert ReplicatedLog not in kinds and kinds[0] is Elections
 
 
@@ -99,7 +102,7 @@ def test_stale_reads_are_looked_for_where_the_system_promises_none(
     plan = plan_of()
     policy = {"raft.read_index": read_index}
     chosen = msgspec.structs.replace(plan.system, name=system, policy=policy)
-    checkers = recipe_of("log").checkers(msgspec.structs.replace(plan, system=chosen))
+    checkers = WORKLOADS.find("log").checkers(msgspec.structs.replace(plan, system=chosen))
     promised = system == "dledger" and read_index
     assert any(isinstance(checker, FreshReads) for checker in checkers) is promised
 
@@ -108,9 +111,11 @@ def test_stale_reads_are_looked_for_where_the_system_promises_none(
 def test_unclean_elections_are_judged_as_the_plan_allows(allowed: bool) -> None:
     policy: dict[str, Any] = {"controller.enable_elect_unclean_master": allowed}
     plan = plan_of(**SAFE_SETTINGS["controller"], **policy)
-    (judge,) = [c for c in recipe_of("log").checkers(plan) if isinstance(c, MasterFromSet)]
+    (judge,) = [c for c in WORKLOADS.find("log").checkers(plan) if isinstance(c, MasterFromSet)]
     assert judge.unclean is allowed
-    (has_acked,) = [c for c in recipe_of("log").checkers(plan) if isinstance(c, MasterHasAcked)]
+    (has_acked,) = [
+        c for c in WORKLOADS.find("log").checkers(plan) if isinstance(c, MasterHasAcked)
+    ]
     assert has_acked.promised is not allowed
 
 
@@ -122,7 +127,7 @@ def test_what_is_acknowledged_is_kept_where_the_settings_promise_it(
     system: str, profile: str, promised: bool
 ) -> None:
     plan = make_plan(Request(system=system, profile=profile, nodes="5"), backend="sim", seed=5)
-    checkers = recipe_of("elections").checkers(plan)
+    checkers = WORKLOADS.find("elections").checkers(plan)
     (copies,) = [c for c in checkers if isinstance(c, AckedOnMembers)]
     (has_acked,) = [c for c in checkers if isinstance(c, MasterHasAcked)]
     assert (copies.promised, has_acked.promised) == (promised, promised)
@@ -139,5 +144,5 @@ def test_what_is_acknowledged_is_kept_where_the_settings_promise_it(
 )
 def test_a_setting_less_and_nothing_is_promised(policy: dict[str, Any]) -> None:
     plan = plan_of(**{**SAFE_SETTINGS["controller"], **policy})
-    (judge,) = [c for c in recipe_of("log").checkers(plan) if isinstance(c, AckedOnMembers)]
+    (judge,) = [c for c in WORKLOADS.find("log").checkers(plan) if isinstance(c, AckedOnMembers)]
     assert judge.promised is False

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from pamqp import commands
 
+from shalott.broker.rabbit.amqp.confirm_rules import confirm_rules
 from shalott.broker.rabbit.amqp.confirms import UnconfirmedMessages, Verdict
 from shalott.broker.rabbit.amqp.errors import (
     ACCESS_REFUSED,
@@ -28,17 +29,6 @@ from shalott.broker.rabbit.processes.messages import Pid
 
 FLUSH_AT = 256  # verdicts that are sent although more may be coming
 
-# KB-RMQ-24: the ends that rabbit_misc:is_abnormal_exit calls benign, in this broker's words. Only
-# another reason made a nack; a process that ended so was struck off as if it had confirmed.
-BENIGN_ENDS = (
-    "normal",
-    "shutdown",
-    "noproc",
-    "noconnection",
-    "dropped",
-    "stopped by its master",
-)
-
 
 class Publisher:
     """basic.publish, confirm.select, and the acks and nacks that follow."""
@@ -47,13 +37,11 @@ class Publisher:
         self._context = context
         self._confirming = False
         self._seq = 0
-        # OUR-01, KB-RMQ-24: in the original a confirm is a confirm, whose ever it is.
-        env = context.services.env
-        lenient = env.has_bug("OUR-01") or env.has_bug("KB-RMQ-24")
-        self._unconfirmed = UnconfirmedMessages(None if lenient else self._master_of)
+        self._rules = confirm_rules(context.services.env.has_bug)
+        self._unconfirmed = UnconfirmedMessages(
+            self._master_of if self._rules.needs_recorded_master else None
+        )
         self._suspects: dict[Pid, None] = {}  # out of reach, and perhaps still in a queue's row
-        # OUR-09: the original strikes them off at once.
-        self._waits_for_rows = not any(map(env.has_bug, ("OUR-08", "OUR-09", "KB-RMQ-24")))
 
     @property
     def unconfirmed(self) -> int:
@@ -108,10 +96,9 @@ class Publisher:
         self._unconfirmed.refuse(message.process, message.seqs)
 
     def on_down(self, process: Pid, reason: str) -> None:
-        if self._context.services.env.has_bug("KB-RMQ-24"):  # before 3.8.0
-            self._unconfirmed.down(process, normal=reason in BENIGN_ENDS)
-        elif reason == "normal" or not self._may_return(process):
-            self._unconfirmed.down(process, normal=reason == "normal")
+        settles = reason in self._rules.settling_ends
+        if settles or not self._may_return(process):
+            self._unconfirmed.down(process, normal=settles)
         else:
             self._suspects[process] = None
             self._unconfirmed.suspect(process)
@@ -123,9 +110,9 @@ class Publisher:
         in the copy that survives. The row is a majority's word, so it decides.
         """
         metadata = self._context.services.metadata
-        if not metadata.needs_majority:
+        if not metadata.needs_majority or not self._rules.waits_for_rows:
             return False
-        for key in self._unconfirmed.queues_owed_by(process) if self._waits_for_rows else ():
+        for key in self._unconfirmed.queues_owed_by(process):
             row = metadata.read("queue", key)
             named = isinstance(row, QueueRow) and process in (row.pid, *row.slave_pids)
             if named or not metadata.is_settled("queue", key):
@@ -198,16 +185,13 @@ class Publisher:
         for row in rows:
             processes = processes_of(row)
             sent[row.key] = processes
-            unsynchronised[row.key] = [
-                pid for pid in row.slave_pids if pid not in row.sync_slave_pids and pid != row.pid
-            ]
+            if self._rules.discounts_unsynchronised:
+                unsynchronised[row.key] = unsynchronised_mirrors(row)
             message = Publish(self._context.pid, seq, content, tuple(processes))
             for process in processes:
                 if seq is not None:
                     self._context.watch(process)
                 self._context.services.runtime.send(process, message)
-        if self._context.services.env.has_bug("OUR-01"):
-            unsynchronised = {}  # OUR-01: in the original a confirm is a confirm
         if seq is not None:
             self._unconfirmed.sent(seq, sent, unsynchronised)
 
@@ -216,3 +200,8 @@ def processes_of(row: QueueRow) -> list[Pid]:
     """The master and every mirror: who gets what is published to a queue."""
     masters = () if row.pid is None else (row.pid,)
     return list(dict.fromkeys((*masters, *row.slave_pids)))
+
+
+def unsynchronised_mirrors(row: QueueRow) -> list[Pid]:
+    """The mirrors that are not recorded to hold all that their master holds."""
+    return [pid for pid in row.slave_pids if pid not in row.sync_slave_pids and pid != row.pid]

@@ -1,5 +1,5 @@
-"""How a queue process ends: its queue is deleted, its node stops, its mirror was dropped, its ring
-broke, it crashed.
+"""How a queue process ends: its queue is deleted, its node stops, its mirror was dropped, another
+master is recorded, its ring broke, it crashed.
 
 The reason matters to others. "normal" means that the queue is deleted: channels take their
 publishes for settled, and the ring buries nobody. Everything else is a loss of this process only.
@@ -9,8 +9,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import NoReturn
 
 from shalott.broker.base.env import pause_ms
 from shalott.broker.base.errors import StorageError
@@ -22,11 +21,10 @@ from shalott.broker.rabbit.mirrored.master import Master
 from shalott.broker.rabbit.mirrored.messages import Declared, StopProcess, StopTimeout
 from shalott.broker.rabbit.mirrored.mirror import Mirror
 from shalott.broker.rabbit.mirrored.modes import RecoverStart
+from shalott.broker.rabbit.mirrored.queue_shell import QueueShell
+from shalott.broker.rabbit.mirrored.state import Identity, MirrorsStop, QueueState
 from shalott.broker.rabbit.processes.messages import Failed, Message, Pid
 from shalott.broker.rabbit.processes.process import Caller
-
-if TYPE_CHECKING:
-    from shalott.broker.rabbit.mirrored.process import QueueProcess
 
 log = logging.getLogger("shalott.broker.mirrored")
 
@@ -37,206 +35,221 @@ CLOSE_LATE_MS = 60_000
 Tell = Callable[[], object]  # answers who asked for it
 
 
-@dataclass(slots=True)
-class Stopping:
-    """A master that waits for its mirrors to end before it does."""
-
-    reason: str
-    waiting: dict[Pid, None]
-
-
 # -- deletion --------------------------------------------------------------------------------------
 
 
-async def delete(process: QueueProcess, request: Delete, caller: Caller) -> Message | None:
-    master = process.role
+async def delete(
+    state: QueueState, shell: QueueShell, request: Delete, caller: Caller
+) -> Message | None:
+    master = state.role
     assert isinstance(master, Master)
     if request.if_unused and len(master.consumers):
         return Failed("in_use")
     if request.if_empty and master.queue.ready:
         return Failed("not_empty")
     count = master.queue.ready
-    await _delete(process, master, lambda: caller.reply(Count(count)))
+    await _delete(state, shell, master, lambda: caller.reply(Count(count)))
     return None
 
 
-async def delete_unused(process: QueueProcess, tell: Tell | None = None) -> None:
+async def delete_unused(state: QueueState, shell: QueueShell, tell: Tell | None = None) -> None:
     """Auto-delete, x-expires, or the owner of an exclusive queue is gone."""
-    assert isinstance(process.role, Master)
-    await _delete(process, process.role, tell)
+    assert isinstance(state.role, Master)
+    await _delete(state, shell, state.role, tell)
 
 
-async def _delete(process: QueueProcess, master: Master, tell: Tell | None) -> None:
+async def _delete(state: QueueState, shell: QueueShell, master: Master, tell: Tell | None) -> None:
     """``tell``, who asked, when the rows are gone: the name is free when it hears of it."""
-    process.is_deleting = True
+    state.ending.is_deleting = True
     master.flush()
     # Confirmed: it may be gone here only as far as this node knows.
-    await process.transact(
-        lambda tx: rows.delete_owned(tx, process.key, process.pid), confirmed=True
-    )
-    if await process.guard_master():
+    await shell.transact(lambda tx: rows.delete_owned(tx, state.key, shell.pid), confirmed=True)
+    if await yields(state, shell):
         return
     master.cancel_consumers()
     if tell is not None:
         tell()
-    process.emit("deleted")
-    if process.gm is None:
-        await _end_deleted(process)
-    else:
-        process.broadcast(ins.DeleteAndTerminate())
-        _drain(process)
+    shell.emit("deleted")
+    if state.ring.gm is None:
+        await _end_deleted(state, shell)
+    shell.broadcast(ins.DeleteAndTerminate())
+    _drain(state, shell)
 
 
-async def end_as_deleted(process: QueueProcess, row: QueueRow) -> None:
-    """KB-RMQ-11: terminate(normal) deletes the record, which is another master's by now, and
-    tells the ring that the queue is deleted.
-    """
-    process.is_deleting = True
-    await process.transact(lambda tx: rows.delete(tx, row))
-    process.emit("deleted")
-    if process.gm is None:
-        await _end_deleted(process)
-    process.broadcast(ins.DeleteAndTerminate())
-    _drain(process)
+def ring_deleted(state: QueueState, shell: QueueShell) -> None:
+    """The ring brought the word that the queue is deleted."""
+    state.ending.is_deleting = True
+    _drain(state, shell)
 
 
-async def ring_deleted(process: QueueProcess) -> None:
-    """A mirror hears that the queue is deleted."""
-    process.is_deleting = True
-    _drain(process)
+def _drain(state: QueueState, shell: QueueShell) -> None:
+    assert state.ring.gm is not None
+    state.ring.gm.idle()
+    state.ring.gm.feed(gm.Stop("normal"))
+    shell.after(DELETE_DRAIN_MS, StopTimeout())
 
 
-def _drain(process: QueueProcess) -> None:
-    assert process.gm is not None
-    process.gm.idle()
-    process.gm.feed(gm.Stop("normal"))
-    process.after(DELETE_DRAIN_MS, StopTimeout())
-
-
-async def out_of_place(process: QueueProcess) -> None:
+async def out_of_place(state: QueueState, shell: QueueShell) -> NoReturn:
     """The row is gone, or this process is not in it."""
-    if process.row() is None and process.metadata.read(rows.DURABLE, process.key) is None:
-        await _end_deleted(process)
-    process.emit("demoted", reason="it has lost its place")
-    process.exit("shutdown")
+    if shell.row() is None and shell.metadata.read(rows.DURABLE, state.key) is None:
+        await _end_deleted(state, shell)
+    shell.emit("demoted", reason="it has lost its place")
+    shell.exit("shutdown")
 
 
-async def _end_deleted(process: QueueProcess) -> None:
-    if isinstance(process.role, Master) and process.gm is not None:
-        await process.transact(lambda tx: rows.forget_group(tx, process.key))
-    await process.context.storage.wipe(process.key)
-    process.exit("normal")
+async def _end_deleted(state: QueueState, shell: QueueShell) -> NoReturn:
+    if isinstance(state.role, Master) and state.ring.gm is not None:
+        await shell.transact(lambda tx: rows.forget_group(tx, state.key))
+    await shell.context.storage.wipe(state.key)
+    shell.exit("normal")
 
 
-async def ring_stopped(process: QueueProcess, reason: str) -> None:
-    if process.is_deleting:
-        await _end_deleted(process)
-    if reason == "shutdown" and process.role is not None:
-        await out_of_place(process)
-    process.exit(reason)
+async def ring_stopped(state: QueueState, shell: QueueShell, reason: str) -> NoReturn:
+    if state.ending.is_deleting:
+        await _end_deleted(state, shell)
+    if reason == "shutdown" and state.role is not None:
+        await out_of_place(state, shell)
+    shell.exit(reason)
+
+
+# -- another master --------------------------------------------------------------------------------
+
+
+async def yields(state: QueueState, shell: QueueShell, *, stops_mirrors: bool = False) -> bool:
+    """Two processes of a queue may both be promoted in a partition. Who finds another one recorded
+    as master ends, as "shutdown" and not as "normal", which would look as if the queue were deleted
+    (rmq#914, rmq#953).
+
+    Returns whether this process is not the master. Then it has ended, but for the known bugs.
+    """
+    row = shell.row()
+    if row is None or row.pid == shell.pid:
+        return False
+    log.warning("queue '%s': %s is recorded as master, this process ends", state.key, row.pid)
+    shell.emit("demoted", master=str(row.pid), reason="another master is recorded")
+    if not shell.rules.yields_as_loss:
+        await _end_as_deleted(state, shell, row)
+    elif stops_mirrors and not shell.rules.stops_own_mirrors_only:
+        await stop(state, shell, "shutdown")
+    else:
+        shell.exit("shutdown")
+    return True
+
+
+async def _end_as_deleted(state: QueueState, shell: QueueShell, row: QueueRow) -> None:
+    """terminate(normal) deletes the record, which is another master's by now, and tells the ring
+    that the queue is deleted.
+    """
+    state.ending.is_deleting = True
+    await shell.transact(lambda tx: rows.delete(tx, row))
+    shell.emit("deleted")
+    if state.ring.gm is None:
+        await _end_deleted(state, shell)
+    shell.broadcast(ins.DeleteAndTerminate())
+    _drain(state, shell)
 
 
 # -- orderly stops ---------------------------------------------------------------------------------
 
 
-async def stop(process: QueueProcess, reason: str) -> None:
+async def stop(state: QueueState, shell: QueueShell, reason: str) -> None:
     """The node stops ("shutdown"), the mirror isn't wanted ("dropped"), or something failed."""
-    if process.stopping_mirrors is not None or process.is_deleting:
+    if state.ending.has_begun:
         return
-    row, master = process.row(), process.role
-    if isinstance(master, Master) and reason == "shutdown" and row is not None:
-        alive = [pid for pid in row.slave_pids if process.runtime.is_alive(pid)]
+    row, role = shell.row(), state.role
+    if isinstance(role, Master) and reason == "shutdown" and row is not None:
+        alive = [pid for pid in row.slave_pids if shell.runtime.is_alive(pid)]
         synced = [pid for pid in alive if pid in row.sync_slave_pids]
         if alive and not synced and not policy.promotes_unsynced_on_shutdown(row):
             text = "stopping all nodes on master shutdown since no synchronised mirror is available"
-            log.warning("queue '%s': %s", process.key, text)
-            _stop_mirrors(process, alive, reason)
+            log.warning("queue '%s': %s", state.key, text)
+            _stop_mirrors(state, shell, alive, reason)
             return
         if alive and not synced:
-            process.emit("loss_window", reason="L8: unsynchronised mirrors take over on shutdown")
+            shell.emit("loss_window", reason="L8: unsynchronised mirrors take over on shutdown")
     if reason == "dropped":
-        if isinstance(master, Mirror):
-            await process.transact(lambda tx: rows.forget_mirror(tx, process.key, process.pid))
-        if process.gm is not None:
-            process.gm.idle()
-        await process.context.storage.wipe(process.key)
-    process.exit(reason)
+        if isinstance(role, Mirror):
+            await shell.transact(lambda tx: rows.forget_mirror(tx, state.key, shell.pid))
+        if state.ring.gm is not None:
+            state.ring.gm.idle()
+        await shell.context.storage.wipe(state.key)
+    shell.exit(reason)
 
 
-def _stop_mirrors(process: QueueProcess, mirrors: list[Pid], reason: str) -> None:
-    process.stopping_mirrors = Stopping(reason, dict.fromkeys(mirrors))
+def _stop_mirrors(state: QueueState, shell: QueueShell, mirrors: list[Pid], reason: str) -> None:
+    state.ending.mirrors = MirrorsStop(reason, dict.fromkeys(mirrors))
     for pid in mirrors:
-        process.monitor_peer(pid)
-        process.send(pid, StopProcess("stopped by its master"))
-    process.after(process.config.slave_wait_timeout_ms, StopTimeout())
+        shell.monitor_peer(pid)
+        shell.send(pid, StopProcess("stopped by its master"))
+    shell.after(shell.config.slave_wait_timeout_ms, StopTimeout())
 
 
-async def mirror_stopped(process: QueueProcess, pid: Pid) -> None:
-    stopping = process.stopping_mirrors
-    assert stopping is not None
+async def mirror_stopped(state: QueueState, shell: QueueShell, pid: Pid) -> None:
+    """A peer ended: perhaps the last that a master which stops was waiting for."""
+    stopping = state.ending.mirrors
+    if stopping is None:
+        return
     stopping.waiting.pop(pid, None)
     if not stopping.waiting:
-        await _all_stopped(process)
+        await _all_stopped(state, shell, stopping)
 
 
-async def stop_timed_out(process: QueueProcess) -> None:
-    if process.is_deleting:
-        await _end_deleted(process)
-    if process.stopping_mirrors is not None:
-        for pid in process.stopping_mirrors.waiting:
-            log.warning("queue '%s': missing 'DOWN' message from %s", process.key, pid)
-        await _all_stopped(process)
+async def stop_timed_out(state: QueueState, shell: QueueShell) -> None:
+    if state.ending.is_deleting:
+        await _end_deleted(state, shell)
+    stopping = state.ending.mirrors
+    if stopping is not None:
+        for pid in stopping.waiting:
+            log.warning("queue '%s': missing 'DOWN' message from %s", state.key, pid)
+        await _all_stopped(state, shell, stopping)
 
 
-async def _all_stopped(process: QueueProcess) -> None:
-    stopping = process.stopping_mirrors
-    assert stopping is not None
-    # KB-RMQ-13: those that did not end in time were forgotten.
-    forgets = process.env.has_bug("KB-RMQ-13")
-    survivors = () if forgets else tuple(stopping.waiting)
-    anybodys = process.env.has_bug("KB-RMQ-02")
-    process.renew_grace()
-    await process.transact(
-        lambda tx: rows.clear_mirrors(tx, process.key, process.pid, survivors, anybodys=anybodys)
+async def _all_stopped(state: QueueState, shell: QueueShell, stopping: MirrorsStop) -> NoReturn:
+    survivors = tuple(stopping.waiting) if shell.rules.records_survivors else ()
+    anybodys = not shell.rules.stops_own_mirrors_only
+    shell.transactions.renew_grace()
+    await shell.transact(
+        lambda tx: rows.clear_mirrors(tx, state.key, shell.pid, survivors, anybodys=anybodys)
     )
-    process.exit(stopping.reason)
+    shell.exit(stopping.reason)
 
 
 # -- the very end ----------------------------------------------------------------------------------
 
 
-async def stopped(process: QueueProcess, reason: str) -> None:
+async def stopped(state: QueueState, shell: QueueShell, reason: str) -> None:
     """Last thing, whatever the reason (but a kill)."""
-    _answer_starter(process, reason)
-    role = process.role
+    _answer_starter(state.identity, reason)
+    role = state.role
     if role is None:
         return
     role.flush()
-    if process.gm is not None:
-        process.gm.idle()
+    if state.ring.gm is not None:
+        state.ring.gm.idle()
     if isinstance(role, Master):
-        role.emit_acked()
-    process.role = None
-    process.emit("role", was=role.role)
-    process.emit("stopped", reason=reason)
+        role.confirms.emit_acked()
+    state.role = None
+    shell.emit("role", was=role.role)
+    shell.emit("stopped", reason=reason)
     try:
-        if reason == "stopped by its master" and process.env.buggify("mirror.close_late"):
+        if reason == "stopped by its master" and shell.env.buggify("mirror.close_late"):
             # To write out all that it holds may take longer than its master waits (rmq#802).
-            await pause_ms(process.env.rng.random() * CLOSE_LATE_MS)
+            await pause_ms(shell.env.rng.random() * CLOSE_LATE_MS)
         if reason in ("shutdown", "stopped by its master"):
             await role.queue.close()
         elif reason not in ("normal", "dropped"):  # those wiped it
             await role.queue.abandon()
     except StorageError as error:
-        log.error("queue '%s': %s", process.key, error)
+        log.error("queue '%s': %s", state.key, error)
 
 
-def _answer_starter(process: QueueProcess, reason: str) -> None:
+def _answer_starter(identity: Identity, reason: str) -> None:
     """Whoever waits for the start, if it got no answer yet."""
-    caller = None if isinstance(process.start, RecoverStart) else process.start.caller
+    start = identity.start
+    caller = None if isinstance(start, RecoverStart) else start.caller
     if caller is None:
         return
-    if process.declared is not None:
-        caller.reply(Declared(process.declared, created=True))  # whatever became of it since
+    if identity.declared is not None:
+        caller.reply(Declared(identity.declared, created=True))  # whatever became of it since
     else:
         caller.reply(Failed("ended", reason))

@@ -43,8 +43,11 @@ Event = gm.Joined | gm.Deliver | gm.MembersChanged | gm.Confirmed | gm.Stopped
 class Owner(Protocol):
     """What the hands need of the queue process."""
 
-    pid: Pid
-    runtime: Runtime
+    @property
+    def pid(self) -> Pid: ...
+
+    @property
+    def runtime(self) -> Runtime: ...
 
     def after(self, delay_ms: float, message: Message) -> Any: ...
 

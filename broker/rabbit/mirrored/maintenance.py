@@ -18,13 +18,14 @@ from shalott.broker.base.env import pause_ms
 from shalott.broker.base.errors import ProcessError
 from shalott.broker.rabbit.metadata.records import QueueRow
 from shalott.broker.rabbit.mirrored import policy, rows
+from shalott.broker.rabbit.mirrored.context import QueueContext
 from shalott.broker.rabbit.mirrored.messages import (
     SUPERVISOR,
     StartMirror,
     StopProcess,
     UpdateMirroring,
 )
-from shalott.broker.rabbit.mirrored.process import QueueContext
+from shalott.broker.rabbit.mirrored.operator_rules import operator_rules
 from shalott.broker.rabbit.processes.messages import Name
 from shalott.broker.rabbit.processes.runtime import Runtime
 
@@ -37,7 +38,7 @@ NEW_MASTER_LOOK_MS = 100
 
 async def hand_over(context: QueueContext, runtime: Runtime) -> None:
     """The operator takes the node out of service."""
-    if context.env.has_bug("KB-RMQ-25"):
+    if not operator_rules(context.env.has_bug).maintenance_leaves_masters:
         await _transfer_masters(context, runtime)
 
 

@@ -9,7 +9,6 @@ mirrors at all.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field
 
 from shalott.broker.rabbit.amqp.queue_protocol import (
     CancelConsumer,
@@ -29,32 +28,15 @@ from shalott.broker.rabbit.amqp.queue_protocol import (
 )
 from shalott.broker.rabbit.metadata.records import QueueRow
 from shalott.broker.rabbit.mirrored import instructions as ins
-from shalott.broker.rabbit.mirrored.confirms import AckedInterval, DurableMarks, Outbox
 from shalott.broker.rabbit.mirrored.consumers import Consumers
+from shalott.broker.rabbit.mirrored.inheritance import Inheritance
 from shalott.broker.rabbit.mirrored.limits import Limits
+from shalott.broker.rabbit.mirrored.master_confirms import MasterConfirms
+from shalott.broker.rabbit.mirrored.master_rules import master_rules
 from shalott.broker.rabbit.mirrored.messages import FlushAcked
 from shalott.broker.rabbit.mirrored.shell import Shell
 from shalott.broker.rabbit.processes.messages import Done, Failed, Message, Pid
 from shalott.broker.rabbit.storage.backing_queue import BackingQueue, Fetched
-
-ACKED_INTERVAL_MS = 100
-
-
-@dataclass(slots=True)
-class Inheritance:
-    """What a promoted mirror hands to the master that it becomes; empty for one that starts as
-    master.
-
-    ``seen``: messages that came by GM and not yet from their channel (published, confirmed or
-    discarded). ``owed``: confirms that are due when the message is durable. ``deliveries``: what
-    came from channels only.
-    """
-
-    seen: dict[int, str] = field(default_factory=dict)
-    owed: dict[int, tuple[Pid, int]] = field(default_factory=dict)
-    marks: DurableMarks = field(default_factory=DurableMarks)
-    senders: tuple[Pid, ...] = ()
-    deliveries: list[Publish] = field(default_factory=list)
 
 
 class Master:
@@ -78,14 +60,10 @@ class Master:
             shell.env.rng.getrandbits(60),
             single_active=row.arguments.get("x-single-active-consumer") is True,
         )
-        self.outbox = Outbox(shell.pid, shell.key)
+        self.confirms = MasterConfirms(shell, queue, heritage)
+        self.outbox = self.confirms.outbox
         self.is_deletable = False  # auto-delete or exclusive, and its last user is gone
-        self._seen = heritage.seen
-        self._owed = heritage.owed
-        self._marks = heritage.marks
-        self._in_ring: dict[int, bool] = {}  # message id -> whether it is safe here
-        self._acked_timer_runs = False
-        self._unheard: tuple[AckedInterval, int] | None = None  # with the ring's mark
+        self._rules = master_rules(shell.env.has_bug)
         if row.exclusive_owner is not None:
             shell.monitor(row.exclusive_owner)
         for channel in heritage.senders:
@@ -118,9 +96,7 @@ class Master:
                 self.consumers.set_limit(channel, prefetch)
                 self.deliver_ready()
             case FlushAcked():
-                self._acked_timer_runs = False
-                self.emit_acked()
-                self.flush()
+                self.confirms.acked_timer_fired()
             case _:
                 in_use = len(self.consumers) > 0
                 return self.limits.handle(message, self._expire, in_use=in_use)
@@ -156,16 +132,14 @@ class Master:
             self.limits.refused(content)
             # Mirrors hold the channel's copy already: tell them that nothing will come of it.
             self.shell.broadcast(ins.Discarded(message.channel, content.id))
-            if message.seq is not None:
-                self.outbox.refuse(message.channel, message.seq)
+            self.confirms.refuse(message)
             return
-        if message.seq is not None:
-            self._owed[content.id] = (message.channel, message.seq)
+        self.confirms.owe(message)
         if not self._deliver_at_once(message):
             mark = self.queue.publish(content)
             self.limits.note(content)
             self._tell(message, ins.Published(message.channel, content))
-            self._await(mark, content.id)
+            self.confirms.await_durable(mark, content.id)
             self._expire()
             self.deliver_ready()
             self.limits.trim()
@@ -173,24 +147,19 @@ class Master:
     def _is_known(self, message: Publish) -> bool:
         """Whether this process took it when it was a mirror, by way of the ring."""
         content = message.content
-        status = self._seen.pop(content.id, None)
+        status = self.confirms.take_seen(content.id)
         if status is None:
-            if (
-                content.id in self.queue
-            ):  # it came with a synchronisation, and again from its channel
-                self._owe(message)
-                self._await(self.queue.mark(), content.id)
-                return True
-            return False
-        self._owe(message)
+            if content.id not in self.queue:
+                return False
+            # It came with a synchronisation, and again from its channel.
+            self.confirms.owe(message)
+            self.confirms.await_durable(self.queue.mark(), content.id)
+            return True
+        self.confirms.owe(message)
         must_be_durable = self.is_durable and content.persistent
         if status != "published" or not must_be_durable:
-            self._confirm(content.id)
+            self.confirms.confirm(content.id)
         return True
-
-    def _owe(self, message: Publish) -> None:
-        if message.seq is not None:
-            self._owed[message.content.id] = (message.channel, message.seq)
 
     def _deliver_at_once(self, message: Publish) -> bool:
         """To a consumer that is waiting, past the queue, if there is nothing in it."""
@@ -203,12 +172,12 @@ class Master:
         if request.no_ack:
             self.shell.broadcast(ins.Discarded(message.channel, content.id))
             ack_id = self.consumers.next_ack_id()
-            self._confirm(content.id)
+            self.confirms.confirm(content.id)
         else:
             mark = self.queue.publish_delivered(content)
             self._tell(message, ins.Published(message.channel, content, delivered=True))
             ack_id = self.consumers.delivered(request.channel, content.id, consumer)
-            self._await(mark, content.id)
+            self.confirms.await_durable(mark, content.id)
         self.shell.send(
             request.channel, Deliver(self.shell.pid, request.tag, ack_id, False, content)
         )
@@ -226,87 +195,18 @@ class Master:
             message.seq is None
             or not message.sent_to
             or all(mirror in message.sent_to for mirror in self.shell.mirrors())
-            or self.shell.env.has_bug("OUR-02")  # OUR-02: as the original does
+            or not self._rules.confirms_wait_for_ring
         ):
             self.shell.broadcast(instruction)
         else:
-            self._in_ring[message.content.id] = False
-            self.shell.broadcast_confirmed(instruction, message.content.id)
-
-    def ring_has(self, message_id: int) -> None:
-        """Every mirror has delivered it."""
-        if self._in_ring.pop(message_id, False):
-            self._safe(message_id)
-
-    # -- confirms ----------------------------------------------------------------------------------
-
-    def _await(self, mark: int, message_id: int) -> None:
-        if mark <= self.queue.durable_mark:
-            self._safe(message_id)
-        else:
-            self._marks.add(mark, message_id)
+            self.confirms.broadcast_awaited(instruction, message.content.id)
 
     def durable_advanced(self) -> None:
-        for message_id in self._marks.reached(self.queue.durable_mark):
-            self._safe(message_id)
-        self.flush()
-
-    def _safe(self, message_id: int) -> None:
-        """The message is as safe here as it must be."""
-        if message_id in self._in_ring:
-            self._in_ring[message_id] = True
-        elif message_id in self._seen:
-            self._seen[message_id] = "confirmed"  # its channel's copy is still to come
-        else:
-            self._confirm(message_id)
-
-    def _confirm(self, message_id: int) -> None:
-        owed = self._owed.pop(message_id, None)
-        if owed is None:
-            return
-        self.outbox.confirm(*owed)
-        if self.outbox.is_full:
-            self.flush()
+        self.confirms.durable_advanced()
 
     def flush(self) -> None:
-        """Send the confirms that have gathered. Outside the majority they are held: another may be
-        master by now, and this one soon learns it.
-        """
-        if not self.outbox.size:
-            return
-        if self.outbox.has_confirms:
-            self._start_acked_timer()
-        if not self.shell.metadata.is_in_majority():
-            return
-        for channel, letter in self.outbox.take(self.shell.env.clock.monotonic_ns()):
-            self.shell.send(channel, letter)
-
-    def emit_acked(self) -> None:
-        """Tell the log when publishes were confirmed.
-
-        Where tables need a majority, only of what the ring has brought home: a master that was
-        replaced without knowing it confirms to channels that wait for its mirrors in vain, so no
-        client hears of that.
-        """
-        if self._unheard is None and (interval := self.outbox.take_interval()) is not None:
-            self._unheard = interval, self.shell.ring_mark()
-        if self._unheard is not None:
-            interval, mark = self._unheard
-            if not self.shell.metadata.needs_majority or self.shell.ring_is_home(mark):
-                self._unheard = None
-                self.shell.emit(
-                    "acked",
-                    first_ns=interval.first_ns,
-                    last_ns=interval.last_ns,
-                    count=interval.count,
-                )
-        if self._unheard is not None or self.outbox.has_interval:
-            self._start_acked_timer()
-
-    def _start_acked_timer(self) -> None:
-        if not self._acked_timer_runs:
-            self._acked_timer_runs = True
-            self.shell.after(ACKED_INTERVAL_MS, FlushAcked())
+        """Send the confirms that have gathered."""
+        self.confirms.flush()
 
     # -- consuming ---------------------------------------------------------------------------------
 
@@ -381,12 +281,8 @@ class Master:
             self.limits.trim()
 
     def requeue_all(self) -> None:
-        """After a promotion: the consumers that held these are the old master's.
-
-        (rmq#7579: the other mirrors were not told.)
-        """
-        if self.shell.env.has_bug("KB-RMQ-29"):
-            # KB-RMQ-29: promote_backing_queue_state requeued in its own backing queue only.
+        """After a promotion: the consumers that held these are the old master's."""
+        if not self._rules.tells_requeued:
             self.queue.requeue(self.queue.unacked_ids())
             self.limits.trim()
             return
@@ -413,8 +309,7 @@ class Master:
         # The ring hears this after all that the channel published here, so mirrors may forget it
         # too.
         self.shell.broadcast(ins.SenderDeath(pid))
-        for message_id in [m for m, (channel, _) in self._owed.items() if channel == pid]:
-            del self._owed[message_id]
+        self.confirms.forget_channel(pid)
         if had > len(self.consumers):
             self._user_left()
         self.deliver_ready()

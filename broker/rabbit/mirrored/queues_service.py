@@ -14,6 +14,7 @@ from shalott.broker.rabbit.metadata.api import Metadata, Transaction
 from shalott.broker.rabbit.metadata.records import PolicyRow, QueueRow, queue_key
 from shalott.broker.rabbit.mirrored import policy, rows
 from shalott.broker.rabbit.mirrored.messages import SUPERVISOR, Declared, DeclareQueue
+from shalott.broker.rabbit.mirrored.operator_rules import operator_rules
 from shalott.broker.rabbit.processes.messages import Failed, Name, Pid
 from shalott.broker.rabbit.processes.runtime import Runtime
 
@@ -27,6 +28,7 @@ class QueuesService:
         self._env = env
         self._runtime = runtime
         self._metadata = metadata
+        self._rules = operator_rules(env.has_bug)
 
     def lookup(self, vhost: str, name: str) -> QueueRow | None:
         """The live row as this node sees it."""
@@ -137,7 +139,7 @@ class QueuesService:
                 answer, asked = Failed("noproc", str(error)), current
             if isinstance(answer, Count):
                 return answer.count
-        if self._env.has_bug("KB-RMQ-21"):
+        if not self._rules.deletes_without_master:
             await self._await_master(row)
             return await self.remove(row)
         # The master couldn't do it (rmq#1501): its processes end when they see the row gone.

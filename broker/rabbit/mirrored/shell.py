@@ -13,13 +13,17 @@ from shalott.broker.rabbit.processes.messages import Address, Message, Pid
 
 
 class Shell(Protocol):
-    """Implemented by broker.rabbit.mirrored.process.QueueProcess."""
+    """Implemented by QueueShell (queue_shell.py)."""
 
-    pid: Pid
     key: str
     env: Env
     config: NodeConfig
     metadata: Metadata
+
+    @property
+    def pid(self) -> Pid:
+        """The queue process's."""
+        ...
 
     def row(self) -> QueueRow | None:
         """The queue's live row as this node sees it now."""
@@ -32,7 +36,7 @@ class Shell(Protocol):
         ...
 
     def broadcast_confirmed(self, instruction: Instruction, message_id: int) -> None:
-        """The same; ``Master.ring_has`` is called when every member has delivered it."""
+        """The same; ``MasterConfirms.ring_has`` is called when every member has delivered it."""
         ...
 
     def ring_mark(self) -> int:

@@ -24,6 +24,7 @@ from shalott.broker.rabbit.metadata.api import TableChanged
 from shalott.broker.rabbit.metadata.messages import Membership
 from shalott.broker.rabbit.metadata.records import QueueRow
 from shalott.broker.rabbit.mirrored import placement, policy, rows
+from shalott.broker.rabbit.mirrored.context import QueueContext
 from shalott.broker.rabbit.mirrored.messages import (
     SUPERVISOR,
     Claimed,
@@ -37,7 +38,8 @@ from shalott.broker.rabbit.mirrored.messages import (
 )
 from shalott.broker.rabbit.mirrored.mirror import Mirror
 from shalott.broker.rabbit.mirrored.modes import DeclareStart, MirrorStart, RecoverStart, Start
-from shalott.broker.rabbit.mirrored.process import QueueContext, QueueProcess
+from shalott.broker.rabbit.mirrored.process import QueueProcess
+from shalott.broker.rabbit.mirrored.supervisor_rules import supervisor_rules
 from shalott.broker.rabbit.processes.messages import Done, Down, Failed, Message, Name, Pid
 from shalott.broker.rabbit.processes.process import Caller, Process
 
@@ -46,7 +48,6 @@ log = logging.getLogger("shalott.broker.mirrored")
 RETRY_MS = 25
 RESTARTS_MAX = 5
 RESTARTS_WINDOW_MS = 10_000
-BUGS_OF_THE_DISPLACED = tuple(f"KB-RMQ-{number}" for number in ("02", "04", "06", "08", "10", "13"))
 
 # Ends after which the queue is not wanted here, or its master's next start will see to it.
 FINAL = (
@@ -65,6 +66,7 @@ class QueueSupervisor(Process):
         super().__init__()
         self._context = context
         self._metadata = context.metadata
+        self._rules = supervisor_rules(context.env.has_bug)
         self._children: dict[str, Pid] = {}
         self._keys: dict[Pid, str] = {}
         self._restarts: dict[str, deque[int]] = {}
@@ -76,7 +78,8 @@ class QueueSupervisor(Process):
         self._members: tuple[str, ...] = ()  # as they were when this was told of them last
         self._tasks: dict[asyncio.Task[None], None] = {}
         self._asked: dict[str, None] = {}  # for a mirror, when there was a process already
-        self._masters_only: dict[str, None] = {}  # KB-RMQ-20, see started
+        # Queues of which no mirror is started here (not SupervisorRules.restart_adds_mirrors).
+        self._masters_only: dict[str, None] = {}
         self._is_stopping = False
         self._empty = asyncio.Event()
         self._empty.set()
@@ -93,9 +96,7 @@ class QueueSupervisor(Process):
     async def started(self) -> None:
         self._metadata.subscribe(self.pid)
         self._members = tuple(self._metadata.running_nodes())
-        if self._context.restarted and self._context.env.has_bug("KB-RMQ-20"):
-            # KB-RMQ-20: mirrors were added when a *node* came up. A virtual host that was started
-            # again in a running node recovered the masters that belong to it, and nothing else.
+        if self._context.restarted and not self._rules.restart_adds_mirrors:
             self._masters_only = dict.fromkeys(self._known_keys())
         for key in self._known_keys():
             self._consider(key)
@@ -194,13 +195,11 @@ class QueueSupervisor(Process):
         """Whether a mirror may be started beside this node's process of the queue.
 
         Beside one that did not end when its master stopped it: the newcomer kills it (rmq#802).
-        Under KB-RMQ-02 beside whatever the row doesn't name, as the original does: the master's
-        list of mirrors is all that counts.
         """
         row, process = self._row(rows.QUEUE, key), self.process_of(key)
         if row is None or process is None:
             return False
-        if self._context.env.has_bug("KB-RMQ-02") and process.role is not None:
+        if not self._rules.replaces_pending_only and process.role is not None:
             return process.pid not in (row.pid, *row.slave_pids)
         return process.pid in row.slave_pids_pending_shutdown
 
@@ -247,7 +246,7 @@ class QueueSupervisor(Process):
             case "master":
                 row = live if live is not None else durable
                 assert row is not None
-                stale = row if self._context.env.has_bug("KB-RMQ-02") else None
+                stale = None if self._rules.recovers_current_row else row
                 self._spawn(key, RecoverStart(row.pid, stale))
             case "mirror" if key in self._masters_only:
                 pass
@@ -308,14 +307,8 @@ class QueueSupervisor(Process):
             row = self._row(rows.QUEUE, key)
             is_mirror = process is not None and isinstance(process.role, Mirror)
             has_place = row is not None and child in (row.pid, *row.slave_pids)
-            if (is_mirror and has_place) or (not has_place and self._tells_the_displaced()):
+            if (is_mirror and has_place) or (not has_place and self._rules.tells_displaced):
                 self.runtime.send(child, UpdateMirroring())
-
-    def _tells_the_displaced(self) -> bool:
-        """In RabbitMQ nobody tells a process that the row doesn't name it any more: it learns that
-        from its ring, or never. These bugs are about what it does until then.
-        """
-        return not any(self._context.env.has_bug(bug) for bug in BUGS_OF_THE_DISPLACED)
 
     def _forget_dead_masters(self) -> None:
         """Queues without mirrors whose master's node is gone: down if durable, else deleted."""

@@ -5,8 +5,6 @@ it.
 from __future__ import annotations
 
 import logging
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from shalott.broker.rabbit.mirrored import ending, policy, rows
 from shalott.broker.rabbit.mirrored import instructions as ins
@@ -23,181 +21,179 @@ from shalott.broker.rabbit.mirrored.messages import (
     UpdateMirroring,
 )
 from shalott.broker.rabbit.mirrored.mirror import Mirror
+from shalott.broker.rabbit.mirrored.queue_shell import QueueShell
+from shalott.broker.rabbit.mirrored.state import MirrorSync, QueueState
 from shalott.broker.rabbit.mirrored.sync import MasterSync, Outcome
 from shalott.broker.rabbit.processes.messages import Done, Failed, Message, Pid
 
-if TYPE_CHECKING:
-    from shalott.broker.rabbit.mirrored.process import QueueProcess
-
 log = logging.getLogger("shalott.broker.mirrored")
-
-
-@dataclass(slots=True)
-class MirrorSync:
-    """A mirror that is being synchronised by ``syncer``."""
-
-    ref: int
-    syncer: Pid
 
 
 # -- the master ------------------------------------------------------------------------------------
 
 
-async def handle_call(process: QueueProcess, request: Message) -> Message | None:
+def handle_call(state: QueueState, shell: QueueShell, request: Message) -> Message | None:
     """The operator's requests; None if ``request`` is something else."""
     match request:
         case SyncQueue():
-            if not isinstance(process.role, Master):
+            if not isinstance(state.role, Master):
                 return Failed("not_master")
-            if process.sync is not None:
+            if state.sync.as_master is not None:
                 return Failed("syncing")
-            if process.gm is None:
+            if state.ring.gm is None:
                 return Failed("not_mirrored")
-            _start(process, _unsynchronised(process, None))
+            _start(state, shell, _unsynchronised(shell, None))
             return Done()
         case CancelSync():
-            if process.sync is None:
+            if state.sync.as_master is None:
                 return Failed("not_syncing")
-            process.sync.cancel()
+            state.sync.as_master.cancel()
             return Done()
     return None
 
 
-def maybe_auto_sync(process: QueueProcess, mirror: Pid | None) -> None:
+def maybe_auto_sync(state: QueueState, shell: QueueShell, mirror: Pid | None) -> None:
     """If the policy says automatic and some mirror is behind. ``mirror`` may be newer than the row
     we see.
     """
-    row = process.row()
-    if not isinstance(process.role, Master) or process.gm is None or row is None:
+    row = shell.row()
+    if not isinstance(state.role, Master) or state.ring.gm is None or row is None:
         return
     if not policy.syncs_automatically(row):
         return
-    if process.sync is not None or not process.gm.is_ready:
-        process.sync_again = True
+    if state.sync.as_master is not None or not state.ring.gm.is_ready:
+        state.sync.again = True
         return
-    mirrors = _unsynchronised(process, mirror)
+    mirrors = _unsynchronised(shell, mirror)
     if mirrors:
-        _start(process, mirrors)
+        _start(state, shell, mirrors)
 
 
-def _unsynchronised(process: QueueProcess, mirror: Pid | None) -> tuple[Pid, ...]:
-    row = process.row()
+def _unsynchronised(shell: QueueShell, mirror: Pid | None) -> tuple[Pid, ...]:
+    row = shell.row()
     if row is None:
         return ()
     mirrors = row.slave_pids if mirror is None else tuple(dict.fromkeys((*row.slave_pids, mirror)))
     return tuple(pid for pid in mirrors if pid not in row.sync_slave_pids)
 
 
-def _start(process: QueueProcess, mirrors: tuple[Pid, ...]) -> None:
-    row, master = process.row(), process.role
+def _start(state: QueueState, shell: QueueShell, mirrors: tuple[Pid, ...]) -> None:
+    row, master = shell.row(), state.role
     assert row is not None and isinstance(master, Master)
     if not mirrors:
-        log.info("queue '%s': synchronising: all mirrors already synchronised", process.key)
+        log.info("queue '%s': synchronising: all mirrors already synchronised", state.key)
         return
     master.flush()
-    process.sync = MasterSync(
-        process,
-        master.queue,
-        mirrors,
-        # Small batches leave more moments at which a synchronisation can be interrupted.
-        1
-        if process.env.buggify("sync.batch_of_one")
-        else policy.sync_batch_size(row, process.config.sync_batch_size),
-        process.env.rng.getrandbits(62),
-        lambda outcome: _ended(process, outcome),
+    # Small batches leave more moments at which a synchronisation can be interrupted.
+    one_each = shell.env.buggify("sync.batch_of_one")
+    batch_size = 1 if one_each else policy.sync_batch_size(row, shell.config.sync_batch_size)
+    ref = shell.env.rng.getrandbits(62)
+    sync = MasterSync(
+        shell, master.queue, mirrors, batch_size, ref, lambda outcome: _ended(state, shell, outcome)
     )
-    log.info("queue '%s': synchronising: %d messages", process.key, process.sync.total)
-    process.sync.start()
+    state.sync.as_master = sync
+    log.info("queue '%s': synchronising: %d messages", state.key, sync.total)
+    sync.start()
 
 
-def _ended(process: QueueProcess, outcome: Outcome) -> None:
-    log.info("queue '%s': synchronising: %s", process.key, outcome)
-    process.sync = None
-    sync_what_waited(process)
+def _ended(state: QueueState, shell: QueueShell, outcome: Outcome) -> None:
+    log.info("queue '%s': synchronising: %s", state.key, outcome)
+    state.sync.as_master = None
+    sync_what_waited(state, shell)
 
 
-def sync_what_waited(process: QueueProcess) -> None:
+def sync_what_waited(state: QueueState, shell: QueueShell) -> None:
     """A mirror came while another synchronisation ran, or while this master was still waiting for
     the ring, which may have been made by its mirrors, to take it in.
     """
-    if process.sync_again:
-        process.sync_again = False
-        process.deliver(AutoSync())
+    if state.sync.again:
+        state.sync.again = False
+        shell.deliver(AutoSync())
 
 
-async def handle(process: QueueProcess, message: Message) -> bool:
+def handle(state: QueueState, shell: QueueShell, message: Message) -> bool:
     """Whether ``message`` is about a synchronisation."""
     match message:
         case SyncAnswer():
-            if process.sync is not None:
-                process.sync.answered(message)
+            if state.sync.as_master is not None:
+                state.sync.as_master.answered(message)
             else:
-                process.send(message.mirror, SyncAborted(message.ref))
+                shell.send(message.mirror, SyncAborted(message.ref))
         case SyncNext():
-            if process.sync is not None:
-                process.sync.taken(message)
+            if state.sync.as_master is not None:
+                state.sync.as_master.taken(message)
         case SyncBatch() | SyncComplete() | SyncAborted():
-            _mirror_handle(process, message)
+            _mirror_handle(state, shell, message)
         case _:
             return False
     return True
 
 
+def peer_down(state: QueueState, shell: QueueShell, pid: Pid) -> None:
+    """Another process of the queue ended, which may have a part in a synchronisation."""
+    if state.sync.as_master is not None:
+        state.sync.as_master.process_down(pid)
+    if isinstance(state.role, Mirror):
+        _syncer_down(state, shell, pid)
+
+
 # -- mirrors ---------------------------------------------------------------------------------------
 
 
-def mirror_starts(process: QueueProcess, start: ins.SyncStart) -> None:
-    mirror = process.role
+def mirror_starts(state: QueueState, shell: QueueShell, start: ins.SyncStart) -> None:
+    mirror = state.role
     assert isinstance(mirror, Mirror)
-    if process.pid not in start.mirrors:
+    if shell.pid not in start.mirrors:
         return
     wanted = not mirror.is_synchronised
-    process.send(start.syncer, SyncAnswer(process.pid, start.ref, wanted))
+    shell.send(start.syncer, SyncAnswer(shell.pid, start.ref, wanted))
     if wanted:
-        process.emit("sync_started", discarded=mirror.queue.depth)
+        shell.emit("sync_started", discarded=mirror.queue.depth)
         mirror.begin_sync()
-        process.mirror_sync = MirrorSync(start.ref, start.syncer)
-        process.monitor_peer(start.syncer)
+        state.sync.as_mirror = MirrorSync(start.ref, start.syncer)
+        shell.monitor_peer(start.syncer)
 
 
-def _mirror_handle(process: QueueProcess, message: SyncBatch | SyncComplete | SyncAborted) -> None:
-    mirror, sync = process.role, process.mirror_sync
+def _mirror_handle(
+    state: QueueState, shell: QueueShell, message: SyncBatch | SyncComplete | SyncAborted
+) -> None:
+    mirror, sync = state.role, state.sync.as_mirror
     if sync is None or sync.ref != message.ref:
         return
     assert isinstance(mirror, Mirror)
     match message:
         case SyncBatch(ref, messages):
             mirror.take_synced(messages)
-            process.send(sync.syncer, SyncNext(process.pid, ref))
+            shell.send(sync.syncer, SyncNext(shell.pid, ref))
         case SyncComplete():
-            process.mirror_sync = None
+            state.sync.as_mirror = None
             mirror.finish_sync()
-            process.emit("sync_done", outcome="complete", messages=mirror.queue.depth)
+            shell.emit("sync_done", outcome="complete", messages=mirror.queue.depth)
         case SyncAborted():
-            _abort(process, "cancelled", master_lives=True)
+            _abort(state, shell, "cancelled", master_lives=True)
 
 
-def syncer_down(process: QueueProcess, pid: Pid) -> None:
-    if process.mirror_sync is not None and process.mirror_sync.syncer == pid:
-        _abort(process, "the master died", master_lives=False)
+def _syncer_down(state: QueueState, shell: QueueShell, pid: Pid) -> None:
+    if state.sync.as_mirror is not None and state.sync.as_mirror.syncer == pid:
+        _abort(state, shell, "the master died", master_lives=False)
 
 
-def _abort(process: QueueProcess, outcome: str, *, master_lives: bool) -> None:
-    assert isinstance(process.role, Mirror)
-    process.mirror_sync = None
-    process.emit("sync_done", outcome=outcome, discarded=process.role.queue.depth)
-    process.role.abort_sync(master_lives=master_lives)
+def _abort(state: QueueState, shell: QueueShell, outcome: str, *, master_lives: bool) -> None:
+    assert isinstance(state.role, Mirror)
+    state.sync.as_mirror = None
+    shell.emit("sync_done", outcome=outcome, discarded=state.role.queue.depth)
+    state.role.abort_sync(master_lives=master_lives)
 
 
-async def record_synchronised(process: QueueProcess) -> None:
+async def record_synchronised(state: QueueState, shell: QueueShell) -> None:
     """Once in ``sync_slave_pids``, this mirror may be promoted under when-synced."""
-    mirror = process.role
+    mirror = state.role
     assert isinstance(mirror, Mirror)
     mirror.has_flags = False
-    row = await process.transact(lambda tx: rows.record_synchronised(tx, process.key, process.pid))
+    row = await shell.transact(lambda tx: rows.record_synchronised(tx, state.key, shell.pid))
     if row is None:
-        await ending.out_of_place(process)
-    process.emit("synchronised", depth=mirror.queue.depth)
+        await ending.out_of_place(state, shell)
+    shell.emit("synchronised", depth=mirror.queue.depth)
     if mirror.master is not None:
         # The policy may have waited for this to move the master elsewhere.
-        process.send(mirror.master, UpdateMirroring())
+        shell.send(mirror.master, UpdateMirroring())

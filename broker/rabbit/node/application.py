@@ -20,10 +20,10 @@ from shalott.broker.rabbit.config import NodeConfig
 from shalott.broker.rabbit.metadata.access import ReplicatedMetadata
 from shalott.broker.rabbit.metadata.api import Transaction
 from shalott.broker.rabbit.metadata.records import exchange_key
+from shalott.broker.rabbit.mirrored.context import QueueContext
 from shalott.broker.rabbit.mirrored.maintenance import hand_over
 from shalott.broker.rabbit.mirrored.messages import SUPERVISOR
 from shalott.broker.rabbit.mirrored.orphans import drop_orphans
-from shalott.broker.rabbit.mirrored.process import QueueContext
 from shalott.broker.rabbit.mirrored.queues_service import QueuesService
 from shalott.broker.rabbit.mirrored.storage import QueueStorage
 from shalott.broker.rabbit.mirrored.supervisor import QueueSupervisor

@@ -13,6 +13,7 @@ from contextlib import suppress
 from typing import Any, Protocol, TypeVar
 
 from shalott.broker.base.errors import StorageError
+from shalott.cluster.sim.loop.trace import Trace
 from shalott.harness.core.rng import Stream
 
 T = TypeVar("T")
@@ -36,27 +37,35 @@ class TimerLoop(Protocol):
 
 
 class Call:
-    """A call under way. ``cut_off`` is what a kill may leave half done of it."""
+    """A call under way. ``cut_off`` is what a kill may leave half done of it; ``what`` and
+    ``content`` tell the trace what is called and what it writes."""
 
-    __slots__ = ("cut_off", "effect", "future", "timer")
+    __slots__ = ("content", "cut_off", "effect", "future", "timer", "what")
 
     def __init__(
         self,
         effect: Callable[[], Any],
         cut_off: Callable[[Stream], None] | None,
         future: asyncio.Future[Any],
+        what: str,
+        content: bytes,
     ) -> None:
         self.effect = effect
         self.cut_off = cut_off
         self.future = future
+        self.what = what
+        self.content = content
         self.timer: Timer | None = None
 
 
 class CallLine:
-    """The calls under way, in the order in which they were made."""
+    """The calls under way, in the order in which they were made. ``name`` is the disk's; its
+    ``trace``, if it has one, is told of every call that takes effect."""
 
-    def __init__(self, loop: TimerLoop) -> None:
+    def __init__(self, loop: TimerLoop, name: str, trace: Trace | None) -> None:
         self._loop = loop
+        self._name = name
+        self._trace = trace
         self._line: list[Call] = []
         self._busy_until_ns = 0
 
@@ -65,14 +74,18 @@ class CallLine:
         effect: Callable[[], T],
         latency_ns: int,
         cut_off: Callable[[Stream], None] | None = None,
+        *,
+        what: str = "call",
+        content: bytes = b"",
     ) -> asyncio.Future[T]:
         """Call ``effect`` when all calls before it and ``latency_ns`` are over. Await it."""
         loop = self._loop
         self._busy_until_ns = finish_ns = max(loop.now_ns, self._busy_until_ns) + latency_ns
-        call = Call(effect, cut_off, asyncio.get_running_loop().create_future())
+        future: asyncio.Future[T] = asyncio.get_running_loop().create_future()
+        call = Call(effect, cut_off, future, what, content)
         self._line.append(call)
         call.timer = loop.call_at_ns(finish_ns, self._finish, call, process=loop.process)
-        return call.future
+        return future
 
     def _finish(self, call: Call) -> None:
         # Not always the first in the line: a paused program's calls wait there for it.
@@ -82,11 +95,19 @@ class CallLine:
         try:
             result = call.effect()
         except (OSError, StorageError) as error:
+            self._tell(call, error)
             if not future.done():
                 future.set_exception(error)
         else:
+            self._tell(call, result)
             if not future.done():
                 future.set_result(result)
+
+    def _tell(self, call: Call, outcome: object) -> None:
+        if self._trace is not None:
+            what = f"disk {self._name} {call.what}: {_words_of(outcome)}"
+            content = outcome if isinstance(outcome, bytes) else call.content
+            self._trace.event(self._loop.now_ns, what, content)
 
     def kill(self, fate: Stream) -> None:
         """The callers died: the first few calls happen, the next may be cut off, the rest never
@@ -105,3 +126,16 @@ class CallLine:
                     call.effect()
                 elif call.cut_off is not None:
                     call.cut_off(fate)
+            self._tell(call, "done, killed" if reached else "cut off, killed")
+
+
+def _words_of(outcome: object) -> str:
+    """What a call returned or raised, without addresses and without the text of the errors of
+    Python's own."""
+    if isinstance(outcome, OSError):
+        return f"error {outcome.errno}"
+    if isinstance(outcome, BaseException):
+        return type(outcome).__name__
+    if isinstance(outcome, bytes):
+        return f"{len(outcome)} B"
+    return str(outcome) if isinstance(outcome, int | str | list) else "done"

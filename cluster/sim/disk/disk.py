@@ -25,6 +25,7 @@ from shalott.cluster.sim.disk.calls import CallLine, TimerLoop
 from shalott.cluster.sim.disk.faults import FaultAtlas, choose_bit
 from shalott.cluster.sim.disk.names import Tree, split
 from shalott.cluster.sim.disk.page_cache import PAGE_BYTES, Inode, PowerLoss
+from shalott.cluster.sim.loop.trace import Trace
 from shalott.harness.core.rng import Stream
 
 T = TypeVar("T")
@@ -48,7 +49,8 @@ class DiskKnobs(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class SimDisk:
-    """One node's disk. Disks of one cluster share an ``atlas``, which bounds their rot."""
+    """One node's disk. Disks of one cluster share an ``atlas``, which bounds their rot, and a
+    ``trace``, which is told of their calls."""
 
     def __init__(
         self,
@@ -57,6 +59,7 @@ class SimDisk:
         node: str,
         knobs: DiskKnobs | None = None,
         atlas: FaultAtlas | None = None,
+        trace: Trace | None = None,
     ) -> None:
         self.node = node
         self.knobs = knobs if knobs is not None else DiskKnobs()
@@ -70,7 +73,7 @@ class SimDisk:
         self._draws: dict[str, Stream] = {}
         self._name_draws = self._stream("names")
         self._shorts = self._stream("short")
-        self._calls = CallLine(loop)
+        self._calls = CallLine(loop, node, trace)
         self._life = 0  # grows when the programs die; their handles are void then
         self._kills = 0
         self._losses = 0
@@ -91,9 +94,9 @@ class SimDisk:
             self._handles += 1
             self._open[self._handles] = inode
             inode.opens += 1
-            return SimFile(self, inode, self._handles, self._life)
+            return SimFile(self, path, inode, self._handles, self._life)
 
-        return await self._call(effect)
+        return await self._call(effect, f"open {path} {create=}")
 
     async def rename(self, source: str, target: str) -> None:
         def effect() -> None:
@@ -101,7 +104,7 @@ class SimDisk:
             if isinstance(replaced, Inode):
                 self._unlinked(replaced)
 
-        await self._call(effect)
+        await self._call(effect, f"rename {source} to {target}")
 
     async def remove(self, path: str) -> None:
         def effect() -> None:
@@ -109,7 +112,7 @@ class SimDisk:
             if isinstance(removed, Inode):
                 self._unlinked(removed)
 
-        await self._call(effect)
+        await self._call(effect, f"remove {path}")
 
     async def sync_dir(self, path: str) -> None:
         def effect() -> None:
@@ -119,7 +122,7 @@ class SimDisk:
                 raise OSError(errno.EIO, "the disk can't write the directory", path)
             self._tree.sync(directory)
 
-        await self._call(effect, syncs=True)
+        await self._call(effect, f"sync of directory {path}", syncs=True)
 
     async def listdir(self, path: str) -> list[str]:
         def effect() -> list[str]:
@@ -128,10 +131,10 @@ class SimDisk:
             except FileNotFoundError:
                 return []
 
-        return await self._call(effect)
+        return await self._call(effect, f"list {path}")
 
     async def free_bytes(self) -> int:
-        return await self._call(self._room_bytes)
+        return await self._call(self._room_bytes, "free bytes")
 
     # -- crashes and faults ------------------------------------------------------------------------
 
@@ -214,14 +217,16 @@ class SimDisk:
     def _call(
         self,
         effect: Callable[[], T],
+        what: str,
         *,
+        content: bytes = b"",
         draws: Stream | None = None,
         syncs: bool = False,
         cut_off: Callable[[Stream], None] | None = None,
     ) -> asyncio.Future[T]:
         bounds_us = self.knobs.sync_us if syncs else self.knobs.call_us
         latency_ns = self._latency_ns(self._name_draws if draws is None else draws, bounds_us)
-        return self._calls.run(effect, latency_ns, cut_off)
+        return self._calls.run(effect, latency_ns, cut_off, what=what, content=content)
 
     def _latency_ns(self, draws: Stream, bounds_us: tuple[int, int]) -> int:
         word = draws.next_u64()
@@ -326,8 +331,9 @@ class SimDisk:
 class SimFile:
     """A file of a SimDisk. Use after ``close``, or after its program died, raises OSError."""
 
-    def __init__(self, disk: SimDisk, inode: Inode, handle: int, life: int) -> None:
+    def __init__(self, disk: SimDisk, path: str, inode: Inode, handle: int, life: int) -> None:
         self._disk = disk
+        self._path = path
         self._inode = inode
         self._handle = handle
         self._life = life
@@ -335,7 +341,8 @@ class SimFile:
 
     async def pread(self, size: int, offset: int) -> bytes:
         disk, inode = self._usable()
-        return await disk._call(lambda: disk._read(inode, size, offset), draws=inode.draws)
+        what = f"read {self._path} {size} B at {offset}"
+        return await disk._call(lambda: disk._read(inode, size, offset), what, draws=inode.draws)
 
     async def pwrite(self, data: bytes, offset: int) -> int:
         disk, inode = self._usable()
@@ -348,27 +355,35 @@ class SimFile:
                 disk._write(inode, data[: end - offset], offset)
 
         return await disk._call(
-            lambda: disk._write(inode, data, offset), draws=inode.draws, cut_off=cut_off
+            lambda: disk._write(inode, data, offset),
+            f"write {self._path} at {offset}",
+            content=data,
+            draws=inode.draws,
+            cut_off=cut_off,
         )
 
     async def truncate(self, size: int) -> None:
         disk, inode = self._usable()
-        await disk._call(lambda: disk._truncate(inode, size), draws=inode.draws)
+        what = f"truncate {self._path} to {size} B"
+        await disk._call(lambda: disk._truncate(inode, size), what, draws=inode.draws)
 
     async def size(self) -> int:
         disk, inode = self._usable()
-        return await disk._call(lambda: len(inode.cached), draws=inode.draws)
+        what = f"size of {self._path}"
+        return await disk._call(lambda: len(inode.cached), what, draws=inode.draws)
 
     async def sync(self) -> None:
         disk, inode = self._usable()
-        await disk._call(lambda: disk._sync(inode), draws=inode.draws, syncs=True)
+        what = f"sync {self._path}"
+        await disk._call(lambda: disk._sync(inode), what, draws=inode.draws, syncs=True)
 
     async def close(self) -> None:
         """Closing twice is harmless."""
         if not self._closed and self._life == self._disk._life:
             self._closed = True
             disk, inode, handle = self._disk, self._inode, self._handle
-            await disk._call(lambda: disk._close(inode, handle), draws=inode.draws)
+            what = f"close {self._path}"
+            await disk._call(lambda: disk._close(inode, handle), what, draws=inode.draws)
 
     def _usable(self) -> tuple[SimDisk, Inode]:
         if self._closed or self._life != self._disk._life:

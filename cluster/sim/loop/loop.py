@@ -28,6 +28,7 @@ import msgspec
 
 from shalott.cluster.sim.loop.errors import SimDeadlock, SimLivelock, SimTimeLimit
 from shalott.cluster.sim.loop.fences import Fenced, watching
+from shalott.cluster.sim.loop.gathering import pinned
 from shalott.cluster.sim.loop.processes import PROCESS, SimProcess
 from shalott.cluster.sim.loop.tasks import SimFuture, SimTask
 from shalott.cluster.sim.loop.trace import CHUNK_WORDS, Trace, describe_callback
@@ -100,8 +101,9 @@ class SimLoop(Fenced, asyncio.BaseEventLoop):
     """One simulation's loop. ``run`` it once.
 
     ``deadline_ns``: global virtual time at which SimTimeLimit is raised. ``callback_cost_ns``: how
-    far each callback moves the time, so that overload shows. ``interrupted`` is asked whenever
-    time moves and raises what shall end the run.
+    far each callback moves the time, so that overload shows. ``callbacks`` counts them; it may
+    depend on the version of Python. ``interrupted`` is asked whenever time moves and raises what
+    shall end the run.
     """
 
     # Of the base class, where they are private.
@@ -326,13 +328,13 @@ class SimLoop(Fenced, asyncio.BaseEventLoop):
 
     def run_part(self, main: Coroutine[Any, Any, T], process: SimProcess) -> T:
         """Run ``main`` to its end, in a simulation that goes on afterwards with the next part."""
-        with watching(self):
+        with watching(self), pinned():
             task = self.create_task(main, name="main", context=process.context)
             return self.run_until_complete(task)
 
     def _run_once(self) -> None:
         """Run until stopped: the whole loop, since nothing comes from outside."""
-        ready, words, trace = self._ready, self.trace.words, self.trace
+        ready = self._ready
         pop, cost_ns = ready.popleft, self._cost_ns
         budget = CALLBACKS_PER_INSTANT_MAX
         while True:
@@ -346,10 +348,6 @@ class SimLoop(Fenced, asyncio.BaseEventLoop):
                         process.parked.append(handle)
                     continue
                 self.process = process
-                words.append(self.now_ns)
-                words.append(handle.seq)
-                if trace.labelling:
-                    trace.label(self.now_ns, handle)
                 try:
                     handle._context.run(handle._callback, *handle._args)
                 except (SystemExit, KeyboardInterrupt):

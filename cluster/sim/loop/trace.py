@@ -1,51 +1,64 @@
-"""Trace: what happened in a simulation, as a digest that two runs can compare.
+"""Trace: what the simulated world saw in a run, as a digest that two runs can compare.
 
-Every callback contributes the time and its number, every delivered segment the time, the length and
-a checksum of its bytes: content, not only order, or a set of strings that is iterated in another
-order would go unnoticed until it changes timing. Words are hashed in chunks; the digest of each
-chunk is a checkpoint. Two traces that differ differ first in one chunk; a third and a fourth run
-that label just this chunk then name the first event that differs (``first_difference``).
+The digest covers events of the world: every segment that arrives (when, from which end of which
+connection to which, its kind and a checksum of its bytes), every disk call when it takes effect
+(with what was written, read or raised), every handshake, the starts and ends of processes, the
+faults, the events that nodes emit, and every operation of a client with its answer. It does not
+cover the callbacks of the loop: how many of them asyncio needs for the same run differs from one
+version of Python to the next.
+
+Events are hashed in chunks; the digest of each chunk is a checkpoint. Two traces that differ differ
+first in one chunk; a third and a fourth run that label just this chunk then name the first event
+that differs (``first_difference``).
 """
 
 from __future__ import annotations
 
 import hashlib
-import zlib
 from array import array
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
+from zlib import crc32
 
-if TYPE_CHECKING:
-    from shalott.cluster.sim.loop.loop import SimHandle
-
+# What a digest is made of. Version 1 (without a number in old records) covered the number and the
+# time of each callback of the loop, and the bytes of the segments.
+DIGEST_VERSION = 2
 CHUNK_WORDS = 8192
 DIGEST_BYTES = 16
+SHOWN_BYTES = 240  # of an event's content, in its label
+
+Way = tuple[int, str]  # of a segment: its word in the trace and its text (``way_of``)
 
 
 class Trace:
     """One run's. ``label_chunk``: the chunk whose events are also kept as text."""
 
     def __init__(self, *, label_chunk: int | None = None) -> None:
-        self.words: list[int] = []  # of the chunk under way; the loop appends to it directly
+        self.words: list[int] = []  # of the chunk under way
         self.checkpoints: list[bytes] = []
         self.labels: list[str] = []
         self._label_chunk = label_chunk
         self._hash = hashlib.blake2b(digest_size=DIGEST_BYTES)
-        self.labelling = label_chunk == 0
+        self._labelling = label_chunk == 0
 
-    def segment(self, now_ns: int, payload: bytes) -> None:
-        """A segment's bytes reach their destination."""
-        word = (zlib.crc32(payload) << 32) | (len(payload) & 0xFFFFFFFF)
-        self.words.append(word)
-        if self.labelling:
-            self.labels.append(f"t={now_ns / 1e9:.9f}s segment {len(payload)} B {word >> 32:08x}")
+    def segment(self, now_ns: int, way: Way, payload: bytes) -> None:
+        """A segment with bytes reaches its destination."""
+        checksum = crc32(payload)
+        self.words += (now_ns, way[0], checksum << 32 | len(payload))
+        if self._labelling:
+            self._label(now_ns, f"{way[1]} segment", payload, checksum)
 
-    def label(self, now_ns: int, handle: SimHandle) -> None:
-        """What the callback that is about to run is."""
-        self.labels.append(
-            f"t={now_ns / 1e9:.9f}s callback {handle.seq} of {handle.process}:"
-            f" {describe_callback(handle._callback)}"
-        )
+    def event(self, now_ns: int, what: str, content: bytes = b"") -> None:
+        """Anything else. ``what`` names the event, ``content`` is what it says."""
+        checksum = crc32(content)
+        self.words += (now_ns, crc32(what.encode()), checksum << 32 | len(content))
+        if self._labelling:
+            self._label(now_ns, what, content, checksum)
+
+    def _label(self, now_ns: int, what: str, content: bytes, checksum: int) -> None:
+        shown = content[:SHOWN_BYTES].decode("utf-8", "backslashreplace")
+        said = f" of {len(content)} B {checksum:08x} {shown!r}" if content else ""
+        self.labels.append(f"t={now_ns / 1e9:.9f}s {what}{said}")
 
     def digest(self) -> str:
         """Of all so far, as hexadecimal digits."""
@@ -56,9 +69,15 @@ class Trace:
     def end_chunk(self) -> None:
         """Called when time moves and there are CHUNK_WORDS, so chunks end between instants."""
         self._hash.update(array("Q", self.words).tobytes())
-        self.words.clear()  # in place: the loop holds the list
+        self.words.clear()
         self.checkpoints.append(self._hash.digest())
-        self.labelling = self._label_chunk == len(self.checkpoints)
+        self._labelling = self._label_chunk == len(self.checkpoints)
+
+
+def way_of(source: str, destination: str) -> Way:
+    """From one end of a connection to the other."""
+    way = f"{source} -> {destination}"
+    return crc32(way.encode()), way
 
 
 def describe_callback(callback: Any) -> str:
@@ -91,4 +110,4 @@ def first_difference(first: list[str], second: list[str]) -> str:
     if len(first) != len(second):
         longer = first if len(first) > len(second) else second
         return f"one run ends, the other goes on with: {longer[min(len(first), len(second))]}"
-    return "the two labelled runs are alike: only the bytes' or the numbers' values differ"
+    return "the two labelled runs are alike: the difference did not come again"

@@ -83,6 +83,7 @@ class Dial:
         if self._out.blocks:
             return
         listener = self._network.listener(self._host, self._remote)
+        self._tell("SYN", listener)
         if listener is not None and listener.is_full:
             return
         arrival_ns = self._back.single(self._loop.now_ns)
@@ -93,6 +94,7 @@ class Dial:
         """Back at the kernel of the one that dials."""
         if self._is_over or self._back.blocks:
             return
+        self._tell("answer to SYN", listener)
         if listener is None:
             self._end(errno.ECONNREFUSED)
             return
@@ -106,6 +108,12 @@ class Dial:
             self._network.forget(server)
         client.send_open()
         self.connected.set_result(client)
+
+    def _tell(self, what: str, listener: Listener | None) -> None:
+        """Note in the trace what arrived, and whether somebody listens."""
+        met = "nobody" if listener is None else "a full backlog" if listener.is_full else "listener"
+        way = f"{self._out.source}:{self._local[1]} -> {self._host}:{self._remote[1]}"
+        self._loop.trace.event(self._loop.now_ns, f"{way} {what}, {met}")
 
     def _pair(self, listener: Listener) -> tuple[Socket, Socket]:
         network, local, remote = self._network, self._local, self._remote

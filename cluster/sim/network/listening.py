@@ -8,7 +8,6 @@ it had not accepted is reset.
 from __future__ import annotations
 
 import asyncio
-import sys
 from typing import TYPE_CHECKING
 
 from shalott.cluster.sim.network.addresses import Address, SocketName
@@ -19,9 +18,6 @@ if TYPE_CHECKING:
     from shalott.cluster.sim.loop.loop import SimLoop
     from shalott.cluster.sim.loop.processes import SimProcess
     from shalott.cluster.sim.network.network import SimNetwork
-
-# Server.wait_closed of 3.11 returned as soon as the server was closed.
-WAITS_FOR_CONNECTIONS = sys.version_info >= (3, 12)
 
 
 class Listener:
@@ -122,8 +118,10 @@ class SimServer(asyncio.AbstractServer):
             self._forever = None
 
     async def wait_closed(self) -> None:
-        closed = self._listeners is None
-        if closed and (self._active == 0 or not WAITS_FOR_CONNECTIONS):
+        """Returns at once if the server is closed, as in CPython 3.11, and on every version: a plan
+        gives one run. Since 3.12 asyncio's own waits for the connections too.
+        """
+        if self._listeners is None:
             return
         waiter = self._loop.create_future()
         self._waiters.append(waiter)

@@ -16,6 +16,7 @@ import errno
 from collections import deque
 from typing import TYPE_CHECKING
 
+from shalott.cluster.sim.loop.trace import way_of
 from shalott.cluster.sim.network.addresses import Address, os_error
 from shalott.cluster.sim.network.lanes import DATA, FIN, OPEN, RESET, Lane, Segment
 from shalott.cluster.sim.network.links import Link
@@ -26,13 +27,14 @@ if TYPE_CHECKING:
     from shalott.cluster.sim.network.network import SimNetwork
     from shalott.cluster.sim.network.transport import SimTransport
 
-TRACED_SIGNS = {FIN: b"FIN", RESET: b"RST", OPEN: b"ACK"}
+SIGNS = {FIN: "FIN", RESET: "reset", OPEN: "ACK of the handshake"}
 
 
 class Socket:
     """One end. ``peer`` is the other, ``lane`` leads there and ``back`` is the link from there.
 
     ``closed``: no program has it any more. ``inbox``: what arrived and nobody has read yet.
+    ``way``: where that comes from and goes to, for the trace.
     """
 
     __slots__ = (
@@ -55,6 +57,7 @@ class Socket:
         "reading",
         "remote",
         "transport",
+        "way",
     )
 
     peer: Socket
@@ -75,6 +78,7 @@ class Socket:
         self.remote = remote
         self.lane = Lane(network.loop, out, self)
         self.back = back
+        self.way = way_of(f"{back.source}:{remote[1]}", f"{back.destination}:{local[1]}")
         self.transport: SimTransport | None = None
         self.listener: Listener | None = None
         self.inbox: deque[bytes | int] = deque()
@@ -134,13 +138,13 @@ class Socket:
         network.segments += 1
         kind = segment.kind
         if kind != DATA:
-            network.loop.trace.segment(network.loop.now_ns, TRACED_SIGNS[kind])
+            network.loop.trace.event(network.loop.now_ns, f"{self.way[1]} {SIGNS[kind]}")
             self._receive_sign(kind)
             return
         chunks = segment.chunks
         payload = chunks[0] if len(chunks) == 1 else b"".join(chunks)
         network.bytes += segment.size
-        network.loop.trace.segment(network.loop.now_ns, payload)
+        network.loop.trace.segment(network.loop.now_ns, self.way, payload)
         if self.closed:
             self.reset()
         elif self.reading and not self.inbox:

@@ -31,8 +31,10 @@ from shalott.cluster.systems.management import (
     put,
     queue_path,
 )
+from shalott.cluster.systems.rabbit.parameters import MirroredParameters
 from shalott.cluster.systems.readiness import await_nodes
 from shalott.harness.core.errors import Definite, UsageError
+from shalott.harness.core.parameters import make_parameters
 from shalott.harness.core.plan import SystemPlan
 
 log = logging.getLogger("shalott.cluster.systems")
@@ -47,10 +49,10 @@ class MirroredSystem:
     name = "mirrored"
     port_names: tuple[str, ...] = ("amqp", "management", "cluster")
     image = "mirrored"
-    runs_locally = True
 
     def __init__(self, plan: SystemPlan, seed: int, *, durable: bool = True) -> None:
         self._plan = plan
+        self._parameters = make_parameters(MirroredParameters, plan.parameters)
         self._seed = seed
         self._durable = durable  # the queues
 
@@ -78,10 +80,10 @@ class MirroredSystem:
             "amqp_port": listen["amqp"].port,
             "cluster_port": listen["cluster"].port,
             "management_port": listen["management"].port,
-            "net_tick_ms": self._plan.net_tick_ms,
-            "partition_mode": self._plan.partition_mode,
+            "net_tick_ms": self._parameters.net_tick_ms,
+            "partition_mode": self._parameters.partition_mode,
             "bugs": self._plan.bugs,
-            "startup_delay_ms": self._plan.startup_delay_ms,
+            "startup_delay_ms": self._parameters.startup_delay_ms,
             "seed": _node_seed(self._seed, node),
         }
         try:
@@ -126,10 +128,14 @@ class MirroredSystem:
         except (KeyError, TypeError) as error:
             raise Definite(f"{node} answered with something else than claims") from error
 
+    @property
+    def wants_mending(self) -> bool:
+        """Under the other modes the nodes see to it themselves."""
+        own = self._parameters
+        return own.partition_mode == "ignore" and own.operator == "restart-minority"
+
     async def mend_partition(self, cluster: Cluster) -> Sequence[str]:
-        if self._plan.partition_mode != "ignore":
-            return ()  # the nodes see to it themselves
-        known_within_s = KNOWN_AFTER_S + 2 * self._plan.net_tick_ms / 1000
+        known_within_s = KNOWN_AFTER_S + 2 * self._parameters.net_tick_ms / 1000
         restarted = await settling.smaller_side(
             self._observer(cluster), cluster.nodes, known_within_s
         )
@@ -145,6 +151,16 @@ class MirroredSystem:
         return await settling.await_settled(
             self._observer(cluster), cluster.nodes, queues, self._plan.policy, timeout_ms
         )
+
+    async def inspect(self, machines: Mapping[str, Any]) -> None:
+        from shalott.cluster.systems.rabbit.simulated_replicas import record_replicas
+
+        await record_replicas(machines)
+
+    def why_unsettled(
+        self, seen: Mapping[str, Mapping[str, Any] | None], queues: Sequence[str]
+    ) -> str:
+        return settling.why_unsettled(seen, queues, self._plan.policy)
 
     def _observer(self, cluster: Cluster) -> settling.Observe:
         async def observe(node: str) -> Mapping[str, Any]:

@@ -23,9 +23,11 @@ from shalott.cluster.systems.management import (
     put,
     queue_path,
 )
+from shalott.cluster.systems.rabbit.parameters import RabbitmqParameters
 from shalott.cluster.systems.rabbit.rabbitmq_log import read_log
 from shalott.cluster.systems.readiness import await_nodes
 from shalott.harness.core.errors import Definite, Indefinite
+from shalott.harness.core.parameters import make_parameters
 from shalott.harness.core.plan import SystemPlan
 
 log = logging.getLogger("shalott.cluster.systems")
@@ -54,10 +56,10 @@ class RabbitmqSystem:
     name = "rabbitmq"
     port_names: tuple[str, ...] = ("amqp", "management", "cluster")
     image = "rabbitmq"
-    runs_locally = False
 
     def __init__(self, plan: SystemPlan, *, durable: bool = True) -> None:
         self._plan = plan
+        self._parameters = make_parameters(RabbitmqParameters, plan.parameters)
         self._durable = durable  # the queues
 
     def node_specs(self, topology: Topology) -> Sequence[NodeSpec]:
@@ -96,8 +98,8 @@ class RabbitmqSystem:
             "loopback_users = none\n"
             "cluster_formation.peer_discovery_backend = classic_config\n"
             f"{seeds}"
-            f"cluster_partition_handling = {self._plan.partition_mode}\n"
-            f"net_ticktime = {max(1, round(self._plan.net_tick_ms / 1000))}\n"
+            f"cluster_partition_handling = {self._parameters.partition_mode}\n"
+            f"net_ticktime = {max(1, round(self._parameters.net_tick_ms / 1000))}\n"
             "cluster_formation.discovery_retry_limit = 2\n"
             "cluster_formation.discovery_retry_interval = 300\n"
             "collect_statistics_interval = 1000\n"
@@ -166,10 +168,14 @@ class RabbitmqSystem:
             raise Definite(f"{node} answered with something else than nodes") from error
         return running, sorted(short_name(name) for name in partitions)
 
+    @property
+    def wants_mending(self) -> bool:
+        """Under the other modes the nodes see to it themselves."""
+        own = self._parameters
+        return own.partition_mode == "ignore" and own.operator == "restart-minority"
+
     async def mend_partition(self, cluster: Cluster) -> Sequence[str]:
-        if self._plan.partition_mode != "ignore":
-            return ()  # the nodes see to it themselves
-        known_within_s = KNOWN_AFTER_S + 2 * self._plan.net_tick_ms / 1000
+        known_within_s = KNOWN_AFTER_S + 2 * self._parameters.net_tick_ms / 1000
         restarted = await settling.smaller_side(
             self._observer(cluster), cluster.nodes, known_within_s
         )
@@ -200,6 +206,11 @@ class RabbitmqSystem:
             # record.
             sync_patience_s=SYNC_PATIENCE_S,
         )
+
+    def why_unsettled(
+        self, seen: Mapping[str, Mapping[str, Any] | None], queues: Sequence[str]
+    ) -> str:
+        return settling.why_unsettled(seen, queues, self._plan.policy)
 
     def _observer(self, cluster: Cluster) -> settling.Observe:
         async def observe(node: str) -> Mapping[str, Any]:

@@ -100,11 +100,3 @@ def what_is_missing(system: str, services: Mapping[str, Hosted]) -> str:
     """The first service that no node hosts; "" if none is missing."""
     hosted = [service for own in services.values() for service in own]
     return next((service for service in SERVICES[system] if service not in hosted), "")
-
-
-def describe_services(services: Mapping[str, Hosted]) -> str:
-    """broker on n1, n2; nameserver and controller on n3."""
-    by_kind: dict[Hosted, list[str]] = {}
-    for node, own in services.items():
-        by_kind.setdefault(own, []).append(node)
-    return "; ".join(f"{' and '.join(own)} on {', '.join(at)}" for own, at in by_kind.items())

@@ -25,7 +25,7 @@ from shalott.broker.rocket.remoting.command import Command
 from shalott.cluster.base import Cluster, NodeSpec, Topology
 from shalott.cluster.systems.events import event_row, read_event_file
 from shalott.cluster.systems.management import CONFIGURE_WITHIN_S, RETRY_S, management
-from shalott.cluster.systems.rocket import settling
+from shalott.cluster.systems.rocket import replicas, settling
 from shalott.cluster.systems.rocket.config import (
     PORTS,
     hosted_ports,
@@ -33,13 +33,21 @@ from shalott.cluster.systems.rocket.config import (
     to_toml,
 )
 from shalott.cluster.systems.settling import Observe
-from shalott.harness.core.errors import BootFailed, ClientError, Definite, Indefinite
+from shalott.harness.core.errors import (
+    BootFailed,
+    ClientError,
+    Definite,
+    HarnessError,
+    Indefinite,
+)
+from shalott.harness.core.history import Recorder
 from shalott.harness.core.plan import SystemPlan
 
 log = logging.getLogger("shalott.cluster.systems")
 
 QUOTED_LINES = 8
 ASK_TIMEOUT_MS = 3000
+OBSERVE_TIMEOUT_S = 2.0
 
 
 class RocketmqSystem:
@@ -50,7 +58,6 @@ class RocketmqSystem:
     """
 
     image = "mirrored"  # the broker's, whatever system runs on it
-    runs_locally = True
 
     def __init__(self, plan: SystemPlan, seed: int) -> None:
         self.name = plan.name
@@ -70,6 +77,9 @@ class RocketmqSystem:
             )
             for node, listen in topology.listen.items()
         ]
+
+    def hosted_ports(self, node: str) -> Sequence[str]:
+        return hosted_ports(self._plan, node)
 
     async def await_ready(self, cluster: Cluster, nodes: Sequence[str], timeout_ms: int) -> None:
         """All of them in their roles, the slaves in sync, and known to every name server."""
@@ -148,15 +158,29 @@ class RocketmqSystem:
             raise Definite(f"{node} answered with something else than claims") from error
         return seen | ({"controller": answer["controller"]} if "controller" in answer else {})
 
-    async def mend_partition(self, cluster: Cluster) -> Sequence[str]:
-        """Nobody parts for ever: brokers connect again by themselves."""
-        return ()
-
     async def await_settled(self, cluster: Cluster, queues: Sequence[str], timeout_ms: int) -> bool:
         reason = await settling.await_settled(self._observer(cluster), cluster.nodes, timeout_ms)
         if reason:
             log.warning("the cluster has not settled within %d ms: %s", timeout_ms, reason)
         return not reason
+
+    def why_unsettled(
+        self, seen: Mapping[str, Mapping[str, Any] | None], queues: Sequence[str]
+    ) -> str:
+        return settling.why_unsettled(seen)
+
+    async def record_replicas(self, cluster: Cluster, record: Recorder) -> None:
+        async def get(node: str, path: str) -> Any:
+            return await management(cluster, node, replicas.ASK_TIMEOUT_MS).get(path)
+
+        async def ask(node: str) -> Mapping[str, Any]:
+            try:
+                async with asyncio.timeout(OBSERVE_TIMEOUT_S):
+                    return await self.observe(cluster, node)
+            except (HarnessError, OSError, TimeoutError) as error:
+                raise Indefinite(str(error) or type(error).__name__) from error
+
+        await replicas.record_logs(record, cluster.nodes, ask, get)
 
     def _observer(self, cluster: Cluster) -> Observe:
         async def observe(node: str) -> Mapping[str, Any]:

@@ -17,6 +17,16 @@ from typing import Any, Literal, TypeVar
 
 import msgspec
 
+from shalott.cluster.systems.record import (
+    SYSTEMS,
+    TOGETHER,
+    Drawn,
+    Search,
+    Services,
+    SystemRecord,
+)
+from shalott.harness.core.drawing import Draw, Knobs, Range
+from shalott.harness.core.parameters import make_parameters, to_plan
 from shalott.harness.core.plan import (
     ClockPlan,
     ClusterPlan,
@@ -30,30 +40,20 @@ from shalott.harness.core.plan import (
     WorkloadPlan,
     canonical,
 )
-from shalott.harness.core.profiles import default_workload, is_log_system, profile_of
-from shalott.harness.core.rng import Stream, stream_key
-from shalott.harness.run.planning import check_plan, parse_nodes
-from shalott.harness.search.drawing.log_systems import (
-    BEYOND_ONE_NODE,
-    SAFE_INTERVALS_MS,
-    SAFE_LAYOUTS,
-    SAFE_POLICIES,
-    SAFE_PROMISES,
-    SAFE_TARGETS,
-    SAFE_TIME_LIMITS_MS,
-    draw_log_system,
-    draw_services,
-)
+from shalott.harness.core.rng import stream_key
+from shalott.harness.run.planning import check_plan, lay_out, parse_nodes, profile_of
+from shalott.harness.run.requirements import requirements_of
 from shalott.nemesis.drawing import STEP_MS, Promise, draw_faults
 from shalott.nemesis.record import members
 from shalott.nemesis.targets import is_single
+from shalott.workloads.record import WORKLOADS, WorkloadRecord
 
 Choice = TypeVar("Choice")
 
 # A plan of few operations under many faults still proves something; and whoever can look into the
 # nodes asks more of them than their clients can.
+FEW_NODES = 3
 STRICT = GatePlan(min_acked=20, must_settle=True, must_not_crash=True, must_converge=True)
-BENIGN_SYNC_BATCHES = (1, 16, 4096)  # ha-sync-batch-size: how much travels at once, no promise
 
 # Which faults there are, and how often each beside the others.
 _ONE_AT_A_TIME: Mapping[str, float] = {
@@ -67,47 +67,24 @@ _ANYTHING: Mapping[str, float] = {
 }  # fmt: skip
 
 
-@dataclass(frozen=True, slots=True)
-class Range:
-    """A number between two others, in whole steps from the lower one."""
-
-    low: float
-    high: float
-    step: float = 1
-
-    def draw(self, rng: Stream) -> float:
-        steps = int((self.high - self.low) / self.step + 1e-9)
-        return self.low + self.step * rng.below(steps + 1)
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Swarm:
     """What each knob may be: a tuple of choices (repeat one to favour it), or a Range.
 
-    ``None`` stands for what the profile allows. A share is the probability that a run has the
-    thing at all.
+    A share is the probability that a run has the thing at all. ``USUAL.but(...)`` takes every
+    knob by its name, whoever draws it.
     """
 
     # the system
     nodes: tuple[int, ...] = (3, 3, 5)
-    layouts: tuple[str, ...] = ("together",)  # of RocketMQ's systems: who hosts what
-    partition_modes: tuple[str, ...] | None = None
-    policies: tuple[Mapping[str, Any], ...] | None = None  # each laid over the profile's
-    net_tick_ms: tuple[int, ...] = (1000, 2000, 4000)
-    startup_delay_ms: tuple[int, ...] = (0, 0, 0, 200, 1000)
-    operators: tuple[Literal["restart-minority", "none"], ...] = ("restart-minority",)
+    layouts: tuple[str, ...] = (TOGETHER,)
+    # What parameters and settings of the system and of the workload may be, by the name of the
+    # knob; what is not named is drawn as their records do (SystemRecord.draw, WorkloadRecord.draw).
+    knobs: Knobs = dataclasses.field(default_factory=dict)
     # the clients
     rate_hz: Range = Range(12, 28)
     clients_a_node: tuple[int, ...] = (1, 1, 2, 3)
-    queues: tuple[int, ...] = (1, 1, 2, 3)
-    enqueue_fraction: Range = Range(0.5, 0.8, 0.05)
-    body_bytes: tuple[int, ...] = (12, 64, 64, 256, 1024, 8192)
     op_timeout_ms: tuple[int, ...] = (2000, 5000)
-    # What a careful client does; the others open L5, L6 and L7.
-    ack_mode: tuple[Literal["manual", "auto"], ...] = ("manual",)
-    durable: tuple[bool, ...] = (True,)
-    persistent: tuple[bool, ...] = (True,)
-    confirms: tuple[bool, ...] = (True,)
     time_limit_ms: tuple[int, ...] = (60_000,)
     settle_timeout_ms: tuple[int, ...] = (60_000,)
     # How often each node is asked what it believes: seldom, as the nodes' own events tell it too,
@@ -142,6 +119,17 @@ class Swarm:
     # what decides
     gates: GatePlan = STRICT
 
+    def but(self, **changes: Any) -> Swarm:
+        """The same with other choices; names that are no fields are knobs of the records."""
+        fields = {field.name for field in dataclasses.fields(self)}
+        own = {name: value for name, value in changes.items() if name in fields}
+        others = {name: value for name, value in changes.items() if name not in fields}
+        knobs = {**self.knobs, **own.pop("knobs", {}), **others}
+        return dataclasses.replace(self, knobs=knobs, **own)
+
+
+USUAL = Swarm()
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Subject:
@@ -155,93 +143,71 @@ class Subject:
     workload: str = ""  # "": the system's own
 
 
-def plain_subject(system: str, profile: str) -> Subject:
+def plain_subject(system: str, profile: str, workload: str = "") -> Subject:
     """What a search without a scenario is about: all that the profile promises to survive."""
-    swarm = Swarm()
-    if is_log_system(system) and profile == "safe":
-        swarm = Swarm(
-            promises=SAFE_PROMISES,
-            targets=SAFE_TARGETS[system],
-            policies=SAFE_POLICIES[system],
-            layouts=SAFE_LAYOUTS[system],
-            time_limit_ms=SAFE_TIME_LIMITS_MS,
-            interval_ms=Range(*SAFE_INTERVALS_MS),
-        )
-    return Subject(system=system, profile=profile, swarm=swarm, name=f"{system}-{profile}")
+    search = search_of(system, profile)
+    name = f"{system}-{profile}" + (f"-{workload}" if workload else "")
+    return Subject(
+        system=system,
+        profile=profile,
+        swarm=USUAL.but(**search.settings),
+        name=name,
+        workload=workload,
+    )
+
+
+def search_of(system: str, profile: str) -> Search:
+    return SYSTEMS.find(system).search.get(profile, Search())
 
 
 def draw_plan(subject: Subject, seed: int) -> Plan:
     """The seed's plan. Raises UsageError for a subject that can't be."""
-    swarm, draw = subject.swarm, _Draw(seed)
-    nodes = parse_nodes(str(draw.choice("nodes", swarm.nodes)))
-    services = draw_services(subject.system, len(nodes), swarm.layouts, draw.choice)
-    nodes = tuple(services) or nodes
-    serving = sum("broker" in services.get(node, ("broker",)) for node in nodes)
-    limit_ms = draw.choice("time_limit_ms", swarm.time_limit_ms)
-    quiet_ms = draw.choice("quiet_ms", swarm.quiet_ms)
+    choices = subject.swarm
+    draw = Draw(seed, choices.knobs)
+    system = SYSTEMS.find(subject.system)
+    workload = WORKLOADS.find(subject.workload or system.workload)
+    nodes = parse_nodes(str(draw.choice("nodes", choices.nodes)))
+    layout = draw.choice("layout", choices.layouts)
+    if system.layouts is not None and layout != TOGETHER and len(nodes) <= FEW_NODES:
+        nodes = parse_nodes(str(system.layouts.best_count(layout)))
+    services = lay_out(system, layout, nodes)
+    serving = len([n for n in nodes if not services or system.serves in services[n]])
+    limit_ms = draw.choice("time_limit_ms", choices.time_limit_ms)
+    quiet_ms = draw.choice("quiet_ms", choices.quiet_ms)
     plan = Plan(
         name=subject.name or f"{subject.system}-{subject.profile}-sim",
         seed=seed,
         time_limit_ms=limit_ms,
         cluster=ClusterPlan(backend="sim", nodes=nodes),
-        system=msgspec.structs.replace(_system(subject, draw, len(nodes)), services=services),
-        workload=_workload(subject, draw, serving),
-        gates=swarm.gates,
+        system=_system(subject, system, draw, len(nodes), services),
+        workload=_workload(choices, workload, draw, serving),
+        gates=choices.gates,
         faults=_faults(subject, draw, nodes, quiet_ms=quiet_ms, limit_ms=limit_ms),
         quiet_ms=quiet_ms,
-        settle_timeout_ms=draw.choice("settle_timeout_ms", swarm.settle_timeout_ms),
-        observe_interval_ms=draw.choice("observe_interval_ms", swarm.observe_interval_ms),
-        sim=_world(swarm, draw, nodes),
+        settle_timeout_ms=draw.choice("settle_timeout_ms", choices.settle_timeout_ms),
+        observe_interval_ms=draw.choice("observe_interval_ms", choices.observe_interval_ms),
+        sim=_world(choices, draw, nodes),
     )
+    plan = msgspec.structs.replace(plan, requires=requirements_of(plan))
     check_plan(plan)
     return canonical(plan)
 
 
-class _Draw:
-    """A seed's draws: one stream a knob, called by the knob's name."""
-
-    def __init__(self, seed: int) -> None:
-        self.seed = seed
-
-    def stream(self, knob: str) -> Stream:
-        return Stream(self.seed, "swarm", knob)
-
-    def choice(self, knob: str, choices: Sequence[Choice]) -> Choice:
-        return self.stream(knob).choice(choices)
-
-    def range(self, knob: str, allowed: Range) -> float:
-        return round(allowed.draw(self.stream(knob)), 6)
-
-
-def _system(subject: Subject, draw: _Draw, node_count: int) -> SystemPlan:
-    swarm = subject.swarm
-    if is_log_system(subject.system):
-        return draw_log_system(
-            subject.system, subject.profile, subject.bugs, swarm.policies, draw.choice
-        )
-    profile = profile_of(subject.system, subject.profile)
-    modes = partition_modes(subject)
-    policies = swarm.policies or _policies(subject.profile, node_count)
-    policy = {**profile.policy, **draw.choice("policies", policies)}
+def _system(
+    subject: Subject, record: SystemRecord, draw: Draw, node_count: int, services: Services
+) -> SystemPlan:
+    profile = profile_of(record, subject.profile)
+    drawn = Drawn() if record.draw is None else record.draw(subject.profile, node_count, draw)
+    policy = {**profile.policy, **drawn.policy}
+    values = {**profile.parameters, **drawn.parameters}
     return SystemPlan(
-        name=subject.system,
+        name=record.name,
         profile=subject.profile,
-        partition_mode=draw.choice("partition_modes", modes),
-        net_tick_ms=draw.choice("net_tick_ms", swarm.net_tick_ms),
+        parameters=to_plan(make_parameters(record.parameters, values)),
         policy={key: value for key, value in policy.items() if value is not None},
         bugs=tuple(sorted(subject.bugs)),
-        startup_delay_ms=draw.choice("startup_delay_ms", swarm.startup_delay_ms),
-        operator=draw.choice("operators", swarm.operators),
+        services=dict(services),
     )
-
-
-def partition_modes(subject: Subject) -> tuple[str, ...]:
-    """What is drawn from. ``safe`` promises something under pause_minority only."""
-    if subject.swarm.partition_modes is not None:
-        return subject.swarm.partition_modes
-    if subject.profile == "safe" or is_log_system(subject.system):
-        return (profile_of(subject.system, subject.profile).partition_mode,)
-    return ("ignore", "pause_minority", "autoheal")
 
 
 def fault_kinds(subject: Subject) -> Mapping[str, float]:
@@ -250,45 +216,29 @@ def fault_kinds(subject: Subject) -> Mapping[str, float]:
         return {action.kind: 1 for action in subject.swarm.schedule}
     is_calm = subject.profile == "safe" and "anything" not in subject.swarm.promises
     kinds = subject.swarm.faults or (_ONE_AT_A_TIME if is_calm else _ANYTHING)
-    if not is_log_system(subject.system) or subject.profile != "safe":
-        return kinds
-    return {kind: weight for kind, weight in kinds.items() if kind not in BEYOND_ONE_NODE}
+    beyond = search_of(subject.system, subject.profile).beyond
+    return {kind: weight for kind, weight in kinds.items() if kind not in beyond}
 
 
-def _policies(profile: str, node_count: int) -> tuple[Mapping[str, Any], ...]:
-    """Variations that keep what the profile promises."""
-    some = node_count // 2 + 1
-    spread: list[dict[str, Any]] = [{}, {}, {"ha-mode": "exactly", "ha-params": some}]
-    if profile == "safe":
-        batches = [{"ha-sync-batch-size": size} for size in BENIGN_SYNC_BATCHES]
-        return tuple({**one, **batch} for one in spread for batch in batches)
-    others: list[dict[str, Any]] = [
-        {},
-        {"ha-sync-mode": "automatic"},
-        {"ha-promote-on-failure": "when-synced"},
-        {"ha-promote-on-shutdown": "always"},
-    ]
-    return tuple({**one, **other} for one in spread for other in others)
+def wanted_events(subject: Subject) -> tuple[str, ...]:
+    """What a campaign wants to see at least once. Partitions of all shapes are one event."""
+    kinds = ["partition" if k.startswith("partition") else k for k in fault_kinds(subject)]
+    own = search_of(subject.system, subject.profile).wanted(subject.swarm.knobs)
+    return tuple(dict.fromkeys((*own, *(f"fault_{kind}" for kind in kinds))))
 
 
-def _workload(subject: Subject, draw: _Draw, node_count: int) -> WorkloadPlan:
-    swarm = subject.swarm
+def _workload(choices: Swarm, record: WorkloadRecord, draw: Draw, serving: int) -> WorkloadPlan:
+    values = to_plan(make_parameters(record.parameters, record.draw(draw)))
     return WorkloadPlan(
-        name=subject.workload or default_workload(subject.system),
-        rate_hz=draw.range("rate_hz", swarm.rate_hz),
-        concurrency=node_count * draw.choice("clients_a_node", swarm.clients_a_node),
-        queues=draw.choice("queues", swarm.queues),
-        enqueue_fraction=draw.range("enqueue_fraction", swarm.enqueue_fraction),
-        body_bytes=draw.choice("body_bytes", swarm.body_bytes),
-        op_timeout_ms=draw.choice("op_timeout_ms", swarm.op_timeout_ms),
-        ack_mode=draw.choice("ack_mode", swarm.ack_mode),
-        durable=draw.choice("durable", swarm.durable),
-        persistent=draw.choice("persistent", swarm.persistent),
-        confirms=draw.choice("confirms", swarm.confirms),
+        name=record.name,
+        rate_hz=draw.range("rate_hz", choices.rate_hz),
+        concurrency=serving * draw.choice("clients_a_node", choices.clients_a_node),
+        op_timeout_ms=draw.choice("op_timeout_ms", choices.op_timeout_ms),
+        parameters=dict(record.complete(values, serving)),
     )
 
 
-def _world(swarm: Swarm, draw: _Draw, nodes: Sequence[str]) -> SimPlan:
+def _world(swarm: Swarm, draw: Draw, nodes: Sequence[str]) -> SimPlan:
     return SimPlan(
         seed=stream_key(draw.seed, "swarm", "world") >> 1,
         network=NetworkPlan(
@@ -308,7 +258,7 @@ def _world(swarm: Swarm, draw: _Draw, nodes: Sequence[str]) -> SimPlan:
     )
 
 
-def _clocks(swarm: Swarm, draw: _Draw, nodes: Sequence[str]) -> list[ClockPlan]:
+def _clocks(swarm: Swarm, draw: Draw, nodes: Sequence[str]) -> list[ClockPlan]:
     """Each node's own offset and drift, within what the run allows; sound clocks are left out."""
     offset_ms = draw.choice("clock_offset_ms", swarm.clock_offset_ms)
     drift_ppm = draw.choice("clock_drift_ppm", swarm.clock_drift_ppm)
@@ -325,7 +275,7 @@ def _clocks(swarm: Swarm, draw: _Draw, nodes: Sequence[str]) -> list[ClockPlan]:
 
 
 def _faults(
-    subject: Subject, draw: _Draw, nodes: Sequence[str], *, quiet_ms: int, limit_ms: int
+    subject: Subject, draw: Draw, nodes: Sequence[str], *, quiet_ms: int, limit_ms: int
 ) -> tuple[FaultAction, ...]:
     """Every fault of the run; the schedule itself where the swarm has one."""
     swarm = subject.swarm
@@ -355,7 +305,7 @@ def _hits_all(kind: str) -> bool:
     return any(record.hits_all for record in members(kind))
 
 
-def _later(action: FaultAction, swarm: Swarm, draw: _Draw) -> FaultAction:
+def _later(action: FaultAction, swarm: Swarm, draw: Draw) -> FaultAction:
     if action.id not in swarm.late_ms:
         return action
     late_ms = draw.range(f"late {action.id}", Range(0, swarm.late_ms[action.id], STEP_MS))
@@ -367,12 +317,12 @@ def _promise(profile: str) -> Promise:
     return "one-at-a-time" if profile == "safe" else "anything"
 
 
-def _durations_ms(swarm: Swarm, draw: _Draw) -> tuple[int, int]:
+def _durations_ms(swarm: Swarm, draw: Draw) -> tuple[int, int]:
     shortest_ms = int(draw.range("shortest_ms", swarm.shortest_ms))
     return shortest_ms, max(shortest_ms, int(draw.range("longest_ms", swarm.longest_ms)))
 
 
-def _some(weights: Mapping[str, float], swarm: Swarm, draw: _Draw) -> dict[str, float]:
+def _some(weights: Mapping[str, float], swarm: Swarm, draw: Draw) -> dict[str, float]:
     """The kinds that this run has: each with the swarm's share, at least one."""
     chosen = {
         kind: weight

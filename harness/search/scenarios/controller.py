@@ -7,14 +7,14 @@ the set within a second or two. What a scenario says beside that is what its tri
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import Any
 
 import msgspec
 
+from shalott.cluster.systems.rocket.profiles import SAFE_SETTINGS
+from shalott.harness.core.drawing import Range
 from shalott.harness.core.plan import FaultAction
-from shalott.harness.core.profiles import SAFE_SETTINGS
-from shalott.harness.search.drawing.swarm import STRICT, Range
+from shalott.harness.search.drawing.swarm import STRICT
 from shalott.harness.search.scenarios.scenario import KILLS, SHORT, Scenario
 
 QUICK: Mapping[str, Any] = {
@@ -46,8 +46,7 @@ SET_OF_ONE: Mapping[str, Any] = {"ha.in_sync_replicas": 1, "ha.min_in_sync_repli
 FAILOVER = msgspec.structs.replace(STRICT, max_rto_ms=5000)  # is over by then
 STORED_BYTES = 204  # of a message with a body of 64
 
-CONTROLLER = replace(
-    SHORT, policies=(QUICK,), queues=(2,), clients_a_node=(2,), promise="anything",
+CONTROLLER = SHORT.but(policies=(QUICK,), queues=(2,), clients_a_node=(2,), promise="anything",
     time_limit_ms=(10_000,), observe_interval_ms=(10_000,), link_spread_us=(0,), loss=(0.0,),
     jitter_us=(0, 100, 1000), clock_offset_ms=(0.0,), clock_drift_ppm=(0.0,),
 )  # fmt: skip
@@ -79,8 +78,7 @@ CONTROLLER_BUGS: tuple[Scenario, ...] = (
         system="controller",
         bugs=("KB-RKT-10",),
         # Masters that die one after the other, some while they are about to hear of a larger set.
-        swarm=replace(
-            CONTROLLER,
+        swarm=CONTROLLER.but(
             policies=settings({**SET_OF_ONE, "broker.sync_broker_metadata_period_ms": 5000}),
             faults=KILLS,
             targets=("master",),
@@ -103,7 +101,7 @@ CONTROLLER_BUGS: tuple[Scenario, ...] = (
         seed_budget=50,
         system="controller",
         bugs=("KB-RKT-12",),
-        swarm=replace(CONTROLLER, schedule=(isolate_master(1, 2000, 5000),), late_ms={1: 1000}),
+        swarm=CONTROLLER.but(schedule=(isolate_master(1, 2000, 5000),), late_ms={1: 1000}),
     ),
     Scenario(
         id="KB-RKT-13",
@@ -113,8 +111,7 @@ CONTROLLER_BUGS: tuple[Scenario, ...] = (
         system="controller",
         bugs=("KB-RKT-13",),
         # Without power a slave doesn't say goodbye: it is back while it is thought to be there.
-        swarm=replace(
-            CONTROLLER,
+        swarm=CONTROLLER.but(
             policies=settings(
                 {"ha.housekeeping_interval_ms": 4000, "ha.max_time_slave_not_catchup_ms": 4000}
             ),
@@ -133,8 +130,7 @@ CONTROLLER_BUGS: tuple[Scenario, ...] = (
         system="controller",
         bugs=("KB-RKT-14",),
         # Frames that end within messages, and wait for each other.
-        swarm=replace(
-            CONTROLLER,
+        swarm=CONTROLLER.but(
             policies=settings({"ha.transfer_batch_bytes": 150}),
             faults=KILLS,
             targets=("master",),
@@ -155,8 +151,7 @@ CONTROLLER_BUGS: tuple[Scenario, ...] = (
         seed_budget=50,
         system="controller",
         bugs=("KB-RKT-15",),
-        swarm=replace(
-            CONTROLLER,
+        swarm=CONTROLLER.but(
             faults={"kill-all": 1.0},
             interval_ms=Range(4000, 4000),
             rate_hz=Range(60, 80),
@@ -174,8 +169,7 @@ CONTROLLER_BUGS: tuple[Scenario, ...] = (
         system="controller",
         bugs=("KB-RKT-16",),
         # The master has messages that nobody else has; it comes back late, and as a slave.
-        swarm=replace(
-            CONTROLLER,
+        swarm=CONTROLLER.but(
             schedule=(kill(1, "slaves", 1500, 1000), kill(2, "master", 1600, 2500)),
             late_ms={2: 400},
             rate_hz=Range(40, 60),
@@ -192,8 +186,7 @@ CONTROLLER_BUGS: tuple[Scenario, ...] = (
         system="controller",
         bugs=("KB-RKT-18",),
         # A master that is cut off from the controllers' leader, and not from a name server.
-        swarm=replace(
-            CONTROLLER,
+        swarm=CONTROLLER.but(
             faults={"partition-bridge": 1.0},
             interval_ms=Range(4000, 4000),
             shortest_ms=Range(3000, 3000),
@@ -208,8 +201,7 @@ CONTROLLER_BUGS: tuple[Scenario, ...] = (
         system="controller",
         bugs=("KB-RKT-19",),
         # Cut off, not killed: a broker that was restarted remembers no set.
-        swarm=replace(
-            CONTROLLER,
+        swarm=CONTROLLER.but(
             faults={"partition-isolate-master": 1.0},
             interval_ms=Range(3000, 4000, 500),
             shortest_ms=Range(2000, 2000),
@@ -225,8 +217,7 @@ CONTROLLER_BUGS: tuple[Scenario, ...] = (
         system="controller",
         bugs=("KB-RKT-20",),
         # Its slaves are behind, so nobody else may be elected when it is missed.
-        swarm=replace(
-            CONTROLLER,
+        swarm=CONTROLLER.but(
             policies=settings(
                 {
                     **SET_OF_ONE,
@@ -261,8 +252,7 @@ CONTROLLER_BUGS: tuple[Scenario, ...] = (
         bugs=("KB-RKT-23",),
         # A deposed master has much to cut, and what comes instead comes slowly, message by
         # message: what lies behind them begins where a message begins.
-        swarm=replace(
-            CONTROLLER,
+        swarm=CONTROLLER.but(
             policies=settings(
                 {"ha.slave_timeout_ms": 200, "ha.transfer_batch_bytes": STORED_BYTES}
             ),
@@ -283,8 +273,7 @@ CONTROLLER_BUGS: tuple[Scenario, ...] = (
         seed_budget=50,
         system="controller",
         bugs=("KB-RKT-24",),
-        swarm=replace(
-            CONTROLLER,
+        swarm=CONTROLLER.but(
             faults=KILLS,
             targets=("master",),
             interval_ms=Range(2500, 2500),
@@ -302,8 +291,7 @@ CONTROLLER_BUGS: tuple[Scenario, ...] = (
         system="controller",
         bugs=("KB-RKT-26",),
         # The master may be on the same node; it is back too late to end the outage itself.
-        swarm=replace(
-            CONTROLLER,
+        swarm=CONTROLLER.but(
             schedule=(kill(1, "controller", 2000, 7000),),
             gates=FAILOVER,
         ),
@@ -316,8 +304,7 @@ CONTROLLER_BUGS: tuple[Scenario, ...] = (
         system="controller",
         bugs=("KB-RKT-27",),
         # The leader that missed the master is gone; its successor must look again.
-        swarm=replace(
-            CONTROLLER,
+        swarm=CONTROLLER.but(
             schedule=(kill(1, "controller", 2000, 7000),),
             gates=FAILOVER,
         ),
@@ -329,8 +316,7 @@ CONTROLLER_BUGS: tuple[Scenario, ...] = (
         seed_budget=50,
         system="controller",
         bugs=("KB-RKT-29",),
-        swarm=replace(
-            CONTROLLER,
+        swarm=CONTROLLER.but(
             schedule=(kill(1, "master", 2000, 7000),),
             gates=FAILOVER,
         ),
@@ -343,7 +329,7 @@ CONTROLLER_BUGS: tuple[Scenario, ...] = (
         seed_budget=50,
         system="controller",
         bugs=("KB-RKT-A",),
-        swarm=replace(CONTROLLER, schedule=(isolate_master(1, 0, 4000),), quiet_ms=(0,)),
+        swarm=CONTROLLER.but(schedule=(isolate_master(1, 0, 4000),), quiet_ms=(0,)),
     ),
 )
 
@@ -357,8 +343,7 @@ CONTROLLER_WINDOWS: tuple[Scenario, ...] = (
         seed_budget=50,
         system="controller",
         profile="upstream",
-        swarm=replace(
-            CONTROLLER,
+        swarm=CONTROLLER.but(
             faults={"partition-isolate-master": 1.0},
             shortest_ms=Range(3000, 4000, 500),
             longest_ms=Range(4000, 6000, 500),

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import Any
 
+from shalott.harness.core.drawing import Range
 from shalott.harness.core.plan import FaultAction
-from shalott.harness.search.drawing.swarm import Range
 from shalott.harness.search.scenarios.scenario import SHORT, Scenario
 
 # Who is gone is noticed within 0.6 s.
@@ -28,8 +27,8 @@ PATIENT: Mapping[str, Any] = {
 # Leaders without an entry of their own, as upstream's are.
 NO_READ_INDEX = {"raft.read_index": False}
 
-GROUP = replace(
-    SHORT, policies=(QUICK,), latency_us=(300,), jitter_us=(0, 100, 1000), link_spread_us=(0,),
+GROUP = SHORT.but(
+    policies=(QUICK,), latency_us=(300,), jitter_us=(0, 100, 1000), link_spread_us=(0,),
     loss=(0.0,), disk_sync_us=((200, 3000),), clock_offset_ms=(0.0,), clock_drift_ppm=(0.0,),
     observe_interval_ms=(5000,), settle_timeout_ms=(10_000,),
 )  # fmt: skip
@@ -53,8 +52,7 @@ DLEDGER_BUGS: tuple[Scenario, ...] = (
         system="dledger",
         # Raft's Figure 8 with three: S1 takes a message alone; S2, elected, another one alone; S1
         # is elected by S3, which gets the first message and so commits it; S2 is elected by S3.
-        swarm=replace(
-            GROUP, policies=({**PATIENT, **NO_READ_INDEX},), rate_hz=Range(10, 20),
+        swarm=GROUP.but(policies=({**PATIENT, **NO_READ_INDEX},), rate_hz=Range(10, 20),
             enqueue_fraction=Range(0.1, 0.3, 0.05), clients_a_node=(2,), time_limit_ms=(14_000,),
             schedule=(
                 isolate_master(1, 2000, 2600), isolate_master(2, 4350, 3300),
@@ -71,8 +69,7 @@ DLEDGER_BUGS: tuple[Scenario, ...] = (
         bugs=("KB-DL-02",),
         system="dledger",
         # The first leader is behind, and connected to a member that never led.
-        swarm=replace(
-            GROUP, time_limit_ms=(12_000,),
+        swarm=GROUP.but(time_limit_ms=(12_000,),
             schedule=(isolate_master(1, 2000, 3000), isolate_master(2, 4600, 4000)),
             late_ms={2: 300},
         ),
@@ -85,8 +82,7 @@ DLEDGER_BUGS: tuple[Scenario, ...] = (
         bugs=("KB-DL-04",),
         system="dledger",
         # Just before the load ends, between the last messages.
-        swarm=replace(
-            GROUP, time_limit_ms=(6000,), rate_hz=Range(8, 12),
+        swarm=GROUP.but(time_limit_ms=(6000,), rate_hz=Range(8, 12),
             enqueue_fraction=Range(0.2, 0.3, 0.1),
             schedule=(
                 FaultAction(
@@ -105,8 +101,7 @@ DLEDGER_BUGS: tuple[Scenario, ...] = (
         stage=("KB-DL-01",),  # who else would truncate what was called committed
         system="dledger",
         # Figure 8 as above, but that S1 has many messages that S2 has not; then S2 is cut off.
-        swarm=replace(
-            GROUP, policies=({**PATIENT, **NO_READ_INDEX},), rate_hz=Range(10, 20),
+        swarm=GROUP.but(policies=({**PATIENT, **NO_READ_INDEX},), rate_hz=Range(10, 20),
             enqueue_fraction=Range(0.1, 0.4, 0.05), clients_a_node=(2,), time_limit_ms=(16_000,),
             schedule=(
                 isolate_master(1, 2000, 2600), isolate_master(2, 4350, 3300),
@@ -122,8 +117,7 @@ DLEDGER_BUGS: tuple[Scenario, ...] = (
         seed_budget=20,
         bugs=("KB-DL-14",),
         system="dledger",
-        swarm=replace(
-            GROUP, time_limit_ms=(8000,), faults={"partition-one": 1.0}, targets=("one",),
+        swarm=GROUP.but(time_limit_ms=(8000,), faults={"partition-one": 1.0}, targets=("one",),
             fault_count=1, shortest_ms=Range(2000, 3000, 500), longest_ms=Range(3000, 4000, 500),
         ),
     ),
@@ -135,8 +129,7 @@ DLEDGER_BUGS: tuple[Scenario, ...] = (
         bugs=("KB-DL-15",),
         system="dledger",
         # A follower is back before the pushes that it did not get are given up.
-        swarm=replace(
-            GROUP, time_limit_ms=(8000,), faults={"kill": 1.0}, targets=("mirrors", "one"),
+        swarm=GROUP.but(time_limit_ms=(8000,), faults={"kill": 1.0}, targets=("mirrors", "one"),
             promise="anything", interval_ms=Range(2000, 2500, 500),
             shortest_ms=Range(100, 200, 100), longest_ms=Range(200, 300, 100),
             rate_hz=Range(40, 80), enqueue_fraction=Range(0.7, 0.9, 0.1), clients_a_node=(3,),
@@ -151,8 +144,7 @@ DLEDGER_BUGS: tuple[Scenario, ...] = (
         stage=("KB-DL-01",),  # leaders without an entry of their own, which would show their term
         system="dledger",
         # All lose their power, and vote; then the leader is cut off, and the others lose theirs.
-        swarm=replace(
-            GROUP, policies=({**PATIENT, **NO_READ_INDEX},), rate_hz=Range(4, 8),
+        swarm=GROUP.but(policies=({**PATIENT, **NO_READ_INDEX},), rate_hz=Range(4, 8),
             enqueue_fraction=Range(0.3, 0.6, 0.1), clients_a_node=(2,), time_limit_ms=(10_000,),
             power_loss=("drop",),
             schedule=(
@@ -173,8 +165,7 @@ DLEDGER_BUGS: tuple[Scenario, ...] = (
         seed_budget=20,
         bugs=("KB-DL-16",),
         system="dledger",
-        swarm=replace(
-            GROUP, time_limit_ms=(8000,), faults={"kill": 1.0}, fault_count=1,
+        swarm=GROUP.but(time_limit_ms=(8000,), faults={"kill": 1.0}, fault_count=1,
             shortest_ms=Range(500, 1000, 500), longest_ms=Range(1000, 1500, 500),
         ),
     ),
@@ -186,8 +177,7 @@ DLEDGER_BUGS: tuple[Scenario, ...] = (
         bugs=("KB-DL-22",),
         system="dledger",
         # Clients go on reading at a broker that does not know yet that it is cut off, or slept.
-        swarm=replace(
-            GROUP, time_limit_ms=(8000,), promise="anything", targets=("master", "one"),
+        swarm=GROUP.but(time_limit_ms=(8000,), promise="anything", targets=("master", "one"),
             faults={"partition-isolate-master": 1.0, "partition-one": 1.0, "pause": 1.0},
             interval_ms=Range(2000, 3000, 500), shortest_ms=Range(1000, 2000, 500),
             longest_ms=Range(2000, 3000, 500), queues=(1,),
@@ -204,8 +194,7 @@ DLEDGER_WINDOWS: tuple[Scenario, ...] = (
         seed_budget=50,
         system="dledger",
         profile="upstream",
-        swarm=replace(
-            GROUP, time_limit_ms=(8000,), faults={"power-all": 1.0}, promise="anything",
+        swarm=GROUP.but(time_limit_ms=(8000,), faults={"power-all": 1.0}, promise="anything",
             interval_ms=Range(2000, 2500, 500), shortest_ms=Range(200, 300, 100),
             longest_ms=Range(300, 500, 100), power_loss=("drop", "torn"),
             disk_sync_us=((200, 3000), (5000, 20_000)), rate_hz=Range(60, 90),

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import Any
 
 import msgspec
 
+from shalott.cluster.systems.rocket.profiles import SAFE_SETTINGS
+from shalott.harness.core.drawing import Range
 from shalott.harness.core.plan import FaultAction
-from shalott.harness.core.profiles import SAFE_SETTINGS
-from shalott.harness.search.drawing.swarm import STRICT, Range
+from shalott.harness.search.drawing.swarm import STRICT
 from shalott.harness.search.scenarios.scenario import SHORT, Scenario
 
 QUICK: Mapping[str, Any] = {
@@ -22,8 +22,8 @@ QUICK: Mapping[str, Any] = {
     "broker.slave_sync_interval_ms": 500,
     "name_server_broker_timeout_ms": 5000,
 }
-GROUP = replace(
-    SHORT, policies=(QUICK,), latency_us=(300,), jitter_us=(0, 100, 1000), link_spread_us=(0,),
+GROUP = SHORT.but(
+    policies=(QUICK,), latency_us=(300,), jitter_us=(0, 100, 1000), link_spread_us=(0,),
     loss=(0.0,), disk_sync_us=((200, 3000),), clock_offset_ms=(0.0,), clock_drift_ppm=(0.0,),
     observe_interval_ms=(5000,), settle_timeout_ms=(10_000,), enqueue_fraction=Range(0.5, 0.8, 0.1),
 )  # fmt: skip
@@ -46,8 +46,7 @@ MASTER_SLAVE_BUGS: tuple[Scenario, ...] = (
         bugs=("KB-RKT-01",),
         system="master-slave",
         # The master is cut off from its slaves, and not from its clients, and then dies.
-        swarm=replace(
-            GROUP, time_limit_ms=(9000,),
+        swarm=GROUP.but(time_limit_ms=(9000,),
             schedule=(
                 action(1, "stray-report", "n1", 1500, 500),
                 action(2, "partition-one", "n1", 2500, 3500),
@@ -65,8 +64,7 @@ MASTER_SLAVE_BUGS: tuple[Scenario, ...] = (
         system="master-slave",
         # Nobody sends for longer than a connection may be silent, and it is long in coming back: no
         # fault is needed.
-        swarm=replace(
-            GROUP, time_limit_ms=(6000, 8000, 10_000, 15_000), settle_timeout_ms=(5000,),
+        swarm=GROUP.but(time_limit_ms=(6000, 8000, 10_000, 15_000), settle_timeout_ms=(5000,),
             schedule=(), gates=msgspec.structs.replace(STRICT, min_acked=1),
             policies=(
                 {
@@ -85,8 +83,7 @@ MASTER_SLAVE_BUGS: tuple[Scenario, ...] = (
         bugs=("KB-RKT-04",),
         system="master-slave",
         # One slave after the other gets a new disk, and then the master, which has everything.
-        swarm=replace(
-            GROUP, time_limit_ms=(12_000,), body_bytes=(256,),
+        swarm=GROUP.but(time_limit_ms=(12_000,), body_bytes=(256,),
             policies=({**QUICK, "store.segment_bytes": 4096},),
             schedule=(
                 action(1, "wipe", "n2", 2000, 300), action(2, "wipe", "n3", 4500, 300),
@@ -105,8 +102,7 @@ MASTER_SLAVE_WINDOWS: tuple[Scenario, ...] = (
         seed_budget=50,
         system="master-slave",
         profile="upstream",
-        swarm=replace(
-            GROUP, time_limit_ms=(8000,), faults={"failover": 1.0}, targets=("master",),
+        swarm=GROUP.but(time_limit_ms=(8000,), faults={"failover": 1.0}, targets=("master",),
             fault_count=2, interval_ms=Range(2500, 3000, 500), shortest_ms=Range(500, 500, 100),
             longest_ms=Range(500, 1000, 100), rate_hz=Range(60, 90), latency_us=(5000, 20_000),
             clients_a_node=(3,), enqueue_fraction=Range(0.7, 0.9, 0.1),
@@ -120,8 +116,7 @@ MASTER_SLAVE_WINDOWS: tuple[Scenario, ...] = (
         seed_budget=50,
         system="master-slave",
         profile="upstream",
-        swarm=replace(
-            GROUP, time_limit_ms=(8000,), faults={"power-all": 1.0}, promise="anything",
+        swarm=GROUP.but(time_limit_ms=(8000,), faults={"power-all": 1.0}, promise="anything",
             interval_ms=Range(3000, 3500, 500), shortest_ms=Range(200, 300, 100),
             longest_ms=Range(300, 500, 100), power_loss=("drop", "torn"),
         ),

@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
+from shalott.harness.core.drawing import Range
 from shalott.harness.core.plan import GatePlan
-from shalott.harness.search.drawing.swarm import Range
 from shalott.harness.search.scenarios.scenario import SHORT, Scenario
 
 # Everything is killed at once, and starts anew at its own pace: masters crash on peers that are not
 # ready (KB-RMQ-01), start again, and are late with the row that they found.
-TWO_MASTERS = replace(
-    SHORT, nodes=(2, 3), queues=(2, 3), faults={"kill-all": 1.0}, promise="anything",
+TWO_MASTERS = SHORT.but(nodes=(2, 3), queues=(2, 3), faults={"kill-all": 1.0}, promise="anything",
     partition_modes=("ignore",), buggify_on=("recover.late",),
     policies=({"ha-sync-mode": "automatic"},),
     startup_delay_ms=(500, 1000, 2000), time_limit_ms=(20_000,), rate_hz=Range(10, 20),
@@ -29,8 +26,7 @@ MASTER_BUGS: tuple[Scenario, ...] = (
         bugs=("KB-RMQ-01",),
         # Everything is killed at once, and each node waits for as long as it pleases between
         # loading its tables and starting its queues.
-        swarm=replace(
-            SHORT, nodes=(2, 3), queues=(1, 2), faults={"kill-all": 1.0}, promise="anything",
+        swarm=SHORT.but(nodes=(2, 3), queues=(1, 2), faults={"kill-all": 1.0}, promise="anything",
             startup_delay_ms=(200, 500, 1000, 2000), fault_count=1, time_limit_ms=(10_000,),
             rate_hz=Range(10, 20), shortest_ms=Range(300, 500, 100),
             longest_ms=Range(500, 1500, 100), interval_ms=Range(2000, 3000, 500),
@@ -54,8 +50,7 @@ MASTER_BUGS: tuple[Scenario, ...] = (
         bugs=("KB-RMQ-08",),
         stage=("KB-RMQ-01", "KB-RMQ-02"),  # they make two masters; only one crashes by this
         profile="upstream",
-        swarm=replace(
-            TWO_MASTERS,
+        swarm=TWO_MASTERS.but(
             gates=GatePlan(min_acked=20, must_not_crash=True, crash_text="in gm_deaths"),
         ),
     ),

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
+from shalott.harness.core.drawing import Range
 from shalott.harness.core.plan import FaultAction
-from shalott.harness.search.drawing.swarm import Range
 from shalott.harness.search.scenarios.ring import PAIRS, cut
 from shalott.harness.search.scenarios.scenario import (
     BY_HAND,
@@ -26,8 +24,7 @@ OWN_RULES: tuple[Scenario, ...] = (
         stage=("OUR-09",),  # whose rule covers the same confirms while the row is as it was
         # Disks that take their time: mirrors are often done before their master, and what it had
         # not synced is gone with its power.
-        swarm=replace(
-            SHORT, policies=(BY_HAND,), faults={"kill": 1.0, "power": 1.0},
+        swarm=SHORT.but(policies=(BY_HAND,), faults={"kill": 1.0, "power": 1.0},
             targets=("master", "one"), promise="anything", power_loss=("drop",),
             disk_sync_us=((200, 100_000),),
             interval_ms=Range(2000, 2500, 500), shortest_ms=Range(300, 500, 100),
@@ -43,8 +40,7 @@ OWN_RULES: tuple[Scenario, ...] = (
         bugs=("OUR-02",),
         # What n4 sends to the master n2 is long under way: it was sent before n3 was a mirror again
         # and arrives after that. The ring takes its time to n3, and the master dies.
-        swarm=replace(
-            SLOW_LINKS, policies=({"ha-mode": "nodes", "ha-params": ["n2", "n3"]},),
+        swarm=SLOW_LINKS.but(policies=({"ha-mode": "nodes", "ha-params": ["n2", "n3"]},),
             clients_a_node=(20,), rate_hz=Range(60, 80), enqueue_fraction=Range(0.9, 1.0, 0.1),
             time_limit_ms=(9000,),
             schedule=(
@@ -62,8 +58,7 @@ OWN_RULES: tuple[Scenario, ...] = (
         anomaly="lost",
         seed_budget=50,
         bugs=("OUR-03",),
-        swarm=replace(
-            SHORT, faults={"power-all": 1.0}, fault_count=1, promise="anything",
+        swarm=SHORT.but(faults={"power-all": 1.0}, fault_count=1, promise="anything",
             power_loss=("drop",), time_limit_ms=(8000,), shortest_ms=Range(500, 1000, 500),
             longest_ms=Range(1000, 1500, 500), enqueue_fraction=Range(0.7, 0.9, 0.1),
         ),
@@ -75,8 +70,7 @@ OWN_RULES: tuple[Scenario, ...] = (
         seed_budget=50,
         bugs=("OUR-04",),
         # Rows that many nodes change at once, and see changed late.
-        swarm=replace(
-            SHORT, nodes=(5,), queues=(4,), faults=KILLS, targets=("master",),
+        swarm=SHORT.but(nodes=(5,), queues=(4,), faults=KILLS, targets=("master",),
             promise="anything", interval_ms=Range(2000, 3000, 500), rate_hz=Range(10, 20),
             latency_us=(20_000,), jitter_us=(10_000,), clients_a_node=(1,),
             shortest_ms=Range(300, 500, 100), longest_ms=Range(500, 1000, 500),
@@ -90,9 +84,7 @@ OWN_RULES: tuple[Scenario, ...] = (
         bugs=("OUR-05",),
         # n4 joins anew, perhaps between n2 and n3, and dies again while n2's old words to n3 are
         # still under way.
-        swarm=replace(
-            SLOW_LINKS,
-            schedule=(
+        swarm=SLOW_LINKS.but(schedule=(
                 slow(1, ("n2", "n3"), 3000),
                 FaultAction(id=2, at_ms=1700, duration_ms=500, kind="kill", nodes=("n4",)),
                 FaultAction(id=3, at_ms=3100, duration_ms=1000, kind="kill", nodes=("n4",)),
@@ -108,9 +100,7 @@ OWN_RULES: tuple[Scenario, ...] = (
         bugs=("OUR-06",),
         # n4 joins anew, perhaps by n2, and hears of it late; n2 has words under way to n3 when it
         # dies meanwhile.
-        swarm=replace(
-            SLOW_LINKS,
-            schedule=(
+        swarm=SLOW_LINKS.but(schedule=(
                 slow(1, ("n2", "n4"), 1500),
                 slow(2, ("n3", "n2"), 400),
                 FaultAction(id=3, at_ms=1700, duration_ms=500, kind="kill", nodes=("n4",)),
@@ -126,8 +116,7 @@ OWN_RULES: tuple[Scenario, ...] = (
         seed_budget=50,
         bugs=("OUR-07",),
         stage=("OUR-09",),  # whose rule covers the same confirms, and more
-        swarm=replace(
-            SHORT, faults={"partition-isolate-master": 1.0}, fault_count=1,
+        swarm=SHORT.but(faults={"partition-isolate-master": 1.0}, fault_count=1,
             time_limit_ms=(8000,), shortest_ms=Range(3000, 4000, 500),
             longest_ms=Range(4000, 5000, 500), enqueue_fraction=Range(0.7, 0.9, 0.1),
         ),
@@ -138,8 +127,8 @@ OWN_RULES: tuple[Scenario, ...] = (
         anomaly="dual-master-effective",
         seed_budget=200,
         bugs=("OUR-08",),
-        swarm=replace(
-            SHORT, nodes=(5,), faults={"partition-majorities-ring": 1.0, "partition-one-way": 1.0},
+        swarm=SHORT.but(
+            nodes=(5,), faults={"partition-majorities-ring": 1.0, "partition-one-way": 1.0},
             interval_ms=Range(4000, 6000, 500), net_tick_ms=(1000,), queues=(2, 3),
             shortest_ms=Range(500, 1500, 100), longest_ms=Range(1500, 3000, 500),
         ),
@@ -152,8 +141,8 @@ OWN_RULES: tuple[Scenario, ...] = (
         bugs=("OUR-09",),
         # n4 loses its link to the mirror n3, and has its master n2 alone for witness. n2's words to
         # n3 are a second under way when it dies; n3 is promoted without them.
-        swarm=replace(
-            SLOW_LINKS, nodes=(5,), policies=({"ha-mode": "nodes", "ha-params": ["n2", "n3"]},),
+        swarm=SLOW_LINKS.but(
+            nodes=(5,), policies=({"ha-mode": "nodes", "ha-params": ["n2", "n3"]},),
             net_tick_ms=(2000,), rate_hz=Range(60, 80), enqueue_fraction=Range(0.8, 1.0, 0.1),
             clients_a_node=(4,), time_limit_ms=(11_000,),
             schedule=(
@@ -171,8 +160,7 @@ OWN_RULES: tuple[Scenario, ...] = (
         seed_budget=200,
         bugs=("OUR-10",),
         # Links that are back as soon as one side has noticed that they were gone.
-        swarm=replace(
-            SHORT, queues=(3,), rate_hz=Range(40, 60), time_limit_ms=(14_000,),
+        swarm=SHORT.but(queues=(3,), rate_hz=Range(40, 60), time_limit_ms=(14_000,),
             schedule=tuple(
                 cut(number + 1, *PAIRS[number % 3], 1500 + 2000 * number, 1000)
                 for number in range(6)

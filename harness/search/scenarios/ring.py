@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
+from shalott.harness.core.drawing import Range
 from shalott.harness.core.plan import FaultAction, GatePlan
-from shalott.harness.search.drawing.swarm import Range
 from shalott.harness.search.scenarios.scenario import BY_HAND, SHORT, Scenario
 
 ALL_THREE = ("n1", "n2", "n3")
@@ -32,8 +30,7 @@ def cut(fault: int, one: str, other: str, at_ms: int, duration_ms: int) -> Fault
 
 
 # shalott.2 has its master on n2, and mirrors that hold nothing, which n2 stops when it stops.
-UNSYNCHRONISED = replace(
-    SHORT, policies=(BY_HAND,), queues=(2,), enqueue_fraction=Range(0.8, 0.9, 0.1),
+UNSYNCHRONISED = SHORT.but(policies=(BY_HAND,), queues=(2,), enqueue_fraction=Range(0.8, 0.9, 0.1),
 )  # fmt: skip
 
 RING_BUGS: tuple[Scenario, ...] = (
@@ -44,8 +41,7 @@ RING_BUGS: tuple[Scenario, ...] = (
         seed_budget=100,
         bugs=("KB-RMQ-04",),
         # A queue is deleted when its master's right neighbour is dead, and not buried yet.
-        swarm=replace(
-            SHORT, faults={"power-redeclare": 1.0}, time_limit_ms=(14_000,),
+        swarm=SHORT.but(faults={"power-redeclare": 1.0}, time_limit_ms=(14_000,),
             rate_hz=Range(10, 20), clients_a_node=(1,), interval_ms=Range(4000, 4500, 500),
             shortest_ms=Range(1800, 2000, 100), longest_ms=Range(2000, 2500, 500),
             latency_us=(100, 300, 1000), jitter_us=(0, 1000),
@@ -60,8 +56,7 @@ RING_BUGS: tuple[Scenario, ...] = (
         bugs=("KB-RMQ-06",),
         # n2 and n3 lose each other, and see n1, through which they record each other dead. Links
         # are slow, so a node hears of its death before it hears why it must pause.
-        swarm=replace(
-            SHORT, queues=(3,), latency_us=(20_000, 50_000), jitter_us=(0, 20_000),
+        swarm=SHORT.but(queues=(3,), latency_us=(20_000, 50_000), jitter_us=(0, 20_000),
             time_limit_ms=(10_000,), schedule=(cut(1, "n2", "n3", 2500, 4000),),
             late_ms={1: 1000},
         ),
@@ -74,8 +69,7 @@ RING_BUGS: tuple[Scenario, ...] = (
         bugs=("KB-RMQ-07",),
         stage=("OUR-10",),  # makes the holes
         # Links that are back as soon as one side has noticed that they were gone.
-        swarm=replace(
-            SHORT, queues=(3,), rate_hz=Range(40, 60), time_limit_ms=(14_000,),
+        swarm=SHORT.but(queues=(3,), rate_hz=Range(40, 60), time_limit_ms=(14_000,),
             schedule=tuple(
                 cut(number + 1, *PAIRS[number % 3], 1500 + 2000 * number, 1000)
                 for number in range(6)
@@ -91,8 +85,7 @@ RING_BUGS: tuple[Scenario, ...] = (
         seed_budget=20,
         bugs=("KB-RMQ-10",),
         # n2 stops n3's mirror, which can't hear it, and deletes the group, which n1 tells n3.
-        swarm=replace(
-            UNSYNCHRONISED, partition_modes=("ignore", "autoheal"), time_limit_ms=(10_000,),
+        swarm=UNSYNCHRONISED.but(partition_modes=("ignore", "autoheal"), time_limit_ms=(10_000,),
             schedule=(
                 restart_all(1, 1500),
                 cut(2, "n2", "n3", 4000, 4000),
@@ -108,8 +101,7 @@ RING_BUGS: tuple[Scenario, ...] = (
         seed_budget=50,
         bugs=("KB-RMQ-13",),
         # A mirror takes its time to end, longer than n2 waits for it, and n2 is soon back.
-        swarm=replace(
-            UNSYNCHRONISED, queues=(5,), buggify=(False,), buggify_on=("mirror.close_late",),
+        swarm=UNSYNCHRONISED.but(queues=(5,), buggify=(False,), buggify_on=("mirror.close_late",),
             time_limit_ms=(23_000,), settle_timeout_ms=(10_000,), rate_hz=Range(10, 15),
             schedule=(restart_all(1, 1500), stop(2, "n2", 4000, 16_500)),
             late_ms={2: 1000},

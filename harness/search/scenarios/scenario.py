@@ -13,8 +13,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from shalott.harness.core.drawing import Range
 from shalott.harness.core.plan import FaultAction
-from shalott.harness.search.drawing.swarm import Range, Subject, Swarm
+from shalott.harness.search.drawing.swarm import USUAL, Subject, Swarm
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,13 +46,13 @@ class Scenario:
 
     def sound_subject(self) -> Subject:
         """The same search with nothing to find."""
-        swarm = replace(self.swarm, **self.sound)
+        swarm = self.swarm.but(**self.sound)
         name = f"{self.system}-{self.id.lower()}-sound"
         return replace(self.subject(), bugs=self.stage, swarm=swarm, name=name)
 
 
 # A few seconds of load on one queue of three nodes that notice quickly who is gone.
-SHORT = Swarm(
+SHORT = USUAL.but(
     nodes=(3,),
     net_tick_ms=(1000,),
     startup_delay_ms=(0,),
@@ -79,8 +80,8 @@ KILLS = {"kill": 1.0}
 STOPS = {"stop": 1.0}
 
 # Four nodes, the last three with replicas, so that no link to the first one, which leads, is slow.
-SLOW_LINKS = replace(
-    SHORT, nodes=(4,), policies=({"ha-mode": "nodes", "ha-params": ["n2", "n3", "n4"]},),
+SLOW_LINKS = SHORT.but(
+    nodes=(4,), policies=({"ha-mode": "nodes", "ha-params": ["n2", "n3", "n4"]},),
     net_tick_ms=(4000,), op_timeout_ms=(10_000,), latency_us=(300,), jitter_us=(0,),
     link_spread_us=(0,), enqueue_fraction=Range(0.5, 0.7, 0.1), power_loss=("drop",),
 )  # fmt: skip

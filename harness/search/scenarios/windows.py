@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
+from shalott.harness.core.drawing import Range
 from shalott.harness.core.plan import GatePlan
-from shalott.harness.search.drawing.swarm import STRICT, Range
+from shalott.harness.search.drawing.swarm import STRICT
 from shalott.harness.search.scenarios.scenario import (
     ALL,
     BY_HAND,
@@ -20,8 +19,7 @@ _SAFE = {**ALL, **WHEN_SYNCED}
 _ONCE = GatePlan(
     delivery="exactly-once", min_acked=20, must_settle=True, must_not_crash=True, must_converge=True
 )
-_WORN = replace(
-    SHORT, policies=(ALL,), promise="anything", faults=KILLS, targets=("master", "one"),
+_WORN = SHORT.but(policies=(ALL,), promise="anything", faults=KILLS, targets=("master", "one"),
     interval_ms=Range(2000, 3000, 500), shortest_ms=Range(300, 500, 100),
     longest_ms=Range(500, 1000, 100),
 )  # fmt: skip
@@ -42,7 +40,7 @@ LOSS_WINDOWS: tuple[Scenario, ...] = (
         anomaly="lost",
         seed_budget=50,
         profile="upstream",
-        swarm=replace(_WORN, enqueue_fraction=Range(0.8, 1.0, 0.1)),
+        swarm=_WORN.but(enqueue_fraction=Range(0.8, 1.0, 0.1)),
         sound={"policies": (_SAFE,), "promise": "one-at-a-time"},
     ),
     Scenario(
@@ -51,8 +49,7 @@ LOSS_WINDOWS: tuple[Scenario, ...] = (
         anomaly="lost",
         seed_budget=50,
         profile="upstream",
-        swarm=replace(
-            SHORT, partition_modes=("ignore", "autoheal"), faults={"partition": 1.0},
+        swarm=SHORT.but(partition_modes=("ignore", "autoheal"), faults={"partition": 1.0},
             shortest_ms=Range(3000, 4000, 500), longest_ms=Range(4000, 6000, 500),
         ),
         sound={"partition_modes": ("pause_minority",), "policies": (_SAFE,)},
@@ -63,8 +60,7 @@ LOSS_WINDOWS: tuple[Scenario, ...] = (
         anomaly="lost",
         seed_budget=50,
         profile="upstream",
-        swarm=replace(
-            _WORN, faults={"stop": 1.0, "kill": 1.0}, targets=("mirrors", "one", "master"),
+        swarm=_WORN.but(faults={"stop": 1.0, "kill": 1.0}, targets=("mirrors", "one", "master"),
             enqueue_fraction=Range(0.8, 1.0, 0.1),
         ),
         sound={"policies": (_SAFE,), "promise": "one-at-a-time", "targets": ("one", "master")},
@@ -76,8 +72,7 @@ LOSS_WINDOWS: tuple[Scenario, ...] = (
         seed_budget=50,
         profile="safe",
         # A slow network has more deliveries under way.
-        swarm=replace(
-            SHORT, ack_mode=("auto",), faults=KILLS, interval_ms=Range(2000, 3000, 500),
+        swarm=SHORT.but(ack_mode=("auto",), faults=KILLS, interval_ms=Range(2000, 3000, 500),
             shortest_ms=Range(300, 500, 100), longest_ms=Range(500, 1000, 100),
             rate_hz=Range(40, 60), clients_a_node=(4,), latency_us=(20_000,),
             enqueue_fraction=Range(0.5, 0.6, 0.1),
@@ -90,8 +85,7 @@ LOSS_WINDOWS: tuple[Scenario, ...] = (
         anomaly="lost",
         seed_budget=50,
         profile="safe",
-        swarm=replace(
-            SHORT, durable=(False, True), persistent=(False,), promise="anything",
+        swarm=SHORT.but(durable=(False, True), persistent=(False,), promise="anything",
             faults={"restart-all": 1.0, "kill-all": 1.0}, fault_count=1, time_limit_ms=(8000,),
             shortest_ms=Range(500, 1000, 500), longest_ms=Range(1000, 1500, 500),
             enqueue_fraction=Range(0.7, 0.9, 0.1),
@@ -105,8 +99,7 @@ LOSS_WINDOWS: tuple[Scenario, ...] = (
         seed_budget=50,
         profile="safe",
         # Nobody synchronises, so a queue is down whenever its master is.
-        swarm=replace(
-            SHORT, confirms=(False,), policies=(BY_HAND,), promise="anything", faults=KILLS,
+        swarm=SHORT.but(confirms=(False,), policies=(BY_HAND,), promise="anything", faults=KILLS,
             targets=("master", "one"), interval_ms=Range(2000, 3000, 500),
             shortest_ms=Range(300, 500, 100), longest_ms=Range(500, 1000, 100),
             enqueue_fraction=Range(0.8, 1.0, 0.1),
@@ -119,8 +112,7 @@ LOSS_WINDOWS: tuple[Scenario, ...] = (
         anomaly="lost",
         seed_budget=50,
         profile="upstream",
-        swarm=replace(
-            _WORN, policies=({**ALL, "ha-promote-on-shutdown": "always"},), faults=STOPS,
+        swarm=_WORN.but(policies=({**ALL, "ha-promote-on-shutdown": "always"},), faults=STOPS,
             enqueue_fraction=Range(0.8, 1.0, 0.1),
         ),
         sound={"policies": (_SAFE,), "promise": "one-at-a-time"},
@@ -131,8 +123,7 @@ LOSS_WINDOWS: tuple[Scenario, ...] = (
         anomaly="redelivered",
         seed_budget=50,
         profile="safe",
-        swarm=replace(
-            SHORT, gates=_ONCE, faults=KILLS, targets=("master",),
+        swarm=SHORT.but(gates=_ONCE, faults=KILLS, targets=("master",),
             interval_ms=Range(2000, 3000, 500), shortest_ms=Range(300, 500, 100),
             longest_ms=Range(500, 1000, 100), clients_a_node=(3,), latency_us=(5000,),
             enqueue_fraction=Range(0.5, 0.6, 0.1),

@@ -8,26 +8,27 @@ it drew before.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
 
 import msgspec
 
+from shalott.cluster.systems.record import SYSTEMS, serving_nodes
 from shalott.harness.core.plan import (
     DiskPlan,
     FaultAction,
     NetworkPlan,
     Plan,
     SimPlan,
-    nodes_hosting,
 )
 from shalott.nemesis.weaker import strength, weaker_actions
+from shalott.workloads.record import WORKLOADS
 
 replace = msgspec.structs.replace
 
 _ROUND_MS = (1000, 500, 100)
 _SHORTEST_MS = 100
 _RATES_HZ = (1.0, 2.0, 5.0, 10.0, 20.0)
-_BODY_BYTES = 64
 CALM_NETWORK = NetworkPlan()
 CALM_DISK = DiskPlan(call_us=(50, 50), sync_us=(1000, 1000), power_loss="keep")
 
@@ -43,7 +44,7 @@ def measure(plan: Plan) -> tuple[float, ...]:
         len(plan.cluster.nodes),
         round(workload.rate_hz * plan.time_limit_ms),
         workload.concurrency,
-        workload.queues,
+        sum(_lowerable(plan).values()),
         plan.time_limit_ms,
         sum(action.duration_ms for action in faults),
         sum(action.at_ms for action in faults),
@@ -95,11 +96,21 @@ def fewer_operations(plan: Plan) -> Iterator[Plan]:
     smaller = [replace(workload, rate_hz=rate) for rate in _RATES_HZ if rate < workload.rate_hz]
     smaller += [
         replace(workload, concurrency=count)
-        for count in _below(workload.concurrency, len(nodes_hosting(plan, "broker")))
+        for count in _below(workload.concurrency, len(serving_nodes(plan)))
     ]
-    smaller += [replace(workload, queues=count) for count in _below(workload.queues, 1)]
+    smaller += [
+        replace(workload, parameters={**workload.parameters, name: count})
+        for name, value in _lowerable(plan).items()
+        for count in _below(value, 1)
+    ]
     for other in smaller:
         yield replace(plan, workload=other)
+
+
+def _lowerable(plan: Plan) -> dict[str, int]:
+    """The workload's whole numbers that may be made smaller."""
+    names = WORKLOADS.find(plan.workload.name).lower
+    return {name: int(plan.workload.parameters.get(name, 1)) for name in names}
 
 
 def _below(value: int, least: int) -> list[int]:
@@ -111,13 +122,12 @@ def _below(value: int, least: int) -> list[int]:
 def fewer_nodes(plan: Plan) -> Iterator[Plan]:
     """Without one of the nodes, the last one first; who was aimed at it alone is gone too. The last
     one that hosts a service stays."""
-    from shalott.cluster.systems.rocket.layout import what_is_missing
-
+    layouts = SYSTEMS.find(plan.system.name).layouts
     nodes, system = plan.cluster.nodes, plan.system
     for gone in reversed(nodes) if len(nodes) > 1 else ():
         kept = tuple(node for node in nodes if node != gone)
         services = {node: own for node, own in system.services.items() if node != gone}
-        if system.services and what_is_missing(system.name, services):
+        if layouts is not None and system.services and layouts.missing(services):
             continue
         faults = [_without(action, gone) for action in plan.faults]
         sim = plan.sim
@@ -232,13 +242,10 @@ def calmer(plan: Plan) -> Iterator[Plan]:
 
 def _noise(plan: Plan) -> list[str]:
     """The knobs that are not at rest."""
-    found = []
-    if plan.system.startup_delay_ms:
-        found.append("startup")
-    if plan.workload.body_bytes > _BODY_BYTES:
-        found.append("bodies")
-    if plan.workload.enqueue_fraction != 1:
-        found.append("dequeues")
+    found = [f"system.{name}" for name in _restless(plan.system.parameters, _calm_system(plan))]
+    found += [
+        f"workload.{name}" for name in _restless(plan.workload.parameters, _calm_workload(plan))
+    ]
     sim = plan.sim
     if sim is None:
         return found
@@ -250,6 +257,18 @@ def _noise(plan: Plan) -> list[str]:
     return found + [f"disk.{name}" for name in _differing(sim.disk, CALM_DISK)]
 
 
+def _calm_system(plan: Plan) -> Mapping[str, Any]:
+    return SYSTEMS.find(plan.system.name).calm
+
+
+def _calm_workload(plan: Plan) -> Mapping[str, Any]:
+    return WORKLOADS.find(plan.workload.name).calm
+
+
+def _restless(values: Mapping[str, Any], calm: Mapping[str, Any]) -> list[str]:
+    return [name for name, rest in calm.items() if values.get(name, rest) != rest]
+
+
 def _differing(struct: msgspec.Struct, calm: msgspec.Struct) -> list[str]:
     return [
         name for name in struct.__struct_fields__ if getattr(struct, name) != getattr(calm, name)
@@ -257,18 +276,18 @@ def _differing(struct: msgspec.Struct, calm: msgspec.Struct) -> list[str]:
 
 
 def _calmed(plan: Plan, knob: str) -> Plan:
-    if knob == "startup":
-        return replace(plan, system=replace(plan.system, startup_delay_ms=0))
-    if knob == "bodies":
-        return replace(plan, workload=replace(plan.workload, body_bytes=_BODY_BYTES))
-    if knob == "dequeues":
-        return replace(plan, workload=replace(plan.workload, enqueue_fraction=1.0))
+    part, _, name = knob.partition(".")
+    if part == "system":
+        own = {**plan.system.parameters, name: _calm_system(plan)[name]}
+        return replace(plan, system=replace(plan.system, parameters=own))
+    if part == "workload":
+        own = {**plan.workload.parameters, name: _calm_workload(plan)[name]}
+        return replace(plan, workload=replace(plan.workload, parameters=own))
     assert plan.sim is not None
     if knob == "clocks":
         return replace(plan, sim=replace(plan.sim, clocks=()))
     if knob == "cost":
         return replace(plan, sim=replace(plan.sim, callback_cost_ns=0))
-    part, _, name = knob.partition(".")
     if part == "network":
         network = replace(plan.sim.network, **{name: getattr(CALM_NETWORK, name)})
         return replace(plan, sim=replace(plan.sim, network=network))

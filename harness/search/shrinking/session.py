@@ -17,6 +17,7 @@ import typer
 from shalott.harness.core.errors import HarnessError, StoreError, UsageError
 from shalott.harness.core.plan import FaultAction, Plan, dump_plan, load_plan
 from shalott.harness.run.planning import check_plan
+from shalott.harness.run.requirements import check_provided
 from shalott.harness.run.sim_record import (
     code_fingerprint,
     load_record,
@@ -28,6 +29,7 @@ from shalott.harness.search.findings import Violation, classes, violations
 from shalott.harness.search.replay import SIM, on_backend
 from shalott.harness.search.shrinking.shrink import Shrunk, shrink
 from shalott.harness.search.workers import Simulate
+from shalott.workloads.record import WORKLOADS
 
 MINIMAL = "minimal.json"
 
@@ -44,6 +46,7 @@ def shrink_plan(
     if budget < 1:
         raise UsageError(f"--budget {budget}: give 1 or more")
     stored = on_backend(load_plan(path), SIM)
+    check_provided(stored)
     check_plan(stored)
     plan, violation, sites = _failing(path, stored, anomaly, simulate)
     place = out if out is not None else path.with_name(MINIMAL)
@@ -152,7 +155,7 @@ def describe(plan: Plan) -> str:
     return (
         f"{len(plan.faults)} faults, {len(plan.cluster.nodes)} nodes,"
         f" {plan.time_limit_ms / 1000:g} s, {workload.rate_hz:g} operations a second of"
-        f" {workload.concurrency} clients on {workload.queues} queues"
+        f" {workload.concurrency} clients, {WORKLOADS.find(workload.name).describe(plan)}"
     )
 
 

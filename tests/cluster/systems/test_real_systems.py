@@ -28,8 +28,7 @@ def system_plan(name: str) -> SystemPlan:
     return SystemPlan(
         name=name,
         profile="upstream",
-        partition_mode="ignore",
-        net_tick_ms=2000,
+        parameters={"partition_mode": "ignore", "net_tick_ms": 2000},
         policy={"ha-mode": "all", "ha-sync-mode": "automatic"},
     )
 

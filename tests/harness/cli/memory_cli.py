@@ -7,11 +7,10 @@ from collections.abc import Callable
 
 from shalott.harness.cli.main import run_command
 from shalott.harness.core.plan import Plan
-from shalott.harness.run import planning, session
+from shalott.harness.run import session
 from shalott.harness.run.planning import Request
 from shalott.harness.run.stage import World
 from shalott.harness.run.store import RunDirectory
-from shalott.workloads import registry
 from tests.harness.run.memory_world import MemoryWorld, Trap
 
 
@@ -27,8 +26,7 @@ def install(trap: Trap, patch: Callable[[object, str, object], None] = setattr) 
 
     patch(session, "build_world", build_world)
     patch(session, "choose_backend", choose_backend)
-    patch(planning, "SYSTEMS", ("mirrored", "rabbitmq", "memory"))
-    patch(registry, "WORKLOADS", {**registry.WORKLOADS, "memory": memory.recipe})
+    memory.offer()
     return memory
 
 

@@ -19,14 +19,14 @@ def plan_of(**flags: object) -> Plan:
 
 
 def test_a_plan_holds_the_bugs_that_were_asked_for() -> None:
-    plan = plan_of(bug=("KB-RMQ-24", "KB-RMQ-02", "KB-RMQ-24"), startup_delay="500ms")
+    plan = plan_of(bug=("KB-RMQ-24", "KB-RMQ-02", "KB-RMQ-24"), given={"startup-delay": "500ms"})
     assert plan.system.bugs == ("KB-RMQ-02", "KB-RMQ-24")
-    assert plan.system.startup_delay_ms == 500
+    assert plan.system.parameters["startup_delay_ms"] == 500
     assert plan_of().system.bugs == ()
 
 
 def test_the_repeat_command_switches_them_on_again() -> None:
-    request = Request(bug=("KB-RMQ-01", "KB-RMQ-02"), startup_delay="2s")
+    request = Request(bug=("KB-RMQ-01", "KB-RMQ-02"), given={"startup-delay": "2s"})
     assert repeat_command(request, 3) == (
         "shalott test --bug KB-RMQ-01 --bug KB-RMQ-02 --startup-delay 2s --seed 3"
     )
@@ -39,8 +39,8 @@ def test_the_repeat_command_switches_them_on_again() -> None:
         ({"bug": ("nonsense",)}, "`shalott bugs` lists them"),
         ({"bug": ("KB-RMQ-02",), "system": "rabbitmq"}, "KB-RMQ-02"),
         ({"bug": ("KB-RMQ-02",), "system": "dledger"}, "KB-RMQ-02"),
-        ({"startup_delay": "1s", "system": "rabbitmq"}, "only the mirrored system"),
-        ({"startup_delay": "soon"}, "--startup-delay soon"),
+        ({"given": {"startup-delay": "1s"}, "system": "rabbitmq"}, "is a parameter of mirrored"),
+        ({"given": {"startup-delay": "soon"}}, "--startup-delay soon"),
     ],
 )
 def test_what_can_not_be_switched_on_is_refused(flags: dict[str, object], sentence: str) -> None:

@@ -15,7 +15,6 @@ from shalott.harness.core.recording import HistoryWriter, RunRecorder, loop_cloc
 from shalott.harness.core.rng import Stream
 from shalott.harness.run.run import Outcome, run
 from shalott.harness.run.store import Store
-from shalott.workloads.registry import WORKLOADS
 from tests.harness.core.test_recording import Ticks
 from tests.harness.run.memory_world import MemoryWorld, kill_n2, memory_plan
 
@@ -113,7 +112,7 @@ def test_a_whole_run_is_recorded_in_memory(tmp_path: Path, monkeypatch: pytest.M
         return recorders[-1]
 
     memory = MemoryWorld(make_recorder=in_memory)
-    monkeypatch.setitem(WORKLOADS, "memory", memory.recipe)
+    memory.offer()
     plan, store = memory_plan(faults=(kill_n2(),)), Store(tmp_path)
     directory = store.create(plan.name)
 

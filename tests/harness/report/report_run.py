@@ -44,11 +44,12 @@ def example_plan(seconds: int = 60, rate_hz: float = 500) -> Plan:
         system=SystemPlan(
             name="mirrored",
             profile="upstream",
-            partition_mode="autoheal",
-            net_tick_ms=4000,
+            parameters={"partition_mode": "autoheal", "net_tick_ms": 4000},
             policy={"ha-mode": "all", "ha-sync-mode": "manual"},
         ),
-        workload=WorkloadPlan(name="queue", rate_hz=rate_hz, concurrency=15, queues=2),
+        workload=WorkloadPlan(
+            name="queue", rate_hz=rate_hz, concurrency=15, parameters={"queues": 2}
+        ),
         gates=GatePlan(),
         faults=tuple(
             FaultAction(

@@ -309,9 +309,8 @@ def log_plan() -> Plan:
     return msgspec.structs.replace(
         plan,
         name="log-controller",
-        system=SystemPlan(name="controller", profile="safe", partition_mode="ignore",
-                          net_tick_ms=4000, policy={"store.flush": "sync"}),
-        workload=msgspec.structs.replace(plan.workload, name="log", enqueue_fraction=0.6),
+        system=SystemPlan(name="controller", profile="safe", policy={"store.flush": "sync"}),
+        workload=msgspec.structs.replace(plan.workload, name="log", parameters={"queues": 2}),
     )  # fmt: skip
 
 
@@ -348,7 +347,7 @@ def test_a_run_of_a_log_is_told_in_a_log_s_words() -> None:
     assert "not-kept 6 not acknowledged, and in no log at the end" in text
     assert "60% sends" in text
     assert "queues of one topic" in text
-    assert "A poll that found nothing new" in text
+    assert "A read that found nothing new" in text
     assert text.index("send 20 0 0 0") < text.index("poll 0 0 0 20")
     for word in ("mirror", "enqueue", "dequeue", "net tick", "partition mode", "policy"):
         assert word not in text.lower(), word

@@ -17,12 +17,15 @@ import msgspec
 
 from shalott.checkers.runs.compose import standard_checkers
 from shalott.cluster.base import Endpoint, NodeSpec, NodeStatus, System, Topology
+from shalott.cluster.systems.record import SYSTEMS, Profile, SystemRecord
+from shalott.cluster.systems.settling import why_unsettled
 from shalott.harness.core.errors import Definite, Indefinite, Unreachable
 from shalott.harness.core.generator.base import Generator
 from shalott.harness.core.generator.combinators import Stagger, TimeLimit
 from shalott.harness.core.generator.queues import drain, queue_mix
 from shalott.harness.core.history import Recorder
 from shalott.harness.core.op import NEMESIS, Completion, Invocation
+from shalott.harness.core.parameters import make_parameters
 from shalott.harness.core.plan import (
     ClusterPlan,
     FaultAction,
@@ -35,7 +38,8 @@ from shalott.harness.core.recording import RunRecorder, record_to_file
 from shalott.harness.core.rng import stream_key
 from shalott.harness.run.stage import World
 from shalott.workloads.base import Workload
-from shalott.workloads.registry import Recipe
+from shalott.workloads.queue import QueueParameters
+from shalott.workloads.record import WORKLOADS, WorkloadRecord
 
 NODES = ("n1", "n2", "n3")
 QUEUES = ("q.1",)
@@ -196,7 +200,6 @@ class MemorySystem:
     name: str = "memory"
     port_names: tuple[str, ...] = ("amqp",)
     image: str = ""
-    runs_locally: bool = True
 
     def node_specs(self, topology: Topology) -> Sequence[NodeSpec]:
         return ()
@@ -224,6 +227,15 @@ class MemorySystem:
             for queue, messages in self.service.queues.items()
         ]
         return {"running": list(NODES), "partitions": [*self.trap.parted_from], "claims": claims}
+
+    @property
+    def wants_mending(self) -> bool:
+        return True
+
+    def why_unsettled(
+        self, seen: Mapping[str, Mapping[str, Any] | None], queues: Sequence[str]
+    ) -> str:
+        return why_unsettled(seen, queues, {})
 
     async def mend_partition(self, cluster: object) -> Sequence[str]:
         await self.trap.spring("mend_partition")
@@ -299,13 +311,13 @@ class MemoryNemesis:
 
 @dataclass
 class MemoryWorld:
-    """Everything at once, and the recipe of the workload that talks to it."""
+    """Everything at once, and the records of the system and of the workload that talks to it."""
 
     trap: Trap = field(default_factory=Trap)
     service: MemoryQueues = field(init=False)
     cluster: MemoryCluster = field(init=False)
     system: MemorySystem = field(init=False)
-    recipe: Recipe = field(init=False)
+    record: WorkloadRecord = field(init=False)
     setup: tuple[Invocation, ...] = ()
     nemeses: list[MemoryNemesis] = field(default_factory=list)
     make_recorder: Callable[[Path], RunRecorder] = record_to_file
@@ -314,8 +326,28 @@ class MemoryWorld:
         self.service = MemoryQueues(self.trap)
         self.cluster = MemoryCluster(self.service, self.trap)
         self.system = MemorySystem(self.service, self.trap)
-        self.recipe = Recipe(
-            build=self._workload, checkers=lambda plan: standard_checkers(min_acked=20)
+        self.record = WorkloadRecord(
+            name="memory",
+            summary="enqueues and dequeues in memory",
+            needs=("memory",),
+            parameters=QueueParameters,
+            build=self._workload,
+            checkers=lambda plan: standard_checkers(min_acked=20),
+        )
+
+    def offer(self) -> None:
+        """Have the records found; tests/harness/conftest.py takes them back."""
+        WORKLOADS.offer(self.record)
+        SYSTEMS.offer(
+            SystemRecord(
+                name="memory",
+                summary="queues in memory",
+                make=lambda plan: self.system,
+                speaks=("memory", "amqp-0-9-1", "rabbitmq-management"),
+                workload="memory",
+                profiles={"safe": Profile(), "upstream": Profile()},
+                worlds=("memory", "docker"),
+            )
         )
 
     def world(self, plan: Plan) -> World:
@@ -331,7 +363,11 @@ class MemoryWorld:
         )
 
     def _workload(self, plan: Plan) -> Workload:
-        mix: Generator = queue_mix(QUEUES, plan.workload.enqueue_fraction, plan.seed)
+        mix: Generator = queue_mix(
+            QUEUES,
+            make_parameters(QueueParameters, plan.workload.parameters).enqueue_fraction,
+            plan.seed,
+        )
         paced = Stagger(mix, 1e9 / plan.workload.rate_hz, stream_key(plan.seed, "stagger"))
         return Workload(
             name="memory",
@@ -353,9 +389,7 @@ def memory_plan(
         seed=7,
         time_limit_ms=time_limit_ms,
         cluster=ClusterPlan(backend="memory", nodes=NODES, leave_running=leave_running),
-        system=SystemPlan(
-            name="memory", profile="safe", partition_mode="ignore", net_tick_ms=1000, policy={}
-        ),
+        system=SystemPlan(name="memory", profile="safe"),
         workload=WorkloadPlan(name="memory", rate_hz=1000, concurrency=6, op_timeout_ms=500),
         gates=GatePlan(min_acked=20),
         faults=faults,

@@ -8,27 +8,30 @@ from typing import Any
 import msgspec
 import pytest
 
+from shalott.cluster.systems.record import SYSTEMS
+from shalott.cluster.systems.rocket.drawing import EVERYWHERE, OF_SYSTEM, TWICE_WITHIN
+from shalott.cluster.systems.rocket.profiles import SAFE_SETTINGS
 from shalott.cluster.systems.rocket.settings import check_settings
 from shalott.harness.core.errors import UsageError
 from shalott.harness.core.generator.combinators import TimeLimit
 from shalott.harness.core.generator.logs import ReadAll
 from shalott.harness.core.plan import Plan, canonical, nodes_hosting
-from shalott.harness.core.profiles import LOG_SYSTEMS, SAFE_SETTINGS, SYSTEMS, default_workload
-from shalott.harness.run.coverage import sometimes, wanted_events
+from shalott.harness.run.coverage import sometimes
 from shalott.harness.run.planning import Request, check_plan, make_plan, repeat_command
-from shalott.harness.search.drawing.log_systems import EVERYWHERE, OF_SYSTEM, TWICE_WITHIN
 from shalott.harness.search.drawing.swarm import (
+    USUAL,
     Subject,
-    Swarm,
     draw_plan,
     fault_kinds,
     plain_subject,
+    wanted_events,
 )
 from shalott.harness.search.search import SearchRequest, plan_search
 from shalott.harness.search.shrinking import candidates
 from shalott.workloads.log import log_workload
 from tests.checkers.histories import Story
 
+LOG_SYSTEMS = ("master-slave", "dledger", "controller")
 pytestmark = pytest.mark.unit
 
 
@@ -37,7 +40,7 @@ def test_a_plan_needs_no_more_than_its_system(system: str) -> None:
     plan = make_plan(Request(system=system), backend="sim", seed=1)
     assert plan.workload.name == "log"
     assert plan.name == f"{system}-upstream-log"
-    assert plan.system.policy == {} and plan.system.operator == "none"
+    assert plan.system.policy == {} and plan.system.parameters == {}
 
 
 @pytest.mark.parametrize("system", LOG_SYSTEMS)
@@ -50,7 +53,7 @@ def test_the_users_settings_lie_over_the_profiles(system: str) -> None:
 
 
 def test_the_queue_systems_keep_their_default() -> None:
-    assert {system: default_workload(system) for system in SYSTEMS} == {
+    assert {record.name: record.workload for record in SYSTEMS.records()} == {
         "mirrored": "queue", "rabbitmq": "queue",
         "master-slave": "log", "dledger": "log", "controller": "log",
     }  # fmt: skip
@@ -66,11 +69,11 @@ REFUSED = {
     ),
     "a log of queues": (
         Request(workload="log"),
-        "the workload log is for master-slave, dledger, controller, and not for mirrored",
+        "the workload log is for controller, dledger, master-slave, and not for mirrored",
     ),
     "a partition mode": (
-        Request(system="controller", partition_mode="autoheal"),
-        "controller has no partition modes",
+        Request(system="controller", given={"partition-mode": "autoheal"}),
+        "--partition-mode is a parameter of mirrored and rabbitmq",
     ),
     "an unknown setting": (
         Request(system="controller", policy=("ha.in_sink_replicas=2",)),
@@ -87,7 +90,7 @@ REFUSED = {
         Request(bug=("KB-DL-01",)), "KB-DL-01 is a bug of dledger, not of mirrored",
     ),
     "a startup delay": (
-        Request(system="dledger", startup_delay="1s"), "only the mirrored system has a startup",
+        Request(system="dledger", given={"startup-delay": "1s"}), "parameter of mirrored",
     ),
     "an unknown layout": (
         Request(system="controller", layout="x"),
@@ -136,7 +139,7 @@ def test_a_plan_says_which_node_hosts_what() -> None:
 def test_clients_are_bound_to_brokers_alone() -> None:
     plan = laid_out("dledger", "separate", "5")
     workload = log_workload(plan)
-    assert plan.workload.concurrency == 6 and plan.workload.queues == 3
+    assert plan.workload.concurrency == 6 and plan.workload.parameters["queues"] == 3
     assert workload.nodes == ("n1", "n2", "n3")
     assert workload.several is not None
     at = workload.several.at
@@ -187,7 +190,7 @@ def test_what_is_drawn_keeps_the_promise_of_safe(system: str) -> None:
     for seed in range(1, 40):
         plan = draw_plan(Subject(system=system, profile="safe"), seed)
         check_plan(plan)
-        assert plan.workload.name == "log" and plan.system.operator == "none"
+        assert plan.workload.name == "log"
         assert SAFE_SETTINGS[system].items() <= plan.system.policy.items()
         assert all(action.kind != "disk-corrupt" for action in plan.faults)
         for name, value in plan.system.policy.items():
@@ -230,7 +233,7 @@ def test_half_of_a_search_takes_several_nodes_at_once(system: str) -> None:
 def test_few_searched_clusters_have_services_on_nodes_of_their_own(system: str) -> None:
     """And who draws a layout moves nobody else's draws: all other seeds are as they were."""
     subject = plain_subject(system, "safe")
-    together = replace(subject, swarm=replace(subject.swarm, layouts=("together",)))
+    together = replace(subject, swarm=subject.swarm.but(layouts=("together",)))
     laid_out_plans = []
     for seed in range(1, 150):
         plan = draw_plan(subject, seed)
@@ -250,8 +253,8 @@ def test_few_searched_clusters_have_services_on_nodes_of_their_own(system: str) 
 
 
 def test_other_searches_keep_their_promise() -> None:
-    assert plain_subject("mirrored", "safe").swarm == Swarm()
-    assert plain_subject("dledger", "upstream").swarm == Swarm()
+    assert plain_subject("mirrored", "safe").swarm == USUAL
+    assert plain_subject("dledger", "upstream").swarm == USUAL
 
 
 def test_upstream_may_rot_disks_and_lose_all_nodes() -> None:
@@ -261,7 +264,7 @@ def test_upstream_may_rot_disks_and_lose_all_nodes() -> None:
 
 
 def test_a_scenarios_settings_lie_over_what_is_drawn() -> None:
-    swarm = Swarm(policies=({"raft.heartbeat_interval_ms": 77, "store.segment_bytes": None},))
+    swarm = USUAL.but(policies=({"raft.heartbeat_interval_ms": 77, "store.segment_bytes": None},))
     subject = Subject(system="dledger", swarm=swarm, workload="elections")
     plan = draw_plan(subject, 4)
     assert plan.system.policy["raft.heartbeat_interval_ms"] == 77
@@ -300,6 +303,6 @@ def test_mirrored_masters_are_not_counted_so() -> None:
 
 
 def test_each_systems_searches_want_what_it_can_show() -> None:
-    assert "set_shrunk" in wanted_events("controller", ("ignore",), ("kill",))
-    assert "mastership_moved" not in wanted_events("master-slave", ("ignore",), ("kill",))
-    assert "promoted" in wanted_events("mirrored", ("ignore",), ("kill",))
+    assert "set_shrunk" in wanted_events(plain_subject("controller", "safe"))
+    assert "mastership_moved" not in wanted_events(plain_subject("master-slave", "safe"))
+    assert "promoted" in wanted_events(plain_subject("mirrored", "safe"))

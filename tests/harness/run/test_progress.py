@@ -22,7 +22,7 @@ def stage(tmp_path: Path) -> Stage:
     record = HistoryWriter(tmp_path / "history.jsonl")
     record.close()
     world = memory.world(plan)
-    return Stage(plan, world, memory.recipe.build(plan), record, world.make_nemesis(record))
+    return Stage(plan, world, memory.record.build(plan), record, world.make_nemesis(record))
 
 
 def test_the_line_tells_everything(stage: Stage) -> None:

@@ -14,7 +14,6 @@ from shalott.harness.core.op import Invocation
 from shalott.harness.core.plan import Plan
 from shalott.harness.run.run import Outcome, run
 from shalott.harness.run.store import RunDirectory, Store
-from shalott.workloads.registry import WORKLOADS
 from tests.harness.run.memory_world import MemoryWorld, Trap, kill_n2, memory_plan
 
 pytestmark = pytest.mark.unit
@@ -31,7 +30,7 @@ class Runner:
     def __call__(
         self, memory: MemoryWorld, plan: Plan, interrupt_after_s: float | None = None
     ) -> Outcome:
-        self._monkeypatch.setitem(WORKLOADS, "memory", memory.recipe)  # type: ignore[arg-type]
+        memory.offer()
         self.directory = self.store.create(plan.name)
 
         async def main() -> Outcome:
@@ -240,7 +239,7 @@ def test_a_run_cancelled_from_outside_still_ends_in_order(
     runs: Runner, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     memory = MemoryWorld()
-    monkeypatch.setitem(WORKLOADS, "memory", memory.recipe)  # type: ignore[arg-type]
+    memory.offer()
     plan = memory_plan(time_limit_ms=5000)
     directory = runs.store.create(plan.name)
 

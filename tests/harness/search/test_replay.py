@@ -9,6 +9,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from shalott.cluster.sim.loop.trace import DIGEST_VERSION
 from shalott.harness.cli.main import run_command
 from shalott.harness.core.errors import HarnessError, UsageError
 from shalott.harness.core.plan import FaultAction, Plan, canonical, dump_plan, load_plan
@@ -17,6 +18,7 @@ from shalott.harness.run.sim_record import (
     SimulationRecord,
     code_fingerprint,
     load_record,
+    plan_digest,
     record_path,
     save_record,
 )
@@ -126,6 +128,12 @@ def mismatch(path: Path, simulate: Simulate = simulate_toy) -> str:
     return sentence
 
 
+def with_cost(plan: Plan) -> Plan:
+    """The plan in a world in which a callback takes a microsecond."""
+    assert plan.sim is not None
+    return replace(plan, sim=replace(plan.sim, callback_cost_ns=1000))
+
+
 def test_another_digest_is_one_sentence_that_says_why(finding: Path) -> None:
     kept = load_record(finding)
     assert kept is not None
@@ -135,13 +143,35 @@ def test_another_digest_is_one_sentence_that_says_why(finding: Path) -> None:
     )
     edit_record(finding, checkpoints=("00",))
     assert mismatch(finding).endswith("went another way in chunk 0 of its trace")
+    edit_record(finding, python="3.9.1")
+    assert "; it was stored by Python 3.9.1, this is " in mismatch(finding)
+    finding.write_bytes(dump_plan(with_cost(load_plan(finding))))
+    edit_record(finding, plan=plan_digest(load_plan(finding)))
+    assert "in this plan callbacks take time, and Python " in mismatch(finding)
     edit_record(finding, code="elsewhere")
     assert mismatch(finding).endswith("the code has changed since it was stored")
-    edit_record(finding, python="3.9.1")
-    assert "it was stored by Python 3.9.1, this is " in mismatch(finding)
     plan = load_plan(finding)
     finding.write_bytes(dump_plan(replace(plan, time_limit_ms=plan.time_limit_ms - 1)))
     assert mismatch(finding).endswith("the plan has been edited since it was stored")
+
+
+def test_a_digest_of_an_older_kind_is_told_and_not_compared(
+    finding: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    place = record_path(finding)
+    fields = msgspec.json.decode(place.read_bytes())
+    assert fields.pop("digest_version") == DIGEST_VERSION  # as records were before it was kept
+    place.write_bytes(msgspec.json.encode(fields | {"digest": "0" * 32}))
+    assert again(finding) == 1
+    told = capsys.readouterr().out
+    assert (
+        "The stored digest is of an older kind (version 1, this Shalott makes version"
+        f" {DIGEST_VERSION}), so it does not say whether the runs are equal." in told
+    )
+    assert "The digest is the one that was stored." not in told
+    edit_record(finding, digest_version=DIGEST_VERSION + 1)
+    assert again(finding) == 1
+    assert "is of a newer kind (version " in capsys.readouterr().out
 
 
 def test_two_runs_of_now_that_differ_are_the_simulations_fault(finding: Path) -> None:
@@ -156,13 +186,13 @@ def test_two_runs_of_now_that_differ_are_the_simulations_fault(finding: Path) ->
         outcome.trace.words.append(number)
         outcome.trace.digest()
         outcome.trace.checkpoints[:] = [bytes([number])]
-        label = f"t=0.5s callback 2 of n1#1: task timer-{number} in Node.tick"
+        label = f"t=0.5s n1:1 -> n2:2 segment of {number} B"
         outcome.trace.labels.append(label)
         return dataclasses.replace(outcome, digest=f"{number:032x}")
 
     sentence = mismatch(finding, wobbling)
     assert "two runs of now differ too, and that is a fault of the simulation" in sentence
-    assert "t=0.5s callback 2 of n1#1: task timer-3 in Node.tick" in sentence
+    assert "t=0.5s n1:1 -> n2:2 segment of 3 B" in sentence
 
 
 def test_a_mismatch_ends_the_command_with_255(
@@ -248,8 +278,8 @@ def test_elsewhere_the_oracle_is_how_many_of_some_runs(
 @pytest.mark.parametrize(
     ("content", "sentence"),
     [
-        (b'{"version": 7, "novelty": 1}', "is a plan of version 7; this is version 1"),
-        (b'{"version": 0}', "is a plan of version 0; this is version 1"),
+        (b'{"version": 7, "novelty": 1}', "is a plan of version 7; this is version 2"),
+        (b'{"version": 0}', "is a plan of version 0; this is version 2"),
         (b'{"version": 1}', "is not a plan: Object missing required field"),
         (b"{", "is not a plan: "),
         (None, "cannot read the plan "),

@@ -18,7 +18,7 @@ from shalott.harness.run.sim_record import load_record
 from shalott.harness.run.store import RunDirectory
 from shalott.harness.search import search as search_module
 from shalott.harness.search.campaign import Header, open_campaign
-from shalott.harness.search.drawing.swarm import Subject, Swarm, draw_plan
+from shalott.harness.search.drawing.swarm import USUAL, Subject, draw_plan
 from shalott.harness.search.findings import SeedReport
 from shalott.harness.search.scenarios.catalogue import SCENARIOS
 from shalott.harness.search.search import (
@@ -42,7 +42,7 @@ from tests.harness.search.toy_simulation import (
 
 pytestmark = pytest.mark.unit
 
-SUBJECT = Subject(profile="upstream", name="toy", swarm=Swarm(fault_share=0.6))
+SUBJECT = Subject(profile="upstream", name="toy", swarm=USUAL.but(fault_share=0.6))
 
 
 @dataclass
@@ -362,8 +362,8 @@ def test_a_bug_brings_its_scenario_and_its_budget() -> None:
         (("--scenario", "L99"), "there is no scenario L99"),
         (("--seeds", "many"), "--seeds many: give how many, such as 1000, or a range: 5000-5999"),
         (("--profile", "reckless"), "unknown profile reckless: choose one of upstream, safe"),
-        (("--system", "kafka"), "unknown system kafka: choose one of mirrored, rabbitmq"),
-        (("--system", "rabbitmq"), "rabbitmq runs in containers only, and the simulation"),
+        (("--system", "kafka"), "unknown system kafka: choose one of controller, dledger"),
+        (("--system", "rabbitmq"), "rabbitmq has no simulation: search --system "),
         (("--time-limit", "soon"), "--time-limit soon: give a time above 0"),
         (("--bug", "KB-RMQ-22", "--scenario", "L1"), "give --bug or --scenario, not both"),
         (

@@ -16,7 +16,7 @@ from shalott.harness.core.plan import FaultAction, Plan, dump_plan, load_plan
 from shalott.harness.run.planning import check_plan
 from shalott.harness.run.sim_record import load_record
 from shalott.harness.run.simulate import SimOutcome
-from shalott.harness.search.drawing.swarm import Subject, Swarm, draw_plan
+from shalott.harness.search.drawing.swarm import USUAL, Subject, draw_plan
 from shalott.harness.search.findings import Violation
 from shalott.harness.search.shrinking import candidates
 from shalott.harness.search.shrinking.candidates import measure
@@ -27,7 +27,7 @@ from tests.harness.search.toy_simulation import loses, simulate_toy
 
 pytestmark = pytest.mark.unit
 
-UPSTREAM = Subject(profile="upstream", swarm=Swarm(nodes=(5,), fault_share=1))
+UPSTREAM = Subject(profile="upstream", swarm=USUAL.but(nodes=(5,), fault_share=1))
 replace = msgspec.structs.replace
 
 
@@ -131,7 +131,7 @@ def test_a_plan_shrinks_to_its_cause() -> None:
         hit = {node for action in shrunk.plan.faults for node in action.nodes or ()}
         assert len(shrunk.plan.cluster.nodes) <= max(len(hit), 1) or first.links is not None
         assert shrunk.plan.workload.rate_hz == 1
-        assert shrunk.plan.workload.queues == 1
+        assert shrunk.plan.workload.parameters["queues"] == 1
         assert shrunk.plan.time_limit_ms <= 10_000
         assert shrunk.plan.sim is not None
         assert not shrunk.plan.sim.buggify

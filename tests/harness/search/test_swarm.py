@@ -8,10 +8,11 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from shalott.harness.core.drawing import Range
 from shalott.harness.core.errors import UsageError
 from shalott.harness.core.plan import Plan, dump_plan, load_plan
 from shalott.harness.run.planning import check_plan
-from shalott.harness.search.drawing.swarm import Range, Subject, Swarm, draw_plan
+from shalott.harness.search.drawing.swarm import USUAL, Subject, draw_plan
 from shalott.harness.search.scenarios.catalogue import (
     KNOWN_BUGS,
     SCENARIOS,
@@ -37,6 +38,8 @@ def flat(plan: Plan) -> dict[str, object]:
             value = getattr(struct, name)
             if isinstance(value, msgspec.Struct):
                 walk(f"{prefix}{name}.", value)
+            elif isinstance(value, dict) and name == "parameters":
+                found.update({f"{prefix}{key}": repr(inner) for key, inner in value.items()})
             elif f"{prefix}{name}" != "faults":
                 found[f"{prefix}{name}"] = repr(value)
 
@@ -63,15 +66,12 @@ def test_every_knob_is_drawn() -> None:
         "workload.durable", "workload.persistent", "workload.confirms", "gates.delivery",
         "gates.max_rto_ms", "gates.min_acked", "gates.must_settle", "gates.must_not_crash",
         "gates.must_converge", "gates.one_master", "gates.crash_text", "sim.buggify_off",
-        "sim.buggify_on", "sim.callback_cost_ns",
-        # of the workloads lock, fifo and metadata; a swarm draws queue
-        "workload.consumers", "workload.objects", "workload.order", "workload.reads",
-        "workload.hold_ms",
+        "sim.buggify_on", "sim.callback_cost_ns", "requires",
     }  # fmt: skip
 
 
 def test_a_knob_that_may_be_something_else_moves_no_other_draw() -> None:
-    other = dataclasses.replace(SAFE, swarm=Swarm(rate_hz=Range(1, 3), latency_us=(7, 8, 9)))
+    other = dataclasses.replace(SAFE, swarm=USUAL.but(rate_hz=Range(1, 3), latency_us=(7, 8, 9)))
     for seed in SEEDS:
         first, second = flat(draw_plan(SAFE, seed)), flat(draw_plan(other, seed))
         differing = {name for name in first if first[name] != second[name]}
@@ -81,7 +81,7 @@ def test_a_knob_that_may_be_something_else_moves_no_other_draw() -> None:
 def test_the_safe_profile_draws_only_what_it_promises_to_survive() -> None:
     for seed in SEEDS:
         plan = draw_plan(SAFE, seed)
-        assert plan.system.partition_mode == "pause_minority"
+        assert plan.system.parameters["partition_mode"] == "pause_minority"
         assert plan.system.policy["ha-sync-mode"] == "automatic"
         assert plan.system.policy["ha-promote-on-failure"] == "when-synced"
         assert plan.system.policy["ha-promote-on-shutdown"] == "when-synced"
@@ -111,7 +111,7 @@ def test_a_few_hundred_seeds_hold_every_kind_of_fault_and_both_sizes() -> None:
 
 def test_a_schedule_of_ones_own_is_taken_as_it_is() -> None:
     schedule = draw_plan(SAFE, 4).faults
-    swarm = Swarm(nodes=(5,), schedule=schedule)
+    swarm = USUAL.but(nodes=(5,), schedule=schedule)
     assert draw_plan(Subject(swarm=swarm), 99).faults == schedule
 
 

@@ -47,7 +47,7 @@ def simulate_toy(
     )
     trace = Trace(label_chunk=label_chunk)
     trace.words += [len(plan.faults), *(action.at_ms for action in plan.faults)]
-    trace.labels.append("t=0.000000001s callback 1 of n1: task boot in Node.run")
+    trace.labels.append("t=0.000000001s n1#1 starts")
     trace.digest()
     return SimOutcome(
         valid=not bad,

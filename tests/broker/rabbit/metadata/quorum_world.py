@@ -367,6 +367,8 @@ class World:
     def _arrive(self, direction: End, generation: int, frame: Frame) -> None:
         source, node = direction
         if self._up.get((node, source)) == generation:
+            what = f"{source} -> {node}"
+            self.loop.trace.event(self.loop.now_ns, what, repr(frame).encode())
             self.lives[node].runtime.receive(source, frame)
 
     # -- time --------------------------------------------------------------------------------------

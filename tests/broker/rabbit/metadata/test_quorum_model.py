@@ -28,6 +28,7 @@ from shalott.broker.rabbit.metadata.tables import Tables
 from shalott.broker.rabbit.processes.messages import Message
 from shalott.cluster.sim.loop.loop import SimLoop
 from shalott.cluster.sim.loop.processes import SimProcess
+from shalott.cluster.sim.loop.trace import Trace
 from shalott.harness.core.rng import Stream
 from tests.broker.rabbit.metadata.quorum_ledger import KEYS, Attempt, Key, record_of
 from tests.broker.rabbit.metadata.quorum_world import NET_TICK_MS, Life, World
@@ -334,3 +335,4 @@ def test_a_seed_is_one_exploration() -> None:
         loop.run(Exploration(loop, 5, ()).run(), SimProcess("world"))
         digests.append(loop.trace.digest())
     assert digests[0] == digests[1]
+    assert digests[0] != Trace().digest(), "the trace has seen nothing"

@@ -32,7 +32,8 @@ from shalott.broker.rabbit.metadata.records import (
 )
 from shalott.broker.rabbit.metadata.tables import LocalTransaction, StoredRow, Tables
 from shalott.broker.rabbit.mirrored import messages as mm
-from shalott.broker.rabbit.mirrored.process import QueueContext, QueueProcess
+from shalott.broker.rabbit.mirrored.context import QueueContext
+from shalott.broker.rabbit.mirrored.process import QueueProcess
 from shalott.broker.rabbit.mirrored.queues_service import QueuesService
 from shalott.broker.rabbit.mirrored.storage import QueueStorage
 from shalott.broker.rabbit.mirrored.supervisor import QueueSupervisor

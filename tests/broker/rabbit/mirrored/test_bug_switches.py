@@ -287,8 +287,8 @@ def test_kb_rmq_34_a_master_that_nobody_follows_any_more_confirms_what_reaches_i
 def ring_is_quiet(cluster: Cluster, names: str) -> bool:
     """All that was said in q's ring has settled with everybody."""
     for process in (cluster[name].process("q") for name in names):
-        assert process is not None and process.gm is not None
-        member = process.gm.member
+        assert process is not None and process.state.ring.gm is not None
+        member = process.state.ring.gm.member
         if not member.states or not all(state.is_settled for state in member.states.values()):
             return False
     return True
@@ -312,7 +312,8 @@ def test_our_02_a_message_that_only_the_ring_carries_is_confirmed_before_it_went
                 await until(lambda: channel.confirmed == [b"x"])
             else:
                 await until(
-                    lambda: list(master._in_ring.values()) == [True], "safe but for mirrors"
+                    lambda: list(master.confirms._in_ring.values()) == [True],
+                    "safe but for mirrors",
                 )
                 assert list(channel.owed.values()) == [b"x"]
             cluster.cuts.clear()

@@ -321,7 +321,7 @@ def test_publishes_during_a_synchronisation_wait_and_are_not_lost() -> None:
             cluster.boot("c")
             await until(lambda: cluster["c"].role("q") == "mirror")
             await channel.ask("q", mm.SyncQueue())
-            assert cluster["a"].process("q").state == "syncing"  # type: ignore[union-attr]
+            assert cluster["a"].process("q").state.activity == "syncing"  # type: ignore[union-attr]
             for body in bodies(20, 60):
                 channel.publish("q", body)
             got = await channel.get("q")  # answered when it is over

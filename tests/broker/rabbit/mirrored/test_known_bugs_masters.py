@@ -150,7 +150,7 @@ def test_02_a_restarted_master_stores_the_row_that_it_saw_before_the_promotion(
             cluster["b"].start_supervisor()
             await until(lambda: cluster["b"].role("q") == "master")
             first = process_of(cluster, "b")
-            ring = first.gm
+            ring = first.state.ring.gm
             assert snapshot is not None and ring is not None
             channel = cluster["b"].channel()
             await channel.publish_all("q", [b"told to b"])
@@ -200,7 +200,9 @@ def test_08_a_master_has_no_clause_for_another_one_that_is_recorded(on: bool) ->
                 assert process_of(cluster, "a") is old and old.role is not None
                 await cluster.kill("c")
                 await asyncio.sleep(0.2)
-                old.broadcast(ProcessDeath())  # the ring is lazy: a death is news with the traffic
+                old.shell.broadcast(
+                    ProcessDeath()
+                )  # the ring is lazy: a death is news with the traffic
                 await until(lambda: crashes)
                 assert crashes[0][0] == "a" and "case_clause in gm_deaths" in crashes[0][1]
             else:
@@ -243,8 +245,8 @@ def test_06_a_member_that_was_recorded_dead_goes_on(on: bool) -> None:
         async with Cluster("abc", bugs=bugs) as cluster:
             crashes = await mirrored_queue(cluster)
             lost = process_of(cluster, "b")
-            assert lost.gm is not None
-            dead = RecordDead(lost.gm.member.id, by=None)
+            assert lost.state.ring.gm is not None
+            dead = RecordDead(lost.state.ring.gm.member.id, by=None)
 
             def bury(tx: Any) -> None:
                 group = tx.read("gm_group", "q@/")

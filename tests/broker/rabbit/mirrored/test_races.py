@@ -81,8 +81,8 @@ def test_a_member_that_others_recorded_dead_starts_anew() -> None:
             channel = cluster["a"].channel()
             await channel.publish_all("q", bodies(10))
             process = cluster["b"].process("q")
-            assert process is not None and process.gm is not None
-            dead = RecordDead(process.gm.member.id, by=None)
+            assert process is not None and process.state.ring.gm is not None
+            dead = RecordDead(process.state.ring.gm.member.id, by=None)
 
             def bury(tx: Any) -> None:
                 tx.write("gm_group", "q@/", apply_change(dead, tx.read("gm_group", "q@/")))

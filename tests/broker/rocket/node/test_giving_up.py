@@ -16,6 +16,7 @@ from shalott.cluster.base import DiskFaults
 from shalott.cluster.sim.backend import SimCluster
 from shalott.cluster.sim.loop.loop import SimLoop
 from shalott.cluster.sim.loop.processes import SimProcess
+from shalott.cluster.systems.broker_program import broker_program
 from shalott.cluster.systems.rocket.rocketmq import RocketmqSystem
 from shalott.harness.core.plan import SimPlan, SystemPlan
 
@@ -29,8 +30,6 @@ def plan(system: str) -> SystemPlan:
     return SystemPlan(
         name=system,
         profile="safe",
-        partition_mode="ignore",
-        net_tick_ms=1000,
         policy={"raft.flush_interval_ms": 0} if system == "dledger" else {"store.flush": "sync"},
     )
 
@@ -40,7 +39,7 @@ def test_a_node_that_can_not_sync_ends_and_acknowledges_nothing(system: str) -> 
     loop = SimLoop()
 
     async def test() -> tuple[int | None, bool, list[str]]:
-        cluster = SimCluster(("n1",), loop, SimPlan(seed=1))
+        cluster = SimCluster(("n1",), loop, SimPlan(seed=1), broker_program)
         await cluster.boot(RocketmqSystem(plan(system), 1))
         machine = cluster.machines["n1"]
         for _ in range(600):

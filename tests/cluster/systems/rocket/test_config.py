@@ -12,19 +12,18 @@ from shalott.broker.rocket.addresses import AddressBook
 from shalott.broker.rocket.config import RocketConfig
 from shalott.cluster.base import Endpoint, Topology
 from shalott.cluster.systems.rocket.config import PORTS, node_config, to_toml
+from shalott.cluster.systems.rocket.profiles import SAFE_SETTINGS
 from shalott.harness.core.errors import UsageError
 from shalott.harness.core.plan import SystemPlan
-from shalott.harness.core.profiles import LOG_SYSTEMS, SAFE_SETTINGS
 
+LOG_SYSTEMS = ("master-slave", "dledger", "controller")
 pytestmark = pytest.mark.unit
 
 NODES = ("n1", "n2", "n3")
 
 
 def system_plan(name: str, **policy: Any) -> SystemPlan:
-    return SystemPlan(
-        name=name, profile="upstream", partition_mode="ignore", net_tick_ms=4000, policy=policy
-    )
+    return SystemPlan(name=name, profile="upstream", policy=policy)
 
 
 def relayed(system: str) -> Topology:

@@ -15,13 +15,12 @@ from shalott.cluster.systems.rocket.layout import (
     LAYOUTS,
     best_count,
     check_services,
-    describe_services,
     lay_out,
 )
 from shalott.harness.core.errors import UsageError
 from shalott.harness.core.plan import SystemPlan
-from shalott.harness.core.profiles import LOG_SYSTEMS
 
+LOG_SYSTEMS = ("master-slave", "dledger", "controller")
 pytestmark = pytest.mark.unit
 
 BOTH = "nameserver+controller"
@@ -137,12 +136,6 @@ def test_services_that_make_no_cluster_are_refused(
         check_services(system, ("n1", "n2"), services)
 
 
-def test_they_are_told_in_a_line() -> None:
-    assert describe_services(lay_out("controller", "separate", names(5))) == (
-        "broker on n1, n2; nameserver and controller on n3, n4, n5"
-    )
-
-
 # -- what the nodes are told -----------------------------------------------------------------------
 
 
@@ -151,9 +144,6 @@ def configs(system: str, services: dict[str, tuple[str, ...]]) -> dict[str, Rock
     plan = SystemPlan(
         name=system,
         profile="upstream",
-        partition_mode="ignore",
-        net_tick_ms=4000,
-        policy={},
         services=services,
     )
     listen = {

@@ -6,10 +6,11 @@ from typing import Any
 
 import pytest
 
+from shalott.cluster.systems.rocket.profiles import SAFE_SETTINGS
 from shalott.cluster.systems.rocket.settings import by_section, check_settings, setting_names
 from shalott.harness.core.errors import UsageError
-from shalott.harness.core.profiles import LOG_SYSTEMS, SAFE_SETTINGS
 
+LOG_SYSTEMS = ("master-slave", "dledger", "controller")
 pytestmark = pytest.mark.unit
 
 

@@ -11,14 +11,28 @@ from __future__ import annotations
 import asyncio
 import hashlib
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 
 from shalott.broker.rabbit.metadata.records import QueueRow
 from shalott.broker.rabbit.node.node import Node
 from shalott.cluster.sim.machine import Machine, SimEventLog
-from shalott.cluster.sim.replica import Replica
 
 STEP_TIMEOUT_S = 5.0  # for what is still under way in the ring
 FIRST_POLL_S, LAST_POLL_S = 0.05, 1.0  # each look reads every message of every replica
+
+
+@dataclass(frozen=True, slots=True)
+class Replica:
+    """``queue`` is the group that is replicated; ``depth`` counts ``unit``s."""
+
+    node: str
+    queue: str
+    role: str
+    epoch: int
+    depth: int
+    digest: str
+    synchronised: bool
+    unit: str
 
 
 def look(machine: Machine) -> Iterator[Replica]:

@@ -1,4 +1,4 @@
-"""What a swarm draws for RocketMQ's systems: timings and sizes that keep what a profile promises.
+"""What a search draws of RocketMQ's systems: timings and sizes that keep what a profile promises.
 
 Upstream's defaults are made for clusters that run for months; a simulated minute needs shorter
 intervals to see a name server learn, a slave come back or a master be given up, so each is drawn
@@ -7,13 +7,12 @@ from a few. What a profile promises is never drawn: that is set by the profile a
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any, Protocol
+from collections.abc import Callable, Mapping
+from typing import Any
 
-from shalott.harness.core.plan import SystemPlan
-from shalott.harness.core.profiles import profile_of
-from shalott.harness.run.planning import parse_nodes
-from shalott.nemesis.drawing import Promise
+from shalott.cluster.systems.record import Drawn, Search
+from shalott.cluster.systems.rocket.profiles import SAFE_SETTINGS
+from shalott.harness.core.drawing import Draw, Range
 
 Choices = Mapping[str, tuple[Any, ...]]
 
@@ -71,7 +70,7 @@ BEYOND_ONE_NODE = ("disk-corrupt",)
 # what is acknowledged is on the disks of a majority, or of the whole SyncStateSet, or of a master
 # that nobody replaces; so it also outlives several nodes at once, as long as their disks do. Half
 # of the runs wait for their replicas between two faults, as a promise of one node at a time needs.
-SAFE_PROMISES: tuple[Promise, ...] = ("one-at-a-time", "anything")
+SAFE_PROMISES = ("one-at-a-time", "anything")
 SAFE_TARGETS: Mapping[str, tuple[str, ...]] = {
     "master-slave": ("one", "one", "master", "majority"),
     "dledger": ("one", "one", "master", "majority"),
@@ -80,7 +79,7 @@ SAFE_TARGETS: Mapping[str, tuple[str, ...]] = {
 # Replicas find each other again within seconds, so most runs are short and dense: twice as many
 # clusters in the same time, each with as many faults.
 SAFE_TIME_LIMITS_MS = (20_000, 20_000, 30_000, 60_000)
-SAFE_INTERVALS_MS = (2000, 10_000, 500)  # the least, the most, in steps of
+SAFE_INTERVAL_MS = Range(2000, 10_000, 500)
 SAFE_POLICIES: Mapping[str, tuple[Mapping[str, Any], ...]] = {
     "master-slave": ({},),
     "dledger": ({}, {}, {"raft.fast_advance_commit": True}),
@@ -93,57 +92,56 @@ SAFE_POLICIES: Mapping[str, tuple[Mapping[str, Any], ...]] = {
 }
 
 # Seldom, as more nodes cost more time: brokers, name servers and controllers on nodes of their own.
-FEW_NODES = 3
 _TOGETHER = ("together",)
 SAFE_LAYOUTS: Mapping[str, tuple[str, ...]] = {
     "master-slave": (*(15 * _TOGETHER), "separate"),
     "dledger": (*(15 * _TOGETHER), "separate"),
     "controller": (*(14 * _TOGETHER), "separate", "standalone"),
 }
+# What every search wants to see, and what only some of these systems can show.
+ALWAYS = ("became_master", "became_slave", "client_ok", "client_fail", "client_info")
+WANTED: Mapping[str, tuple[str, ...]] = {
+    "master-slave": ALWAYS,
+    "dledger": (*ALWAYS, "mastership_moved", "truncated"),
+    "controller": (
+        *(*ALWAYS, "mastership_moved", "truncated", "elected", "set_expanded", "set_shrunk"),
+    ),
+}
 
 
-class Draw(Protocol):
-    """One knob's choice, from a random stream of its own."""
+def drawer_of(system: str) -> Callable[[str, int, Draw], Drawn]:
+    """How a run of this system is drawn."""
 
-    def __call__(self, knob: str, choices: Sequence[Any]) -> Any: ...
+    def draw_settings(profile: str, node_count: int, draw: Draw) -> Drawn:
+        drawn = {
+            name: draw.choice(f"setting {name}", choices)
+            for name, choices in {**EVERYWHERE, **OF_SYSTEM[system]}.items()
+        }
+        for period, limit in TWICE_WITHIN:
+            if period in drawn and limit in drawn:
+                drawn[period] = min(drawn[period], drawn[limit] // 2)
+        kept = SAFE_SETTINGS[system] if profile == "safe" else {}
+        return Drawn(policy={**drawn, **kept, **draw.knob("policies", ({},))})
 
-
-def draw_services(
-    system: str, count: int, layouts: Sequence[str], draw: Draw
-) -> dict[str, tuple[str, ...]]:
-    """Who hosts what, on ``count`` nodes or, if these are few, on so many more that there are three
-    brokers; empty if everybody hosts everything."""
-    from shalott.cluster.systems.rocket.layout import best_count, lay_out
-
-    layout = draw("layout", layouts)
-    if layout != "together" and count <= FEW_NODES:
-        count = best_count(system, layout)
-    return lay_out(system, layout, parse_nodes(str(count)))
+    return draw_settings
 
 
-def draw_log_system(
-    system: str,
-    profile: str,
-    bugs: Sequence[str],
-    policies: Sequence[Mapping[str, Any]] | None,
-    draw: Draw,
-) -> SystemPlan:
-    """The system's part of a plan; ``policies``: one of these is laid over all."""
-    chosen = profile_of(system, profile)
-    drawn = {
-        name: draw(f"setting {name}", choices)
-        for name, choices in {**EVERYWHERE, **OF_SYSTEM[system]}.items()
-    }
-    for period, limit in TWICE_WITHIN:
-        if period in drawn and limit in drawn:
-            drawn[period] = min(drawn[period], drawn[limit] // 2)
-    policy = {**drawn, **chosen.policy, **(draw("policies", policies) if policies else {})}
-    return SystemPlan(
-        name=system,
-        profile=profile,
-        partition_mode=chosen.partition_mode,
-        net_tick_ms=4000,
-        policy={name: value for name, value in policy.items() if value is not None},
-        bugs=tuple(sorted(bugs)),
-        operator="none",
+def searches_of(system: str) -> Mapping[str, Search]:
+    """By profile: what a search of it is like."""
+
+    def wanted(knobs: Mapping[str, Any]) -> tuple[str, ...]:
+        return WANTED[system]
+
+    safe = Search(
+        settings={
+            "promises": SAFE_PROMISES,
+            "targets": SAFE_TARGETS[system],
+            "layouts": SAFE_LAYOUTS[system],
+            "time_limit_ms": SAFE_TIME_LIMITS_MS,
+            "interval_ms": SAFE_INTERVAL_MS,
+            "policies": SAFE_POLICIES[system],
+        },
+        beyond=BEYOND_ONE_NODE,
+        wanted=wanted,
     )
+    return {"upstream": Search(wanted=wanted), "safe": safe}

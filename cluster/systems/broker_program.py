@@ -1,4 +1,4 @@
-"""What runs on a simulated machine: a program is a coroutine that returns its exit code.
+"""Our own broker as the program of a simulated machine: a coroutine that returns its exit code.
 
 ``broker_program`` does what ``python -m shalott.broker`` does on an operating system: open the node
 on what the disk holds, run it until it is asked to stop or gives itself up.

@@ -1,0 +1,35 @@
+"""What the two systems with mirrored queues can be told besides their policy."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+import msgspec
+
+PartitionMode = Annotated[
+    Literal["ignore", "pause_minority", "autoheal"],
+    msgspec.Meta(description="What nodes do in a partition; else the profile's."),
+]
+NetTick = Annotated[int, msgspec.Meta(ge=1, description="Silence before a peer is down.")]
+Operator = Annotated[
+    Literal["restart-minority", "none"],
+    msgspec.Meta(description="Who mends a partition under ignore."),
+]
+Delay = Annotated[
+    int, msgspec.Meta(ge=0, description="At most, from a node's tables to its queues.")
+]
+
+
+class RabbitmqParameters(msgspec.Struct, frozen=True, kw_only=True):
+    """Of RabbitMQ. Its own default of the net tick is 60 s; 4 s keeps runs short."""
+
+    partition_mode: PartitionMode = "ignore"
+    net_tick_ms: NetTick = 4000
+    operator: Operator = "restart-minority"
+
+
+class MirroredParameters(RabbitmqParameters, frozen=True, kw_only=True):
+    """Of our own broker. ``startup_delay_ms``: how long, at most, a node that has loaded its tables
+    waits before it starts its queues (KB-RMQ-01); drawn at every start."""
+
+    startup_delay_ms: Delay = 0

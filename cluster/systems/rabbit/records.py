@@ -1,0 +1,79 @@
+"""The two systems with mirrored queues as records: our own broker, and RabbitMQ itself."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any
+
+from shalott.cluster.base import NodeSpec, System
+from shalott.cluster.systems.known_bugs import check_own_bugs
+from shalott.cluster.systems.rabbit.drawing import draw_mirrored, wanted_in
+from shalott.cluster.systems.rabbit.parameters import MirroredParameters, RabbitmqParameters
+from shalott.cluster.systems.record import Profile, Search, SystemRecord
+from shalott.harness.core.plan import Plan
+
+AMQP = "amqp-0-9-1"
+MANAGEMENT = "rabbitmq-management"
+LEADER_READS = "shalott-leader-reads"  # reads that the leader of the tables confirms
+
+# upstream: what RabbitMQ does when one only asks for mirrors: manual synchronisation, promotion of
+# an unsynchronised mirror on failure, no handling of partitions.
+PROFILES = {
+    "upstream": Profile(parameters={"partition_mode": "ignore"}, policy={"ha-mode": "all"}),
+    "safe": Profile(
+        parameters={"partition_mode": "pause_minority"},
+        policy={
+            "ha-mode": "all",
+            "ha-sync-mode": "automatic",
+            "ha-promote-on-failure": "when-synced",
+            "ha-promote-on-shutdown": "when-synced",
+        },
+    ),
+}
+
+
+def make_mirrored(plan: Plan) -> System:
+    from shalott.cluster.systems.rabbit.mirrored import MirroredSystem
+
+    durable = bool(plan.workload.parameters.get("durable", True))
+    return MirroredSystem(plan.system, plan.seed, durable=durable)
+
+
+def make_rabbitmq(plan: Plan) -> System:
+    from shalott.cluster.systems.rabbit.rabbitmq import RabbitmqSystem
+
+    return RabbitmqSystem(plan.system, durable=bool(plan.workload.parameters.get("durable", True)))
+
+
+def broker_program(spec: NodeSpec, seed: int, buggify: Any) -> Any:
+    from shalott.cluster.systems.broker_program import broker_program
+
+    return broker_program(spec, seed, buggify)
+
+
+MIRRORED = SystemRecord(
+    name="mirrored",
+    summary="our classic mirrored queues, as RabbitMQ 3.10 has them",
+    make=make_mirrored,
+    speaks=(AMQP, MANAGEMENT, LEADER_READS),
+    workload="queue",
+    profiles=PROFILES,
+    parameters=MirroredParameters,
+    worlds=("docker", "local", "sim"),
+    check=lambda plan: check_own_bugs(plan.system),
+    program=broker_program,
+    draw=draw_mirrored,
+    search={name: Search(wanted=partial(wanted_in, name)) for name in PROFILES},
+    calm={"startup_delay_ms": 0},
+)
+RABBITMQ = SystemRecord(
+    name="rabbitmq",
+    summary="RabbitMQ 3.10 itself, from Debian's package",
+    make=make_rabbitmq,
+    speaks=(AMQP, MANAGEMENT),
+    workload="queue",
+    profiles=PROFILES,
+    parameters=RabbitmqParameters,
+    worlds=("docker",),
+    check=lambda plan: check_own_bugs(plan.system),
+)

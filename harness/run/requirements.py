@@ -1,0 +1,35 @@
+"""What a plan needs to be here: which records it names, and who provided them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from shalott.cluster.systems.record import SYSTEMS
+from shalott.harness.core.doors import Door, Requirement, check_requirements
+from shalott.harness.core.plan import Plan
+from shalott.nemesis.record import FAULTS
+from shalott.workloads.record import WORKLOADS
+
+DOORS: tuple[Door[Any], ...] = (SYSTEMS, WORKLOADS, FAULTS)
+
+
+def requirements_of(plan: Plan) -> tuple[Requirement, ...]:
+    """The records that a plan uses, with who provides them here. Raises UsageError."""
+    return tuple(_requirements(plan))
+
+
+def _requirements(plan: Plan) -> Iterable[Requirement]:
+    yield SYSTEMS.requirement(plan.system.name)
+    yield WORKLOADS.requirement(plan.workload.name)
+    for kind in dict.fromkeys(action.kind for action in plan.faults):
+        yield FAULTS.requirement(kind)
+
+
+def check_provided(plan: Plan) -> list[str]:
+    """Whether all of it is here; modules that the plan names are loaded if they can be found.
+
+    Returns a sentence for each provider that is here in another version. Raises UsageError that
+    says what to install.
+    """
+    return check_requirements(plan.requires, DOORS)

@@ -6,7 +6,7 @@ A backend knows machines, processes and links, not brokers. What runs on the nod
 Cuts are directed and counted: ``cut(a, b)`` twice needs ``mend(a, b)`` twice, so overlapping
 faults compose. A mend of what is not cut does nothing: it comes late, after a ``heal``. Shapes,
 clocks and disks are settings, not counts: the last one stands, and who lays several over each other
-adds them up (nemesis/layers.py).
+adds them up (nemesis/settings.py).
 Everything is healed and removed by ``teardown``; what a crashed harness left is removed by the
 next ``boot`` and by ``harness.run.select.sweep_all``.
 """
@@ -125,7 +125,12 @@ class Topology(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class System(Protocol):
-    """What runs on the nodes, and how to administer it over its management API."""
+    """What runs on the nodes, and how to administer it over its management API.
+
+    What only some systems can be asked is a protocol of its own, as in jepsen.db: DeclaresQueues,
+    FailsOver, TakesReports. A system that can be asked has the methods, and one that can't lacks
+    them: a plan whose faults ask for them is refused before boot (nemesis/requirements.py).
+    """
 
     name: str
     # A port's name to the usual number, at which each node listens where it has an address of its
@@ -146,33 +151,6 @@ class System(Protocol):
         """Put the plan's policy in place and declare the queues, spread over the nodes."""
         ...
 
-    async def declare_queue(self, cluster: Cluster, node: str, queue: str) -> None:
-        """Ask ``node`` for a queue whose master is there. Raises ClientError."""
-        ...
-
-    async def delete_queue(self, cluster: Cluster, node: str, queue: str, timeout_ms: int) -> None:
-        """Ask ``node`` to delete it. Raises ClientError."""
-        ...
-
-    async def fail_over(self, cluster: Cluster, old: str) -> None:
-        """What an operator does whose master is down: another node takes its place.
-
-        Raises ClientError.
-        """
-        ...
-
-    async def rejoin(self, cluster: Cluster, node: str) -> None:
-        """What he does with a former master that is back: it follows the new one.
-
-        Raises ClientError.
-        """
-        ...
-
-    async def report_nonsense(self, cluster: Cluster, node: str) -> Callable[[], None]:
-        """Connect to ``node`` as a slave does, and say that one has all there could be. What is
-        returned hangs up. Raises ClientError."""
-        ...
-
     async def observe(self, cluster: Cluster, node: str) -> Mapping[str, Any]:
         """What ``node`` believes now. Raises ClientError if it can't be asked.
 
@@ -189,6 +167,38 @@ class System(Protocol):
 
     def read_events(self, collected: Path, run_start_wall_ns: int) -> Sequence[Mapping[str, Any]]:
         """Node events (EVENT_SCHEMA rows) out of the files that ``Cluster.collect`` brought."""
+        ...
+
+
+@runtime_checkable
+class DeclaresQueues(Protocol):
+    """A System whose queues an operator declares on a node, and deletes."""
+
+    async def declare_queue(self, cluster: Cluster, node: str, queue: str) -> None:
+        """Ask ``node`` for a queue whose master is there. Raises ClientError."""
+        ...
+
+    async def delete_queue(self, cluster: Cluster, node: str, queue: str, timeout_ms: int) -> None:
+        """Ask ``node`` to delete it. Raises ClientError."""
+        ...
+
+
+@runtime_checkable
+class FailsOver(Protocol):
+    """A System whose masters are replaced by an operator. (Jepsen: jepsen.db/Primary.)"""
+
+    async def fail_over(self, cluster: Cluster, old: str) -> None:
+        """What an operator does whose master is down: another node takes its place.
+
+        Raises ClientError.
+        """
+        ...
+
+    async def rejoin(self, cluster: Cluster, node: str) -> None:
+        """What he does with a former master that is back: it follows the new one.
+
+        Raises ClientError.
+        """
         ...
 
 
@@ -220,6 +230,16 @@ class MendsPartitions(Protocol):
 
         Names the nodes that were restarted.
         """
+        ...
+
+
+@runtime_checkable
+class TakesReports(Protocol):
+    """A System whose nodes listen for the reports of their slaves."""
+
+    async def report_nonsense(self, cluster: Cluster, node: str) -> Callable[[], None]:
+        """Connect to ``node`` as a slave does, and say that one has all there could be. What is
+        returned hangs up. Raises ClientError."""
         ...
 
 

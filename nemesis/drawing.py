@@ -9,30 +9,23 @@ of the result is a schedule.
 nothing but our own doing (nemesis/schedule.py). *one-at-a-time*, that of the safe profile: one
 node at a time is killed, stopped, powered off, paused, or has a disk that fails, or the cluster is
 partitioned, each ending within its slot and each waiting (``settle``) until mirrors are
-synchronised again. Only what takes nothing away (nemesis/kinds.py: CALM, with mild amounts) may
+synchronised again. Only what takes nothing away (``FaultRecord.is_calm``, with mild amounts) may
 last longer and overlap. *one-or-all*: the same, and all nodes at once count as one. *anything* has
-no bounds but the atlas of corruption: several nodes, overlapping, and all nodes at once.
+no bounds but the atlas of faults that do not heal: several nodes, overlapping, and all at once.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Literal
 
 from shalott.harness.core.errors import UsageError
 from shalott.harness.core.plan import FaultAction
 from shalott.harness.core.rng import Stream, stream_key
-from shalott.nemesis.kinds import ALL_NODES, CALM, KINDS
-from shalott.nemesis.schedule import (
-    MIN_CALM_MS,
-    NEMESES,
-    RESTART_JITTER_MS,
-    TAIL_MS,
-    aim,
-    atlas,
-    renumbered,
-    shape_of,
-)
+from shalott.nemesis.aiming import aim, draw_atlas, draw_member, draw_parameters, renumbered
+from shalott.nemesis.record import FaultRecord, check_nemesis, members
+from shalott.nemesis.schedule import MIN_CALM_MS, RESTART_JITTER_MS, TAIL_MS
 from shalott.nemesis.targets import check_target, is_single
 
 Promise = Literal["one-at-a-time", "one-or-all", "anything"]
@@ -65,12 +58,12 @@ def draw_faults(
     drawn: list[FaultAction] = []
     end_ms = time_limit_ms - TAIL_MS
     for number, slot_ms in enumerate(range(quiet_ms, end_ms, interval_ms)):
-        kind = _weighted(kinds, Stream(seed, "faults", number, "kind"))
-        if kind is None or (count is not None and number >= count):
+        name = _weighted(kinds, Stream(seed, "faults", number, "kind"))
+        if name is None or (count is not None and number >= count):
             break
         rng = Stream(seed, "faults", number, "aim")
-        kind = shape_of(kind, nodes, rng)
-        alone = promise != "anything" and kind not in CALM
+        record = draw_member(name, nodes, rng)
+        alone = promise != "anything" and not record.is_calm
         when = Stream(seed, "faults", number, "when")
         at_ms, lasts_ms = _times(when, slot_ms, end_ms, interval_ms, duration_ms, alone=alone)
         if lasts_ms <= 0:
@@ -79,13 +72,17 @@ def draw_faults(
             id=0,
             at_ms=at_ms,
             duration_ms=lasts_ms,
-            kind=kind,
+            kind=record.name,
             target=Stream(seed, "faults", number, "target").choice(targets),
-            amount=_amount(kind, promise, Stream(seed, "faults", number, "amount")),
+            amount=_amount(record, promise, Stream(seed, "faults", number, "amount")),
+            parameters=draw_parameters(
+                record, partial(Stream, seed, "faults", number, "parameter")
+            ),
             seed=stream_key(seed, "faults", number, "firing") >> 1,
             settle=alone,
         )
-        drawn.append(aim(draft, nodes, rng, atlas(seed, nodes), restart_jitter_ms))
+        atlas, jitter_ms = draw_atlas(seed, nodes), restart_jitter_ms
+        drawn.append(aim(draft, record, nodes, rng, atlas=atlas, restart_jitter_ms=jitter_ms))
     drawn.sort(key=lambda action: (action.at_ms, action.kind))
     return tuple(renumbered(drawn))
 
@@ -101,11 +98,11 @@ def _check(
     if promise not in PROMISES:
         raise UsageError(f"unknown promise {promise}: choose one of {', '.join(PROMISES)}")
     for name, weight in kinds.items():
-        if name not in NEMESES:
-            raise UsageError(f"unknown nemesis {name}: one of {', '.join(NEMESES)}")
+        check_nemesis(name)
         if weight < 0:
             raise UsageError(f"the weight of {name} is {weight:g}: it must not be below 0")
-        if weight and promise == "one-at-a-time" and name in ALL_NODES:
+        hits_all = any(record.hits_all for record in members(name))
+        if weight and promise == "one-at-a-time" and hits_all:
             raise UsageError(f"{name} takes every node, which the promise one-at-a-time rules out")
     for target in targets:
         check_target(target, nodes)
@@ -154,7 +151,8 @@ def _round(time_ms: float) -> int:
     return int(time_ms) // STEP_MS * STEP_MS
 
 
-def _amount(kind: str, promise: Promise, rng: Stream) -> float:
-    entry = KINDS[kind]
-    mild = promise != "anything" and kind in CALM
-    return rng.choice((entry.amounts[: entry.mild] if mild else entry.amounts) or (0,))
+def _amount(record: FaultRecord, promise: Promise, rng: Stream) -> float:
+    amounts = record.amounts
+    if promise != "anything" and record.is_calm and record.amount is not None:
+        amounts = amounts[: record.amount.mild]
+    return rng.choice(amounts or (0,))

@@ -1,37 +1,37 @@
 """The nemesis at work: fires the plan's faults, proves each one, heals each one and proves that
 too.
 
-Each fault action is a task of its own: wait for its time, find its targets, do it, prove it, wait
-for its end, undo it, prove that. What a kind of fault does, and how overlapping ones add up, is in
-nemesis/effects.py. Cancelling ``run`` only tells the tasks that it is over; they still undo what
-they did, and ``heal`` waits for them. A fault that could not be proved, or that the backend could
-not make, says so in its row, and makes the run unknown (checkers/runs/stats.py). A node that ended
-its own process because its disk failed is no error: it is started when the fault ends, and the row
-says so.
+Each fault action is a task of its own: wait for its time, find its targets, inject it, prove it,
+wait for its end, heal it, prove that. What a kind of fault does is in its record (record.py), and
+nothing here knows one kind from another. Cancelling ``run`` only tells the tasks that it is over;
+they still undo what they did, and ``heal`` waits for them. A fault that could not be proved, or
+that the backend could not make, says so in its row, and makes the run unknown
+(checkers/runs/stats.py). A node that ended its own process because its disk failed is no error: it
+is started when the fault ends, and the row says so.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Coroutine, Iterable, Mapping, Sequence
+from collections.abc import Coroutine, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import msgspec
 
 from shalott.cluster.base import Cluster, System
-from shalott.harness.core.errors import ClientError, HarnessError, MissingCapability
+from shalott.harness.core.errors import ClientError, HarnessError
 from shalott.harness.core.history import Recorder
 from shalott.harness.core.op import NEMESIS
 from shalott.harness.core.plan import FaultAction, Plan
 from shalott.harness.core.rng import Stream
-from shalott.nemesis.effects import Effects
-from shalott.nemesis.holds import Holds
-from shalott.nemesis.kinds import FATAL_DISK, family_of
-from shalott.nemesis.layers import Layers
+from shalott.nemesis.context import FAILURES, FaultContext
+from shalott.nemesis.cuts import CountedCuts
+from shalott.nemesis.process_states import ProcessStates
 from shalott.nemesis.proofs import Prover
-from shalott.nemesis.schedule import aimed_links
+from shalott.nemesis.record import FAULTS, FaultRecord, Step
+from shalott.nemesis.settings import OverlappingSettings
 from shalott.nemesis.targets import is_role, role_nodes
 
 log = logging.getLogger("shalott.nemesis")
@@ -50,16 +50,15 @@ class Skipped(Exception):
 class _Fault:
     """A fault in force."""
 
+    record: FaultRecord
     action: FaultAction
+    ctx: FaultContext
     index: int  # its row
-    nodes: tuple[str, ...]
-    links: tuple[tuple[str, str], ...]
     text: str
     effective_ns: int | None = None
     healed_ns: int | None = None
     proved_effective: bool | None = None  # None: it could not be looked at yet
     proved_healed: bool = False
-    errors: list[str] = field(default_factory=list)
     given_up_before: dict[str, int] = field(default_factory=dict)  # by node, how often
     replaced_before: dict[str, int] = field(default_factory=dict)
 
@@ -85,15 +84,9 @@ class NemesisRunner:
         self._recorder = recorder
         self._queues = tuple(queues)
         self._settle_wait_ms = settle_wait_ms
-        self._holds = Holds(cluster, self._serves)
-        self._effects = Effects(
-            cluster,
-            system,
-            self._holds,
-            Layers(cluster, recorder.now_ns, _planned_drifts(plan)),
-            now_ns=recorder.now_ns,
-            wait_ms=self._wait_ms,
-        )
+        self._processes = ProcessStates(cluster, self._serves)
+        self._cuts = CountedCuts(cluster)
+        self._settings = OverlappingSettings(cluster, recorder.now_ns, _planned_drifts(plan))
         self._prover = Prover(recorder, proof_timeout_s)
         self._resolved = {action.id: action for action in plan.faults}
         self._over = asyncio.Event()
@@ -127,7 +120,7 @@ class NemesisRunner:
                 task.cancel()
             raise
         await self._cluster.heal()
-        await self._holds.start_all()
+        await self._processes.start_all()
         for task in self._tasks:
             if not task.cancelled() and (error := task.exception()) is not None:
                 raise HarnessError(f"the nemesis failed: {error}") from error
@@ -147,12 +140,15 @@ class NemesisRunner:
             if action.settle:
                 await self._await_settled(action)
             action = await self._resolve(action)
+            ctx = self._context(action)
+            if obstacle := FAULTS.find(action.kind).obstacle(ctx, action):
+                raise Skipped(obstacle)
         except Skipped as skipped:
             self._record_skip(action, str(skipped))
             return
         if self._over.is_set():
             return
-        fault = self._begin(action)
+        fault = self._begin(action, ctx)
         try:
             await self._inject(fault)
             await self._wait_ms(action.duration_ms - self._lasted_ms(fault))
@@ -162,15 +158,26 @@ class NemesisRunner:
             finally:
                 self._complete(fault)
 
-    def _begin(self, action: FaultAction) -> _Fault:
-        nodes, links = action.nodes or (), action.links or ()
-        extra = _extra(action)
-        index = self._recorder.invoke(NEMESIS, "", action.kind, extra=extra)
-        text = " ".join([action.kind, "+".join(nodes)]).strip()
-        fault = _Fault(action=action, index=index, nodes=nodes, links=links, text=text)
-        for node in nodes:
-            fault.given_up_before[node] = len(self._holds.exit_codes(node))
-            fault.replaced_before[node] = self._holds.disks_replaced(node)
+    def _context(self, action: FaultAction) -> FaultContext:
+        return FaultContext(
+            fault=action.id,
+            cluster=self._cluster,
+            system=self._system,
+            processes=self._processes,
+            cuts=self._cuts,
+            settings=self._settings,
+            now_ns=self._recorder.now_ns,
+            wait_ms=self._wait_ms,
+        )
+
+    def _begin(self, action: FaultAction, ctx: FaultContext) -> _Fault:
+        index = self._recorder.invoke(NEMESIS, "", action.kind, extra=_extra(action))
+        text = " ".join([action.kind, "+".join(action.nodes or ())]).strip()
+        record = FAULTS.find(action.kind)
+        fault = _Fault(record=record, action=action, ctx=ctx, index=index, text=text)
+        for node in action.nodes or ():
+            fault.given_up_before[node] = len(self._processes.exit_codes(node))
+            fault.replaced_before[node] = self._processes.disks_replaced(node)
         self.in_force.append(text)
         log.info("fault %d: %s", action.id, text)
         return fault
@@ -183,13 +190,13 @@ class NemesisRunner:
             "proved_effective": bool(fault.proved_effective),
             "proved_healed": fault.proved_healed,
         }
-        if fault.action.id in self._effects.refusals:
-            extra["refused"] = self._effects.refusals[fault.action.id]
-        if fault.action.kind in FATAL_DISK:
+        if fault.ctx.refused:
+            extra["refused"] = fault.ctx.refused
+        if fault.record.may_exit:
             extra |= self._given_up(fault)
         if fault.proved_effective is None:
             extra["skipped"] = "its nodes were down throughout, so it changed nothing"
-        error = "; ".join(dict.fromkeys(fault.errors)) or None
+        error = "; ".join(dict.fromkeys(fault.ctx.errors)) or None
         self._recorder.complete(fault.index, "info", error=error, extra=extra)
         self.in_force.remove(fault.text)
         log.info("fault %d ended: %s", fault.action.id, fault.text)
@@ -197,13 +204,13 @@ class NemesisRunner:
     def _given_up(self, fault: _Fault) -> dict[str, Any]:
         """Which of the fault's nodes ended themselves meanwhile, and which needed a new disk."""
         codes = {
-            node: self._holds.exit_codes(node)[before:]
+            node: self._processes.exit_codes(node)[before:]
             for node, before in fault.given_up_before.items()
         }
         replaced = [
             node
             for node, before in fault.replaced_before.items()
-            if self._holds.disks_replaced(node) > before
+            if self._processes.disks_replaced(node) > before
         ]
         found: dict[str, Any] = {
             "exited": {node: list(code) for node, code in codes.items() if code}
@@ -250,18 +257,16 @@ class NemesisRunner:
             if not nodes:
                 raise Skipped(f"no node says that it is {action.target} of anything")
             action = msgspec.structs.replace(action, nodes=nodes)
-        family = family_of(action)
-        if family in ("partition", "link"):
+        links_of = FAULTS.find(action.kind).links
+        if links_of is not None:
             if action.links is None:
                 rng = Stream(action.seed, "shape")
-                links = aimed_links(action.kind, self._cluster.nodes, action.nodes or (), rng)
+                links = links_of(self._cluster.nodes, action.nodes or (), rng)
                 action = msgspec.structs.replace(action, links=links)
             if not action.links:
                 raise Skipped("it has no link to hit")
         elif not action.nodes:
             raise Skipped("it has no node to hit")
-        elif action.kind == "pause" and all(self._is_down(node) for node in action.nodes):
-            raise Skipped("its nodes are already down")
         self._resolved[action.id] = action
         return action
 
@@ -281,54 +286,50 @@ class NemesisRunner:
     # -- injecting and healing
 
     async def _inject(self, fault: _Fault) -> None:
-        await self._attempt(fault, self._effects.doings(fault.action))
+        await self._step(fault, fault.record.inject)
         fault.effective_ns = self._recorder.now_ns()
-        if fault.errors:
+        if fault.ctx.errors:
             fault.proved_effective = False
         else:
-            fault.proved_effective = await self._prove_made(fault)
+            fault.proved_effective = await self._prove_effective(fault)
 
     async def _end(self, fault: _Fault) -> None:
-        """Undo it and prove that it is gone."""
+        """Heal it and prove that it is gone."""
         if fault.proved_effective is None:  # its nodes were down; perhaps they are back by now
-            fault.proved_effective = await self._prove_made(fault)
-        await self._attempt(fault, self._effects.undoings(fault.action))
+            fault.proved_effective = await self._prove_effective(fault)
+        await self._step(fault, fault.record.heal)
         fault.healed_ns = self._recorder.now_ns()
         fault.proved_healed = await self._prove_healed(fault)
 
-    async def _attempt(self, fault: _Fault, doings: Iterable[Coroutine[Any, Any, None]]) -> None:
-        """Do all at once; what the backend can't do is the fault's error, and the run goes on."""
-        for outcome in await asyncio.gather(*doings, return_exceptions=True):
-            if isinstance(outcome, HarnessError | MissingCapability | OSError):
-                fault.errors.append(str(outcome))
-                log.error("fault %d: %s", fault.action.id, outcome)
-            elif isinstance(outcome, BaseException):
-                raise outcome
+    async def _step(self, fault: _Fault, step: Step) -> None:
+        """What the backend can't do is the fault's error, and the run goes on."""
+        try:
+            await step(fault.ctx, fault.action)
+        except FAILURES as error:
+            fault.ctx.note(error)
 
     # -- proving
 
-    async def _prove_made(self, fault: _Fault) -> bool | None:
-        checks = self._effects.made_checks(fault.action)
+    async def _prove_effective(self, fault: _Fault) -> bool | None:
+        checks = fault.record.effective(fault.ctx, fault.action)
         return await self._prover.prove(fault.action.id, "effective", checks)
 
     async def _prove_healed(self, fault: _Fault) -> bool:
         """Prove it as far as other faults leave it healed; they may take nodes away meanwhile."""
-        checks = self._effects.healed_checks(fault.action)
-        if not fault.links:
-            return bool(await self._prover.prove(fault.action.id, "healed", checks))
-        ends = tuple(dict.fromkeys(node for link in fault.links for node in link))
+        action = fault.action
+        checks = fault.record.healed(fault.ctx, action)
+        if not action.links:
+            return bool(await self._prover.prove(action.id, "healed", checks))
+        ends = tuple(dict.fromkeys(node for link in action.links for node in link))
         proved = False
         for _ in range(3):
-            if not await self._holds.await_up(ends, RETURN_TIMEOUT_S):
+            if not await self._processes.await_up(ends, RETURN_TIMEOUT_S):
                 return False
-            before = self._holds.changes
-            proved = bool(await self._prover.prove(fault.action.id, "healed", checks))
-            if proved or self._holds.changes == before:
+            before = self._processes.changes
+            proved = bool(await self._prover.prove(action.id, "healed", checks))
+            if proved or self._processes.changes == before:
                 break
         return proved
-
-    def _is_down(self, node: str) -> bool:
-        return self._holds.state(node) == "down"
 
     async def _serves(self, node: str) -> bool:
         return bool(await self._observe(node))
@@ -370,12 +371,14 @@ def _planned_drifts(plan: Plan) -> dict[str, float]:
 
 
 def _extra(action: FaultAction) -> dict[str, Any]:
-    amount = {"amount": action.amount} if action.amount else {}
+    told: dict[str, Any] = {"amount": action.amount} if action.amount else {}
+    if action.parameters:
+        told["parameters"] = action.parameters
     return {
         "fault": action.id,
         "kind": action.kind,
         "target": action.target,
         "nodes": list(action.nodes or ()),
         "links": [list(link) for link in action.links or ()],
-        **amount,
+        **told,
     }

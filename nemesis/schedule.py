@@ -1,56 +1,30 @@
 """The schedule of faults: what is broken when, drawn from a seed before the run. Pure.
 
-Nemeses that take processes away (kill, stop, power, and what they do to all nodes) share one lane:
-of them never two faults overlap. So do those that spoil disks, of one node at a time. Every other
-nemesis has a lane of its own, so partitions compose with kills. In a lane a fault lasts
-``duration_ms`` and faults begin ``interval_ms`` apart, each varied by up to ``jitter`` (a
-fraction); between two faults of a lane there is at least MIN_CALM_MS. Every draw is keyed by seed
-and lane (harness/core/rng.py), so adding a nemesis does not move another one's faults.
+Faults that share a lane (their records say which: those that take processes away do, and those that
+spoil disks) never overlap. Every other nemesis has a lane of its own, so partitions compose with
+kills. In a lane a fault lasts ``duration_ms`` and faults begin ``interval_ms`` apart, each varied
+by up to ``jitter`` (a fraction); between two faults of a lane there is at least MIN_CALM_MS. Every
+draw is keyed by seed and lane (harness/core/rng.py), so adding a nemesis does not move another
+one's faults.
 
 The promise of the safe profile is that killing one node at a time loses nothing, and a restarted
 mirror is empty until it is synchronised: killing its master before that loses messages by our own
 doing. So where single nodes are taken and nothing else is done that could take another one, the
 actions carry ``settle``: the runner fires them only when the cluster has synchronised again, or
 skips them.
-
-Corruption is bounded as in TigerBeetle's storage fault atlas: one node's disk in a whole plan, for
-what has rotted stays rotten, and a second node's would be the last copy of something.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-
-import msgspec
+from collections.abc import Iterator, Sequence
+from functools import partial
 
 from shalott.harness.core.errors import UsageError
 from shalott.harness.core.plan import FaultAction
 from shalott.harness.core.rng import Stream, stream_key
-from shalott.nemesis import grudges
-from shalott.nemesis.kinds import (
-    ALL_NODES,
-    FAILOVER,
-    FATAL_DISK,
-    KINDS,
-    PARTITIONS,
-    REDECLARE,
-    STRAY_REPORT,
-    UNNOTICED_REDECLARE,
-    WIPE,
-    is_one_way,
-)
-from shalott.nemesis.targets import check_target, draw_nodes, is_role, is_single
-
-PROCESS_KINDS = (
-    *("kill", REDECLARE, "stop", "power", UNNOTICED_REDECLARE),
-    *("restart-all", "kill-all", "power-all", FAILOVER, WIPE),
-)
-DISK_KINDS = ("disk-slow", "disk-full", "disk-error", "disk-short", "disk-corrupt")
-NEMESES = ("partition", *KINDS)
-# Kinds that take a single node, if their target is one, until it has synchronised again.
-TAKING = ("kill", REDECLARE, "stop", "power", UNNOTICED_REDECLARE, FAILOVER, WIPE, *FATAL_DISK)
-# Kinds beside which a plan still takes one node at a time.
-HARMLESS = ("clock-skew", "clock-jump", "disk-slow", "disk-short", STRAY_REPORT)
+from shalott.nemesis.aiming import aim, draw_atlas, draw_member, draw_parameters, renumbered
+from shalott.nemesis.record import check_nemesis, members
+from shalott.nemesis.targets import check_target, is_single
 
 MIN_CALM_MS = 1000  # between two faults of one lane
 TAIL_MS = 500  # between the last fault's end and the end of the load
@@ -72,16 +46,9 @@ def make_schedule(
 ) -> tuple[FaultAction, ...]:
     """Every fault of a run, in order of time. Raises UsageError for what can't be scheduled."""
     wanted = [name for name in dict.fromkeys(nemeses) if name != "none"]
-    for name in wanted:
-        if name not in NEMESES:
-            raise UsageError(f"unknown nemesis {name}: one of {', '.join((*NEMESES, 'none'))}")
-    check_target(targets, nodes)
-    if interval_ms <= 0 or duration_ms <= 0 or not 0 <= jitter < 1:
-        raise UsageError(
-            "a nemesis needs an interval and a duration above 0, and a jitter in [0, 1)"
-        )
+    _check(wanted, nodes, interval_ms, duration_ms, targets, jitter)
     drawn: list[FaultAction] = []
-    settle = set(wanted) <= {*TAKING, *HARMLESS} and is_single(targets)
+    settle = is_single(targets) and all(_takes_at_most_one(name) for name in wanted)
     for lane in _lanes(wanted):
         timing = _times(
             Stream(seed, "nemesis", lane[0], "times"),
@@ -91,20 +58,22 @@ def make_schedule(
             jitter=jitter,
         )
         for number, (at_ms, lasts_ms) in enumerate(timing):
-            rng = Stream(seed, "nemesis", lane[0], number)
-            kind = shape_of(rng.choice(lane), nodes, rng)
-            amounts = KINDS[kind].amounts
+            key = ("nemesis", lane[0], number)
+            rng = Stream(seed, *key)
+            record = draw_member(rng.choice(lane), nodes, rng)
             draft = FaultAction(
                 id=0,
                 at_ms=at_ms,
                 duration_ms=lasts_ms,
-                kind=kind,
+                kind=record.name,
                 target=targets,
-                amount=Stream(seed, "nemesis", lane[0], number, "amount").choice(amounts or (0,)),
-                seed=stream_key(seed, "nemesis", lane[0], number, "firing") >> 1,
-                settle=settle and kind in TAKING,
+                amount=Stream(seed, *key, "amount").choice(record.amounts or (0,)),
+                parameters=draw_parameters(record, partial(Stream, seed, *key, "parameter")),
+                seed=stream_key(seed, *key, "firing") >> 1,
+                settle=settle and record.takes_one,
             )
-            drawn.append(aim(draft, nodes, rng, atlas(seed, nodes), restart_jitter_ms))
+            atlas, jitter_ms = draw_atlas(seed, nodes), restart_jitter_ms
+            drawn.append(aim(draft, record, nodes, rng, atlas=atlas, restart_jitter_ms=jitter_ms))
     if wanted and not drawn:
         raise UsageError(
             f"a time limit of {time_limit_ms} ms leaves no room for a fault of {duration_ms} ms "
@@ -114,22 +83,39 @@ def make_schedule(
     return tuple(renumbered(drawn))
 
 
-def required_capabilities(actions: Iterable[FaultAction]) -> frozenset[str]:
-    """What a cluster must be able to do to run these."""
-    return frozenset(need for action in actions for need in KINDS[action.kind].needs)
+def _check(
+    wanted: Sequence[str],
+    nodes: Sequence[str],
+    interval_ms: int,
+    duration_ms: int,
+    targets: str,
+    jitter: float,
+) -> None:
+    for name in wanted:
+        check_nemesis(name, "none")
+    check_target(targets, nodes)
+    if interval_ms <= 0 or duration_ms <= 0 or not 0 <= jitter < 1:
+        raise UsageError(
+            "a nemesis needs an interval and a duration above 0, and a jitter in [0, 1)"
+        )
 
 
-def atlas(seed: int, nodes: Sequence[str]) -> str:
-    """The only node whose disk this seed's plan may corrupt."""
-    return Stream(seed, "atlas").choice(nodes)
+def _takes_at_most_one(name: str) -> bool:
+    """Whether beside it, too, a plan takes one node at a time, as long as its target is one."""
+    return all(record.takes_one or record.takes == "nothing" for record in members(name))
 
 
 def _lanes(wanted: Sequence[str]) -> list[tuple[str, ...]]:
-    alone = [(name,) for name in wanted if name not in (*PROCESS_KINDS, *DISK_KINDS)]
-    shared = [
-        tuple(name for name in wanted if name in kinds) for kinds in (PROCESS_KINDS, DISK_KINDS)
-    ]
-    return [*alone, *(lane for lane in shared if lane)]
+    """Names that take turns; those with a lane of their own first."""
+    lanes: dict[str, list[str]] = {}
+    alone: list[tuple[str, ...]] = []
+    for name in wanted:
+        lane = members(name)[0].lane
+        if lane:
+            lanes.setdefault(lane, []).append(name)
+        else:
+            alone.append((name,))
+    return [*alone, *(tuple(names) for names in lanes.values())]
 
 
 def _times(
@@ -156,77 +142,3 @@ def _times(
             return
         yield int(at_ms), lasts_ms
         at_ms += max(varied(interval_ms), lasts_ms + MIN_CALM_MS)
-
-
-def shape_of(name: str, nodes: Sequence[str], rng: Stream) -> str:
-    """The kind itself, or for ``partition`` one of the shapes that so many nodes allow."""
-    if name != "partition":
-        return name
-    few = len(nodes) < 3
-    return rng.choice(
-        [
-            kind
-            for kind in PARTITIONS
-            if not (few and kind in ("partition-majorities-ring", "partition-bridge"))
-        ]
-    )
-
-
-_Shape = Callable[[Sequence[str], Stream, tuple[str, ...]], grudges.Links]
-_SHAPES: Mapping[str, _Shape] = {
-    "partition-halves": lambda nodes, rng, hit: grudges.halves(nodes),
-    "partition-random-halves": lambda nodes, rng, hit: grudges.random_halves(nodes, rng),
-    "partition-one": lambda nodes, rng, hit: grudges.isolate(nodes, hit),
-    "partition-majorities-ring": lambda nodes, rng, hit: grudges.majorities_ring(nodes, rng),
-    "partition-bridge": lambda nodes, rng, hit: grudges.bridge(nodes, rng),
-    "partition-one-way": lambda nodes, rng, hit: grudges.one_way(nodes, hit),
-    "partition-isolate-master": lambda nodes, rng, hit: grudges.isolate(nodes, hit),
-}
-AIMED = ("partition-one", "partition-one-way", "partition-isolate-master")
-
-
-def aimed_links(
-    kind: str, nodes: Sequence[str], hit: tuple[str, ...], rng: Stream
-) -> grudges.Links:
-    """The links of a partition or link fault; ``hit`` are the nodes it is aimed at, if it is."""
-    if kind in _SHAPES:
-        return _SHAPES[kind](nodes, rng, hit)
-    return grudges.touching(nodes, hit, outgoing_only=is_one_way(kind))
-
-
-def aim(
-    draft: FaultAction, nodes: Sequence[str], rng: Stream, rotten: str, restart_jitter_ms: int
-) -> FaultAction:
-    """Resolve nodes and links, as far as they can be before the run.
-
-    ``rotten``: the only node whose disk may be corrupted.
-    """
-    kind, target = draft.kind, draft.target
-    if kind in ALL_NODES:
-        target = "all"
-    elif kind == "disk-corrupt":
-        target = rotten
-    elif kind in FATAL_DISK and not is_single(target):
-        target = "one"
-    elif kind == "partition-isolate-master":
-        target = "master"
-    elif kind in ("partition-one", "partition-one-way") and not is_single(target):
-        target = "one"
-    elif kind.startswith("partition") and kind not in AIMED:
-        target = ""
-    hit = None if is_role(target) else draw_nodes(target, nodes, rng) if target else ()
-    links = None
-    if KINDS[kind].family in ("partition", "link"):
-        links = None if hit is None else aimed_links(kind, nodes, hit, rng)
-    return msgspec.structs.replace(
-        draft,
-        target=target,
-        nodes=hit,
-        links=links,
-        jitter_ms=restart_jitter_ms if kind in ALL_NODES else 0,
-    )
-
-
-def renumbered(actions: Sequence[FaultAction]) -> Iterator[FaultAction]:
-    for number, action in enumerate(actions, start=1):
-        yield msgspec.structs.replace(action, id=number)

@@ -63,7 +63,7 @@ def test(
     rate: Annotated[float, _option("Operations a second.", "--rate", "-r", panel=_RUN)] = 200.0,
     time_limit: Annotated[str, _option("Load for so long: 60, 90s, 2m.", panel=_RUN)] = "60",
     op_timeout: Annotated[str, _option("When an answer is given up.", panel=_RUN)] = "5",
-    nemesis: Annotated[str, _option("a,b, none or all.", panel=_FAULTS)] = "partition,kill",
+    nemesis: Annotated[str, _option("Which faults.", panel=_FAULTS)] = "partition,kill",
     nemesis_interval: Annotated[str, _option("From fault to fault.", panel=_FAULTS)] = "15",
     nemesis_duration: Annotated[str, _option("A fault's length.", panel=_FAULTS)] = "8",
     targets: TargetsOption = "one",
@@ -185,8 +185,10 @@ def make_app(words: Sequence[str] = ()) -> typer.Typer:
     )
     if not words or words[0] == "test":
         from shalott.harness.cli.parameter_flags import shared_flags, with_parameter_flags
+        from shalott.harness.run.planning import nemesis_help
 
-        app.command("test")(with_parameter_flags(test, shared_flags()))
+        helps = {"nemesis": nemesis_help()}
+        app.command("test")(with_parameter_flags(test, shared_flags(), helps))
     else:
         app.command("test", help=test.__doc__)(_elsewhere)
     for command in (analyze, report, bugs, doctor, clean):

@@ -7,10 +7,11 @@ the struct of the record that the plan uses takes it (harness/core/parameters.py
 
 from __future__ import annotations
 
+import copy
 import inspect
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Annotated, Any
+from typing import Annotated, Any, get_args
 
 import typer
 
@@ -49,12 +50,16 @@ def shared_flags() -> tuple[SharedFlag, ...]:
 
 
 def with_parameter_flags(
-    command: Callable[..., None], flags: Sequence[SharedFlag]
+    command: Callable[..., None], flags: Sequence[SharedFlag], helps: Mapping[str, str]
 ) -> Callable[..., None]:
     """``command`` with the flags as options of its own; it gets what was typed as ``given``, by the
-    flag's name."""
+    flag's name. ``helps``: what to tell of options that it has already, by their name."""
     signature = inspect.signature(command, eval_str=True)
-    own = [each for each in signature.parameters.values() if each.name != "given"]
+    own = [
+        _with_help(each, helps.get(each.name))
+        for each in signature.parameters.values()
+        if each.name != "given"
+    ]
     taken = dict.fromkeys(each.name for each in own)
     added = {_python_name(shared.flag): shared for shared in flags}
     for name in taken:
@@ -75,6 +80,15 @@ def with_parameter_flags(
     run.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
     run.__annotations__ = {each.name: each.annotation for each in parameters}
     return run
+
+
+def _with_help(parameter: inspect.Parameter, text: str | None) -> inspect.Parameter:
+    if text is None:
+        return parameter
+    kind, option = get_args(parameter.annotation)
+    option = copy.copy(option)
+    option.help = text
+    return parameter.replace(annotation=Annotated[kind, option])
 
 
 def _python_name(flag: Flag) -> str:

@@ -206,7 +206,7 @@ class Door(Generic[Record]):
         for found in (*self._from_modules.values(), self._offered):
             for name, entry in found.items():
                 self._check_free(name, entry, merged)
-                merged[name] = entry
+                merged.setdefault(name, entry)  # what a module merely imports is not its own
         return merged
 
     def _take_entry_point(

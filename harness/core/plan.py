@@ -27,21 +27,21 @@ class FaultAction(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     be (None = when it fires). ``links`` are directed (source, destination) pairs to cut or to
     slow.
 
-    ``amount`` says how much, in the unit of the kind: ppm by which a clock runs faster
-    (clock-skew), ms by which it jumps (clock-jump), the probability that a packet is lost (loss),
-    ms of delay (delay), bytes/s that a link carries (clog), ms that each disk call takes longer
-    (disk-slow), bytes that rot (disk-corrupt). Other kinds have none.
+    ``kind`` is the name of a fault's record (nemesis/record.py), ``amount`` how much of it there
+    is, in the record's unit; 0 for a kind that has no amount. ``parameters`` are what else the
+    record can be told, by field of its struct.
     """
 
     id: int
     at_ms: int
     duration_ms: int
-    kind: str  # a fault's name in nemesis/kinds.py
+    kind: str
     target: str = ""
     nodes: tuple[str, ...] | None = None
     links: tuple[tuple[str, str], ...] | None = None
     amount: float = 0
-    jitter_ms: int = 0  # restart-all, kill-all, power-all: spread of the starts
+    parameters: dict[str, Any] = {}
+    jitter_ms: int = 0  # of faults that hit every node: spread of the starts
     seed: int = 0  # for what is drawn when it fires
     settle: bool = False  # fire only when mirrors are synchronised again after the last restart
 

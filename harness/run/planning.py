@@ -44,14 +44,15 @@ from shalott.harness.core.plan import (
 )
 from shalott.harness.core.quantities import parse_duration_ms
 from shalott.harness.run.requirements import requirements_of
-from shalott.nemesis.kinds import check_actions
-from shalott.nemesis.schedule import NEMESES, make_schedule
+from shalott.harness.run.select import make_system
+from shalott.nemesis.record import check_nemesis, nemesis_names, usual_nemeses
+from shalott.nemesis.requirements import check_actions, check_system, required_protocols
+from shalott.nemesis.schedule import make_schedule
 from shalott.workloads.record import WORKLOADS, WorkloadRecord
 
 BACKENDS = ("auto", "docker", "local", "sim")
 Delivery = Literal["at-least-once", "at-most-once", "exactly-once"]
 DELIVERIES = ("at-least-once", "at-most-once", "exactly-once")
-ALL_NEMESES = ("partition", "kill", "stop", "pause", "restart-all")  # what every world can do
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -163,6 +164,8 @@ def check_plan(plan: Plan) -> None:
             raise UsageError(sentence)
     record.check(plan)
     check_actions(plan.faults, nodes)
+    if required_protocols(plan.faults):
+        check_system(plan.faults, make_system(plan))
 
 
 def _check_parameters(struct: type[msgspec.Struct], values: Mapping[str, Any], of: str) -> None:
@@ -232,13 +235,21 @@ def parse_concurrency(text: str, node_count: int) -> int:
     return int(found[1]) * (node_count if found[2] else 1)
 
 
+def nemesis_help() -> str:
+    """What ``--nemesis`` takes, for the command's help."""
+    return (
+        f"a,b; none; all, which is {','.join(usual_nemeses())}. There are:"
+        f" {', '.join(nemesis_names())}."
+    )
+
+
 def parse_nemeses(text: str) -> tuple[str, ...]:
     """Names separated by commas, none, or all."""
     names = tuple(name.strip() for name in text.split(",") if name.strip())
     if names == ("all",):
-        return ALL_NEMESES
+        return usual_nemeses()
     for name in names:
-        _one_of("nemesis", name, (*NEMESES, "none", "all"))
+        check_nemesis(name, "none", "all")
     return tuple(name for name in names if name != "none")
 
 

@@ -10,9 +10,10 @@ from shalott.checkers.runs.compose import extra_requirements
 from shalott.cluster.systems.record import SYSTEMS
 from shalott.harness.core.doors import Door, Requirement, check_requirements
 from shalott.harness.core.plan import Plan
+from shalott.nemesis.record import FAULTS
 from shalott.workloads.record import WORKLOADS
 
-DOORS: tuple[Door[Any], ...] = (SYSTEMS, WORKLOADS, CHECKERS)
+DOORS: tuple[Door[Any], ...] = (SYSTEMS, WORKLOADS, FAULTS, CHECKERS)
 
 
 def requirements_of(plan: Plan) -> tuple[Requirement, ...]:
@@ -23,6 +24,8 @@ def requirements_of(plan: Plan) -> tuple[Requirement, ...]:
 def _requirements(plan: Plan) -> Iterable[Requirement]:
     yield SYSTEMS.requirement(plan.system.name)
     yield WORKLOADS.requirement(plan.workload.name)
+    for kind in dict.fromkeys(action.kind for action in plan.faults):
+        yield FAULTS.requirement(kind)
     yield from extra_requirements(plan)  # checkers of others: the same verdict needs them again
 
 

@@ -34,8 +34,8 @@ from shalott.harness.run.run import Outcome, Watch, run
 from shalott.harness.run.stage import Nemesis, World
 from shalott.harness.run.store import ENDPOINTS, LOG, REPORT, RESULTS, RunDirectory, Store
 from shalott.harness.run.verdict import judge, save_verdict
+from shalott.nemesis.requirements import check_system, required_capabilities
 from shalott.nemesis.runner import NemesisRunner
-from shalott.nemesis.schedule import required_capabilities
 from shalott.workloads.record import WORKLOADS
 
 FINDINGS_MAX = 12
@@ -107,11 +107,13 @@ def _run_simulated(
 
 
 def build_world(plan: Plan, directory: RunDirectory) -> World:
-    """The plan's cluster and system. Raises MissingCapability for what they can't do."""
+    """The plan's cluster and system. Raises MissingCapability or UsageError for faults that they
+    can't have."""
     from shalott.harness.run import select
 
     run_id = f"{directory.path.name.replace('.', '').lower()}-{os.getpid()}"
     system = select.make_system(plan)
+    check_system(plan.faults, system)
     cluster = select.make_cluster(plan, run_id, directory.path / "work")
     missing = sorted(required_capabilities(plan.faults) - cluster.capabilities)
     if missing:

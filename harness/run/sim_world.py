@@ -38,8 +38,8 @@ from shalott.harness.run.sim_record import (
 from shalott.harness.run.stage import Nemesis, World
 from shalott.harness.run.store import PLAN, RunDirectory
 from shalott.harness.run.traced_recording import TracedRecorder
+from shalott.nemesis.requirements import check_system, required_capabilities
 from shalott.nemesis.runner import NemesisRunner
-from shalott.nemesis.schedule import required_capabilities
 from shalott.workloads.record import WORKLOADS
 
 SLACK_MS = 600_000  # of virtual time beyond what the plan allows for, before a run is given up
@@ -71,11 +71,13 @@ def make_cluster(plan: Plan, loop: SimLoop) -> SimCluster:
 def make_world(
     plan: Plan, cluster: SimCluster, make_recorder: Callable[[Path], RunRecorder]
 ) -> World:
-    """Raises MissingCapability for faults that the simulation does not have."""
+    """Raises MissingCapability for faults that the simulation does not have, and UsageError for
+    those that the system can't be asked for."""
     missing = sorted(required_capabilities(plan.faults) - cluster.capabilities)
     if missing:
         raise MissingCapability(f"the simulation can't {', '.join(missing)}")
     system = make_system(plan)
+    check_system(plan.faults, system)
     queues = WORKLOADS.find(plan.workload.name).build(plan).queues
 
     def make_nemesis(record: Recorder) -> Nemesis:

@@ -26,6 +26,7 @@ from shalott.cluster.sim.loop.trace import Trace
 from shalott.cluster.sim.machine import Machine
 from shalott.cluster.sim.output import captured_output
 from shalott.cluster.systems.events import event_row
+from shalott.harness.core.errors import UsageError
 from shalott.harness.core.history import History, events_table
 from shalott.harness.core.memory_recording import MemoryRecorder
 from shalott.harness.core.plan import Plan
@@ -81,7 +82,7 @@ def simulate(
     label_chunk: int | None = None,
     log_level: int = QUIET,
 ) -> SimOutcome:
-    """Run ``plan``. Raises MissingCapability.
+    """Run ``plan``. Raises UsageError for faults that the simulation or the system can't have.
 
     ``label_chunk``: which part of the trace to keep as text (cluster/sim/loop/trace.py).
     ``log_level``: what of the nodes' logs to keep.
@@ -90,7 +91,11 @@ def simulate(
     trace = Trace(label_chunk=label_chunk)
     loop = make_loop(plan, trace)
     cluster = make_cluster(plan, loop)
-    stage = make_stage(plan, cluster)
+    try:
+        stage = make_stage(plan, cluster)
+    except UsageError:
+        loop.close()
+        raise
     error = None
     with captured_output(loop, cluster.machines, level=log_level):
         try:

@@ -31,7 +31,7 @@ from shalott.harness.run.sim_record import (
 from shalott.harness.run.store import REPORT, Store
 from shalott.harness.search.findings import evidence_of, save_evidence
 from shalott.harness.search.workers import Simulate
-from shalott.nemesis.schedule import required_capabilities
+from shalott.nemesis.requirements import required_capabilities
 
 SIM = "sim"
 CLUSTERS = ("sim", "docker", "local")

@@ -12,14 +12,17 @@ from hypothesis import strategies as st
 from shalott.harness.core.errors import UsageError
 from shalott.harness.core.plan import FaultAction
 from shalott.nemesis.drawing import BEGIN_SHARE, Promise, draw_faults
-from shalott.nemesis.kinds import ALL_NODES, CALM, KINDS, check_actions
-from shalott.nemesis.schedule import MIN_CALM_MS, NEMESES, TAIL_MS
+from shalott.nemesis.record import FAULTS, nemesis_names
+from shalott.nemesis.requirements import check_actions
+from shalott.nemesis.schedule import MIN_CALM_MS, TAIL_MS
 
 pytestmark = pytest.mark.unit
 
 NODES = ("n1", "n2", "n3")
 LIMIT_MS = 60_000
-SINGLE = [name for name in NEMESES if name not in ALL_NODES]
+ALL_NODES = [record.name for record in FAULTS.records() if record.hits_all]
+CALM = [record.name for record in FAULTS.records() if record.is_calm]
+SINGLE = [name for name in nemesis_names() if name not in ALL_NODES]
 
 
 def draw(seed: int = 1, **more: Any) -> tuple[FaultAction, ...]:
@@ -81,11 +84,11 @@ def test_properties_of_what_is_drawn(
         assert all(after.at_ms - end_ms(a) >= MIN_CALM_MS for a, after in pairwise(alone))
         assert all(action.settle == (action.kind not in CALM) for action in actions)
         for action in actions:
-            kind = KINDS[action.kind]
-            if kind.family in ("process", "disk") and action.nodes is not None:
+            record = FAULTS.find(action.kind)
+            if record.links is None and action.nodes is not None:
                 assert len(action.nodes) == 1
-            if action.kind in CALM and kind.unit:
-                assert action.amount in kind.amounts[: kind.mild]
+            if record.is_calm and record.amount is not None:
+                assert action.amount in record.amounts[: record.amount.mild]
     else:
         assert not any(action.settle for action in actions)
 
@@ -116,7 +119,7 @@ def test_weights_count() -> None:
 
 def test_every_kind_is_drawn_and_the_slots_are_filled() -> None:
     drawn = [a for seed in range(60) for a in draw(seed, promise="anything", kinds=_all())]
-    assert {action.kind for action in drawn} == set(KINDS)
+    assert {action.kind for action in drawn} == set(FAULTS.names())
     assert {action.jitter_ms > 0 for action in drawn if action.kind in ALL_NODES} == {True}
     overlapping = [
         pair
@@ -155,7 +158,7 @@ def test_corruption_never_meets_a_second_node() -> None:
 @pytest.mark.parametrize(
     ("more", "sentence"),
     [
-        ({"kinds": {"kil": 1}}, "unknown nemesis kil: one of partition, "),
+        ({"kinds": {"kil": 1}}, "unknown nemesis kil: choose one of partition, "),
         ({"kinds": {"kill": -1}}, "the weight of kill is -1: it must not be below 0"),
         ({"kinds": {"kill-all": 1}}, "kill-all takes every node, which the promise"),
         ({"targets": ("minority",)}, "the target minority may be several nodes"),
@@ -171,4 +174,4 @@ def test_what_cannot_be_drawn_is_refused(more: dict[str, Any], sentence: str) ->
 
 
 def _all() -> dict[str, float]:
-    return dict.fromkeys(KINDS, 1.0)
+    return dict.fromkeys(FAULTS.names(), 1.0)

@@ -10,15 +10,23 @@ import pytest
 
 from shalott.harness.core.plan import FaultAction
 from shalott.harness.core.rng import Stream
-from shalott.nemesis.kinds import ALL_NODES, KINDS, PARTITIONS
+from shalott.nemesis.links import FAULTS as LINKS
+from shalott.nemesis.partitions import FAULTS as PARTITIONS
+from shalott.nemesis.record import FAULTS
 from shalott.nemesis.runner import NemesisRunner
-from shalott.nemesis.schedule import aimed_links
 from tests.world.cluster.backends import fresh_run_id, make
 from tests.world.cluster.fake_system import NODES, FakeSystem
 from tests.world.harness.nemesis import MemoryRecorder, make_plan
 
 # What both can, whatever the kernel.
-LEAST = {*PARTITIONS, "kill", "stop", "pause", "restart-all", "kill-all"}
+LEAST = {
+    *(record.name for record in PARTITIONS),
+    "kill",
+    "stop",
+    "pause",
+    "restart-all",
+    "kill-all",
+}
 
 
 def every_kind(capabilities: frozenset[str]) -> list[FaultAction]:
@@ -27,21 +35,19 @@ def every_kind(capabilities: frozenset[str]) -> list[FaultAction]:
     Links are shaped before nodes are taken away: a container that is down has no links to look at.
     """
     actions = []
-    kinds = [name for name, kind in KINDS.items() if {*kind.needs} <= capabilities]
-    kinds.sort(key=lambda kind: KINDS[kind].family != "link")
-    for number, kind in enumerate(kinds, start=1):
-        hit = NODES if kind in ALL_NODES else (NODES[number % 3],)
-        links = None
-        if KINDS[kind].family in ("partition", "link"):
-            links = aimed_links(kind, NODES, hit, Stream(number))
+    records = [record for record in FAULTS.records() if {*record.needs} <= capabilities]
+    records.sort(key=lambda record: record not in LINKS)
+    for number, record in enumerate(records, start=1):
+        hit = NODES if record.hits_all else (NODES[number % 3],)
+        links = record.links(NODES, hit, Stream(number)) if record.links is not None else None
         action = FaultAction(
             id=number,
             at_ms=500 * number,
             duration_ms=1000,
-            kind=kind,
+            kind=record.name,
             nodes=hit,
             links=links,
-            amount=(KINDS[kind].amounts or (0,))[0],
+            amount=(record.amounts or (0,))[0],
             jitter_ms=300,
             seed=number,
         )

@@ -12,19 +12,17 @@ from hypothesis import strategies as st
 from shalott.harness.core.errors import UsageError
 from shalott.harness.core.plan import FaultAction
 from shalott.nemesis.grudges import seen_by
-from shalott.nemesis.kinds import ALL_NODES, KINDS, check_actions
-from shalott.nemesis.schedule import (
-    DISK_KINDS,
-    MIN_CALM_MS,
-    NEMESES,
-    PROCESS_KINDS,
-    make_schedule,
-    required_capabilities,
-)
+from shalott.nemesis.record import FAULTS, nemesis_names
+from shalott.nemesis.requirements import check_actions, required_capabilities
+from shalott.nemesis.schedule import MIN_CALM_MS, make_schedule
 
 pytestmark = pytest.mark.unit
 
 NODES = ("n1", "n2", "n3")
+NEMESES = nemesis_names()
+ALL_NODES = [record.name for record in FAULTS.records() if record.hits_all]
+PROCESS_KINDS = [record.name for record in FAULTS.records() if record.lane == "process"]
+DISK_KINDS = [record.name for record in FAULTS.records() if record.lane == "disk"]
 
 
 def schedule(*nemeses: str, seed: int = 1, targets: str = "one") -> tuple[FaultAction, ...]:
@@ -83,7 +81,7 @@ def test_schedule_properties(
     for action in actions:
         is_role = action.target in ("master", "mirrors")
         assert (action.nodes is None) == is_role
-        if KINDS[action.kind].family in ("partition", "link"):
+        if FAULTS.find(action.kind).links is not None:
             assert (action.links is None) == is_role
             assert is_role or any(seen_by(n, nodes, action.links or ()) != {*nodes} for n in nodes)
         else:
@@ -157,9 +155,9 @@ def test_a_plan_corrupts_one_nodes_disk_only() -> None:
 
 @pytest.mark.explore
 def test_amounts_are_drawn_from_the_kinds_own() -> None:
-    for name, kind in KINDS.items():
-        drawn = {a.amount for seed in range(30) for a in schedule(name, seed=seed)}
-        assert drawn == (set(kind.amounts) if kind.amounts else {0})
+    for record in FAULTS.records():
+        drawn = {a.amount for seed in range(30) for a in schedule(record.name, seed=seed)}
+        assert drawn == (set(record.amounts) if record.amounts else {0})
 
 
 def test_link_faults_touch_the_node_that_they_hit() -> None:
@@ -187,7 +185,9 @@ def test_durations_are_exact_without_jitter() -> None:
 
 
 def test_unknown_nemesis_names_the_known() -> None:
-    with pytest.raises(UsageError, match="unknown nemesis partitoin: one of partition, .*, none"):
+    with pytest.raises(
+        UsageError, match="unknown nemesis partitoin: choose one of partition, .*, none"
+    ):
         schedule("partitoin")
 
 

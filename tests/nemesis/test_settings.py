@@ -1,4 +1,4 @@
-"""Faults of power, links, clocks and disks: made, proved, layered over each other, healed."""
+"""Faults of power, links, clocks and disks: made, proved, overlapping, healed."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from shalott.checkers.runs.stats import Stats
 from shalott.cluster.base import SOUND_DISK, DiskFaults, LinkShape
 from shalott.harness.core.plan import ClockPlan, FaultAction, SimPlan
 from shalott.nemesis.grudges import touching
-from shalott.nemesis.kinds import KINDS
-from shalott.nemesis.layers import add_disks, add_shapes
+from shalott.nemesis.record import FAULTS
+from shalott.nemesis.settings import add_disks, add_shapes
 from tests.nemesis.test_runner import LONG_MS, Scene, fault, partition, within
 from tests.world.harness.nemesis import NODES
 
@@ -27,7 +27,7 @@ def of_kind(kind: str, amount: float = 0, **more: Any) -> FaultAction:
     """A fault that hits n2, unless it says another node."""
     node = more.pop("node", "n2")
     links = None
-    if KINDS[kind].family == "link":
+    if FAULTS.find(kind).links is not None:
         links = touching(NODES, (node,), outgoing_only=kind.endswith("one-way"))
     return fault(kind, nodes=(node,), links=links, amount=amount, **more)
 
@@ -207,7 +207,7 @@ def test_a_clock_that_was_never_right_is_put_back_where_it_would_be() -> None:
     within(10, scene())
 
 
-def test_sums_of_layers() -> None:
+def test_sums_of_settings() -> None:
     assert add_shapes([]) == LinkShape() and add_disks([]) == SOUND_DISK
     assert add_shapes(
         [LinkShape(loss=0.5, rate_bytes_s=300), LinkShape(loss=0.5, rate_bytes_s=200, delay_ms=1)]

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
 
+from shalott.cluster.base import DeclaresQueues
 from shalott.harness.core.plan import FaultAction, Plan
 from shalott.harness.core.rng import Stream
 from shalott.harness.run.simulate import SimOutcome, simulate
 from shalott.harness.search.drawing.swarm import USUAL, Subject, draw_plan
-from shalott.nemesis.kinds import ALL_NODES, KINDS
-from shalott.nemesis.schedule import aimed_links
+from shalott.nemesis import clocks, disks, links, operators, partitions, processes
+from shalott.nemesis.record import FAULTS, FaultRecord
 
 pytestmark = [
     pytest.mark.sim,
@@ -24,31 +26,30 @@ pytestmark = [
 NODES = ("n1", "n2", "n3")
 
 
-def plan_of(*actions: FaultAction, limit_ms: int) -> Plan:
+def plan_of(*actions: FaultAction, limit_ms: int, system: str = "mirrored") -> Plan:
     swarm = USUAL.but(
         nodes=(3,), schedule=actions, time_limit_ms=(limit_ms,), buggify=(False,), loss=(0.0,)
     )
-    return draw_plan(Subject(profile="upstream", swarm=swarm), 5)
+    return draw_plan(Subject(system=system, profile="upstream", swarm=swarm), 5)
 
 
-def one_of_each(families: tuple[str, ...], *, apart_ms: int, lasts_ms: int) -> list[FaultAction]:
+def one_of_each(
+    records: Sequence[FaultRecord], *, apart_ms: int, lasts_ms: int
+) -> list[FaultAction]:
     actions = []
-    kinds = [name for name, kind in KINDS.items() if kind.family in families]
-    for number, name in enumerate(kinds, start=1):
-        kind = KINDS[name]
-        # Corruption may hit one node only; the others take turns.
-        node = NODES[0] if name == "disk-corrupt" else NODES[number % 3]
-        hit = NODES if name in ALL_NODES else (node,)
-        has_links = kind.family in ("partition", "link")
+    for number, record in enumerate(records, start=1):
+        # Lasting harm may hit one node only; the others take turns.
+        node = NODES[0] if record.does_not_heal else NODES[number % 3]
+        hit = NODES if record.hits_all else (node,)
         actions.append(
             FaultAction(
                 id=number,
                 at_ms=2000 + apart_ms * number,
                 duration_ms=lasts_ms,
-                kind=name,
+                kind=record.name,
                 nodes=hit,
-                links=aimed_links(name, NODES, hit, Stream(number)) if has_links else None,
-                amount=kind.amounts[0] if kind.amounts else 0,
+                links=record.links(NODES, hit, Stream(number)) if record.links else None,
+                amount=record.amounts[0] if record.amounts else 0,
                 seed=number,
             )
         )
@@ -60,32 +61,38 @@ def fault_rows(outcome: SimOutcome) -> list[dict[str, Any]]:
     return [
         json.loads(row["extra"]) | {"error": row["error"]}
         for row in rows
-        if row["process"] == -1 and row["f"] in KINDS
+        if row["process"] == -1 and FAULTS.has(row["f"])
     ]
 
 
+REDECLARES = tuple(record for record in operators.FAULTS if DeclaresQueues in record.asks)
+BY_HAND = tuple(record for record in operators.FAULTS if DeclaresQueues not in record.asks)
+
+
 @pytest.mark.parametrize(
-    ("families", "apart_ms", "lasts_ms"),
+    ("system", "records", "apart_ms", "lasts_ms"),
     [
-        (("partition",), 1500, 1000),
-        (("process",), 4000, 1500),
-        (("link", "clock"), 700, 2000),  # each overlaps its neighbours
-        (("disk",), 4000, 1500),
+        ("mirrored", partitions.FAULTS, 1500, 1000),
+        ("mirrored", processes.FAULTS, 4000, 1500),
+        ("mirrored", REDECLARES, 4000, 1500),
+        ("mirrored", (*links.FAULTS, *clocks.FAULTS), 700, 2000),  # each overlaps its neighbours
+        ("mirrored", disks.FAULTS, 4000, 1500),
+        ("master-slave", BY_HAND, 4000, 1500),
     ],
 )
 def test_every_kind_is_proved_in_the_simulation(
-    families: tuple[str, ...], apart_ms: int, lasts_ms: int
+    system: str, records: Sequence[FaultRecord], apart_ms: int, lasts_ms: int
 ) -> None:
-    actions = one_of_each(families, apart_ms=apart_ms, lasts_ms=lasts_ms)
+    actions = one_of_each(records, apart_ms=apart_ms, lasts_ms=lasts_ms)
     limit_ms = max(action.at_ms + action.duration_ms for action in actions) + 2000
-    outcome = simulate(plan_of(*actions, limit_ms=limit_ms), stop_early=False)
+    outcome = simulate(plan_of(*actions, limit_ms=limit_ms, system=system), stop_early=False)
     assert outcome.error is None
     rows = {row["kind"]: row for row in fault_rows(outcome)}
     assert list(rows) == [action.kind for action in actions]
     for name, row in rows.items():
         assert row["error"] is None, (name, row["error"])
         assert row["proved_effective"] and row["proved_healed"], row
-        assert row.get("amount", 0) == (KINDS[name].amounts or (0,))[0]
+        assert row.get("amount", 0) == (FAULTS.find(name).amounts or (0,))[0]
 
 
 def test_a_node_whose_syncs_fail_gives_itself_up_and_the_run_goes_on() -> None:

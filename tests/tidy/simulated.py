@@ -132,14 +132,17 @@ SIMULATED_EXEMPT: Mapping[tuple[str, str], str] = {
     ("cluster/sim/machine.py", "contexts"): _HOLDS_CONTEXTS,
     ("cluster/sim/loop/processes.py", "contexts"): _HOLDS_CONTEXTS,
     ("cluster/sim/loop/tasks.py", "contexts"): _HOLDS_CONTEXTS,
-    ("cluster/sim/backend.py", "set"): "capabilities are compared, and sorted before they are told",
+    ("cluster/sim/backend.py", "set"): "capabilities are compared, and sorted when told",
     ("cluster/sim/network/addresses.py", "sockets"): "constants, and the error of an unknown name",
     (
         "cluster/sim/loop/loop.py",
         "garbage collector",
     ): "no finalizer may run while a simulation does",
     ("nemesis/grudges.py", "set"): "whom a node sees is compared and asked for, never walked",
-    ("nemesis/schedule.py", "set"): "capabilities are compared, and sorted before they are told",
+    (
+        "nemesis/requirements.py",
+        "set",
+    ): "capabilities are compared, and sorted when told",
     ("workloads/clients/amqp_connection.py", "machine"): "os.strerror: an error number as text",
 }
 

@@ -14,7 +14,7 @@ import asyncio
 import hashlib
 import json
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -117,15 +117,6 @@ class MirroredSystem:
 
     def _definition(self) -> dict[str, Any]:
         return {"durable": self._durable, "auto_delete": False, "arguments": {}}
-
-    async def fail_over(self, cluster: Cluster, old: str) -> None:
-        raise Definite(f"{self.name} promotes by itself: nobody can take the place of {old}")
-
-    async def rejoin(self, cluster: Cluster, node: str) -> None:
-        """Every node does so by itself."""
-
-    async def report_nonsense(self, cluster: Cluster, node: str) -> Callable[[], None]:
-        raise Definite(f"{self.name} has no port where {node} takes slaves' reports")
 
     async def observe(self, cluster: Cluster, node: str) -> Mapping[str, Any]:
         answer = await management(cluster, node).get("/api/shalott/claims")

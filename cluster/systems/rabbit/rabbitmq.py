@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -139,15 +139,6 @@ class RabbitmqSystem:
     def _definition(self, node: str) -> dict[str, Any]:
         plain = {"durable": self._durable, "auto_delete": False, "arguments": {}}
         return {**plain, "node": PREFIX + node}
-
-    async def fail_over(self, cluster: Cluster, old: str) -> None:
-        raise Definite(f"{self.name} promotes by itself: nobody can take the place of {old}")
-
-    async def rejoin(self, cluster: Cluster, node: str) -> None:
-        """Every node does so by itself."""
-
-    async def report_nonsense(self, cluster: Cluster, node: str) -> Callable[[], None]:
-        raise Definite(f"{self.name} has no port where {node} takes slaves' reports")
 
     async def observe(self, cluster: Cluster, node: str) -> Mapping[str, Any]:
         """As ``System.observe``; ``running`` is empty while the node waits for one that is cut

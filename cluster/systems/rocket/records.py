@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
@@ -24,10 +24,16 @@ from shalott.harness.core.plan import Plan, nodes_hosting
 REMOTING = "rocketmq-remoting"  # brokers and name servers of RocketMQ
 
 
-def make_system(plan: Plan) -> System:
-    from shalott.cluster.systems.rocket.rocketmq import make_rocketmq
+def make_master_slave(plan: Plan) -> System:
+    from shalott.cluster.systems.rocket.master_slave import MasterSlaveSystem
 
-    return make_rocketmq(plan.system, plan.seed)
+    return MasterSlaveSystem(plan.system, plan.seed)
+
+
+def make_elected(plan: Plan) -> System:
+    from shalott.cluster.systems.rocket.rocketmq import RocketmqSystem
+
+    return RocketmqSystem(plan.system, plan.seed)
 
 
 def broker_program(spec: NodeSpec, seed: int, buggify: Any) -> Any:
@@ -93,11 +99,13 @@ def promises_of_controller(plan: Plan) -> LogPromises:
     return LogPromises(keeps_acknowledged=waits and _flushes(plan), by_set=True, unclean=unclean)
 
 
-def _record(name: str, summary: str, promises: Any) -> SystemRecord:
+def _record(
+    name: str, summary: str, promises: Any, make: Callable[[Plan], System] = make_elected
+) -> SystemRecord:
     return SystemRecord(
         name=name,
         summary=summary,
-        make=make_system,
+        make=make,
         speaks=(REMOTING,),
         workload="log",
         profiles={"upstream": Profile(), "safe": Profile(policy=SAFE_SETTINGS[name])},
@@ -117,6 +125,7 @@ MASTER_SLAVE = _record(
     "master-slave",
     "our RocketMQ brokers with HAService: one master, its slaves, failover by hand",
     promises_of_master_slave,
+    make_master_slave,
 )
 DLEDGER = _record("dledger", "the same brokers on a log that Raft replicates", promises_of_dledger)
 CONTROLLER = _record(

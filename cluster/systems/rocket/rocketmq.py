@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -27,10 +27,9 @@ from shalott.broker.rocket.remoting.command import Command
 from shalott.cluster.base import Cluster, NodeSpec, Topology
 from shalott.cluster.systems.events import event_row, read_event_file
 from shalott.cluster.systems.management import CONFIGURE_WITHIN_S, RETRY_S, management
-from shalott.cluster.systems.rocket import operator, replicas, settling
+from shalott.cluster.systems.rocket import replicas, settling
 from shalott.cluster.systems.rocket.config import (
     PORTS,
-    brokers_of,
     hosted_ports,
     node_config,
     to_toml,
@@ -55,7 +54,11 @@ OBSERVE_TIMEOUT_S = 2.0
 
 
 class RocketmqSystem:
-    """See ``cluster.base.System``. One broker group; a queue is "topic/number"."""
+    """See ``cluster.base.System``. One broker group; a queue is "topic/number".
+
+    Its masters are elected, or stay what they are: see master_slave.py for those that an operator
+    replaces.
+    """
 
     image = "mirrored"  # the broker's, whatever system runs on it
 
@@ -144,44 +147,6 @@ class RocketmqSystem:
             raise Indefinite("no node says that it is the master")
         return max(found)[1]
 
-    async def declare_queue(self, cluster: Cluster, node: str, queue: str) -> None:
-        raise Definite(
-            f"{self.name} has topics, which no node owns: {queue} can't be put on {node}"
-        )
-
-    async def delete_queue(self, cluster: Cluster, node: str, queue: str, timeout_ms: int) -> None:
-        raise Definite(f"{self.name} has topics, which no node owns: {node} can't delete {queue}")
-
-    async def fail_over(self, cluster: Cluster, old: str) -> None:
-        self._check_by_hand(old)
-        brokers = brokers_of(self._plan, cluster.nodes)
-        await operator.fail_over(cluster, self._asker(cluster), old, brokers)
-
-    async def rejoin(self, cluster: Cluster, node: str) -> None:
-        self._check_by_hand(node)
-        await operator.rejoin(cluster, self._asker(cluster), node)
-
-    async def report_nonsense(self, cluster: Cluster, node: str) -> Callable[[], None]:
-        self._check_by_hand(node)
-        return await operator.report_nonsense(cluster, node)
-
-    def _check_by_hand(self, node: str) -> None:
-        """Raises Definite in systems whose masters are elected, and where no broker is."""
-        if self.name != "master-slave":
-            raise Definite(f"{self.name} elects its masters: {node} is none of the operator's")
-        if not brokers_of(self._plan, (node,)):
-            raise Definite(f"{node} hosts no broker")
-
-    def _asker(self, cluster: Cluster) -> operator.Ask:
-        async def ask(node: str) -> Mapping[str, Any]:
-            claims = (await self.observe(cluster, node))["claims"]
-            if not claims:
-                raise Definite(f"{node} has no broker yet")
-            claim: Mapping[str, Any] = claims[0]
-            return claim
-
-        return ask
-
     async def observe(self, cluster: Cluster, node: str) -> Mapping[str, Any]:
         answer = await management(cluster, node).get("/api/shalott/claims")
         try:
@@ -234,8 +199,3 @@ class RocketmqSystem:
             for event in read_event_file(directory / "events.jsonl")
         ]
         return sorted(rows, key=lambda row: int(row["run_ns"]))
-
-
-def make_rocketmq(plan: SystemPlan, seed: int) -> RocketmqSystem:
-    """The system that the plan names."""
-    return RocketmqSystem(plan, seed)

@@ -44,7 +44,7 @@ from shalott.harness.core.rng import stream_key
 from shalott.harness.run.planning import check_plan, lay_out, parse_nodes, profile_of
 from shalott.harness.run.requirements import requirements_of
 from shalott.nemesis.drawing import STEP_MS, Promise, draw_faults
-from shalott.nemesis.kinds import ALL_NODES
+from shalott.nemesis.record import members
 from shalott.nemesis.targets import is_single
 from shalott.workloads.record import WORKLOADS, WorkloadRecord
 
@@ -285,7 +285,7 @@ def _faults(
     promise = draw.choice("promises", promises) if swarm.promise is None else swarm.promise
     kinds, targets = fault_kinds(subject), swarm.targets
     if swarm.promises and promise != "anything":
-        kinds = {kind: weight for kind, weight in kinds.items() if kind not in ALL_NODES}
+        kinds = {kind: weight for kind, weight in kinds.items() if not _hits_all(kind)}
         targets = tuple(target for target in targets if is_single(target))
     return draw_faults(
         stream_key(draw.seed, "swarm", "faults") >> 1,
@@ -299,6 +299,10 @@ def _faults(
         count=swarm.fault_count,
         targets=targets,
     )
+
+
+def _hits_all(kind: str) -> bool:
+    return any(record.hits_all for record in members(kind))
 
 
 def _later(action: FaultAction, swarm: Swarm, draw: Draw) -> FaultAction:

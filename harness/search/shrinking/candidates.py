@@ -21,39 +21,11 @@ from shalott.harness.core.plan import (
     Plan,
     SimPlan,
 )
-from shalott.nemesis.kinds import ALL_NODES, KINDS, PARTITIONS, is_one_way
+from shalott.nemesis.weaker import strength, weaker_actions
 from shalott.workloads.record import WORKLOADS
 
 replace = msgspec.structs.replace
 
-# What each kind may be weakened to, the weakest first.
-WEAKER: Mapping[str, tuple[str, ...]] = {
-    "power-all": ("restart-all", "kill-all"),
-    "kill-all": ("restart-all",),
-    "power": ("pause", "stop", "kill"),
-    "kill": ("pause", "stop"),
-    "stop": ("pause",),
-    "disk-corrupt": ("disk-slow", "disk-short", "disk-full", "disk-error"),
-    "disk-error": ("disk-slow", "disk-short", "disk-full"),
-    "disk-full": ("disk-slow", "disk-short"),
-    "disk-short": ("disk-slow",),
-    "clog": ("delay-one-way", "delay", "clog-one-way"),
-    "clog-one-way": ("delay-one-way",),
-    "loss": ("delay-one-way", "delay", "loss-one-way"),
-    "loss-one-way": ("delay-one-way",),
-    "delay": ("delay-one-way",),
-    "clock-jump": ("clock-skew",),
-}
-STRENGTH: Mapping[str, int] = {
-    **dict.fromkeys(PARTITIONS, 50),
-    "partition-one-way": 40,
-    "pause": 30, "stop": 40, "kill": 50, "power": 60,
-    "restart-all": 70, "kill-all": 80, "power-all": 90,
-    "delay-one-way": 10, "delay": 12, "loss-one-way": 20, "loss": 22,
-    "clog-one-way": 24, "clog": 26, "clock-skew": 10, "clock-jump": 20,
-    "disk-slow": 10, "disk-short": 20, "disk-full": 30, "disk-error": 40, "disk-corrupt": 50,
-}  # fmt: skip
-_OF_ONE = {"restart-all": "stop", "kill-all": "kill", "power-all": "power"}
 _ROUND_MS = (1000, 500, 100)
 _SHORTEST_MS = 100
 _RATES_HZ = (1.0, 2.0, 5.0, 10.0, 20.0)
@@ -67,7 +39,7 @@ def measure(plan: Plan) -> tuple[float, ...]:
     times_ms = [plan.time_limit_ms, *(t for a in faults for t in (a.at_ms, a.duration_ms))]
     return (
         len(faults),
-        sum(_strength(action) for action in faults),
+        sum(strength(action) for action in faults),
         sum(_extent(action, len(plan.cluster.nodes)) for action in faults),
         len(plan.cluster.nodes),
         round(workload.rate_hz * plan.time_limit_ms),
@@ -80,13 +52,6 @@ def measure(plan: Plan) -> tuple[float, ...]:
         len(_noise(plan)),
         sum(_roughness(time_ms) for time_ms in times_ms),
     )
-
-
-def _strength(action: FaultAction) -> float:
-    """By kind; among the amounts of a kind, by their place in its table."""
-    amounts = KINDS[action.kind].amounts if action.kind in KINDS else ()
-    place = amounts.index(action.amount) if action.amount in amounts else len(amounts)
-    return STRENGTH.get(action.kind, 50) + (place / (len(amounts) + 1) if amounts else 0)
 
 
 def _extent(action: FaultAction, node_count: int) -> int:
@@ -199,66 +164,8 @@ def _without(action: FaultAction, gone: str) -> FaultAction | None:
 def weaker(plan: Plan) -> Iterator[Plan]:
     """One action replaced by a weaker one."""
     for place, action in enumerate(plan.faults):
-        for other in _weaker_actions(action):
+        for other in weaker_actions(action):
             yield with_faults(plan, (*plan.faults[:place], other, *plan.faults[place + 1 :]))
-
-
-def _weaker_actions(action: FaultAction) -> Iterator[FaultAction]:
-    if action.kind in _OF_ONE:
-        for node in action.nodes or ():
-            yield replace(
-                action, kind=_OF_ONE[action.kind], target=node, nodes=(node,), jitter_ms=0
-            )
-    if action.kind in ALL_NODES and action.jitter_ms:
-        yield replace(action, jitter_ms=0)
-    for kind in WEAKER.get(action.kind, ()):
-        yield from _as_kind(action, kind)
-    yield from _smaller_amounts(action)
-    yield from _narrower(action)
-
-
-def _as_kind(action: FaultAction, kind: str) -> Iterator[FaultAction]:
-    """As another kind: with its weakest amount, then with stronger ones."""
-    narrows = is_one_way(kind) and not is_one_way(action.kind)
-    for way in _one_way_links(action.links) if narrows else (action.links,):
-        for amount in KINDS[kind].amounts or (0,):
-            yield replace(action, kind=kind, links=way, amount=amount)
-
-
-def _smaller_amounts(action: FaultAction) -> Iterator[FaultAction]:
-    amounts = KINDS[action.kind].amounts if action.kind in KINDS else ()
-    place = amounts.index(action.amount) if action.amount in amounts else len(amounts)
-    for amount in amounts[:place]:
-        yield replace(action, amount=amount)
-
-
-def _narrower(action: FaultAction) -> Iterator[FaultAction]:
-    """Fewer nodes, fewer links, one direction only."""
-    nodes, links = action.nodes, action.links
-    if action.kind in PARTITIONS and action.kind != "partition-one-way":
-        for way in _one_way_links(links):
-            yield replace(action, kind="partition-one-way", links=way)
-    if links is not None and len(links) > 1:
-        pairs = dict.fromkeys(tuple(sorted(link)) for link in links)
-        for pair in pairs if len(pairs) > 1 else ():
-            yield replace(action, links=tuple(x for x in links if tuple(sorted(x)) != pair))
-    if links is None and nodes is not None and len(nodes) > 1 and action.kind not in ALL_NODES:
-        for gone in reversed(nodes):
-            kept = tuple(node for node in nodes if node != gone)
-            yield replace(action, target="+".join(kept), nodes=kept)
-
-
-def _one_way_links(
-    links: tuple[tuple[str, str], ...] | None,
-) -> list[tuple[tuple[str, str], ...]]:
-    """Of links cut in both directions only the ones towards later names, or only the others."""
-    if links is None:
-        return []
-    ways = (
-        tuple(link for link in links if link[0] < link[1]),
-        tuple(link for link in links if link[0] > link[1]),
-    )
-    return [way for way in ways if way and len(way) < len(links)]
 
 
 # -- shorter and rounder ---------------------------------------------------------------------------

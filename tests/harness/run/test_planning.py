@@ -64,7 +64,7 @@ def test_no_durations(text: str) -> None:
 
 def test_nemeses_none_and_all() -> None:
     assert plan_of(nemesis="none").faults == ()
-    assert planning.parse_nemeses("all") == planning.ALL_NEMESES
+    assert planning.parse_nemeses("all") == ("partition", "kill", "stop", "pause", "restart-all")
     assert planning.parse_nemeses("kill, pause") == ("kill", "pause")
 
 

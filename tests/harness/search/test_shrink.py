@@ -22,6 +22,7 @@ from shalott.harness.search.shrinking import candidates
 from shalott.harness.search.shrinking.candidates import measure
 from shalott.harness.search.shrinking.session import fails_by, shrink_plan
 from shalott.harness.search.shrinking.shrink import ddmin, shrink
+from shalott.nemesis.record import FAULTS
 from tests.world.harness.toy_simulation import loses, simulate_toy
 
 pytestmark = pytest.mark.unit
@@ -126,7 +127,7 @@ def test_a_plan_shrinks_to_its_cause() -> None:
         assert len(shrunk.plan.faults) == 2
         first, second = sorted(shrunk.plan.faults, key=lambda action: action.kind == "power")
         assert second.kind == "power"  # the bug needs it; the other one is as weak as can be
-        assert candidates.STRENGTH[first.kind] <= 40
+        assert FAULTS.find(first.kind).strength <= 40
         hit = {node for action in shrunk.plan.faults for node in action.nodes or ()}
         assert len(shrunk.plan.cluster.nodes) <= max(len(hit), 1) or first.links is not None
         assert shrunk.plan.workload.rate_hz == 1

@@ -20,7 +20,7 @@ from shalott.harness.search.scenarios.catalogue import (
     scenario_of,
     scenario_of_bug,
 )
-from shalott.nemesis.schedule import required_capabilities
+from shalott.nemesis.requirements import required_capabilities
 from shalott.nemesis.targets import is_single
 
 pytestmark = pytest.mark.unit

@@ -196,8 +196,16 @@ class FakeCluster:
                 await self.changed.wait()
 
 
+class PlainSystem:
+    """A system that can't be asked what only some can."""
+
+    name = "plain"
+
+
 class FakeSystem:
     """``claims`` by node; a node without an entry can't be asked."""
+
+    name = "fake"
 
     def __init__(self, claims: Mapping[str, Sequence[Mapping[str, Any]]] | None = None) -> None:
         self.claims = dict(claims or {})

@@ -1,13 +1,14 @@
-"""Holds: which faults keep a node's process down or paused, so that overlapping faults compose.
+"""ProcessStates: which faults want a node's process down or paused, so that faults may overlap.
 
-Two faults may want the same node down, or one pause what another kills. Each lays a hold on the
-node and takes it off when it ends; the node is brought to the state that its holds add up to: down
-beats paused beats running. So a fault's end never revives a node that another one still holds.
+Two faults may want the same node down, or one pause what another kills. Each demands a state of the
+node and withdraws its demand when it ends; the node is brought to the state that the demands add up
+to: down beats paused beats running. So a fault's end never revives a node that another one still
+wants down.
 
-A node whose disk fails may end its own process, which is right of it. A ``disk`` hold says that it
-may: found exited, the node is left alone until the last such hold is off, and is started then. A
-node that can't even start from a corrupted disk gets an empty one, as an operator would give it. So
-a node that was ever held by a disk fault is looked at before it is believed to run.
+A node whose disk fails may end its own process, which is right of it. The demand ``disk`` says that
+it may: found exited, the node is left alone until the last such demand is withdrawn, and is started
+then. A node that can't even start from a corrupted disk gets an empty one, as an operator would
+give it. So a node that ever had a disk fault is looked at before it is believed to run.
 """
 
 from __future__ import annotations
@@ -22,7 +23,8 @@ from shalott.cluster.base import Cluster
 
 log = logging.getLogger("shalott.nemesis")
 
-How = Literal["kill", "stop", "power", "pause", "disk", "rot"]  # "rot": a disk hold by corruption
+# "disk": its disk fails, and it may exit; "rot": the same by corrupted bytes
+How = Literal["kill", "stop", "power", "pause", "disk", "rot"]
 DownBy = Literal["kill", "stop", "power"]
 State = Literal["running", "paused", "down"]
 
@@ -35,7 +37,7 @@ Serves = Callable[[str], Awaitable[bool]]
 @dataclass(slots=True)
 class _Node:
     state: State = "running"
-    holds: dict[int, How] = field(default_factory=dict)  # by fault
+    demands: dict[int, How] = field(default_factory=dict)  # by fault
     lock: asyncio.Lock = field(default_factory=asyncio.Lock)
     is_dark: bool = False
     is_suspect: bool = False  # a disk fault has, or had, it: it may exit by itself
@@ -47,10 +49,10 @@ class _Node:
     @property
     def is_excused(self) -> bool:
         """Whether it may be exited now without anybody having ended it."""
-        return any(how in ("disk", "rot") for how in self.holds.values())
+        return any(how in ("disk", "rot") for how in self.demands.values())
 
 
-class Holds:
+class ProcessStates:
     """The processes of one cluster's nodes. All of them run at first.
 
     ``serves``: whether a node answers; it tells a start from a corrupted disk that went well.
@@ -67,11 +69,11 @@ class Holds:
         return self._nodes[name].state
 
     def wanted(self, name: str) -> State:
-        """The state that the node's holds add up to."""
-        holds = self._nodes[name].holds.values()
-        if any(how in ("kill", "stop", "power") for how in holds):
+        """The state that the demands on the node add up to."""
+        demands = self._nodes[name].demands.values()
+        if any(how in ("kill", "stop", "power") for how in demands):
             return "down"
-        return "paused" if "pause" in holds else "running"
+        return "paused" if "pause" in demands else "running"
 
     def may_be_exited(self, name: str) -> bool:
         return self._nodes[name].is_excused
@@ -84,19 +86,19 @@ class Holds:
         """How often the node got an empty disk in place of one that it couldn't start from."""
         return self._nodes[name].disks_replaced
 
-    async def hold(self, fault: int, name: str, how: How) -> None:
-        """Lay a fault's hold on a node and bring the node to its state."""
+    async def demand(self, fault: int, name: str, how: How) -> None:
+        """Note what a fault wants of a node, and bring the node to the state that results."""
         node = self._nodes[name]
-        node.holds[fault] = how
+        node.demands[fault] = how
         if how in ("disk", "rot"):
             node.is_suspect = True
             node.is_rotten = node.is_rotten or how == "rot"
             return
         await self._settle(name, "kill" if how == "pause" else how)  # type: ignore[arg-type]
 
-    async def release(self, fault: int, name: str) -> None:
-        """Take it off. Harmless if it is not on."""
-        self._nodes[name].holds.pop(fault, None)
+    async def withdraw(self, fault: int, name: str) -> None:
+        """Take a fault's demand back. Harmless if there is none."""
+        self._nodes[name].demands.pop(fault, None)
         await self._settle(name, "kill")
 
     async def is_gone(self, name: str) -> bool:
@@ -119,7 +121,7 @@ class Holds:
         return True
 
     async def start_all(self) -> None:
-        """Start whatever does not run, for good: nothing is held any more."""
+        """Start whatever does not run, for good: no fault wants anything any more."""
         for name, node in self._nodes.items():
             async with node.lock:
                 status = await self._cluster.status(name)

@@ -1,9 +1,9 @@
-"""Layers: what the faults in force add up to on each link, clock and disk.
+"""OverlappingSettings: what the faults in force add up to on each link, clock and disk.
 
-A backend has one setting for each of them, and the last one stands. So each fault lays a layer and
-lifts it when it ends, and what is set is the sum of the layers: delays, offsets and drifts add, the
-narrowest link throttles, each layer loses its share of what the others let through. Lifting in
-whatever order leaves what the rest add up to; lifting the last restores.
+A backend has one setting for each of them, and the last one stands. So each fault adds a setting of
+its own and removes it when it ends, and what the backend is told is their sum: delays, offsets and
+drifts add, the narrowest link throttles, each fault loses its share of what the others let through.
+Removing them in whatever order leaves what the rest add up to; removing the last restores.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ Link = tuple[str, str]
 
 
 @dataclass(frozen=True, slots=True)
-class ClockLayer:
+class ClockSetting:
     """So far off from its beginning on, and gaining from then."""
 
     offset_ms: float
@@ -29,7 +29,7 @@ class ClockLayer:
         return self.offset_ms + self.drift_ppm * (now_ns - self.since_ns) / 1e12
 
 
-class Layers:
+class OverlappingSettings:
     """The settings of one cluster. ``drifts``: by node, of clocks that were never right."""
 
     def __init__(
@@ -39,8 +39,8 @@ class Layers:
         self._now_ns = now_ns
         self._drifts = dict(drifts or {})
         self._shapes: dict[Link, dict[int, LinkShape]] = {}
-        self._clocks: dict[str, dict[int, ClockLayer]] = {}
-        self._bases: dict[str, ClockLayer] = {}  # clocks as they were before any fault
+        self._clocks: dict[str, dict[int, ClockSetting]] = {}
+        self._bases: dict[str, ClockSetting] = {}  # clocks as they were before any fault
         self._disks: dict[str, dict[int, DiskFaults]] = {}
         self._lock = asyncio.Lock()  # or an earlier sum could be set last
 
@@ -52,31 +52,31 @@ class Layers:
     def offset_ms(self, node: str) -> float:
         """By how much the node's clock should be ahead now."""
         now_ns = self._now_ns()
-        return sum(layer.offset_at(now_ns) for layer in self._clock_layers(node))
+        return sum(setting.offset_at(now_ns) for setting in self._clock_settings(node))
 
     def drift_ppm(self, node: str) -> float:
-        return sum(layer.drift_ppm for layer in self._clock_layers(node))
+        return sum(setting.drift_ppm for setting in self._clock_settings(node))
 
     def disk(self, node: str) -> DiskFaults:
         return add_disks(self._disks.get(node, {}).values())
 
-    def _clock_layers(self, node: str) -> list[ClockLayer]:
+    def _clock_settings(self, node: str) -> list[ClockSetting]:
         base = [self._bases[node]] if node in self._bases else []
         return [*base, *self._clocks.get(node, {}).values()]
 
-    # -- laying and lifting; lifting what does not lie is harmless
+    # -- adding and removing; removing what is not there is harmless
 
-    async def lay_shape(self, fault: int, link: Link, shape: LinkShape) -> None:
+    async def add_shape(self, fault: int, link: Link, shape: LinkShape) -> None:
         async with self._lock:
             self._shapes.setdefault(link, {})[fault] = shape
             await self._set_shape(link)
 
-    async def lift_shape(self, fault: int, link: Link) -> None:
+    async def remove_shape(self, fault: int, link: Link) -> None:
         async with self._lock:
             if self._shapes.get(link, {}).pop(fault, None) is not None:
                 await self._set_shape(link)
 
-    async def lay_clock(
+    async def add_clock(
         self, fault: int, node: str, *, offset_ms: float = 0, drift_ppm: float = 0
     ) -> None:
         async with self._lock:
@@ -84,22 +84,22 @@ class Layers:
                 drift = self._drifts.get(node, 0.0)
                 was_wrong = node in self._drifts
                 ahead_ms = await self._cluster.clock_offset_ms(node) if was_wrong else 0.0
-                self._bases[node] = ClockLayer(ahead_ms, drift, self._now_ns())
-            layer = ClockLayer(offset_ms, drift_ppm, self._now_ns())
-            self._clocks.setdefault(node, {})[fault] = layer
+                self._bases[node] = ClockSetting(ahead_ms, drift, self._now_ns())
+            setting = ClockSetting(offset_ms, drift_ppm, self._now_ns())
+            self._clocks.setdefault(node, {})[fault] = setting
             await self._set_clock(node)
 
-    async def lift_clock(self, fault: int, node: str) -> None:
+    async def remove_clock(self, fault: int, node: str) -> None:
         async with self._lock:
             if self._clocks.get(node, {}).pop(fault, None) is not None:
                 await self._set_clock(node)
 
-    async def lay_disk(self, fault: int, node: str, faults: DiskFaults) -> None:
+    async def add_disk(self, fault: int, node: str, faults: DiskFaults) -> None:
         async with self._lock:
             self._disks.setdefault(node, {})[fault] = faults
             await self._set_disk(node)
 
-    async def lift_disk(self, fault: int, node: str) -> None:
+    async def remove_disk(self, fault: int, node: str) -> None:
         async with self._lock:
             if self._disks.get(node, {}).pop(fault, None) is not None:
                 await self._set_disk(node)

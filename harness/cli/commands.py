@@ -6,6 +6,7 @@ What is heavy is imported by the command that needs it.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import cache
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -228,11 +229,16 @@ add_check_commands(app)
 add_ctl_command(app)
 
 
+@cache
+def _command() -> Any:
+    """typer reads every annotation to make it: 50 ms, which tests of many commands pay once."""
+    return typer.main.get_command(app)
+
+
 def run_app(arguments: Sequence[str]) -> int:
     """Run one command: its exit code. Raises UsageError, and whatever the command raises."""
-    command = typer.main.get_command(app)
     try:
-        code = command.main(args=list(arguments), prog_name="shalott", standalone_mode=False)
+        code = _command().main(args=list(arguments), prog_name="shalott", standalone_mode=False)
     except _TyperUsageError as error:
         sentence = str(getattr(error, "format_message", error.__str__)()).rstrip(".")
         raise UsageError(f"{sentence}: see `shalott --help`") from error

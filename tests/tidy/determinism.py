@@ -106,6 +106,9 @@ def either(*finders: Finder) -> Finder:
     return lambda scope, node: any(finds(scope, node) for finds in finders)
 
 
+SET_NAMES = ("set", "frozenset")
+
+
 def set_object(scope: Scope, node: ast.AST) -> bool:
     """A set, made or annotated; also the set that an operator on dictionary views makes."""
     if isinstance(node, ast.Set | ast.SetComp):
@@ -114,7 +117,7 @@ def set_object(scope: Scope, node: ast.AST) -> bool:
         node.op, ast.BitAnd | ast.BitOr | ast.BitXor | ast.Sub
     ):
         return _is_view(node.left) or _is_view(node.right)
-    return isinstance(node, ast.Name) and node.id in ("set", "frozenset")
+    return isinstance(node, ast.Name) and node.id in SET_NAMES
 
 
 def _is_view(node: ast.AST) -> bool:
@@ -300,23 +303,25 @@ def determinism_violations(source: Source) -> list[str]:
     ]
 
 
-# The nodes that a ban can be about; the others are most of a tree.
-BANNABLE = (
-    ast.alias,
-    ast.AnnAssign,
-    ast.Assign,
-    ast.AsyncFunctionDef,
-    ast.Attribute,
-    ast.BinOp,
-    ast.Call,
-    ast.FunctionDef,
-    ast.Global,
-    ast.Import,
-    ast.ImportFrom,
-    ast.keyword,
-    ast.Name,
-    ast.Set,
-    ast.SetComp,
+# The nodes that a ban can be about; the others are most of a tree. Of the names only those of sets
+# are banned by themselves.
+BANNABLE = frozenset(
+    (
+        ast.AnnAssign,
+        ast.Assign,
+        ast.AsyncFunctionDef,
+        ast.Attribute,
+        ast.BinOp,
+        ast.Call,
+        ast.FunctionDef,
+        ast.Global,
+        ast.Import,
+        ast.ImportFrom,
+        ast.keyword,
+        ast.Name,
+        ast.Set,
+        ast.SetComp,
+    )
 )
 
 
@@ -335,7 +340,7 @@ def findings(
     scope = Scope(_aliases(source), _run_once(source), harmless)
     seen: dict[tuple[int, str], Ban] = {}
     for node in source.nodes:
-        if not isinstance(node, BANNABLE):
+        if type(node) not in BANNABLE or (isinstance(node, ast.Name) and node.id not in SET_NAMES):
             continue
         for ban in bans:
             if ban.finds(scope, node):

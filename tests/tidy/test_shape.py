@@ -210,6 +210,7 @@ def test_a_file_that_nothing_names_is_dead() -> None:
     assert found == ["harness/old.html: no file names it: use it or remove it"]
 
 
+@pytest.mark.explore
 def test_without_git_the_same_files_are_seen(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:

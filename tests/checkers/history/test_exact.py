@@ -68,6 +68,7 @@ def test_every_nan_is_one_value() -> None:
     assert exact(float("nan")) != exact(("float", "nan"))
 
 
+@pytest.mark.explore
 @pytest.mark.parametrize("by", ["monitor", "general"])
 @pytest.mark.parametrize(
     ("model", "write", "read"),

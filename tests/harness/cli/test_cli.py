@@ -297,6 +297,7 @@ def test_commands_pay_only_for_what_they_use() -> None:
     assert done.stdout.strip() == "[] False"
 
 
+@pytest.mark.explore
 def test_a_check_starts_no_thread_for_linear_algebra() -> None:
     """A core's worth of them spins for as long as a check of a million operations takes."""
     script = (

@@ -237,6 +237,7 @@ def test_events_are_sorted_and_their_detail_is_text() -> None:
     assert table["detail"].to_pylist() == [None, '{"a":1}']
 
 
+@pytest.mark.explore
 def test_pairs_a_hundred_thousand_operations(tmp_path: Path) -> None:
     path = tmp_path / "history.jsonl"
     writer = HistoryWriter(path)

@@ -180,6 +180,7 @@ def test_an_election_that_failed_is_repeated(bugs: tuple[str, ...], master: int 
     world.run(main)
 
 
+@pytest.mark.explore
 @pytest.mark.parametrize(("bugs", "master"), [((), 2), (("KB-RKT-26",), 1)])
 def test_a_master_that_dies_with_the_leader_of_the_controllers_is_missed(
     bugs: tuple[str, ...], master: int

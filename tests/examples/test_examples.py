@@ -39,9 +39,12 @@ def test_etcd_is_linearizable_with_quorum_reads_and_not_with_serializable_ones(
 ) -> None:
     quorum = installed.shalott(*ON_ETCD, timeout_s=600)
     assert quorum.code == 0, quorum.printed
-    stale = installed.shalott(*ON_ETCD, "--reads", "serializable")
+    # A partition shows stale reads only if its minority is asked for some while the others write.
+    stale = installed.shalott(
+        *ON_ETCD, "--reads", "serializable", "--test-count", "3", timeout_s=900
+    )
     assert stale.code == 1, stale.printed
-    first, second = installed.runs
+    first, *_, second = installed.runs
     assert judged(first, "linearizability")["valid"] is True
     assert judged(first, "linearizability")["counts"]["linearized-count"] > 500
     kinds = [each["kind"] for each in judged(second, "linearizability")["anomalies"]]

@@ -42,7 +42,12 @@ class Source:
     @property
     def module(self) -> str:
         """The dotted name it is imported by."""
-        dotted = self.path.removesuffix(".py").removeprefix("src/").replace("/", ".")
+        dotted = (
+            self.path.removesuffix(".py")
+            .removeprefix("src/")
+            .removeprefix("examples/")
+            .replace("/", ".")
+        )
         if dotted.partition(".")[0] in PACKAGES:
             dotted = f"{PACKAGE}.{dotted}"
         return dotted.removesuffix(".__init__")

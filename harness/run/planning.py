@@ -202,8 +202,10 @@ def lay_out(system: SystemRecord, layout: str, nodes: Sequence[str]) -> Services
     if layout == TOGETHER:
         return {}
     if system.layouts is None:
+        having = [record.name for record in SYSTEMS.records() if record.layouts is not None]
         raise UsageError(
             f"{system.name} has no services to lay out on its nodes: leave out --layout"
+            + (f", or use --system {having[0]}" if having else "")
         )
     _one_of("layout", layout, (TOGETHER, *system.layouts.names))
     return system.layouts.lay_out(layout, nodes)

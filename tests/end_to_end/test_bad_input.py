@@ -15,6 +15,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from shalott.cluster.systems.record import SYSTEMS
 from shalott.harness.core.plan import PLAN_VERSION, Plan, dump_plan
 from shalott.harness.run.planning import Request, make_plan
 from shalott.workloads.record import WORKLOADS
@@ -44,7 +45,7 @@ def assert_refused(done: Done, code: int, *parts: str) -> None:
     ("flag", "known"),
     [
         ("workload", ", ".join(sorted(WORKLOADS.names()))),
-        ("system", "mirrored, rabbitmq"),
+        ("system", ", ".join(sorted(SYSTEMS.names()))),
         ("nemesis", "partition, partition-halves"),
         ("profile", "upstream, safe"),
         ("cluster", "auto, docker, local"),
@@ -109,8 +110,12 @@ BAD_PLANS = {
         f"is a plan of version {PLAN_VERSION + 1}; this is version {PLAN_VERSION}",
     ),
     "an unknown system": (
-        changed(dump_plan(good_plan()), old='"name": "mirrored"', new='"name": "atlantis"'),
-        "unknown system atlantis: choose one of mirrored, rabbitmq",
+        changed(
+            dump_plan(good_plan()),
+            old='"system": {\n    "name": "mirrored"',
+            new='"system": {\n    "name": "atlantis"',
+        ),
+        "unknown system atlantis: choose one of controller, dledger, master-slave, mirrored",
     ),
 }
 

@@ -8,8 +8,8 @@ number of operations and of clients, as tables and plotted (DIRECTORY/*.svg), an
 whichever peers are installed (benchmarks/peers.py). What a figure holds:
 
 - A plain name: checkers.linearizability.checking.check on a history that is in memory as columns,
-  as a reader leaves it, to the verdict: encoding, the monitor, the search. "+ prefix": with the
-  shortest invalid prefix, which check finds if asked to. Reading the file is not in it.
+  as a reader leaves it, to the verdict: encoding, the monitor, the general search. "+ prefix": with
+  the shortest invalid prefix, which check finds if asked to. Reading the file is not in it.
 - "etcd logs": all of them in one process: opened, read, checked; imports are not in it, but are in
   the second of the two figures.
 - "command": `shalott check FILE --model M`, from the start of the interpreter to its end.

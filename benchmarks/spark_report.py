@@ -22,7 +22,7 @@ from pathlib import Path
 
 from shalott.harness.core.history import write_events, write_history
 from shalott.harness.core.plan import dump_plan
-from tests.harness.report.report_run import example_history, example_plan
+from tests.world.harness.report_run import example_history, example_plan
 
 PROGRAM = """
 import sys

@@ -5,8 +5,8 @@
 
 Each row is one plan that differs between the two systems in the system's name alone: the loss
 windows that replicated queues are known for. Runs go through ``shalott test --plan``, one after the
-other; rows that have a result in the output directory already are not run again. Prints the table
-of docs/yardstick.md as Markdown.
+other; rows that have a result in the output directory already are not run again. Prints a
+table as Markdown.
 """
 
 from __future__ import annotations

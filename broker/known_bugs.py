@@ -2,7 +2,8 @@
 
 A switch brings the old behaviour back at the very place where it was, so that a search must find
 what people once lost. A node's configuration names those that are on; ``Env.has_bug(id)`` asks for
-one in the code. The entries are in rabbitmq.py, rocketmq.py and rocketmq_tested.py.
+one in the code. The entries are in rabbit/known_bugs.py,
+rocket/known_bugs.py and rocket/known_bugs_tested.py.
 Confidence: A is a fix or a source that was read, B an issue thread, C a title, own our own code.
 """
 

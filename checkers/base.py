@@ -7,13 +7,11 @@ checker that crashes is "unknown" (checkers.runs.compose), never valid.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any, Literal, Protocol
+from typing import Any, Protocol
 
 import msgspec
 
 from shalott.harness.core.history import History
-
-Valid = Literal[True, False, "unknown"]
 
 OPERATIONS_MAX = 32  # of the operations that prove an anomaly, this many are kept
 

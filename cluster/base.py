@@ -1,5 +1,4 @@
-"""Cluster: where nodes run, as a small protocol that every backend implements (docker, local; later
-ssh, sim).
+"""Cluster: where nodes run, as a small protocol that every backend implements.
 
 A backend knows machines, processes and links, not brokers. What runs on the nodes is a ``System``
 (cluster/systems/): its configuration files, command, readiness and administration.
@@ -93,7 +92,9 @@ class NodeSpec(msgspec.Struct, frozen=True, kw_only=True):
     """
 
     name: str
-    image: str  # name of an image recipe under cluster/images; the local backend ignores it
+    # Name of a recipe under cluster/images, or the absolute path of a directory with a Dockerfile,
+    # which may begin with ARG BASE and FROM ${BASE}. The local backend ignores it.
+    image: str
     command: tuple[str, ...]
     files: Mapping[str, str] = {}
     environment: Mapping[str, str] = {}
@@ -132,8 +133,10 @@ class System(Protocol):
     """
 
     name: str
-    port_names: tuple[str, ...]  # amqp, management, cluster
-    image: str
+    # A port's name to the usual number, at which each node listens where it has an address of its
+    # own; on loopback the backend finds free ones.
+    ports: Mapping[str, int]
+    image: str  # as NodeSpec's
 
     def node_specs(self, topology: Topology) -> Sequence[NodeSpec]: ...
 
@@ -210,7 +213,7 @@ class NodesDiffer(Protocol):
 
 def ports_of(system: System, node: str) -> Sequence[str]:
     """The names of a node's ports."""
-    return system.hosted_ports(node) if isinstance(system, NodesDiffer) else system.port_names
+    return system.hosted_ports(node) if isinstance(system, NodesDiffer) else tuple(system.ports)
 
 
 @runtime_checkable

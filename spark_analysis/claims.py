@@ -2,7 +2,7 @@
 
 The rows of a history never cross into the JVM: each task gets a list of files, reads them with
 pyarrow and calls the same functions as the in-process checkers, so that both mean the same by a
-reign and by a drained queue; what overlaps is then decided by spark_analysis.dual_masters.
+tenure and by a drained queue; what overlaps is then decided by spark_analysis.dual_masters.
 (Measured: a ninth of the cost of handing groups of rows to Python.)
 """
 
@@ -16,15 +16,19 @@ from pyspark.sql import DataFrame
 
 from shalott.checkers.history.columns import client_operations
 from shalott.checkers.history.faults import Observation, read_surroundings
-from shalott.checkers.history.reigns import (
-    Reign,
-    event_reigns,
-    observed_reigns,
+from shalott.checkers.history.tenures import (
+    Tenure,
+    event_tenures,
+    observed_tenures,
     read_events,
     without_pauses,
 )
 from shalott.checkers.mastership.epochs import Restarts
-from shalott.checkers.mastership.mastership import acknowledged_reigns, acting_reigns, shared_epochs
+from shalott.checkers.mastership.mastership import (
+    acknowledged_tenures,
+    acting_tenures,
+    shared_epochs,
+)
 from shalott.checkers.queues.total_queue import undrained_queues
 from shalott.harness.core.history import read_history
 from shalott.spark_analysis import schema
@@ -62,19 +66,19 @@ def run_claims(run: str, history_path: Path, complete: bool, round_ns: int) -> p
     around = read_surroundings(history)
     events = read_events(history)
     ops = client_operations(history)
-    polled, acted = observed_reigns(around.observations), acting_reigns(events)
+    polled, acted = observed_tenures(around.observations), acting_tenures(events)
     shared = shared_epochs(acted, (), Restarts.read(events, around))
     sources = {
         "seen": polled,
-        "logged": without_pauses(event_reigns(events, around), around.injected),
+        "logged": without_pauses(event_tenures(events, around), around.injected),
         "polled": [r for seen in around.observations if seen.ok for r in _answers(seen)],
         "acted": acted,
-        "answered": acknowledged_reigns(ops, polled),
+        "answered": acknowledged_tenures(ops, polled),
     }
     rows = [
         (run, source, r.group, r.node, r.begin_ns, r.end_ns, r.epoch, r.evidence, round_ns)
-        for source, reigns in sources.items()
-        for r in reigns
+        for source, tenures in sources.items()
+        for r in tenures
     ]
     for number, one in enumerate(shared):
         # The number in place of a time tells which two belong together.
@@ -89,11 +93,11 @@ def run_claims(run: str, history_path: Path, complete: bool, round_ns: int) -> p
     return pa.RecordBatch.from_arrays(arrays, schema=ARROW)
 
 
-def _answers(seen: Observation) -> Iterator[Reign]:
+def _answers(seen: Observation) -> Iterator[Tenure]:
     """Each "master" in one answer, as long as the poll took."""
     for claim in seen.claims:
         if claim.role == "master":
             begin_ns, end_ns = seen.begin_ns, seen.end_ns
-            yield Reign(
+            yield Tenure(
                 claim.group, seen.node, begin_ns, end_ns, claim.epoch, "observed", seen.index
             )

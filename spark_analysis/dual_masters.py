@@ -1,6 +1,6 @@
 """Two masters at once, over the claims of any number of runs.
 
-The definitions are those of checkers/mastership/mastership.py. *Claimed*: the reigns of two nodes
+The definitions are those of checkers/mastership/mastership.py. *Claimed*: the tenures of two nodes
 share more than the tolerance, as logged or as polled, or both answered "master" in one round of
 polls. *Effective*: two nodes acknowledged writes in stretches that share more than the tolerance,
 or in one epoch. What a lesser witness shows is not told again where a better one has told it.
@@ -27,7 +27,7 @@ _BY_EVENTS = ("logged", "acted")
 
 
 def dual_masters(claims: DataFrame, tolerance_ns: int = 100_000_000) -> DataFrame:
-    """Every pair of nodes that ruled one group at once (schema DUAL_MASTERS)."""
+    """Every pair of nodes that were masters of one group at once (schema DUAL_MASTERS)."""
     found = untold(merged(at_once(pairs_of_claims(claims), tolerance_ns)))
     source = F.col("source")
     kind = F.when(source.isin(*_CLAIMED), "claimed").otherwise("effective")
@@ -118,8 +118,8 @@ def untold(found: DataFrame) -> DataFrame:
     return found.withColumns(told).where(~is_told).drop(*told)
 
 
-def reign_times(found: DataFrame) -> DataFrame:
-    """How often and how long, by run, group and kind (schema REIGN_TIMES)."""
+def tenure_times(found: DataFrame) -> DataFrame:
+    """How often and how long, by run, group and kind (schema TENURE_TIMES)."""
     lane = Window.partitionBy(*_PLACE, "kind").orderBy("begin_ns", "end_ns")
     before = lane.rowsBetween(Window.unboundedPreceding, -1)
     latest_ns = F.coalesce(F.max("end_ns").over(before), F.lit(-1))
@@ -135,5 +135,5 @@ def reign_times(found: DataFrame) -> DataFrame:
                 "total_ns"
             ),
         )
-        .to(schema.REIGN_TIMES)
+        .to(schema.TENURE_TIMES)
     )

@@ -20,13 +20,16 @@ _PLACE = F.struct("key", "offset")
 
 
 def log_messages(ops: DataFrame) -> DataFrame:
-    """Counts of fates and their evidence by run and queue (schema LOST_MESSAGES)."""
-    fates = _with_fates(_messages(ops))
+    """Counts of outcomes and their evidence by run and queue (schema LOST_MESSAGES)."""
+    outcomes = _with_outcomes(_messages(ops))
     none = F.array().cast("array<bigint>")
-    counts = fates.groupBy("run", "queue").agg(
+    counts = outcomes.groupBy("run", "queue").agg(
         F.count("ack").alias("attempts"),
         F.count_if(F.col("ack") == "ok").alias("acknowledged"),
-        *(F.count_if(F.col("fate") == fate).alias(fate) for fate in schema.FATES),
+        *(
+            F.count_if(F.col("outcome") == outcome).alias(outcome)
+            for outcome in schema.MESSAGE_OUTCOMES
+        ),
         F.sum(F.when(F.col("ack") == "fail", F.col("read_places"))).alias("phantom_places"),
         F.sum(F.when(F.col("ack").isNull(), F.col("read_places"))).alias("unexpected"),
         F.sum("damaged_places").alias("corrupted"),
@@ -76,10 +79,10 @@ def _messages(ops: DataFrame) -> DataFrame:
     )
 
 
-def _with_fates(messages: DataFrame) -> DataFrame:
+def _with_outcomes(messages: DataFrame) -> DataFrame:
     ack, is_sound = F.col("send.type"), F.col("value").isNotNull()
     is_kept = (F.col("at_end") > 0) | F.col("drain_ns").isNull()
-    fate = (
+    outcome = (
         F.when(F.col("send").isNull(), None)
         .when(F.col("places") > 1, "duplicated")
         .when((ack == "fail") & (F.col("reads") > 0), "phantom")
@@ -93,7 +96,7 @@ def _with_fates(messages: DataFrame) -> DataFrame:
         "run",
         F.coalesce("send.key", "first.key", "lane").alias("queue"),
         ack.alias("ack"),
-        fate.alias("fate"),
+        outcome.alias("outcome"),
         F.when(is_sound, F.col("read_places")).alias("read_places"),
         F.when(~is_sound, F.col("read_places")).alias("damaged_places"),
         (F.col("send").isNull() & is_sound).alias("is_unexpected"),
@@ -104,6 +107,6 @@ def _with_fates(messages: DataFrame) -> DataFrame:
 
 def _operations(kind: str) -> Column:
     """The first operations that prove anomalies of a kind, in order of index."""
-    is_kind = F.col("is_unexpected") if kind == "unexpected" else F.col("fate") == kind
+    is_kind = F.col("is_unexpected") if kind == "unexpected" else F.col("outcome") == kind
     found = F.flatten(F.sort_array(F.collect_list(F.when(is_kind, F.col("evidence")))))
     return F.slice(found, 1, OPERATIONS_MAX).alias(f"{kind}_operations")

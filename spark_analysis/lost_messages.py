@@ -1,11 +1,12 @@
 """Lost, duplicated and phantom messages of any number of runs: one group-by, no join of rows.
 
-The definitions are those of checkers/queues/fates.py and checkers/queues/total_queue.py, which see
-one run at a time; here a message is a group of (run, value), whatever the size of the history. An
-anti-join of enqueues and dequeues says the same and costs twice as much, three times with a sort.
+The definitions are those of checkers/queues/outcomes.py and checkers/queues/total_queue.py, which
+see one run at a time; here a message is a group of (run, value), whatever the size of the history.
+An anti-join of enqueues and dequeues says the same and costs twice as much, three times with a
+sort.
 
     one pass      (run, value)   its enqueue, how often it was delivered, how often without the flag
-    then          (run, queue)   counts of fates, and the operations that prove them
+    then          (run, queue)   counts of outcomes, and the operations that prove them
 
 ``ops`` has the columns of a history (spark_analysis.schema.HISTORY) and ``run``.
 """
@@ -24,7 +25,7 @@ _IS_DEQUEUE = F.col("f").isin("dequeue", "drain")
 _IS_DELIVERY = _IS_DEQUEUE & F.col("value").isNotNull() & (F.col("type") != "fail")
 _IS_BARE = _IS_DELIVERY & ~F.coalesce(F.col("redelivered"), F.lit(False))
 _IS_CORRUPTED = _IS_DEQUEUE & (F.coalesce(F.col("error"), F.lit("")) == "corrupted")
-_NEVER = F.lit((1 << 63) - 1)  # as in checkers.columns: the time of what never happened
+_NEVER = F.lit((1 << 63) - 1)  # as in checkers.history.columns: the time of what never happened
 
 
 def messages(ops: DataFrame) -> DataFrame:
@@ -44,12 +45,12 @@ def messages(ops: DataFrame) -> DataFrame:
     )
 
 
-def with_fates(messages: DataFrame) -> DataFrame:
-    """The ``queue``, ``ack``, ``fate`` (null: never sent) and ``evidence`` of each message."""
+def with_outcomes(messages: DataFrame) -> DataFrame:
+    """The ``queue``, ``ack``, ``outcome`` (null: never sent) and ``evidence`` of each message."""
     ack = F.col("enqueue.type")
     # Without the flag again: twice, or once when another delivery had certainly ended before.
     unflagged = (F.col("bare") > 1) | (F.col("last_bare_ns") > F.col("first_end_ns"))
-    fate = (
+    outcome = (
         F.when(F.col("enqueue").isNull(), None)
         .when(F.col("delivered") == 0, F.when(ack == "ok", "lost").otherwise("not_enqueued"))
         .when(ack == "fail", "phantom")
@@ -62,7 +63,7 @@ def with_fates(messages: DataFrame) -> DataFrame:
         "run",
         F.coalesce("enqueue.key", "first.key", "lane").alias("queue"),
         ack.alias("ack"),
-        fate.alias("fate"),
+        outcome.alias("outcome"),
         (F.col("enqueue").isNull() & (F.col("delivered") > 0)).alias("is_unexpected"),
         (F.col("first_end_ns") < F.col("enqueue.invoke_ns")).alias("is_early"),
         "corrupted",
@@ -71,14 +72,17 @@ def with_fates(messages: DataFrame) -> DataFrame:
 
 
 def lost_messages(ops: DataFrame) -> DataFrame:
-    """Counts of fates and their evidence by run and queue (schema LOST_MESSAGES)."""
+    """Counts of outcomes and their evidence by run and queue (schema LOST_MESSAGES)."""
     counts = (
-        with_fates(messages(ops))
+        with_outcomes(messages(ops))
         .groupBy("run", "queue")
         .agg(
             F.count("ack").alias("attempts"),
             F.count_if(F.col("ack") == "ok").alias("acknowledged"),
-            *(F.count_if(F.col("fate") == fate).alias(fate) for fate in schema.FATES),
+            *(
+                F.count_if(F.col("outcome") == outcome).alias(outcome)
+                for outcome in schema.MESSAGE_OUTCOMES
+            ),
             F.count_if("is_unexpected").alias("unexpected"),
             F.sum("corrupted").alias("corrupted"),
             F.count_if("is_early").alias("too_early"),
@@ -90,6 +94,6 @@ def lost_messages(ops: DataFrame) -> DataFrame:
 
 def _operations(kind: str) -> Column:
     """The first operations that prove anomalies of a kind, in order of index."""
-    is_kind = F.col("is_unexpected") if kind == "unexpected" else F.col("fate") == kind
+    is_kind = F.col("is_unexpected") if kind == "unexpected" else F.col("outcome") == kind
     found = F.flatten(F.sort_array(F.collect_list(F.when(is_kind, F.col("evidence")))))
     return F.slice(found, 1, OPERATIONS_MAX).alias(f"{kind}_operations")

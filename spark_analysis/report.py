@@ -3,8 +3,8 @@
 Reads the runs with Spark, prints one line a run, and writes into ``out``:
 
     lost_messages.parquet   one row a run and queue (spark_analysis.schema.LOST_MESSAGES)
-    dual_masters.parquet    one row for two nodes that ruled one queue at once (DUAL_MASTERS)
-    reign_times.parquet     how often and how long that was, by queue (REIGN_TIMES)
+    dual_masters.parquet    two nodes that were masters of one queue at once (DUAL_MASTERS)
+    tenure_times.parquet     how often and how long that was, by queue (TENURE_TIMES)
     report.json, report.md  the table of runs
     spark.log               what the JVM had to say
 
@@ -68,7 +68,7 @@ class RunLine(msgspec.Struct, frozen=True, kw_only=True):
     valid: bool | str | None
     complete: bool
     counts: dict[str, int]
-    double_reign_ns: int  # effective, no instant counted twice
+    double_tenure_ns: int  # effective, no instant counted twice
     undrained: tuple[str, ...]
     differs: dict[str, tuple[int, int]]  # name -> here, by the checkers
 
@@ -110,7 +110,7 @@ def run_report(store: Path, out: Path | None, console: Console) -> FleetReport:
 def _analyse(spark: SparkSession, store: Path, runs: Sequence[Run]) -> _Tables:
     from shalott.spark_analysis import schema
     from shalott.spark_analysis.claims import UNDRAINED, claims, claims_here
-    from shalott.spark_analysis.dual_masters import dual_masters, reign_times
+    from shalott.spark_analysis.dual_masters import dual_masters, tenure_times
     from shalott.spark_analysis.log_messages import log_messages
     from shalott.spark_analysis.lost_messages import lost_messages
 
@@ -129,7 +129,7 @@ def _analyse(spark: SparkSession, store: Path, runs: Sequence[Run]) -> _Tables:
         undrained[row["run"]] = (*undrained.get(row["run"], ()), row["group"])
     # Small from here on: a row for each claim, not for each operation.
     dual = dual_masters(spark.createDataFrame(claimed, schema.CLAIMS)).toArrow()
-    times = reign_times(spark.createDataFrame(dual, schema.DUAL_MASTERS)).toArrow()
+    times = tenure_times(spark.createDataFrame(dual, schema.DUAL_MASTERS)).toArrow()
     return _Tables(
         lost=_sorted(lost, "run", "queue"),
         dual=_sorted(dual, "run", "group", "kind", "begin_ns"),
@@ -161,7 +161,7 @@ def _line(run: Run, tables: _Tables) -> RunLine:
         valid=run.valid,
         complete=run.complete,
         counts=counts,
-        double_reign_ns=sum(row["total_ns"] for row in effective),
+        double_tenure_ns=sum(row["total_ns"] for row in effective),
         undrained=undrained,
         differs={
             name: (count, run.judged[COMPARED[name]])
@@ -180,7 +180,7 @@ def _write(out: Path, tables: _Tables, report: FleetReport) -> None:
     for name, table in (
         ("lost_messages", tables.lost),
         ("dual_masters", tables.dual),
-        ("reign_times", tables.times),
+        ("tenure_times", tables.times),
     ):
         pq.write_table(table, out / f"{name}.parquet", compression="zstd")
     content = msgspec.json.format(msgspec.json.encode(report), indent=2) + b"\n"
@@ -190,7 +190,7 @@ def _write(out: Path, tables: _Tables, report: FleetReport) -> None:
 
 HEADINGS = (
     *("run", "system", "verdict", "acked", "lost", "again", "phantom"),
-    *("claimed", "effective", "both ruled"),
+    *("claimed", "effective", "both masters"),
 )
 
 LEFT_OUT = ("system", "phantom")  # on the terminal, whose lines are short
@@ -199,7 +199,7 @@ LEFT_OUT = ("system", "phantom")  # on the terminal, whose lines are short
 def _cells(line: RunLine) -> list[str]:
     counts = line.counts
     doubt = "?" if counts["lost"] != counts["lost_provably"] else ""
-    seconds = f"{line.double_reign_ns / 1e9:.1f} s" if line.double_reign_ns else "-"
+    seconds = f"{line.double_tenure_ns / 1e9:.1f} s" if line.double_tenure_ns else "-"
     return [
         line.run,
         " ".join(filter(None, (line.system, line.profile, line.partition_mode))),

@@ -45,8 +45,8 @@ RUNS = _struct(
     ("run", _STRING), ("path", _STRING), ("complete", T.BooleanType()), ("round_ns", _LONG)
 )
 
-# Fates of messages are those of checkers/queues/fates.py.
-FATES = (
+# Outcomes of messages are those of checkers/queues/outcomes.py.
+MESSAGE_OUTCOMES = (
     *("delivered_once", "recovered", "lost", "duplicated", "redelivered", "phantom"),
     "not_enqueued",
 )
@@ -58,7 +58,7 @@ LOST_MESSAGES = _struct(
     ("queue", _STRING),
     ("attempts", _LONG),
     ("acknowledged", _LONG),
-    *((fate, _LONG) for fate in FATES),
+    *((outcome, _LONG) for outcome in MESSAGE_OUTCOMES),
     ("unexpected", _LONG),
     ("corrupted", _LONG),
     ("too_early", _LONG),
@@ -66,8 +66,8 @@ LOST_MESSAGES = _struct(
 )
 
 # What one node said or did as master of one group. ``source``, by the nodes' events: logged (a
-# reign), acted (acknowledged writes), epoch (one of two that acted in one epoch, see claims.py); by
-# the harness's polls: seen (a reign), polled (one answer), answered (writes that clients got
+# tenure), acted (acknowledged writes), epoch (one of two that acted in one epoch, see claims.py);
+# by the harness's polls: seen (a tenure), polled (one answer), answered (writes that clients got
 # acknowledged through it). A queue that was not drained is a row too: undrained, with no node.
 CLAIMS = _struct(
     ("run", _STRING),
@@ -81,7 +81,8 @@ CLAIMS = _struct(
     ("round_ns", _LONG),  # how often the run polled
 )
 
-# One row for two nodes that ruled one group at once; times are null where only the epoch is shared.
+# One row for two nodes that were masters of one group at once; times are null where only the epoch
+# is shared.
 DUAL_MASTERS = _struct(
     ("run", _STRING),
     ("group", _STRING),
@@ -95,7 +96,7 @@ DUAL_MASTERS = _struct(
 )
 
 # One row a run, group and kind: how often, and how long without counting any instant twice.
-REIGN_TIMES = _struct(
+TENURE_TIMES = _struct(
     ("run", _STRING),
     ("group", _STRING),
     ("kind", _STRING),

@@ -1,5 +1,8 @@
 """What every test obeys: one tier each; a tier that this machine can't run is skipped, saying why.
 
+A file names every tier of its tests as ``pytest.mark.TIER``, so that ``-m TIER`` imports only the
+files of that tier. tests/tidy/test_tiers.py holds both rules.
+
 In CI a tier must not vanish silently: with SHALOTT_REQUIRE_DOCKER=1 (or _SPARK, _BROWSER) what
 would be skipped fails instead. Property tests draw the same examples on every run, unless
 SHALOTT_EXPLORE=1 lets them wander.
@@ -10,6 +13,7 @@ from __future__ import annotations
 import gc
 import importlib.util
 import os
+import re
 import shutil
 import signal
 from collections.abc import Callable, Iterator, Mapping
@@ -19,7 +23,7 @@ from pathlib import Path
 import hypothesis
 import pytest
 
-TIERS = ("unit", "sim", "local", "browser", "docker", "spark")
+TIERS = ("unit", "explore", "sim", "local", "browser", "docker", "spark")
 
 BROWSERS = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
 
@@ -36,9 +40,10 @@ hypothesis.settings.load_profile(
 @pytest.fixture(autouse=True, scope="module")
 def nothing_is_left_open() -> Iterator[None]:
     """What a test leaves open fails its own module, and not the test that the garbage collector
-    happens to interrupt later."""
+    happens to interrupt later. What is left is in use, and is not searched again."""
     yield
     gc.collect()
+    gc.freeze()
 
 
 @cache
@@ -82,13 +87,69 @@ PROBES: Mapping[str, Callable[[], str | None]] = {
 }
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """A test without a tier would run in none of them; a test with two, twice."""
-    astray = []
+@cache
+def tiers_named(file: Path) -> tuple[str, ...]:
+    """The tiers whose marker a test file's text names."""
+    text = file.read_text(encoding="utf-8")
+    return tuple(tier for tier in TIERS if re.search(rf"\bmark\.{tier}\b", text))
+
+
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """With ``-m TIER`` a file that does not name the tier is not imported, and neither is the
+    conftest.py of a folder that holds no other file. What the command line names is collected."""
+    tier = str(config.option.markexpr).strip()
+    if tier not in TIERS or collection_path in _named_by_hand(config):
+        return None
+    if collection_path.is_dir():
+        files = collection_path.rglob("test_*.py")
+    elif collection_path.match("test_*.py"):
+        files = iter([collection_path])
+    else:
+        return None
+    return None if any(tier in tiers_named(file) for file in files) else True
+
+
+@cache
+def _named_by_hand(config: pytest.Config) -> tuple[Path, ...]:
+    start = config.invocation_params.dir
+    return tuple((start / argument.partition("::")[0]).resolve() for argument in config.args)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Iterator[None]:
+    """Nothing that collecting makes is garbage, and it is as old as the process: it is neither
+    searched while it grows nor by the collections that follow each module."""
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.freeze()
+        gc.enable()
+
+
+def tiers_of(item: pytest.Item) -> tuple[str, ...]:
+    """What the nearest markers say: those of a test, of its class, of its file."""
+    nearest, found = None, []
+    for node, marker in item.iter_markers_with_node():
+        if marker.name in TIERS and nearest in (None, node):
+            nearest = node
+            found.append(marker.name)
+    return tuple(sorted(dict.fromkeys(found), key=TIERS.index))
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """A test without a tier would run in none of them; a test with two, twice. With ``-m TIER``,
+    tests that are of another tier than the rest of their file go."""
+    astray, elsewhere = [], []
+    chosen = str(config.option.markexpr).strip()
     for item in items:
-        tiers = [tier for tier in TIERS if item.get_closest_marker(tier) is not None]
+        tiers = tiers_of(item)
         if len(tiers) != 1:
             astray.append(f"{item.nodeid} has {' and '.join(tiers) or 'no tier'}")
+        elif tiers[0] not in tiers_named(item.path):
+            astray.append(f"{item.nodeid}: its file does not name pytest.mark.{tiers[0]}")
+        elif chosen in TIERS and chosen != tiers[0]:
+            elsewhere.append(item)
     if astray:
         raise pytest.UsageError(
             "each test needs exactly one of the markers "
@@ -96,12 +157,16 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             + ":\n  "
             + "\n  ".join(astray)
         )
+    if elsewhere:
+        config.hook.pytest_deselected(items=elsewhere)
+        gone = dict.fromkeys(elsewhere)
+        items[:] = [item for item in items if item not in gone]
 
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtest_setup(item: pytest.Item) -> None:
     for tier, probe in PROBES.items():
-        if item.get_closest_marker(tier) is None:
+        if tier not in tiers_of(item):
             continue
         reason = probe()
         if reason is None:

@@ -34,7 +34,7 @@ from shalott.workloads.clients.body import SMALLEST_BYTES
 from shalott.workloads.queue import (
     AMQP,
     QueueParameters,
-    client_habits,
+    client_guarantees,
     drain_generator,
     one_a_node,
     queue_checkers,
@@ -82,7 +82,7 @@ def fifo_workload(plan: Plan) -> Workload:
             AmqpQueueClient,
             body_bytes=parameters.body_bytes,
             op_timeout_ms=plan.workload.op_timeout_ms,
-            habits=client_habits(parameters),
+            guarantees=client_guarantees(parameters),
         ),
         generator=load_generator(plan),
         final_generator=drain_generator(plan),

@@ -5,19 +5,19 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from shalott.checkers.base import Checker
-from shalott.checkers.queues.habits import Habits
-from shalott.checkers.runs.compose import common_checkers, standard_checkers
+from shalott.checkers.queues.guarantees import ClientGuarantees
+from shalott.checkers.runs.standard import common_checkers, standard_checkers
 from shalott.harness.core.plan import Plan
 
 
-def message_checkers(plan: Plan, habits: Habits) -> Sequence[Checker]:
+def message_checkers(plan: Plan, guarantees: ClientGuarantees) -> Sequence[Checker]:
     """What became of messages in queues, and all that ``run_checkers`` judge."""
     return standard_checkers(
         delivery=plan.gates.delivery,
         min_acked=plan.gates.min_acked,
         max_rto_ms=plan.gates.max_rto_ms,
         poll_round_ms=plan.observe_interval_ms,
-        habits=habits,
+        guarantees=guarantees,
         strict=plan.gates.one_master,
         must_settle=plan.gates.must_settle,
         must_not_crash=plan.gates.must_not_crash,

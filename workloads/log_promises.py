@@ -1,8 +1,9 @@
 """Which invariants of a replicated log are judged, and which of them a plan's settings promise.
 
-I1 and I3 need acknowledgements that wait for the copies and for the disks, as the profile ``safe``
-sets them. Without these they are judged and told, but break no promise. What a system promises
-under a plan's settings is said by its record (SystemRecord.promises).
+The invariants are in docs/protocols.md 2.9. I1 and I3 need acknowledgements that wait for the
+copies and for the disks, as the profile ``safe`` sets them. Without these they are judged and told,
+but break no promise. What a system promises under a plan's settings is said by its record
+(SystemRecord.promises).
 """
 
 from __future__ import annotations

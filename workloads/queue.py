@@ -14,7 +14,7 @@ from typing import Annotated, Literal
 import msgspec
 
 from shalott.checkers.base import Checker
-from shalott.checkers.queues.habits import Habits
+from shalott.checkers.queues.guarantees import ClientGuarantees
 from shalott.harness.core.drawing import Draw, Range
 from shalott.harness.core.generator.base import Generator
 from shalott.harness.core.generator.combinators import Stagger, TimeLimit
@@ -73,9 +73,9 @@ def queue_names(count: int) -> tuple[str, ...]:
     return tuple(f"{QUEUE_PREFIX}.{number}" for number in range(1, count + 1))
 
 
-def client_habits(parameters: QueueParameters) -> Habits:
+def client_guarantees(parameters: QueueParameters) -> ClientGuarantees:
     """What its clients do, and do not do, against loss."""
-    return Habits(
+    return ClientGuarantees(
         manual_acks=parameters.ack_mode == "manual",
         durable=parameters.durable,
         persistent=parameters.persistent,
@@ -108,7 +108,7 @@ def queue_workload(plan: Plan) -> Workload:
             AmqpQueueClient,
             body_bytes=parameters.body_bytes,
             op_timeout_ms=plan.workload.op_timeout_ms,
-            habits=client_habits(parameters),
+            guarantees=client_guarantees(parameters),
         ),
         generator=load_generator(plan),
         final_generator=drain_generator(plan),
@@ -116,7 +116,7 @@ def queue_workload(plan: Plan) -> Workload:
 
 
 def queue_checkers(plan: Plan) -> Sequence[Checker]:
-    return message_checkers(plan, client_habits(parameters_of(plan)))
+    return message_checkers(plan, client_guarantees(parameters_of(plan)))
 
 
 def draw_parameters(draw: Draw) -> Values:

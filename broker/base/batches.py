@@ -1,6 +1,4 @@
-"""The journal's file format:
-
-what a group commit looks like on disk, and how a damaged file is read.
+"""The journal's file format: what a group commit looks like on disk, how a damaged file is read.
 
 Theory. A file is a sequence of *batches*, one for each sync: ``magic 4 | ordinal 8 | length 4 |
 crc32 4 | payload``, the payload a sequence of ``length 4 | record``, integers big-endian, the CRC

@@ -1,7 +1,7 @@
 """Env: a node's whole outside world, besides asyncio streams.
 
 A node never reads the clock, draws a random number or opens a file in any other way. That is what
-lets the same broker run on an operating system and, later, in a deterministic simulation.
+lets the same broker run on an operating system and in a deterministic simulation (cluster/sim).
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ class Env:
 
     ``buggify(site)`` says whether to misbehave now at ``site`` in a way that the design allows;
     it never does outside simulation. ``bugs`` are the ids of the historical bugs that are switched
-    on in this node (broker/known_bugs).
+    on in this node (broker/known_bugs.py).
     """
 
     node_id: str

@@ -6,8 +6,8 @@ BrokerError
  │   ├─ NoProcess          the target isn't there (or died before it answered)
  │   ├─ NodeDown           the target's node can't be reached
  │   └─ CallTimeout        no answer in time
- ├─ Conflict               a metadata row was not at the version the writer had read
  ├─ MetadataUnavailable    this node has no leader to write through at the moment
+ ├─ MessageIllegal         a message that no store takes
  └─ StorageError           a file is not what it should be, or can't be written any more
      └─ DiskFull            no room: nothing was lost, the same write may succeed later
 """
@@ -32,9 +32,6 @@ class NodeDown(ProcessError): ...
 
 
 class CallTimeout(ProcessError): ...
-
-
-class Conflict(BrokerError): ...
 
 
 class MetadataUnavailable(BrokerError): ...

@@ -40,9 +40,6 @@ class NodeConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     channel_max: Annotated[int, msgspec.Meta(ge=1, le=65535)] = 2047
     slave_wait_timeout_ms: int = 15000
     sync_batch_size: int = 4096
-    table_wait_timeout_ms: int = (
-        30000  # how long a booting node waits for fresher nodes before it says so again
-    )
     # At most so long between "tables loaded" and "queue supervisor up", drawn at every start
     # (KB-RMQ-01).
     startup_delay_ms: Annotated[int, msgspec.Meta(ge=0)] = 0

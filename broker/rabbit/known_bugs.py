@@ -225,7 +225,7 @@ OWN_RULES: tuple[KnownBug, ...] = (
     KnownBug(
         id="OUR-01",
         switch="unsynchronised_mirror_vouches",
-        title="The confirm of an unsynchronised mirror vouches for a master that died",
+        title="The confirm of an unsynchronised mirror counts in place of a master that died",
         links=(),
         confidence="own",
         trigger="publishing while a mirror is not synchronised; the master dies before it "

@@ -323,7 +323,7 @@ class Commit(msgspec.Struct, frozen=True):
 
 
 class BecomeLeader(msgspec.Struct, frozen=True):
-    """``end_index``: of the log when the reign began; all after it is this leader's own."""
+    """``end_index``: of the log when the tenure began; all after it is this leader's own."""
 
     term: int
     end_index: int

@@ -99,9 +99,9 @@ class RaftCore:
         return self._state.log.durable_index
 
     @property
-    def reign_index(self) -> int:
-        """A leader's: where its log ended when its reign began."""
-        return self._state.reign_index
+    def tenure_index(self) -> int:
+        """A leader's: where its log ended when its tenure began."""
+        return self._state.tenure_index
 
     def matches(self) -> dict[str, int]:
         """A leader's: up to where each of the others is known to have its log."""

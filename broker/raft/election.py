@@ -111,7 +111,7 @@ def take_vote(s: State, voter: str) -> None:
         begin_round(s, pre=False)
     else:
         s.ballot = None
-        leading.begin_reign(s)
+        leading.begin_tenure(s)
         send_heartbeats(s)
 
 

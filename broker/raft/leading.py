@@ -31,13 +31,13 @@ from shalott.broker.raft.state import Progress, State
 SNAPSHOT_PATIENCE = 10  # push timeouts: reading and installing a snapshot takes longer
 
 
-def begin_reign(s: State) -> None:
+def begin_tenure(s: State) -> None:
     s.role, s.leader = "leader", s.name
-    s.reign_index = s.log.last_index
+    s.tenure_index = s.log.last_index
     s.progress = {
         member: Progress(next_index=s.log.last_index + 1, heard_ms=s.now_ms) for member in s.others
     }
-    s.emit(BecomeLeader(s.term, s.reign_index))
+    s.emit(BecomeLeader(s.term, s.tenure_index))
     if s.settings.no_op_on_election:
         _append(s, b"")
     dispatch_all(s)

@@ -32,7 +32,7 @@ def begin_reads(s: State) -> None:
 
 def knows_committed(s: State) -> bool:
     """Whether it has committed an entry of its own term."""
-    return s.commit_index > s.reign_index
+    return s.commit_index > s.tenure_index
 
 
 def round_begins(s: State) -> None:

@@ -152,7 +152,7 @@ class RaftRunner:
     @property
     def is_ready(self) -> bool:
         core = self._core
-        return core.role == "leader" and self.applied_index >= core.reign_index
+        return core.role == "leader" and self.applied_index >= core.tenure_index
 
     @property
     def committed_index(self) -> int:

@@ -102,7 +102,7 @@ class State:
     failed_rounds: int = 0
     ballot: Ballot | None = None
     progress: dict[str, Progress] = field(default_factory=dict)  # a leader's, of the others
-    reign_index: int = 0  # the end of the log when this leader's reign began
+    tenure_index: int = 0  # the end of the log when this leader's tenure began
     heartbeat_ms: int = LONG_AGO_MS
     round: int = 0
     reads: list[Read] = field(default_factory=list)

@@ -1,6 +1,7 @@
 """LogView and RaftStorage: what the core needs of a member's log, and the runner of its disk.
 
-Two implementations: the controllers' log (journal_log.py) and DLedger's ledger (broker/dledger).
+Two implementations: the controllers' log (journal_log.py) and DLedger's ledger
+(broker/rocket/dledger).
 """
 
 from __future__ import annotations

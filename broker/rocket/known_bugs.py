@@ -149,7 +149,7 @@ ROCKETMQ_BUGS: tuple[KnownBug, ...] = (
     KnownBug(
         id="KB-RKT-19",
         switch="sss_not_reset_on_master",
-        title="A broker becomes master with the SyncStateSet of its former reign",
+        title="A broker becomes master with the SyncStateSet of its former tenure",
         links=(_rocketmq("issues", 6342), _rocketmq("pull", 6352)),
         confidence="A",
         trigger="a broker is master, slave, and master again",

@@ -163,7 +163,7 @@ TESTED_BUGS: tuple[KnownBug, ...] = (
         confidence="B",
         trigger="leadership comes back to a controller soon",
         symptom="every scan is done twice",
-        fix="one schedule a reign",
+        fix="one schedule a tenure",
         systems=("controller",),
         shown_by="tests/broker/rocket/controller/test_service.py",
     ),

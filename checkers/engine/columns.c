@@ -1,4 +1,4 @@
-/* Columns for the lanes and the search: ranks instead of clocks, dense ids instead of values. */
+/* Columns for the monitors and the search: ranks instead of clocks, dense ids instead of values. */
 #include "engine.h"
 
 #include <string.h>

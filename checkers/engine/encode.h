@@ -25,7 +25,7 @@ const uint8_t *shl_kinds_pure(const shl_kinds *kinds);
 /* This one doesn't either, though others of its f may: a compare-and-set of a value with itself. */
 void shl_kinds_mark_pure(shl_kinds *kinds, int32_t kind);
 
-/* Columns of checkers.concurrent.ConcurrentHistory. type: 0 ok, 1 failed, 2 crashed. */
+/* Columns of checkers.history.concurrent.ConcurrentHistory. type: 0 ok, 1 failed, 2 crashed. */
 typedef struct {
     int64_t n;
     const int32_t *f;

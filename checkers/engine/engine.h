@@ -23,7 +23,7 @@ typedef struct {
     int32_t ranks;       /* call and ret lie in [0, ranks), and no two are equal */
     const int32_t *call; /* rank of the invocation; ascending */
     const int32_t *ret;  /* rank of the completion, or SHL_NEVER */
-    const uint8_t *f;    /* what was asked: the codes of the lane that reads it */
+    const uint8_t *f;    /* what was asked: the codes of the monitor that reads it */
     const int32_t *a;    /* a value's dense id in [0, values), or SHL_NONE */
     const int32_t *b;    /* a second value (what a compare-and-set writes), or SHL_NONE */
     int32_t values;
@@ -34,7 +34,7 @@ enum { SHL_INVALID = 0, SHL_VALID = 1, SHL_UNKNOWN = -1 };
 /* Why an answer is SHL_UNKNOWN. */
 enum {
     SHL_DECIDED = 0,
-    SHL_NOT_THIS_LANE = 1, /* the history has what the lane can't decide: see answer.violation */
+    SHL_NOT_THIS_MONITOR = 1, /* the monitor can't decide something of it: see answer.violation */
     SHL_TIME = 2,
     SHL_MEMORY = 3,
     SHL_CANCELLED = 4,
@@ -54,8 +54,8 @@ typedef struct {
     int64_t done;         /* operations passed, of those asked about: how far it got */
 } shl_budget;
 
-/* A lane's verdict. ops: the operations (indexes in the history) that prove a violation, in the
- * order which the lane's violation code says; SHL_NONE where there is none. */
+/* A monitor's verdict. ops: the operations (indexes in the history) that prove a violation, in the
+ * order which the monitor's violation code says; SHL_NONE where there is none. */
 typedef struct {
     int32_t verdict;
     int32_t cause;
@@ -90,7 +90,7 @@ int32_t shl_last_return(int64_t n, const int32_t *ret);
  * SHL_NONE. first[id] is the row that showed it first (room for n). Returns how many, or -1. */
 int32_t shl_dense(int64_t n, const int64_t *values, const uint8_t *present, int32_t *ids,
                   int32_t *first, shl_budget *budget);
-/* A column of checkers.concurrent.Values: kind 0 is nothing, 1 an integer, 2 a form. */
+/* A column of checkers.history.concurrent.Values: kind 0 is nothing, 1 an integer, 2 a form. */
 typedef struct {
     const uint8_t *kind;
     const int64_t *number;

@@ -1,8 +1,8 @@
-/* What the two queue lanes share: rows sorted by what they are, a value's enqueue, a timeline. */
+/* What the two queue monitors share: rows by what they are, a value's enqueue, a timeline. */
 #ifndef SHL_INTERNAL_QUEUES_H
 #define SHL_INTERNAL_QUEUES_H
 
-#include "lane_queues.h"
+#include "monitor_queues.h"
 
 enum row_class { ENQUEUES, DEQUEUES, EMPTIES, CRASHED, LEFT_OUT, STRANGE, CLASSES };
 
@@ -46,7 +46,7 @@ typedef struct {
 } value_span;
 
 /* Sorts the rows and pairs enqueues with dequeues. Returns 1 to go on; 0 when the answer is there:
- * a violation, a history for another lane, or a limit reached. queue_close frees in any case. */
+ * a violation, a history for another monitor, or a limit reached. queue_close frees in any case. */
 int queue_open(queue_check *check, int with_timeline);
 void queue_close(queue_check *check);
 /* Checks the empty dequeues, if there are any; the timeline is used up. Returns 0 on a

@@ -1,5 +1,5 @@
-/* Our own recording (harness/core/recording.py): a JSON object a line. An invocation says everything
- * and has an index of its own; its completion says that index, and what became of it. */
+/* Our own recording (harness/core/recording.py): a JSON object a line. An invocation says
+ * everything and has an index of its own; its completion says that index, and what became of it. */
 #include "internal_read.h"
 
 #include <string.h>

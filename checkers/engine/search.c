@@ -287,7 +287,7 @@ void shl_search(const shl_operations *operations, shl_table *table, int32_t meth
     if (!problem_init(&s.p, operations, table, budget)) {
         stopped(&s);
     } else if (!(s.by = for_width(s.p.slots))) {
-        found->cause = SHL_NOT_THIS_LANE;
+        found->cause = SHL_NOT_THIS_MONITOR;
     } else {
         take_turns(&s, methods);
         report(&s);

@@ -1,6 +1,6 @@
 """A concurrent history as the linearizability checkers take it: columns, whatever it was read from.
 
-Readers (checkers/reading) make it, models and lanes encode it for the engine, explanations read
+Readers (checkers/reading) make it, models and monitors encode it for the engine, explanations read
 rows back. Nothing here is a Python object an operation: strings are dictionary-encoded, values that
 are not integers are decoded once each.
 

@@ -1,7 +1,7 @@
 """When two values are one value: as EDN has it, where true, 1, 1.0 and 1M all differ.
 
 Python takes them for equal, within collections too: ``[1]`` for ``[true]``. Whoever compares values
-or keeps them in a dict or a set (models, lanes, readers) asks here first.
+or keeps them in a dict or a set (models, monitors, readers) asks here first.
 """
 
 from __future__ import annotations

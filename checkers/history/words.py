@@ -13,7 +13,7 @@ import numpy.typing as npt
 Rows = npt.NDArray[np.int64] | npt.NDArray[np.bool_] | slice  # which rows of a column
 
 
-@dataclass(slots=True)  # not frozen: see checkers.concurrent
+@dataclass(slots=True)  # not frozen: see checkers.history.concurrent
 class Words:
     """A string column: ``names[codes[i]]`` is row i's string; a null is ""."""
 

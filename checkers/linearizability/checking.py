@@ -1,4 +1,4 @@
-"""Is a concurrent history linearizable? The library behind ``shalott check``, for notebooks too:
+"""Is a concurrent history linearizable? The library behind ``shalott check``, for notebooks too.
 
     history = read_history("etcd_002.log")
     verdict = check(history, "cas-register", time_limit_s=60, memory_limit_bytes=2 * 1024**3)
@@ -7,8 +7,9 @@
         print(explain(history, verdict, "cas-register").reason)
 
 Linearizability is local (Herlihy & Wing 1990): each key is an object and is checked alone, on as
-many threads as there are cores. A lane (checkers.lanes) decides in linear time where it can; what
-it passes over goes to the general search (checkers.deciding.general_search), which asks the model.
+many threads as there are cores. A monitor (checkers/linearizability/monitors) decides in linear
+time where it can. What it passes over goes to the general search (deciding/general_search.py),
+which asks the model.
 A verdict says who decided it; "unknown" says why and how far the check got. Nothing guesses.
 """
 
@@ -27,14 +28,14 @@ from shalott.checkers.linearizability.deciding.running_check import By, Limits, 
 from shalott.checkers.linearizability.deciding.transitions import refuse_unknown
 from shalott.checkers.linearizability.deciding.verdict import CheckInterrupted, Verdict, Violation
 from shalott.checkers.linearizability.deciding.workers import cores
-from shalott.checkers.models import MODELS, Model, make_model, meanings_of
+from shalott.checkers.models import BUILT_IN, Model, make_model, meanings_of, model_name, own_name
 from shalott.checkers.reading import read_history
 
 if TYPE_CHECKING:
     from shalott.checkers.linearizability.explaining.explanation import Explanation
 
 __all__ = [
-    "MODELS",
+    "BUILT_IN",
     "CheckInterrupted",
     "Verdict",
     "Violation",
@@ -61,12 +62,13 @@ def check(
 
     Args:
         history: From ``read_history``, or ``checkers.history.concurrent.from_rows``.
-        model: A model, or a built-in one's name with its options ("cas-register:initial=0").
+        model: A model, or what ``make_model`` makes one of ("cas-register:initial=0", or
+            "package.module:Class").
         time_limit_s: Seconds from now, for all of it; None: no limit.
         memory_limit_bytes: Bytes that the engine and the model's states may hold beyond what the
             process holds already (see ``memory_left``); None: no limit.
         threads: How many keys are checked at once; None: as many as there are cores.
-        by: "auto"; or only by the model's "lane", or only by the "general" search.
+        by: "auto"; or only by the model's monitor ("monitor"), or only by the "general" search.
         find_prefix: Whether an invalid verdict has its shortest prefix (``violation.prefix`` and
             ``stuck``), too. It takes up to ten times as long; ``explain`` finds it if need be.
 
@@ -74,11 +76,16 @@ def check(
         The verdict: False if one key is invalid, else "unknown" if one is undecided, else True.
 
     Raises:
-        UsageError: No such model; an f that it does not know; an operation at which it raised; a
-            state that is not hashable. One sentence that names the operation's place.
+        UsageError: No such model; what it lacks to be one; an f that it does not know; an
+            operation at which it raised; a state that is not hashable. One sentence that names the
+            operation's place.
         CheckInterrupted: Ctrl-C; a KeyboardInterrupt that carries the verdict so far.
     """
     model = make_model(model) if isinstance(model, str) else model
+    if not own_name(model):
+        from shalott.checkers.models.outside import require_model  # our own need no look
+
+        require_model(model, model_name(model))
     limits = Limits(time_limit_s, memory_limit_bytes, threads or cores())
     running = RunningCheck(canonical(history, model), model, limits)
     try:

@@ -1,7 +1,7 @@
 """Explains why the history of one object is not linearizable.
 
 What found the violation says where: the operation at whose return no order was left (the general
-search), or the operations that prove it (a lane). From the shortest prefix that is not
+search), or the operations that prove it (a monitor). From the shortest prefix that is not
 linearizable a window is chosen that proves it alone (explain_window), with the longest partial
 linearizations and what stops each, and a sentence that says it in the domain's words.
 """
@@ -44,7 +44,7 @@ from shalott.checkers.linearizability.explaining.explanation import (
     Step,
     operation_text,
 )
-from shalott.checkers.linearizability.explaining.search import Order, Part
+from shalott.checkers.linearizability.explaining.search import ModelFailed, Order, Part
 from shalott.checkers.linearizability.explaining.window import RECENT_MAX, Chooser, Window, parts_of
 from shalott.checkers.linearizability.explaining.words import (
     LOCKS,
@@ -55,7 +55,7 @@ from shalott.checkers.linearizability.explaining.words import (
     why_not,
 )
 from shalott.checkers.linearizability.monitors.base import cut
-from shalott.checkers.models import Model, make_model, meanings_of, model_name
+from shalott.checkers.models import Model, make_model, meanings_of, model_name, own_name
 
 SEARCH: Final = "general search"
 _LONG: Final = 20_000  # operations: of a longer prefix only a part is looked at
@@ -156,10 +156,19 @@ class Choice:
     parts: Sequence[Part]
     original: Rows
     prefix_count: int
+    failure: str = ""  # of the model: there is no window then
 
 
 def choose_window(history: ConcurrentHistory, sought: Sought) -> Choice:
     """A proof by the prefix as it was then; or else by it and what is known of its end."""
+    try:
+        return _chosen(history, sought)
+    except ModelFailed as failed:
+        prefix = cut(history, sought.rank)
+        return Choice(None, (), np.arange(0, dtype=np.int64), len(prefix), str(failed))
+
+
+def _chosen(history: ConcurrentHistory, sought: Sought) -> Choice:
     choice = _choose(history, cut(history, sought.rank), sought)
     if choice.window is None and not sought.out_of_time():
         choice = _choose(history, _until(history, sought.rank), sought)
@@ -278,6 +287,7 @@ class _Writer:
         self.history = history
         self.model = sought.model
         self.name = model_name(sought.model)
+        self.own_name = own_name(sought.model)
         self.last = sought.stuck
         self.prefix = sought.rank
         self.stuck = self._stuck(choice)
@@ -314,9 +324,11 @@ class _Writer:
             )
         if window is not None and len(window.starts) > 1:
             notes.append(
-                f"Before the window {object_name(self.name)} may have been in any state: "
+                f"Before the window {object_name(self.own_name)} may have been in any state: "
                 "from none of them there is an order."
             )
+        if self.choice.failure:
+            notes.append(f"The model failed when a window was looked for: {self.choice.failure}.")
         if window is None:
             notes.append("No small window was found that proves it alone; shown is where it ended.")
         return Explanation(
@@ -331,6 +343,7 @@ class _Writer:
             linearizations=() if window is None else self.linearizations(window, position),
             is_proof=window is not None and window.is_proof,
             is_minimal=window is not None and window.is_minimal,
+            meanings=dict(meanings_of(self.model) or {}),
             place_name=self.history.place_name,
             source=self.history.source,
             notes=tuple(notes),
@@ -404,7 +417,7 @@ class _Writer:
             return state_text(window.model, state)
 
         return PartialLinearization(
-            begin=f"{object_name(self.name)} {words(order.begin)}",
+            begin=f"{object_name(self.own_name)} {words(order.begin)}",
             steps=tuple(Step(at[part], words(state)) for part, state in order.steps),
             blocked=tuple(
                 Blocked(at[part], why_not(window.model, order.state, window.parts[part].operation))
@@ -433,7 +446,7 @@ class _Writer:
     def holder(self, window: Window) -> str:
         """Of a lock that could not be had: who had it, if all orders say the same."""
         stuck = window.parts[window.found.stuck or 0]
-        if self.name not in LOCKS or stuck.operation.f != "acquire":
+        if self.own_name not in LOCKS or stuck.operation.f != "acquire":
             return ""
         last = [order.steps[-1][0] if order.steps else None for order in window.found.orders]
         if len(dict.fromkeys(last)) != 1 or last[0] is None:

@@ -13,6 +13,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
+import msgspec
 import numpy as np
 
 from shalott.checkers.base import OPERATIONS_MAX, Anomaly, Result
@@ -24,7 +25,7 @@ from shalott.checkers.linearizability.checking import check
 from shalott.checkers.linearizability.deciding.verdict import Verdict, Violation
 from shalott.checkers.linearizability.explain import explain
 from shalott.checkers.linearizability.explaining.explanation import Explanation, to_detail
-from shalott.checkers.models import make_model
+from shalott.checkers.models import Model, make_model, model_name
 from shalott.harness.core.history import History
 
 TIME_LIMIT_S: Final = 120.0  # for all objects
@@ -35,18 +36,27 @@ EXPLAINED_MAX: Final = 6  # objects whose violation is drawn
 
 @dataclass(frozen=True, slots=True)
 class Linearizability:
-    """``fs``: the operations that ``model`` is about. ``kinds``: what anomalies are called, by the
-    word of the lane that found them. ``exactly_once``: not judged if a message came out twice.
+    """``model``: a model, or what ``make_model`` makes one of: a name, or "package.module:Class".
+
+    ``fs``: the operations that it is about. ``kinds``: what anomalies are called, by the
+    word of the monitor that found them. ``exactly_once``: not judged if a message came out twice.
     """
 
-    model: str
+    model: Model | str
     fs: tuple[str, ...]
     kinds: Mapping[str, str] = field(default_factory=dict)
     exactly_once: bool = False
     time_limit_s: float = TIME_LIMIT_S
     name: str = "linearizability"
 
+    @property
+    def model_name(self) -> str:
+        """As it was given, or what the model is called."""
+        return self.model if isinstance(self.model, str) else model_name(self.model)
+
     def check(self, history: History) -> Result:
+        """Raises UsageError: there is no such model, or it fails on an operation."""
+        model = make_model(self.model) if isinstance(self.model, str) else self.model
         ops = client_operations(history)
         if self.exactly_once and (repeated := repeated_deliveries(ops)):
             note = (
@@ -54,13 +64,13 @@ class Linearizability:
                 " once, and AMQP promises none. Only first deliveries were judged."
             )
             return Result(checker=self.name, valid="unknown", notes=(note,))
-        judged = list(self._judged(ops))
+        judged = list(self._judged(ops, model))
         around = read_surroundings(history)
         violations = [each for each in judged if each.verdict.violation is not None]
         doubts = [each.doubt for each in judged if each.verdict.valid == "unknown"]
         if not judged:
             doubts.append(f"There was no operation to judge: {' or '.join(self.fs)}.")
-        explanations = [each.explanation(self.model) for each in violations[:EXPLAINED_MAX]]
+        explanations = [each.explanation(model, self.fs) for each in violations[:EXPLAINED_MAX]]
         return Result(
             checker=self.name,
             valid=False if violations else ("unknown" if doubts else True),
@@ -75,13 +85,13 @@ class Linearizability:
             anomalies=tuple(each.anomaly(self.kinds, ops, around) for each in violations),
             notes=tuple(doubts),
             detail={
-                "model": self.model,
+                "model": self.model_name,
                 "objects": {each.key: each.summary() for each in judged},
                 **to_detail(explanations),
             },
         )
 
-    def _judged(self, ops: Operations) -> Iterator[Judged]:
+    def _judged(self, ops: Operations, model: Model) -> Iterator[Judged]:
         """Object by object: one that is wrong does not hide another."""
         wanted = ops.f.among(self.fs)
         deadline = time.monotonic() + self.time_limit_s
@@ -90,7 +100,7 @@ class Linearizability:
             history = concurrent_history(ops, wanted & (ops.key.codes == code))
             verdict = check(
                 history,
-                self.model,
+                model,
                 time_limit_s=max(1e-9, deadline - time.monotonic()),
                 memory_limit_bytes=MEMORY_LIMIT_BYTES,
                 find_prefix=True,
@@ -153,18 +163,19 @@ class Judged:
             },
         )
 
-    def explanation(self, model: str) -> Explanation:
+    def explanation(self, model: Model, fs: tuple[str, ...]) -> Explanation:
         """The window that the report draws."""
         found = self.violation
-        return explain(
+        explanation = explain(
             self.history,
-            make_model(model),
+            model,
             stuck=found.stuck,
             prefix=found.prefix,
             witness=found.operations,
             reason=found.reason,
             by=found.by,
         )
+        return msgspec.structs.replace(explanation, fs=fs)
 
 
 def _last_ns(ops: Operations, where: Ints) -> int:

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from shalott.checkers.base import Anomaly
 from shalott.checkers.history.faults import Observation, Surroundings
-from shalott.checkers.history.reigns import NodeEvent
+from shalott.checkers.history.tenures import NodeEvent
 
 
 @dataclass(frozen=True, slots=True)

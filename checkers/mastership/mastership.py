@@ -23,13 +23,13 @@ from shalott.checkers.base import Anomaly, Result
 from shalott.checkers.history.columns import Operations, client_operations
 from shalott.checkers.history.faults import Observation, Surroundings, read_surroundings
 from shalott.checkers.history.loss import window_label
-from shalott.checkers.history.reigns import (
+from shalott.checkers.history.tenures import (
     NodeEvent,
     Overlap,
-    Reign,
-    ends_reign,
-    event_reigns,
-    observed_reigns,
+    Tenure,
+    ends_tenure,
+    event_tenures,
+    observed_tenures,
     overlaps,
     read_events,
     without_pauses,
@@ -55,14 +55,14 @@ class Mastership:
         events = read_events(history)
         ops = client_operations(history)
         tolerance_ns = self.tolerance_ms * MS
-        held = without_pauses(event_reigns(events, around), around.injected)
+        held = without_pauses(event_tenures(events, around), around.injected)
         claimed = overlaps(held, tolerance_ns)
-        polled = observed_reigns(around.observations)
+        polled = observed_tenures(around.observations)
         seen = overlaps(polled, tolerance_ns)
         in_round = observed_overlaps(around.observations, tolerance_ns, self.poll_round_ms * MS)
         seen += _not_yet_found(in_round, seen)
-        acted = acting_reigns(events)
-        acted_seen = acknowledged_reigns(ops, polled)
+        acted = acting_tenures(events)
+        acted_seen = acknowledged_tenures(ops, polled)
         effective = overlaps(acted, tolerance_ns)
         effective += _not_yet_found(overlaps(acted_seen, tolerance_ns), effective)
         restarts = Restarts.read(events, around)
@@ -85,11 +85,11 @@ class Mastership:
                 "epoch-regression-count": len(regressions),
                 "claimed-ms-max": _longest_ms([*claimed, *seen]),
                 "effective-ms-max": _longest_ms(effective),
-                "reign-count": len(held),
+                "tenure-count": len(held),
             },
             anomalies=tuple(anomalies),
             notes=tuple(_notes(witnesses, bool(acted), noted and not self.strict, effective)),
-            detail={"reigns": [_reign_detail(reign) for reign in held]},
+            detail={"tenures": [_tenure_detail(tenure) for tenure in held]},
         )
 
 
@@ -142,11 +142,11 @@ def _claimed_by_both(first: Observation, second: Observation) -> list[Overlap]:
     epochs = {claim.group: claim.epoch for claim in second.claims if claim.role == "master"}
     begin_ns, end_ns = second.begin_ns, max(first.end_ns, second.end_ns)
 
-    def reign(group: str, by: Observation, epoch: int) -> Reign:
-        return Reign(group, by.node, begin_ns, end_ns, epoch, "observed", by.index)
+    def tenure(group: str, by: Observation, epoch: int) -> Tenure:
+        return Tenure(group, by.node, begin_ns, end_ns, epoch, "observed", by.index)
 
     return [
-        Overlap(reign(c.group, first, c.epoch), reign(c.group, second, epochs[c.group]))
+        Overlap(tenure(c.group, first, c.epoch), tenure(c.group, second, epochs[c.group]))
         for c in first.claims
         if c.role == "master" and c.group in epochs
     ]
@@ -166,16 +166,16 @@ def _extend(
         own.append(overlap)
 
 
-def acting_reigns(events: Sequence[NodeEvent]) -> list[Reign]:
-    """From the first to the last acknowledgement of each reign, by the nodes' ``acked`` events.
+def acting_tenures(events: Sequence[NodeEvent]) -> list[Tenure]:
+    """From the first to the last acknowledgement of each tenure, by the nodes' ``acked`` events.
 
-    A new reign begins with a new incarnation, or after the node said that it was not master. What
-    it tells after that of the epoch that is over, it tells late: that reign ends with its last
+    A new tenure begins with a new incarnation, or after the node said that it was not master. What
+    it tells after that of the epoch that is over, it tells late: that tenure ends with its last
     such line, and does not go on to the node's next one.
     """
-    opened: dict[tuple[str, str, int], Reign] = {}
-    over: dict[tuple[str, str, int], int] = {}  # the epoch of the reign that was ended last
-    reigns: list[Reign] = []
+    opened: dict[tuple[str, str, int], Tenure] = {}
+    over: dict[tuple[str, str, int], int] = {}  # the epoch of the tenure that was ended last
+    tenures: list[Tenure] = []
     ordered = sorted(events, key=lambda e: (e.node, e.incarnation, e.at_ns, e.row))
     for event in ordered:
         key = (event.node, event.group, event.incarnation)
@@ -189,28 +189,29 @@ def acting_reigns(events: Sequence[NodeEvent]) -> list[Reign]:
                 opened[key] = replace(old, end_ns=max(old.end_ns, end_ns))
                 continue
             if old is not None:
-                # The row's version moved on under one master (a mirror joined): the same reign in
+                # The row's version moved on under one master (a mirror joined): the same tenure in
                 # time, kept as a second one so that each epoch has its master.
                 late = over.get(key) == old.epoch
-                reigns.append(old if late else replace(old, end_ns=begin_ns))
-            opened[key] = Reign(
+                tenures.append(old if late else replace(old, end_ns=begin_ns))
+            opened[key] = Tenure(
                 event.group, event.node, begin_ns, end_ns, event.epoch, "events", event.row,
                 event.incarnation,
             )  # fmt: skip
         elif event.kind == "role" and event.role == "master":
             if over.pop(key, None) is not None and key in opened:
-                reigns.append(opened.pop(key))
+                tenures.append(opened.pop(key))
         else:
-            ended = [k for k in opened if k[::2] == key[::2] and ends_reign(event, k[1])]
+            ended = [k for k in opened if k[::2] == key[::2] and ends_tenure(event, k[1])]
             over |= {k: opened[k].epoch for k in ended}
-            reigns.extend(opened.pop(k) for k in ended)
-    return sorted([*reigns, *opened.values()], key=lambda reign: (reign.begin_ns, reign.node))
+            tenures.extend(opened.pop(k) for k in ended)
+    return sorted([*tenures, *opened.values()], key=lambda tenure: (tenure.begin_ns, tenure.node))
 
 
-def acknowledged_reigns(ops: Operations, claims: Sequence[Reign]) -> list[Reign]:
-    """Observed reigns, narrowed to the writes that were acknowledged through the reigning node."""
+def acknowledged_tenures(ops: Operations, claims: Sequence[Tenure]) -> list[Tenure]:
+    """Observed tenures, narrowed to the writes that were acknowledged through the node that was
+    master."""
     acked = ops.f.equal("enqueue") & ops.type.equal("ok")
-    reigns = []
+    tenures = []
     for claim in claims:
         if claim.end_ns <= claim.begin_ns:
             continue
@@ -219,10 +220,10 @@ def acknowledged_reigns(ops: Operations, claims: Sequence[Reign]) -> list[Reign]
         rows = np.flatnonzero(own)
         if len(rows):
             first, last = int(ops.complete_ns[rows].min()), int(ops.complete_ns[rows].max())
-            reigns.append(
+            tenures.append(
                 replace(claim, begin_ns=first, end_ns=last, evidence=int(ops.index[rows[0]]))
             )
-    return reigns
+    return tenures
 
 
 def _not_yet_found(candidates: Iterable[Overlap], known: Sequence[Overlap]) -> list[Overlap]:
@@ -237,14 +238,14 @@ def _not_yet_found(candidates: Iterable[Overlap], known: Sequence[Overlap]) -> l
 
 
 def shared_epochs(
-    acted: Sequence[Reign], effective: Sequence[Overlap], restarts: Restarts
+    acted: Sequence[Tenure], effective: Sequence[Overlap], restarts: Restarts
 ) -> list[Anomaly]:
     """Two nodes that acknowledged in one epoch, whenever; epoch 0 means that there is none."""
     told = {(o.first.group, frozenset((o.first.node, o.second.node))) for o in effective}
-    by_epoch: dict[tuple[str, int], dict[str, Reign]] = {}
-    for reign in acted:
-        if reign.epoch:
-            by_epoch.setdefault((reign.group, reign.epoch), {}).setdefault(reign.node, reign)
+    by_epoch: dict[tuple[str, int], dict[str, Tenure]] = {}
+    for tenure in acted:
+        if tenure.epoch:
+            by_epoch.setdefault((tenure.group, tenure.epoch), {}).setdefault(tenure.node, tenure)
     found = []
     for (group, epoch), by_node in sorted(by_epoch.items()):
         for first, second in combinations(sorted(by_node), 2):
@@ -297,11 +298,11 @@ def _overlap_anomalies(kind: str, found: Sequence[Overlap], around: Surroundings
     return anomalies
 
 
-def _reign_detail(reign: Reign) -> dict[str, str | int]:
+def _tenure_detail(tenure: Tenure) -> dict[str, str | int]:
     return {
-        "group": reign.group,
-        "node": reign.node,
-        "begin_ns": reign.begin_ns,
-        "end_ns": reign.end_ns,
-        "epoch": reign.epoch,
+        "group": tenure.group,
+        "node": tenure.node,
+        "begin_ns": tenure.begin_ns,
+        "end_ns": tenure.end_ns,
+        "epoch": tenure.epoch,
     }

@@ -2,7 +2,7 @@
 
 A model is anything with an initial state and a step. States are hashable and never None. ``step``
 is a pure function: it must not depend on anything but its arguments, because each (state,
-operation) is asked once and its answer kept (checkers.linearizable).
+operation) is asked once and its answer kept (checkers.linearizability).
 
 What a model reads of an operation is said by ``meanings``, if it has them: arguments and results
 that mean nothing are not told apart, crashed operations that change nothing are left out, and an

@@ -7,7 +7,7 @@ what a master confirmed before ``pause_minority`` paused it); L4 a restarted mir
 contents and was promoted before it was synchronised again; L8 the same as L1 on a controlled
 shutdown; L11 a suspended master acted on after it was resumed; L12 every node stopped and the first
 to start was not the last to stop. L5, L6 and L7 follow from what clients do:
-checkers/queues/habits.py.
+checkers/queues/guarantees.py.
 
 A turning point is an instant at which a queue's contents may have changed hands for the worse, with
 the node event, observation or fault that shows it. A run of losses is explained by the first
@@ -22,11 +22,11 @@ from typing import Any
 
 from shalott.checkers.history.faults import Fault, Surroundings
 from shalott.checkers.history.loss import Run
-from shalott.checkers.history.reigns import (
+from shalott.checkers.history.tenures import (
     NodeEvent,
-    Reign,
-    event_reigns,
-    observed_reigns,
+    Tenure,
+    event_tenures,
+    observed_tenures,
     overlaps,
 )
 
@@ -65,22 +65,22 @@ class TurningPoint:
 
 def turning_points(events: Sequence[NodeEvent], around: Surroundings) -> list[TurningPoint]:
     """Every one of every queue, in order of time."""
-    by_events = event_reigns(events, around)
-    by_polls = observed_reigns(around.observations)
+    by_events = event_tenures(events, around)
+    by_polls = observed_tenures(around.observations)
     # RabbitMQ's log never names a queue's first master: the polls tell of it.
-    told = {(reign.group, reign.node) for reign in by_events}
-    polled = [reign for reign in by_polls if (reign.group, reign.node) not in told]
-    reigns = [*by_events, *polled]
+    told = {(tenure.group, tenure.node) for tenure in by_events}
+    polled = [tenure for tenure in by_polls if (tenure.group, tenure.node) not in told]
+    tenures = [*by_events, *polled]
     promoted = list(_unsynchronised_promotions(events, around))
     known = {point.group for point in promoted}
     found = [
         *promoted,
         *(p for p in _observed_promotions(around, by_polls, events) if p.group not in known),
-        *_ended_double_reigns(reigns, events, around),
+        *_ended_double_tenures(tenures, events, around),
         *_discards(events, around),
         *_told_windows(events),
-        *_paused_minorities(events, reigns, around),
-        *_whole_stops(reigns, events, around),
+        *_paused_minorities(events, tenures, around),
+        *_whole_stops(tenures, events, around),
     ]
     return sorted(found, key=lambda point: (point.at_ns, point.window))
 
@@ -156,7 +156,7 @@ def _sync_begun(events: Sequence[NodeEvent], promotion: NodeEvent) -> bool:
 
 
 def _observed_promotions(
-    around: Surroundings, reigns: Sequence[Reign], events: Sequence[NodeEvent]
+    around: Surroundings, tenures: Sequence[Tenure], events: Sequence[NodeEvent]
 ) -> Iterator[TurningPoint]:
     """A new master that its predecessor did not list as synchronised when it was last asked."""
     # A poll is up to a round old: a node's own word about the same promotion is better.
@@ -165,50 +165,50 @@ def _observed_promotions(
         for e in events
         if e.kind == "promoted" and e.detail.get("synchronised") is True
     ]
-    last_reign: dict[str, Reign] = {}
-    for reign in sorted(reigns, key=lambda r: r.begin_ns):
-        old = last_reign.get(reign.group)
-        last_reign[reign.group] = reign
-        if old is None or old.node == reign.node or old.end_ns > reign.begin_ns:
+    last_tenure: dict[str, Tenure] = {}
+    for tenure in sorted(tenures, key=lambda r: r.begin_ns):
+        old = last_tenure.get(tenure.group)
+        last_tenure[tenure.group] = tenure
+        if old is None or old.node == tenure.node or old.end_ns > tenure.begin_ns:
             continue
         seen = [
             (poll, claim)
             for poll in around.observations
             for claim in poll.claims
-            if claim.group == reign.group and poll.node == old.node and claim.role == "master"
+            if claim.group == tenure.group and poll.node == old.node and claim.role == "master"
             and poll.end_ns <= max(old.end_ns, old.begin_ns) + S
         ]  # fmt: skip
         refuted = any(
-            (group, node) == (reign.group, reign.node) and abs(at_ns - reign.begin_ns) <= 2 * S
+            (group, node) == (tenure.group, tenure.node) and abs(at_ns - tenure.begin_ns) <= 2 * S
             for group, node, at_ns in synchronised
         )
-        if seen and not refuted and reign.node not in seen[-1][1].synchronised:
+        if seen and not refuted and tenure.node not in seen[-1][1].synchronised:
             poll = seen[-1][0]
             stopped = any(
                 f.kind == "stop"
                 and old.node in f.nodes
-                and f.invoke_ns <= reign.begin_ns <= f.end_ns + S
+                and f.invoke_ns <= tenure.begin_ns <= f.end_ns + S
                 for f in around.injected
             )
-            window = _promotion_window(reign.node, reign.begin_ns, stopped, False, around)
+            window = _promotion_window(tenure.node, tenure.begin_ns, stopped, False, around)
             yield TurningPoint(
-                group=reign.group,
-                at_ns=reign.begin_ns,
+                group=tenure.group,
+                at_ns=tenure.begin_ns,
                 window=window,
-                text=f"{reign.node} was seen as master from {_s(reign.begin_ns)}; at "
+                text=f"{tenure.node} was seen as master from {_s(tenure.begin_ns)}; at "
                 f"{_s(poll.end_ns)} {old.node} had not listed it as synchronised",
-                evidence={"operation": reign.evidence, "before": poll.index},
+                evidence={"operation": tenure.evidence, "before": poll.index},
             )
 
 
-def _ended_double_reigns(
-    reigns: Sequence[Reign], events: Sequence[NodeEvent], around: Surroundings
+def _ended_double_tenures(
+    tenures: Sequence[Tenure], events: Sequence[NodeEvent], around: Surroundings
 ) -> Iterator[TurningPoint]:
-    """Two masters at once: the one whose reign ended first lost what it had acknowledged alone."""
-    for overlap in overlaps(reigns, 0):
-        loser = min(overlap.first, overlap.second, key=lambda reign: reign.end_ns)
+    """Two masters at once: the one whose tenure ended first lost what it had acknowledged alone."""
+    for overlap in overlaps(tenures, 0):
+        loser = min(overlap.first, overlap.second, key=lambda tenure: tenure.end_ns)
         other = overlap.second if loser is overlap.first else overlap.first
-        window = _double_reign_window(loser, overlap.begin_ns, events, around)
+        window = _double_tenure_window(loser, overlap.begin_ns, events, around)
         if window:
             key = "event" if loser.witness == "events" else "operation"
             yield TurningPoint(
@@ -222,8 +222,8 @@ def _ended_double_reigns(
             )
 
 
-def _double_reign_window(
-    loser: Reign, at_ns: int, events: Sequence[NodeEvent], around: Surroundings
+def _double_tenure_window(
+    loser: Tenure, at_ns: int, events: Sequence[NodeEvent], around: Surroundings
 ) -> str:
     paused = [f for f in around.injected if f.kind == "pause" and loser.node in f.nodes]
     if any(f.invoke_ns <= at_ns <= f.end_ns + 5 * S for f in paused):
@@ -290,19 +290,19 @@ def _discard_window(event: NodeEvent, around: Surroundings) -> str:
 
 
 def _paused_minorities(
-    events: Sequence[NodeEvent], reigns: Sequence[Reign], around: Surroundings
+    events: Sequence[NodeEvent], tenures: Sequence[Tenure], around: Surroundings
 ) -> Iterator[TurningPoint]:
     """A master that paused itself in a minority: what it confirmed just before may be gone."""
     for event in events:
         if event.group or event.role != "paused":
             continue
-        for reign in reigns:
-            ended_here = abs(reign.end_ns - event.run_ns) <= S or (
-                reign.begin_ns <= event.run_ns <= reign.end_ns
+        for tenure in tenures:
+            ended_here = abs(tenure.end_ns - event.run_ns) <= S or (
+                tenure.begin_ns <= event.run_ns <= tenure.end_ns
             )
-            if reign.node == event.node and ended_here and _parted(around, event.run_ns):
+            if tenure.node == event.node and ended_here and _parted(around, event.run_ns):
                 yield TurningPoint(
-                    group=reign.group,
+                    group=tenure.group,
                     at_ns=event.run_ns,
                     window="L3",
                     text=f"{event.node}, master, found itself in a minority and paused at "
@@ -318,23 +318,23 @@ def _parted(around: Surroundings, at_ns: int) -> bool:
 
 
 def _whole_stops(
-    reigns: Sequence[Reign], events: Sequence[NodeEvent], around: Surroundings
+    tenures: Sequence[Tenure], events: Sequence[NodeEvent], around: Surroundings
 ) -> Iterator[TurningPoint]:
     """Every node was down at once: the queue is what the first to recover it has."""
     nodes = {e.node for e in events} | {o.node for o in around.observations}
     for fault in _whole_outages(around.injected, nodes):
-        recovered: dict[str, Reign] = {}
-        for reign in reigns:
-            if reign.begin_ns > fault.effective_ns:
-                recovered.setdefault(reign.group, reign)
-        for group, reign in recovered.items():
+        recovered: dict[str, Tenure] = {}
+        for tenure in tenures:
+            if tenure.begin_ns > fault.effective_ns:
+                recovered.setdefault(tenure.group, tenure)
+        for group, tenure in recovered.items():
             yield TurningPoint(
                 group=group,
-                at_ns=reign.begin_ns,
+                at_ns=tenure.begin_ns,
                 window="L12",
-                text=f"every node was stopped by fault {fault.name}; {reign.node} recovered the "
-                f"queue at {_s(reign.begin_ns)}",
-                evidence={"event" if reign.witness == "events" else "operation": reign.evidence},
+                text=f"every node was stopped by fault {fault.name}; {tenure.node} recovered the "
+                f"queue at {_s(tenure.begin_ns)}",
+                evidence={"event" if tenure.witness == "events" else "operation": tenure.evidence},
             )
 
 

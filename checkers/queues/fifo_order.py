@@ -35,7 +35,7 @@ from shalott.checkers.history.columns import Bools, Ints, Operations, client_ope
 from shalott.checkers.history.concurrent import FAIL, INFO, NEVER, OK, ConcurrentHistory
 from shalott.checkers.linearizability.explain import explain
 from shalott.checkers.linearizability.explaining.explanation import Explanation, to_detail
-from shalott.checkers.linearizability.monitors.base import LaneAnswer
+from shalott.checkers.linearizability.monitors.base import MonitorAnswer
 from shalott.checkers.linearizability.monitors.queues import FIFO
 from shalott.checkers.models.collections import FifoQueue
 from shalott.harness.core.history import History
@@ -84,7 +84,7 @@ class FifoOrder:
 class QueueOrder:
     """What was found of one queue. ``overtaken`` messages came out after later ones."""
 
-    answer: LaneAnswer
+    answer: MonitorAnswer
     judged: ConcurrentHistory  # what the monitor saw
     compared: int = 0
     flagged: int = 0  # first observed when they were redelivered

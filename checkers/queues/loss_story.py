@@ -28,10 +28,10 @@ from shalott.checkers.history.loss import (
     positions_by_group,
     window_label,
 )
-from shalott.checkers.history.reigns import read_events
+from shalott.checkers.history.tenures import read_events
 from shalott.checkers.queues.causes import WINDOWS, TurningPoint, explain, turning_points
-from shalott.checkers.queues.fates import LOST, Fates
-from shalott.checkers.queues.habits import CAREFUL, Excuses, Habits, habitual_points
+from shalott.checkers.queues.guarantees import CAREFUL, ClientGuarantees, Excuses, guarantee_points
+from shalott.checkers.queues.outcomes import LOST, MessageOutcomes
 from shalott.harness.core.history import History
 
 ANOMALIES_MAX = 32  # runs of loss that become anomalies of their own
@@ -41,15 +41,15 @@ EXAMINED_MAX = 10_000  # runs whose cause is looked for
 
 def loss_story(
     ops: Operations,
-    fates: Fates,
+    outcomes: MessageOutcomes,
     history: History,
     around: Surroundings,
-    habits: Habits = CAREFUL,
+    guarantees: ClientGuarantees = CAREFUL,
 ) -> tuple[dict[str, Any], list[Anomaly]]:
     """The anatomy of loss as detail, and its longest runs as anomalies."""
-    messages = fates.messages
+    messages = outcomes.messages
     is_acked = messages.ack == 0
-    is_lost = messages.fate[is_acked] == LOST
+    is_lost = messages.outcome[is_acked] == LOST
     if not is_lost.any():
         return {}, []
     rows = messages.row[is_acked]
@@ -60,8 +60,8 @@ def loss_story(
     if len(node_runs.begin) < len(runs.begin):
         told, acked = (node_runs, by_node)
     events = read_events(history)
-    points = habitual_points(turning_points(events, around), events, habits)
-    stories = _stories(ops, told, acked, around, points, Excuses(ops, around, habits))
+    points = guarantee_points(turning_points(events, around), events, guarantees)
+    stories = _stories(ops, told, acked, around, points, Excuses(ops, around, guarantees))
     detail = {
         "runs": _lengths(runs),
         "runs-by-node": _lengths(node_runs),

@@ -1,7 +1,7 @@
 """total-queue: what happened to every message, and whether the delivery promise was kept.
 
-Extends Jepsen's checker of that name (jepsen/src/jepsen/checker.clj). The fates are defined in
-checkers/queues/fates.py, the anatomy of loss in checkers/history/loss.py, its causes in
+Extends Jepsen's checker of that name (jepsen/src/jepsen/checker.clj). The outcomes are defined in
+checkers/queues/outcomes.py, the anatomy of loss in checkers/history/loss.py, its causes in
 checkers/queues/causes.py.
 
 What makes a run invalid depends on the promise. A message that came from nowhere, was damaged, came
@@ -14,8 +14,8 @@ A message is known to be lost only if its queue was drained: after the beginning
 every node that served clients answered ``empty`` for it, and the recording is whole. Messages that
 are missing from a queue that was not drained may still be in it: then the verdict is "unknown".
 An ``info`` dequeue without a value explains no loss: a client acknowledges only what it has read.
-(Where the broker was told not to wait for that, see checkers/queues/habits.py, the loss is a loss
-still.)
+(Where the broker was told not to wait for that, see checkers/queues/guarantees.py, the loss is a
+loss still.)
 """
 
 from __future__ import annotations
@@ -28,21 +28,21 @@ import numpy as np
 from shalott.checkers.base import OPERATIONS_MAX, Anomaly, Result
 from shalott.checkers.history.columns import Bools, Ints, Operations, client_operations
 from shalott.checkers.history.faults import Surroundings, read_surroundings
-from shalott.checkers.queues.fates import (
+from shalott.checkers.queues.guarantees import CAREFUL, ClientGuarantees
+from shalott.checkers.queues.loss_story import loss_story
+from shalott.checkers.queues.outcomes import (
     ACKS,
     DUPLICATED,
-    FATES,
     LOST,
+    MESSAGE_OUTCOMES,
     NOT_ENQUEUED,
     OK,
     PHANTOM,
     RECOVERED,
     REDELIVERED,
-    Fates,
-    message_fates,
+    MessageOutcomes,
+    message_outcomes,
 )
-from shalott.checkers.queues.habits import CAREFUL, Habits
-from shalott.checkers.queues.loss_story import loss_story
 from shalott.harness.core.errors import UsageError
 from shalott.harness.core.history import History
 
@@ -57,10 +57,11 @@ VALUES_MAX = 1000  # values listed for one kind
 
 @dataclass(frozen=True, slots=True)
 class TotalQueue:
-    """``delivery``: at-least-once, at-most-once or exactly-once. ``habits``: the clients'."""
+    """``delivery``: at-least-once, at-most-once or exactly-once. ``guarantees``: the clients'
+    guarantees."""
 
     delivery: str = "at-least-once"
-    habits: Habits = CAREFUL
+    guarantees: ClientGuarantees = CAREFUL
     name: str = "total-queue"
 
     def __post_init__(self) -> None:
@@ -70,11 +71,11 @@ class TotalQueue:
     def check(self, history: History) -> Result:
         ops = client_operations(history)
         around = read_surroundings(history)
-        fates = message_fates(ops)
+        outcomes = message_outcomes(ops)
         undrained = undrained_queues(ops, around, history.complete)
-        counts = _counts(ops, fates)
-        loss, loss_anomalies = loss_story(ops, fates, history, around, self.habits)
-        doubtful = _doubtful_losses(ops, fates, undrained)
+        counts = _counts(ops, outcomes)
+        loss, loss_anomalies = loss_story(ops, outcomes, history, around, self.guarantees)
+        doubtful = _doubtful_losses(ops, outcomes, undrained)
         counts["lost-provably-count"] = counts["lost-count"] - doubtful
         broken = [
             kind
@@ -82,19 +83,19 @@ class TotalQueue:
             if counts[f"{kind}-count"] > (doubtful if kind == "lost" else 0)
         ]
         forbids_loss = "lost" in FORBIDDEN[self.delivery]
-        uncertain = bool(fates.repeated_attempts) or (forbids_loss and doubtful > 0)
+        uncertain = bool(outcomes.repeated_attempts) or (forbids_loss and doubtful > 0)
         return Result(
             checker=self.name,
             valid=False if broken else ("unknown" if uncertain else True),
             counts=counts,
-            anomalies=(*loss_anomalies, *_message_anomalies(ops, fates)),
-            notes=tuple(_notes(fates, undrained, doubtful, history.complete)),
+            anomalies=(*loss_anomalies, *_message_anomalies(ops, outcomes)),
+            notes=tuple(_notes(outcomes, undrained, doubtful, history.complete)),
             detail={
                 "delivery": self.delivery,
                 "broken": broken,
                 "undrained": undrained,
-                "matrix": _matrix(fates),
-                "values": _values_by_kind(ops, fates),
+                "matrix": _matrix(outcomes),
+                "values": _values_by_kind(ops, outcomes),
                 "loss": loss,
             },
         )
@@ -124,20 +125,20 @@ def undrained_queues(ops: Operations, around: Surroundings, complete: bool) -> d
     return silent
 
 
-def _doubtful_losses(ops: Operations, fates: Fates, undrained: dict[str, str]) -> int:
+def _doubtful_losses(ops: Operations, outcomes: MessageOutcomes, undrained: dict[str, str]) -> int:
     if not undrained:
         return 0
-    lost = fates.messages.row[fates.messages.fate == LOST]
+    lost = outcomes.messages.row[outcomes.messages.outcome == LOST]
     codes = [ops.key.names.index(queue) for queue in undrained]
     return int(np.isin(ops.key.codes[lost], codes).sum())
 
 
-def _counts(ops: Operations, fates: Fates) -> dict[str, int | float]:
+def _counts(ops: Operations, outcomes: MessageOutcomes) -> dict[str, int | float]:
     """Jepsen's keys, of messages. ok-count is all that was attempted and delivered, as there; the
-    further counts of fates are disjoint, so Jepsen's recovered is ours plus what came out of
+    further counts of outcomes are disjoint, so Jepsen's recovered is ours plus what came out of
     phantom, and of duplicated and redelivered without acknowledgement."""
-    messages, deliveries = fates.messages, fates.deliveries
-    by_fate = np.bincount(messages.fate, minlength=len(FATES))
+    messages, deliveries = outcomes.messages, outcomes.deliveries
+    by_outcome = np.bincount(messages.outcome, minlength=len(MESSAGE_OUTCOMES))
     by_ack = np.bincount(messages.ack, minlength=len(ACKS))
     nowhere = ops.value[deliveries.row[deliveries.message < 0]]
     dequeues = ops.f.among(("dequeue", "drain"))
@@ -148,15 +149,15 @@ def _counts(ops: Operations, fates: Fates) -> dict[str, int | float]:
         "indeterminate-count": int(by_ack[2]),
         "delivery-count": len(deliveries.row),
         "ok-count": int((messages.delivered > 0).sum()),
-        "delivered-once-count": int(by_fate[OK]),
-        "lost-count": int(by_fate[LOST]),
+        "delivered-once-count": int(by_outcome[OK]),
+        "lost-count": int(by_outcome[LOST]),
         "unexpected-count": len(np.unique(nowhere)),
-        "duplicated-count": int(by_fate[DUPLICATED]),
-        "redelivered-count": int(by_fate[REDELIVERED]),
-        "recovered-count": int(by_fate[RECOVERED]),
-        "phantom-count": int(by_fate[PHANTOM]),
-        "not-enqueued-count": int(by_fate[NOT_ENQUEUED]),
-        "corrupted-count": len(fates.corrupted),
+        "duplicated-count": int(by_outcome[DUPLICATED]),
+        "redelivered-count": int(by_outcome[REDELIVERED]),
+        "recovered-count": int(by_outcome[RECOVERED]),
+        "phantom-count": int(by_outcome[PHANTOM]),
+        "not-enqueued-count": int(by_outcome[NOT_ENQUEUED]),
+        "corrupted-count": len(outcomes.corrupted),
         "too-early-count": int(messages.too_early.sum()),
         "indeterminate-dequeue-count": int(
             (dequeues & ~ops.has_value & ~ops.type.among(("ok", "fail"))).sum()
@@ -164,24 +165,24 @@ def _counts(ops: Operations, fates: Fates) -> dict[str, int | float]:
     }
 
 
-def _matrix(fates: Fates) -> dict[str, dict[str, int]]:
+def _matrix(outcomes: MessageOutcomes) -> dict[str, dict[str, int]]:
     """What the sender was told (rows) against how often the message came out (columns)."""
-    columns = np.minimum(fates.messages.delivered, 2)
-    cells = np.bincount(fates.messages.ack * 3 + columns, minlength=9).reshape(3, 3)
+    columns = np.minimum(outcomes.messages.delivered, 2)
+    cells = np.bincount(outcomes.messages.ack * 3 + columns, minlength=9).reshape(3, 3)
     names = ("0", "1", "several")
     return {
         ack: {name: int(cells[i, j]) for j, name in enumerate(names)} for i, ack in enumerate(ACKS)
     }
 
 
-def _kinds(fates: Fates) -> dict[str, Bools]:
+def _kinds(outcomes: MessageOutcomes) -> dict[str, Bools]:
     """Kinds of anomaly other than loss that are properties of an attempted message."""
-    fate = fates.messages.fate
+    outcome = outcomes.messages.outcome
     return {
-        "phantom": fate == PHANTOM,
-        "duplicated": fate == DUPLICATED,
-        "redelivered": fate == REDELIVERED,
-        "too-early": fates.messages.too_early,
+        "phantom": outcome == PHANTOM,
+        "duplicated": outcome == DUPLICATED,
+        "redelivered": outcome == REDELIVERED,
+        "too-early": outcomes.messages.too_early,
     }
 
 
@@ -195,19 +196,19 @@ SUMMARIES = {
 }
 
 
-def _message_anomalies(ops: Operations, fates: Fates) -> list[Anomaly]:
+def _message_anomalies(ops: Operations, outcomes: MessageOutcomes) -> list[Anomaly]:
     """One anomaly a kind, with the operations of the first messages of it."""
     found: list[Anomaly] = []
-    for kind, mask in _kinds(fates).items():
+    for kind, mask in _kinds(outcomes).items():
         members = np.flatnonzero(mask)
         rows: list[int] = []
         for message in members[:OPERATIONS_MAX]:
-            rows += fates.rows_of(int(message)) if len(rows) < OPERATIONS_MAX else []
-        found += _anomaly(ops, kind, len(members), rows, fates.messages.value[members])
-    nowhere = fates.deliveries.row[fates.deliveries.message < 0]
+            rows += outcomes.rows_of(int(message)) if len(rows) < OPERATIONS_MAX else []
+        found += _anomaly(ops, kind, len(members), rows, outcomes.messages.value[members])
+    nowhere = outcomes.deliveries.row[outcomes.deliveries.message < 0]
     values = np.unique(ops.value[nowhere])
     found += _anomaly(ops, "unexpected", len(values), nowhere, values)
-    return found + _anomaly(ops, "corrupted", len(fates.corrupted), fates.corrupted, None)
+    return found + _anomaly(ops, "corrupted", len(outcomes.corrupted), outcomes.corrupted, None)
 
 
 def _anomaly(
@@ -227,19 +228,21 @@ def _anomaly(
     ]
 
 
-def _values_by_kind(ops: Operations, fates: Fates) -> dict[str, list[int]]:
+def _values_by_kind(ops: Operations, outcomes: MessageOutcomes) -> dict[str, list[int]]:
     """Jepsen's lists of values, each cut at VALUES_MAX."""
-    messages, deliveries = fates.messages, fates.deliveries
+    messages, deliveries = outcomes.messages, outcomes.deliveries
     kinds = {
-        "lost": messages.value[messages.fate == LOST],
-        "recovered": messages.value[messages.fate == RECOVERED],
-        **{kind: messages.value[mask] for kind, mask in _kinds(fates).items()},
+        "lost": messages.value[messages.outcome == LOST],
+        "recovered": messages.value[messages.outcome == RECOVERED],
+        **{kind: messages.value[mask] for kind, mask in _kinds(outcomes).items()},
         "unexpected": np.unique(ops.value[deliveries.row[deliveries.message < 0]]),
     }
     return {kind: [int(v) for v in values[:VALUES_MAX]] for kind, values in kinds.items()}
 
 
-def _notes(fates: Fates, undrained: dict[str, str], doubtful: int, complete: bool) -> list[str]:
+def _notes(
+    outcomes: MessageOutcomes, undrained: dict[str, str], doubtful: int, complete: bool
+) -> list[str]:
     notes = [f"{queue} was not drained: {why}." for queue, why in undrained.items()]
     if doubtful:
         notes.append(
@@ -248,11 +251,13 @@ def _notes(fates: Fates, undrained: dict[str, str], doubtful: int, complete: boo
         )
     if not complete:
         notes.append("The recording was cut short; deliveries after its end are not known.")
-    if fates.repeated_attempts:
+    if outcomes.repeated_attempts:
         notes.append(
-            f"{fates.repeated_attempts} enqueues repeat another's value: the harness broke its own "
-            "rule that values are unique, so the fates are not certain."
+            f"{outcomes.repeated_attempts} enqueues repeat another's value: the harness broke its "
+            "own rule that values are unique, so the outcomes are not certain."
         )
-    if fates.enqueues_without_value:
-        notes.append(f"{fates.enqueues_without_value} enqueues have no value and were not judged.")
+    if outcomes.enqueues_without_value:
+        notes.append(
+            f"{outcomes.enqueues_without_value} enqueues have no value and were not judged."
+        )
     return notes

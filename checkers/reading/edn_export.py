@@ -132,16 +132,16 @@ def _one_at_a_time(history: ConcurrentHistory) -> ConcurrentHistory:
     fresh = int(process.max())
     free_at: dict[int, list[tuple[float, int]]] = {}  # per process: (free from, who)
     for row in np.flatnonzero(np.isin(process, crowded)).tolist():
-        lanes = free_at.setdefault(int(process[row]), [(-1, int(process[row]))])
-        number = next((i for i, (free, _) in enumerate(lanes) if free < history.call[row]), None)
+        monitors = free_at.setdefault(int(process[row]), [(-1, int(process[row]))])
+        number = next((i for i, (free, _) in enumerate(monitors) if free < history.call[row]), None)
         if number is None:
             fresh += 1
-            number = len(lanes)
-            lanes.append((-1, fresh))
-        process[row] = lanes[number][1]
-        lanes[number] = (float(until[row]), lanes[number][1])
+            number = len(monitors)
+            monitors.append((-1, fresh))
+        process[row] = monitors[number][1]
+        monitors[number] = (float(until[row]), monitors[number][1])
         if until[row] == _NOWHERE:
-            del lanes[number]
+            del monitors[number]
     return replace(history, process=process)
 
 

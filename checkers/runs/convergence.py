@@ -21,7 +21,7 @@ import pyarrow.compute as pc
 
 from shalott.checkers.base import Anomaly, Result
 from shalott.checkers.history.faults import decode_object, read_surroundings
-from shalott.checkers.history.reigns import read_events
+from shalott.checkers.history.tenures import read_events
 from shalott.harness.core.history import History
 
 UNREADABLE = "unreadable"  # what a digest begins with that is none

@@ -22,7 +22,7 @@ from dataclasses import dataclass
 
 from shalott.checkers.base import Anomaly, Result
 from shalott.checkers.history.faults import Fault, read_surroundings
-from shalott.checkers.history.reigns import NodeEvent, read_events
+from shalott.checkers.history.tenures import NodeEvent, read_events
 from shalott.harness.core.history import History
 
 S = 1_000_000_000

@@ -58,17 +58,6 @@ from shalott.harness.core.errors import HarnessError
 
 log = logging.getLogger("shalott.cluster.docker")
 
-PORTS = {
-    "amqp": 5672,
-    "management": 15672,
-    "cluster": 25672,
-    "remoting": 10911,
-    "ha": 10912,
-    "raft": 40911,
-    "nameserver": 9876,
-    "controller": 9877,
-}
-PORT_OTHER_FIRST = 20000  # port names without a usual number
 FIRST_HOST = 11  # the first node's last address byte
 
 
@@ -87,7 +76,7 @@ class DockerCluster:
         self._token = run_token(run_id)
         self._labels = run_labels(run_id, self._owner, keep)
         self._machines: dict[str, Machine] = {}
-        self._ports: dict[str, int] = {}
+        self._ports: Mapping[str, int] = {}
         self._addresses: dict[str, str] = {}
         self._pids: dict[str, int] = {}  # of running nodes' first processes, as the host sees them
         self._counts = LinkCounts()
@@ -105,7 +94,7 @@ class DockerCluster:
         for sentence in await sweep_docker(self._engine, kept=False):
             log.info("%s", sentence)
         image = await ensure_image(self._engine, system.image)
-        self._ports = _port_numbers(system.port_names)
+        self._ports = system.ports
         self._has_made = True
         network = network_name(self._token)
         subnet = await self._engine.call(lambda api: create_network(api, network, self._labels))
@@ -417,7 +406,3 @@ class DockerCluster:
             data_dir=dict.fromkeys(self.nodes, DATA_DIR),
             config_dir=dict.fromkeys(self.nodes, CONFIG_DIR),
         )
-
-
-def _port_numbers(names: Sequence[str]) -> dict[str, int]:
-    return {name: PORTS.get(name, PORT_OTHER_FIRST + i) for i, name in enumerate(names)}

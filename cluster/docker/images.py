@@ -1,6 +1,7 @@
-"""Node images: built from recipes under cluster/images, and only when what goes into them has
-changed.
+"""Node images: built from recipes, and only when what goes into them has changed.
 
+A recipe is a directory with a Dockerfile: one of our own under cluster/images, by its name, or a
+plug-in's, by its absolute path; the directory's own name is then the recipe's.
 A recipe's tag is a hash of its files, its base image and the versions that it pins, so an
 unchanged project finds its image by name and builds nothing. ``mirrored`` is a thin layer over
 ``python``: a change of the broker's source redoes that layer alone. The base image needs no
@@ -14,12 +15,13 @@ import hashlib
 import importlib.metadata
 import io
 import logging
+import re
 import sys
 import tarfile
 import tempfile
 import threading
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -42,6 +44,7 @@ WIRE_LIBRARIES = (
 )  # all that the broker imports besides the standard library
 PYTHON_VERSION = "3.11"  # of Debian bookworm
 KEPT_TAGS = 3  # of one recipe; another checkout on this machine may be using an older one
+NAME = re.compile(r"[a-z0-9]+(-[a-z0-9]+)*")  # a part of an image's tag
 LABEL_RECIPE = "shalott.recipe"
 PLATFORMS = {"amd64": "manylinux2014_x86_64", "arm64": "manylinux2014_aarch64"}
 
@@ -64,13 +67,36 @@ class Recipe:
         return f"shalott-{self.name}:{digest.hexdigest()[:12]}"
 
 
-async def ensure_image(engine: Engine, name: str) -> str:
-    """The tag of an up-to-date image of recipe ``name``, built if need be. Raises BootFailed."""
+async def ensure_image(engine: Engine, image: str) -> str:
+    """The tag of an up-to-date image, built if need be. Raises BootFailed."""
+    recipe = find_recipe(image)
     await _ensure_base(engine)
-    if name == "mirrored":
-        base = await _ensure(engine, Recipe("python", BASE_TAG, _recipe_files("python"), True))
-        return await _ensure(engine, Recipe(name, base, _recipe_files(name) | _broker_files()))
-    return await _ensure(engine, Recipe(name, BASE_TAG, _recipe_files(name), name == "python"))
+    if recipe.name == "mirrored" and not is_directory(image):
+        base = await _ensure(engine, find_recipe("python"))
+        recipe = replace(recipe, base_tag=base, files={**recipe.files, **_broker_files()})
+    return await _ensure(engine, recipe)
+
+
+def is_directory(image: str) -> bool:
+    """Whether ``NodeSpec.image`` is a plug-in's directory, and not the name of one of ours."""
+    return Path(image).is_absolute()
+
+
+def find_recipe(image: str) -> Recipe:
+    """Raises BootFailed if there is none."""
+    directory = Path(image) if is_directory(image) else IMAGES / image
+    if not (directory / "Dockerfile").is_file():
+        raise BootFailed(
+            f"there is no Dockerfile in {image}"
+            if is_directory(image)
+            else f"there is no image recipe {image!r}"
+        )
+    if not NAME.fullmatch(directory.name):
+        raise BootFailed(
+            f"no image can be named after {image}: use lower-case letters, digits and dashes"
+        )
+    own_python = directory == IMAGES / "python"
+    return Recipe(directory.name, BASE_TAG, _tree(directory), fetch_libraries=own_python)
 
 
 async def _ensure(engine: Engine, recipe: Recipe) -> str:
@@ -112,13 +138,6 @@ def _last_line(output: str) -> str:
     return (output.strip().splitlines() or ["no output"])[-1]
 
 
-def _recipe_files(name: str) -> dict[str, bytes]:
-    directory = IMAGES / name
-    if not (directory / "Dockerfile").is_file():
-        raise BootFailed(f"there is no image recipe {name!r}")
-    return _tree(directory)
-
-
 def _broker_files() -> dict[str, bytes]:
     package = Path(shalott.__path__[0])
     broker = package / "broker"
@@ -150,7 +169,8 @@ async def _wire_libraries(architecture: str) -> dict[str, bytes]:
 
 def _tree(directory: Path, prefix: str = "", pattern: str = "*") -> dict[str, bytes]:
     """Every file under ``directory``, by its path there behind ``prefix``."""
-    files = sorted(path for path in directory.rglob(pattern) if path.is_file())
+    found = sorted(path for path in directory.rglob(pattern) if path.is_file())
+    files = [path for path in found if "__pycache__" not in path.parts]
     return {prefix + path.relative_to(directory).as_posix(): path.read_bytes() for path in files}
 
 

@@ -8,13 +8,13 @@ the run's firewall table is known by the network's labels.
 from __future__ import annotations
 
 import asyncio
-import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import docker
 import docker.errors
+from tenacity import Retrying, retry_if_exception, stop_after_delay, wait_fixed
 
 from shalott.cluster.docker.engine import Engine
 from shalott.cluster.docker.firewall import list_tables, remove_table
@@ -133,17 +133,19 @@ async def remove_run(engine: Engine, token: str, tables: Sequence[str]) -> None:
 
 def _remove_when_free(remove: Callable[[], Any]) -> None:
     """Wait for the containers that use it, if another sweeper is about to remove them. Blocks."""
-    deadline = time.monotonic() + FREE_WITHIN_S
-    while True:
-        try:
-            remove()
-        except docker.errors.APIError as error:
-            in_use = "in use" in str(error) or "active endpoints" in str(error)
-            if not in_use or time.monotonic() > deadline:
-                raise
-            time.sleep(POLL_S)
-        else:
-            return
+    removing = Retrying(
+        stop=stop_after_delay(FREE_WITHIN_S),
+        wait=wait_fixed(POLL_S),
+        retry=retry_if_exception(_is_in_use),
+        reraise=True,
+    )
+    removing(remove)
+
+
+def _is_in_use(error: BaseException) -> bool:
+    return isinstance(error, docker.errors.APIError) and (
+        "in use" in str(error) or "active endpoints" in str(error)
+    )
 
 
 def _ignore_absent(function: Callable[[], Any]) -> None:

@@ -1,7 +1,7 @@
 #!/bin/sh
 # Makes the base image that every node image starts from, also on a machine that reaches no container registry.
 #
-#   make_base.sh [TAG]        (default: debian:bookworm-slim)
+#   make_base.sh [TAG]        (default: debian:bookworm-slim; debian:trixie-slim is of Debian 13)
 #
 # If the tag exists, nothing is done. Otherwise it is pulled; if that fails, a minimal Debian is made with
 # mmdebstrap from the host's own apt sources and imported under the same tag. The host's extra CA certificates
@@ -10,7 +10,10 @@
 set -eu
 
 TAG=${1:-debian:bookworm-slim}
-SUITE=bookworm
+case "$TAG" in
+    debian:trixie-slim) SUITE=trixie ;;
+    *) SUITE=bookworm ;;
+esac
 
 say() { echo "make_base: $*" >&2; }
 
@@ -65,6 +68,7 @@ host_sources() {
     done
 }
 host_sources >"$work/sources"
+# With no sources named mmdebstrap takes its own default: the suite, its updates and its security updates.
 set -- "$SUITE" -
 if grep -q . "$work/sources"; then
     # mmdebstrap tells the two formats apart by looking at each file.
@@ -73,8 +77,6 @@ if grep -q . "$work/sources"; then
     for file in "$work/lines.list" "$work/blocks.sources"; do
         if grep -q . "$file"; then set -- "$@" "$file"; fi
     done
-else
-    set -- "$@" "deb http://deb.debian.org/debian $SUITE main"
 fi
 
 mkdir -p "$work/ca"

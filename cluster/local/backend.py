@@ -82,11 +82,10 @@ class LocalCluster:
         self._write_state()
         for node in self.nodes:
             self._make_directories(node)
-            for port in system.port_names:
+            for port in system.ports:
                 self._holders[node, port] = reserve_port()
         listen = {
-            node: {port: self.endpoint(node, port) for port in system.port_names}
-            for node in self.nodes
+            node: {port: self.endpoint(node, port) for port in system.ports} for node in self.nodes
         }
         await self._relays.open(listen)
         for spec in system.node_specs(self._topology(listen)):

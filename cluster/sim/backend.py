@@ -38,16 +38,6 @@ from shalott.harness.core.plan import SimPlan
 HARNESS = "harness"  # its host
 WALL_ORIGIN_NS = 1_700_000_000_000_000_000  # what the true wall clock shows at START_NS
 MakeProgram = Callable[[NodeSpec, int, Buggify], Program]
-PORTS: Mapping[str, int] = {
-    "amqp": 5672,
-    "management": 15672,
-    "cluster": 25672,
-    "remoting": 10911,
-    "ha": 10912,
-    "raft": 40911,
-    "nameserver": 9876,
-    "controller": 9877,
-}
 
 
 class SimCluster:
@@ -77,6 +67,7 @@ class SimCluster:
         loop.network = self.network
         for host in (HARNESS, *self.nodes):
             self.network.add_host(host)
+        self._ports: Mapping[str, int] = {}
         self._atlas = FaultAtlas()
         self.machines = {node: self._machine(node) for node in self.nodes}
         self.buggify = {node: self._buggify(node) for node in self.nodes}
@@ -120,15 +111,16 @@ class SimCluster:
     # -- life --------------------------------------------------------------------------------------
 
     async def boot(self, system: System) -> None:
-        for spec in system.node_specs(self._topology(system)):
+        self._ports = system.ports
+        for spec in system.node_specs(self._topology()):
             program = self._make_program(spec, self._knobs.seed, self.buggify[spec.name])
             self.machines[spec.name].program = program
         for node in self.nodes:
             await self.start(node)
 
-    def _topology(self, system: System) -> Topology:
+    def _topology(self) -> Topology:
         def endpoints(node: str) -> dict[str, Endpoint]:
-            return {port: Endpoint(node, PORTS[port]) for port in system.port_names}
+            return {port: self.endpoint(node, port) for port in self._ports}
 
         listen = {node: endpoints(node) for node in self.nodes}
         dial = {
@@ -290,7 +282,7 @@ class SimCluster:
     # -- reading -----------------------------------------------------------------------------------
 
     def endpoint(self, node: str, port: str) -> Endpoint:
-        return Endpoint(node, PORTS[port])
+        return Endpoint(node, self._ports[port])
 
     async def run_command(
         self, node: str, command: Sequence[str], timeout_ms: int = 30000

@@ -2,7 +2,7 @@
 program that runs on it now.
 
 What the program prints and the events that it emits are kept by the machine, outside of the disk:
-they are the harness's eyes, and no fault blinds them.
+the harness observes through them, and no fault stops that.
 """
 
 from __future__ import annotations

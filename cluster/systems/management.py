@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
-import asyncio
+from collections.abc import Mapping
 from typing import Any
 from urllib.parse import quote
 
+from tenacity import retry_if_exception, wait_fixed
+
 from shalott.cluster.base import Cluster
 from shalott.cluster.http import Management
+from shalott.cluster.waiting import retrying
 from shalott.harness.core.errors import BootFailed, ClientError, Definite
 
 POLICY_NAME = "shalott"
+RABBIT_PORTS: Mapping[str, int] = {"amqp": 5672, "management": 15672, "cluster": 25672}
 CONFIGURE_WITHIN_S = 15
 RETRY_S = 0.1
 
@@ -30,13 +34,18 @@ async def delete_queue(cluster: Cluster, node: str, queue: str, timeout_ms: int)
 
 async def put(cluster: Cluster, node: str, path: str, body: Any) -> None:
     """Put until it is certainly done: it may be repeated. Raises BootFailed."""
-    loop = asyncio.get_running_loop()
-    deadline_s = loop.time() + CONFIGURE_WITHIN_S
-    while True:
-        try:
-            return await management(cluster, node, timeout_ms=5000).put(path, body)
-        except ClientError as error:
-            refused = isinstance(error, Definite) and " answered with 4" in str(error)
-            if refused or loop.time() > deadline_s:
-                raise BootFailed(f"{node} can't be configured: {error}") from error
-            await asyncio.sleep(RETRY_S)
+
+    async def attempt() -> None:
+        await management(cluster, node, timeout_ms=5000).put(path, body)
+
+    putting = retrying(CONFIGURE_WITHIN_S, wait_fixed(RETRY_S), retry_if_exception(_may_pass))
+    try:
+        await putting(attempt)
+    except ClientError as error:
+        raise BootFailed(f"{node} can't be configured: {error}") from error
+
+
+def _may_pass(error: BaseException) -> bool:
+    """Whether a put that failed so may succeed later. What was refused with 4xx is final."""
+    refused = isinstance(error, Definite) and " answered with 4" in str(error)
+    return isinstance(error, ClientError) and not refused

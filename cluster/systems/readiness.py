@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 
+from tenacity import wait_exponential
+
 from shalott.cluster.base import Cluster
+from shalott.cluster.waiting import ask_until
 from shalott.harness.core.errors import BootFailed, ClientError
 
-FIRST_POLL_S, LAST_POLL_S = 0.05, 0.4
+POLLS = wait_exponential(multiplier=0.05, exp_base=1.2, max=0.4)  # s
 QUOTED_LINES = 8
 
 
@@ -25,12 +27,10 @@ async def await_nodes(
     Raises BootFailed at the deadline, or as soon as a node's process has ended unless it
     ``may_exit``.
     """
-    loop = asyncio.get_running_loop()
-    deadline_s = loop.time() + timeout_ms / 1000
     waiting = list(nodes)
     reasons: dict[str, str] = {}
-    poll_s = FIRST_POLL_S
-    while True:
+
+    async def are_ready() -> bool:
         for node in list(waiting):
             try:
                 reasons[node] = await why_not_ready(node)
@@ -40,12 +40,10 @@ async def await_nodes(
                 waiting.remove(node)
             elif not may_exit and (await cluster.status(node)).state == "exited":
                 await _fail(cluster, [node], {node: "its process has ended"})
-        if not waiting:
-            return
-        if loop.time() > deadline_s:
-            await _fail(cluster, waiting, reasons)
-        await asyncio.sleep(poll_s)
-        poll_s = min(1.2 * poll_s, LAST_POLL_S)
+        return not waiting
+
+    if not await ask_until(are_ready, timeout_ms / 1000, POLLS):
+        await _fail(cluster, waiting, reasons)
 
 
 async def _fail(cluster: Cluster, nodes: Sequence[str], reasons: dict[str, str]) -> None:

@@ -1,6 +1,6 @@
 """The commands about histories as such: check, export.
 
-``check`` stands here for the list of commands; check_command.py reads its arguments.
+``check`` stands here for the list of commands; check_fast.py reads its arguments.
 """
 
 from __future__ import annotations

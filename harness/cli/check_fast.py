@@ -19,12 +19,18 @@ _DESCRIPTION = (
 )
 # names, type or None for a switch, default, help
 _OPTIONS: tuple[tuple[tuple[str, ...], Any, Any, str], ...] = (
-    (("--model", "-m"), str, "", "what it should be: NAME or NAME:OPTION=VALUE,..."),
+    (
+        ("--model", "-m"),
+        str,
+        "",
+        "what it should be: NAME or PACKAGE.MODULE:CLASS, then :OPTION=VALUE,...",
+    ),
+    (("--load",), list, [], "a module whose models may be named; may be given again"),
     (("--models",), None, False, "list the models"),
     (("--time-limit",), str, "", "unknown after so long: 60s, 2m; for each file"),
     (("--memory-limit",), str, "", "unknown beyond: 2GB; else 3/4 of what is free"),
     (("--threads",), int, 0, "keys checked at once; 0: one for each CPU"),
-    (("--lane",), str, "auto", "auto; general: only the search; or a lane's name"),
+    (("--monitor",), str, "auto", "auto; general: only the search; or a monitor's name"),
     (("--failed-cas",), str, "", "checked: its value must have differed; or ignored"),
     (("--keyed",), None, False, "values are [key value], as jepsen.independent has them"),
     (("--dialect",), str, "auto", "how to read it, where its content does not tell"),
@@ -47,6 +53,8 @@ def _parser() -> argparse.ArgumentParser:
     for names, kind, default, text in _OPTIONS:
         if kind is None:
             parser.add_argument(*names, action="store_true", help=text)
+        elif kind is list:
+            parser.add_argument(*names, action="append", default=default, help=text, metavar="...")
         else:
             parser.add_argument(*names, type=kind, default=default, help=text, metavar="...")
     return parser
@@ -61,14 +69,14 @@ def run_check(arguments: Sequence[str]) -> int:
     from shalott.harness.cli.checking import CheckRequest, check_files, describe_models
 
     if asked.models:
-        for line in describe_models():
+        for line in describe_models(asked.load):
             _echo(line)
         return 0
     request = CheckRequest(
         files=tuple(asked.files), model=asked.model, time_limit=asked.time_limit,
-        memory_limit=asked.memory_limit, threads=asked.threads, lane=asked.lane,
+        memory_limit=asked.memory_limit, threads=asked.threads, monitor=asked.monitor,
         failed_cas=asked.failed_cas, keyed=asked.keyed, dialect=asked.dialect,
-        report=asked.report, as_json=asked.json, store=asked.store,
+        report=asked.report, as_json=asked.json, store=asked.store, load=tuple(asked.load),
     )  # fmt: skip
     try:
         return check_files(request, _echo)

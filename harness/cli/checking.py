@@ -5,11 +5,12 @@ What is heavy is loaded when it is needed: Arrow for Parquet, the explanation fo
 
 from __future__ import annotations
 
+import inspect
 import json
 import os
 import time
-from collections.abc import Callable, Iterator
-from dataclasses import asdict, dataclass, fields
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -23,8 +24,9 @@ from shalott.checkers.linearizability.checking import (
     make_model,
     memory_left,
 )
-from shalott.checkers.linearizability.deciding.lane_choice import choose_lane
-from shalott.checkers.models import MODELS, Model, meanings_of
+from shalott.checkers.linearizability.deciding.monitor_choice import choose_monitor
+from shalott.checkers.models import BUILT_IN, BUILT_IN_MODELS, Model, meanings_of
+from shalott.checkers.models.options import REQUIRED, Option, options_of
 from shalott.checkers.reading import read_history
 from shalott.harness.core.errors import UnreadableHistory, UsageError
 from shalott.harness.core.quantities import parse_bytes, parse_duration_ms
@@ -48,13 +50,14 @@ class CheckRequest:
     time_limit: str = ""
     memory_limit: str = ""
     threads: int = 0
-    lane: str = "auto"
+    monitor: str = "auto"
     failed_cas: str = ""
     keyed: bool = False
     dialect: str = "auto"
     report: Path | None = None
     as_json: bool = False
     store: Path = Path("store")
+    load: tuple[str, ...] = ()  # modules whose models may be named
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,22 +115,41 @@ def locate(file: str, store: Path) -> Path:
 
 
 def _model(request: CheckRequest) -> Model:
+    load_models(request.load)
     if not request.model:
-        raise UsageError(f"which model? --model {', '.join(MODELS)}: see `shalott check --models`")
-    name, colon, options = request.model.partition(":")
-    if request.failed_cas:
-        options = ",".join(filter(None, (options, f"failed_cas={request.failed_cas}")))
-    return make_model(f"{name}:{options}" if options else name)
+        raise UsageError(
+            f"which model? --model {', '.join(BUILT_IN)}: see `shalott check --models`"
+        )
+    if not request.failed_cas:
+        return make_model(request.model)
+    model = request.model.rstrip(":")
+    joint = "," if "=" in model.rpartition(":")[2] else ":"
+    return make_model(f"{model}{joint}failed_cas={request.failed_cas}")
+
+
+def load_models(modules: Iterable[str]) -> None:
+    """Loads each. Raises UsageError: there is no such module, or it takes another model's name."""
+    modules = tuple(modules)
+    if not modules:
+        return
+    from shalott.checkers.models.door import MODELS  # most checks need none
+    from shalott.harness.core.doors import load_module
+
+    for module in modules:
+        load_module(module)
+    MODELS.names()
 
 
 def _by(request: CheckRequest, model: Model) -> Any:
-    lane = choose_lane(model)
-    if request.lane in ("auto", "general"):
-        return request.lane
-    if lane is not None and request.lane in ("lane", lane.name):
-        return "lane"
-    own = "" if lane is None else f", {lane.name}"
-    raise UsageError(f"no lane {request.lane!r} for {request.model}: there are auto, general{own}")
+    monitor = choose_monitor(model)
+    if request.monitor in ("auto", "general"):
+        return request.monitor
+    if monitor is not None and request.monitor in ("monitor", monitor.name):
+        return "monitor"
+    own = "" if monitor is None else f", {monitor.name}"
+    raise UsageError(
+        f"no monitor {request.monitor!r} for {request.model}: there are auto, general{own}"
+    )
 
 
 def _limits(request: CheckRequest) -> tuple[float | None, int]:
@@ -279,13 +301,36 @@ def _draw(path: Path, drawn: list[Checked], echo: Echo, *, quiet: bool) -> None:
         echo(f"{path} is written")
 
 
-def describe_models() -> Iterator[str]:
-    """A few lines for each model."""
-    for name, built_in in MODELS.items():
-        meanings = meanings_of(built_in())
-        options = ", ".join(f"{field.name}={field.default}" for field in fields(built_in))
+def describe_models(modules: Iterable[str] = ()) -> Iterator[str]:
+    """A few lines for each model: ours, those of what is installed, those of loaded modules.
+
+    Raises UsageError: a module can't be loaded.
+    """
+    from shalott.checkers.models.door import MODELS
+
+    load_models(modules)
+    for name in dict.fromkeys((*BUILT_IN, *MODELS.names())):
+        made_by: Any = BUILT_IN.get(name) or MODELS.find(name)
+        options = options_of(made_by)
         yield name
-        yield f"    {' '.join((built_in.__doc__ or '').split())}"
-        yield f"    f: {', '.join(meanings or ())}"
+        yield f"    {' '.join((inspect.getdoc(made_by) or '').split())}".rstrip()
+        if name not in BUILT_IN:
+            yield f"    of: {MODELS.provider_of(name).name}"
+        if known := _fs_of(made_by):
+            yield f"    f: {', '.join(known)}"
         if options:
-            yield f"    options: {options}"
+            yield f"    options: {', '.join(map(_option_text, options))}"
+    for problem in MODELS.problems():
+        yield f"note: {problem}"
+
+
+def _fs_of(made_by: Any) -> tuple[str, ...]:
+    """What a model's class says of them; one of somebody else's may need options to be made."""
+    found = getattr(made_by, "meanings", None)
+    if made_by in BUILT_IN_MODELS:
+        found = meanings_of(made_by())
+    return tuple(found) if isinstance(found, Mapping) else ()
+
+
+def _option_text(option: Option) -> str:
+    return f"{option.name}={'...' if option.default is REQUIRED else option.default}"

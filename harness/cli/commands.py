@@ -6,6 +6,7 @@ What is heavy is imported by the command that needs it.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import cache
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -14,7 +15,7 @@ import typer
 from shalott.harness.cli.check import add_check_commands
 from shalott.harness.cli.ctl import add_ctl_command
 from shalott.harness.cli.search import add_search_commands
-from shalott.harness.core.doors import load_module
+from shalott.harness.core.doors import load_module, loaded_modules
 from shalott.harness.core.errors import UsageError
 
 # The class of every complaint about arguments; typer exports only its children.
@@ -116,7 +117,7 @@ def report(
     store: Annotated[Path, typer.Argument(help="A store, or a directory in it.")] = Path("store"),
     out: Annotated[Path | None, typer.Option(help="Where to; else STORE/_report.")] = None,
 ) -> None:
-    """Read any number of stored runs with Spark: what was lost, where two masters ruled."""
+    """Read any number of stored runs with Spark: what was lost, where there were two masters."""
     if not store.is_dir():
         raise UsageError(f"there is no store {store}: run `shalott test` first, or name its place")
     from rich.console import Console
@@ -174,8 +175,10 @@ def clean() -> None:
 
 
 def make_app(words: Sequence[str] = ()) -> typer.Typer:
-    """The commands. ``words``: the command line, of which only the command's name is looked at:
-    the flags of records are looked up for `test` alone, as other commands have none."""
+    """The commands. ``words`` is the command line, of which only the command's name is looked at.
+
+    The flags of records are looked up for `test` alone, as other commands have none.
+    """
     app = typer.Typer(
         help="Breaks replicated message brokers on purpose and tells you what they lost.",
         add_completion=False,
@@ -211,10 +214,19 @@ def load_modules_named(words: Sequence[str]) -> None:
             load_module(name)
 
 
+@cache
+def _command(name: str, modules: tuple[str, ...]) -> Any:
+    """What typer makes of the commands, where ``name`` is asked for and ``modules`` are loaded.
+
+    typer reads every annotation to make it: 50 ms, which tests of many commands pay once.
+    """
+    return typer.main.get_command(make_app((name,) if name else ()))
+
+
 def run_app(arguments: Sequence[str]) -> int:
     """Run one command: its exit code. Raises UsageError, and whatever the command raises."""
     load_modules_named(arguments)
-    command = typer.main.get_command(make_app(arguments))
+    command = _command("".join(arguments[:1]), loaded_modules())
     try:
         code = command.main(args=list(arguments), prog_name="shalott", standalone_mode=False)
     except _TyperUsageError as error:

@@ -17,18 +17,20 @@ name stands in the plan, and the door finds the record again, in worker processe
 from __future__ import annotations
 
 import importlib
-import importlib.metadata
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from types import ModuleType
-from typing import Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 import msgspec
 
 from shalott.harness.core.errors import UsageError
+
+if TYPE_CHECKING:
+    from importlib.metadata import EntryPoint
 
 Record = TypeVar("Record")
 
@@ -72,15 +74,22 @@ def load_module(name: str) -> None:
 
     Raises UsageError if there is no such module, or it can't be imported.
     """
-    if name in _loaded:
-        return
+    if name not in _loaded:
+        _loaded[name] = import_named(name, f"--load {name}")
+
+
+def import_named(name: str, asked: str) -> ModuleType:
+    """The module ``name``, from the working directory too. ``asked`` begins what is complained.
+
+    Raises UsageError: there is no such module, or it can't be imported.
+    """
     here = str(Path.cwd())
     if here not in sys.path:
         sys.path.insert(0, here)
     try:
-        _loaded[name] = importlib.import_module(name)
-    except Exception as error:  # a stranger's module may fail in any way
-        raise UsageError(f"--load {name}: {_first_line(error)}") from error
+        return importlib.import_module(name)
+    except (Exception, SystemExit) as error:  # a stranger's module may fail in any way
+        raise UsageError(f"{asked}: {_first_line(error)}") from error
 
 
 def loaded_modules() -> tuple[str, ...]:
@@ -202,13 +211,16 @@ class Door(Generic[Record]):
 
     def _take_entry_point(
         self,
-        entry_point: importlib.metadata.EntryPoint,
+        entry_point: EntryPoint,
         provider: Provider,
         into: dict[str, _Entry[Record]],
     ) -> None:
         try:
             value = entry_point.load()
-        except Exception as error:  # somebody else's code must not keep ours from running
+        except (
+            Exception,
+            SystemExit,
+        ) as error:  # somebody else's code must not keep ours from running
             self._broken[entry_point.name] = (
                 f"{provider.name}'s {self.kind} {entry_point.name} can't be used:"
                 f" {_first_line(error)}"
@@ -296,10 +308,13 @@ def _named(provider: Provider) -> str:
 
 
 @cache
-def _entry_points(group: str) -> tuple[tuple[importlib.metadata.EntryPoint, Provider], ...]:
+def _entry_points(group: str) -> tuple[tuple[EntryPoint, Provider], ...]:
     """Of every installed distribution, our own first; a distribution found twice counts once."""
-    found: dict[str, list[tuple[importlib.metadata.EntryPoint, Provider]]] = {}
-    for distribution in importlib.metadata.distributions():
+    # It takes longer to import than a small history to check, and most checks need no entry point.
+    from importlib.metadata import distributions
+
+    found: dict[str, list[tuple[EntryPoint, Provider]]] = {}
+    for distribution in distributions():
         name = distribution.metadata["Name"]
         if name is None or name in found:
             continue

@@ -23,6 +23,10 @@ from shalott.harness.core.op import NEMESIS, OpType
 _End = tuple[str, int, int | None, int | None, bool | None, str | None, str | None]
 _NO_END: _End = ("info", 0, None, None, None, None, None)
 
+# Where pandas is installed, pyarrow imports it at the first array that it makes. It does so here:
+# later a simulation may run, whose fence stops what opens files.
+pa.array((), pa.null())
+
 
 class MemoryRecorder:
     """A RunRecorder (harness/core/recording.py) on the clocks that it is given."""

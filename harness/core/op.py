@@ -1,8 +1,9 @@
-"""Op: what a client asked for, and what came of it.
+"""Operations: what a client asked for, and what came of it.
 
 The contract is Jepsen's (jepsen.history): an operation has an invocation and at most one
 completion. ``ok``: it happened. ``fail``: it certainly did not. ``info``: nobody knows. A process
 that gets an ``info`` is retired; its successor's id is the old one plus the concurrency.
+A whole operation is a row of the history (history.py).
 """
 
 from __future__ import annotations
@@ -14,24 +15,6 @@ import msgspec
 OpType = Literal["ok", "fail", "info"]
 
 NEMESIS = -1  # the process id of faults, probes and observations
-
-
-class Op(msgspec.Struct, frozen=True, kw_only=True):
-    """One whole operation: a row of the history. Times are ns from the run's start."""
-
-    index: int
-    process: int
-    node: str
-    f: str  # enqueue, dequeue, drain | a fault kind, probe, observe
-    key: str = ""  # the queue
-    value: int | None = None
-    offset: int | None = None
-    type: OpType = "info"
-    invoke_ns: int
-    complete_ns: int | None = None  # None: never completed
-    redelivered: bool | None = None
-    error: str | None = None
-    extra: dict[str, Any] | None = None
 
 
 class Invocation(msgspec.Struct, frozen=True, kw_only=True):

@@ -13,7 +13,7 @@ Values are validated once, here: what the plan stores is what the struct took.
 from __future__ import annotations
 
 import typing
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal, TypeVar
 
@@ -83,24 +83,6 @@ def to_plan(parameters: msgspec.Struct) -> dict[str, Any]:
     """Every field with its value, as a plan stores it."""
     stored: dict[str, Any] = msgspec.json.decode(msgspec.json.encode(parameters))
     return stored
-
-
-def typed_flags(struct: type[msgspec.Struct], values: Mapping[str, Any]) -> list[str]:
-    """The words of a command line that give these values, where they are not the defaults."""
-    words: list[str] = []
-    for flag in flags_of(struct):
-        value = values.get(flag.field, flag.default)
-        if _plain(value) == _plain(flag.default):
-            continue
-        if flag.kind == "flag":
-            words.append(f"--{flag.name}" if value else f"--no-{flag.name}")
-        else:
-            words += [f"--{flag.name}", flag.typed(value)]
-    return words
-
-
-def _plain(value: Any) -> Any:
-    return list(value) if isinstance(value, tuple | list) else value
 
 
 def _flag(field: msgspec.structs.FieldInfo, hint: Any) -> Flag:
@@ -176,8 +158,3 @@ def _sentence(struct: type[msgspec.Struct], values: Mapping[str, Any], complaint
 
 def _duration(time_ms: int) -> str:
     return f"{time_ms // 1000}s" if time_ms % 1000 == 0 else f"{time_ms}ms"
-
-
-def names_of(flags: Sequence[Flag]) -> tuple[str, ...]:
-    """--name of each, for messages."""
-    return tuple(f"--{flag.name}" for flag in flags)

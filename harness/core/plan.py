@@ -123,7 +123,7 @@ class ClockPlan(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
 class SimPlan(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """The simulated world, every knob of it. Other worlds have their own nature and ignore this."""
 
-    seed: int  # of all that the world itself draws: latencies, fates of unsynced writes
+    seed: int  # of all that the world itself draws: latencies, outcomes of unsynced writes
     network: NetworkPlan = NetworkPlan()
     disk: DiskPlan = DiskPlan()
     clocks: tuple[ClockPlan, ...] = ()

@@ -1,4 +1,4 @@
-"""What a report draws around the clients' operations: who ruled when, who was down, proofs.
+"""What a report draws around the clients' operations: who was master when, who was down, proofs.
 
 Role spans come from two witnesses that are kept apart: the nodes' own event logs (``recorded``) and
 what the harness saw by polling (``observed``). A node that was killed has no say: its spans end

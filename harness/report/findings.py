@@ -1,4 +1,4 @@
-"""The checkers' results as a report lays them out: anomalies, the anatomy of loss."""
+"""The checkers' results as a report lays them out: anomalies and losses."""
 
 from __future__ import annotations
 
@@ -207,7 +207,7 @@ def loss_bars(results: Sequence[Result]) -> list[Bar]:
     ]
 
 
-def double_reign_bars(results: Sequence[Result]) -> dict[str, list[Bar]]:
+def double_tenure_bars(results: Sequence[Result]) -> dict[str, list[Bar]]:
     """Two masters at once, by queue: those that acknowledged lie over those that only claimed."""
     found: dict[str, list[Bar]] = {}
     for kind in ("dual-master-claimed", "dual-master-effective"):
@@ -220,7 +220,7 @@ def double_reign_bars(results: Sequence[Result]) -> dict[str, list[Bar]]:
 
 
 def loss_tables(results: Sequence[Result]) -> list[LossTable]:
-    """The anatomy of loss, table by table; none if nothing was lost."""
+    """What was lost, table by table; none if nothing was lost."""
     loss = _loss(results)
     if not loss:
         return []

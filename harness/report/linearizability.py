@@ -19,7 +19,6 @@ from shalott.checkers.history.columns import Operations, client_operations
 from shalott.checkers.history.concurrent import ConcurrentHistory
 from shalott.checkers.linearizability.explaining.explanation import Explanation, from_detail
 from shalott.checkers.linearizability.explaining.timeline import assets_html, nearest, timeline_body
-from shalott.checkers.models import MODELS, meanings_of
 from shalott.harness.core.history import History
 
 OPERATIONS_MAX = 10_000  # drawn around the first window
@@ -63,10 +62,9 @@ def timeline_assets() -> Markup:
 
 def surroundings(ops: Operations, explanation: Explanation, most: int) -> ConcurrentHistory | None:
     """The object's operations, at most so many; None if the checker judged other ones."""
-    if explanation.model not in MODELS:
-        return None
-    meanings = meanings_of(MODELS[explanation.model]()) or {}
-    wanted = ops.f.among(tuple(meanings)) & ops.key.equal(explanation.key)
+    wanted = ops.f.among(explanation.fs or tuple(explanation.meanings)) & ops.key.equal(
+        explanation.key
+    )
     if not wanted.any():
         return None
     history = concurrent_history(ops, wanted)

@@ -22,15 +22,15 @@ from shalott.harness.core.parameters import flags_of
 from shalott.harness.core.plan import Plan
 from shalott.harness.report import draw
 from shalott.harness.report.data import Probe, Timeline, read_timeline
-from shalott.harness.report.fates import fates
 from shalott.harness.report.findings import (
     anomaly_groups,
     availability_columns,
-    double_reign_bars,
+    double_tenure_bars,
     loss_bars,
     loss_tables,
 )
 from shalott.harness.report.linearizability import object_timelines, timeline_assets
+from shalott.harness.report.message_outcomes import message_outcomes
 from shalott.harness.report.meta import ReportMeta
 from shalott.harness.report.run_picture import build_stage, fault_target
 from shalott.harness.report.series import OUTCOMES, WRITES, Clients, latencies, rates, read_clients
@@ -71,14 +71,14 @@ def render_report(plan: Plan, history: History, results: Sequence[Result], meta:
             findings=findings(ordered),
             ran=_what_ran(plan, timeline),
             results=ordered,
-            fates=fates(results),
+            message_outcomes=message_outcomes(results),
             outcomes=_outcomes(clients),
             stage=build_stage(
                 timeline,
                 rates(clients, timeline.end_ns),
                 latencies(clients, timeline.end_ns),
                 loss_bars(results),
-                double_reign_bars(results),
+                double_tenure_bars(results),
             ),
             timeline=timeline,
             anomalies=groups,
@@ -129,7 +129,7 @@ def _facts(plan: Plan) -> list[tuple[str, str]]:
     return [
         ("system", f"{plan.system.name}, profile {plan.system.profile}"),
         *_parameters(plan),
-        ("policy", msgspec.json.encode(plan.system.policy).decode()),
+        ("settings", msgspec.json.encode(plan.system.policy).decode()),
         ("known bugs switched on", ", ".join(plan.system.bugs) or "none"),
         ("cluster", f"{plan.cluster.backend}: {', '.join(plan.cluster.nodes)}"),
         *_services(plan),

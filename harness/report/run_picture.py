@@ -51,7 +51,7 @@ class Lane:
 class Group:
     name: str
     lanes: list[Lane]
-    double_reigns: list[Bar]  # by the mastership checker, not by what is drawn here
+    double_tenures: list[Bar]  # by the mastership checker, not by what is drawn here
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,11 +77,11 @@ def build_stage(
     rates: Rates,
     latencies: Latencies,
     losses: Sequence[Bar],
-    double_reigns: Mapping[str, list[Bar]],
+    double_tenures: Mapping[str, list[Bar]],
 ) -> Stage:
     """Everything that the template draws on the time axis."""
     end_ms = timeline.end_ns / 1e6
-    ordered = [*double_reigns, *(g for g in timeline.groups if g not in double_reigns)]
+    ordered = [*double_tenures, *(g for g in timeline.groups if g not in double_tenures)]
     faults = _fault_bars(timeline.faults, end_ms)
     load = _load_buckets(timeline, rates.width_ms)
     shapes = draw.point_shapes(latencies) or draw.tile_shapes(latencies, end_ms)
@@ -103,7 +103,7 @@ def build_stage(
         ],
         rates=[_rate_panel(rates, i, load) for i in range(len(rates.names))],
         groups=[
-            _group(timeline, name, double_reigns.get(name, [])) for name in ordered[:GROUPS_MAX]
+            _group(timeline, name, double_tenures.get(name, [])) for name in ordered[:GROUPS_MAX]
         ],
         groups_left_out=ordered[GROUPS_MAX:],
         cursor_data=_cursor_data(rates, latencies),
@@ -161,7 +161,7 @@ def _rate_panel(rates: Rates, index: int, load: slice) -> RatePanel:
     )
 
 
-def _group(timeline: Timeline, name: str, double_reigns: list[Bar]) -> Group:
+def _group(timeline: Timeline, name: str, double_tenures: list[Bar]) -> Group:
     lanes = [
         Lane(
             node=node,
@@ -175,7 +175,7 @@ def _group(timeline: Timeline, name: str, double_reigns: list[Bar]) -> Group:
         )
         for node in timeline.nodes
     ]
-    return Group(name, lanes, double_reigns)
+    return Group(name, lanes, double_tenures)
 
 
 def _role_bars(spans: Sequence[Span], group: str, node: str) -> list[Bar]:

@@ -188,8 +188,10 @@ def _good_news(results: Sequence[Result]) -> str:
         return f"{counts['linearized-count']:,.0f} operations on {across} are linearizable"
     if "acknowledged-count" not in counts and "election-count" in counts:
         times = int(counts["master-count"])
-        reigns = "a node became master once" if times == 1 else f"nodes became master {times} times"
-        return f"{reigns}, and no epoch had two masters"
+        tenures = (
+            "a node became master once" if times == 1 else f"nodes became master {times} times"
+        )
+        return f"{tenures}, and no epoch had two masters"
     acked = counts.get("acknowledged-count", 0)
     return f"nothing was lost of {acked:,.0f} acknowledged messages"
 

@@ -5,13 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
+from shalott.checkers.record import CHECKERS
+from shalott.checkers.runs.compose import extra_requirements
 from shalott.cluster.systems.record import SYSTEMS
 from shalott.harness.core.doors import Door, Requirement, check_requirements
 from shalott.harness.core.plan import Plan
 from shalott.nemesis.record import FAULTS
 from shalott.workloads.record import WORKLOADS
 
-DOORS: tuple[Door[Any], ...] = (SYSTEMS, WORKLOADS, FAULTS)
+DOORS: tuple[Door[Any], ...] = (SYSTEMS, WORKLOADS, FAULTS, CHECKERS)
 
 
 def requirements_of(plan: Plan) -> tuple[Requirement, ...]:
@@ -24,6 +26,7 @@ def _requirements(plan: Plan) -> Iterable[Requirement]:
     yield WORKLOADS.requirement(plan.workload.name)
     for kind in dict.fromkeys(action.kind for action in plan.faults):
         yield FAULTS.requirement(kind)
+    yield from extra_requirements(plan)  # checkers of others: the same verdict needs them again
 
 
 def check_provided(plan: Plan) -> list[str]:

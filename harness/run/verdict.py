@@ -12,7 +12,7 @@ import msgspec
 import pyarrow.compute as pc
 
 from shalott.checkers.base import Result
-from shalott.checkers.runs.compose import Verdict, check_all
+from shalott.checkers.runs.compose import Verdict, check_all, extra_checkers
 from shalott.harness.core.history import History
 from shalott.harness.core.plan import Plan
 from shalott.harness.report.junit import render_junit
@@ -24,8 +24,12 @@ from shalott.workloads.record import WORKLOADS
 
 
 def judge(plan: Plan, history: History) -> Verdict:
-    """Run the workload's checkers, and ask whether the run came to its end at all."""
-    return check_all((*WORKLOADS.find(plan.workload.name).checkers(plan), WholeRun()), history)
+    """Run the workload's checkers and all others that fit, and ask whether the run came to its end.
+
+    Raises UsageError: there is no such workload.
+    """
+    own = WORKLOADS.find(plan.workload.name).checkers(plan)
+    return check_all((*own, *extra_checkers(plan, own), WholeRun()), history)
 
 
 @dataclass(frozen=True, slots=True)

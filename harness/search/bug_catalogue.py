@@ -149,7 +149,7 @@ def render(costs: Mapping[str, Cost]) -> str:
     lines += [
         "The windows that RabbitMQ documents ([loss-windows.md](loss-windows.md)), and those that",
         "RocketMQ's defaults open (W-), are no bugs to switch on: each is opened by settings or",
-        "habits, and closed by others.",
+        "client guarantees, and closed by others.",
         "",
         *_window_table(costs),
     ]

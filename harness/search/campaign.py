@@ -155,7 +155,7 @@ def _why_not(path: Path, header: Header) -> str:
 
 
 def _set_aside(directory: Path) -> None:
-    """Nothing is thrown away: an old campaign keeps its findings under another name."""
+    """Nothing is discarded: an old campaign keeps its findings under another name."""
     lock = _locked(directory / LOG)  # refuse while another search writes it
     try:
         number = 1

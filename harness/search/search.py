@@ -1,6 +1,6 @@
 """``shalott search``: a seed after the other, each a plan of its own, until something is found.
 
-A search is planned first (what is drawn from, which seeds, what is looked for), then run by a crew
+A search is planned first (what is drawn from, which seeds, what is looked for), then run by workers
 of processes (harness/search/workers.py) and written down as it goes (harness/search/campaign.py).
 Some seeds, drawn by the seed itself, and all findings are run a second time in another process;
 digests that differ mean that the simulation is not deterministic, and then nothing that it says can
@@ -45,7 +45,7 @@ from shalott.harness.search.findings import SeedReport, Shelf, save_evidence
 from shalott.harness.search.scenarios.catalogue import scenario_of, scenario_of_bug
 from shalott.harness.search.scenarios.scenario import Scenario
 from shalott.harness.search.summary import Summary, render_summary, summarise, verdict_of
-from shalott.harness.search.workers import Answer, Crew, Job, Simulate, Task
+from shalott.harness.search.workers import Answer, Job, Simulate, Task, WorkerPool
 
 AGAIN_SHARE = 0.05  # of the seeds that are run twice (FoundationDB's unseed_check_ratio)
 LOOK_S = 0.25
@@ -295,16 +295,16 @@ class _AtWork:
     def run(self, job: Job, jobs: int) -> bool:
         """Until everything is done, found, out of time, or interrupted (then true)."""
         self._tally.began_s = time.monotonic()
-        with _signals() as asked, Crew(job, min(jobs, len(self._todo) + 1)) as crew:
-            while not self.over or crew.busy:
+        with _signals() as asked, WorkerPool(job, min(jobs, len(self._todo) + 1)) as pool:
+            while not self.over or pool.busy:
                 if asked:
                     return True
                 if self._limit_s is not None and self._passed_s > self._limit_s:
                     self._todo.clear()
-                crew.hand_out(self._choose)
-                if not crew.busy and self._again:
-                    crew.renew()  # all that is to be repeated was run by who is idle now
-                for answer in crew.answers(LOOK_S):
+                pool.hand_out(self._choose)
+                if not pool.busy and self._again:
+                    pool.renew()  # all that is to be repeated was run by who is idle now
+                for answer in pool.answers(LOOK_S):
                     self._take(answer)
                 self._watch.show(self._tally)
         return False

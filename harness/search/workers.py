@@ -1,9 +1,9 @@
-"""A crew: worker processes that run seeds, handed out one at a time.
+"""Worker processes that run seeds, handed out one at a time.
 
 Every worker is a fresh interpreter (spawned, so with a hash seed of its own) that draws a seed's
 plan, simulates it, and sends back what to remember, and of a violation the evidence. A worker that
 has done enough is replaced, which bounds what it may have gathered, and lets a repeated run take
-place in another process even in a crew of one. A worker that dies or hangs is replaced too, and
+place in another process even if there is only one. A worker that dies or hangs is replaced too, and
 its seed is reported as failed.
 """
 
@@ -103,7 +103,7 @@ class _Worker:
         self.connection.close()
 
 
-class Crew:
+class WorkerPool:
     """``jobs`` workers. Use as a context manager."""
 
     def __init__(
@@ -120,7 +120,7 @@ class Crew:
         self._started = 0
         self._workers = [self._start() for _ in range(jobs)]
 
-    def __enter__(self) -> Crew:
+    def __enter__(self) -> WorkerPool:
         return self
 
     def __exit__(self, *_: object) -> None:

@@ -22,19 +22,15 @@ from shalott.broker.rabbit.processes.runtime import Runtime
 from shalott.broker.rabbit.storage import lazy_sync
 from shalott.broker.rabbit.storage.backing_queue import BackingQueue
 from shalott.broker.rabbit.storage.lazy_sync import LazySyncDisk
-from tests.broker.base.memory_disk import MemoryDisk
-from tests.broker.rabbit.metadata.world import World
+from tests.world.disk.memory_disk import MemoryDisk
+from tests.world.env import NoEvents
+from tests.world.rabbit.metadata import World
 
 pytestmark = pytest.mark.unit
 
 both = pytest.mark.parametrize("on", [True, False], ids=["switched on", "off"])
 
 MASTER, SYNCED, BEHIND = Pid("a", 1, 1), Pid("b", 1, 1), Pid("c", 1, 1)
-
-
-class NoEvents:
-    def emit(self, *args: Any, **kwargs: Any) -> None:
-        pass
 
 
 def env_with(*bugs: str, disk: Any = None) -> Env:

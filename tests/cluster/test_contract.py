@@ -1,18 +1,42 @@
 """The contract of cluster/base.py, held by every backend alike. The nodes are fake
-(fake_node.py); the faults are real."""
+(tests/world/cluster/fake_node.py); the faults are real."""
 
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from tests.cluster.conftest import READY_MS, World
-from tests.cluster.fake_system import NODES, answers, bulk_seconds, echoes, management, starts
+from tests.world.cluster.backends import READY_MS, World, booted_world
+from tests.world.cluster.fake_system import NODES, answers, bulk_seconds, echoes, management, starts
 
 CUT_PROBE_MS = 200  # how long a probe over a cut link is given; it never arrives
 BACK_AFTER_S = 20  # TCP's own retransmission backs off while a link is cut
+
+
+@pytest.fixture(
+    scope="module",
+    params=[
+        pytest.param("sim", marks=pytest.mark.sim),
+        pytest.param("local", marks=pytest.mark.local),
+        pytest.param("docker", marks=pytest.mark.docker),
+        pytest.param("docker-exec", marks=pytest.mark.docker),
+    ],
+)
+def booted(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[World]:
+    """One cluster for all tests of a backend."""
+    with booted_world(request.param, tmp_path_factory.mktemp("work")) as world:
+        yield world
+
+
+@pytest.fixture
+def world(booted: World) -> World:
+    booted.run(booted.make_whole())
+    return booted
 
 
 async def eventually_echoes(world: World, source: str, destination: str, *, held: bool) -> bool:
@@ -32,6 +56,14 @@ def test_every_node_answers_after_boot(world: World) -> None:
             assert await answers(world.cluster, node)
 
     world.run(check())
+
+
+def test_a_node_listens_at_the_ports_that_its_system_names(world: World) -> None:
+    found = {port: world.cluster.endpoint("n1", port).port for port in world.system.ports}
+    if world.cluster.backend == "local":  # all nodes share one address
+        assert len({world.cluster.endpoint(n, p) for n in NODES for p in found}) == 6
+    else:
+        assert found == {"management": 8501, "cluster": 7301}
 
 
 def test_data_and_address_outlive_a_kill(world: World) -> None:

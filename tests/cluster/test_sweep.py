@@ -22,8 +22,8 @@ from shalott.cluster.owner import process_state, start_ticks
 from shalott.cluster.waiting import wait_until
 from shalott.harness.core.errors import HarnessError
 from shalott.harness.run import select
-from tests.cluster.conftest import READY_MS, fresh_run_id, make
-from tests.cluster.fake_system import NODES, FakeSystem, answers
+from tests.world.cluster.backends import READY_MS, fresh_run_id, make
+from tests.world.cluster.fake_system import NODES, FakeSystem, answers
 
 ROOT = Path(__file__).parents[2]
 BACKENDS = [
@@ -53,7 +53,14 @@ async def _docker_leftovers(run_id: str) -> list[str]:
 @pytest.mark.parametrize("backend", BACKENDS)
 def test_what_a_killed_harness_leaves_is_swept(backend: str, tmp_path: Path) -> None:
     run_id, work_dir = fresh_run_id(), tmp_path / "work"
-    command = (sys.executable, "-m", "tests.cluster.doomed_harness", backend, run_id, str(work_dir))
+    command = (
+        sys.executable,
+        "-m",
+        "tests.world.cluster.doomed_harness",
+        backend,
+        run_id,
+        str(work_dir),
+    )
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=ROOT) as harness:
         assert harness.stdout is not None
         word, *pids = harness.stdout.readline().split()
@@ -77,7 +84,7 @@ def test_what_a_killed_harness_leaves_is_swept(backend: str, tmp_path: Path) -> 
 def test_two_sweepers_that_meet_do_not_fail_each_other(tmp_path: Path) -> None:
     run_id = fresh_run_id()
     arguments = ("docker", run_id, str(tmp_path / "work"))
-    command = (sys.executable, "-m", "tests.cluster.doomed_harness", *arguments)
+    command = (sys.executable, "-m", "tests.world.cluster.doomed_harness", *arguments)
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=ROOT) as harness:
         assert harness.stdout is not None
         assert harness.stdout.readline().startswith("ready")

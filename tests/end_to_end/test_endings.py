@@ -98,7 +98,7 @@ def test_what_a_killed_harness_recorded_is_read_and_what_it_left_is_swept(
     assert analyzed.exit_code == 2, analyzed
     assert "The run did not come to its end: it was cut short in the phase load." in analyzed.stdout
     assert (done.directory.path / "report.html").stat().st_size > 0
-    assert recording.exists(), "nothing that was recorded is thrown away"
+    assert recording.exists(), "nothing that was recorded is discarded"
     swept = sweep(cluster, swept_in)
     assert swept.exit_code == 0, swept
     assert LEFT[cluster](done) == [], swept

@@ -40,6 +40,7 @@ def end_ms(action: FaultAction) -> int:
     return action.at_ms + action.duration_ms
 
 
+@pytest.mark.explore
 @settings(max_examples=80, deadline=None)
 @given(
     seed=st.integers(0, 2**40),

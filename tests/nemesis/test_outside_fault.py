@@ -23,8 +23,8 @@ from shalott.nemesis.record import FAULTS, nemesis_names
 from shalott.nemesis.requirements import check_actions
 from shalott.nemesis.schedule import make_schedule
 from shalott.nemesis.weaker import strength, weaker_actions
-from tests.nemesis.fakes import NODES
 from tests.nemesis.test_runner import Scene, within
+from tests.world.harness.nemesis import NODES
 
 MODULE = "tests.nemesis.flap_fault"
 LINKS = isolate(NODES, ["n2"])

@@ -14,7 +14,7 @@ from shalott.nemesis import clocks, disks, links, operators, partitions, process
 from shalott.nemesis.record import FAULTS, check_nemesis, nemesis_names, usual_nemeses
 from shalott.nemesis.requirements import check_actions, check_system, required_protocols
 from shalott.nemesis.weaker import strength, weaker_actions
-from tests.nemesis.fakes import FakeSystem, PlainSystem
+from tests.world.harness.nemesis import FakeSystem, PlainSystem
 
 pytestmark = pytest.mark.unit
 

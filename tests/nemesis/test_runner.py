@@ -14,7 +14,7 @@ from shalott.harness.core.errors import HarnessError
 from shalott.harness.core.plan import FaultAction
 from shalott.nemesis.grudges import isolate
 from shalott.nemesis.runner import NemesisRunner
-from tests.nemesis.fakes import NODES, FakeCluster, FakeSystem, MemoryRecorder, make_plan
+from tests.world.harness.nemesis import NODES, FakeCluster, FakeSystem, MemoryRecorder, make_plan
 
 pytestmark = pytest.mark.unit
 

@@ -14,9 +14,9 @@ from shalott.nemesis.links import FAULTS as LINKS
 from shalott.nemesis.partitions import FAULTS as PARTITIONS
 from shalott.nemesis.record import FAULTS
 from shalott.nemesis.runner import NemesisRunner
-from tests.cluster.conftest import DOCKER, LOCAL, fresh_run_id, make
-from tests.cluster.fake_system import NODES, FakeSystem
-from tests.nemesis.fakes import MemoryRecorder, make_plan
+from tests.world.cluster.backends import fresh_run_id, make
+from tests.world.cluster.fake_system import NODES, FakeSystem
+from tests.world.harness.nemesis import MemoryRecorder, make_plan
 
 # What both can, whatever the kernel.
 LEAST = {
@@ -55,7 +55,13 @@ def every_kind(capabilities: frozenset[str]) -> list[FaultAction]:
     return actions
 
 
-@pytest.mark.parametrize("backend", [LOCAL, DOCKER])
+@pytest.mark.parametrize(
+    "backend",
+    [
+        pytest.param("local", marks=pytest.mark.local),
+        pytest.param("docker", marks=pytest.mark.docker),
+    ],
+)
 def test_every_kind_of_fault_is_proved_on_a_real_backend(backend: str, tmp_path: Path) -> None:
     async def scene() -> None:
         cluster, system = make(backend, fresh_run_id(), tmp_path), FakeSystem()

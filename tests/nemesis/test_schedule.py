@@ -35,6 +35,7 @@ def end_ms(action: FaultAction) -> int:
     return action.at_ms + action.duration_ms
 
 
+@pytest.mark.explore
 @settings(max_examples=60)
 @given(
     nemeses=st.lists(st.sampled_from(NEMESES), min_size=1, max_size=4, unique=True),
@@ -152,6 +153,7 @@ def test_a_plan_corrupts_one_nodes_disk_only() -> None:
     assert {nodes.pop() for nodes in hit.values()} == {("n1",), ("n2",), ("n3",)}
 
 
+@pytest.mark.explore
 def test_amounts_are_drawn_from_the_kinds_own() -> None:
     for record in FAULTS.records():
         drawn = {a.amount for seed in range(30) for a in schedule(record.name, seed=seed)}

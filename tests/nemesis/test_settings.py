@@ -14,8 +14,8 @@ from shalott.harness.core.plan import ClockPlan, FaultAction, SimPlan
 from shalott.nemesis.grudges import touching
 from shalott.nemesis.record import FAULTS
 from shalott.nemesis.settings import add_disks, add_shapes
-from tests.nemesis.fakes import NODES
 from tests.nemesis.test_runner import LONG_MS, Scene, fault, partition, within
+from tests.world.harness.nemesis import NODES
 
 pytestmark = pytest.mark.unit
 

@@ -27,7 +27,7 @@ def test_a_failover_keeps_all_of_them(system: str) -> None:
     judged = [name for name in found if name[:2] in ("i1", "i2", "i3", "i4")]
     assert len(judged) == (4 if system == "controller" else 3)
     assert all(found[name]["judged-count"] > 0 for name in judged), found
-    assert found["i3-master-has-acked"]["judged-count"] > 1  # there were two reigns at least
+    assert found["i3-master-has-acked"]["judged-count"] > 1  # there were two tenures at least
     assert found["i1-acked-on-members"]["acked-count"] > 10
 
 

@@ -19,7 +19,7 @@ from shalott.harness.core.history import (
     write_history,
 )
 from shalott.harness.core.plan import dump_plan
-from tests.harness.report.report_run import example_plan
+from tests.world.harness.report_run import example_plan
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -12,7 +12,7 @@ import pytest
 from shalott.checkers.base import Result
 from shalott.checkers.history.columns import client_operations
 from shalott.checkers.mastership.mastership import Mastership
-from shalott.checkers.queues.fates import DUPLICATED, LOST, PHANTOM, message_fates
+from shalott.checkers.queues.outcomes import DUPLICATED, LOST, PHANTOM, message_outcomes
 from shalott.checkers.queues.total_queue import TotalQueue
 from shalott.harness.core.history import HISTORY_SCHEMA, History
 from tests.spark_analysis.conftest import MS, S, broken_history, history_of, op, store_run
@@ -83,9 +83,9 @@ def test_every_count_agrees_with_the_checkers(judged: Judged) -> None:
 def test_evidence_is_the_operations_of_those_messages(judged: Judged) -> None:
     for seed in SEEDS:
         ops = client_operations(judged.histories[seed])
-        messages = message_fates(ops).messages
-        for kind, fate in (("lost", LOST), ("duplicated", DUPLICATED), ("phantom", PHANTOM)):
-            told = messages.row[messages.fate == fate]
+        messages = message_outcomes(ops).messages
+        for kind, outcome in (("lost", LOST), ("duplicated", DUPLICATED), ("phantom", PHANTOM)):
+            told = messages.row[messages.outcome == outcome]
             enqueues = {int(index) for index in ops.index[told]}
             found = {
                 index for row in judged.rows("lost", seed) for index in row[f"{kind}_operations"]
@@ -94,7 +94,7 @@ def test_evidence_is_the_operations_of_those_messages(judged: Judged) -> None:
             if kind == "lost":
                 assert found == enqueues
             else:
-                values = {int(v) for v in messages.value[messages.fate == fate]}
+                values = {int(v) for v in messages.value[messages.outcome == outcome]}
                 assert {int(v) for v in ops.value[np.isin(ops.index, list(found))]} <= values
 
 
@@ -125,7 +125,7 @@ def test_dual_masters_agree_in_place_time_and_nodes(judged: Judged) -> None:
     assert compared > 100
 
 
-def test_double_reign_counts_no_instant_twice(judged: Judged) -> None:
+def test_double_tenure_counts_no_instant_twice(judged: Judged) -> None:
     """Against painting every millisecond of the run."""
     for seed in SEEDS:
         for row in judged.rows("times", seed):
@@ -190,35 +190,35 @@ CASES = {
 }
 
 
-@pytest.mark.parametrize("fate", CASES)
-def test_the_smallest_history_of_each_fate(spark: SparkSession, fate: str) -> None:
+@pytest.mark.parametrize("outcome", CASES)
+def test_the_smallest_history_of_each_outcome(spark: SparkSession, outcome: str) -> None:
     from shalott.spark_analysis import schema
     from shalott.spark_analysis.lost_messages import lost_messages
 
-    (row,) = lost_messages(frame(spark, history_of(CASES[fate]))).collect()
+    (row,) = lost_messages(frame(spark, history_of(CASES[outcome]))).collect()
     numbers = {
         name: row[name]
-        for name in (*schema.FATES, "unexpected", "corrupted", "too_early")
+        for name in (*schema.MESSAGE_OUTCOMES, "unexpected", "corrupted", "too_early")
         if row[name]
     }
-    assert numbers == {fate: 1}
-    assert row["attempts"] == sum(one["f"] == "enqueue" for one in CASES[fate])
+    assert numbers == {outcome: 1}
+    assert row["attempts"] == sum(one["f"] == "enqueue" for one in CASES[outcome])
 
 
 def test_jobs_return_their_declared_schemas(spark: SparkSession) -> None:
     from shalott.spark_analysis import schema
-    from shalott.spark_analysis.dual_masters import dual_masters, reign_times
+    from shalott.spark_analysis.dual_masters import dual_masters, tenure_times
     from shalott.spark_analysis.lost_messages import lost_messages
 
     nothing = History(ops=HISTORY_SCHEMA.empty_table(), events=pa.table({}))
     lost = lost_messages(frame(spark, nothing))
     claims = spark.createDataFrame([], schema.CLAIMS)
     dual = dual_masters(claims)
-    times = reign_times(dual)
+    times = tenure_times(dual)
     for found, declared in (
         (lost, schema.LOST_MESSAGES),
         (dual, schema.DUAL_MASTERS),
-        (times, schema.REIGN_TIMES),
+        (times, schema.TENURE_TIMES),
     ):
         assert found.schema.simpleString() == declared.simpleString()
         assert found.collect() == []

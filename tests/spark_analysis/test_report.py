@@ -12,12 +12,13 @@ import msgspec
 import pyarrow.parquet as pq
 import pytest
 
-from shalott.checkers.runs.compose import check_all, standard_checkers
+from shalott.checkers.runs.compose import check_all
+from shalott.checkers.runs.standard import standard_checkers
 from shalott.harness.report.meta import ReportMeta
 from shalott.harness.report.results import render_results
 from shalott.spark_analysis.report import FleetReport
-from tests.harness.report.report_run import example_plan
 from tests.spark_analysis.conftest import broken_history, store_run
+from tests.world.harness.report_run import example_plan
 
 pytestmark = pytest.mark.spark
 

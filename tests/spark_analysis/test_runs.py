@@ -10,15 +10,16 @@ import pyarrow.parquet as pq
 import pytest
 from rich.console import Console
 
-from shalott.checkers.runs.compose import check_all, standard_checkers
+from shalott.checkers.runs.compose import check_all
+from shalott.checkers.runs.standard import standard_checkers
 from shalott.harness.core.errors import UsageError
 from shalott.harness.report.meta import ReportMeta
 from shalott.harness.report.results import render_results
 from shalott.spark_analysis.report import run_report
 from shalott.spark_analysis.runs import find_runs
 from shalott.spark_analysis.spark import ClassArchive, cache_directory
-from tests.harness.report.report_run import example_plan
 from tests.spark_analysis.conftest import broken_history, history_of, op, store_run
+from tests.world.harness.report_run import example_plan
 
 pytestmark = pytest.mark.unit
 

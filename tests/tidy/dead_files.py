@@ -24,6 +24,7 @@ KNOWN_BY_NAME = (
     ".ci/run",
     ".gitignore",
     "CHANGELOG.md",
+    "CONTRIBUTING.md",
     "LICENSE",
     "README.md",
     "pyproject.toml",

@@ -11,6 +11,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 
 from tests.tidy.sources import Source, is_within
 
@@ -105,6 +106,9 @@ def either(*finders: Finder) -> Finder:
     return lambda scope, node: any(finds(scope, node) for finds in finders)
 
 
+SET_NAMES = ("set", "frozenset")
+
+
 def set_object(scope: Scope, node: ast.AST) -> bool:
     """A set, made or annotated; also the set that an operator on dictionary views makes."""
     if isinstance(node, ast.Set | ast.SetComp):
@@ -113,7 +117,7 @@ def set_object(scope: Scope, node: ast.AST) -> bool:
         node.op, ast.BitAnd | ast.BitOr | ast.BitXor | ast.Sub
     ):
         return _is_view(node.left) or _is_view(node.right)
-    return isinstance(node, ast.Name) and node.id in ("set", "frozenset")
+    return isinstance(node, ast.Name) and node.id in SET_NAMES
 
 
 def _is_view(node: ast.AST) -> bool:
@@ -294,9 +298,37 @@ def determinism_violations(source: Source) -> list[str]:
     """One sentence for each banned thing in a file, with its replacement."""
     return [
         f"{source.path}:{line}: {ban.name}: {ban.instead}"
-        for line, ban in findings(source)
+        for line, ban in broker_findings(source)
         if (source.path, ban.name) not in EXEMPT
     ]
+
+
+# The nodes that a ban can be about; the others are most of a tree. Of the names only those of sets
+# are banned by themselves.
+BANNABLE = frozenset(
+    (
+        ast.AnnAssign,
+        ast.Assign,
+        ast.AsyncFunctionDef,
+        ast.Attribute,
+        ast.BinOp,
+        ast.Call,
+        ast.FunctionDef,
+        ast.Global,
+        ast.Import,
+        ast.ImportFrom,
+        ast.keyword,
+        ast.Name,
+        ast.Set,
+        ast.SetComp,
+    )
+)
+
+
+@cache
+def broker_findings(source: Source) -> tuple[tuple[int, Ban], ...]:
+    """What of the broker's bans a file breaks, exempt or not, once a line."""
+    return tuple(findings(source))
 
 
 def findings(
@@ -305,9 +337,11 @@ def findings(
     harmless: frozenset[ast.AST] = frozenset(),
 ) -> Iterator[tuple[int, Ban]]:
     """Every banned thing, exempt or not, once a line."""
-    scope = Scope(_aliases(source.tree), _run_once(source.tree), harmless)
+    scope = Scope(_aliases(source), _run_once(source), harmless)
     seen: dict[tuple[int, str], Ban] = {}
-    for node in ast.walk(source.tree):
+    for node in source.nodes:
+        if type(node) not in BANNABLE or (isinstance(node, ast.Name) and node.id not in SET_NAMES):
+            continue
         for ban in bans:
             if ban.finds(scope, node):
                 seen[getattr(node, "lineno", 1), ban.name] = ban
@@ -315,22 +349,22 @@ def findings(
         yield line, ban
 
 
-def _run_once(tree: ast.Module) -> frozenset[ast.stmt]:
+def _run_once(source: Source) -> frozenset[ast.stmt]:
     # Annotated defaults in a class with a base are a structure's fields: msgspec copies them.
-    classes = [node for node in ast.walk(tree) if isinstance(node, ast.ClassDef)]
+    classes = [node for node in source.nodes if isinstance(node, ast.ClassDef)]
     in_classes = (
         statement
         for node in classes
         for statement in node.body
         if not (node.bases and isinstance(statement, ast.AnnAssign))
     )
-    return frozenset((*tree.body, *in_classes))
+    return frozenset((*source.tree.body, *in_classes))
 
 
-def _aliases(tree: ast.Module) -> dict[str, str]:
+def _aliases(source: Source) -> dict[str, str]:
     """What imported names stand for: {"now": "time.monotonic"}."""
     found = {}
-    for node in ast.walk(tree):
+    for node in source.nodes:
         if isinstance(node, ast.Import):
             for alias in node.names:
                 if alias.asname is not None:

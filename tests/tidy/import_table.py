@@ -13,6 +13,7 @@ import ast
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 
 from tests.tidy.sources import PACKAGE, Source, is_within
 
@@ -120,13 +121,18 @@ def room_of(module: str) -> Room:
     return max(found, key=lambda pair: pair[0])[1] if found else OUTSIDE
 
 
-def imports(source: Source) -> Iterator[Import]:
+@cache
+def imports(source: Source) -> tuple[Import, ...]:
     """Every import of a file, those inside functions and ``importlib.import_module("...")`` too."""
-    yield from _imports_in(source.tree, source, lazy=False)
+    named = any(word in source.text for word in ("import_module", "__import__"))
+    return tuple(_imports_in(source.tree, source, lazy=False, named=named))
 
 
-def _imports_in(node: ast.AST, source: Source, *, lazy: bool) -> Iterator[Import]:
+def _imports_in(node: ast.AST, source: Source, *, lazy: bool, named: bool) -> Iterator[Import]:
+    """``named``: calls may import by name, so that expressions have to be searched too."""
     for child in ast.iter_child_nodes(node):
+        if isinstance(child, ast.expr) and not named:
+            continue
         if isinstance(child, ast.Import):
             for alias in child.names:
                 yield Import(child.lineno, alias.name, (), lazy)
@@ -138,7 +144,7 @@ def _imports_in(node: ast.AST, source: Source, *, lazy: bool) -> Iterator[Import
         is_late = isinstance(
             child, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda
         ) or _is_type_checking(child)
-        yield from _imports_in(child, source, lazy=lazy or is_late)
+        yield from _imports_in(child, source, lazy=lazy or is_late, named=named)
 
 
 def _absolute(node: ast.ImportFrom, source: Source) -> str:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterable, Iterator, Mapping
+from functools import cache
 
 from tests.tidy.determinism import (
     BANS,
@@ -146,9 +147,10 @@ SIMULATED_EXEMPT: Mapping[tuple[str, str], str] = {
 }
 
 
-def simulated_findings(source: Source) -> Iterator[tuple[int, Ban]]:
+@cache
+def simulated_findings(source: Source) -> tuple[tuple[int, Ban], ...]:
     """Every banned thing, exempt or not, once a line."""
-    return findings(source, SIMULATED_BANS, harmless_nodes(source.tree))
+    return tuple(findings(source, SIMULATED_BANS, harmless_nodes(source.tree)))
 
 
 def simulated_violations(source: Source) -> list[str]:

@@ -1,4 +1,4 @@
-"""The project's files as the tidy rules see them: listed by git, read and parsed once."""
+"""The project's files as the tidy rules see them: listed by git, read and parsed at most once."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import subprocess
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatch
-from functools import cache
+from functools import cache, cached_property
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -20,18 +20,34 @@ def is_within(module: str, prefixes: Sequence[str]) -> bool:
     return any(module == prefix or module.startswith(prefix + ".") for prefix in prefixes)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Source:
-    """One Python file. ``path`` is relative to the project's root, with forward slashes."""
+    """One Python file. ``path`` is relative to the project's root, with forward slashes.
+
+    It is parsed when a rule first asks for its tree: no rule asks for that of every test.
+    """
 
     path: str
     text: str
-    tree: ast.Module
+
+    @cached_property
+    def tree(self) -> ast.Module:
+        return ast.parse(self.text, filename=self.path)
+
+    @cached_property
+    def nodes(self) -> tuple[ast.AST, ...]:
+        """Every node of the tree, in the order of ``ast.walk``."""
+        return tuple(ast.walk(self.tree))
 
     @property
     def module(self) -> str:
         """The dotted name it is imported by."""
-        dotted = self.path.removesuffix(".py").removeprefix("src/").replace("/", ".")
+        dotted = (
+            self.path.removesuffix(".py")
+            .removeprefix("src/")
+            .removeprefix("examples/")
+            .replace("/", ".")
+        )
         if dotted.partition(".")[0] in PACKAGES:
             dotted = f"{PACKAGE}.{dotted}"
         return dotted.removesuffix(".__init__")
@@ -43,7 +59,7 @@ class Source:
 
 
 def parse(path: str, text: str) -> Source:
-    return Source(path, text, ast.parse(text, filename=path))
+    return Source(path, text)
 
 
 @cache

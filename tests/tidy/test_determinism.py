@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 import pytest
 
-from tests.tidy.determinism import BANS, EXEMPT, determinism_violations, findings
+from tests.tidy.determinism import BANS, EXEMPT, broker_findings, determinism_violations
 from tests.tidy.sources import package_sources, parse
 
 pytestmark = pytest.mark.unit
@@ -157,6 +157,6 @@ def test_every_exemption_is_needed() -> None:
     used = {
         (source.path, ban.name)
         for source in package_sources("broker")
-        for _, ban in findings(source)
+        for _, ban in broker_findings(source)
     }
     assert sorted(EXEMPT) == sorted(used & EXEMPT.keys())

@@ -6,7 +6,7 @@ import pytest
 
 from tests.tidy.folder_graph import cycles, folder_graph
 from tests.tidy.import_table import OUTSIDE, ROOMS, drawn, import_violations, room_of
-from tests.tidy.sources import PACKAGES, ROOT, Source, package_sources, parse
+from tests.tidy.sources import PACKAGES, ROOT, package_sources, parse
 
 pytestmark = pytest.mark.unit
 
@@ -167,6 +167,6 @@ def test_an_arrow_the_right_way_is_not(path: str, text: str) -> None:
 
 
 def test_a_package_is_named_like_its_directory() -> None:
-    source = Source("broker/rabbit/amqp/__init__.py", "", parse("x.py", "").tree)
+    source = parse("broker/rabbit/amqp/__init__.py", "")
     name = "shalott.broker.rabbit.amqp"
     assert (source.module, source.package) == (name, name)

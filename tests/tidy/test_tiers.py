@@ -1,8 +1,9 @@
-"""The tier rules of tests/conftest.py, shown on a small project that has a copy of it."""
+"""The tier rules of tests/conftest.py hold, and are shown on a small project with a copy of it."""
 
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -10,15 +11,15 @@ from pathlib import Path
 
 import pytest
 
-from tests.tidy.sources import ROOT
-
-pytestmark = pytest.mark.unit
+from tests.conftest import TIERS, tiers_named
+from tests.tidy.sources import ROOT, project_files
 
 CONFIGURATION = """
 [pytest]
 addopts = --strict-markers -ra -p no:cacheprovider
 markers =
     unit: a
+    explore: g
     sim: e
     local: b
     docker: c
@@ -27,11 +28,36 @@ markers =
 """
 
 
+@pytest.mark.unit
+def test_every_file_of_tests_names_its_tiers() -> None:
+    files = [name for name in project_files() if name.rpartition("/")[2].startswith("test_")]
+    assert len(files) > 200
+    silent = [name for name in files if name.endswith(".py") and not tiers_named(ROOT / name)]
+    assert silent == [], "with `-m TIER` these are not collected: name pytest.mark.TIER in them"
+
+
+@pytest.mark.unit
+def test_every_tier_is_run_by_tox_and_in_ci() -> None:
+    tox = (ROOT / "tox.ini").read_text()
+    listed = next(line for line in tox.splitlines() if line.startswith("env_list"))
+    assert [name.strip() for name in listed.partition("=")[2].split(",")] == ["lint", *TIERS]
+    ci = (ROOT / ".ci" / "run").read_text()
+    run = [name for names in re.findall(r"scripts/test -e (\S+)", ci) for name in names.split(",")]
+    assert sorted(run) == sorted(["lint", *TIERS])
+
+
 def run_tests(directory: Path, body: str, **environment: str) -> subprocess.CompletedProcess[str]:
     """pytest over one test file, on a machine whose Docker engine and Java are out of reach."""
+    (directory / "test_sample.py").write_text("import pytest\n" + body)
+    return run_pytest(directory, str(directory), **environment)
+
+
+def run_pytest(
+    directory: Path, *arguments: str, **environment: str
+) -> subprocess.CompletedProcess[str]:
+    """pytest in a folder with the project's conftest.py and marker names."""
     shutil.copy(ROOT / "tests" / "conftest.py", directory / "conftest.py")
     (directory / "pytest.ini").write_text(CONFIGURATION)
-    (directory / "test_sample.py").write_text("import pytest\n" + body)
     inherited = {
         name: value for name, value in os.environ.items() if not name.startswith("SHALOTT_")
     }
@@ -41,7 +67,7 @@ def run_tests(directory: Path, body: str, **environment: str) -> subprocess.Comp
         "JAVA_HOME": "",
     }
     return subprocess.run(
-        [sys.executable, "-m", "pytest", "-q", str(directory)],
+        [sys.executable, "-m", "pytest", "-q", *arguments],
         cwd=directory,
         env=inherited | unreachable | environment,
         capture_output=True,
@@ -51,6 +77,7 @@ def run_tests(directory: Path, body: str, **environment: str) -> subprocess.Comp
     )
 
 
+@pytest.mark.explore
 @pytest.mark.parametrize(
     ("tier", "reason"),
     [
@@ -70,6 +97,7 @@ def test_a_tier_that_cannot_run_is_skipped_with_the_reason(
     assert reason in done.stdout
 
 
+@pytest.mark.explore
 @pytest.mark.parametrize("tier", ["docker", "spark", "browser"])
 def test_a_required_tier_that_cannot_run_fails(tmp_path: Path, tier: str) -> None:
     body = f"@pytest.mark.{tier}\ndef test_it(): pass\n"
@@ -78,6 +106,7 @@ def test_a_required_tier_that_cannot_run_fails(tmp_path: Path, tier: str) -> Non
     assert f"{tier} tests are required here, but" in done.stdout
 
 
+@pytest.mark.explore
 @pytest.mark.parametrize(
     ("decorators", "complaint"),
     [("", "has no tier"), ("@pytest.mark.unit\n@pytest.mark.local\n", "has unit and local")],
@@ -88,9 +117,51 @@ def test_each_test_has_exactly_one_tier(tmp_path: Path, decorators: str, complai
     assert complaint in done.stdout + done.stderr
 
 
+@pytest.mark.explore
 def test_a_unit_test_runs_whatever_is_missing(tmp_path: Path) -> None:
     done = run_tests(
         tmp_path, "@pytest.mark.unit\ndef test_it(): pass\n", SHALOTT_REQUIRE_DOCKER="1"
     )
     assert done.returncode == 0, done.stdout
     assert "1 passed" in done.stdout
+
+
+@pytest.mark.explore
+def test_a_tier_imports_only_the_files_that_name_it(tmp_path: Path) -> None:
+    deeper = tmp_path / "deeper"
+    deeper.mkdir()
+    broken = (
+        'import pytest\nraise AssertionError("imported")\n@pytest.mark.unit\ndef test_it(): ...\n'
+    )
+    (tmp_path / "test_other.py").write_text(broken)
+    (deeper / "test_other_too.py").write_text(broken)
+    (deeper / "conftest.py").write_text('raise AssertionError("imported")\n')
+    (tmp_path / "test_it.py").write_text("import pytest\n@pytest.mark.sim\ndef test_it(): ...\n")
+    done = run_pytest(tmp_path, "-m", "sim", str(tmp_path))
+    assert done.returncode == 0, done.stdout
+    assert "1 passed" in done.stdout
+    named = run_pytest(tmp_path, "-m", "sim", "test_other.py")
+    assert "AssertionError: imported" in named.stdout
+
+
+@pytest.mark.explore
+@pytest.mark.parametrize(("tier", "ran"), [("unit", "test_small"), ("explore", "test_large")])
+def test_the_marker_of_a_test_replaces_that_of_its_file(
+    tmp_path: Path, tier: str, ran: str
+) -> None:
+    (tmp_path / "test_both.py").write_text(
+        "import pytest\npytestmark = pytest.mark.unit\n"
+        "def test_small(): ...\n@pytest.mark.explore\ndef test_large(): ...\n"
+    )
+    done = run_pytest(tmp_path, "-vv", "-m", tier, str(tmp_path))
+    assert "1 passed, 1 deselected" in done.stdout
+    assert f"::{ran} PASSED" in done.stdout
+
+
+@pytest.mark.explore
+def test_a_tier_that_its_file_does_not_name_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "marks.py").write_text("import pytest\nMARK = pytest.mark.sim\n")
+    body = "import sys\nsys.path.append('.')\nimport marks\n@marks.MARK\ndef test_it(): ...\n"
+    done = run_tests(tmp_path, body)
+    assert done.returncode == pytest.ExitCode.USAGE_ERROR
+    assert "its file does not name pytest.mark.sim" in done.stdout + done.stderr

@@ -15,7 +15,7 @@ from shalott.harness.core.errors import Definite, Indefinite, Unreachable
 from shalott.harness.core.op import Completion, Invocation
 from shalott.workloads.clients.amqp import AmqpQueueClient
 from shalott.workloads.clients.body import decode_body, encode_body
-from tests.workloads.fake_amqp_server import FakeServer, Script, Session, fake_server
+from tests.world.rabbit.scripted_server import FakeServer, Script, Session, fake_server
 
 pytestmark = pytest.mark.unit
 

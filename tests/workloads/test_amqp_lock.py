@@ -14,7 +14,7 @@ from shalott.harness.core.client import Watchful
 from shalott.harness.core.errors import Definite, Indefinite, Unreachable
 from shalott.harness.core.op import Completion, Invocation
 from shalott.workloads.clients.amqp_lock import AmqpLockClient
-from tests.workloads.fake_amqp_server import FakeServer, Script, Session, fake_server
+from tests.world.rabbit.scripted_server import FakeServer, Script, Session, fake_server
 
 pytestmark = pytest.mark.unit
 

@@ -10,15 +10,20 @@ from pamqp import commands
 from pamqp.body import ContentBody
 from pamqp.header import ContentHeader
 
-from shalott.checkers.queues.habits import CAREFUL, Habits
+from shalott.checkers.queues.guarantees import CAREFUL, ClientGuarantees
 from shalott.harness.core.errors import Definite, Indefinite
 from shalott.harness.core.op import Completion, Invocation
 from shalott.harness.core.parameters import to_plan
 from shalott.harness.core.plan import ClusterPlan, GatePlan, Plan, SystemPlan, WorkloadPlan
 from shalott.workloads.clients.amqp import AmqpQueueClient
 from shalott.workloads.clients.body import encode_body
-from shalott.workloads.queue import QueueParameters, client_habits, queue_checkers, queue_workload
-from tests.workloads.fake_amqp_server import Script, Session, fake_server
+from shalott.workloads.queue import (
+    QueueParameters,
+    client_guarantees,
+    queue_checkers,
+    queue_workload,
+)
+from tests.world.rabbit.scripted_server import Script, Session, fake_server
 
 pytestmark = pytest.mark.unit
 
@@ -29,7 +34,7 @@ Outcome = Completion | Definite | Indefinite
 
 
 def perform(
-    habits: Habits, script: Script, *invocations: Invocation, timeout_ms: int = 5000
+    guarantees: ClientGuarantees, script: Script, *invocations: Invocation, timeout_ms: int = 5000
 ) -> tuple[list[Outcome], list[object]]:
     """What became of each, and every frame that the server got after the handshake."""
 
@@ -37,7 +42,7 @@ def perform(
         outcomes: list[Outcome] = []
         async with fake_server(script) as server:
             client = AmqpQueueClient(
-                "127.0.0.1", server.port, op_timeout_ms=timeout_ms, habits=habits
+                "127.0.0.1", server.port, op_timeout_ms=timeout_ms, guarantees=guarantees
             )
             await client.open()
             for invocation in invocations:
@@ -68,15 +73,15 @@ async def serving(session: Session, value: object) -> None:
 
 
 @pytest.mark.parametrize(
-    ("habits", "mode", "no_ack"),
+    ("guarantees", "mode", "no_ack"),
     [
         (CAREFUL, 2, False),
-        (Habits(persistent=False), 1, False),
-        (Habits(manual_acks=False), 2, True),
+        (ClientGuarantees(persistent=False), 1, False),
+        (ClientGuarantees(manual_acks=False), 2, True),
     ],
 )
-def test_what_is_asked_of_the_server(habits: Habits, mode: int, no_ack: bool) -> None:
-    outcomes, received = perform(habits, serving, ENQUEUE, DEQUEUE)
+def test_what_is_asked_of_the_server(guarantees: ClientGuarantees, mode: int, no_ack: bool) -> None:
+    outcomes, received = perform(guarantees, serving, ENQUEUE, DEQUEUE)
     assert outcomes == [
         Completion(type="ok"),
         Completion(type="ok", value=9, redelivered=False),
@@ -89,7 +94,7 @@ def test_what_is_asked_of_the_server(habits: Habits, mode: int, no_ack: bool) ->
 
 
 def test_without_confirms_an_enqueue_is_ok_once_a_call_behind_it_came_back() -> None:
-    outcomes, received = perform(Habits(confirms=False), silent, ENQUEUE)
+    outcomes, received = perform(ClientGuarantees(confirms=False), silent, ENQUEUE)
     assert outcomes == [Completion(type="ok")]
     assert kinds(received[:5]) == [
         "Channel.Open", "Basic.Publish", "ContentHeader", "ContentBody", "Basic.Qos"
@@ -106,7 +111,7 @@ def test_without_confirms_a_connection_that_breaks_leaves_it_open() -> None:
         if isinstance(value, ContentBody):
             raise ConnectionResetError
 
-    (outcome,), _ = perform(Habits(confirms=False), hangs_up, ENQUEUE)
+    (outcome,), _ = perform(ClientGuarantees(confirms=False), hangs_up, ENQUEUE)
     assert isinstance(outcome, Indefinite)
 
 
@@ -115,7 +120,7 @@ def test_without_confirms_a_returned_message_has_failed() -> None:
         if isinstance(value, ContentBody):
             session.send_content(NO_ROUTE, value.value)
 
-    (outcome,), received = perform(Habits(confirms=False), returns, ENQUEUE)
+    (outcome,), received = perform(ClientGuarantees(confirms=False), returns, ENQUEUE)
     assert isinstance(outcome, Definite) and "NO_ROUTE" in str(outcome)
     assert "Queue.Declare" not in kinds(received)
 
@@ -148,7 +153,7 @@ class Forgetful:
 @pytest.mark.parametrize("first", [ENQUEUE, DEQUEUE])
 def test_a_transient_queue_that_vanished_is_declared_again_by_the_next(first: Invocation) -> None:
     server = Forgetful()
-    outcomes, _ = perform(Habits(durable=False), server, first, DEQUEUE, DEQUEUE)
+    outcomes, _ = perform(ClientGuarantees(durable=False), server, first, DEQUEUE, DEQUEUE)
     assert isinstance(outcomes[0], Definite)
     assert outcomes[1:] == [Completion(type="fail", error="empty")] * 2
     (declared,) = server.declared
@@ -158,7 +163,7 @@ def test_a_transient_queue_that_vanished_is_declared_again_by_the_next(first: In
 def test_what_can_not_be_declared_again_has_failed() -> None:
     server = Forgetful()
     server.refuses = True
-    outcomes, _ = perform(Habits(durable=False), server, DEQUEUE, DEQUEUE, DEQUEUE)
+    outcomes, _ = perform(ClientGuarantees(durable=False), server, DEQUEUE, DEQUEUE, DEQUEUE)
     assert all(isinstance(outcome, Definite) for outcome in outcomes)
     assert len(server.declared) == 2
 
@@ -168,7 +173,7 @@ def test_a_durable_queue_or_one_that_is_only_down_is_not_declared_again() -> Non
     perform(CAREFUL, server, DEQUEUE, DEQUEUE)
     assert not server.declared
     down = Forgetful("NOT_FOUND - home node 'n1' of durable queue 'q' in vhost '/' is down")
-    perform(Habits(durable=False), down, DEQUEUE, DEQUEUE)
+    perform(ClientGuarantees(durable=False), down, DEQUEUE, DEQUEUE)
     assert not down.declared
 
 
@@ -187,13 +192,15 @@ def plan_of(workload: WorkloadPlan) -> Plan:
 
 def test_the_plan_says_what_clients_do_and_what_judges_know_of_it() -> None:
     careless = QueueParameters(ack_mode="auto", durable=False, persistent=False, confirms=False)
-    habits = client_habits(careless)
-    assert habits == Habits(manual_acks=False, durable=False, persistent=False, confirms=False)
+    guarantees = client_guarantees(careless)
+    assert guarantees == ClientGuarantees(
+        manual_acks=False, durable=False, persistent=False, confirms=False
+    )
     workload = WorkloadPlan(
         name="queue", rate_hz=1, concurrency=1, parameters={**to_plan(careless), "queues": 1}
     )
     plan = plan_of(workload)
     client = queue_workload(plan).make_client("n1", 1)
-    assert isinstance(client, AmqpQueueClient) and client.habits == habits
-    assert getattr(queue_checkers(plan)[0], "habits", None) == habits
-    assert client_habits(QueueParameters()) == CAREFUL
+    assert isinstance(client, AmqpQueueClient) and client.guarantees == guarantees
+    assert getattr(queue_checkers(plan)[0], "guarantees", None) == guarantees
+    assert client_guarantees(QueueParameters()) == CAREFUL

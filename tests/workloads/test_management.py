@@ -13,7 +13,7 @@ from shalott.broker.rabbit.management.api import respond
 from shalott.harness.core.errors import Definite, Indefinite, Unreachable
 from shalott.harness.core.op import Completion, Invocation
 from shalott.workloads.clients.management import ManagementClient
-from tests.broker.rabbit.management.fake_node import FakeNode
+from tests.world.rabbit.management_node import FakeNode
 
 pytestmark = pytest.mark.unit
 

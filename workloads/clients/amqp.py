@@ -19,11 +19,12 @@ Dequeue: basic.get, then an acknowledgement by hand.
     info    no answer in time, connection or channel ended: the server may hold it as delivered,
             and will give it to somebody again
 
-Careless habits (checkers/queues/habits.py) open the documented windows of loss. Without confirms an
-enqueue is ok once it was written and a synchronous call on the same channel came back, which it
-does behind the return of a message that has no route. Without acknowledgements by hand a dequeue
-has the message deleted as it is sent. Transient queues may vanish with their nodes: one that an
-answer says is not there is declared again by the next operation on it, as applications do.
+Weaker client guarantees (checkers/queues/guarantees.py) open the documented windows of loss.
+Without confirms an enqueue is ok once it was written and a synchronous call on the same channel
+came back, which it does behind the return of a message that has no route. Without acknowledgements
+by hand a dequeue has the message deleted as it is sent. Transient queues may vanish with their
+nodes: one that an answer says is not there is declared again by the next operation on it, as
+applications do.
 
 The channel is amqp_channel.py's. The AMQP 0-9-1 reference and RabbitMQ's guide on consumer
 acknowledgements and publisher confirms say what each answer promises.
@@ -33,7 +34,7 @@ from __future__ import annotations
 
 from pamqp import commands
 
-from shalott.checkers.queues.habits import CAREFUL, Habits
+from shalott.checkers.queues.guarantees import CAREFUL, ClientGuarantees
 from shalott.harness.core.errors import Definite, Indefinite
 from shalott.harness.core.op import Completion, Invocation
 from shalott.workloads.clients.amqp_channel import GUEST, AmqpChannel, Credentials
@@ -59,17 +60,17 @@ class AmqpQueueClient:
         *,
         body_bytes: int = 64,
         op_timeout_ms: int = 5000,
-        habits: Habits = CAREFUL,
+        guarantees: ClientGuarantees = CAREFUL,
         credentials: Credentials = GUEST,
     ) -> None:
         self._body_bytes = body_bytes
-        self.habits = habits
+        self.guarantees = guarantees
         self._missing: dict[str, None] = {}  # transient queues to be declared again
         self._channel = AmqpChannel(
             host,
             port,
             op_timeout_ms=op_timeout_ms,
-            confirms=habits.confirms,
+            confirms=guarantees.confirms,
             credentials=credentials,
         )
 
@@ -106,13 +107,13 @@ class AmqpQueueClient:
         if connection.blocked is not None:
             raise Definite(f"the server blocks publishers: {connection.blocked}")
         self._channel.published += 1
-        mode = PERSISTENT if self.habits.persistent else TRANSIENT
+        mode = PERSISTENT if self.guarantees.persistent else TRANSIENT
         connection.send_content(
             commands.Basic.Publish(routing_key=queue, mandatory=True),
             commands.Basic.Properties(delivery_mode=mode),
             encode_body(value, self._body_bytes),
         )
-        if not self.habits.confirms:
+        if not self.guarantees.confirms:
             connection.send(commands.Basic.Qos(prefetch_count=0))
         returned: str | None = None
         wanted = (Content, commands.Basic.Ack, commands.Basic.Nack, commands.Basic.QosOk)
@@ -133,7 +134,7 @@ class AmqpQueueClient:
                     raise Indefinite("nack: no process of the queue lived to confirm it")
 
     async def _dequeue(self, connection: Connection, queue: str) -> Completion:
-        no_ack = not self.habits.manual_acks
+        no_ack = not self.guarantees.manual_acks
         connection.send(commands.Basic.Get(queue=queue, no_ack=no_ack))
         try:
             event = await self._channel.answer(connection, (Content, commands.Basic.GetEmpty), _GET)
@@ -154,7 +155,7 @@ class AmqpQueueClient:
         return Completion(type="ok", value=value, redelivered=redelivered)
 
     def _misses(self, queue: str) -> None:
-        if not self.habits.durable:
+        if not self.guarantees.durable:
             self._missing[queue] = None
 
     async def _declare(self, connection: Connection, queue: str) -> None:

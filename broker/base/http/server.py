@@ -114,7 +114,7 @@ class Exchange:
         try:
             return await self._respond(request)
         except Exception:
-            # A fault of ours, not of the caller's. It must not take the node's eyes away.
+            # A fault of ours, not of the caller's. The node must still answer other requests.
             log.exception("no answer to %s /%s", request.method, "/".join(request.segments))
             reason = "the node's log says more"
             return ApiError(500, "Internal Server Error", reason).response()

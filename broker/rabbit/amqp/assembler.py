@@ -30,7 +30,7 @@ MAX_MESSAGE_BYTES = 128 * 1024 * 1024
 
 
 class Command(msgspec.Struct, frozen=True):
-    """A method with its content, if any. ``oversized``: the body was read and thrown away."""
+    """A method with its content, if any. ``oversized``: the body was read and discarded."""
 
     method: Method
     properties: bytes = b""

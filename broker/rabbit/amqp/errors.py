@@ -11,7 +11,6 @@ from collections.abc import Mapping
 
 from shalott.broker.base.errors import BrokerError
 
-REPLY_SUCCESS = 200
 CONTENT_TOO_LARGE = 311
 NO_ROUTE = 312
 CONNECTION_FORCED = 320

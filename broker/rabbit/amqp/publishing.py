@@ -107,7 +107,7 @@ class Publisher:
         """Whether a queue's row may name it: then it can be promoted, or recovered from.
 
         A link that broke proves nothing: without the process's confirm the message may be missing
-        in the copy that survives. The row is a majority's word, so it decides.
+        in the copy that survives. A majority wrote the row, so it decides.
         """
         metadata = self._context.services.metadata
         if not metadata.needs_majority or not self._rules.waits_for_rows:

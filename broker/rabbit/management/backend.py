@@ -1,7 +1,4 @@
-"""ManagementBackend:
-
-what the management API needs of its node. Nothing else in the node is touched.
-"""
+"""What the management API needs of its node. It touches nothing else in the node."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""Health checks:
+"""Health checks answer 200 with ``{"status": "ok"}`` or 503 with a reason.
 
-200 with ``{"status": "ok"}``, or 503 with ``{"status": "failed", "reason": ...}``.
+The body of a 503 is ``{"status": "failed", "reason": ...}``.
 """
 
 from __future__ import annotations

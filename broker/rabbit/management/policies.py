@@ -1,6 +1,6 @@
-"""/api/policies:
+"""/api/policies lists, shows, sets and clears policies.
 
-list, show, set and clear. A change reaches the queues through the metadata tables.
+A change reaches the queues through the metadata tables.
 """
 
 from __future__ import annotations

@@ -162,9 +162,9 @@ async def purge_queue(
 async def act_on_queue(
     backend: ManagementBackend, request: Request, parameters: Mapping[str, str]
 ) -> Response:
-    """``{"action":
+    """Start or cancel a queue's synchronisation. The answer does not wait for the end.
 
-    "sync"}`` or ``{"action": "cancel_sync"}``. The answer does not wait for the end.
+    The body is ``{"action": "sync"}`` or ``{"action": "cancel_sync"}``.
     """
     running_queues(backend)
     row = find_row(backend, parameters)

@@ -73,7 +73,7 @@ class Applied(Message):
 
 
 class Join(Message):
-    """call to the leader -> Joined or Failed. The member's own tables are thrown away.
+    """call to the leader -> Joined or Failed. The member's own tables are discarded.
 
     ``linked``: whom the newcomer can talk to. It must be every member, or its queues would be
     cut off from theirs. ``promised``: it may not follow a leader of a lower ballot (quorum.py).

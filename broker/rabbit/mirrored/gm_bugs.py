@@ -1,7 +1,7 @@
 """Which of the ring's historical faults are switched on: the flags that the GM machine takes.
 
 The machine is pure and has no Env, so its shell makes these from the ids in ``Env.bugs`` (see
-broker/known_bugs). All are off by default.
+broker/known_bugs.py). All are off by default.
 """
 
 from __future__ import annotations

@@ -58,7 +58,7 @@ class SyncComplete(Message, frozen=True):
 
 
 class SyncAborted(Message, frozen=True):
-    """master -> mirror: cancelled. What was sent is thrown away."""
+    """master -> mirror: cancelled. What was sent is discarded."""
 
     ref: int
 

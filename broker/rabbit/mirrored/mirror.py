@@ -215,9 +215,10 @@ class Mirror:
         self.depth_delta = master_depth
 
     def abort_sync(self, *, master_lives: bool) -> None:
-        """What came is the oldest part. With the newest to come there would be a hole between:
-        start empty again. A publish that is owed a confirm is the master's alone now; if the master
-        is dead, it may be lost.
+        """Start empty again, since what came is the oldest part only.
+
+        If the newest messages were added to it, those between would be missing. A publish that is
+        owed a confirm is only at the master now; if the master is dead, it may be lost.
         """
         self.begin_sync()
         owed = [s for s in self._statuses.values() if isinstance(s, Publish)]

@@ -2,7 +2,7 @@
 
 Each reads the row afresh and decides on what it finds there, inside the transaction; none stores a
 row that was read before. (RabbitMQ's restarted master did: its stale snapshot erased the row of a
-mirror that had been promoted meanwhile, and two masters ruled. rabbitmq-server#2009.) After
+mirror that had been promoted meanwhile, and there were two masters. rabbitmq-server#2009.) After
 rabbit/rabbit_mirror_queue_misc.erl and rabbit_mirror_queue_slave.erl (init_it).
 """
 

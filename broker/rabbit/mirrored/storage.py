@@ -32,7 +32,7 @@ class QueueStorage:
         return f"{DIRECTORY}/{hashlib.sha256(key.encode()).hexdigest()[:32]}"
 
     async def open_empty(self, row: QueueRow) -> tuple[BackingQueue, int]:
-        """An empty queue, and how many messages of a former life were thrown away for it."""
+        """An empty queue, and how many messages of a former life were discarded for it."""
         discarded = await self.wipe(row.key)
         if not row.durable:
             return BackingQueue.in_memory(), discarded
@@ -60,7 +60,7 @@ class QueueStorage:
         try:
             former = await BackingQueue.recover(self._disk, directory)
         except StorageError as error:
-            log.warning("queue '%s': %s; it is thrown away unread", key, error)
+            log.warning("queue '%s': %s; it is discarded unread", key, error)
             await BackingQueue(self._disk, directory, None).wipe()
             return 0
         discarded = former.depth

@@ -140,9 +140,6 @@ class Runtime:
             return pid in self._processes
         return self._linked.get(pid.node) == pid.incarnation
 
-    def whereis(self, name: str) -> Pid | None:
-        return self._names.get(name)
-
     def process(self, pid: Pid) -> Process | None:
         """A local process, for read-only looks by the management API."""
         return self._processes.get(pid)

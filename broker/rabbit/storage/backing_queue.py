@@ -110,10 +110,7 @@ class BackingQueue:
 
     @classmethod
     async def create(cls, disk: Disk, directory: str) -> BackingQueue:
-        """A durable queue that starts empty:
-
-        what ``directory`` held is wiped (mirrors start so).
-        """
+        """A durable queue that starts empty: what ``directory`` held is wiped. Mirrors start so."""
         await recovery.wipe(disk, directory)
         return cls(disk, directory, await recovery.open_journal(disk, directory))
 
@@ -202,9 +199,9 @@ class BackingQueue:
         return self._take_in(content, redelivered, Place.READY)
 
     def publish_delivered(self, content: Content, *, redelivered: bool = False) -> int:
-        """Straight to the unacknowledged ones:
+        """Add a message to the unacknowledged ones: it was delivered without having waited.
 
-        delivered without having waited. Returns its mark.
+        Returns its mark.
         """
         return self._take_in(content, redelivered, Place.UNACKED)
 

@@ -23,9 +23,10 @@ DISK_FULL_RETRY_MS = 500
 
 
 class Flusher:
-    """``compaction`` gets the journal's size and says what to replace it by, or None for:
+    """Flushes a queue's journal, and compacts it when that pays.
 
-    not now.
+    ``compaction`` gets the journal's size and returns the records that replace it, or None if it
+    is not to be compacted now.
     """
 
     def __init__(

@@ -22,18 +22,18 @@ class Removed(msgspec.Struct, frozen=True, array_like=True, tag=2):
 
 
 class Closed(msgspec.Struct, frozen=True, array_like=True, tag=3):
-    """A clean end:
+    """A clean end: of all messages only these may have been delivered.
 
-    of all messages only these may have been delivered. Counts if it is the last record.
+    It counts only if it is the last record.
     """
 
     delivered: list[int]
 
 
 class Opened(msgspec.Struct, frozen=True, array_like=True, tag=4):
-    """A new life after a clean end:
+    """A new start after a clean end. The flags of the end no longer hold.
 
-    its deliveries are not known, so the flags of the end no longer hold.
+    The deliveries since the start are not known.
     """
 
 

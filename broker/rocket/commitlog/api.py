@@ -137,8 +137,9 @@ class Scanned:
 
 
 class MessageLog(Log, Protocol):
-    """What a MessageStore is built on: a CommitLog, or a log whose entries hold messages (DLedger:
-    48 bytes of header before each).
+    """What a MessageStore is built on: a CommitLog, or a log whose entries hold messages.
+
+    (A DLedger's entry has 48 bytes of header before each message.)
 
     Two kinds of offsets, which a CommitLog does not tell apart: where a *message* lies (in consume
     queues, in message ids; ``read`` finds its bytes there), and *positions* of the log itself

@@ -1,7 +1,7 @@
 """The stored message: the layout in the commit log, which is also the body of a pull's answer.
 
 Sources: store/MessageExtEncoder.java, common/message/MessageDecoder.java, store/CommitLog.java
-(checkMessageAndReturnSize); reference 3.3.3. Big-endian:
+(checkMessageAndReturnSize); docs/protocols.md 6.3. Big-endian:
 
     total4 magic4 bodyCrc4 queueId4 flag4 queueOffset8 physicalOffset8 sysFlag4 bornMs8
     bornHost(4+4 | 16+4) storeMs8 storeHost(4+4 | 16+4) reconsumeTimes4 preparedOffset8
@@ -201,11 +201,6 @@ class Dispatcher:
                 self._codes = {b"": 0}
             code = self._codes[tags] = java_hash(tags.decode(errors="replace"))
         return topic, queue_id, queue_offset, code
-
-
-def tags_of(data: bytes, start: int, end: int) -> bytes:
-    """The value of TAGS in the properties at [start, end); empty if there is none."""
-    return property_at(data, TAGS_KEY, start, end)
 
 
 def property_at(data: bytes, key: bytes, start: int, end: int) -> bytes:

@@ -191,7 +191,7 @@ class QueueSet:
 
     async def _open_queue(self, key: Key) -> ConsumeQueue:
         queue = await ConsumeQueue.open(self._disk, *key, self._segment_units)
-        # A checkpoint flushes them before it vouches for them, and what is lost is built again.
+        # A checkpoint flushes them before it covers them, and what is lost is built again.
         queue.segments.lazy_bytes = LAZY_BYTES
         queue.segments.failure_listener = lambda error: self.failure_listener(error)
         self.queues[key] = queue

@@ -1,7 +1,7 @@
 """Replica: what a system adds to a store: who may write, when a write counts, who the master is.
 
-Three implementations: broker/ha (master and slaves by configuration), broker/dledger (Raft) and
-broker/replicas (Controller mode). Request processing (broker/processor) knows no more than this.
+Three implementations, in broker/rocket: ha (master and slaves by configuration), dledger (Raft) and
+replicas (controllers). Request processing (broker/rocket/processor) knows no more than this.
 """
 
 from __future__ import annotations
@@ -78,8 +78,11 @@ class Replica(Protocol):
         ...
 
     def claim(self) -> dict[str, Any]:
-        """What it believes, for observations: {"group", "role", "epoch", "master", "mirrors":
-        [...], "synchronised": [...], "state"} and the system's own; nodes by name."""
+        """What it believes, for observations.
+
+        {"group", "role", "epoch", "master", "mirrors": [...], "synchronised": [...], "state"} and
+        the keys of its own system; nodes by name.
+        """
         ...
 
     def ha_status(self) -> dict[str, Any]:

@@ -77,7 +77,7 @@ class ControllerClient:
         return cm.from_ext(answer.ext, cm.ControllerMetadata)
 
     async def find_leader(self) -> str:
-        """Ask all controllers; of the first majority that knows a leader the newest word counts.
+        """Ask all controllers; of the first majority that knows a leader the newest answer counts.
 
         So nobody waits for a controller whose host is gone. Fewer than a majority are believed
         when no other is left to answer. Raises NoController.

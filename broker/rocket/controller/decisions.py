@@ -2,7 +2,7 @@
 
 Pure. The leader computes these against its state with all that it has proposed already, and answers
 when the events are committed. The order of the checks and the codes are upstream's
-(ReplicasInfoManager), and so is what follows from them; reference 2.2.9.
+(ReplicasInfoManager), and so is what follows from them; docs/protocols.md 3.1, 3.3.
 
 Where upstream is followed in its source rather than in its words: an election that fails is 2004
 with the event "no master" when the controllers themselves wanted it, and 2012 without an event when

@@ -1,13 +1,12 @@
-"""Who becomes master: DefaultElectPolicy (controller/elect/impl), reference 2.2.9.
+"""Who becomes master: controller/elect/impl/DefaultElectPolicy.java; docs/protocols.md 3.4.
 
 Among the alive members of the SyncStateSet, and if there is none and unclean elections are allowed,
 among all alive replicas: the old master if it is one of them; a designated broker or nobody; else
 the one with the highest epoch, then the highest offset, then the lowest priority number.
 
 Where we differ on purpose: upstream casts a difference of offsets to 32 bits, so that logs which
-differ by more than 2 GiB compare the wrong way round (finding (e) of reference 4.3; a switch), and
-among equals takes whoever a hash set yields first. Here offsets are compared in full, and among
-equals the lowest id wins.
+differ by more than 2 GiB compare the wrong way round (KB-RKT-E), and among equals it takes whoever
+a hash set yields first. Here offsets are compared in full, and among equals the lowest id wins.
 """
 
 from __future__ import annotations

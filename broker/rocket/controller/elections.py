@@ -2,7 +2,8 @@
 
 Elections are set off by the end of a master's heartbeats or connection, by a look at all groups now
 and then, and by requests. A new master is told to all brokers of the group that are alive (1008).
-Followers watch too, but do nothing about what they see. After ControllerManager; reference 2.2.9.
+Followers watch too, but do nothing about what they see. After
+controller/ControllerManager.java; docs/protocols.md 3.4.
 """
 
 from __future__ import annotations
@@ -140,7 +141,7 @@ class Elections:
 
     async def watch_masters(self) -> None:
         """Elect where nobody rules though somebody lives (scanInactiveMaster): the master may have
-        died before this leader's reign, and an election may have failed.
+        died before this leader's tenure, and an election may have failed.
 
         A controller that was started a moment ago waits until all that live had the time to say
         so. One that heard the heartbeats as a follower knows already, and looks at once; upstream

@@ -1,4 +1,4 @@
-"""What controllers refuse, by response code (reference 2.2.9).
+"""What controllers refuse, by response code (docs/protocols.md 3.1).
 
 BrokerError
  └─ ControllerError              ``code`` and ``reason``; any code that has no class of its own

@@ -45,7 +45,7 @@ class ReplicatedState:
         self._address = address
         self._group: RaftGroup | None = None
         self._ahead: cs.State | None = None
-        self._last: Submitted | None = None  # the newest proposal of this reign
+        self._last: Submitted | None = None  # the newest proposal of this tenure
         self._waiting = 0
 
     def attach(self, group: RaftGroup) -> None:
@@ -71,7 +71,7 @@ class ReplicatedState:
     def restore(self, snapshot: Snapshot) -> None:
         self.applied = cs.decode(snapshot.data)
 
-    # -- a reign -----------------------------------------------------------------------------------
+    # -- a tenure ----------------------------------------------------------------------------------
 
     @property
     def ahead(self) -> cs.State | None:
@@ -140,7 +140,7 @@ class ReplicatedState:
     async def look(self, compute: Callable[[cs.State], Decision], *, linearizable: bool) -> Command:
         """The answer to a request that changes nothing: of what is applied here. Unless it is to be
         ``linearizable``, a leader that was deposed and doesn't know it yet answers stale things
-        (finding (g) of reference 4.3), as upstream does by default.
+        (docs/protocols.md 9, finding g), as upstream does by default.
         """
         if self._ahead is None:
             return self._not_leader()

@@ -1,6 +1,6 @@
 """What controllers answer, by request code: from a command's header to its decision and back.
 
-After ControllerRequestProcessor; reference 2.2.9.
+After controller/processor/ControllerRequestProcessor.java; docs/protocols.md 3.1.
 """
 
 from __future__ import annotations

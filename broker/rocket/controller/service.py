@@ -2,7 +2,8 @@
 
 The controllers replicate their decisions by Raft (replicated.py). The leader of that answers
 requests (requests.py) and acts on what it sees (elections.py); what the others are for is to hear
-the brokers' heartbeats too, and to take over. After ControllerManager; reference 2.2.9.
+the brokers' heartbeats too, and to take over. After
+controller/ControllerManager.java; docs/protocols.md 3.
 """
 
 from __future__ import annotations
@@ -58,7 +59,7 @@ class Controller:
         self._remoting = RemotingClient(book.dial)
         self._role = ("", 0)
         self._tasks: dict[asyncio.Task[None], None] = {}
-        self._reign: asyncio.Task[None] | None = None  # looks for inactive masters
+        self._tenure: asyncio.Task[None] | None = None  # looks for inactive masters
         self.replicated = ReplicatedState(
             config.name, self._applied, lambda node: book.advertised(node, "controller")
         )
@@ -139,7 +140,7 @@ class Controller:
     def role_changed(self, role: Role, term: int, leader: str) -> None:
         if role != "leader":
             self.replicated.end()
-            self._end_reign()
+            self._end_tenure()
         known = ("leader" if role == "leader" else "follower", term)
         if known != self._role:
             self._role = known
@@ -147,9 +148,9 @@ class Controller:
             self._env.events.emit(GROUP, "role", role=known[0], epoch=term, detail=detail)
 
     def leader_ready(self, term: int) -> None:
-        self._spawn("begin a reign", functools.partial(self._begin_reign, term))
+        self._spawn("begin a tenure", functools.partial(self._begin_tenure, term))
 
-    async def _begin_reign(self, term: int) -> None:
+    async def _begin_tenure(self, term: int) -> None:
         """Serve, once a quorum has confirmed that this is the leader and its empty entry is
         committed; what others committed is applied then."""
         while True:
@@ -168,8 +169,8 @@ class Controller:
             # Its predecessor may have died before it could say whom it elected last.
             if group.sync.master_epoch:
                 self._emit(name, "elected", group)
-        self._end_reign()
-        self._reign = self._spawn("watch masters", self.elections.watch_masters)
+        self._end_tenure()
+        self._tenure = self._spawn("watch masters", self.elections.watch_masters)
 
     def committed(self, index: int) -> None:
         """The state machine hears of what is committed."""
@@ -179,14 +180,14 @@ class Controller:
 
     def failed(self, reason: str) -> None:
         self.replicated.end()
-        self._end_reign()
+        self._end_tenure()
         self._fail(reason)
 
-    def _end_reign(self) -> None:
-        # controller_double_schedule: what the last reign began goes on.
-        if self._reign is not None and not self._env.has_bug("KB-RKT-39"):
-            self._reign.cancel()
-            self._reign = None
+    def _end_tenure(self) -> None:
+        # controller_double_schedule: what the last tenure began goes on.
+        if self._tenure is not None and not self._env.has_bug("KB-RKT-39"):
+            self._tenure.cancel()
+            self._tenure = None
 
     # -- telling -----------------------------------------------------------------------------------
 

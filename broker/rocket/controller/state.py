@@ -3,11 +3,11 @@
 A pure state machine. ``apply`` takes committed events in the order of the log and does the same on
 every controller; ``encode`` and ``decode`` are its snapshot. What an event must say is computed by
 the leader (decisions.py). After ReplicasInfoManager, BrokerReplicaInfo and SyncStateInfo of
-RocketMQ 5; reference 2.2.9.
+RocketMQ 5; docs/protocols.md 3.2.
 
-Invariants, asserted on every event on every controller (I4 of reference 2.2.12): both epochs of a
-group grow by exactly one with each change, so an epoch has one master and one set; events carry the
-epochs that they lead to. Upstream breaks the first when a group is cleaned: it begins again at
+Invariants, asserted on every event on every controller (I4, docs/protocols.md 2.9): both epochs of
+a group grow by exactly one with each change, so an epoch has one master and one set; events carry
+the epochs that they lead to. Upstream breaks the first when a group is cleaned: it begins again at
 epoch 1, and brokers that were elected before refuse that. Here a cleaned group keeps its epochs.
 """
 
@@ -230,13 +230,13 @@ def _store_sync(state: State, name: str, new: SyncStateInfo) -> None:
     epoch is used twice or left out."""
     group = state.groups[name]
     old = group.sync
-    is_new_reign = new.master_epoch != old.master_epoch
+    is_new_tenure = new.master_epoch != old.master_epoch
     is_new_set = new.set_epoch != old.set_epoch
-    assert new.master_epoch == old.master_epoch + is_new_reign, f"{name}: master {old} to {new}"
+    assert new.master_epoch == old.master_epoch + is_new_tenure, f"{name}: master {old} to {new}"
     assert new.set_epoch == old.set_epoch + is_new_set, f"{name}: set {old} to {new}"
-    assert is_new_reign or new.master == old.master, f"{name}: master {old} to {new}"
+    assert is_new_tenure or new.master == old.master, f"{name}: master {old} to {new}"
     assert is_new_set or new.members == old.members, f"{name}: set {old} to {new}"
-    assert is_new_reign or is_new_set, f"{name}: {old} is there already"
+    assert is_new_tenure or is_new_set, f"{name}: {old} is there already"
     assert new.master is None or new.master in new.members, f"{name}: {new}"
     assert new.members == tuple(sorted(new.members)), f"{name}: {new}"
     state.groups[name] = msgspec.structs.replace(group, sync=new)

@@ -64,8 +64,3 @@ class Directory:
     def end_of(self, index: int) -> int:
         """The position after an entry; 0 before the first."""
         return 0 if index == 0 else self._positions[index - 1] + self._sizes[index - 1]
-
-    def index_at(self, position: int) -> int:
-        """Of the first entry that begins at ``position`` or behind it; after the last if none."""
-        at = bisect_right(self._positions, position - 1)
-        return at + 1

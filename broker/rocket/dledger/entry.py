@@ -1,4 +1,4 @@
-"""DLedger's entry and index unit, as they lie in files, big-endian (reference 2.3.1).
+"""DLedger's entry and index unit, as they lie in files, big-endian (docs/protocols.md 5.1).
 
 Source: dledger/entry/DLedgerEntryCoder.java, store/file/DLedgerMmapFileStore.java.
 

@@ -1,6 +1,6 @@
 """Ledger: DLedger's log of entries on the disk; implements broker.raft.storage.RaftStorage.
 
-Sources: dledger/store/file/DLedgerMmapFileStore.java, DLedgerServer.java; reference 2.3.1, 2.3.3.
+After dledger/store/file/DLedgerMmapFileStore.java, DLedgerServer.java; docs/protocols.md 5.1, 5.3.
 Entries lie one after another in a SegmentedLog, their index units in another one, and what the core
 asks for at once (terms, places) is in memory (directory.py).
 
@@ -300,7 +300,7 @@ class Ledger:
                 self._uncut = min(cuts, default=NOTHING_TO_CUT)
 
     async def _cut(self, cut: Cut) -> None:
-        """First what vouches for the data, then what points into it, then the data."""
+        """First what covers the data, then what points into it, then the data."""
         if cut.count < self._checkpoint.count:
             await self._write_checkpoint(LedgerCheckpoint(cut.count, cut.position))
         await self.before_cut(cut.position)

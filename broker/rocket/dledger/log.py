@@ -1,9 +1,9 @@
 """DLedgerLog: the ledger as a MessageStore's log; implements
 broker.rocket.commitlog.api.MessageLog.
 
-Source: store/dledger/DLedgerCommitLog.java; reference 2.3.6. A message is the body of one entry, so
-it lies 48 bytes behind the entry's position. What is committed is the written end: dispatch stops
-there, so consumers see nothing that a new leader might take back. Messages are appended by
+After store/dledger/DLedgerCommitLog.java; docs/protocols.md 5.6. A message is the body of an entry,
+so it lies 48 bytes behind the entry's position. What is committed is the written end: dispatch
+stops there, so consumers see nothing that a new leader might take back. Messages are appended by
 proposing them; how a proposal ends is for who asked (``take_submitted``).
 """
 

@@ -1,7 +1,7 @@
 """What a ledger finds of its former life: entries up to the first that is not whole and sound.
 
 The data is what counts. The index is not synced with it, so of the index only what the checkpoint
-vouches for is believed: up to there, data and index were on the disk together. Behind it the data
+covers is believed: up to there, data and index were on the disk together. Behind it the data
 is read entry by entry, with its CRCs, and the index is built again. A torn tail is cut, durably,
 and what is kept of it is written and synced again: a member must not forget what it acknowledged,
 and the kernel calls pages clean that never reached the disk after a failed sync.
@@ -91,7 +91,7 @@ def unit_of(directory: Directory, index: int) -> bytes:
 
 
 async def _indexed(index: SegmentedLog, checkpoint: LedgerCheckpoint) -> Directory:
-    """The entries that the checkpoint vouches for. Raises StorageError if units are damaged."""
+    """The entries that the checkpoint covers. Raises StorageError if units are damaged."""
     directory, offset = Directory(), 0
     while directory.last_index < checkpoint.count:
         size = min(READ_BYTES, checkpoint.count * UNIT_BYTES - offset)

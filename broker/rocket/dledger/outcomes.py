@@ -1,7 +1,7 @@
 """What becomes of a proposal: DLedger's result codes, and what a broker makes of them.
 
-Sources: dledger/protocol/DLedgerResponseCode.java (reference 2.3.2), the put path of
-store/dledger/DLedgerCommitLog.java (2.3.6).
+Sources: dledger/protocol/DLedgerResponseCode.java and the put path of
+store/dledger/DLedgerCommitLog.java; docs/protocols.md 5.2, 5.6.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """DLedgerReplica: a broker whose log is a Raft group's.
 
 Sources: store/dledger/DLedgerCommitLog.java, broker/dledger/DLedgerRoleChangeHandler.java;
-reference 2.3.6. The leader is the master. It takes messages when all that former leaders left is
-committed and in its consume queues, for the queue offsets of new messages go on from there. With
+docs/protocols.md 5.6. The leader is the master. It takes messages when all that former leaders left
+is committed and in its consume queues, for the queue offsets of new messages go on from there. With
 Raft's commit rule that needs an entry of its own term: upstream's leader, which appends none unless
 enableFastAdvanceCommitIndex, may wait for ever. Ours always appends its no-op, except under
 KB-DL-01, where entries of older terms are counted.

@@ -1,4 +1,4 @@
-"""Where stored messages end: a walk along their size fields (reference 3.3.3).
+"""Where stored messages end: a walk along their size fields (docs/protocols.md 6.3).
 
 HAService sends raw bytes, so a slave's log may end in the middle of a message. Whoever becomes a
 master, or cuts its log, cuts between messages.

@@ -1,6 +1,6 @@
 """HaClient: the slave's side of HAService: it asks for its master's log and appends what it gets.
 
-Reference 2.1.4 (upstream: store/ha/DefaultHAClient.java). The end of its own log is all that a
+After store/ha/DefaultHAClient.java; docs/protocols.md 1.4. The end of its own log is all that a
 slave says, as request, acknowledgement and heartbeat at once. A frame that does not begin at the
 end of the slave's log ends the connection; an empty log takes whatever comes first.
 

@@ -1,6 +1,6 @@
 """GroupTransferService: who waits until enough copies of the log's tail exist.
 
-Upstream: store/ha/GroupTransferService.java; reference 2.1.5. Upstream keeps requests in two
+After store/ha/GroupTransferService.java; docs/protocols.md 1.5. Upstream keeps requests in two
 lists that a thread swaps and looks at every 10 ms; here a request is looked at again whenever its
 owner says that an acknowledgement has come (``notify``), in order of arrival: the same outcome.
 

@@ -1,6 +1,6 @@
 """HAService's packets: what travels between a master's HA port and its slaves, big-endian.
 
-Reference 2.1.1 (upstream: store/ha/DefaultHAConnection.java, DefaultHAClient.java). There is no
+After store/ha/{DefaultHAConnection,DefaultHAClient}.java; docs/protocols.md 1.1. There is no
 handshake, no version and no identity:
 
     slave -> master   int64 end of the slave's log      request, acknowledgement and heartbeat

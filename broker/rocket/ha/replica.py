@@ -1,6 +1,7 @@
 """MasterSlaveReplica: one master and its slaves, by configuration and by hand.
 
-Upstream: store/ha/DefaultHAService.java and the put path of CommitLog.java; reference 2.1.5-2.1.7.
+After store/ha/DefaultHAService.java and the put path of store/CommitLog.java; docs/protocols.md
+1.5, 1.6, 1.7.
 
 What SEND_OK promises:
 - ASYNC_MASTER: the master has the message, written, or flushed under sync flush. The loss of the

@@ -1,8 +1,8 @@
 """HaServer: the master's side of HAService: it listens, and streams its log to whoever asks.
 
-Reference 2.1.3 (upstream: store/ha/DefaultHAService.java). Each connection has two tasks: one reads
-reports, one sends. A frame is handed to the transport only when the one before has left it, so no
-frame begins before the previous one is complete, and what a slow slave holds up is one batch.
+After store/ha/DefaultHAService.java; docs/protocols.md 1.3. Each connection has two tasks: one
+reads reports, one sends. A frame is handed to the transport only when the one before has left it,
+so no frame begins before the previous one is complete, and what a slow slave holds up is one batch.
 
 Where transfer ends. Upstream sends what is in its page cache, flushed or not: a master that loses
 power comes back without its unflushed tail, behind its slaves, and writes other bytes where they

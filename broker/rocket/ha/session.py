@@ -1,13 +1,13 @@
 """One slave's connection as its master sees it: a state machine without a socket or a clock.
 
-Reference 2.1.3 (upstream: store/ha/DefaultHAConnection.java). ``received`` takes the slave's
+After store/ha/DefaultHAConnection.java; docs/protocols.md 1.3. ``received`` takes the slave's
 bytes, ``next_step`` says what to send. Whoever drives it sends a frame completely before it asks
 for the next step.
 
 Where ours differs from 4.9.8, each behind the switch of the bug:
 - A report beyond the master's log ends the connection, also the first one, which 4.9.8 exempts:
   that slave has what its master lost (an unflushed tail, say), so what follows at that offset here
-  is other bytes, and its report vouches for nothing (KB-RKT-06). Upstream 5.x believes all reports
+  is other bytes, and its report confirms nothing (KB-RKT-06). Upstream 5.x believes all reports
   (KB-RKT-01), and so does ours with that switch: any eight stray bytes acknowledge anything.
 - With KB-RKT-03, a slave whose offset is not there is not told: it gets heartbeats for ever.
 - A new slave gets the log from its beginning; with KB-RKT-04 (or sync_from_last_file) only from

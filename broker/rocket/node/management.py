@@ -1,7 +1,7 @@
 """The HTTP API of a RocketMQ node, on ports["management"]: what it believes, and the verbs that
 operators have (``shalott ctl``).
 
-Nobody has to log in: RocketMQ's ports ask nobody either. Errors look as in broker/management.
+No login is needed, as on RocketMQ's ports. Errors look as in broker/rabbit/management.
 
     GET  /api/shalott/claims           this node's and nobody else's view: roles, epochs, routes
     GET  /api/health                   200 when all services run, else 503

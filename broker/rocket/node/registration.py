@@ -3,7 +3,7 @@
 Every ``register_interval_ms``, and at once when the broker's role, its epoch or its topics change.
 Each name server is told by a task of its own, so one that hangs keeps no other waiting; one that
 could not be told is tried again soon. A broker without an id (its role is undecided) unregisters:
-clients shall not find it. After broker/out/BrokerOuterAPI.java; reference 2.2.11.
+clients shall not find it. After broker/out/BrokerOuterAPI.java; docs/protocols.md 4.
 """
 
 from __future__ import annotations

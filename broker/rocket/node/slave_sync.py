@@ -2,7 +2,7 @@
 groups, consumers' offsets and delay offsets (upstream: SlaveSynchronize).
 
 Every ``slave_sync_interval_ms``, and at once when the master changes. What arrives after this
-broker became something else, or follows another, is thrown away: it would undo what is newer.
+broker became something else, or follows another, is discarded: it would undo what is newer.
 """
 
 from __future__ import annotations

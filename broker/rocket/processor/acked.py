@@ -3,10 +3,10 @@
 The checkers judge from these intervals whether two brokers of a group acknowledged at once or in
 one epoch, so an interval never spans a change of epoch, and what was acknowledged is told at most
 100 ms later. The times are those at which the sends were taken: what was replicated in time may be
-acknowledged late, after a pause say, when another broker rules already, and nothing is wrong.
+acknowledged late, after a pause say, when another broker is master already, and nothing is wrong.
 
 ``end`` is how far the log was acknowledged, and ``holders`` who had each of the messages when it
-was acknowledged, where brokers have ids: what the invariants are judged by (reference 2.2.12).
+was acknowledged, where brokers have ids: what the invariants are judged by (docs/protocols.md 2.9).
 """
 
 from __future__ import annotations

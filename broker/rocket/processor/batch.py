@@ -1,4 +1,4 @@
-"""The body of a batch: small messages one after the other, big-endian (reference 3.3.2, 320).
+"""The body of a batch: small messages one after the other, big-endian (docs/protocols.md 6.2).
 
     total 4 | magic 4 | body CRC 4 | flag 4 | body length 4 | body | properties length 2, properties
 

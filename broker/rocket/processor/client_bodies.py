@@ -1,7 +1,7 @@
 """JSON bodies that clients send and get: heartbeats, consumer lists, queue locks.
 
-Enumerations are names from Java and integers from C++ (reference 3.3.2), so both are taken; fields
-that are not known are ignored, as every version has some of its own.
+Enumerations are names from Java and integers from C++ (docs/protocols.md 6.2), so both are taken;
+fields that are not known are ignored, as every version has some of its own.
 """
 
 from __future__ import annotations
@@ -13,24 +13,6 @@ import msgspec
 from shalott.broker.rocket.processor.fields import BadRequest
 
 T = TypeVar("T")
-
-CONSUME_TYPES = ("CONSUME_ACTIVELY", "CONSUME_PASSIVELY")
-MESSAGE_MODELS = ("BROADCASTING", "CLUSTERING")
-CONSUME_FROM_WHERE = (
-    "CONSUME_FROM_LAST_OFFSET",
-    "CONSUME_FROM_LAST_OFFSET_AND_FROM_MIN_WHEN_BOOT_FIRST",
-    "CONSUME_FROM_MIN_OFFSET",
-    "CONSUME_FROM_MAX_OFFSET",
-    "CONSUME_FROM_FIRST_OFFSET",
-    "CONSUME_FROM_TIMESTAMP",
-)
-
-
-def enum_name(value: str | int, names: tuple[str, ...]) -> str:
-    """The name of an enumeration's value, by name or ordinal."""
-    if isinstance(value, str):
-        return value
-    return names[value] if 0 <= value < len(names) else str(value)
 
 
 class SubscriptionData(msgspec.Struct, frozen=True, kw_only=True):
@@ -56,10 +38,6 @@ class ConsumerData(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def topics(self) -> tuple[str, ...]:
         return tuple(sorted(one.topic for one in self.subscriptions))
-
-    @property
-    def is_broadcasting(self) -> bool:
-        return enum_name(self.message_model, MESSAGE_MODELS) == "BROADCASTING"
 
 
 class ProducerData(msgspec.Struct, frozen=True, kw_only=True):

@@ -1,7 +1,7 @@
 """Fields: the header of a request (its ext fields), read with types.
 
 Everything is text on the wire, but clients differ in it: booleans are "true" and "false" from Java
-and "1" and "0" from C++ (reference 3.3.1).
+and "1" and "0" from C++ (docs/protocols.md 6.1).
 """
 
 from __future__ import annotations

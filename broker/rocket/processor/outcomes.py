@@ -1,5 +1,6 @@
-"""From the outcome of a put to the answer to a send (reference 2.1.6; upstream:
-SendMessageProcessor.handlePutMessageResult).
+"""From the outcome of a put to the answer to a send (docs/protocols.md 1.6).
+
+After broker/processor/SendMessageProcessor.java (handlePutMessageResult).
 
 Only SUCCESS is SEND_OK. FLUSH_DISK_TIMEOUT, FLUSH_SLAVE_TIMEOUT and SLAVE_NOT_AVAILABLE carry the
 message's place, as it is stored. Every other answer says in its remark whether something was stored

@@ -20,14 +20,12 @@ from shalott.broker.rocket.processor.storing import find_topic
 from shalott.broker.rocket.processor.topics import RETRY_PREFIX, queues_of
 from shalott.broker.rocket.remoting.codes import ResponseCode
 from shalott.broker.rocket.remoting.command import Command, response
+from shalott.broker.rocket.remoting.headers import PULL_COMMIT_OFFSET, PULL_SUSPEND
 from shalott.broker.rocket.remoting.route_data import PERM_READ
 from shalott.broker.rocket.remoting.server import Caller
 
 T = TypeVar("T")
 
-SYS_COMMIT_OFFSET = 1
-SYS_SUSPEND = 2
-SYS_SUBSCRIPTION = 4
 MESSAGES_MAX = 32  # maxTransferCountOnMessageInMemory
 BYTES_MAX = 256 << 10  # maxTransferBytesOnMessageInMemory
 MASTER_ID = 0
@@ -71,12 +69,12 @@ async def pull(broker: Broker, request: Command, caller: Caller) -> Command:
     refusal = _refusal(broker, header)
     if refusal is not None:
         return refusal
-    if header.sys_flag & SYS_COMMIT_OFFSET and broker.replica.role != "slave":
+    if header.sys_flag & PULL_COMMIT_OFFSET and broker.replica.role != "slave":
         broker.tables.put_offset(header.group, header.topic, header.queue_id, header.commit_offset)
     if not await broker.replica.readable():
         return not_readable()
     got = await _get(broker, header)
-    if _is_nothing_new(got, header) and header.sys_flag & SYS_SUSPEND and header.suspend_ms > 0:
+    if _is_nothing_new(got, header) and header.sys_flag & PULL_SUSPEND and header.suspend_ms > 0:
         await _wait_for_more(broker, header, caller)
         if not await broker.replica.readable():
             return not_readable()

@@ -1,7 +1,7 @@
 """SendHeader: what a send request says of its message, from any of the three forms.
 
 SEND_MESSAGE has full names, SEND_MESSAGE_V2 and SEND_BATCH_MESSAGE the same fields under one letter
-each, in the order of the reference (3.3.2).
+each, in the order of docs/protocols.md 6.2.
 """
 
 from __future__ import annotations

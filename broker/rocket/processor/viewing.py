@@ -1,5 +1,7 @@
-"""Single messages: VIEW_MESSAGE_BY_ID (33) and QUERY_MESSAGE (12, by key; upstream:
-QueryMessageProcessor)."""
+"""Single messages: VIEW_MESSAGE_BY_ID (33) and QUERY_MESSAGE (12, by key).
+
+After broker/processor/QueryMessageProcessor.java.
+"""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """The body of GET_BROKER_HA_STATUS (907): how far slaves are, or how far this slave is.
 
-Source: remoting/protocol/body/HARuntimeInfo.java; reference 3.3.2. Rates are averages over the life
-of a connection; upstream's are of the last second.
+Source: remoting/protocol/body/HARuntimeInfo.java; docs/protocols.md 6.2. Rates are averages over
+the life of a connection; upstream's are of the last second.
 """
 
 from __future__ import annotations
@@ -17,19 +17,19 @@ NS_PER_MS = 1_000_000
 
 def ha_status(env: Env, service: AutoSwitchHAService, name: Callable[[int], str]) -> dict[str, Any]:
     """``name`` makes a node's name of a broker id."""
-    reign, log = service.reign, service.store.log
+    tenure, log = service.tenure, service.store.log
     end = log.max_offset
-    connections = [] if reign is None else sorted(reign.connections.items())
+    connections = [] if tenure is None else sorted(tenure.connections.items())
     return {
-        "master": reign is not None,
-        "masterCommitLogMaxOffset": end if reign is not None else 0,
-        "inSyncSlaveNums": 0 if reign is None else reign.in_sync_slaves(),
+        "master": tenure is not None,
+        "masterCommitLogMaxOffset": end if tenure is not None else 0,
+        "inSyncSlaveNums": 0 if tenure is None else tenure.in_sync_slaves(),
         "haConnectionInfo": [
             {
                 "addr": name(slave),
                 "slaveAckOffset": one.ack_offset,
                 "diff": end - one.ack_offset,
-                "inSync": reign is not None and slave in reign.set.members,
+                "inSync": tenure is not None and slave in tenure.set.members,
                 "transferredByteInSecond": one.rate_bytes_s(),
                 "transferFromWhere": one.transfer_from,
             }

@@ -1,8 +1,8 @@
 """Heartbeats to all controllers, whoever leads, so that a new leader knows who lives.
 
-Source: broker/controller/ReplicasManager.java (sendHeartbeatToController); reference 2.2.10. Each
-controller has a loop of its own: one that does not answer delays nobody. Upstream once asked one
-after the other, in the thread that did everything else (KB-RKT-31).
+After broker/controller/ReplicasManager.java (sendHeartbeatToController); docs/protocols.md 3.5.
+Each controller has a loop of its own: one that does not answer delays nobody. Upstream once asked
+one after the other, in the thread that did everything else (KB-RKT-31).
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
 """A broker's identity: the id that the controllers gave it, and how it gets one exactly once.
 
 Source: broker/controller/ReplicasManager.java, store/ha/autoswitch/{BrokerMetadata,
-TempBrokerMetadata}.java; reference 2.2.10. An id is asked for, written to a temporary file together
-with a check code, applied for, and written to the file of the broker's metadata. A crash between
-any two steps leaves files from which the next life goes on: an application is repeated with the
-same check code, and the controllers take it for the same one.
+TempBrokerMetadata}.java; docs/protocols.md 3.5. An id is asked for, written to a temporary file
+together with a check code, applied for, and written to the file of the broker's metadata. A crash
+between any two steps leaves files from which the next life goes on: an application is repeated with
+the same check code, and the controllers take it for the same one.
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
 """ReplicasManager: what a broker does because of the controllers' word.
 
-Source: broker/controller/ReplicasManager.java; reference 2.2.10. It finds the controllers' leader,
-gets an identity and registers, sends heartbeats, and from then on follows what it hears of its
-group: by notification (1008), by polling, and as the answer to its own requests. One task carries
-out the newest word; words of older epochs are ignored. Until the first role the broker is isolated:
-it takes no messages and registers at no name server.
+After broker/controller/ReplicasManager.java; docs/protocols.md 3.5. It finds the controllers'
+leader, gets an identity and registers, sends heartbeats, and from then on follows what it hears of
+its group: by notification (1008), by polling, and as the answer to its own requests. One task
+carries out the newest news; news of older epochs are ignored. Until the first role the broker is
+isolated: it takes no messages and registers at no name server.
 
 A master that hears of a newer epoch stops at once, before its new role begins.
 """
@@ -58,7 +58,7 @@ class ReplicasManager:
         failed: Callable[[BrokerError], None],
     ) -> None:
         self.state = State.INITIAL
-        self.master = NO_MASTER  # the newest word
+        self.master = NO_MASTER  # by the newest news
         self.addresses_of: dict[int, str] = {}  # of brokers of the group, by id
         self.identity = identity
         self._env = env
@@ -263,10 +263,10 @@ class ReplicasManager:
                 log.error("the master %s is none of the configured nodes", word.address)
                 return False
             return await service.change_to_slave(self._addresses.advertised(node, "ha"), word.epoch)
-        reign = service.reign
-        if reign is not None and word.epoch == service.epoch:
-            if reign.learn(word.sync_state_set, word.sync_state_set_epoch):
-                service.tell_set(reign.set.members, reign.set.epoch)
+        tenure = service.tenure
+        if tenure is not None and word.epoch == service.epoch:
+            if tenure.learn(word.sync_state_set, word.sync_state_set_epoch):
+                service.tell_set(tenure.set.members, tenure.set.epoch)
             return True
         if word.sync_state_set and service.broker_id not in word.sync_state_set:
             raise BrokerError(f"I2: {service.broker_id} is elected out of {word.sync_state_set}")

@@ -1,9 +1,9 @@
 """AutoSwitchReplica: a broker under controllers, as request processing sees it; implements Replica.
 
-Source: store/CommitLog.java (handleDiskFlushAndHA), reference 2.1.6, 2.2.8. What a put waits for,
+After store/CommitLog.java (handleDiskFlushAndHA); docs/protocols.md 1.6, 2.8. What a put waits for,
 besides its own disk: the copies that the settings ask for, counted while the master is the one that
-appended it. Findings that decide whether an acknowledged message survives (reference 4.3) are
-dealt with where they arise: (a) epochs.py and client.py, (c) service.py, (d) connection.py. (h), a
+appended it. Findings that decide whether an acknowledged message survives (docs/protocols.md 9) are
+dealt with where they arise: a in epochs.py and client.py, c in service.py, d in connection.py. h, a
 new master's set has nobody else in it: it takes no messages until minInSyncReplicas of them have
 joined, and who joins has all that ever counted.
 """
@@ -26,8 +26,8 @@ from shalott.broker.rocket.config import RocketConfig
 from shalott.broker.rocket.controller.client import ControllerClient
 from shalott.broker.rocket.ha.autoswitch import epochs
 from shalott.broker.rocket.ha.autoswitch.epoch_file import EpochFileCache
-from shalott.broker.rocket.ha.autoswitch.reign import Reign
 from shalott.broker.rocket.ha.autoswitch.service import AutoSwitchHAService
+from shalott.broker.rocket.ha.autoswitch.tenure import Tenure
 from shalott.broker.rocket.remoting.command import Command
 from shalott.broker.rocket.replicas.ha_status import ha_status
 from shalott.broker.rocket.replicas.identity import BrokerIdentity
@@ -115,10 +115,10 @@ class AutoSwitchReplica:
         await self.service.stop()
 
     async def put(self, messages: list[Message]) -> PutResult:
-        reign = self.service.reign
-        if self.role != "master" or reign is None:
+        tenure = self.service.tenure
+        if self.role != "master" or tenure is None:
             return PutResult(PutStatus.SERVICE_NOT_AVAILABLE, reason="this broker is no master")
-        if len(reign.set.members) < self._config.ha.min_in_sync_replicas:
+        if len(tenure.set.members) < self._config.ha.min_in_sync_replicas:
             return PutResult(
                 PutStatus.IN_SYNC_REPLICAS_NOT_ENOUGH, reason="in-sync replicas not enough"
             )
@@ -128,20 +128,20 @@ class AutoSwitchReplica:
             return PutResult(PutStatus.MESSAGE_ILLEGAL, reason=str(error))
         except StorageError as error:
             return PutResult(PutStatus.SERVICE_NOT_AVAILABLE, reason=str(error))
-        reign.wake()
-        return await self._count(reign, stage)
+        tenure.wake()
+        return await self._count(tenure, stage)
 
-    async def _count(self, reign: Reign, stage: PutStage) -> PutResult:
+    async def _count(self, tenure: Tenure, stage: PutStage) -> PutResult:
         """The disk and the copies, side by side as upstream has it."""
-        replicated = asyncio.create_task(self._replicated(reign, stage.end), name="copies")
+        replicated = asyncio.create_task(self._replicated(tenure, stage.end), name="copies")
         try:
             if not await self._on_disk(stage.end):
                 return PutResult(PutStatus.FLUSH_DISK_TIMEOUT, stage)
             # Copies that were judged before the master's own was safe are judged for good: nobody
-            # joins the set without what they have (Reign.ackable).
-            if not await replicated or self.service.reign is not reign:
+            # joins the set without what they have (Tenure.ackable).
+            if not await replicated or self.service.tenure is not tenure:
                 return PutResult(PutStatus.FLUSH_SLAVE_TIMEOUT, stage)
-            return PutResult(PutStatus.PUT_OK, stage, holders=reign.holders(stage.end))
+            return PutResult(PutStatus.PUT_OK, stage, holders=tenure.holders(stage.end))
         finally:
             replicated.cancel()
 
@@ -157,20 +157,20 @@ class AutoSwitchReplica:
             return False
         return True
 
-    async def _replicated(self, reign: Reign, end: int) -> bool:
+    async def _replicated(self, tenure: Tenure, end: int) -> bool:
         timeout_ms = self._config.ha.slave_timeout_ms
-        return await reign.transfer.replicated(
-            end, ack_nums=reign.ack_nums(), timeout_ms=timeout_ms
+        return await tenure.transfer.replicated(
+            end, ack_nums=tenure.ack_nums(), timeout_ms=timeout_ms
         )
 
     async def readable(self) -> bool:
         return self.role != "none"
 
     def claim(self) -> dict[str, Any]:
-        reign = self.service.reign
-        members = () if reign is None else reign.set.members
+        tenure = self.service.tenure
+        members = () if tenure is None else tenure.set.members
         names = [self._name(one) for one in members if one != self.service.broker_id]
-        slaves = [] if reign is None else [self._name(one) for one in sorted(reign.connections)]
+        slaves = [] if tenure is None else [self._name(one) for one in sorted(tenure.connections)]
         master = self._addresses.node_of(self.manager.master.address)
         return {
             "group": self._group,
@@ -181,7 +181,7 @@ class AutoSwitchReplica:
             "synchronised": names,
             "state": self.manager.state.name,
             "sync_state_set": list(members),
-            "sync_state_set_epoch": 0 if reign is None else reign.set.epoch,
+            "sync_state_set_epoch": 0 if tenure is None else tenure.set.epoch,
             "broker_id": self.service.broker_id,
             "max_offset": self.store.log.max_offset,
             "confirm_offset": self.store.confirm_offset,

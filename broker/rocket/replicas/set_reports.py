@@ -1,9 +1,9 @@
 """SetReports: tells the controllers which SyncStateSet the master wants, one report at a time.
 
 Source: broker/controller/ReplicasManager.java (doReportSyncStateSetChanged, checkSyncStateSet) and
-AutoSwitchHAService.java; reference 2.2.8. What is wanted is worked out anew for each report, from
-the set as it is known then. Upstream once worked out expansion and shrinking side by side, so that
-a report based on an older set overwrote a newer one (KB-RKT-11).
+AutoSwitchHAService.java; docs/protocols.md 2.8. What is wanted is worked out anew for each report,
+from the set as it is known then. Upstream once worked out expansion and shrinking side by side, so
+that a report based on an older set overwrote a newer one (KB-RKT-11).
 
 Answers. Committed: the set is as the answer says. Refused, or never sent: the proposal is void.
 Nothing heard: nobody knows, so the proposal keeps counting (sync_state_set.py), the controllers are
@@ -21,8 +21,8 @@ from shalott.broker.base.errors import BrokerError
 from shalott.broker.rocket.config import RocketConfig
 from shalott.broker.rocket.controller.client import ControllerClient
 from shalott.broker.rocket.controller.errors import OutcomeUnknown
-from shalott.broker.rocket.ha.autoswitch.reign import Proposal, Reign
 from shalott.broker.rocket.ha.autoswitch.service import AutoSwitchHAService
+from shalott.broker.rocket.ha.autoswitch.tenure import Proposal, Tenure
 from shalott.broker.rocket.remoting.client import Unanswered
 
 log = logging.getLogger("shalott.broker.replicas")
@@ -75,24 +75,24 @@ class SetReports:
                 task.cancel()
 
     async def _report(self, *, is_check: bool) -> None:
-        reign = self._service.reign
-        proposal = None if reign is None else reign.propose(is_check=is_check)
-        if reign is None or proposal is None:
+        tenure = self._service.tenure
+        proposal = None if tenure is None else tenure.propose(is_check=is_check)
+        if tenure is None or proposal is None:
             return
         if self._side_by_side:  # KB-RKT-11: sss_concurrent
-            task = asyncio.create_task(self._send_until_taken(reign, proposal))
+            task = asyncio.create_task(self._send_until_taken(tenure, proposal))
             self._reports[task] = None
             task.add_done_callback(lambda done: self._reports.pop(done, None))
-        elif not await self._send(reign, proposal):
+        elif not await self._send(tenure, proposal):
             await asyncio.sleep(RETRY_MS / 1000)
             self._wrong.set()
 
-    async def _send(self, reign: Reign, proposal: Proposal) -> bool:
+    async def _send(self, tenure: Tenure, proposal: Proposal) -> bool:
         """Whether it was committed."""
         try:
             known = await self._client.alter_sync_state_set(
                 self._group,
-                reign.set.me,
+                tenure.set.me,
                 proposal.master_epoch,
                 proposal.members,
                 proposal.set_epoch,
@@ -103,24 +103,24 @@ class SetReports:
             log.info("nobody knows whether the set is %s: %s", proposal.members, error)
         except BrokerError as error:
             log.info("the set can't be %s: %s", proposal.members, error)
-            if reign.epoch == proposal.master_epoch:
-                reign.refused(proposal.members)
+            if tenure.epoch == proposal.master_epoch:
+                tenure.refused(proposal.members)
         else:
-            if reign is self._service.reign and reign.epoch == proposal.master_epoch:
-                if reign.learn(known.sync_state_set, known.sync_state_set_epoch):
-                    self._service.tell_set(reign.set.members, reign.set.epoch)
+            if tenure is self._service.tenure and tenure.epoch == proposal.master_epoch:
+                if tenure.learn(known.sync_state_set, known.sync_state_set_epoch):
+                    self._service.tell_set(tenure.set.members, tenure.set.epoch)
                 else:
-                    reign.refused(proposal.members)
+                    tenure.refused(proposal.members)
             return True
         self._ask()
         return False
 
-    async def _send_until_taken(self, reign: Reign, proposal: Proposal) -> None:
+    async def _send_until_taken(self, tenure: Tenure, proposal: Proposal) -> None:
         """KB-RKT-11: what was worked out for an older set is sent with the newer one's epoch."""
-        while not await self._send(reign, proposal) and self._service.reign is reign:
+        while not await self._send(tenure, proposal) and self._service.tenure is tenure:
             await asyncio.sleep(0.01)
             proposal = Proposal(
                 members=proposal.members,
-                set_epoch=reign.set.epoch,
+                set_epoch=tenure.set.epoch,
                 master_epoch=proposal.master_epoch,
             )

@@ -18,7 +18,7 @@ from shalott.checkers.history.concurrent import NEVER, ConcurrentHistory
 from shalott.checkers.linearizability.deciding.transitions import OPERATIONS, Encoded, Transitions
 from shalott.checkers.linearizability.deciding.workers import run_all
 from shalott.checkers.linearizability.monitors.base import first_true
-from shalott.checkers.models import MODELS, Model, model_name
+from shalott.checkers.models import BUILT_IN_MODELS, Model, model_name
 from shalott.harness.core.errors import UsageError
 
 CAUSES: Final = {
@@ -26,7 +26,7 @@ CAUSES: Final = {
     lib.SHL_MEMORY: "memory",
     lib.SHL_CANCELLED: "cancelled",
     lib.SHL_MODEL_FAILED: "model",
-    lib.SHL_NOT_THIS_LANE: "too wide",
+    lib.SHL_NOT_THIS_MONITOR: "too wide",
 }
 METHODS: Final = {
     lib.SHL_BY_DEPTH: "depth first",
@@ -241,13 +241,15 @@ def _raise_failure(transitions: Transitions, encoded: Encoded, history: Concurre
         raise raised
     row = encoded.row_of_kind(kind)
     name = model_name(transitions.model)
+    is_unhashable = isinstance(raised, TypeError) and "unhashable" in str(raised)
+    remedy = ": a state must be hashable, such as a tuple or a frozenset" if is_unhashable else ""
     raise UsageError(
         f"model {name} failed on {history.f.names[history.f.codes[row]]}, "
-        f"{history.place_name} {history.place[row]}: {type(raised).__name__}: {raised}"
+        f"{history.place_name} {history.place[row]}: {type(raised).__name__}: {raised}{remedy}"
     ) from raised
 
 
-_BUILT_IN: Final = frozenset(MODELS.values())
+_BUILT_IN: Final = frozenset(BUILT_IN_MODELS)
 # Tables that are not in use, by what the model prints as; who was used last stands last.
 _KEPT: Final[dict[str, Transitions]] = {}
 

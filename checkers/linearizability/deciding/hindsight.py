@@ -3,7 +3,8 @@
 The general search gets stuck at a return. It knows then what the operations under way will return
 later, and a prefix does not: there an append may still get any offset. So the prefix that ends with
 that return may have an order that hindsight excludes, and the shortest without one be longer. A
-lane judges prefixes as such, but can't decide each. Both are put right here, by checking prefixes.
+monitor judges prefixes as such, but can't decide each. Both are put right here, by checking
+prefixes.
 """
 
 from __future__ import annotations

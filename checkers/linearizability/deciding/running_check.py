@@ -1,7 +1,7 @@
-"""One check while it runs: keys, lanes, the general search, limits, and who decided what.
+"""One check while it runs: keys, monitors, the general search, limits, and who decided what.
 
-Lanes go first, key by key; what they pass over is encoded together and searched. One budget covers
-all of it. The first key that is found to be invalid ends the check.
+Monitors go first, key by key; what they pass over is encoded together and searched. One budget
+covers all of it. The first key that is found to be invalid ends the check.
 """
 
 from __future__ import annotations
@@ -23,23 +23,23 @@ from shalott.checkers.linearizability.deciding.general_search import (
     quick_search,
 )
 from shalott.checkers.linearizability.deciding.hindsight import without_hindsight
-from shalott.checkers.linearizability.deciding.lane_choice import choose_lane, wants_distinct
+from shalott.checkers.linearizability.deciding.monitor_choice import choose_monitor, wants_distinct
 from shalott.checkers.linearizability.deciding.verdict import Verdict, Violation
 from shalott.checkers.linearizability.deciding.workers import run_all
 from shalott.checkers.linearizability.monitors.base import (
     STOPPED_BY,
-    Lane,
-    LaneAnswer,
-    PrefixLane,
+    Monitor,
+    MonitorAnswer,
+    PrefixMonitor,
     cut,
     shortest_prefix,
 )
 from shalott.checkers.models import Model, model_name
 from shalott.harness.core.errors import UsageError
 
-By = Literal["auto", "lane", "general"]
+By = Literal["auto", "monitor", "general"]
 
-INLINE_OPERATIONS: Final = 2000  # fewer are not worth a thread for a lane
+INLINE_OPERATIONS: Final = 2000  # fewer are not worth a thread for a monitor
 MANY_KEYS: Final = 16
 SMALL_KEY: Final = 256  # operations
 BRIEFLY_S: Final = 0.002  # for each of many small keys
@@ -98,36 +98,36 @@ class RunningCheck:
         )
         parts = split(self.history)
         self.keys = len(parts)
-        lane = None if by == "general" else choose_lane(self.model)
-        if lane is not None and by == "auto" and self._passes_over(lane, parts, find_prefix):
+        monitor = None if by == "general" else choose_monitor(self.model)
+        if monitor is not None and by == "auto" and self._passes_over(monitor, parts, find_prefix):
             return
-        if lane is not None and by == "auto" and self._has_many_small(parts):
+        if monitor is not None and by == "auto" and self._has_many_small(parts):
             parts = self._search(parts, find_prefix, BRIEFLY_S)
-        if lane is not None and parts:
-            parts = self._ask_lane(lane, parts, find_prefix)
-        elif by == "lane":
-            raise UsageError(f"there is no lane for the model {model_name(self.model)}")
-        if parts and by != "lane" and self.violation is None and not self.cause:
+        if monitor is not None and parts:
+            parts = self._ask_monitor(monitor, parts, find_prefix)
+        elif by == "monitor":
+            raise UsageError(f"there is no monitor for the model {model_name(self.model)}")
+        if parts and by != "monitor" and self.violation is None and not self.cause:
             self._search(parts, find_prefix)
 
-    # --- lanes ----------------------------------------------------------------------------------
+    # --- monitors -------------------------------------------------------------------------------
 
-    def _ask_lane(self, lane: Lane, parts: list[Part], find_prefix: bool) -> list[Part]:
-        """The parts that the lane passed over."""
+    def _ask_monitor(self, monitor: Monitor, parts: list[Part], find_prefix: bool) -> list[Part]:
+        """The parts that the monitor passed over."""
         left: list[Part] = []
-        invalid: list[tuple[Part, LaneAnswer]] = []
+        invalid: list[tuple[Part, MonitorAnswer]] = []
 
         def work(number: int) -> bool:
             part = parts[number]
-            answer = lane(part.of(self.history), self.budget)
+            answer = monitor(part.of(self.history), self.budget)
             with self._lock:
                 if answer.valid == "unknown" and answer.why in STOPPED_BY.values():
                     self.cause = self.cause or answer.why
                 elif answer.valid == "unknown":
                     left.append(part)
-                    self.passed_over[f"{answer.lane}: {answer.why}"] = None
+                    self.passed_over[f"{answer.monitor}: {answer.why}"] = None
                 else:
-                    self._count(answer.lane)
+                    self._count(answer.monitor)
                 if answer.valid is False:
                     invalid.append((part, answer))
             return bool(self.cause or invalid)
@@ -137,23 +137,23 @@ class RunningCheck:
         else:
             run_all(len(parts), work, self.limits.threads, self.budget)
         if invalid:
-            self._keep_lane_violation(lane, *invalid[0], find_prefix)
+            self._keep_monitor_violation(monitor, *invalid[0], find_prefix)
         return left
 
-    def _keep_lane_violation(
-        self, lane: Lane, part: Part, answer: LaneAnswer, find_prefix: bool
+    def _keep_monitor_violation(
+        self, monitor: Monitor, part: Part, answer: MonitorAnswer, find_prefix: bool
     ) -> None:
         self.cause = ""
         history = part.of(self.history)
         prefix, stuck, is_shortest = None, None, True
         if find_prefix:
-            prefix = shortest_prefix(lane, history, answer, self.budget)
-            if not isinstance(lane, PrefixLane):  # those decide every prefix themselves
-                prefix, is_shortest = self._shorter(lane, history, prefix)
+            prefix = shortest_prefix(monitor, history, answer, self.budget)
+            if not isinstance(monitor, PrefixMonitor):  # those decide every prefix themselves
+                prefix, is_shortest = self._shorter(monitor, history, prefix)
             stuck = part.row(int(np.flatnonzero(history.ret == prefix)[0]))
         self.violation = Violation(
             key=self.history.key.names[part.key],
-            by=answer.lane,
+            by=answer.monitor,
             reason=answer.reason,
             word=answer.violation,
             operations=tuple(part.row(row) for row in answer.operations),
@@ -162,14 +162,17 @@ class RunningCheck:
             prefix_is_shortest=is_shortest,
         )
 
-    def _shorter(self, lane: Lane, history: ConcurrentHistory, prefix: int) -> tuple[int, bool]:
-        """A prefix that ends before the event ``prefix`` if one is invalid and the lane can't tell.
+    def _shorter(
+        self, monitor: Monitor, history: ConcurrentHistory, prefix: int
+    ) -> tuple[int, bool]:
+        """A prefix that ends before the event ``prefix`` if one is invalid and the monitor can't
+        tell.
 
         The general search is asked for that, but not for long: its answer only makes the
         explanation shorter. Also: whether there is certainly no shorter one.
         """
         before = cut(history, prefix - 1)
-        if lane(before, self.budget).valid is True:
+        if monitor(before, self.budget).valid is True:
             return prefix, True
         search = self._aside(before, find_prefix=True)
         found = None if search is None else search.violation
@@ -199,7 +202,8 @@ class RunningCheck:
     # --- the general search ---------------------------------------------------------------------
 
     def _has_many_small(self, parts: list[Part]) -> bool:
-        """Then the search decides most of them in less time than their lane takes to encode one."""
+        """Then the search decides most of them in less time than their monitor takes to encode
+        one."""
         is_small = len(parts) > MANY_KEYS and len(self.history) <= SMALL_KEY * len(parts)
         return is_small and (self.limits.memory_bytes or QUICK_BYTES) >= QUICK_BYTES
 
@@ -249,18 +253,18 @@ class RunningCheck:
                 self._keep_violation(found, rows, found.stuck, find_prefix)
         return True
 
-    def _passes_over(self, lane: Lane, parts: list[Part], find_prefix: bool) -> bool:
-        """Whether a small history is decided before its lane has encoded it.
+    def _passes_over(self, monitor: Monitor, parts: list[Part], find_prefix: bool) -> bool:
+        """Whether a small history is decided before its monitor has encoded it.
 
-        If an operation that changes the state occurs twice, a lane that needs distinct values will
-        pass the history over; and the general search is quicker than it takes to say so.
+        If an operation that changes the state occurs twice, a monitor that needs distinct values
+        will pass the history over; and the general search is quicker than it takes to say so.
         """
         if len(self.history) > INLINE_OPERATIONS or not wants_distinct(self.model):
             return False
         keys = [part.key for part in parts]
         quick = self._quickly(self.history, keys, find_prefix, only_if_repeated=True)
         if quick is not None:
-            self.passed_over[f"{lane.name}: the same {quick.repeated} occurs twice"] = None
+            self.passed_over[f"{monitor.name}: the same {quick.repeated} occurs twice"] = None
         return self._hear_quick(quick, self.history, None, find_prefix)
 
     def _search_long(
@@ -364,7 +368,7 @@ class RunningCheck:
             model=model_name(self.model),
             how=", ".join(self._deciders()),
             passed_over=tuple(self.passed_over),
-            cause=(self.cause or "no lane decided it") if is_unknown else "",
+            cause=(self.cause or "no monitor decided it") if is_unknown else "",
             progress=self._progress(decided) if is_unknown else "",
             violation=self.violation,
             operations=len(self.history),

@@ -12,10 +12,10 @@ class Violation:
     """Why one key's history is not linearizable. Rows are those of the history that was checked."""
 
     key: str
-    by: str  # the lane's name, or "general search (method)"
+    by: str  # the monitor's name, or "general search (method)"
     reason: str  # one sentence in the domain's words
-    word: str = ""  # of a lane: order, lost, repeated, fresh, empty, stale, overlap, ...
-    operations: tuple[int, ...] = ()  # rows that prove it; a lane's word says in which order
+    word: str = ""  # of a monitor: order, lost, repeated, fresh, empty, stale, overlap, ...
+    operations: tuple[int, ...] = ()  # rows that prove it; a monitor's word says in which order
     stuck: int | None = None  # the row at whose return no order of the operations was left
     prefix: int | None = None  # the rank of that return: the shortest invalid prefix ends there
     prefix_is_shortest: bool = True  # False: a shorter one was not ruled out in time
@@ -27,8 +27,8 @@ class Verdict:
 
     valid: bool | str  # True, False or "unknown"
     model: str
-    how: str  # who decided: lanes, or the general search and its method
-    passed_over: tuple[str, ...] = ()  # why lanes left keys to the general search
+    how: str  # who decided: monitors, or the general search and its method
+    passed_over: tuple[str, ...] = ()  # why monitors left keys to the general search
     cause: str = ""  # of "unknown": time, memory, cancelled, or what kept the engine from deciding
     progress: str = ""  # of "unknown": a sentence that says how far it got
     violation: Violation | None = None

@@ -82,7 +82,7 @@ class Explanation(msgspec.Struct, frozen=True, kw_only=True):
 
     model: str
     reason: str  # one sentence in the domain's words
-    by: str  # who found it: a lane's name, or the general search
+    by: str  # who found it: a monitor's name, or the general search
     key: str = ""  # the object; "" where there is one only
     operation_count: int = 0  # of the object's whole history
     prefix: int | None = None  # the prefix that is not linearizable ends with this return's rank
@@ -92,6 +92,8 @@ class Explanation(msgspec.Struct, frozen=True, kw_only=True):
     linearizations: tuple[PartialLinearization, ...] = ()
     is_proof: bool = True  # the window alone is not linearizable
     is_minimal: bool = False  # and nothing more was found that the proof does not need
+    meanings: dict[str, Meaning] = {}  # of the model, by f; none: it takes every f as it is
+    fs: tuple[str, ...] = ()  # of a run's operations that were judged; of no run: ()
     place_name: str = "index"
     source: str = ""
     notes: tuple[str, ...] = ()

@@ -22,7 +22,7 @@ from typing import ClassVar, Final
 
 from shalott.checkers.history.concurrent import FAILED, UNKNOWN, Operation
 from shalott.checkers.history.exact import exact
-from shalott.checkers.models import Model, OneOf, model_name
+from shalott.checkers.models import Model, OneOf, own_name
 
 Unit = Hashable
 
@@ -32,7 +32,7 @@ REGISTERS: Final = ("register", "cas-register")
 
 def units_of(model: Model, operations: Sequence[Operation]) -> list[tuple[Unit, ...]] | None:
     """The values that each operation is about; None if this model has no such things."""
-    name = model_name(model)
+    name = own_name(model)
     if name in QUEUES:
         return [_of_queue(each) for each in operations]
     if name in REGISTERS:
@@ -75,7 +75,7 @@ def with_origins(
 ) -> set[Unit]:
     """``wanted``, and for registers the values that they were made from."""
     kept = set(wanted)
-    if model_name(model) != "cas-register":
+    if own_name(model) != "cas-register":
         return kept
     made_from: dict[Unit, set[Unit]] = {}
     for each in operations:

@@ -15,7 +15,8 @@ from dataclasses import dataclass, field
 from heapq import heapify, heappop, heappush
 
 from shalott.checkers.history.concurrent import FAILED, NEVER, Operation
-from shalott.checkers.models import Model, OneOf, meanings_of
+from shalott.checkers.models import Model, OneOf, meanings_of, model_name
+from shalott.harness.core.errors import UsageError
 
 State = Hashable
 Configuration = tuple[State, int]  # the state, and a bit for each operation that took effect
@@ -62,17 +63,30 @@ class Found:
         return None if self.gave_up else self.stuck is None
 
 
+class ModelFailed(UsageError):
+    """A model of somebody else's raised, or has a state that is not hashable.
+
+    The engine, which decides, may never have asked for what an explanation asks for.
+    """
+
+
 def step_of(model: Model) -> StepOf:
-    """The model's transitions as tuples of next states, each asked once."""
+    """The model's transitions as tuples of next states, each asked once, or ModelFailed."""
     answers: dict[tuple[State, Operation], tuple[State, ...]] = {}
 
     def step(state: State, operation: Operation) -> tuple[State, ...]:
         asked = (state, operation)
         if asked not in answers:
-            answer = model.step(state, operation)
-            answers[asked] = (
-                () if answer is None else answer.states if isinstance(answer, OneOf) else (answer,)
-            )
+            try:
+                answer = model.step(state, operation)
+                after = tuple(answer.states) if isinstance(answer, OneOf) else (answer,)
+                answers[asked] = () if answer is None else after
+                hash(after)
+            except Exception as raised:
+                raise ModelFailed(
+                    f"{model_name(model)} failed on {operation.f} in the state {state!r}:"
+                    f" {type(raised).__name__}: {raised}"
+                ) from raised
         return answers[asked]
 
     return step

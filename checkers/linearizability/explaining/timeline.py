@@ -1,9 +1,9 @@
 """The interactive timeline of an explanation: one piece of HTML that fetches nothing.
 
-A lane for each client, a bar for each operation from its call to its return, the stuck operation
+A row for each client, a bar for each operation from its call to its return, the stuck operation
 marked, and the partial linearizations to step through. The bars are drawn on a canvas (only those
 in view), so that ten thousand operations stay smooth; what the window holds is also there as text
-and as a table, for readers without a script or without eyes. The page's script and style are
+and as a table, for readers without a script and for screen readers. The page's script and style are
 templates/timeline.js and templates/timeline.css.
 """
 
@@ -26,7 +26,7 @@ from shalott.checkers.linearizability.explaining.explanation import (
     operation_text,
     operations_of,
 )
-from shalott.checkers.models import MODELS, meanings_of
+from shalott.checkers.models import Meanings
 
 OPERATIONS_MAX = 20_000  # drawn on one timeline: those nearest to the window
 _ROWS_MAX = 300  # of the table
@@ -202,7 +202,7 @@ def _shown_columns(operations: tuple[ShownOperation, ...]) -> dict[str, Any]:
 
 def _history_columns(explanation: Explanation, history: ConcurrentHistory) -> dict[str, Any]:
     lanes, names = lanes_of(history.process.astype(np.int64), history.ret == NEVER)
-    texts, codes = _texts(history, explanation.model)
+    texts, codes = _texts(history, explanation.meanings)
     shown = {each.call: each for each in explanation.operations}
     missing = shown.keys() - dict.fromkeys(history.call.tolist())
     assert not missing, "the window's operations are not in the history that is drawn"
@@ -225,9 +225,8 @@ def _history_columns(explanation: Explanation, history: ConcurrentHistory) -> di
     return columns
 
 
-def _texts(history: ConcurrentHistory, model: str) -> tuple[list[str], list[int]]:
+def _texts(history: ConcurrentHistory, meanings: Meanings) -> tuple[list[str], list[int]]:
     """Distinct texts, and each operation's."""
-    meanings = (meanings_of(MODELS[model]()) if model in MODELS else None) or {}
     number: dict[str, int] = {}
     codes = []
     for operation, kind in zip(operations_of(history), history.type.tolist(), strict=True):

@@ -32,6 +32,7 @@ from shalott.checkers.linearizability.explaining.projection import (
 )
 from shalott.checkers.linearizability.explaining.search import (
     Found,
+    ModelFailed,
     Part,
     State,
     StepOf,
@@ -40,7 +41,7 @@ from shalott.checkers.linearizability.explaining.search import (
     states_of,
     step_of,
 )
-from shalott.checkers.models import Model, meanings_of, model_name
+from shalott.checkers.models import Model, meanings_of, own_name
 
 WHOLE_MAX: Final = 24  # operations: a prefix this short is shown whole, if nothing is better
 PARTS_MAX: Final = 64  # of a window
@@ -100,14 +101,14 @@ class Chooser:
     def find(self, parts: Sequence[Part], witness: Sequence[int]) -> Window | None:
         """The smallest of the first two, or the first of the others."""
         first = [self.try_whole(parts, WHOLE_MAX), self.last_part(parts)]
-        proofs = [self.reduced(window) for window in first if window is not None]
+        proofs = [self.reduced_if_can_be(window) for window in first if window is not None]
         if proofs:
             return min(proofs, key=_size)
         window = self.projection(parts, witness)
         if window is None and not self.out_of_time():
             window = self.exact(parts)
         if window is not None:
-            return self.reduced(window)
+            return self.reduced_if_can_be(window)
         return self.illustration(parts, witness) if witness else None
 
     def ask(
@@ -126,7 +127,10 @@ class Chooser:
 
     def last_part(self, parts: Sequence[Part]) -> Window | None:
         """The shortest last part that no state explains: longer and longer ones are tried."""
-        states = None if self.kinds is None else states_of(self.model, self.kinds, STATES_MAX)
+        try:
+            states = None if self.kinds is None else states_of(self.model, self.kinds, STATES_MAX)
+        except ModelFailed:  # in a state that nothing may ever have led to
+            return None
         if states is None:
             return None
         step = step_of(self.model)
@@ -213,7 +217,7 @@ class Chooser:
 
     def model_of(self, chosen: Sequence[Part]) -> Model:
         """The object's model, if only these operations are left of some values'."""
-        if model_name(self.model) != "log":
+        if own_name(self.model) != "log":
             return self.model
         return log_part([part.operation for part in chosen])
 
@@ -229,13 +233,20 @@ class Chooser:
 
     # --- leaving out -----------------------------------------------------------------------------
 
+    def reduced_if_can_be(self, window: Window) -> Window:
+        """As it is if its model fails without some of the operations."""
+        try:
+            return self.reduced(window)
+        except ModelFailed:
+            return window
+
     def reduced(self, window: Window) -> Window:
         """Without what the proof does not need."""
         window = self.without_helpless(window)
         if len(window.parts) > 4 * PARTS_MAX:
             return window
         step = step_of(window.model)
-        if model_name(window.model) == "log" and window.starts == (window.model.init,):
+        if own_name(window.model) == "log" and window.starts == (window.model.init,):
             window = self.of_part(window.parts) or window  # now offsets may be left out
         for smaller in (self.fewer_pure, self.fewer_units):
             window = smaller(window, step)

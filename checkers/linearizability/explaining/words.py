@@ -10,7 +10,7 @@ from shalott.checkers.history.exact import exact, original
 from shalott.checkers.linearizability.explaining.explanation import value_text
 from shalott.checkers.linearizability.explaining.projection import LogPart
 from shalott.checkers.linearizability.explaining.search import Part
-from shalott.checkers.models import Model, model_name
+from shalott.checkers.models import Model, own_name
 from shalott.checkers.models.locks import FREE
 
 _VALUE_MAX: Final = 80  # characters of a value in a sentence
@@ -40,17 +40,21 @@ LOCKS: Final = ("mutex", "owner-lock", "reentrant-lock", "fenced-lock")
 
 def plain(value: Hashable) -> str:
     """A value as a state holds it: as ``exact`` has it."""
-    text = value_text(original(value))
+    return _shortened(value_text(original(value)))
+
+
+def _shortened(text: str) -> str:
     return text if len(text) <= _VALUE_MAX else f"{text[: _VALUE_MAX - 1]}…"
 
 
 def object_name(model: str) -> str:
+    """``model``: the name of one of our own, or "" (``own_name``)."""
     return _OBJECTS.get(model, "the object")
 
 
 def state_text(model: Model, state: Hashable) -> str:
     """What the object is or has: "holds 3", "is free", "is empty"."""
-    name = model_name(model)
+    name = own_name(model)
     if isinstance(model, LogPart) and isinstance(state, tuple):
         return _log_text(state)
     if name in ("register", "cas-register", "key-value") and isinstance(state, tuple):
@@ -86,6 +90,8 @@ def _lock_text(model: str, state: Hashable) -> str:
         return f"has {state} free"
     if model == "counter":
         return f"is at {state}"
+    if model == "":
+        return f"is {_shortened(repr(state))}"  # what the state of somebody else's model means
     return f"is {value_text(state)}"
 
 
@@ -123,9 +129,19 @@ def _by_number(text: str) -> tuple[bool, int, str]:
 
 def why_not(model: Model, state: Hashable, operation: Operation) -> str:
     """Why ``operation`` can't be next in ``state``: what it saw, and what it would have seen."""
-    now = f"{object_name(model_name(model))} {state_text(model, state)}"
-    saw = "" if operation.result is UNKNOWN else observed(operation)
+    now = f"{object_name(own_name(model))} {state_text(model, state)}"
+    if operation.result is UNKNOWN:
+        saw = ""
+    else:
+        saw = observed(operation) if own_name(model) else _returned(operation.result)
     return f"{saw}, but {now}" if saw else f"can't be next: {now}"
+
+
+def _returned(result: Hashable) -> str:
+    """What an operation saw whose meaning only somebody else's model knows."""
+    if result is FAILED:
+        return "failed"
+    return "" if result is None else f"returned {value_text(result)}"
 
 
 def observed(operation: Operation) -> str:
@@ -156,14 +172,14 @@ def stuck_sentence(
 ) -> str:
     """ "read → 3 of process 7 returned when the register could only hold 1 or 5: ..."."""
     saw = "failed" if operation.result is FAILED else "returned"
-    sentence = f"{text} of process {process} {saw} when {object_name(model_name(model))} "
+    sentence = f"{text} of process {process} {saw} when {object_name(own_name(model))} "
     sentence = sentence.replace(" failed of ", " of ") + states_text(model, states)
     return sentence + (f": {cause}" if cause else "")
 
 
 def cause_of(model: Model, parts: Sequence[Part], stuck: Part, states: Sequence[Hashable]) -> str:
     """A clause on where the value came from that the stuck operation saw; "" if not plain."""
-    name, value = model_name(model), stuck.operation.result
+    name, value = own_name(model), stuck.operation.result
     if value is None or value is FAILED or stuck.operation.f not in ("read", "dequeue"):
         return ""
     if name in ("register", "cas-register"):

@@ -1,11 +1,11 @@
-"""What every fast lane is: a checker for one kind of object that answers in (near-)linear time.
+"""What every monitor is: a checker for one kind of object that answers in (near-)linear time.
 
-A lane is given the history of one object (one key) and either decides it or says in a clause why it
-can't; it never guesses. An invalid answer names the operations that prove it. The shortest prefix
-that is not linearizable is found here for any lane, by asking it about prefixes: linearizability is
-prefix-closed (Herlihy & Wing 1990), so prefixes are valid up to some event and invalid from there
-on. The search starts at the last event of the proof and gallops away from it, since the earliest
-proof is mostly near: few prefixes are checked, and none much longer than needed.
+A monitor is given the history of one object (one key) and either decides it or says in a clause why
+it can't; it never guesses. An invalid answer names the operations that prove it. The shortest
+prefix that is not linearizable is found here for any monitor, by asking it about prefixes:
+linearizability is prefix-closed (Herlihy & Wing 1990), so prefixes are valid up to some event and
+invalid from there on. The search starts at the last event of the proof and gallops away from it,
+since the earliest proof is mostly near: few prefixes are checked, and none much longer than needed.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ import numpy.typing as npt
 from shalott.checkers.engine import column, lib, ranks
 from shalott.checkers.history.concurrent import FAIL, INFO, NEVER, ConcurrentHistory
 
-# Why the engine stopped, as ``LaneAnswer.why`` says it.
+# Why the engine stopped, as ``MonitorAnswer.why`` says it.
 STOPPED_BY: Final = {
     lib.SHL_TIME: "time",
     lib.SHL_MEMORY: "memory",
@@ -29,10 +29,10 @@ STOPPED_BY: Final = {
 
 
 @dataclass(frozen=True, slots=True)
-class LaneAnswer:
-    """A lane's verdict on the history of one object."""
+class MonitorAnswer:
+    """A monitor's verdict on the history of one object."""
 
-    lane: str  # the name that is reported: "FIFO queue monitor"
+    monitor: str  # the name that is reported: "FIFO queue monitor"
     valid: bool | str  # True, False or "unknown"
     why: str = ""  # unknown: one clause ("value 7 was enqueued twice"), or time, memory, cancelled
     violation: str = (
@@ -42,8 +42,8 @@ class LaneAnswer:
     reason: str = ""  # invalid: one sentence in the domain's words
 
 
-class Lane(Protocol):
-    """Checks the history of one object. ``fail`` rows are still in it; the lane drops them.
+class Monitor(Protocol):
+    """Checks the history of one object. ``fail`` rows are still in it; the monitor drops them.
 
     ``budget`` is an engine ``shl_budget *`` (checkers.engine.new_budget).
     """
@@ -51,18 +51,18 @@ class Lane(Protocol):
     @property
     def name(self) -> str: ...
 
-    def __call__(self, history: ConcurrentHistory, budget: Any) -> LaneAnswer: ...
+    def __call__(self, history: ConcurrentHistory, budget: Any) -> MonitorAnswer: ...
 
 
 @runtime_checkable
-class PrefixLane(Lane, Protocol):
-    """A lane that finds the shortest invalid prefix faster than by being asked about many.
+class PrefixMonitor(Monitor, Protocol):
+    """A monitor that finds the shortest invalid prefix faster than by being asked about many.
 
     It decides every prefix of a history that it found to be invalid.
     """
 
     def shortest_prefix(
-        self, history: ConcurrentHistory, answer: LaneAnswer, budget: Any
+        self, history: ConcurrentHistory, answer: MonitorAnswer, budget: Any
     ) -> int: ...
 
 
@@ -89,8 +89,8 @@ def close_ranks(
 ) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.int32], int]:
     """(call, ret, how many ranks): the history's own, or without the gaps if they are wide.
 
-    One key's operations among many have few of the ranks, and lanes keep arrays over all of them.
-    Raises MemoryError if the budget's limit is reached.
+    One key's operations among many have few of the ranks, and monitors keep arrays over all of
+    them. Raises MemoryError if the budget's limit is reached.
     """
     if not len(history):
         return history.call, history.ret, 0
@@ -102,26 +102,28 @@ def close_ranks(
     return ranks(history.call.astype(np.int64), complete, budget)
 
 
-def shortest_prefix(lane: Lane, history: ConcurrentHistory, answer: LaneAnswer, budget: Any) -> int:
+def shortest_prefix(
+    monitor: Monitor, history: ConcurrentHistory, answer: MonitorAnswer, budget: Any
+) -> int:
     """The smallest rank such that ``cut(history, rank)`` is invalid, given an invalid ``answer``.
 
     It is the rank of a completion. If the budget runs out, the smallest rank that is known to do.
     """
-    if isinstance(lane, PrefixLane):
-        return lane.shortest_prefix(history, answer, budget)
+    if isinstance(monitor, PrefixMonitor):
+        return monitor.shortest_prefix(history, answer, budget)
     completions = np.sort(history.ret[history.ret != NEVER])
     proof = history.ret[list(answer.operations)]
     guess = int(np.searchsorted(completions, proof[proof != NEVER].max(initial=0)))
     found = first_true(
         len(completions),
         guess,
-        lambda at: _is_invalid(lane(cut(history, int(completions[at])), budget)),
+        lambda at: _is_invalid(monitor(cut(history, int(completions[at])), budget)),
     )
     return int(completions[found])
 
 
-def _is_invalid(answer: LaneAnswer) -> bool | None:
-    """A prefix that the lane can't decide is taken for valid: another one is known not to be."""
+def _is_invalid(answer: MonitorAnswer) -> bool | None:
+    """A prefix that the monitor can't decide is taken for valid: another one is known not to be."""
     if answer.valid == "unknown":
         return None if answer.why in STOPPED_BY.values() else False
     return not answer.valid

@@ -1,4 +1,4 @@
-"""From a history's columns to what the engine's lanes read: codes of f, dense ids of values.
+"""From a history's columns to what the engine's monitors read: codes of f, dense ids of values.
 
 A value is an int64 key first (integers are themselves; nil and what is no integer get keys above
 all of them), then a dense id, in C. Python looks at distinct forms only, never at every operation.
@@ -16,20 +16,20 @@ import numpy.typing as npt
 from shalott.checkers.engine import column, ffi, lib
 from shalott.checkers.history.concurrent import FAIL, FORM, INTEGER, ConcurrentHistory, Values
 from shalott.checkers.history.exact import exact
-from shalott.checkers.linearizability.monitors.base import STOPPED_BY, LaneAnswer, close_ranks
+from shalott.checkers.linearizability.monitors.base import STOPPED_BY, MonitorAnswer, close_ranks
 
 Bools = npt.NDArray[np.bool_]
 Ids = npt.NDArray[np.int32]
 Keys = npt.NDArray[np.int64]
 
-DROPPED: Final = 255  # the code of a row that does not count: no lane knows it
+DROPPED: Final = 255  # the code of a row that does not count: no monitor knows it
 
 
 NO_CODES: Final[Mapping[int, int]] = {}
 
 
 class Undecided(Exception):
-    """The lane can't decide this history; the message is a clause that says why."""
+    """The monitor can't decide this history; the message is a clause that says why."""
 
 
 def codes(
@@ -37,7 +37,7 @@ def codes(
     code_of: Mapping[str, int],
     when_failed: Mapping[int, int] = NO_CODES,
 ) -> npt.NDArray[np.uint8]:
-    """Each row's f as the lane's code. What failed did not happen: DROPPED, or ``when_failed``."""
+    """Each row's f as the monitor's code. What failed is DROPPED, or ``when_failed``."""
     names = history.f.names
     by_name = np.array([code_of.get(name, DROPPED) for name in names], dtype=np.uint8)
     found = by_name.take(history.f.codes)
@@ -174,7 +174,7 @@ def ids_of_two(
 
 @dataclass(frozen=True, slots=True)
 class Encoded:
-    """A history as a lane reads it, and what keeps the memory behind it alive."""
+    """A history as a monitor reads it, and what keeps the memory behind it alive."""
 
     columns: Any  # shl_history *
     kept: tuple[Any, ...]
@@ -199,37 +199,37 @@ def encoded(
     return Encoded(columns, (kept_call, kept_ret, kept_f, kept_a, kept_b))
 
 
-def stopped(lane: str, cause: int) -> LaneAnswer:
+def stopped(monitor: str, cause: int) -> MonitorAnswer:
     """The budget was spent before there was an answer."""
-    return LaneAnswer(lane, "unknown", why=STOPPED_BY.get(cause, "memory"))
+    return MonitorAnswer(monitor, "unknown", why=STOPPED_BY.get(cause, "memory"))
 
 
 Reason = Callable[[ConcurrentHistory, tuple[int, ...]], str]
 
 
 def answered(
-    lane: str,
+    monitor: str,
     history: ConcurrentHistory,
     budget: Any,
     check: Callable[[Any], None],
     violations: Mapping[int, str],
     reasons: Mapping[str, Reason],
     why: Callable[[ConcurrentHistory, int, tuple[int, ...]], str],
-) -> LaneAnswer:
-    """What a check in C found, as a lane's answer. ``check`` fills a ``shl_answer *``."""
+) -> MonitorAnswer:
+    """What a check in C found, as a monitor's answer. ``check`` fills a ``shl_answer *``."""
     answer = ffi.new("shl_answer *")
     try:
         check(answer)
     except Undecided as undecided:
-        return LaneAnswer(lane, "unknown", why=str(undecided))
+        return MonitorAnswer(monitor, "unknown", why=str(undecided))
     except MemoryError:
-        return stopped(lane, budget.stopped)
+        return stopped(monitor, budget.stopped)
     if answer.verdict == lib.SHL_VALID:
-        return LaneAnswer(lane, True)
+        return MonitorAnswer(monitor, True)
     rows = tuple(int(row) for row in answer.ops if row != lib.SHL_NONE)
     if answer.verdict == lib.SHL_INVALID:
         violation = violations[answer.violation]
-        return LaneAnswer(lane, False, "", violation, rows, reasons[violation](history, rows))
-    if answer.cause == lib.SHL_NOT_THIS_LANE:
-        return LaneAnswer(lane, "unknown", why=why(history, answer.violation, rows))
-    return stopped(lane, answer.cause)
+        return MonitorAnswer(monitor, False, "", violation, rows, reasons[violation](history, rows))
+    if answer.cause == lib.SHL_NOT_THIS_MONITOR:
+        return MonitorAnswer(monitor, "unknown", why=why(history, answer.violation, rows))
+    return stopped(monitor, answer.cause)

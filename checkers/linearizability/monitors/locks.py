@@ -1,7 +1,7 @@
 """Locks and semaphores, with and without owners: decided in (near-)linear time.
 
-The monitors are C (engine/lane_lock.c has the theory). No values are needed to be distinct, and
-crashed acquires and releases are weighed exactly. What they can't decide: for locks with owners, a
+The monitors are C (engine/monitor_lock.c has the theory). No values are needed to be distinct, and
+crashed acquires and releases are counted exactly. What they can't decide: for locks with owners, a
 process that had two operations open at once, or went on after one crashed; a semaphore whose
 operations ask for different numbers of permits.
 
@@ -25,7 +25,7 @@ import numpy as np
 
 from shalott.checkers.engine import column, ffi, lib
 from shalott.checkers.history.concurrent import FORM, INTEGER, NOTHING, ConcurrentHistory
-from shalott.checkers.linearizability.monitors.base import LaneAnswer
+from shalott.checkers.linearizability.monitors.base import MonitorAnswer
 from shalott.checkers.linearizability.monitors.encoding import (
     DROPPED,
     Encoded,
@@ -52,13 +52,13 @@ VIOLATIONS: Final = {
 
 @dataclass(frozen=True, slots=True)
 class MutexMonitor:
-    """A lane (checkers.linearizability.monitors.base) for models_locks.Mutex: anyone may release
+    """A monitor (checkers.linearizability.monitors.base) for models_locks.Mutex: anyone may release
     it.
     """
 
     name: ClassVar[str] = "mutex monitor"
 
-    def __call__(self, history: ConcurrentHistory, budget: Any) -> LaneAnswer:
+    def __call__(self, history: ConcurrentHistory, budget: Any) -> MonitorAnswer:
         def check(answer: Any) -> None:
             f = codes(history, MEANS)
             columns = encoded(history, f, None, None, 0, budget)
@@ -69,13 +69,13 @@ class MutexMonitor:
 
 @dataclass(frozen=True, slots=True)
 class SemaphoreMonitor:
-    """A lane for models_locks.Semaphore, if all ask for the same number of permits."""
+    """A monitor for models_locks.Semaphore, if all ask for the same number of permits."""
 
     name: ClassVar[str] = "semaphore monitor"
 
     permits: int = 1
 
-    def __call__(self, history: ConcurrentHistory, budget: Any) -> LaneAnswer:
+    def __call__(self, history: ConcurrentHistory, budget: Any) -> MonitorAnswer:
         def check(answer: Any) -> None:
             f = codes(history, {name: MEANS[name] for name in ("acquire", "release")})
             permits = self.permits // _amount(history, f != DROPPED)
@@ -100,13 +100,13 @@ def _amount(history: ConcurrentHistory, rows: Any) -> int:
 
 @dataclass(frozen=True, slots=True)
 class OwnedLockMonitor:
-    """A lane for models_locks.OwnerLock (limit 1), ReentrantLock, and FencedLock (fenced)."""
+    """A monitor for models_locks.OwnerLock (limit 1), ReentrantLock, and FencedLock (fenced)."""
 
     name: str
     limit: int = 1  # how often its owner may hold it at once; 0: any number of times
     fenced: bool = False
 
-    def __call__(self, history: ConcurrentHistory, budget: Any) -> LaneAnswer:
+    def __call__(self, history: ConcurrentHistory, budget: Any) -> MonitorAnswer:
         def check(answer: Any) -> None:
             columns, tokens, known = self.encode(history, budget)
             lib.shl_check_owned_lock(columns.columns, self.limit, tokens, known, budget, answer)

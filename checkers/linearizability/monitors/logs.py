@@ -1,6 +1,6 @@
 """Append-only logs with contiguous offsets: append(v) -> offset, read(offset) -> v or end, tail.
 
-The monitor is C (engine/lane_log.c has the theory). Values may repeat. What it can't decide: an
+The monitor is C (engine/monitor_log.c has the theory). Values may repeat. What it can't decide: an
 append that returned without an offset, or appended nil (a read can't tell it from the end); an
 offset that was read, and that only one of several crashed appends of its value explains.
 
@@ -24,7 +24,7 @@ import numpy as np
 
 from shalott.checkers.engine import lib
 from shalott.checkers.history.concurrent import INTEGER, NEVER, NOTHING, ConcurrentHistory, Values
-from shalott.checkers.linearizability.monitors.base import LaneAnswer
+from shalott.checkers.linearizability.monitors.base import MonitorAnswer
 from shalott.checkers.linearizability.monitors.encoding import (
     DROPPED,
     Encoded,
@@ -56,11 +56,11 @@ VIOLATIONS: Final = {
 
 @dataclass(frozen=True, slots=True)
 class LogMonitor:
-    """A lane (checkers.linearizability.monitors.base) for models_collections.Log."""
+    """A monitor (checkers.linearizability.monitors.base) for models_collections.Log."""
 
     name: ClassVar[str] = "log monitor"
 
-    def __call__(self, history: ConcurrentHistory, budget: Any) -> LaneAnswer:
+    def __call__(self, history: ConcurrentHistory, budget: Any) -> MonitorAnswer:
         def check(answer: Any) -> None:
             read = self.encode(history, budget)
             lib.shl_check_log(read.columns, budget, answer)

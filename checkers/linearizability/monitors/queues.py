@@ -1,6 +1,6 @@
 """FIFO and unordered queues with distinct values, decided in linear time with crashed operations.
 
-The monitors are C (engine/lane_queues.c has the theory); they read the history's columns as they
+The monitors are C (engine/monitor_queues.c has the theory); they read the history's columns as they
 are. What they can't decide: a value enqueued twice, an enqueue of nothing, an f that is no queue's.
 
 Violations, and the rows that prove them, in order:
@@ -26,7 +26,7 @@ from shalott.checkers.history.concurrent import FAIL, FORM, NEVER, ConcurrentHis
 from shalott.checkers.history.exact import exact
 from shalott.checkers.linearizability.monitors.base import (
     STOPPED_BY,
-    LaneAnswer,
+    MonitorAnswer,
     bisected,
     close_ranks,
     first_true,
@@ -48,30 +48,32 @@ VIOLATIONS: Final = {
 
 @dataclass(frozen=True, slots=True)
 class QueueMonitor:
-    """A lane (checkers.linearizability.monitors.base) for queues."""
+    """A monitor (checkers.linearizability.monitors.base) for queues."""
 
     name: str
     check: Callable[[Any, int, Any, Any], None]  # of the engine
 
-    def __call__(self, history: ConcurrentHistory, budget: Any) -> LaneAnswer:
+    def __call__(self, history: ConcurrentHistory, budget: Any) -> MonitorAnswer:
         try:
             encoded = encode(history, budget)
         except MemoryError:
-            return LaneAnswer(self.name, "unknown", why=STOPPED_BY[budget.stopped])
+            return MonitorAnswer(self.name, "unknown", why=STOPPED_BY[budget.stopped])
         answer = ffi.new("shl_answer *")
         self.check(encoded.columns, NEVER, budget, answer)
         if answer.verdict == lib.SHL_VALID:
-            return LaneAnswer(self.name, True)
+            return MonitorAnswer(self.name, True)
         if answer.verdict == lib.SHL_UNKNOWN:
-            return LaneAnswer(self.name, "unknown", why=_why(history, answer))
+            return MonitorAnswer(self.name, "unknown", why=_why(history, answer))
         violation = VIOLATIONS[answer.violation]
         rows = tuple(row for row in answer.ops if row != lib.SHL_NONE)
         if violation == "fresh" and len(rows) == 1:
             rows += _failed_enqueue(history, rows[0])
         reason = REASONS[violation](history, rows)
-        return LaneAnswer(self.name, False, "", violation, rows, reason)
+        return MonitorAnswer(self.name, False, "", violation, rows, reason)
 
-    def shortest_prefix(self, history: ConcurrentHistory, answer: LaneAnswer, budget: Any) -> int:
+    def shortest_prefix(
+        self, history: ConcurrentHistory, answer: MonitorAnswer, budget: Any
+    ) -> int:
         """The rank of its last event; see checkers.linearizability.monitors.base. Encodes once,
         then only asks.
         """
@@ -161,7 +163,7 @@ def _settled(history: ConcurrentHistory, ret: npt.NDArray[np.int32], rank: int) 
 
 
 def _why(history: ConcurrentHistory, answer: Any) -> str:
-    if answer.cause != lib.SHL_NOT_THIS_LANE:
+    if answer.cause != lib.SHL_NOT_THIS_MONITOR:
         return STOPPED_BY[answer.cause]
     row = answer.ops[0]
     if answer.violation == lib.SHL_QUEUE_TWICE:

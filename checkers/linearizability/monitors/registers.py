@@ -1,6 +1,6 @@
 """Registers, also with compare-and-set, whose observed values were each written once: zones.
 
-The monitor is C (engine/lane_register.c has the theory). What it can't decide: a value that was
+The monitor is C (engine/monitor_register.c has the theory). What it can't decide: a value that was
 observed (read, or replaced by a compare-and-set) and has two writers, the initial value counting as
 written; failed compare-and-sets, where no simple linearization shows that they could fail and no
 simple proof that they could not.
@@ -31,7 +31,7 @@ import numpy.typing as npt
 
 from shalott.checkers.engine import lib
 from shalott.checkers.history.concurrent import FORM, NOTHING, ConcurrentHistory, Values
-from shalott.checkers.linearizability.monitors.base import LaneAnswer
+from shalott.checkers.linearizability.monitors.base import MonitorAnswer
 from shalott.checkers.linearizability.monitors.encoding import (
     DROPPED,
     NO_CODES,
@@ -72,7 +72,7 @@ VIOLATIONS: Final = {
 
 @dataclass(frozen=True, slots=True)
 class RegisterMonitor:
-    """A lane (checkers.linearizability.monitors.base); its options are those of
+    """A monitor (checkers.linearizability.monitors.base); its options are those of
     models_registers.CasRegister.
     """
 
@@ -82,7 +82,7 @@ class RegisterMonitor:
     nil: str = "value"
     failed_cas: str = "checked"
 
-    def __call__(self, history: ConcurrentHistory, budget: Any) -> LaneAnswer:
+    def __call__(self, history: ConcurrentHistory, budget: Any) -> MonitorAnswer:
         def check(answer: Any) -> None:
             columns, initial = self.encode(history, budget)
             lib.shl_check_register(columns.columns, initial, budget, answer)

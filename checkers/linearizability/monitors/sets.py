@@ -1,9 +1,9 @@
 """Sets: add, remove, contains, decided element by element; reads of the whole where nothing goes.
 
-The monitor is C (engine/lane_set.c has the theory). Adds and removes may say whether they changed
-anything. Decided: any history without removes, reads of the whole set included (Jepsen's ``set``
-workload); without such reads, any in which each element that is removed was added at most once,
-or was never looked at. Unknown: the rest.
+The monitor is C (engine/monitor_set.c has the theory). Adds and removes may say whether they
+changed anything. Decided: any history without removes, reads of the whole set included (Jepsen's
+``set`` workload); without such reads, any in which each element that is removed was added at most
+once, or was never looked at. Unknown: the rest.
 
 Violations, and the rows that prove them, in order:
 
@@ -28,7 +28,7 @@ import numpy.typing as npt
 
 from shalott.checkers.engine import column, ffi, lib
 from shalott.checkers.history.concurrent import FORM, NEVER, ConcurrentHistory, Values
-from shalott.checkers.linearizability.monitors.base import LaneAnswer
+from shalott.checkers.linearizability.monitors.base import MonitorAnswer
 from shalott.checkers.linearizability.monitors.encoding import (
     DROPPED,
     Bools,
@@ -72,11 +72,11 @@ _SAID: Final = {
 
 @dataclass(frozen=True, slots=True)
 class SetMonitor:
-    """A lane (checkers.linearizability.monitors.base) for models_collections.Set."""
+    """A monitor (checkers.linearizability.monitors.base) for models_collections.Set."""
 
     name: ClassVar[str] = "set monitor"
 
-    def __call__(self, history: ConcurrentHistory, budget: Any) -> LaneAnswer:
+    def __call__(self, history: ConcurrentHistory, budget: Any) -> MonitorAnswer:
         def check(answer: Any) -> None:
             columns, sets, _ = self.encode(history, budget)
             lib.shl_check_set(columns.columns, sets, budget, answer)

@@ -1,7 +1,7 @@
-"""I1 of reference 2.2.12: what is acknowledged is, at that time, wherever it has to be.
+"""Invariant I1: what is acknowledged is, at that time, on every replica that must have it.
 
-Under controllers that is every member of the controllers' SyncStateSet and of the master's own; in
-the other systems a number of copies. Two witnesses:
+The invariant is docs/protocols.md 2.9. Under controllers that is every member of the controllers'
+SyncStateSet and of the master's own; in the other systems a number of copies. Two witnesses:
 
 - who the master knows to have each message when it acknowledges it (``holders`` of an ``acked``
   event): a member that is not among them is ``acked-without-member``;
@@ -22,7 +22,7 @@ from dataclasses import dataclass, field
 
 from shalott.checkers.base import Anomaly
 from shalott.checkers.history.faults import Claim, Fault, Observation, Surroundings
-from shalott.checkers.history.reigns import NodeEvent
+from shalott.checkers.history.tenures import NodeEvent
 from shalott.checkers.mastership.elections.heard import anomaly_of
 from shalott.checkers.mastership.elections.logs import end_of
 from shalott.checkers.mastership.elections.told import by_controllers, set_epoch_of
@@ -175,7 +175,7 @@ def _stood(told: Sequence[NodeEvent], silence: Silence) -> Iterator[Stood]:
 
 
 def without_members(acked: Sequence[Acked], sets: Sets, tolerance_ns: int) -> Iterator[Anomaly]:
-    """One for each reign and member."""
+    """One for each tenure and member."""
     known: dict[tuple[str, str, int, str], bool] = {}
     ids = {(group, node): member for (group, member), node in sets.names.items()}
     for one in acked:

@@ -2,7 +2,7 @@
 
 - a broker's SyncStateSet is the controllers': under one epoch of the set both name the same members
   (``wrong-set``);
-- a confirm offset does not fall while its master reigns (``confirm-regression``);
+- a confirm offset does not fall in its master's tenure (``confirm-regression``);
 - a name server that knows a living master does not go back to one of an older epoch
   (``route-regression``); going back after that one left, or was missed, is none.
 
@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from shalott.checkers.base import Anomaly
-from shalott.checkers.history.reigns import NodeEvent
+from shalott.checkers.history.tenures import NodeEvent
 
 KINDS = ("wrong-set", "confirm-regression", "route-regression")
 

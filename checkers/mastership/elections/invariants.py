@@ -1,5 +1,7 @@
-"""The invariants I1 to I4 of a log that a SyncStateSet replicates (reference 2.2.12), asserted over
-the whole run from what nodes told and answered, each by a checker of its own:
+"""The invariants I1 to I4 of a log that a SyncStateSet replicates, asserted over the whole run.
+
+The invariants are docs/protocols.md 2.9. Each has a checker of its own, which reads what the nodes
+told and answered:
 
 - ``i1-acked-on-members``: what is acknowledged is on every member of the set at that time
   (copies.py); without sets, on as many nodes as the system promises;
@@ -19,7 +21,7 @@ from dataclasses import dataclass
 
 from shalott.checkers.base import Anomaly, Result
 from shalott.checkers.history.faults import Fault, read_surroundings
-from shalott.checkers.history.reigns import read_events
+from shalott.checkers.history.tenures import read_events
 from shalott.checkers.mastership.elections import copies, logs
 from shalott.checkers.mastership.elections.sets import (
     FENCED,
@@ -111,7 +113,7 @@ class MasterHasAcked:
             *logs.lost_at_masters(acked, beginnings),
             *logs.cut_by_themselves(events),
         ]
-        counts = {"acked-reign-count": len(acked), "judged-count": len(beginnings)}
+        counts = {"acked-tenure-count": len(acked), "judged-count": len(beginnings)}
         injected = read_surroundings(history).injected
         kinds = logs.KINDS
         return _result(self.name, found, kinds, counts, injected, promised=self.promised)

@@ -1,8 +1,9 @@
-"""I3 of reference 2.2.12: a new master's log holds all that was acknowledged before it.
+"""Invariant I3: a new master's log holds all that was acknowledged before it.
 
-By what nodes tell: an ``acked`` event says how far the log was acknowledged (``end``), who becomes
-master says how far its own log goes, and under controllers which epochs it is made of. Epochs order
-the reigns; no clock does, and no line comes too late. Three ways to break it:
+The invariant is docs/protocols.md 2.9. By what nodes tell: an ``acked`` event says how far the log
+was acknowledged (``end``), who becomes master says how far its own log goes, and under controllers
+which epochs it is made of. Epochs order the tenures; no clock does, and no line comes too late.
+Three ways to break it:
 
 - ``acked-missing-at-master``: the log of a later master, or of the same one after its restart, ends
   before what was acknowledged;
@@ -18,7 +19,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from shalott.checkers.base import Anomaly
-from shalott.checkers.history.reigns import NodeEvent
+from shalott.checkers.history.tenures import NodeEvent
 from shalott.checkers.mastership.elections.heard import anomaly_of
 
 MISSING, REPLACED, CUT = "acked-missing-at-master", "acked-replaced-at-master", "acked-cut"
@@ -29,7 +30,7 @@ Table = Sequence[Sequence[int]]  # [epoch, where it starts], in order
 
 @dataclass(frozen=True, slots=True)
 class Beginning:
-    """Of a reign, or of a node's going on in it after a restart."""
+    """Of a tenure, or of a node's going on in it after a restart."""
 
     event: NodeEvent
     end: int
@@ -63,7 +64,7 @@ def end_of(event: NodeEvent) -> int:
 def lost_at_masters(
     acked: Sequence[NodeEvent], beginnings: Sequence[Beginning]
 ) -> Iterator[Anomaly]:
-    """At most one for each pair of reigns."""
+    """At most one for each pair of tenures."""
     for begun in beginnings:
         for ack in acked:
             if not _must_have(begun, ack, beginnings):

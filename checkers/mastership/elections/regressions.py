@@ -4,7 +4,7 @@ Judged from node events (docs/architecture.md): ``role`` and ``acked`` of the br
 and ``set_changed`` of the controllers' leaders, whose detail names the ``master`` and the ``set``
 afterwards (brokers tell what they have heard of, without a master). The epoch of an election is the
 master's (where Raft elects, a term), that of a changed set the set's own. The invariants of
-reference 2.2.12 are judged by invariants.py. What must hold beside them:
+docs/protocols.md 2.9 are judged by invariants.py. What must hold beside them:
 
 - *epochs rise*: neither a node's own, nor from one election to the next (``epoch-regression``);
 - *nobody acknowledges after a successor did*: two masters that acknowledge at once, in whatever
@@ -23,11 +23,11 @@ from dataclasses import dataclass
 
 from shalott.checkers.base import Anomaly, Result
 from shalott.checkers.history.faults import read_surroundings
-from shalott.checkers.history.reigns import NodeEvent, Reign, read_events
+from shalott.checkers.history.tenures import NodeEvent, Tenure, read_events
 from shalott.checkers.mastership.elections.heard import KINDS as HEARD
 from shalott.checkers.mastership.elections.heard import anomaly_of, misheard
 from shalott.checkers.mastership.elections.told import Election, elections_of, with_window
-from shalott.checkers.mastership.mastership import acting_reigns
+from shalott.checkers.mastership.mastership import acting_tenures
 from shalott.harness.core.history import History
 
 ANOMALIES_MAX = 32
@@ -44,7 +44,7 @@ class Elections:
     def check(self, history: History) -> Result:
         events = read_events(history)
         around = read_surroundings(history)
-        acted = acting_reigns(events)
+        acted = acting_tenures(events)
         elections = elections_of(events)
         found = [
             *_regressions(events, elections),
@@ -105,16 +105,16 @@ def _regressions(events: Sequence[NodeEvent], elections: Sequence[Election]) -> 
             highest[group] = election
 
 
-def _deposed(acted: Sequence[Reign], tolerance_ns: int) -> Iterator[Anomaly]:
+def _deposed(acted: Sequence[Tenure], tolerance_ns: int) -> Iterator[Anomaly]:
     """Acknowledgements under an epoch, later than another node's first under a higher one."""
-    by_group: dict[str, list[Reign]] = {}
-    for reign in acted:
-        if reign.epoch:
-            by_group.setdefault(reign.group, []).append(reign)
+    by_group: dict[str, list[Tenure]] = {}
+    for tenure in acted:
+        if tenure.epoch:
+            by_group.setdefault(tenure.group, []).append(tenure)
     for group, own in sorted(by_group.items()):
         for old in own:
             successors = [r for r in own if r.epoch > old.epoch and r.node != old.node]
-            heir = min(successors, key=lambda reign: reign.begin_ns, default=None)
+            heir = min(successors, key=lambda tenure: tenure.begin_ns, default=None)
             if heir is None or old.end_ns - heir.begin_ns <= tolerance_ns:
                 continue
             seconds = (old.end_ns - heir.begin_ns) / 1e9

@@ -1,5 +1,7 @@
-"""I2 and I4 of reference 2.2.12: a master out of the controllers' set, one master an epoch, and no
-set altered by a master that is fenced.
+"""Invariants I2 and I4: who may become a master, and who may alter the SyncStateSet.
+
+A master comes out of the controllers' set, an epoch has one master, and no master of an older
+epoch alters the set (docs/protocols.md 2.9).
 
 All of it by epochs, so neither clocks nor late lines matter. Part of
 checkers/mastership/elections/.
@@ -11,7 +13,7 @@ from collections.abc import Iterator, Sequence
 
 from shalott.checkers.base import Anomaly
 from shalott.checkers.history.faults import Observation
-from shalott.checkers.history.reigns import NodeEvent
+from shalott.checkers.history.tenures import NodeEvent
 from shalott.checkers.mastership.elections.heard import anomaly_of
 from shalott.checkers.mastership.elections.told import (
     Election,

@@ -15,7 +15,7 @@ import msgspec
 from shalott.checkers.base import Anomaly
 from shalott.checkers.history.faults import Fault
 from shalott.checkers.history.loss import window_label
-from shalott.checkers.history.reigns import NodeEvent
+from shalott.checkers.history.tenures import NodeEvent
 
 
 @dataclass(frozen=True, slots=True)

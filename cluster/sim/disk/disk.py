@@ -1,7 +1,7 @@
 """SimDisk and SimFile: broker.base.disk.Disk and File in virtual time, with crashes and faults.
 
-A disk outlives the programs that use it. When its calls happen is in disk_calls.py, what a crash
-does to bytes in page_cache.py, and to names in disk_names.py.
+A disk outlives the programs that use it. When its calls happen is in calls.py, what a crash
+does to bytes in page_cache.py, and to names in names.py.
 
 ``kill``: the program is gone, the kernel is not. All that was done stays. Of the calls under way
 the first few were done, the next may have been cut off at a page, the rest never began.

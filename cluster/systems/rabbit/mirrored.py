@@ -26,6 +26,7 @@ from shalott.cluster.systems import settling
 from shalott.cluster.systems.events import event_row, read_event_file
 from shalott.cluster.systems.management import (
     POLICY_NAME,
+    RABBIT_PORTS,
     delete_queue,
     management,
     put,
@@ -47,7 +48,7 @@ class MirroredSystem:
     """See ``cluster.base.System``."""
 
     name = "mirrored"
-    port_names: tuple[str, ...] = ("amqp", "management", "cluster")
+    ports: Mapping[str, int] = RABBIT_PORTS
     image = "mirrored"
 
     def __init__(self, plan: SystemPlan, seed: int, *, durable: bool = True) -> None:

@@ -18,6 +18,7 @@ from shalott.cluster.systems import settling
 from shalott.cluster.systems.events import event_row
 from shalott.cluster.systems.management import (
     POLICY_NAME,
+    RABBIT_PORTS,
     delete_queue,
     management,
     put,
@@ -54,7 +55,7 @@ class RabbitmqSystem:
     """See ``cluster.base.System``."""
 
     name = "rabbitmq"
-    port_names: tuple[str, ...] = ("amqp", "management", "cluster")
+    ports: Mapping[str, int] = RABBIT_PORTS
     image = "rabbitmq"
 
     def __init__(self, plan: SystemPlan, *, durable: bool = True) -> None:

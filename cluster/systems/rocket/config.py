@@ -22,10 +22,24 @@ from shalott.harness.core.errors import UsageError
 from shalott.harness.core.plan import SystemPlan
 
 ANY_HOST = "0.0.0.0"  # noqa: S104 - as a topology writes "all interfaces"
-PORTS: Mapping[str, tuple[str, ...]] = {
-    "master-slave": ("remoting", "ha", "nameserver", "management"),
-    "dledger": ("remoting", "raft", "nameserver", "management"),
-    "controller": ("remoting", "ha", "raft", "nameserver", "controller", "management"),
+_NUMBERS = {  # those of RocketMQ's manual where it has them
+    "remoting": 10911,
+    "ha": 10912,
+    "raft": 40911,
+    "nameserver": 9876,
+    "controller": 9877,
+    "management": 15672,
+}
+
+
+def _numbers(*names: str) -> Mapping[str, int]:
+    return {name: _NUMBERS[name] for name in names}
+
+
+PORTS: Mapping[str, Mapping[str, int]] = {
+    "master-slave": _numbers("remoting", "ha", "nameserver", "management"),
+    "dledger": _numbers("remoting", "raft", "nameserver", "management"),
+    "controller": _numbers("remoting", "ha", "raft", "nameserver", "controller", "management"),
 }
 # The ports of which a service has need; the log's members and the controllers both have one "raft".
 _PORTS_OF: Mapping[str, Mapping[str, tuple[str, ...]]] = {

@@ -12,8 +12,11 @@ import contextlib
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any
 
+from tenacity import retry_if_exception_type, wait_fixed
+
 from shalott.cluster.base import Cluster
 from shalott.cluster.systems.management import RETRY_S, management
+from shalott.cluster.waiting import retrying
 from shalott.harness.core.errors import ClientError, Definite, Indefinite
 
 WITHIN_S = 10.0  # a node that has just been started answers by then
@@ -56,15 +59,8 @@ async def rejoin(cluster: Cluster, ask: Ask, node: str) -> None:
     if not masters:
         return  # there is nobody to follow: it is the master still
     epoch, master = max(masters)
-    deadline_s = asyncio.get_running_loop().time() + WITHIN_S
-    while True:
-        try:
-            await _follow(cluster, node, master, epoch)
-            return
-        except ClientError:
-            if asyncio.get_running_loop().time() > deadline_s:
-                raise
-            await asyncio.sleep(RETRY_S)
+    following = retrying(WITHIN_S, wait_fixed(RETRY_S), retry_if_exception_type(ClientError))
+    await following(_follow, cluster, node, master, epoch)
 
 
 async def _follow(cluster: Cluster, node: str, master: str, epoch: int) -> None:

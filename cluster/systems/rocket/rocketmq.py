@@ -1,7 +1,7 @@
 """RocketmqSystem: this project's RocketMQ brokers: master and slaves, DLedger, or controllers.
 
 Every node hosts a broker and a name server, and a controller where the system has them, unless the
-plan lays the services out on nodes of their own (rocketmq_layout.py). A node's claims, which
+plan lays the services out on nodes of their own (layout.py). A node's claims, which
 readiness and observations rest on, come from its management API; without a broker it has none:
 
   GET /api/shalott/claims
@@ -19,6 +19,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from tenacity import wait_fixed
+
 from shalott.broker.rocket.remoting.client import RemotingClient, Unanswered, Unreachable
 from shalott.broker.rocket.remoting.codes import RequestCode, ResponseCode
 from shalott.broker.rocket.remoting.command import Command
@@ -33,6 +35,7 @@ from shalott.cluster.systems.rocket.config import (
     to_toml,
 )
 from shalott.cluster.systems.settling import Observe
+from shalott.cluster.waiting import ask_until
 from shalott.harness.core.errors import (
     BootFailed,
     ClientError,
@@ -61,7 +64,7 @@ class RocketmqSystem:
 
     def __init__(self, plan: SystemPlan, seed: int) -> None:
         self.name = plan.name
-        self.port_names: tuple[str, ...] = PORTS[plan.name]
+        self.ports: Mapping[str, int] = PORTS[plan.name]
         self._plan = plan
         self._seed = seed
 
@@ -102,15 +105,15 @@ class RocketmqSystem:
 
     async def _make_topic(self, cluster: Cluster, topic: str, queues: int) -> None:
         """At the master, until it says so: it may be repeated. Raises BootFailed."""
-        loop = asyncio.get_running_loop()
-        deadline_s = loop.time() + CONFIGURE_WITHIN_S
-        while True:
+        reason = ""
+
+        async def is_made() -> bool:
+            nonlocal reason
             reason = await self._try_to_make_topic(cluster, topic, queues)
-            if not reason:
-                return
-            if loop.time() > deadline_s:
-                raise BootFailed(f"the topic {topic} can't be made: {reason}")
-            await asyncio.sleep(RETRY_S)
+            return not reason
+
+        if not await ask_until(is_made, CONFIGURE_WITHIN_S, wait_fixed(RETRY_S)):
+            raise BootFailed(f"the topic {topic} can't be made: {reason}")
 
     async def _try_to_make_topic(self, cluster: Cluster, topic: str, queues: int) -> str:
         """ "" if it is there, else why it is not."""

@@ -195,7 +195,7 @@ CONTROLLER_BUGS: tuple[Scenario, ...] = (
     ),
     Scenario(
         id="KB-RKT-19",
-        title="A broker becomes master with the SyncStateSet of its former reign",
+        title="A broker becomes master with the SyncStateSet of its former tenure",
         anomaly="wrong-set",
         seed_budget=50,
         system="controller",

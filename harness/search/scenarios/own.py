@@ -17,7 +17,7 @@ from shalott.harness.search.scenarios.scenario import (
 OWN_RULES: tuple[Scenario, ...] = (
     Scenario(
         id="OUR-01",
-        title="The confirm of an unsynchronised mirror vouches for a master that died",
+        title="The confirm of an unsynchronised mirror counts in place of a master that died",
         anomaly="lost",
         seed_budget=50,
         bugs=("OUR-01",),

@@ -22,6 +22,7 @@ def test_an_empty_file_holds_nothing() -> None:
     assert scan(b"") == Scan([], 0, 0)
 
 
+@pytest.mark.explore
 @given(st.lists(st.lists(st.binary(max_size=200), min_size=1, max_size=5), max_size=6))
 def test_what_was_encoded_is_scanned(batches: list[list[bytes]]) -> None:
     data = file_of(batches)

@@ -11,8 +11,8 @@ import pytest
 from shalott.broker.base.disk import Disk, OsDisk
 from shalott.broker.base.errors import StorageError
 from shalott.cluster.sim.disk.disk import SimDisk
-from tests.broker.base.memory_disk import MemoryDisk
-from tests.cluster.sim.loop.stock_loop import StockLoop
+from tests.world.clock.stock_loop import StockLoop
+from tests.world.disk.memory_disk import MemoryDisk
 
 pytestmark = pytest.mark.unit
 

@@ -19,8 +19,8 @@ from shalott.broker.base.disk import OsDisk
 from shalott.broker.base.events import EVENTS_FILE, JsonlEventLog
 from shalott.cluster.base import DiskFaults
 from shalott.cluster.sim.disk.disk import SimDisk
-from tests.broker.base.memory_disk import MemoryDisk
-from tests.cluster.sim.loop.stock_loop import StockLoop
+from tests.world.clock.stock_loop import StockLoop
+from tests.world.disk.memory_disk import MemoryDisk
 
 pytestmark = pytest.mark.unit
 

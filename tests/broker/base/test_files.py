@@ -12,7 +12,7 @@ from shalott.broker.base.errors import StorageError
 from shalott.broker.base.files import read_number, write_number
 from shalott.cluster.base import DiskFaults
 from shalott.cluster.sim.disk.disk import SimDisk
-from tests.cluster.sim.loop.stock_loop import StockLoop
+from tests.world.clock.stock_loop import StockLoop
 
 pytestmark = pytest.mark.unit
 

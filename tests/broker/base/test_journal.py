@@ -17,7 +17,7 @@ from shalott.broker.base import journal as journal_module
 from shalott.broker.base.disk import OsDisk
 from shalott.broker.base.errors import DiskFull, StorageError
 from shalott.broker.base.journal import Journal
-from tests.broker.base.memory_disk import MemoryDisk
+from tests.world.disk.memory_disk import MemoryDisk
 
 pytestmark = pytest.mark.unit
 
@@ -275,6 +275,7 @@ def test_a_crash_at_any_operation_leaves_what_was_durable(crash: str) -> None:
     asyncio.run(body())
 
 
+@pytest.mark.explore
 @settings(max_examples=30)
 @given(st.data())
 def test_recovery_after_truncation_at_any_byte_yields_a_prefix(data: st.DataObject) -> None:

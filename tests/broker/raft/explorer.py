@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from shalott.broker.raft import api
-from tests.broker.raft.model import FAST, Group, Violation
+from tests.world.raft.model import FAST, Group, Violation
 
 TICK_MS = 10
 CHAOS_MS = 3000

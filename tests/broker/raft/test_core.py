@@ -7,8 +7,8 @@ import pytest
 
 from shalott.broker.raft import api
 from shalott.broker.raft.log import Log
-from tests.broker.raft.model import FAST, ModelDisk
-from tests.broker.raft.script import Script
+from tests.world.raft.model import FAST, ModelDisk
+from tests.world.raft.script import Script
 
 pytestmark = pytest.mark.unit
 

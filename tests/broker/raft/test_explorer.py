@@ -13,10 +13,10 @@ import pytest
 
 from shalott.broker.raft import election, following, leading, reading, state
 from tests.broker.raft.explorer import SPITEFUL, Chaos, Explorer
-from tests.broker.raft.model import FAST, Group, Violation
 from tests.broker.raft.planting import planted
+from tests.world.raft.model import FAST, Group, Violation
 
-pytestmark = pytest.mark.unit
+pytestmark = pytest.mark.explore
 
 
 def explore(seed: int, chaos: Chaos | None = None, bugs: tuple[str, ...] = ()) -> Group:
@@ -150,7 +150,7 @@ MISTAKES: list[tuple[str, ModuleType, str, str, tuple[Chaos, int]]] = [
     (
         "a new leader reads before it knows what is committed",
         reading,
-        "return s.commit_index > s.reign_index",
+        "return s.commit_index > s.tenure_index",
         "return True",
         SAFETY,
     ),

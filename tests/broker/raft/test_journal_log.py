@@ -11,7 +11,7 @@ from shalott.broker.raft.api import Entry, HardState, Snapshot
 from shalott.broker.raft.journal_log import JournalLog
 from shalott.cluster.sim.disk.disk import SimDisk
 from shalott.cluster.sim.loop.loop import SimLoop
-from tests.cluster.sim.disk.disk_runs import outcomes, simulate
+from tests.world.disk.disk_runs import outcomes, simulate
 
 pytestmark = pytest.mark.unit
 

@@ -7,8 +7,8 @@ from __future__ import annotations
 import pytest
 
 from shalott.broker.raft import api
-from tests.broker.raft.model import Violation
-from tests.broker.raft.script import Script
+from tests.world.raft.model import Violation
+from tests.world.raft.script import Script
 
 pytestmark = pytest.mark.unit
 

@@ -11,7 +11,7 @@ from shalott.broker.raft.group import NotLeader, ProposalLost, ProposalTimeout
 from shalott.broker.rocket.config import RaftConfig
 from shalott.broker.rocket.raft_remoting.settings import settings_of
 from shalott.cluster.base import DiskFaults
-from tests.broker.raft.runner_world import NAMES, SETTINGS, RunnerWorld
+from tests.world.raft.runner import NAMES, SETTINGS, RunnerWorld
 
 pytestmark = pytest.mark.unit
 
@@ -54,6 +54,7 @@ def test_a_follower_refuses_and_says_who_leads() -> None:
     world.run(main())
 
 
+@pytest.mark.explore
 @pytest.mark.parametrize("power_loss", [False, True])
 @pytest.mark.parametrize("seed", range(4))
 def test_nothing_acknowledged_is_lost_when_the_leader_dies(seed: int, power_loss: bool) -> None:

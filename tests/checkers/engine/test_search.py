@@ -52,6 +52,7 @@ def some_history(rng: random.Random) -> tuple[Tabled, list[Op]]:
     return model, ops
 
 
+@pytest.mark.explore
 @pytest.mark.parametrize("methods", METHODS)
 def test_agrees_with_every_order(methods: str) -> None:
     rng = random.Random(f"orders {methods}")
@@ -132,6 +133,7 @@ def test_the_methods_agree_where_many_operations_crashed() -> None:
     assert min(verdicts.values()) > HISTORIES // 20
 
 
+@pytest.mark.explore
 @pytest.mark.parametrize("extra", [62, 500])
 def test_the_wide_searches_answer_the_same(extra: int) -> None:
     rng = random.Random(f"wide {extra}")
@@ -145,9 +147,10 @@ def test_the_wide_searches_answer_the_same(extra: int) -> None:
 def test_too_many_pending_operations_are_refused() -> None:
     model = cas_register(2)
     found = search(widened([Op(0, 1, 0)], model, 5000), model, METHODS["all"])
-    assert (found.verdict, found.cause) == (lib.SHL_UNKNOWN, lib.SHL_NOT_THIS_LANE)
+    assert (found.verdict, found.cause) == (lib.SHL_UNKNOWN, lib.SHL_NOT_THIS_MONITOR)
 
 
+@pytest.mark.explore
 @pytest.mark.parametrize("methods", METHODS)
 def test_first_means_the_shortest_prefix(methods: str) -> None:
     rng = random.Random(f"first {methods}")
@@ -183,6 +186,7 @@ def hard_history() -> tuple[Tabled, list[Op]]:
     return model, [Op(ranks[op.call], ranks[op.ret or 0], op.kind) for op in ops]
 
 
+@pytest.mark.explore
 @pytest.mark.parametrize("methods", ["depth", "layers"])
 def test_limits_are_obeyed(methods: str) -> None:
     model, ops = hard_history()

@@ -255,6 +255,7 @@ class TestCauses:
         assert self.cause(story)[0] == "unexplained"
 
 
+@pytest.mark.explore
 @pytest.mark.parametrize("seed", range(5))
 def test_runs_and_positions_agree_with_a_slow_oracle(seed: int) -> None:
     for number in range(20):

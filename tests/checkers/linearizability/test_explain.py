@@ -125,6 +125,7 @@ def row_of(history: ConcurrentHistory, part: Part) -> Row:
     return Row(process, f, argument, result, part.call, None if crashed else late, kind)
 
 
+@pytest.mark.explore
 @pytest.mark.parametrize("name", MODELS)
 def test_no_order_explains_the_window_says_the_oracle(name: str) -> None:
     seen = 0
@@ -140,6 +141,7 @@ def test_no_order_explains_the_window_says_the_oracle(name: str) -> None:
     assert seen > 8
 
 
+@pytest.mark.explore
 @pytest.mark.parametrize("name", MODELS)
 def test_without_the_stuck_return_the_prefix_is_linearizable(name: str) -> None:
     model = make_model(name)
@@ -151,6 +153,7 @@ def test_without_the_stuck_return_the_prefix_is_linearizable(name: str) -> None:
         assert is_linearizable(rows_of(before, range(len(before))), model)
 
 
+@pytest.mark.explore
 @pytest.mark.parametrize("name", MODELS)
 def test_partial_linearizations_are_legal_and_keep_the_order_of_time(name: str) -> None:
     for _, window in windows(name):
@@ -290,6 +293,7 @@ def spoiled(history: ConcurrentHistory, row: int, wrong: int) -> ConcurrentHisto
     return replace(history, argument=column, result=column)
 
 
+@pytest.mark.explore
 def test_a_stale_read_in_a_long_history_has_a_window_of_few_operations() -> None:
     history = register_history(30_000, 20)
     reads = np.flatnonzero((history.f.codes == 1) & (history.ret != NEVER))
@@ -345,7 +349,7 @@ def test_a_model_written_by_the_user_is_explained_too() -> None:
     rows = [Row(0, "on", None, None, 0, 1), Row(1, "on", None, None, 2, 3)]
     shown = explain(from_rows(rows), Toggle())
     assert shown.is_proof
-    assert shown.reason == "on of process 1 returned when the object could only be true"
+    assert shown.reason == "on of process 1 returned when the object could only be True"
 
 
 @pytest.mark.parametrize("name", MODELS)

@@ -107,7 +107,7 @@ def test_nothing_to_judge_is_unknown() -> None:
 
 def test_what_takes_too_long_is_unknown_and_says_how_far_it_got() -> None:
     story = Story()
-    for number in range(3000):  # many at once, and every value often: no lane decides that
+    for number in range(3000):  # many at once, and every value often: no monitor decides that
         value = number % 3
         story.row("write", 1 + number / 100, value=value, process=number, took=0.5)
         story.row("read", 1.005 + number / 100, value=value, process=5000 + number, took=0.5)

@@ -38,22 +38,22 @@ def sequential(*steps: tuple[Any, ...], key: str = "") -> list[Row]:
 
 def test_a_verdict_says_who_decided_it() -> None:
     history = from_rows(sequential(("write", 1, None), ("read", None, 1)))
-    by_lane, by_search = check(history, "register"), check(history, "register", by="general")
-    assert (by_lane.valid, by_lane.how) == (True, "register monitor")
+    by_monitor, by_search = check(history, "register"), check(history, "register", by="general")
+    assert (by_monitor.valid, by_monitor.how) == (True, "register monitor")
     assert by_search.valid is True
     assert by_search.how.startswith("general search (")
-    assert by_lane.operations == 2
-    assert by_lane.keys == by_lane.keys_decided == 1
+    assert by_monitor.operations == 2
+    assert by_monitor.keys == by_monitor.keys_decided == 1
 
 
-def test_what_a_lane_passes_over_is_said() -> None:
+def test_what_a_monitor_passes_over_is_said() -> None:
     steps = ("write", 1, None), ("write", 1, None), ("read", None, 2)
     verdict = check(from_rows(sequential(*steps)), "register")
     assert verdict.valid is False
     assert verdict.passed_over == ("register monitor: the same write occurs twice",)
-    alone = check(from_rows(sequential(*steps[:2], ("read", None, 1))), "register", by="lane")
+    alone = check(from_rows(sequential(*steps[:2], ("read", None, 1))), "register", by="monitor")
     assert alone.valid == "unknown"
-    assert alone.cause == "no lane decided it"
+    assert alone.cause == "no monitor decided it"
     assert "register monitor" in alone.passed_over[0]
 
 
@@ -97,7 +97,7 @@ def test_the_key_that_is_wrong_is_named(memory_limit_bytes: int | None) -> None:
     assert from_rows(rows).operation(stuck).result == 7
 
 
-def test_some_keys_by_lane_and_some_by_search() -> None:
+def test_some_keys_by_monitor_and_some_by_search() -> None:
     rows = [
         row._replace(call=10 * row.call + number, ret=10 * row.call + number + 5)
         for number, again in enumerate([1, 2, 2])
@@ -236,9 +236,9 @@ class TestModelsOfOthers:
             check(history_of_pushes(), Stack(init=None), memory_limit_bytes=memory_limit_bytes)
 
 
-def test_there_is_no_lane_for_every_model() -> None:
-    with pytest.raises(UsageError, match="no lane for the model counter"):
-        check(from_rows(sequential(("inc", 1, None))), "counter", by="lane")
+def test_there_is_no_monitor_for_every_model() -> None:
+    with pytest.raises(UsageError, match="no monitor for the model counter"):
+        check(from_rows(sequential(("inc", 1, None))), "counter", by="monitor")
 
 
 def test_memory_left() -> None:
@@ -246,8 +246,8 @@ def test_memory_left() -> None:
     assert 0 < memory_left(1 << 40) < 1 << 40
 
 
-def test_many_small_keys_are_searched_before_a_lane_is_asked() -> None:
-    """And the one that takes long is left to the lane."""
+def test_many_small_keys_are_searched_before_a_monitor_is_asked() -> None:
+    """And the one that takes long is left to the monitor."""
     rows = []
     for number in range(40):
         steps = [("enqueue", 1, None), ("dequeue", None, 1)]

@@ -18,7 +18,7 @@ import pytest
 from shalott.checkers.history.concurrent import ConcurrentHistory, Row, from_rows
 from shalott.checkers.linearizability.checking import CheckInterrupted, check
 
-pytestmark = pytest.mark.unit
+pytestmark = pytest.mark.explore
 
 MIB = 1024**2
 

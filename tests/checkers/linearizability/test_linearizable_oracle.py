@@ -18,7 +18,7 @@ from shalott.checkers.models import Model, make_model
 from tests.checkers.oracle import are_linearizable, is_linearizable
 from tests.checkers.random_histories import MODELS, mutated, random_history
 
-pytestmark = [pytest.mark.unit, pytest.mark.timeout(24 * 3600)]
+pytestmark = [pytest.mark.explore, pytest.mark.timeout(24 * 3600)]
 
 HISTORIES: Final = int(os.environ.get("SHALOTT_ORACLE_HISTORIES", "600"))
 SEED: Final = int(os.environ.get("SHALOTT_ORACLE_SEED", "1"))

@@ -13,7 +13,7 @@ from shalott.checkers.history.concurrent import Row, from_rows
 from shalott.checkers.linearizability.checking import check
 from tests.checkers.random_histories import MODELS, mutated, random_history
 
-pytestmark = pytest.mark.unit
+pytestmark = pytest.mark.explore
 
 EXAMPLES: Final = 150
 
@@ -57,7 +57,7 @@ def test_what_an_object_did_is_linearizable(drawn: tuple[str, list[Row]]) -> Non
 
 @settings(max_examples=EXAMPLES, deadline=None)
 @given(histories(good=False))
-def test_lanes_and_search_agree(drawn: tuple[str, list[Row]]) -> None:
+def test_monitors_and_search_agree(drawn: tuple[str, list[Row]]) -> None:
     model, rows = drawn
     assert is_valid(model, rows) == is_valid(model, rows, by="general")
 

@@ -10,7 +10,7 @@ import pytest
 from benchmarks.histories import Load, make
 from shalott.checkers.linearizability.checking import check
 
-pytestmark = pytest.mark.unit
+pytestmark = pytest.mark.explore
 
 DOCS = Path(__file__).parents[3] / "docs" / "checking.md"
 OPERATIONS = 20_000

@@ -17,7 +17,7 @@ from shalott.checkers.linearizability.deciding.general_search import Found, Gene
 from shalott.checkers.linearizability.monitors.base import cut
 from shalott.checkers.models import CasRegister
 
-pytestmark = pytest.mark.unit
+pytestmark = pytest.mark.explore
 
 
 def steps_to_refute(history: ConcurrentHistory) -> int:

@@ -81,7 +81,7 @@ def test_a_log_that_keeps_everything_is_valid() -> None:
     assert all(result.counts[f"{kind}-count"] == 0 for kind in KINDS)
 
 
-def test_a_send_of_unknown_fate_may_never_appear() -> None:
+def test_a_send_of_unknown_outcome_may_never_appear() -> None:
     told = send(good(), 104, 5, None, "info", process=3)
     assert check(final(told, WHOLE)).valid is True
 
@@ -291,7 +291,7 @@ def test_concurrent_sends_may_come_in_either_order() -> None:
     assert check(final(told, [*WHOLE, (4, 105), (5, 104)])).valid is True
 
 
-def test_a_send_of_unknown_fate_is_placed_by_its_reader() -> None:
+def test_a_send_of_unknown_outcome_is_placed_by_its_reader() -> None:
     told = send(good(), 104, 5, None, "info", process=7)
     moved = [(0, 100), (1, 101), (2, 104), (3, 103)]
     result = check(final(told, moved))

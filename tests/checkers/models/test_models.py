@@ -8,7 +8,7 @@ import pytest
 
 from shalott.checkers.history.concurrent import FAILED, UNKNOWN, Operation
 from shalott.checkers.models import (
-    MODELS,
+    BUILT_IN,
     CasRegister,
     Counter,
     FencedLock,
@@ -223,7 +223,7 @@ def test_counter() -> None:
 
 
 def test_every_model_is_made_by_its_name() -> None:
-    for name, built_in in MODELS.items():
+    for name, built_in in BUILT_IN.items():
         model = make_model(name)
         assert isinstance(model, built_in)
         assert model == built_in()

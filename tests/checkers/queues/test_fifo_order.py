@@ -181,6 +181,7 @@ def random_story(seed: int) -> Story:
     return story
 
 
+@pytest.mark.explore
 def test_no_history_of_such_a_queue_is_refused() -> None:
     delivered = overtaken = 0
     for seed in range(800):

@@ -1,4 +1,4 @@
-"""total-queue: one history a fate, what each does to the verdict, and doubt about the drain."""
+"""total-queue: a history for each outcome, its verdict, and doubt about the drain."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ CASES: dict[str, tuple[Callable[[Story], Story], tuple[str, ...]]] = {
 
 @pytest.mark.parametrize("delivery", EVERY)
 @pytest.mark.parametrize("kind", CASES)
-def test_each_fate_is_counted_and_judged(kind: str, delivery: str) -> None:
+def test_each_outcome_is_counted_and_judged(kind: str, delivery: str) -> None:
     add, breaks = CASES[kind]
     result = check(add(good()), delivery)
     assert result.counts[f"{kind}-count"] == (2 if kind == "not-enqueued" else 1)

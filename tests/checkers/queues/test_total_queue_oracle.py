@@ -12,7 +12,7 @@ from shalott.checkers.queues.total_queue import TotalQueue
 from shalott.harness.core.rng import Stream
 from tests.checkers.histories import Story
 
-pytestmark = pytest.mark.unit
+pytestmark = pytest.mark.explore
 
 
 def random_story(rng: Stream) -> Story:
@@ -84,15 +84,15 @@ def oracle(story: Story) -> tuple[Counter[str], dict[str, bool | str]]:
         if any(d["complete_ns"] < enqueue["invoke_ns"] for d in deliveries):
             counts["too-early"] += 1
         if not deliveries:
-            fate = "lost" if told == "ok" else "not-enqueued"
-            doubtful += fate == "lost" and enqueue["key"] not in drained
+            outcome = "lost" if told == "ok" else "not-enqueued"
+            doubtful += outcome == "lost" and enqueue["key"] not in drained
         elif told == "fail":
-            fate = "phantom"
+            outcome = "phantom"
         elif len(deliveries) > 1:
-            fate = "duplicated" if is_duplicated(deliveries) else "redelivered"
+            outcome = "duplicated" if is_duplicated(deliveries) else "redelivered"
         else:
-            fate = "delivered-once" if told == "ok" else "recovered"
-        counts[fate] += 1
+            outcome = "delivered-once" if told == "ok" else "recovered"
+        counts[outcome] += 1
     counts["corrupted"] = sum(row["error"] == "corrupted" for row in story.rows)
     always = any(counts[k] for k in ("unexpected", "corrupted", "phantom", "too-early"))
     twice = bool(counts["duplicated"] or counts["redelivered"])
@@ -109,7 +109,7 @@ def oracle(story: Story) -> tuple[Counter[str], dict[str, bool | str]]:
     }
 
 
-FATES = (
+MESSAGE_OUTCOMES = (
     "lost", "unexpected", "duplicated", "redelivered", "recovered", "phantom", "not-enqueued",
     "corrupted", "too-early", "delivered-once",
 )  # fmt: skip
@@ -124,25 +124,25 @@ def test_agrees_with_the_oracle_on_random_histories(block: int) -> None:
         history = story.history()
         for delivery, verdict in verdicts.items():
             result = TotalQueue(delivery=delivery).check(history)
-            assert {fate: result.counts[f"{fate}-count"] for fate in FATES} == {
-                fate: counts[fate] for fate in FATES
+            assert {outcome: result.counts[f"{outcome}-count"] for outcome in MESSAGE_OUTCOMES} == {
+                outcome: counts[outcome] for outcome in MESSAGE_OUTCOMES
             }, (block, number)
             assert result.valid == verdict, (block, number, delivery)
             seen[f"{delivery} {verdict}"] += 1
         seen.update(counts)
-    assert set(FATES) <= {fate for fate, count in seen.items() if count}
+    assert set(MESSAGE_OUTCOMES) <= {outcome for outcome, count in seen.items() if count}
     assert {f"at-least-once {verdict}" for verdict in (True, False, "unknown")} <= set(seen)
 
 
 @pytest.mark.parametrize("seed", range(3))
-def test_fates_partition_the_attempted_messages(seed: int) -> None:
+def test_outcomes_partition_the_attempted_messages(seed: int) -> None:
     for number in range(50):
         result = TotalQueue().check(random_story(Stream(seed, "sum", number)).history())
-        fates = (
+        outcomes = (
             "delivered-once", "lost", "duplicated", "redelivered", "recovered", "phantom",
             "not-enqueued",
         )  # fmt: skip
-        total = sum(result.counts[f"{fate}-count"] for fate in fates)
+        total = sum(result.counts[f"{outcome}-count"] for outcome in outcomes)
         assert total == result.counts["attempt-count"]
         cells = sum(sum(row.values()) for row in result.detail["matrix"].values())
         assert cells == total

@@ -179,6 +179,7 @@ def test_after_a_crash_a_client_goes_on_as_another_process() -> None:
         assert [int(re.findall(r":process (\d+)", line)[0]) for line in calls] == [1, 3, 3, 4, 2]
 
 
+@pytest.mark.explore
 @pytest.mark.parametrize("seed", range(150))
 def test_reading_gives_the_history_that_was_written(seed: int, tmp_path: Path) -> None:
     rng = random.Random(seed)

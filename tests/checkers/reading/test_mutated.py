@@ -19,7 +19,7 @@ from shalott.checkers.reading.text import read_text
 from shalott.harness.core.errors import UnreadableHistory
 from tests.checkers.reading.written import is_whole, seen
 
-pytestmark = pytest.mark.unit
+pytestmark = pytest.mark.explore
 
 FUZZ = Path(__file__).parents[2] / "fuzz"
 FILES = sorted(path for kind in ("seeds", "found") for path in (FUZZ / kind).iterdir())

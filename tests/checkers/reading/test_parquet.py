@@ -122,6 +122,7 @@ def test_what_is_wrong_is_named(stored: Path) -> None:
     assert complaint(stored / "torn.parquet").startswith("cannot read torn.parquet: ")
 
 
+@pytest.mark.explore
 def test_reading_loads_no_pandas(stored: Path) -> None:
     code = (
         "import sys; from shalott.checkers.reading import read_history;"
@@ -133,6 +134,7 @@ def test_reading_loads_no_pandas(stored: Path) -> None:
     assert done.stdout.strip() == "[]"
 
 
+@pytest.mark.explore
 def test_a_history_of_text_loads_no_arrow(tmp_path: Path) -> None:
     (tmp_path / "h.edn").write_text("{:process 0, :type :invoke, :f :read}\n")
     code = (

@@ -15,8 +15,8 @@ from shalott.cluster.systems.rabbit.mirrored import MirroredSystem
 from shalott.cluster.systems.rabbit.rabbitmq import RabbitmqSystem
 from shalott.harness.core.errors import ClientError
 from shalott.harness.core.plan import SystemPlan
-from tests.cluster.conftest import fresh_run_id
-from tests.cluster.fake_system import NODES
+from tests.world.cluster.backends import fresh_run_id
+from tests.world.cluster.fake_system import NODES
 
 QUEUES = ("q1", "q2", "q3")
 BOOT_MS = 120000

@@ -18,8 +18,8 @@ from shalott.harness.core.errors import HarnessError
 from shalott.harness.core.plan import load_plan
 from shalott.harness.core.recording import recover
 from shalott.harness.report.results import read_results
-from tests.harness.cli.memory_cli import install
-from tests.harness.run.memory_world import Trap
+from tests.world.harness.memory import Trap
+from tests.world.harness.memory_cli import install
 
 pytestmark = pytest.mark.unit
 
@@ -68,7 +68,7 @@ def shalott(
 def start(cwd: Path) -> subprocess.Popen[str]:
     """A long run as a process of its own; returns when its load has begun."""
     child = subprocess.Popen(
-        [sys.executable, "-m", "tests.harness.cli.memory_cli", *MEMORY, "--time-limit", "60"],
+        [sys.executable, "-m", "tests.world.harness.memory_cli", *MEMORY, "--time-limit", "60"],
         cwd=cwd,
         env={**os.environ, "PYTHONPATH": str(ROOT)},
         stdout=subprocess.PIPE,
@@ -221,6 +221,7 @@ def test_count_stops_at_the_first_run_that_is_not_valid(shalott: Shalott, tmp_pa
     assert len(list((tmp_path / "store" / "memory-upstream-memory").glob("2*"))) == 3
 
 
+@pytest.mark.explore
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 def test_a_signal_ends_the_run_in_order(tmp_path: Path, number: int) -> None:
     child = start(tmp_path)
@@ -234,6 +235,7 @@ def test_a_signal_ends_the_run_in_order(tmp_path: Path, number: int) -> None:
     assert results.valid == "unknown" and results.complete
 
 
+@pytest.mark.explore
 def test_kill_9_of_the_harness_leaves_a_history_that_can_be_analyzed(
     shalott: Shalott, tmp_path: Path
 ) -> None:
@@ -278,6 +280,7 @@ def test_an_unwritable_store_is_one_sentence(shalott: Shalott, tmp_path: Path) -
     assert "cannot store runs in store" in done.stderr
 
 
+@pytest.mark.explore
 def test_commands_pay_only_for_what_they_use() -> None:
     """Reading a history of a million operations takes less time than importing pandas."""
     script = (
@@ -294,6 +297,7 @@ def test_commands_pay_only_for_what_they_use() -> None:
     assert done.stdout.strip() == "[] False"
 
 
+@pytest.mark.explore
 def test_a_check_starts_no_thread_for_linear_algebra() -> None:
     """A core's worth of them spins for as long as a check of a million operations takes."""
     script = (

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from shalott.checkers.models import MODELS
+from shalott.checkers.models import BUILT_IN
 from shalott.checkers.reading import read_history
 from shalott.harness.cli.main import run_command
 from shalott.harness.core.history import write_history
@@ -125,11 +125,11 @@ def test_json_says_the_same(shalott: Shalott) -> None:
     assert "1" in stale["violation"]["reason"]
 
 
-def test_the_general_search_or_a_lane_may_be_asked_for(shalott: Shalott) -> None:
-    general = shalott(["check", "stale.edn", "-m", "register", "--lane", "general"])
+def test_the_general_search_or_a_monitor_may_be_asked_for(shalott: Shalott) -> None:
+    general = shalott(["check", "stale.edn", "-m", "register", "--monitor", "general"])
     assert (general.code, "decided by: general search" in general.out) == (1, True)
-    lane = shalott(["check", "stale.edn", "-m", "register", "--lane", "register monitor"])
-    assert (lane.code, "decided by: register monitor" in lane.out) == (1, True)
+    monitor = shalott(["check", "stale.edn", "-m", "register", "--monitor", "register monitor"])
+    assert (monitor.code, "decided by: register monitor" in monitor.out) == (1, True)
 
 
 def test_failed_compare_and_set(shalott: Shalott) -> None:
@@ -181,7 +181,7 @@ def test_a_page_is_drawn_of_what_is_invalid(shalott: Shalott) -> None:
 def test_models_are_listed(shalott: Shalott) -> None:
     done = shalott(["check", "--models"])
     assert done.code == 0
-    assert [line for line in done.out.splitlines() if not line.startswith(" ")] == list(MODELS)
+    assert [line for line in done.out.splitlines() if not line.startswith(" ")] == list(BUILT_IN)
     assert "options: initial=None, nil=value, failed_cas=checked" in done.out
 
 
@@ -198,8 +198,8 @@ def test_help(shalott: Shalott) -> None:
         (["good.edn"], "which model? --model register, cas-register"),
         (["good.edn", "-m", "stack"], "no model 'stack': there are register, cas-register"),
         (["good.edn", "-m", "register:x=1"], "model register takes"),
-        (["good.edn", "-m", "register", "--lane", "bus"],
-         "no lane 'bus' for register: there are auto, general, register monitor"),
+        (["good.edn", "-m", "register", "--monitor", "bus"],
+         "no monitor 'bus' for register: there are auto, general, register monitor"),
         (["good.edn", "-m", "register", "--time-limit", "soon"],
          "--time-limit soon: give a time above 0"),
         (["good.edn", "-m", "register", "--memory-limit", "2PB"],
@@ -225,6 +225,7 @@ def test_mistakes_are_one_sentence(shalott: Shalott, arguments: list[str], sente
     assert done.err.count("\n") == 1
 
 
+@pytest.mark.explore
 def test_ctrl_c_stops_at_once(shalott: Shalott, tmp_path: Path) -> None:
     """A pipe that nobody writes to: the check waits for its file until it is interrupted."""
     os.mkfifo("pipe.edn")
@@ -249,6 +250,7 @@ def test_ctrl_c_stops_at_once(shalott: Shalott, tmp_path: Path) -> None:
     assert err == "shalott: interrupted before there was a verdict\n"
 
 
+@pytest.mark.explore
 def test_a_pipe_is_read_like_a_file(shalott: Shalott, tmp_path: Path) -> None:
     os.mkfifo("pipe.edn")
     for text, code, said in ((STALE, 1, "invalid"), ("nonsense", 254, "pipe.edn")):

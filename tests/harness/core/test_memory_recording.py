@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import os
+import subprocess
+import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
@@ -16,7 +19,7 @@ from shalott.harness.core.rng import Stream
 from shalott.harness.run.run import Outcome, run
 from shalott.harness.run.store import Store
 from tests.harness.core.test_recording import Ticks
-from tests.harness.run.memory_world import MemoryWorld, kill_n2, memory_plan
+from tests.world.harness.memory import MemoryWorld, kill_n2, memory_plan
 
 pytestmark = pytest.mark.unit
 
@@ -125,3 +128,16 @@ def test_a_whole_run_is_recorded_in_memory(tmp_path: Path, monkeypatch: pytest.M
     assert stored.complete and stored.ops.equals(recorders[0].history().ops)
     assert stored.events.num_rows == 3
     assert not directory.recording.exists()
+
+
+@pytest.mark.explore
+def test_what_pyarrow_imports_late_is_there_before_a_simulation(tmp_path: Path) -> None:
+    (tmp_path / "pandas.py").write_text("import sys\nsys.asked_for = True\nraise ImportError\n")
+    code = (
+        "import sys, shalott.harness.core.memory_recording\nsys.exit(not hasattr(sys, 'asked_for'))"
+    )
+    search = os.pathsep.join([str(tmp_path), *filter(None, sys.path)])
+    done = subprocess.run(
+        [sys.executable, "-c", code], env=os.environ | {"PYTHONPATH": search}, check=False
+    )
+    assert done.returncode == 0

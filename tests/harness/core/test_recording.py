@@ -116,6 +116,7 @@ def test_an_empty_recording_is_an_empty_history(tmp_path: Path) -> None:
     assert history.ops.schema.equals(HISTORY_SCHEMA)
 
 
+@pytest.mark.explore
 def test_survives_kill_9_to_the_last_flush(tmp_path: Path) -> None:
     """A child records and is killed; what it had flushed is all there."""
     path = tmp_path / "history.jsonl"
@@ -236,6 +237,7 @@ def test_events_are_sorted_and_their_detail_is_text() -> None:
     assert table["detail"].to_pylist() == [None, '{"a":1}']
 
 
+@pytest.mark.explore
 def test_pairs_a_hundred_thousand_operations(tmp_path: Path) -> None:
     path = tmp_path / "history.jsonl"
     writer = HistoryWriter(path)

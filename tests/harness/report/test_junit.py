@@ -13,7 +13,7 @@ from shalott.harness.core.errors import UsageError
 from shalott.harness.report.junit import render_junit
 from shalott.harness.report.meta import ReportMeta
 from shalott.harness.report.results import RunResults, read_results, render_results
-from tests.harness.report.report_run import S, example_plan
+from tests.world.harness.report_run import S, example_plan
 
 pytestmark = pytest.mark.unit
 

@@ -12,7 +12,8 @@ import pytest
 
 from shalott.checkers.base import Anomaly, Result
 from shalott.checkers.logs.anomalies import KINDS as LOG_KINDS
-from shalott.checkers.runs.compose import check_all, standard_checkers
+from shalott.checkers.runs.compose import check_all
+from shalott.checkers.runs.standard import standard_checkers
 from shalott.harness.core.history import EMPTY_EVENTS, HISTORY_SCHEMA, History
 from shalott.harness.core.plan import Plan, SystemPlan
 from shalott.harness.report.data import read_timeline
@@ -20,7 +21,7 @@ from shalott.harness.report.meta import ReportMeta
 from shalott.harness.report.page import render_report
 from shalott.harness.report.words import findings, headline
 from tests.checkers.histories import Story
-from tests.harness.report.report_run import MS, NODES, S, example_history, example_plan
+from tests.world.harness.report_run import MS, NODES, S, example_history, example_plan
 
 pytestmark = pytest.mark.unit
 
@@ -194,6 +195,7 @@ def test_untrusted_text_is_escaped(history: History, results: tuple[Result, ...]
     assert sum(tag == "script" for tag, _ in Page(html).tags) == 2
 
 
+@pytest.mark.explore
 def test_a_long_run_is_aggregated(results: tuple[Result, ...]) -> None:
     many = example_history(rate_hz=2000)
     assert many.ops.num_rows > 100_000
@@ -296,6 +298,7 @@ def test_unknown_is_never_told_as_loss_for_certain() -> None:
     assert "not seen again" in headline([doubtful]), "an undrained queue is no proof of loss"
 
 
+@pytest.mark.explore
 @pytest.mark.parametrize("rate", [5, 400])
 def test_points_become_tiles_beyond_a_few_thousand(rate: int) -> None:
     html = render_report(example_plan(), example_history(rate_hz=rate), [], META)

@@ -21,8 +21,8 @@ from shalott.harness.report.meta import ReportMeta
 from shalott.harness.report.page import render_report
 from shalott.harness.report.results import read_results, render_results
 from tests.checkers.linearizability.explaining.chromium import Chromium
-from tests.harness.report.report_run import S, example_history, example_plan
 from tests.harness.report.test_report import Page
+from tests.world.harness.report_run import S, example_history, example_plan
 
 META = ReportMeta(command="shalott test --seed 7", started_wall_ns=1_700_000_000 * S)
 
@@ -63,7 +63,7 @@ def orders(history: History) -> Explanation:
     return explained(history, "orders")
 
 
-@pytest.mark.unit
+@pytest.mark.explore
 def test_an_object_has_a_section_with_its_reason_and_timeline(
     history: History, orders: Explanation
 ) -> None:
@@ -84,7 +84,7 @@ def test_a_report_without_explanations_has_no_such_section(history: History) -> 
     assert "lin-data" not in html
 
 
-@pytest.mark.unit
+@pytest.mark.explore
 def test_only_the_first_is_drawn_among_many(history: History, orders: Explanation) -> None:
     first, second = object_timelines([judged(orders, orders)], history)
     assert len(drawn(first.html)[0]["call"]) > OTHERS_MAX

@@ -11,7 +11,7 @@ import pytest
 from shalott.harness.core.recording import HistoryWriter
 from shalott.harness.run.progress import Rates, progress_text, watch_plainly
 from shalott.harness.run.stage import Stage
-from tests.harness.run.memory_world import MemoryWorld, memory_plan
+from tests.world.harness.memory import MemoryWorld, memory_plan
 
 pytestmark = pytest.mark.unit
 

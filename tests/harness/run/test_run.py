@@ -9,14 +9,20 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from shalott.harness.core.doors import load_module
 from shalott.harness.core.errors import BootFailed, HarnessError
 from shalott.harness.core.op import Invocation
 from shalott.harness.core.plan import Plan
+from shalott.harness.report.results import read_results
 from shalott.harness.run.run import Outcome, run
 from shalott.harness.run.store import RunDirectory, Store
-from tests.harness.run.memory_world import MemoryWorld, Trap, kill_n2, memory_plan
+from tests.checkers.runs.test_extra_checkers import PLUG_IN
+from tests.plug_ins import PlugIns, plug_ins
+from tests.world.harness.memory import MemoryWorld, Trap, kill_n2, memory_plan
 
 pytestmark = pytest.mark.unit
+
+__all__ = ["plug_ins"]
 
 
 class Runner:
@@ -80,6 +86,31 @@ def test_lost_messages_make_the_run_invalid(runs: Runner) -> None:
     lost = next(r for r in outcome.results if r.checker == "total-queue").counts["lost-count"]
     rows = outcome.directory.load_history().ops.to_pylist()
     assert lost == sum(row["f"] == "enqueue" and row["type"] == "ok" for row in rows) // 20
+
+
+def test_a_checker_of_somebody_elses_makes_the_run_invalid(runs: Runner, plug_ins: PlugIns) -> None:
+    plug_ins.module("mine", PLUG_IN.replace("1_000_000", "0"))
+    load_module("mine")
+    outcome = runs(MemoryWorld(), memory_plan())
+    assert (outcome.valid, outcome.exit_code) == (False, 1)
+    stored = read_results(outcome.directory.path / "results.json")
+    (late,) = [result for result in stored.results if result.checker == "late"]
+    assert (stored.valid, late.valid, late.anomalies[0].kind) == (False, False, "late")
+    assert [r.valid for r in stored.results if r.checker != "late"] == [True] * 5
+    assert late.anomalies[0].summary.rstrip(".") in stored.headline
+    for file in ("report.html", "junit.xml"):
+        assert "were late" in (outcome.directory.path / file).read_text()
+
+
+def test_a_checker_of_somebody_elses_that_crashes_makes_the_run_unknown(
+    runs: Runner, plug_ins: PlugIns
+) -> None:
+    plug_ins.module("mine", PLUG_IN.replace("late = [", "late = 1 / 0, ["))
+    load_module("mine")
+    outcome = runs(MemoryWorld(), memory_plan())
+    assert (outcome.valid, outcome.failures, outcome.exit_code) == ("unknown", (), 2)
+    stored = read_results(outcome.directory.path / "results.json")
+    assert stored.headline.startswith("Unknown: The checker late crashed: ZeroDivisionError")
 
 
 def test_messages_delivered_twice_are_counted_but_allowed(runs: Runner) -> None:

@@ -13,7 +13,7 @@ from shalott.harness.core.errors import StoreError, UsageError
 from shalott.harness.core.recording import HistoryWriter, recover
 from shalott.harness.run import store as store_module
 from shalott.harness.run.store import RunDirectory, Store
-from tests.harness.run.memory_world import memory_plan
+from tests.world.harness.memory import memory_plan
 
 pytestmark = pytest.mark.unit
 

@@ -29,7 +29,7 @@ from shalott.harness.search.drawing.swarm import Subject, draw_plan
 from shalott.harness.search.findings import classes, evidence_of, save_evidence, violations
 from shalott.harness.search.replay import replay
 from shalott.harness.search.workers import Simulate
-from tests.harness.search.toy_simulation import loses, simulate_toy
+from tests.world.harness.toy_simulation import loses, simulate_toy
 
 pytestmark = pytest.mark.unit
 

@@ -31,8 +31,8 @@ from shalott.harness.search.search import (
     run_search,
 )
 from shalott.harness.search.summary import Summary, closing_lines, exit_code
-from shalott.harness.search.workers import Answer, Crew, Job, Simulate, Task, run_seed
-from tests.harness.search.toy_simulation import (
+from shalott.harness.search.workers import Answer, Job, Simulate, Task, WorkerPool, run_seed
+from tests.world.harness.toy_simulation import (
     loses,
     simulate_mortal,
     simulate_toy,
@@ -60,7 +60,7 @@ class Quiet:
 
 
 class Backwards:
-    """A crew in this process. It answers only when all workers are busy or nothing is left to hand
+    """Workers in this process. It answers only when all workers are busy or nothing is left to hand
     out, the last task first: the worst order that processes could choose."""
 
     def __init__(self, job: Job, jobs: int) -> None:
@@ -95,7 +95,7 @@ class Backwards:
 @pytest.fixture
 def inline(monkeypatch: pytest.MonkeyPatch) -> None:
     """No processes."""
-    monkeypatch.setattr(search_module, "Crew", Backwards)
+    monkeypatch.setattr(search_module, "WorkerPool", Backwards)
 
 
 def toy_search(seeds: str, *, title: str = "", anomaly: str = "") -> Search:
@@ -136,6 +136,7 @@ def failing_seeds(seeds: range) -> list[int]:
 # -- with processes --------------------------------------------------------------------------------
 
 
+@pytest.mark.explore
 def test_processes_find_keep_and_repeat(tmp_path: Path) -> None:
     summary = run(tmp_path, "25", keep=2)
     expected = failing_seeds(range(1, 26))
@@ -158,6 +159,7 @@ def test_processes_find_keep_and_repeat(tmp_path: Path) -> None:
         }
 
 
+@pytest.mark.explore
 def test_processes_that_disagree_are_told_and_end_with_255(tmp_path: Path) -> None:
     summary = run(tmp_path, "12", simulate_wobbling, jobs=1)  # the repetition has its own process
     assert summary.repeated > 0
@@ -168,6 +170,7 @@ def test_processes_that_disagree_are_told_and_end_with_255(tmp_path: Path) -> No
     )
 
 
+@pytest.mark.explore
 def test_a_worker_that_dies_costs_its_own_seed_only(tmp_path: Path) -> None:
     summary = run(tmp_path, "8", simulate_mortal)
     assert summary.ran == 8
@@ -179,11 +182,11 @@ def test_a_worker_that_dies_costs_its_own_seed_only(tmp_path: Path) -> None:
 
 def test_a_seed_that_never_ends_is_given_up() -> None:
     job = Job(subject=SUBJECT, simulate=simulate_toy, code="another")
-    with Crew(job, 1, seed_limit_s=0) as crew:
-        crew.hand_out(lambda worker: Task(1))
-        (answer,) = [*crew.answers(0), *crew.answers(0)][:1]
+    with WorkerPool(job, 1, seed_limit_s=0) as pool:
+        pool.hand_out(lambda worker: Task(1))
+        (answer,) = [*pool.answers(0), *pool.answers(0)][:1]
         assert answer.report.error == "it had not ended after 0 s"
-        assert crew.busy == 0
+        assert pool.busy == 0
 
 
 # -- in this process -------------------------------------------------------------------------------

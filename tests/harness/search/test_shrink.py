@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Sequence
+from functools import cache
+from itertools import islice
 from pathlib import Path
 
 import msgspec
@@ -23,7 +25,7 @@ from shalott.harness.search.shrinking.candidates import measure
 from shalott.harness.search.shrinking.session import fails_by, shrink_plan
 from shalott.harness.search.shrinking.shrink import ddmin, shrink
 from shalott.nemesis.record import FAULTS
-from tests.harness.search.toy_simulation import loses, simulate_toy
+from tests.world.harness.toy_simulation import loses, simulate_toy
 
 pytestmark = pytest.mark.unit
 
@@ -31,10 +33,11 @@ UPSTREAM = Subject(profile="upstream", swarm=USUAL.but(nodes=(5,), fault_share=1
 replace = msgspec.structs.replace
 
 
+@cache
 def failing_plans(count: int) -> list[Plan]:
     """Drawn plans in which the toy loses a message."""
     plans = (draw_plan(UPSTREAM, seed) for seed in range(1, 400))
-    return [plan for plan in plans if loses(plan)][:count]
+    return list(islice(filter(loses, plans), count))
 
 
 # -- ddmin -----------------------------------------------------------------------------------------

@@ -31,7 +31,7 @@ SAFE, UPSTREAM = Subject(profile="safe"), Subject(profile="upstream")
 
 def flat(plan: Plan) -> dict[str, object]:
     """Every scalar of a plan by its path; the faults as one."""
-    found: dict[str, object] = {"faults": plan.faults}
+    found: dict[str, object] = {"faults": repr(plan.faults)}
 
     def walk(prefix: str, struct: msgspec.Struct) -> None:
         for name in struct.__struct_fields__:
@@ -102,6 +102,7 @@ def test_plans_are_whole_before_the_run_and_stay_within_the_load(tmp_path: Path)
     assert load_plan(path) == plan
 
 
+@pytest.mark.explore
 def test_a_few_hundred_seeds_hold_every_kind_of_fault_and_both_sizes() -> None:
     plans = [draw_plan(SAFE, seed) for seed in range(1, 301)]
     needed = required_capabilities(tuple(a for plan in plans for a in plan.faults))
@@ -115,6 +116,7 @@ def test_a_schedule_of_ones_own_is_taken_as_it_is() -> None:
     assert draw_plan(Subject(swarm=swarm), 99).faults == schedule
 
 
+@pytest.mark.explore
 @pytest.mark.parametrize("scenario", SCENARIOS.values(), ids=lambda scenario: scenario.id)
 def test_every_scenario_draws_plans_with_and_without_its_bug(scenario: object) -> None:
     found = SCENARIOS[getattr(scenario, "id", "")]

@@ -11,7 +11,7 @@ from shalott.broker.rocket.addresses import parse_address
 from shalott.broker.rocket.remoting.codes import RequestCode, ResponseCode
 from shalott.broker.rocket.remoting.command import response
 from shalott.workloads.clients.rocketmq import NotSent, Queue, Refused, RocketClient, Unknown
-from tests.workloads.clients.fake_broker import BROKER, NAME_SERVER, World, in_world, pull_answer
+from tests.world.rocket.scripted_broker import BROKER, NAME_SERVER, World, in_world, pull_answer
 
 pytestmark = pytest.mark.unit
 

@@ -15,8 +15,8 @@ from shalott.harness.core.op import Completion, Invocation
 from shalott.workloads.clients import log_client
 from shalott.workloads.clients.body import encode_body
 from shalott.workloads.clients.log_client import LogClient
-from tests.broker.rocket.remoting.virtual import HOST
-from tests.workloads.clients.fake_broker import (
+from tests.world.clock.virtual import HOST
+from tests.world.rocket.scripted_broker import (
     BROKER,
     NAME_SERVER_PORT,
     World,
@@ -137,7 +137,7 @@ def test_an_offset_that_is_none_moves_the_client() -> None:
 
 
 @pytest.mark.parametrize(
-    ("code", "remark", "fate"),
+    ("code", "remark", "outcome"),
     [
         (10, "slow disk", Indefinite),
         (11, "no slave", Indefinite),
@@ -158,9 +158,9 @@ def test_an_offset_that_is_none_moves_the_client() -> None:
         (999, "never heard of it", Indefinite),
     ],
 )
-def test_what_an_answer_says_of_a_send(code: int, remark: str, fate: type[Exception]) -> None:
+def test_what_an_answer_says_of_a_send(code: int, remark: str, outcome: type[Exception]) -> None:
     async def test(it: Driver) -> None:
-        assert await it.send_fails(response(code, remark)) is fate
+        assert await it.send_fails(response(code, remark)) is outcome
 
     driving(test)
 

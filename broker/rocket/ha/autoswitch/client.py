@@ -1,6 +1,6 @@
 """AutoSwitchHAClient: a slave's end of the connection to its master.
 
-Source: store/ha/autoswitch/AutoSwitchHAClient.java; reference 2.2.1, 2.2.5, 2.2.6. READY: cut an
+After store/ha/autoswitch/AutoSwitchHAClient.java; docs/protocols.md 2.1, 2.5, 2.6. READY: cut an
 incomplete last message and connect. HANDSHAKE: learn the master's epochs and truncate at the point
 up to which both logs are equal. TRANSFER: append what comes, acknowledge what is safe. Any mismatch
 ends the connection; the next one begins anew.

@@ -1,6 +1,6 @@
 """AutoSwitchHAConnection: the master's end of a slave's connection.
 
-Source: store/ha/autoswitch/AutoSwitchHAConnection.java; reference 2.2.1, 2.2.4, 2.2.8. Handshake,
+After store/ha/autoswitch/AutoSwitchHAConnection.java; docs/protocols.md 2.1, 2.4, 2.8. Handshake,
 then two loops: one reads acknowledgements, one pushes the log from where the slave's first one
 says. A frame never crosses the border of an epoch, so that its header says of all its bytes who
 wrote them.
@@ -8,7 +8,7 @@ wrote them.
 Only what is on the master's own disk is sent. Upstream sends what is in memory; a master that loses
 power and comes back in the same epoch, before the controllers miss it, then writes other bytes
 where its slaves have some already, under the same epoch, so that no truncation will ever find them
-(reference 4.3, finding d).
+(KB-RKT-D).
 """
 
 from __future__ import annotations
@@ -170,7 +170,7 @@ class AutoSwitchHAConnection:
 
     async def _ack(self) -> int:
         offset = packets.decode_ack(await self._reader.readexactly(packets.ACK_BYTES))
-        # Upstream's 5.x believes every number (reference 4.3, finding i).
+        # Upstream's 5.x believes every number (docs/protocols.md 9, finding i).
         if offset > self._master.log.max_offset:
             raise HaProtocolError(f"the slave acknowledges {offset}, which is not there")
         return offset

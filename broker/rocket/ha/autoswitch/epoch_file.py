@@ -120,11 +120,6 @@ class EpochFileCache:
         async with self._lock:
             await self._replace(epochs.without_epochs(self._entries, epoch))
 
-    async def truncate_prefix(self, offset: int) -> None:
-        """Forget the entries of which nothing is left when the log begins at ``offset``."""
-        async with self._lock:
-            await self._replace(epochs.without_prefix(self._entries, offset))
-
     async def _replace(self, entries: Entries) -> None:
         if entries != self._entries:
             await self._save(entries)

@@ -1,13 +1,13 @@
 """Epochs: which master wrote which part of a log, as pure functions on lists of entries.
 
 An entry <epoch, start> says that the bytes from ``start`` up to the next entry's start were written
-by the master of ``epoch``. Source: store/ha/autoswitch/EpochFileCache.java, reference 2.2.3 and
-2.2.5; the idea is Kafka's leader epoch cache.
+by the master of ``epoch``. After store/ha/autoswitch/EpochFileCache.java; docs/protocols.md 2.3,
+2.5. The idea is Kafka's leader epoch cache (KIP-101).
 
 What must hold, so that truncation at the consistent point leaves equal bytes: a byte lies under the
 epoch of the master that wrote it first, at every replica. Then two logs that have the same byte
 under the same epoch are equal up to it, as in Raft. Upstream breaks this in two places, which taken
-together let different bytes survive under one entry (reference 4.3, finding a):
+together let different bytes survive under one entry (KB-RKT-A):
 
 - a slave adds an entry for an epoch of which it only heard in a heartbeat (client.py: here only
   bytes bring an entry);
@@ -71,12 +71,6 @@ def without_suffix(entries: Entries, offset: int) -> Entries:
 def without_epochs(entries: Entries, epoch: int) -> Entries:
     """Without the entries of ``epoch`` and later ones."""
     return tuple(entry for entry in entries if entry.epoch < epoch)
-
-
-def without_prefix(entries: Entries, offset: int) -> Entries:
-    """Without the entries of which all bytes lie before ``offset``; the last one stays."""
-    kept = [each for each in ranges(entries) if each.end_offset > offset]
-    return tuple(EpochStart(each.epoch, each.start_offset) for each in kept)
 
 
 def at_offset(entries: Sequence[EpochStart], offset: int) -> EpochRange | None:

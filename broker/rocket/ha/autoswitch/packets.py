@@ -1,8 +1,9 @@
 """The packets of RocketMQ 5's epoch-aware replication: literal bytes in and out, and nothing else.
 
-Source: store/ha/autoswitch/{AutoSwitchHAClient,AutoSwitchHAConnection}.java; reference 2.2.2. All
-numbers are big-endian. A slave says a handshake once and then acknowledgements; a master answers
-the handshake with its epochs and then pushes pieces of its log, or heartbeats, which have no body.
+After store/ha/autoswitch/{AutoSwitchHAClient,AutoSwitchHAConnection}.java; docs/protocols.md 2.2.
+All numbers are big-endian. A slave says a handshake once and then acknowledgements; a master
+answers the handshake with its epochs and then pushes pieces of its log, or heartbeats, which have
+no body.
 
 Two forms of a slave's handshake exist: 5.1.1 and later name the slave by its broker id, 5.0.0 named
 it by its address, in a field of 50 bytes. A group must speak one of them.

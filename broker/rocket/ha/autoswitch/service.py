@@ -1,8 +1,8 @@
 """AutoSwitchHAService: one broker's part in replication, which changes with every election.
 
-Source: store/ha/autoswitch/AutoSwitchHAService.java; reference 2.2.7. It listens for slaves all the
-time and serves them while it is the master; as a slave it runs a client. Who calls it
-(broker/replicas) makes one change of role at a time.
+After store/ha/autoswitch/AutoSwitchHAService.java; docs/protocols.md 2.7. It listens for slaves all
+the time and serves them while it is the master; as a slave it runs a client. Who calls it
+(broker/rocket/replicas) makes one change of role at a time.
 
 Becoming the master:
 1. what ran in the former role ends; who waits for copies is told that nobody knows;
@@ -10,8 +10,7 @@ Becoming the master:
 3. the log is flushed, so that no power loss moves the beginning of the epoch;
 4. <epoch, end of the log> is recorded, durably, before the first slave is let in. A master that was
    restarted within its epoch keeps the entry. Upstream writes it again, at another offset, so that
-   its slaves find nothing of that epoch in common and cut what was acknowledged (reference 4.3,
-   finding c; KB-RKT-C);
+   its slaves find nothing of that epoch in common and cut what was acknowledged (KB-RKT-C);
 5. the set is the controllers' (KB-RKT-19: what this broker last knew);
 6. dispatch catches up and the next queue offsets are found, for slaves do not keep them.
 """
@@ -32,9 +31,9 @@ from shalott.broker.rocket.ha.autoswitch.client import AutoSwitchHAClient, Follo
 from shalott.broker.rocket.ha.autoswitch.connection import AutoSwitchHAConnection
 from shalott.broker.rocket.ha.autoswitch.epoch_file import EpochFileCache
 from shalott.broker.rocket.ha.autoswitch.packets import EpochStart
-from shalott.broker.rocket.ha.autoswitch.reign import Reign
 from shalott.broker.rocket.ha.autoswitch.sync_state_set import SyncStateSet
 from shalott.broker.rocket.ha.autoswitch.tail import end_of_whole_messages, search_start
+from shalott.broker.rocket.ha.autoswitch.tenure import Tenure
 from shalott.broker.rocket.ha.autoswitch.waiting import uninterrupted
 
 log = logging.getLogger("shalott.broker.ha")
@@ -69,7 +68,7 @@ class AutoSwitchHAService:
         self.broker_id = -1
         self.role: Role = "none"
         self.epoch = 0
-        self.reign: Reign | None = None
+        self.tenure: Tenure | None = None
         self.client: AutoSwitchHAClient | None = None
         self.cache = cache
         self.store = store
@@ -86,7 +85,7 @@ class AutoSwitchHAService:
         self._server: asyncio.Server | None = None
         self._serving: dict[asyncio.Task[None], None] = {}
         self._client_task: asyncio.Task[None] | None = None
-        self._last_set: tuple[int, ...] | None = None  # of the last reign: KB-RKT-19
+        self._last_set: tuple[int, ...] | None = None  # of the last tenure: KB-RKT-19
 
     # -- life --------------------------------------------------------------------------------------
 
@@ -108,11 +107,11 @@ class AutoSwitchHAService:
         await asyncio.gather(*self._serving, return_exceptions=True)
 
     def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        reign = self.reign
-        if reign is None:
+        tenure = self.tenure
+        if tenure is None:
             writer.transport.abort()  # no master, or not yet: the slave tries again
             return
-        connection = AutoSwitchHAConnection(reign, reader, writer)
+        connection = AutoSwitchHAConnection(tenure, reader, writer)
         task = asyncio.create_task(connection.run(), name="ha connection")
         self._serving[task] = None
         task.add_done_callback(self._served)
@@ -138,12 +137,12 @@ class AutoSwitchHAService:
         """False if ``epoch`` is older than what is known. Raises DiskFull: later, perhaps."""
         if epoch < max(self.epoch, self.cache.last_epoch):
             return False
-        reign = self.reign
-        if reign is not None and not self._env.has_bug("KB-RKT-20"):
-            await self._go_on_as_master(reign, epoch, members, set_epoch)
+        tenure = self.tenure
+        if tenure is not None and not self._env.has_bug("KB-RKT-20"):
+            await self._go_on_as_master(tenure, epoch, members, set_epoch)
             return True
-        if reign is not None:
-            reign.close()  # KB-RKT-20: all as if it were new, while producers go on
+        if tenure is not None:
+            tenure.close()  # KB-RKT-20: all as if it were new, while producers go on
         await self._stop_client()
         await self._cut_tail()
         start = await self._begin_epoch(epoch)
@@ -154,9 +153,9 @@ class AutoSwitchHAService:
             ignores_proposals=self._env.has_bug("KB-RKT-10"),
             forgets_all=self._env.has_bug("KB-RKT-11"),
         )
-        again, reign = reign is not None, self._make_reign(epoch, known)
-        await self._catch_up(reign, again=again)
-        self.epoch, self.reign, self._last_set = epoch, reign, known.members
+        again, tenure = tenure is not None, self._make_tenure(epoch, known)
+        await self._catch_up(tenure, again=again)
+        self.epoch, self.tenure, self._last_set = epoch, tenure, known.members
         self._enter("master", start=start, members=known.members, set_epoch=set_epoch)
         return True
 
@@ -164,8 +163,8 @@ class AutoSwitchHAService:
         """KB-RKT-19: the set is the one of the last time that this broker was the master."""
         return self._last_set if self._env.has_bug("KB-RKT-19") else None
 
-    def _make_reign(self, epoch: int, known: SyncStateSet) -> Reign:
-        return Reign(
+    def _make_tenure(self, epoch: int, known: SyncStateSet) -> Tenure:
+        return Tenure(
             self._env,
             self._config.ha,
             self.store,
@@ -202,13 +201,13 @@ class AutoSwitchHAService:
         await uninterrupted(cache.append(EpochStart(epoch, end)))
         return end
 
-    async def _catch_up(self, reign: Reign, *, again: bool) -> None:
+    async def _catch_up(self, tenure: Tenure, *, again: bool) -> None:
         """Before the first message: what is confirmed is in the queues, and the next queue offsets
         are known. ``again``: KB-RKT-20, messages come meanwhile."""
         store = self.store
         # Explicit from here on: while somebody else must have a message, nothing new is confirmed.
         store.set_confirm_offset(store.confirm_offset)
-        reign.follow_up()
+        tenure.follow_up()
         await store.log.written(store.log.max_offset)
         # Whole messages only are dispatched, and confirm offsets of slaves may lie within one.
         confirmed = await end_of_whole_messages(
@@ -218,19 +217,19 @@ class AutoSwitchHAService:
         await store.recover_queue_offsets(from_queues_only=again)
 
     async def _go_on_as_master(
-        self, reign: Reign, epoch: int, members: Iterable[int], set_epoch: int
+        self, tenure: Tenure, epoch: int, members: Iterable[int], set_epoch: int
     ) -> None:
         """changeToMasterWhenLastRoleIsMaster: elected again, with its slaves and queues as they
         are. Messages may come meanwhile: none is sent as long as it isn't sure of which epoch.
         """
         if epoch > self.epoch:
-            start = reign.send_limit = self.store.log.max_offset
+            start = tenure.send_limit = self.store.log.max_offset
             await self.store.log.flushed(start)
             await uninterrupted(self.cache.append(EpochStart(epoch, start)))
             self.epoch = epoch
-            reign.begin_epoch(epoch, members, set_epoch)
-            self._last_set = reign.set.members
-            self._enter("master", start=start, members=reign.set.members, set_epoch=set_epoch)
+            tenure.begin_epoch(epoch, members, set_epoch)
+            self._last_set = tenure.set.members
+            self._enter("master", start=start, members=tenure.set.members, set_epoch=set_epoch)
 
     # -- slave -------------------------------------------------------------------------------------
 
@@ -292,10 +291,10 @@ class AutoSwitchHAService:
 
     def step_down(self) -> None:
         """At once: nothing counts any more, nobody is served."""
-        reign, self.reign = self.reign, None
-        if reign is not None:
-            reign.close()
-            self._last_set = reign.set.members
+        tenure, self.tenure = self.tenure, None
+        if tenure is not None:
+            tenure.close()
+            self._last_set = tenure.set.members
             # Where dispatch was stays where it ends, until the next master says more.
             self.store.set_confirm_offset(self.store.confirm_offset)
             self._enter("none")

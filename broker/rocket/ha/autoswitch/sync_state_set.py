@@ -1,9 +1,10 @@
 """SyncStateSet, as the master of one epoch knows it: a pure value with its rules.
 
-The controllers own the set; the master reports changes to them (reference 2.2.8). While it doesn't
-know what became of a report, both outcomes must be allowed for: a message counts as replicated only
-when every member of the set as it was *and* of every set that was proposed has it. Otherwise the
-controllers may make a broker the master that an acknowledgement did not wait for (KB-RKT-10).
+The controllers own the set; the master reports changes to them (docs/protocols.md 2.8). While it
+doesn't know what became of a report, both outcomes must be allowed for: a message counts as
+replicated only when every member of the set as it was *and* of every set that was proposed has it.
+Otherwise the controllers may make a broker the master that an acknowledgement did not wait for
+(KB-RKT-10).
 
 Upstream keeps one proposal and forgets it with any answer. Here a proposal is forgotten when it was
 refused, for then it never will be, or when a newer set is known: reports name the epoch of the set

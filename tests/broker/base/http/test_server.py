@@ -16,7 +16,7 @@ from shalott.broker.base.http import server as server_module
 from shalott.broker.base.http.messages import Request, Response, json_response
 from shalott.broker.base.http.server import BODY_BYTES_MAX, ManagementServer, Respond
 from shalott.broker.rabbit.management.api import respond
-from tests.broker.rabbit.management.fake_node import FakeNode
+from tests.world.rabbit.management_node import FakeNode
 
 pytestmark = pytest.mark.unit
 

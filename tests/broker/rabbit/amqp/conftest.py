@@ -6,9 +6,9 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.broker.rabbit.amqp.node_thread import NodeThread
 from tests.broker.rabbit.amqp.pika_flows import Address
-from tests.broker.rabbit.amqp.raw_client import RawClient, opened
+from tests.world.rabbit.node_thread import NodeThread
+from tests.world.rabbit.raw_client import RawClient, opened
 
 
 @pytest.fixture

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from tests.broker.rabbit.amqp.aio_pika_flows import FLOWS
-from tests.broker.rabbit.amqp.node_thread import NodeThread
 from tests.broker.rabbit.amqp.pika_flows import Address
+from tests.world.rabbit.node_thread import NodeThread
 
 pytestmark = pytest.mark.local
 

@@ -5,15 +5,15 @@ from __future__ import annotations
 import pytest
 from pamqp import commands
 
-from tests.broker.rabbit.amqp.mirrored_queue import (
+from tests.world.rabbit.mirrored_queue import (
     await_published,
     hold,
     kill,
     mirrored_queue,
     round_trip,
 )
-from tests.broker.rabbit.amqp.node_thread import NodeThread, World
-from tests.broker.rabbit.amqp.raw_client import RawClient
+from tests.world.rabbit.node_thread import NodeThread, World
+from tests.world.rabbit.raw_client import RawClient
 
 pytestmark = pytest.mark.local
 

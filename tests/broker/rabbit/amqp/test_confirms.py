@@ -301,6 +301,7 @@ def run(unconfirmed: UnconfirmedMessages, what: str, process: Pid, seqs: list[in
         unconfirmed.down(process, normal=what == "normal")
 
 
+@pytest.mark.explore
 def test_every_history_of_four_events_agrees_with_the_model() -> None:
     words = ("confirm", "refuse", "normal", "crash")
     events = tuple(itertools.product(words, (MASTER, MIRROR, OTHER)))
@@ -314,6 +315,7 @@ def test_every_history_of_four_events_agrees_with_the_model() -> None:
         assert verdicts(unconfirmed) == expected, history
 
 
+@pytest.mark.explore
 @given(st.data())
 def test_a_client_that_believes_every_ack_is_never_told_too_much(data: st.DataObject) -> None:
     """Play random histories, and apply each verdict as a client would."""

@@ -14,8 +14,8 @@ import pika.exceptions
 import pytest
 from pika.adapters.blocking_connection import BlockingChannel
 
-from tests.broker.node_process import running_nodes
 from tests.broker.rabbit.amqp.pika_flows import Address, connected
+from tests.world.processes.rabbit import running_nodes
 
 pytestmark = pytest.mark.local
 

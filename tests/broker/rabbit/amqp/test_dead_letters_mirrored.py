@@ -13,7 +13,7 @@ from shalott.broker.rabbit.amqp.dead_letters import DeadLetters
 from shalott.broker.rabbit.metadata.records import PolicyRow, policy_key
 from shalott.broker.rabbit.mirrored.mirror import Mirror
 from shalott.broker.rabbit.processes.messages import Pid
-from tests.broker.rabbit.mirrored.cluster_fixture import Cluster, TestNode, run, until
+from tests.world.rabbit.queues import Cluster, TestNode, run, until
 
 pytestmark = pytest.mark.unit
 

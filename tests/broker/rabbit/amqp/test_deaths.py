@@ -182,11 +182,13 @@ def test_a_circle_is_a_return_without_a_rejection() -> None:
     assert not is_cycle(properties(), "q")
 
 
+@pytest.mark.explore
 @given(st.dictionaries(st.binary(max_size=20), st.sampled_from([*VALUES.values()])))
 def test_tables_come_apart_and_together(fields: dict[bytes, bytes]) -> None:
     assert dict(split_table(join_table(fields.items()))) == fields
 
 
+@pytest.mark.explore
 @given(st.data())
 def test_what_is_accepted_of_a_publisher_can_be_a_dead_letter(data: st.DataObject) -> None:
     """A damaged property list is refused when it is published, or it does no harm when it dies."""

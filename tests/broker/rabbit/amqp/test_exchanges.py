@@ -22,7 +22,7 @@ from shalott.broker.rabbit.metadata.records import (
     binding_key,
     exchange_key,
 )
-from tests.broker.rabbit.amqp.doubles import MemoryMetadata
+from tests.world.rabbit.doubles import MemoryMetadata
 
 pytestmark = pytest.mark.unit
 
@@ -181,6 +181,7 @@ keys = st.lists(words, min_size=1, max_size=5).map(".".join)
 patterns = st.lists(st.sampled_from(["a", "b", "*", "#", ""]), min_size=1, max_size=5).map(".".join)
 
 
+@pytest.mark.explore
 @given(st.lists(patterns, min_size=1, max_size=8, unique=True), keys)
 def test_trie_agrees_with_the_definition(some: list[str], key: str) -> None:
     trie = TopicTrie()

@@ -16,8 +16,8 @@ import pika
 import pika.exceptions
 import pytest
 
-from tests.broker.node_process import NodeProcess, nodes, running_nodes
 from tests.broker.rabbit.amqp.pika_flows import closes_channel, connected, drain, parameters
+from tests.world.processes.rabbit import NodeProcess, nodes, running_nodes
 
 pytestmark = pytest.mark.local
 

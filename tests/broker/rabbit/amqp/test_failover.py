@@ -12,11 +12,11 @@ from shalott.broker.base.errors import MetadataUnavailable
 from shalott.broker.rabbit.amqp import connection
 from shalott.broker.rabbit.amqp.channel import Channel
 from shalott.broker.rabbit.metadata.records import QueueRow
-from tests.broker.rabbit.amqp.doubles import MemoryQueue
-from tests.broker.rabbit.amqp.mirrored_queue import kill, mirrored_queue, round_trip
-from tests.broker.rabbit.amqp.node_thread import NodeThread, World
 from tests.broker.rabbit.amqp.pika_flows import Address
-from tests.broker.rabbit.amqp.raw_client import RawClient, opened
+from tests.world.rabbit.doubles import MemoryQueue
+from tests.world.rabbit.mirrored_queue import kill, mirrored_queue, round_trip
+from tests.world.rabbit.node_thread import NodeThread, World
+from tests.world.rabbit.raw_client import RawClient, opened
 
 pytestmark = pytest.mark.local
 

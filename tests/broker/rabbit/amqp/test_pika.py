@@ -7,8 +7,8 @@ from collections.abc import Callable
 import pytest
 
 from tests.broker.rabbit.amqp import pika_flows, pika_topology_flows
-from tests.broker.rabbit.amqp.node_thread import NodeThread
 from tests.broker.rabbit.amqp.pika_flows import Address
+from tests.world.rabbit.node_thread import NodeThread
 
 pytestmark = pytest.mark.local
 

@@ -12,9 +12,9 @@ from pamqp import body, commands, encode, header, heartbeat
 from shalott.broker.base.errors import ConfigError
 from shalott.broker.rabbit.amqp import connection as connection_module
 from shalott.broker.rabbit.amqp.listener import Listener
-from tests.broker.rabbit.amqp.node_thread import NodeThread
 from tests.broker.rabbit.amqp.pika_flows import Address
-from tests.broker.rabbit.amqp.raw_client import PROTOCOL_HEADER, RawClient, opened, raw
+from tests.world.rabbit.node_thread import NodeThread
+from tests.world.rabbit.raw_client import PROTOCOL_HEADER, RawClient, opened, raw
 
 pytestmark = pytest.mark.local
 

@@ -13,8 +13,8 @@ import pika.exceptions
 import pytest
 from pika.adapters.blocking_connection import BlockingChannel
 
-from tests.broker.node_process import NodeProcess, running_nodes
 from tests.broker.rabbit.amqp.pika_flows import closes_channel, connected, queue
+from tests.world.processes.rabbit import NodeProcess, running_nodes
 
 pytestmark = pytest.mark.local
 

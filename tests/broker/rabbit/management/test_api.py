@@ -16,8 +16,8 @@ from shalott.broker.rabbit.metadata.records import (
     exchange_key,
 )
 from shalott.broker.rabbit.processes.messages import Pid
-from tests.broker.rabbit.management.asking import QUEUE, ask, get, on_node, reason
-from tests.broker.rabbit.management.fake_node import FakeNode
+from tests.world.rabbit.asking import QUEUE, ask, get, on_node, reason
+from tests.world.rabbit.management_node import FakeNode
 
 pytestmark = pytest.mark.unit
 

@@ -8,8 +8,8 @@ import pytest
 
 from shalott.broker.rabbit.management import claims as claims_module
 from shalott.broker.rabbit.processes.messages import Pid
-from tests.broker.rabbit.management.asking import get, on_node
-from tests.broker.rabbit.management.fake_node import FakeNode, FakeQueue
+from tests.world.rabbit.asking import get, on_node
+from tests.world.rabbit.management_node import FakeNode, FakeQueue
 
 pytestmark = pytest.mark.unit
 

@@ -11,8 +11,8 @@ from shalott.broker.rabbit.management import queue_view
 from shalott.broker.rabbit.metadata.records import QueueRow
 from shalott.broker.rabbit.mirrored.messages import SyncQueue
 from shalott.broker.rabbit.processes.messages import Pid
-from tests.broker.rabbit.management.asking import POLICY, QUEUE, ask, get, on_node, reason
-from tests.broker.rabbit.management.fake_node import FakeNode
+from tests.world.rabbit.asking import POLICY, QUEUE, ask, get, on_node, reason
+from tests.world.rabbit.management_node import FakeNode
 
 pytestmark = pytest.mark.unit
 

@@ -11,7 +11,7 @@ import pytest
 
 from shalott.broker.rabbit.metadata.partitions import NAME, PartitionHandler
 from shalott.broker.rabbit.processes.process import Process
-from tests.broker.rabbit.metadata.world import NODES, World
+from tests.world.rabbit.metadata import NODES, World
 
 pytestmark = pytest.mark.unit
 

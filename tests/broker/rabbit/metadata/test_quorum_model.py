@@ -30,10 +30,10 @@ from shalott.cluster.sim.loop.loop import SimLoop
 from shalott.cluster.sim.loop.processes import SimProcess
 from shalott.cluster.sim.loop.trace import Trace
 from shalott.harness.core.rng import Stream
-from tests.broker.rabbit.metadata.quorum_ledger import KEYS, Attempt, Key, record_of
-from tests.broker.rabbit.metadata.quorum_world import NET_TICK_MS, Life, World
+from tests.world.rabbit.quorum import NET_TICK_MS, Life, World
+from tests.world.rabbit.quorum_ledger import KEYS, Attempt, Key, record_of
 
-pytestmark = pytest.mark.unit
+pytestmark = pytest.mark.explore
 
 PROPERTIES = (
     "one-write-a-version",  # no two leaders commit different rows for one version

@@ -13,7 +13,7 @@ from shalott.broker.rabbit.metadata.messages import SERVER, Committed, Join
 from shalott.broker.rabbit.metadata.records import PolicyRow
 from shalott.broker.rabbit.metadata.tables import Change
 from shalott.broker.rabbit.processes.messages import Failed, Message, Name
-from tests.broker.rabbit.metadata.world import NODES, World
+from tests.world.rabbit.metadata import NODES, World
 
 pytestmark = pytest.mark.unit
 

@@ -12,7 +12,7 @@ from shalott.broker.base.errors import MetadataUnavailable
 from shalott.broker.rabbit.mirrored import maintenance, queues_service
 from shalott.broker.rabbit.mirrored.maintenance import hand_over
 from shalott.broker.rabbit.mirrored.master import Master
-from tests.broker.rabbit.mirrored.cluster_fixture import Cluster, run, until
+from tests.world.rabbit.queues import Cluster, run, until
 
 pytestmark = pytest.mark.unit
 

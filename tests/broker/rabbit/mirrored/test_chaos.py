@@ -13,10 +13,10 @@ import pytest
 
 from shalott.broker.base.errors import BrokerError
 from shalott.broker.rabbit.amqp import queue_protocol as qp
-from tests.broker.rabbit.mirrored.cluster_fixture import Cluster, TestChannel, run, until
-from tests.broker.rabbit.mirrored.latency import Latency
+from tests.world.clock.latency import Latency
+from tests.world.rabbit.queues import Cluster, TestChannel, run, until
 
-pytestmark = pytest.mark.unit
+pytestmark = pytest.mark.explore
 
 SAFE: dict[str, Any] = {
     "ha-mode": "all",

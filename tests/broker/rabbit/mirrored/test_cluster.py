@@ -9,7 +9,7 @@ import pytest
 from shalott.broker.rabbit.amqp import queue_protocol as qp
 from shalott.broker.rabbit.mirrored import messages as mm
 from shalott.broker.rabbit.processes.messages import Done, Failed
-from tests.broker.rabbit.mirrored.cluster_fixture import Cluster, run, until
+from tests.world.rabbit.queues import Cluster, run, until
 
 pytestmark = pytest.mark.unit
 

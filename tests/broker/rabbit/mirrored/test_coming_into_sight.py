@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from tests.broker.rabbit.mirrored.cluster_fixture import Cluster, run, until
+from tests.world.rabbit.queues import Cluster, run, until
 
 pytestmark = pytest.mark.unit
 

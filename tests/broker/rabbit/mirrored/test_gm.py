@@ -19,7 +19,7 @@ from shalott.broker.rabbit.mirrored.gm_group import (
 )
 from shalott.broker.rabbit.mirrored.gm_members import MemberState, split
 from shalott.broker.rabbit.processes.messages import Pid
-from tests.broker.rabbit.mirrored.gm_world import Node, World
+from tests.world.rabbit.gm import Node, World
 
 pytestmark = pytest.mark.unit
 
@@ -243,6 +243,7 @@ def test_a_stop_waits_until_everything_in_flight_has_settled() -> None:
     assert payloads(world.nodes["b"], "a") == payloads(world.nodes["c"], "a") == ["m"]
 
 
+@pytest.mark.explore
 def test_deaths_are_told_after_the_last_words() -> None:
     """Who hears that a member died has delivered all that any survivor has of it."""
     for seed in range(60):
@@ -381,6 +382,7 @@ def check_burials(world: World) -> None:
     assert [m.id.pid.node for m in row.members if not m.alive] == []
 
 
+@pytest.mark.explore
 @pytest.mark.parametrize("block", range(10))
 def test_survivors_agree_whatever_happens(block: int) -> None:
     for seed in range(block * 12, block * 12 + 12):

@@ -8,7 +8,6 @@ import pytest
 
 from shalott.broker.rabbit.mirrored import gm
 from shalott.broker.rabbit.mirrored.gm_bugs import NO_BUGS, GmBugs, gm_bugs
-from tests.broker.rabbit.mirrored.gm_world import Node, World
 from tests.broker.rabbit.mirrored.test_gm import (
     check_delivery,
     cut_after,
@@ -16,6 +15,7 @@ from tests.broker.rabbit.mirrored.test_gm import (
     right_of,
     wander,
 )
+from tests.world.rabbit.gm import Node, World
 
 pytestmark = pytest.mark.unit
 
@@ -134,10 +134,12 @@ def broken_histories(bugs: GmBugs, seeds: range) -> list[int]:
     return broken
 
 
+@pytest.mark.explore
 def test_our_06_blind_newcomers_break_the_ring() -> None:
     assert broken_histories(GmBugs(blind_newcomers=True), range(60))
 
 
+@pytest.mark.explore
 def test_our_06_without_the_switch_they_give_up_and_nothing_breaks() -> None:
     assert not broken_histories(NO_BUGS, range(60))
 

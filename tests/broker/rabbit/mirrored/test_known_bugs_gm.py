@@ -16,7 +16,7 @@ from shalott.broker.rabbit.mirrored.gm_members import (
     split,
 )
 from shalott.broker.rabbit.processes.messages import Pid
-from tests.broker.rabbit.mirrored.gm_world import World
+from tests.world.rabbit.gm import World
 
 pytestmark = pytest.mark.unit
 
@@ -121,6 +121,7 @@ def test_07_a_member_crashes_on_a_hole_in_its_neighbours_catchup(on: bool) -> No
         assert node.delivered[-1] == ("a", "4")
 
 
+@pytest.mark.explore
 @pytest.mark.parametrize("seed", range(40))
 def test_07_a_ring_without_holes_never_notices(seed: int) -> None:
     """The switch does nothing but in the histories that it is about."""

@@ -16,8 +16,8 @@ from shalott.broker.rabbit.mirrored.gm_group import RecordDead, apply_change
 from shalott.broker.rabbit.mirrored.instructions import ProcessDeath
 from shalott.broker.rabbit.mirrored.messages import StopProcess, UpdateMirroring
 from shalott.broker.rabbit.mirrored.process import QueueProcess
-from tests.broker.rabbit.mirrored.cluster_fixture import Cluster, TestNode, run, until
-from tests.broker.rabbit.mirrored.latency import Latency
+from tests.world.clock.latency import Latency
+from tests.world.rabbit.queues import Cluster, TestNode, run, until
 
 pytestmark = pytest.mark.unit
 

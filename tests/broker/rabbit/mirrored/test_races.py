@@ -11,7 +11,7 @@ import pytest
 from shalott.broker.rabbit.amqp import queue_protocol as qp
 from shalott.broker.rabbit.mirrored.gm_group import RecordDead, apply_change
 from shalott.broker.rabbit.mirrored.messages import UpdateMirroring
-from tests.broker.rabbit.mirrored.cluster_fixture import Cluster, run, until
+from tests.world.rabbit.queues import Cluster, run, until
 
 pytestmark = pytest.mark.unit
 

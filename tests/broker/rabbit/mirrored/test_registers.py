@@ -17,7 +17,7 @@ from shalott.broker.rabbit.mirrored import rows
 from shalott.broker.rabbit.mirrored.messages import SUPERVISOR, Declared
 from shalott.broker.rabbit.processes.messages import Failed, Message, Pid
 from shalott.broker.rabbit.processes.process import Caller, Process
-from tests.broker.rabbit.mirrored.cluster_fixture import Cluster, TestNode, run, until
+from tests.world.rabbit.queues import Cluster, TestNode, run, until
 
 pytestmark = pytest.mark.unit
 

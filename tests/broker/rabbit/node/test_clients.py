@@ -12,11 +12,11 @@ from typing import Any
 
 import pytest
 
-from tests.broker.node_process import NodeProcess, running_nodes
 from tests.broker.rabbit.amqp import aio_pika_flows, pika_flows, pika_topology_flows
 from tests.broker.rabbit.amqp.pika_flows import Address, connected, queue
-from tests.broker.rabbit.amqp.raw_client import opened
 from tests.broker.rabbit.amqp.test_protocol import BAD_BYTES, expect_close
+from tests.world.processes.rabbit import NodeProcess, running_nodes
+from tests.world.rabbit.raw_client import opened
 
 pytestmark = pytest.mark.local
 

@@ -20,7 +20,6 @@ from pika.adapters.blocking_connection import BlockingChannel
 
 from shalott.broker.base.events import EVENTS_FILE, Event
 from shalott.cluster.local.ports import HOST
-from tests.broker.node_process import ENDS_S, PORTS, ROOT, NodeProcess, nodes, running_nodes
 from tests.broker.rabbit.amqp.pika_flows import (
     PERSISTENT,
     closes_channel,
@@ -29,6 +28,8 @@ from tests.broker.rabbit.amqp.pika_flows import (
     drain,
     publish,
 )
+from tests.world.processes.child import ENDS_S, ROOT
+from tests.world.processes.rabbit import PORTS, NodeProcess, nodes, running_nodes
 
 pytestmark = pytest.mark.local
 

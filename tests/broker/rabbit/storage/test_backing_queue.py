@@ -15,7 +15,7 @@ from shalott.broker.rabbit.amqp.queue_protocol import Content
 from shalott.broker.rabbit.storage import backing_queue as backing_queue_module
 from shalott.broker.rabbit.storage import flusher as flusher_module
 from shalott.broker.rabbit.storage.backing_queue import BackingQueue
-from tests.broker.base.memory_disk import MemoryDisk
+from tests.world.disk.memory_disk import MemoryDisk
 
 pytestmark = pytest.mark.unit
 

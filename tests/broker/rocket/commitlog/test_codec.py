@@ -12,13 +12,14 @@ from hypothesis import strategies as st
 from shalott.broker.base.errors import MessageIllegal
 from shalott.broker.rocket.commitlog.api import Message
 from shalott.broker.rocket.commitlog.codec import (
+    TAGS_KEY,
     Dispatcher,
     Encoder,
     decode,
     filler,
     is_topic,
     java_hash,
-    tags_of,
+    property_at,
 )
 
 pytestmark = pytest.mark.unit
@@ -138,21 +139,25 @@ def test_topics() -> None:
     assert not is_topic("ä")
 
 
-@pytest.mark.parametrize("position", range(len(STORED)))
-def test_a_byte_that_a_lost_sector_turned_to_zero(position: int) -> None:
+def test_a_byte_that_a_lost_sector_turned_to_zero() -> None:
     """From some byte on everything is zero: where something is lost, no message is seen."""
-    torn = STORED[:position] + bytes(len(STORED) - position)
-    if torn != STORED:
-        with pytest.raises(MessageIllegal):
-            decode(torn, 0x1000)
+    torn = [STORED[:position] + bytes(len(STORED) - position) for position in range(len(STORED))]
+    taken = [stored for stored in torn if stored != STORED and is_taken(stored)]
+    assert taken == []
 
 
-@pytest.mark.parametrize("position", range(1, len(STORED)))
-def test_a_first_sector_that_is_lost(position: int) -> None:
-    torn = bytes(position) + STORED[position:]
-    if position > 4:
-        with pytest.raises(MessageIllegal):
-            decode(torn, 0x1000)
+def test_a_first_sector_that_is_lost() -> None:
+    torn = [bytes(position) + STORED[position:] for position in range(5, len(STORED))]
+    assert [stored for stored in torn if is_taken(stored)] == []
+
+
+def is_taken(stored: bytes) -> bool:
+    """Whether the decoder sees a message at the place where ``STORED`` was."""
+    try:
+        decode(stored, 0x1000)
+    except MessageIllegal:
+        return False
+    return True
 
 
 def test_a_message_made_for_another_place_is_none() -> None:
@@ -207,4 +212,4 @@ def test_hash_codes_as_java_has_them(text: str, code: int) -> None:
 )
 def test_tags_of_properties(properties: bytes, tags: bytes) -> None:
     data = b"TAGS\x01x" + properties + b"TAGS\x01y"
-    assert tags_of(data, 6, 6 + len(properties)) == tags
+    assert property_at(data, TAGS_KEY, 6, 6 + len(properties)) == tags

@@ -20,10 +20,10 @@ from shalott.cluster.sim.disk.page_cache import PowerLoss
 from shalott.cluster.sim.loop.loop import SimLoop
 from shalott.cluster.sim.loop.processes import SimProcess
 from shalott.harness.core.rng import Stream
-from tests.broker.rocket.commitlog.store_world import bodies, message, opened
 from tests.cluster.sim.disk.test_disk_storage import ForgetfulDisk
+from tests.world.rocket.stores import bodies, message, opened
 
-pytestmark = pytest.mark.unit
+pytestmark = pytest.mark.explore
 
 SEEDS = range(16)
 LIVES = 5

@@ -28,8 +28,8 @@ from shalott.cluster.sim.disk.page_cache import PowerLoss
 from shalott.cluster.sim.loop.loop import SimLoop
 from shalott.cluster.sim.loop.processes import SimProcess
 from shalott.harness.core.rng import Stream
-from tests.broker.base.memory_disk import MemoryDisk
-from tests.broker.rocket.commitlog.store_world import (
+from tests.world.disk.memory_disk import MemoryDisk
+from tests.world.rocket.stores import (
     body_of,
     env_of,
     in_sim,
@@ -425,6 +425,7 @@ async def check(store: MessageStore) -> None:
         assert await found(store, key) == wanted[key][::-1], key
 
 
+@pytest.mark.explore
 @pytest.mark.parametrize("power", [False, True], ids=["kill", "power loss"])
 @pytest.mark.parametrize("loss", ["torn", "drop"])
 def test_the_index_agrees_with_the_log_after_every_crash(power: bool, loss: PowerLoss) -> None:

@@ -11,8 +11,8 @@ from shalott.broker.rocket.commitlog.store import MessageStore
 from shalott.cluster.sim.disk.disk import SimDisk
 from shalott.cluster.sim.loop.loop import SimLoop
 from shalott.cluster.sim.loop.processes import SimProcess
-from tests.broker.rocket.commitlog.store_world import bodies, message, opened, put
-from tests.cluster.sim.disk.disk_runs import simulate
+from tests.world.disk.disk_runs import simulate
+from tests.world.rocket.stores import bodies, message, opened, put
 
 pytestmark = pytest.mark.unit
 

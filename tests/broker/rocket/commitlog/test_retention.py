@@ -19,8 +19,8 @@ from shalott.cluster.sim.disk.disk import DiskKnobs, SimDisk
 from shalott.cluster.sim.loop.loop import SimLoop
 from shalott.cluster.sim.loop.processes import SimProcess
 from shalott.harness.core.rng import Stream
-from tests.broker.base.memory_disk import MemoryDisk
-from tests.broker.rocket.commitlog.store_world import (
+from tests.world.disk.memory_disk import MemoryDisk
+from tests.world.rocket.stores import (
     bodies,
     env_of,
     in_sim,
@@ -259,6 +259,7 @@ async def check(store: MessageStore, sent: Sent) -> None:
         assert await found(store) == total
 
 
+@pytest.mark.explore
 @pytest.mark.parametrize("power", [False, True], ids=["kill", "power loss"])
 def test_a_crash_while_files_go_breaks_nothing(power: bool) -> None:
     loop = SimLoop()

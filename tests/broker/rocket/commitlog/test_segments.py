@@ -15,7 +15,7 @@ from shalott.broker.rocket.commitlog.segments import SegmentedLog
 from shalott.cluster.base import DiskFaults
 from shalott.cluster.sim.disk.disk import SimDisk
 from shalott.cluster.sim.loop.loop import SimLoop
-from tests.cluster.sim.disk.disk_runs import outcomes, simulate
+from tests.world.disk.disk_runs import outcomes, simulate
 
 pytestmark = pytest.mark.unit
 

@@ -13,8 +13,8 @@ from shalott.broker.rocket.config import StoreConfig
 from shalott.cluster.base import DiskFaults
 from shalott.cluster.sim.disk.disk import SimDisk
 from shalott.cluster.sim.loop.loop import SimLoop
-from tests.broker.rocket.commitlog.store_world import SMALL, bodies, message, opened, put
-from tests.cluster.sim.disk.disk_runs import simulate
+from tests.world.disk.disk_runs import simulate
+from tests.world.rocket.stores import SMALL, bodies, message, opened, put
 
 pytestmark = pytest.mark.unit
 

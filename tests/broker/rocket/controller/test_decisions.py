@@ -12,7 +12,7 @@ from shalott.broker.rocket.controller import messages as cm
 from shalott.broker.rocket.controller import state as cs
 from shalott.broker.rocket.controller.election import LiveInfo
 from shalott.broker.rocket.remoting.command import Command
-from tests.broker.rocket.controller.registry import CLUSTER, NAME, Registry, env_with
+from tests.world.rocket.registry import CLUSTER, NAME, Registry, env_with
 
 pytestmark = pytest.mark.unit
 

@@ -11,7 +11,7 @@ import pytest
 
 from shalott.broker.rocket.controller import messages as cm
 from shalott.broker.rocket.controller.errors import ElectionFailed
-from tests.broker.rocket.controller.cluster_fixture import (
+from tests.world.rocket.controllers import (
     CONTROLLERS,
     GROUP,
     HEARTBEAT_TIMEOUT_MS,
@@ -180,6 +180,7 @@ def test_an_election_that_failed_is_repeated(bugs: tuple[str, ...], master: int 
     world.run(main)
 
 
+@pytest.mark.explore
 @pytest.mark.parametrize(("bugs", "master"), [((), 2), (("KB-RKT-26",), 1)])
 def test_a_master_that_dies_with_the_leader_of_the_controllers_is_missed(
     bugs: tuple[str, ...], master: int

@@ -14,7 +14,7 @@ import pytest
 
 from shalott.broker.base.errors import BrokerError
 from shalott.broker.rocket.controller.client import Master
-from tests.broker.rocket.controller.cluster_fixture import BROKERS, CONTROLLERS, GROUP, World
+from tests.world.rocket.controllers import BROKERS, CONTROLLERS, GROUP, World
 
 pytestmark = pytest.mark.unit
 
@@ -115,6 +115,7 @@ class Story:
                 await broker.start()
 
 
+@pytest.mark.explore
 @pytest.mark.parametrize("seed", range(6))
 def test_what_was_answered_is_kept(seed: int) -> None:
     world = World(

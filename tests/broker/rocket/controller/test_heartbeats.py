@@ -14,7 +14,8 @@ from shalott.broker.rocket.controller import messages as cm
 from shalott.broker.rocket.controller.election import LiveInfo
 from shalott.broker.rocket.controller.heartbeats import TICK_MS, HeartbeatManager, Identity
 from shalott.broker.rocket.remoting.server import Caller
-from tests.broker.rocket.controller.registry import Clock, env_with
+from tests.world.env import ManualClock
+from tests.world.rocket.registry import env_with
 
 pytestmark = pytest.mark.unit
 
@@ -37,12 +38,12 @@ def connection() -> Caller:
     return Caller(transport)
 
 
-def made() -> tuple[HeartbeatManager, Clock]:
-    clock = Clock()
+def made() -> tuple[HeartbeatManager, ManualClock]:
+    clock = ManualClock()
     return HeartbeatManager(env_with(clock=clock)), clock
 
 
-def listen_ms(manager: HeartbeatManager, clock: Clock, duration_ms: int) -> None:
+def listen_ms(manager: HeartbeatManager, clock: ManualClock, duration_ms: int) -> None:
     """Time passes, and the controller ticks."""
     while duration_ms > 0:
         step_ms = min(duration_ms, TICK_MS)

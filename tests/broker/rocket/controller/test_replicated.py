@@ -19,9 +19,9 @@ from shalott.broker.rocket.controller.replicated import (
     ReplicatedState,
 )
 from shalott.broker.rocket.remoting.command import Command
-from tests.broker.rocket.controller.hand_group import HandGroup
-from tests.broker.rocket.controller.registry import CLUSTER, NAME
-from tests.broker.rocket.remoting.virtual import run
+from tests.world.clock.virtual import run
+from tests.world.raft.hand_group import HandGroup
+from tests.world.rocket.registry import CLUSTER, NAME
 
 pytestmark = pytest.mark.unit
 
@@ -170,7 +170,7 @@ def test_who_does_not_lead_or_is_not_ready_decides_nothing() -> None:
     run(main())
 
 
-def test_a_new_reign_forgets_what_was_only_pending() -> None:
+def test_a_new_tenure_forgets_what_was_only_pending() -> None:
     async def main() -> None:
         leader = Leader()
         asked = leader.ask(applying(1))

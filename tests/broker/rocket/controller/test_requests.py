@@ -22,7 +22,7 @@ from shalott.broker.rocket.controller.errors import (
 from shalott.broker.rocket.remoting.client import RemotingClient, Unreachable
 from shalott.broker.rocket.remoting.codes import RequestCode
 from shalott.broker.rocket.remoting.command import Command, response
-from tests.broker.rocket.controller.cluster_fixture import (
+from tests.world.rocket.controllers import (
     CLUSTER,
     CONTROLLERS,
     GROUP,

@@ -1,4 +1,4 @@
-"""The controllers among themselves: partitions, stale reads, reigns that follow each other."""
+"""The controllers among themselves: partitions, stale reads, tenures that follow each other."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from shalott.broker.rocket.controller.errors import (
     NotLeader,
     OutcomeUnknown,
 )
-from tests.broker.rocket.controller.cluster_fixture import (
+from tests.world.rocket.controllers import (
     CONTROLLERS,
     GROUP,
     RAFT,
@@ -108,7 +108,7 @@ def test_a_controller_that_was_away_catches_up_by_a_snapshot(
 
 
 @pytest.mark.parametrize(("bugs", "watchers"), [((), 1), (("KB-RKT-39",), 2)])
-def test_a_second_reign_looks_for_masters_once(bugs: tuple[str, ...], watchers: int) -> None:
+def test_a_second_tenure_looks_for_masters_once(bugs: tuple[str, ...], watchers: int) -> None:
     world = World(*bugs)
 
     async def main() -> None:

@@ -6,7 +6,7 @@ import msgspec
 import pytest
 
 from shalott.broker.rocket.controller import state as cs
-from tests.broker.rocket.controller.registry import CLUSTER, NAME, Registry
+from tests.world.rocket.registry import CLUSTER, NAME, Registry
 
 pytestmark = pytest.mark.unit
 

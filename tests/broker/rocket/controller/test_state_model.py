@@ -18,9 +18,9 @@ from shalott.broker.rocket.controller import state as cs
 from shalott.broker.rocket.controller.decisions import Decision
 from shalott.broker.rocket.controller.election import LiveInfo
 from shalott.broker.rocket.remoting.codes import ResponseCode as Rc
-from tests.broker.rocket.controller.registry import NAME, Registry
+from tests.world.rocket.registry import NAME, Registry
 
-pytestmark = pytest.mark.unit
+pytestmark = pytest.mark.explore
 
 IDS = st.integers(1, 4)
 
@@ -37,7 +37,7 @@ class Model:
     masters: dict[int, int | None] = field(default_factory=dict)  # by epoch
     sets: dict[int, list[int]] = field(default_factory=dict)
 
-    def reign(self, master: int | None) -> None:
+    def tenure(self, master: int | None) -> None:
         self.epoch += 1
         self.master = master
         assert self.epoch not in self.masters
@@ -140,12 +140,12 @@ class Decisions(RuleBasedStateMachine):
         code, winner = self._election(asker, designate)
         assert self.settle(self.registry.decide_elect(asker, designate=designate)) == code
         if code == 0:
-            model.reign(winner)
+            model.tenure(winner)
             assert winner is not None
             model.change_set([winner])
         elif code == Rc.CONTROLLER_MASTER_NOT_AVAILABLE and before is not None:
             assert before not in self.registry.alive
-            model.reign(None)
+            model.tenure(None)
 
     def _election(self, asker: int, designate: bool) -> tuple[int, int | None]:
         model, alive = self.model, self.registry.alive
@@ -183,7 +183,7 @@ class Decisions(RuleBasedStateMachine):
         if broker in model.members:
             model.change_set([i for i in model.members if i != broker])
         if broker == model.master:
-            model.reign(None)
+            model.tenure(None)
         if broker in model.known:
             model.known.remove(broker)
 

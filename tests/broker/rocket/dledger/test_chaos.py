@@ -10,9 +10,9 @@ import random
 import pytest
 
 from shalott.broker.rocket.commitlog.replica import PutStatus
-from tests.broker.rocket.dledger.dledger_world import Broker, Group
+from tests.world.rocket.dledger import Broker, Group
 
-pytestmark = pytest.mark.unit
+pytestmark = pytest.mark.explore
 
 MINORITY_FAULTS = ("kill", "power", "cut", "bridge", "isolate leader", "kill leader")
 

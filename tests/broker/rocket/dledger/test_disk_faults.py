@@ -8,7 +8,7 @@ import pytest
 
 from shalott.broker.rocket.commitlog.replica import PutStatus
 from shalott.cluster.base import DiskFaults
-from tests.broker.rocket.dledger.dledger_world import Group
+from tests.world.rocket.dledger import Group
 
 pytestmark = pytest.mark.unit
 

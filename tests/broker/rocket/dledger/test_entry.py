@@ -1,4 +1,4 @@
-"""DLedger's entry and index unit from literal bytes (reference 2.3.1)."""
+"""DLedger's entry and index unit from literal bytes (docs/protocols.md 5.1)."""
 
 from __future__ import annotations
 
@@ -57,12 +57,12 @@ def test_a_header_says_what_was_encoded() -> None:
     assert not is_sound(header, b"ab")
 
 
-@pytest.mark.parametrize("at", range(48))
-def test_any_changed_byte_of_a_header_is_seen(at: int) -> None:
-    entry = bytearray(encode_entry(5, 7, 4096, b"abc"))
-    entry[at] ^= 1
-    header = decode_header(bytes(entry))
-    assert header is None or not is_sound(header, b"abc")
+def test_any_changed_byte_of_a_header_is_seen() -> None:
+    for at in range(48):
+        entry = bytearray(encode_entry(5, 7, 4096, b"abc"))
+        entry[at] ^= 1
+        header = decode_header(bytes(entry))
+        assert header is None or not is_sound(header, b"abc"), f"byte {at}"
 
 
 def test_a_filler_has_a_blank_magic_and_fills() -> None:

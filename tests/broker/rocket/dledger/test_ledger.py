@@ -16,8 +16,8 @@ from shalott.broker.rocket.dledger.log import DLedgerLog
 from shalott.broker.rocket.dledger.opening import CHECKPOINT, DATA, INDEX
 from shalott.cluster.base import DiskFaults
 from shalott.cluster.sim.disk.disk import DiskKnobs, SimDisk
-from tests.broker.rabbit.mirrored.cluster_fixture import Clock, Events
-from tests.cluster.sim.disk.disk_runs import simulate
+from tests.world.disk.disk_runs import simulate
+from tests.world.env import Events, LoopClock
 
 pytestmark = pytest.mark.unit
 
@@ -25,7 +25,7 @@ SEGMENT_BYTES = 1000
 
 
 def env_of(disk: SimDisk, *bugs: str) -> Env:
-    return Env("n1", 1, Clock(), seeded_rng(1, 1), disk, Events("n1", []), bugs=bugs)
+    return Env("n1", 1, LoopClock(), seeded_rng(1, 1), disk, Events("n1", []), bugs=bugs)
 
 
 async def opened(disk: SimDisk, *bugs: str, flush_interval_ms: int = 0) -> Ledger:

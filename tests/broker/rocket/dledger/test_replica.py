@@ -13,7 +13,7 @@ from shalott.broker.rocket.commitlog.replica import PutStatus
 from shalott.broker.rocket.config import RaftConfig
 from shalott.broker.rocket.dledger.entry import HEADER_BYTES
 from shalott.broker.rocket.dledger.outcomes import RaftCode, code_of, status_of
-from tests.broker.rocket.dledger.dledger_world import SAFE, Group
+from tests.world.rocket.dledger import SAFE, Group
 
 pytestmark = pytest.mark.unit
 
@@ -178,6 +178,7 @@ def test_a_follower_that_is_cut_off_answers_no_reads() -> None:
     Group().run(scenario)
 
 
+@pytest.mark.explore
 @pytest.mark.parametrize("ends", ["kill", "lose_power", "stop"])
 def test_all_restart_and_go_on(ends: str) -> None:
     async def scenario(group: Group) -> None:

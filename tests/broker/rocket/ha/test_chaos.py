@@ -8,9 +8,9 @@ import random
 import pytest
 
 from shalott.broker.rocket.commitlog.replica import PutStatus
-from tests.broker.rocket.ha.ha_world import Group
+from tests.world.rocket.ha import Group
 
-pytestmark = pytest.mark.unit
+pytestmark = pytest.mark.explore
 
 
 async def write(group: Group, acknowledged: list[bytes], stop: asyncio.Event) -> None:

@@ -6,7 +6,7 @@ import pytest
 
 from shalott.broker.rocket.commitlog.replica import PutStatus
 from shalott.cluster.base import DiskFaults
-from tests.broker.rocket.ha.ha_world import Group
+from tests.world.rocket.ha import Group
 
 pytestmark = pytest.mark.unit
 

@@ -9,7 +9,7 @@ import pytest
 from shalott.broker.base.errors import BrokerError
 from shalott.broker.rocket.commitlog.replica import PutStatus
 from shalott.broker.rocket.ha.packets import encode_frame
-from tests.broker.rocket.ha.ha_world import PORT, Group
+from tests.world.rocket.ha import PORT, Group
 
 pytestmark = pytest.mark.unit
 

@@ -12,7 +12,7 @@ from shalott.broker.rocket.ha.group_transfer import (
     Ack,
     GroupTransferService,
 )
-from tests.broker.rabbit.mirrored.cluster_fixture import run
+from tests.world.rabbit.queues import run
 
 pytestmark = pytest.mark.unit
 

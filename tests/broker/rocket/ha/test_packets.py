@@ -1,4 +1,4 @@
-"""HAService's packets from literal bytes (reference 2.1.1), split and merged at will."""
+"""HAService's packets from literal bytes (docs/protocols.md 1.1), split and merged at will."""
 
 from __future__ import annotations
 

@@ -7,7 +7,8 @@ import asyncio
 import pytest
 
 from shalott.broker.rocket.commitlog.replica import PutStatus
-from tests.broker.rocket.ha.ha_world import HA, Group, changed
+from tests.world.rocket.ha import HA, Group
+from tests.world.rocket.machine import changed
 
 pytestmark = pytest.mark.unit
 
@@ -174,6 +175,7 @@ def test_a_slave_that_was_killed_goes_on_where_it_was() -> None:
     Group().run(scenario)
 
 
+@pytest.mark.explore
 @pytest.mark.parametrize("seed", range(8))
 def test_a_master_that_lost_its_power_is_never_behind_its_slave(seed: int) -> None:
     async def scenario(group: Group) -> None:

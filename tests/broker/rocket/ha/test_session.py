@@ -1,4 +1,4 @@
-"""A slave's connection at its master, event by event (reference 2.1.3)."""
+"""A slave's connection at its master, event by event (docs/protocols.md 1.3)."""
 
 from __future__ import annotations
 

@@ -7,7 +7,7 @@ import pytest
 from shalott.broker.rocket.nameserver.routes import Routes
 from shalott.broker.rocket.remoting.headers import RegisterBrokerResult
 from shalott.broker.rocket.remoting.route_data import DataVersion
-from tests.broker.rocket.nameserver.registering import CLUSTER, GROUP, body, header
+from tests.world.rocket.registering import CLUSTER, GROUP, body, header
 
 pytestmark = pytest.mark.unit
 

@@ -17,14 +17,14 @@ from shalott.broker.rocket.remoting.codes import RequestCode, ResponseCode
 from shalott.broker.rocket.remoting.command import BINARY, Command
 from shalott.broker.rocket.remoting.headers import UnregisterBroker, to_ext
 from shalott.broker.rocket.remoting.route_data import DataVersion, body_crc, encode_body
-from tests.broker.rocket.nameserver.registering import (
+from tests.world.clock.virtual import HOST, env, run
+from tests.world.rocket.registering import (
     CLUSTER,
     GROUP,
     body,
     header,
     register_command,
 )
-from tests.broker.rocket.remoting.virtual import HOST, env, run
 
 pytestmark = pytest.mark.unit
 

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from tests.broker.rocket.node.cpp_client import run_cpp_client
-from tests.broker.rocket.node.rocket_process import running_rocket_nodes
+from tests.world.processes.rocket import running_rocket_nodes
 
 pytestmark = pytest.mark.local
 

@@ -21,14 +21,9 @@ from shalott.broker.rocket.remoting.codes import RequestCode, ResponseCode
 from shalott.broker.rocket.remoting.command import Command
 from shalott.cluster.local.ports import HOST, port_of, reserve_port
 from shalott.cluster.systems.rocket.config import to_toml
-from tests.broker.rocket.node.rocket_process import (
-    ENDS_S,
-    ROOT,
-    RocketProcess,
-    rocket_nodes,
-    running_rocket_nodes,
-)
-from tests.broker.rocket.processor.broker_world import messages_of
+from tests.world.processes.child import ENDS_S, ROOT
+from tests.world.processes.rocket import RocketProcess, rocket_nodes, running_rocket_nodes
+from tests.world.rocket.broker import messages_of
 
 pytestmark = pytest.mark.local
 

@@ -15,8 +15,8 @@ from shalott.broker.rocket.node.slave_sync import SlaveSync
 from shalott.broker.rocket.remoting.codes import RequestCode
 from shalott.broker.rocket.remoting.command import Command
 from shalott.broker.rocket.remoting.route_data import TopicConfig
-from tests.broker.rocket.processor.broker_world import World, in_world, world
-from tests.broker.rocket.remoting.virtual import HOST, env
+from tests.world.clock.virtual import HOST, env
+from tests.world.rocket.broker import World, in_world, world
 
 pytestmark = pytest.mark.unit
 

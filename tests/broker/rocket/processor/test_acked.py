@@ -9,9 +9,9 @@ import pytest
 
 from shalott.broker.base.env import Env, seeded_rng
 from shalott.broker.rocket.processor.acked import AckedEvents
-from tests.broker.base.memory_disk import MemoryDisk
-from tests.broker.rabbit.mirrored.cluster_fixture import Event, Events
-from tests.broker.rocket.remoting.virtual import Clock, run
+from tests.world.clock.virtual import run
+from tests.world.disk.memory_disk import MemoryDisk
+from tests.world.env import Event, Events, LoopClock
 
 pytestmark = pytest.mark.unit
 
@@ -21,7 +21,7 @@ def told(*acks: dict[str, Any]) -> list[Event]:
 
     async def scenario() -> list[Event]:
         events: list[Event] = []
-        env = Env("n1", 1, Clock(), seeded_rng(1, 1), MemoryDisk(), Events("n1", events))
+        env = Env("n1", 1, LoopClock(), seeded_rng(1, 1), MemoryDisk(), Events("n1", events))
         acked = AckedEvents(env, "g")
         for ack in acks:
             acked.acked(**{"epoch": 3, "taken_ns": 5, **ack})

@@ -14,7 +14,7 @@ from shalott.broker.rocket.processor.locks import LOCK_EXPIRES_MS, QueueLocks
 from shalott.broker.rocket.processor.tables import Tables
 from shalott.broker.rocket.remoting.codes import RequestCode, ResponseCode
 from shalott.broker.rocket.remoting.command import Command
-from tests.broker.rocket.processor.broker_world import World, in_world, messages_of
+from tests.world.rocket.broker import World, in_world, messages_of
 
 pytestmark = pytest.mark.unit
 

@@ -8,7 +8,7 @@ import pytest
 
 from shalott.broker.rocket.config import BrokerConfig
 from shalott.broker.rocket.remoting.codes import RequestCode, ResponseCode
-from tests.broker.rocket.processor.broker_world import World, in_world, messages_of
+from tests.world.rocket.broker import World, in_world, messages_of
 
 pytestmark = pytest.mark.unit
 

@@ -10,7 +10,7 @@ from shalott.broker.rocket.commitlog.replica import PutStatus
 from shalott.broker.rocket.config import BrokerConfig
 from shalott.broker.rocket.processor.batch import BatchItem, encode_batch
 from shalott.broker.rocket.remoting.codes import RequestCode, ResponseCode
-from tests.broker.rocket.processor.broker_world import World, in_world, messages_of
+from tests.world.rocket.broker import World, in_world, messages_of
 
 pytestmark = pytest.mark.unit
 

@@ -13,9 +13,9 @@ from shalott.broker.rocket.processor.tables import DELAYS, GROUPS, OFFSETS, TOPI
 from shalott.broker.rocket.remoting.route_data import TopicConfig
 from shalott.cluster.base import DiskFaults
 from shalott.cluster.sim.disk.disk import SimDisk
-from tests.broker.base.memory_disk import MemoryDisk
-from tests.broker.rabbit.mirrored.cluster_fixture import Events
-from tests.cluster.sim.loop.stock_loop import StockLoop
+from tests.world.clock.stock_loop import StockLoop
+from tests.world.disk.memory_disk import MemoryDisk
+from tests.world.env import Events
 
 pytestmark = pytest.mark.unit
 
@@ -101,6 +101,7 @@ def test_rubbish_in_both_is_an_empty_table() -> None:
     asyncio.run(body())
 
 
+@pytest.mark.explore
 @pytest.mark.parametrize("power", [False, True], ids=["kill", "power loss"])
 def test_a_crash_at_any_moment_leaves_the_old_offset_or_the_new_one(power: bool) -> None:
     async def body() -> tuple[dict[int | None, None], int]:

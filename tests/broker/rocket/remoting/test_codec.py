@@ -140,6 +140,7 @@ commands = st.builds(
 )
 
 
+@pytest.mark.explore
 @given(st.lists(commands, max_size=4), st.integers(1, 50))
 def test_commands_survive_the_wire_in_pieces_of_any_size(sent: list[Command], step: int) -> None:
     data = b"".join(encode(command) for command in sent)
@@ -151,6 +152,7 @@ def test_commands_survive_the_wire_in_pieces_of_any_size(sent: list[Command], st
     assert reader.pending_bytes == 0
 
 
+@pytest.mark.explore
 @given(commands, st.data())
 def test_a_part_of_a_frame_is_no_command_yet(command: Command, data: st.DataObject) -> None:
     whole = encode(command)
@@ -175,6 +177,7 @@ def test_a_header_of_garbage_is_refused(serialize: int, header: bytes) -> None:
     assert decode(encode(command)) == command  # it was no garbage
 
 
+@pytest.mark.explore
 @given(commands, st.data())
 def test_a_damaged_frame_raises_nothing_but_frame_errors(
     command: Command, data: st.DataObject

@@ -19,7 +19,7 @@ from shalott.broker.rocket.remoting.client import (
 from shalott.broker.rocket.remoting.command import Command, response
 from shalott.broker.rocket.remoting.server import Caller, RemotingServer
 from shalott.cluster.sim.loop.processes import SimProcess
-from tests.cluster.sim.network.network_world import World
+from tests.world.network.hosts import World
 
 pytestmark = pytest.mark.unit
 
@@ -118,6 +118,7 @@ def test_the_server_forgets_a_client_that_fell_silent() -> None:
     cluster.world.run(main())
 
 
+@pytest.mark.explore
 @pytest.mark.parametrize("seed", range(12))
 def test_what_a_client_says_became_of_a_request_is_true(seed: int) -> None:
     cluster = Cluster(seed)
@@ -158,11 +159,11 @@ def test_what_a_client_says_became_of_a_request_is_true(seed: int) -> None:
 
     cluster.world.run(main())
     assert len(told) == 300
-    for number, fate in told.items():
+    for number, outcome in told.items():
         was_seen = str(number) in cluster.seen
-        if fate == "answered":
+        if outcome == "answered":
             assert was_seen
-        if fate == "unreachable":
+        if outcome == "unreachable":
             assert not was_seen, (
                 f"{number} was carried out, and its client was told it was not sent"
             )

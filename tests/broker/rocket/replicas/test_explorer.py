@@ -20,9 +20,9 @@ from shalott.broker.rocket.ha.autoswitch.client import Slave
 from shalott.broker.rocket.ha.autoswitch.service import AutoSwitchHAService
 from shalott.cluster.base import DiskFaults
 from shalott.cluster.sim.network.network import NetworkKnobs
-from tests.broker.rocket.replicas.replicas_world import CONTROLLER, Broker, Group
+from tests.world.rocket.replicas import CONTROLLER, Broker, Group
 
-pytestmark = pytest.mark.unit
+pytestmark = pytest.mark.explore
 
 GROUP = "shalott"
 DISKS = {
@@ -85,9 +85,9 @@ class Explorer:
             groups = controller.controller.replicated.applied.groups
             self.members = groups[GROUP].sync.members
         members = list(self.members)
-        reign = broker.replica.service.reign if broker.is_up else None
-        if reign is not None:
-            members += reign.set.members
+        tenure = broker.replica.service.tenure if broker.is_up else None
+        if tenure is not None:
+            members += tenure.set.members
         for other in self.group.brokers.values():
             if other.lives and other.id in members and not self._is_durable(other, body):
                 self.problems.append(f"I1: {other.name} lacks {body[:10]!r} at {end}")

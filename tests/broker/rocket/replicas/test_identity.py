@@ -25,7 +25,7 @@ from shalott.broker.rocket.replicas.identity import (
 from shalott.cluster.sim.disk.disk import SimDisk
 from shalott.cluster.sim.loop.loop import SimLoop
 from shalott.cluster.sim.loop.processes import SimProcess
-from tests.broker.rabbit.mirrored.cluster_fixture import Clock, Events
+from tests.world.env import Events, LoopClock
 
 pytestmark = pytest.mark.unit
 
@@ -110,7 +110,7 @@ class World:
 
     async def open(self, *, group: str = GROUP, broken: str = "") -> BrokerIdentity:
         disk: Any = BrokenDisk(self.disk, broken) if broken else self.disk
-        env = Env("a", 1, Clock(), seeded_rng(1, 1), disk, Events("a", []))
+        env = Env("a", 1, LoopClock(), seeded_rng(1, 1), disk, Events("a", []))
         return await BrokerIdentity.open(env, cluster=CLUSTER, group=group, address=ADDRESS)
 
     def files(self) -> list[str]:
@@ -261,6 +261,7 @@ def test_a_damaged_identity_is_noticed(content: bytes) -> None:
     World().run(scenario)
 
 
+@pytest.mark.explore
 @pytest.mark.parametrize("seed", range(60))
 def test_a_crash_at_any_moment_costs_no_second_id(seed: int) -> None:
     """Kills and power losses, one after another, until it is registered."""

@@ -9,7 +9,7 @@ import msgspec
 import pytest
 
 from shalott.broker.rocket.commitlog.replica import PutStatus
-from tests.broker.rocket.replicas.replicas_world import SAFE, Group
+from tests.world.rocket.replicas import SAFE, Group
 
 pytestmark = pytest.mark.unit
 

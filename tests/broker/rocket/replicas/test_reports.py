@@ -16,9 +16,11 @@ from shalott.broker.rocket.remoting.client import Unanswered
 from shalott.broker.rocket.replicas.heartbeats import Heartbeats
 from shalott.broker.rocket.replicas.set_reports import SetReports
 from shalott.cluster.sim.disk.disk import SimDisk
-from tests.broker.rabbit.mirrored.cluster_fixture import Clock, Events, run
-from tests.broker.rabbit.mirrored.latency import sim
-from tests.broker.rocket.ha.autoswitch.group_world import SAFE, Group, changed
+from tests.world.clock.latency import sim
+from tests.world.env import Events, LoopClock
+from tests.world.rabbit.queues import run
+from tests.world.rocket.autoswitch import SAFE, Group
+from tests.world.rocket.machine import changed
 
 pytestmark = pytest.mark.unit
 
@@ -63,7 +65,7 @@ async def reporting(group: Group, controllers: Controllers) -> None:
     client = cast(ControllerClient, controllers)
 
     def ask() -> None:
-        a.reign.learn(controllers.members, controllers.epoch)
+        a.tenure.learn(controllers.members, controllers.epoch)
 
     reports = SetReports(service._env, group.config_of("a"), service, client, ask=ask)
     assert a.process is not None
@@ -86,7 +88,7 @@ def test_kb_rkt_11_a_report_for_an_older_set_overwrites_a_newer_one(bugs: tuple[
         await group["c"].follow("a", 1)
         await group.until(lambda: controllers.members == (1, 3))
         await asyncio.sleep(3)
-        assert a.reign.set.members == controllers.members == (1, 3)
+        assert a.tenure.set.members == controllers.members == (1, 3)
         wrong = controllers.history[controllers.history.index((1, 3)) + 1 :]
         assert bool(wrong) == bool(bugs), f"{controllers.history}"
 
@@ -100,17 +102,17 @@ def test_a_report_without_an_answer_keeps_counting_until_its_outcome_is_known() 
         a = group["a"]
         seen: list[tuple[int, ...]] = []
         controllers.errors = [OutcomeUnknown(1, "nobody knows")]
-        learn = a.reign.learn
+        learn = a.tenure.learn
 
         def record(members: Iterable[int], set_epoch: int) -> bool:
-            seen.append(a.reign.set.judged)
+            seen.append(a.tenure.set.judged)
             return learn(members, set_epoch)
 
-        a.reign.learn = record  # type: ignore[method-assign]
+        a.tenure.learn = record  # type: ignore[method-assign]
         await group["b"].follow("a", 1)
-        await group.until(lambda: a.reign.set.members == (1, 2))
+        await group.until(lambda: a.tenure.set.members == (1, 2))
         assert seen[0] == (1, 2)
-        assert not a.reign.set.is_synchronizing
+        assert not a.tenure.set.is_synchronizing
 
     Group("a", "b", ha=ALONE_TOO).run(scenario)
 
@@ -123,10 +125,10 @@ def test_a_refused_report_is_void_and_repeated_while_it_is_wanted() -> None:
         controllers.errors = [ReplicaNotUsable(2006, "broker 2 is not alive")]
         await group["b"].follow("a", 1)
         await group.until(lambda: len(controllers.calls) == 1)
-        await group.until(lambda: not a.reign.set.is_synchronizing)
-        assert a.reign.set.judged == (1,)
+        await group.until(lambda: not a.tenure.set.is_synchronizing)
+        assert a.tenure.set.judged == (1,)
         assert await a.put(b"alone")
-        await group.until(lambda: a.reign.set.members == (1, 2))
+        await group.until(lambda: a.tenure.set.members == (1, 2))
 
     Group("a", "b", ha=ALONE_TOO).run(scenario)
 
@@ -142,10 +144,10 @@ def test_a_report_that_nobody_answers_does_not_hold_up_writes_for_ever() -> None
         await group.caught_up("a", "b")
         controllers.errors = [Unanswered("lost on the way")]
         await group["c"].follow("a", 1)
-        await group.until(lambda: a.reign.set.judged == (1, 2, 3))
+        await group.until(lambda: a.tenure.set.judged == (1, 2, 3))
         group["c"].kill()
         assert not await a.put(b"waits for c")
-        await group.until(lambda: a.reign.set.judged == (1, 2) and controllers.epoch > 1)
+        await group.until(lambda: a.tenure.set.judged == (1, 2) and controllers.epoch > 1)
         assert await a.put(b"goes on")
 
     ha = changed(SAFE, max_time_slave_not_catchup_ms=2000)
@@ -177,7 +179,7 @@ def test_kb_rkt_31_a_silent_controller_delays_the_heartbeats_to_others(
     async def scenario() -> None:
         client = Silent()
         disk = SimDisk(sim(), 1, "a")
-        env = Env("a", 1, Clock(), seeded_rng(1, 1), disk, Events("a", []), bugs=bugs)
+        env = Env("a", 1, LoopClock(), seeded_rng(1, 1), disk, Events("a", []), bugs=bugs)
         beat = cm.Heartbeat(cluster_name="c", broker_addr="a:1", broker_name="g", broker_id=1)
         heartbeats = Heartbeats(
             env,

@@ -1,4 +1,5 @@
-"""The shortest invalid prefix for any lane: what it means, and how few prefixes are asked about."""
+"""The shortest invalid prefix for any monitor: what it means, and how few prefixes are asked
+about."""
 
 from __future__ import annotations
 
@@ -13,7 +14,7 @@ from hypothesis import strategies as st
 from shalott.checkers.engine import new_budget
 from shalott.checkers.history.concurrent import INFO, NEVER, ConcurrentHistory, Row, from_rows
 from shalott.checkers.linearizability.monitors.base import (
-    LaneAnswer,
+    MonitorAnswer,
     close_ranks,
     cut,
     first_true,
@@ -66,7 +67,7 @@ def test_a_prefix_knows_nothing_of_what_comes_later() -> None:
 
 @dataclass(frozen=True, slots=True)
 class Plain:
-    """A queue monitor that has only what every lane has."""
+    """A queue monitor that has only what every monitor has."""
 
     inner: QueueMonitor
     asked: list[int]
@@ -75,25 +76,26 @@ class Plain:
     def name(self) -> str:
         return self.inner.name
 
-    def __call__(self, history: ConcurrentHistory, budget: Any) -> LaneAnswer:
+    def __call__(self, history: ConcurrentHistory, budget: Any) -> MonitorAnswer:
         self.asked.append(len(history))
         return self.inner(history, budget)
 
 
-@pytest.mark.parametrize("lane", [FIFO, BAG], ids=["fifo", "bag"])
-def test_any_lane_and_one_that_can_tell_find_the_same_prefix(lane: QueueMonitor) -> None:
+@pytest.mark.explore
+@pytest.mark.parametrize("monitor", [FIFO, BAG], ids=["fifo", "bag"])
+def test_any_monitor_and_one_that_can_tell_find_the_same_prefix(monitor: QueueMonitor) -> None:
     rng, found = random.Random(3), 0
     while found < 200:
         rows = queue_history("fifo-queue", rng, operations=40)
         history = from_rows(rows)
-        answer = lane(history, new_budget())
+        answer = monitor(history, new_budget())
         if answer.valid is not False:
             continue
         found += 1
-        rank = shortest_prefix(Plain(lane, []), history, answer, new_budget())
-        assert rank == shortest_prefix(lane, history, answer, new_budget())
-        assert lane(from_rows(prefix(rows, rank)), new_budget()).valid is False
-        assert lane(from_rows(prefix(rows, rank - 1)), new_budget()).valid is True
+        rank = shortest_prefix(Plain(monitor, []), history, answer, new_budget())
+        assert rank == shortest_prefix(monitor, history, answer, new_budget())
+        assert monitor(from_rows(prefix(rows, rank)), new_budget()).valid is False
+        assert monitor(from_rows(prefix(rows, rank - 1)), new_budget()).valid is True
 
 
 def test_a_spent_budget_gives_the_shortest_prefix_that_is_known() -> None:

@@ -23,6 +23,7 @@ def values(column: list[int | None]) -> Values:
     return Values(np.array(kinds, dtype=np.uint8), np.array(numbers, dtype=np.int64))
 
 
+@pytest.mark.explore
 @given(ROWS, SOMETHING)
 def test_equal_values_and_only_they_have_one_id(
     rows: list[tuple[int | None, int | None, bool]], asked: int | None

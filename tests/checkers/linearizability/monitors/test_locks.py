@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from shalott.checkers.history.concurrent import Row
-from shalott.checkers.linearizability.monitors.base import Lane
+from shalott.checkers.linearizability.monitors.base import Monitor
 from shalott.checkers.linearizability.monitors.locks import (
     FENCED_LOCK,
     OWNER_LOCK,
@@ -39,7 +39,7 @@ def release(process: int, call: int, ret: int | None) -> Row:
     return Row(process, "release", None, None, call, ret)
 
 
-INVALID: dict[str, tuple[Lane, list[Row], tuple[int, ...], str]] = {
+INVALID: dict[str, tuple[Monitor, list[Row], tuple[int, ...], str]] = {
     "held": (
         MutexMonitor(),
         [acquire(1, 0, 1), acquire(2, 2, 3)],
@@ -104,15 +104,15 @@ INVALID: dict[str, tuple[Lane, list[Row], tuple[int, ...], str]] = {
 
 @pytest.mark.parametrize("name", INVALID)
 def test_a_violation_is_named_proved_and_put_in_words(name: str) -> None:
-    lane, rows, operations, reason = INVALID[name]
-    answer = decide(lane, rows)
+    monitor, rows, operations, reason = INVALID[name]
+    answer = decide(monitor, rows)
     assert answer.valid is False
     assert answer.violation == name.partition(",")[0]
     assert answer.operations == operations
     assert answer.reason == reason
 
 
-VALID: dict[str, tuple[Lane, list[Row]]] = {
+VALID: dict[str, tuple[Monitor, list[Row]]] = {
     "anyone may release a mutex": (
         MutexMonitor(),
         [acquire(1, 0, 1), release(2, 2, 3), acquire(3, 4, 5)],
@@ -146,11 +146,11 @@ VALID: dict[str, tuple[Lane, list[Row]]] = {
 
 @pytest.mark.parametrize("name", VALID)
 def test_what_is_linearizable(name: str) -> None:
-    lane, rows = VALID[name]
-    assert decide(lane, rows).valid is True
+    monitor, rows = VALID[name]
+    assert decide(monitor, rows).valid is True
 
 
-UNKNOWN: dict[str, tuple[Lane, list[Row]]] = {
+UNKNOWN: dict[str, tuple[Monitor, list[Row]]] = {
     "process 1 had two operations open, or went on after one crashed": (
         OWNER_LOCK,
         [acquire(1, 0, None), release(1, 2, 3)],
@@ -172,8 +172,8 @@ UNKNOWN: dict[str, tuple[Lane, list[Row]]] = {
 
 @pytest.mark.parametrize("why", UNKNOWN)
 def test_what_it_can_not_decide_it_says(why: str) -> None:
-    lane, rows = UNKNOWN[why]
-    answer = decide(lane, rows)
+    monitor, rows = UNKNOWN[why]
+    answer = decide(monitor, rows)
     assert (answer.valid, answer.violation, answer.why) == ("unknown", "", why)
 
 
@@ -236,6 +236,7 @@ SUBJECTS = {
 seeds = st.integers(0, 2**32 - 1)
 
 
+@pytest.mark.explore
 @pytest.mark.timeout(TIMEOUT_S)
 @pytest.mark.parametrize("name", SUBJECTS)
 def test_the_monitors_agree_with_every_order_of_small_histories(name: str) -> None:
@@ -243,6 +244,7 @@ def test_the_monitors_agree_with_every_order_of_small_histories(name: str) -> No
     agrees_with_every_order(subject, violations, unknown=0.0 if name == "mutex" else 0.15)
 
 
+@pytest.mark.explore
 @pytest.mark.parametrize("name", SUBJECTS)
 @settings(max_examples=40)
 @given(seed=seeds, cut_at=st.integers(0, 60))
@@ -252,6 +254,7 @@ def test_every_prefix_of_a_linearizable_history_is_linearizable(
     prefixes_stay_linearizable(SUBJECTS[name][0], seed, cut_at)
 
 
+@pytest.mark.explore
 @pytest.mark.parametrize("name", SUBJECTS)
 @settings(max_examples=40)
 @given(seed=seeds, gap=st.integers(1, 1000))
@@ -259,6 +262,7 @@ def test_only_the_order_of_events_matters(name: str, seed: int, gap: int) -> Non
     only_the_order_of_events_matters(SUBJECTS[name][0], seed, gap)
 
 
+@pytest.mark.explore
 @pytest.mark.parametrize("name", SUBJECTS)
 @settings(max_examples=40)
 @given(seed=seeds)

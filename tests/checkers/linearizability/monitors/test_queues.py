@@ -9,12 +9,12 @@ import pytest
 
 from shalott.checkers.engine import new_budget
 from shalott.checkers.history.concurrent import Row, from_rows
-from shalott.checkers.linearizability.monitors.base import LaneAnswer
+from shalott.checkers.linearizability.monitors.base import MonitorAnswer
 from shalott.checkers.linearizability.monitors.queues import BAG, FIFO, QueueMonitor
 
 pytestmark = pytest.mark.unit
 
-BOTH = pytest.mark.parametrize("lane", [FIFO, BAG], ids=["fifo", "bag"])
+BOTH = pytest.mark.parametrize("monitor", [FIFO, BAG], ids=["fifo", "bag"])
 
 
 def enq(value: Hashable, call: int, ret: int | None, type: str = "ok") -> Row:  # noqa: A002
@@ -29,44 +29,44 @@ def crashed_deq(call: int) -> Row:
     return deq(None, call, None)
 
 
-def check(lane: QueueMonitor, *rows: Row) -> LaneAnswer:
-    return lane(from_rows(rows), new_budget())
+def check(monitor: QueueMonitor, *rows: Row) -> MonitorAnswer:
+    return monitor(from_rows(rows), new_budget())
 
 
 @BOTH
-def test_no_operations_are_fine(lane: QueueMonitor) -> None:
-    assert check(lane) == LaneAnswer(lane.name, True)
+def test_no_operations_are_fine(monitor: QueueMonitor) -> None:
+    assert check(monitor) == MonitorAnswer(monitor.name, True)
 
 
 @BOTH
-def test_a_message_from_nowhere(lane: QueueMonitor) -> None:
-    answer = check(lane, enq(1, 0, 1), deq(7, 2, 3))
+def test_a_message_from_nowhere(monitor: QueueMonitor) -> None:
+    answer = check(monitor, enq(1, 0, 1), deq(7, 2, 3))
     assert (answer.valid, answer.violation, answer.operations) == (False, "fresh", (1,))
     assert answer.reason == "message 7 was dequeued but never enqueued"
 
 
 @BOTH
-def test_a_message_from_the_future(lane: QueueMonitor) -> None:
-    answer = check(lane, deq("a", 0, 1), enq("a", 2, 3))
+def test_a_message_from_the_future(monitor: QueueMonitor) -> None:
+    answer = check(monitor, deq("a", 0, 1), enq("a", 2, 3))
     assert (answer.violation, answer.operations) == ("fresh", (0, 1))
     assert answer.reason == "message 'a' was dequeued before its enqueue was called"
 
 
 @BOTH
-def test_a_message_whose_enqueue_failed(lane: QueueMonitor) -> None:
-    answer = check(lane, enq(3, 0, 1, "fail"), deq(3, 2, 3))
+def test_a_message_whose_enqueue_failed(monitor: QueueMonitor) -> None:
+    answer = check(monitor, enq(3, 0, 1, "fail"), deq(3, 2, 3))
     assert (answer.violation, answer.operations) == ("fresh", (1, 0))
     assert answer.reason == "message 3 was dequeued although its enqueue failed"
 
 
 @BOTH
-def test_a_failed_enqueue_may_be_tried_again(lane: QueueMonitor) -> None:
-    assert check(lane, enq(3, 0, 1, "fail"), enq(3, 2, 3), deq(3, 4, 5)).valid is True
+def test_a_failed_enqueue_may_be_tried_again(monitor: QueueMonitor) -> None:
+    assert check(monitor, enq(3, 0, 1, "fail"), enq(3, 2, 3), deq(3, 4, 5)).valid is True
 
 
 @BOTH
-def test_a_message_that_comes_twice(lane: QueueMonitor) -> None:
-    answer = check(lane, enq(3, 0, 1), deq(3, 2, 5), deq(3, 3, 4))
+def test_a_message_that_comes_twice(monitor: QueueMonitor) -> None:
+    answer = check(monitor, enq(3, 0, 1), deq(3, 2, 5), deq(3, 3, 4))
     assert (answer.violation, answer.operations) == ("repeated", (1, 2, 0))
     assert answer.reason == "message 3 was dequeued twice but enqueued once"
 
@@ -127,24 +127,24 @@ def test_a_crashed_dequeue_may_have_taken_one() -> None:
 
 
 @BOTH
-def test_a_crashed_enqueue_that_nobody_saw_did_not_happen(lane: QueueMonitor) -> None:
+def test_a_crashed_enqueue_that_nobody_saw_did_not_happen(monitor: QueueMonitor) -> None:
     rows = (enq(16, 0, None), enq(17, 2, 3), deq(17, 4, 5), deq(None, 6, 7))
-    assert check(lane, *rows).valid is True
+    assert check(monitor, *rows).valid is True
 
 
 @BOTH
-def test_empty_while_a_message_was_there(lane: QueueMonitor) -> None:
+def test_empty_while_a_message_was_there(monitor: QueueMonitor) -> None:
     rows = (enq(5, 0, 1), deq(None, 2, 3), deq(5, 4, 5))
-    answer = check(lane, *rows)
+    answer = check(monitor, *rows)
     assert (answer.violation, answer.operations) == ("empty", (1, 0))
     assert answer.reason == "a dequeue found the queue empty although message 5 was in it"
-    assert check(lane, *rows[:2]).operations == (1, 0)
+    assert check(monitor, *rows[:2]).operations == (1, 0)
 
 
 @BOTH
-def test_empty_while_one_message_after_another_was_there(lane: QueueMonitor) -> None:
+def test_empty_while_one_message_after_another_was_there(monitor: QueueMonitor) -> None:
     rows = (enq(5, 0, 1), deq(None, 2, 12), enq(6, 3, 4), deq(5, 5, 6), enq(7, 7, 8))
-    answer = check(lane, *rows, deq(6, 9, 10), deq(7, 13, 14))
+    answer = check(monitor, *rows, deq(6, 9, 10), deq(7, 13, 14))
     assert (answer.violation, answer.operations) == ("empty", (1, 0, 2, 4))
     assert answer.reason == (
         "a dequeue found the queue empty although there was a message in it: 5, then 6, then 7"
@@ -152,17 +152,17 @@ def test_empty_while_one_message_after_another_was_there(lane: QueueMonitor) -> 
 
 
 @BOTH
-def test_empty_in_the_moment_between_two_messages(lane: QueueMonitor) -> None:
+def test_empty_in_the_moment_between_two_messages(monitor: QueueMonitor) -> None:
     rows = (enq(5, 0, 1), deq(None, 2, 12), deq(5, 3, 4), enq(6, 5, 6), deq(6, 13, 14))
-    assert check(lane, *rows).valid is True
-    assert check(lane, rows[0], deq(None, 2, 12), deq(5, 11, 15)).valid is True
+    assert check(monitor, *rows).valid is True
+    assert check(monitor, rows[0], deq(None, 2, 12), deq(5, 11, 15)).valid is True
 
 
 @BOTH
-def test_crashed_dequeues_may_have_emptied_the_queue(lane: QueueMonitor) -> None:
+def test_crashed_dequeues_may_have_emptied_the_queue(monitor: QueueMonitor) -> None:
     two = (enq(5, 0, 1), enq(6, 2, 3), deq(None, 6, 8))
-    assert check(lane, *two, crashed_deq(5), crashed_deq(7)).valid is True
-    answer = check(lane, *two, crashed_deq(5), crashed_deq(9))
+    assert check(monitor, *two, crashed_deq(5), crashed_deq(7)).valid is True
+    answer = check(monitor, *two, crashed_deq(5), crashed_deq(9))
     assert (answer.violation, answer.operations) == ("empty", (3, 1))
 
 
@@ -176,39 +176,41 @@ def test_crashed_dequeues_may_have_emptied_the_queue(lane: QueueMonitor) -> None
         (Row(9, "peek", None, 1, 8, 9), "'peek' is not an operation of a queue"),
     ],
 )
-def test_what_it_cannot_decide(lane: QueueMonitor, row: Row, why: str) -> None:
-    answer = check(lane, enq(1, 0, 1), deq(1, 2, 3), row)
+def test_what_it_cannot_decide(monitor: QueueMonitor, row: Row, why: str) -> None:
+    answer = check(monitor, enq(1, 0, 1), deq(1, 2, 3), row)
     assert (answer.valid, answer.why) == ("unknown", why)
 
 
 @BOTH
-def test_other_names_of_the_operations(lane: QueueMonitor) -> None:
+def test_other_names_of_the_operations(monitor: QueueMonitor) -> None:
     rows = (
         Row(0, "offer", 1, None, 0, 1),
         Row(1, "add", 2, None, 2, 3),
         Row(2, "poll", 9, 1, 4, 5),
     )
-    assert check(lane, *rows, Row(3, "remove", None, 2, 6, 7)).valid is True
-    assert check(lane, *rows, Row(3, "remove", None, 1, 6, 7)).violation == "repeated"
+    assert check(monitor, *rows, Row(3, "remove", None, 2, 6, 7)).valid is True
+    assert check(monitor, *rows, Row(3, "remove", None, 1, 6, 7)).violation == "repeated"
 
 
 @BOTH
-def test_values_of_all_kinds_are_told_apart(lane: QueueMonitor) -> None:
+def test_values_of_all_kinds_are_told_apart(monitor: QueueMonitor) -> None:
     values: list[Hashable] = [1, "1", True, 1.0, (1,), -(2**63), 2**63 - 1, 0, "", False]
     into = [enq(value, 2 * at, 2 * at + 1) for at, value in enumerate(values)]
     out = [deq(value, 100 + 2 * at, 101 + 2 * at) for at, value in enumerate(values)]
-    assert check(lane, *into, *out).valid is True
+    assert check(monitor, *into, *out).valid is True
     for missing in range(len(values)):
-        answer = check(lane, *into[:missing], *into[missing + 1 :], *out)
+        answer = check(monitor, *into[:missing], *into[missing + 1 :], *out)
         assert answer.operations == (len(values) - 1 + missing,)
         assert answer.reason == f"message {values[missing]!r} was dequeued but never enqueued"
 
 
 @BOTH
-def test_a_form_that_was_never_enqueued_is_not_another_one(lane: QueueMonitor) -> None:
-    assert check(lane, enq("a", 0, 1), deq("b", 2, 3)).violation == "fresh"
-    assert check(lane, enq("a", 0, 1), enq("b", 2, 3), deq("a", 4, 5), deq("b", 6, 7)).valid is True
-    assert check(lane, enq(0, 0, 1), deq("b", 2, 3)).violation == "fresh"
+def test_a_form_that_was_never_enqueued_is_not_another_one(monitor: QueueMonitor) -> None:
+    assert check(monitor, enq("a", 0, 1), deq("b", 2, 3)).violation == "fresh"
+    assert (
+        check(monitor, enq("a", 0, 1), enq("b", 2, 3), deq("a", 4, 5), deq("b", 6, 7)).valid is True
+    )
+    assert check(monitor, enq(0, 0, 1), deq("b", 2, 3)).violation == "fresh"
 
 
 def in_a_row(count: int, step: int = 1) -> list[Row]:
@@ -219,19 +221,19 @@ def in_a_row(count: int, step: int = 1) -> list[Row]:
 
 @BOTH
 @pytest.mark.parametrize("step", [1, 2**40 + 1])
-def test_many_values_near_and_far(lane: QueueMonitor, step: int) -> None:
+def test_many_values_near_and_far(monitor: QueueMonitor, step: int) -> None:
     rows = in_a_row(1000, step)
-    assert check(lane, *rows).valid is True
+    assert check(monitor, *rows).valid is True
     rows[1500] = rows[1500]._replace(result=step // 2 + 5 * step + 1)
-    assert check(lane, *rows).violation == ("fresh" if step > 1 else "repeated")
+    assert check(monitor, *rows).violation == ("fresh" if step > 1 else "repeated")
 
 
 @BOTH
-def test_limits_are_obeyed(lane: QueueMonitor) -> None:
+def test_limits_are_obeyed(monitor: QueueMonitor) -> None:
     history = from_rows(in_a_row(1000))
     for limit in range(0, 40_000, 1000):
         budget = new_budget(memory_limit_bytes=limit)
-        answer = lane(history, budget)
+        answer = monitor(history, budget)
         assert (answer.valid, answer.why) in ((True, ""), ("unknown", "memory"))
         assert answer.valid is True or limit < 32_000
         assert answer.valid == "unknown" or limit >= 12_000
@@ -239,14 +241,14 @@ def test_limits_are_obeyed(lane: QueueMonitor) -> None:
         assert budget.bytes_peak <= max(limit, 1)
     budget = new_budget()
     budget.cancel = 1
-    assert lane(history, budget).why == "cancelled"
+    assert monitor(history, budget).why == "cancelled"
     budget = new_budget(time_limit_s=1e-9)
-    assert lane(history, budget).why == "time"
+    assert monitor(history, budget).why == "time"
     assert budget.bytes == 0
 
 
 @BOTH
-def test_a_part_of_a_long_history_takes_memory_for_itself_only(lane: QueueMonitor) -> None:
+def test_a_part_of_a_long_history_takes_memory_for_itself_only(monitor: QueueMonitor) -> None:
     rows = [
         row._replace(call=row.call * 10**6, ret=None if row.ret is None else row.ret * 10**6)
         for row in [*in_a_row(20), deq(3, 100, 101), crashed_deq(99)]
@@ -255,11 +257,11 @@ def test_a_part_of_a_long_history_takes_memory_for_itself_only(lane: QueueMonito
     history.call[:] *= 10**6
     history.ret[history.ret != 2**31 - 1] *= 10**6
     budget = new_budget()
-    answer = lane(history, budget)
+    answer = monitor(history, budget)
     assert (answer.violation, answer.operations) == ("repeated", (23, 41, 3))
     assert budget.bytes_peak < 20_000
-    assert lane.shortest_prefix(history, answer, new_budget()) == 82 * 10**6
-    assert lane(history, new_budget(memory_limit_bytes=100)).why == "memory"
+    assert monitor.shortest_prefix(history, answer, new_budget()) == 82 * 10**6
+    assert monitor(history, new_budget(memory_limit_bytes=100)).why == "memory"
 
 
 def test_progress_is_counted() -> None:

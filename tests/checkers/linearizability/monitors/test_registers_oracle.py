@@ -26,7 +26,7 @@ from tests.checkers.linearizability.monitors.comparison import (
 )
 from tests.checkers.random_histories import ARegister, Values
 
-pytestmark = pytest.mark.unit
+pytestmark = pytest.mark.explore
 
 
 def plain(rng: random.Random) -> ARegister:

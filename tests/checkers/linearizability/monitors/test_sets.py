@@ -204,6 +204,7 @@ SUBJECTS = {
 seeds = st.integers(0, 2**32 - 1)
 
 
+@pytest.mark.explore
 @pytest.mark.timeout(TIMEOUT_S)
 @pytest.mark.parametrize("name", SUBJECTS)
 def test_the_monitor_agrees_with_every_order_of_small_histories(name: str) -> None:
@@ -211,6 +212,7 @@ def test_the_monitor_agrees_with_every_order_of_small_histories(name: str) -> No
     agrees_with_every_order(subject, violations, unknown)
 
 
+@pytest.mark.explore
 @pytest.mark.parametrize("name", SUBJECTS)
 @settings(max_examples=40)
 @given(seed=seeds, cut_at=st.integers(0, 60))
@@ -220,6 +222,7 @@ def test_every_prefix_of_a_linearizable_history_is_linearizable(
     prefixes_stay_linearizable(SUBJECTS[name][0], seed, cut_at)
 
 
+@pytest.mark.explore
 @pytest.mark.parametrize("name", SUBJECTS)
 @settings(max_examples=40)
 @given(seed=seeds, gap=st.integers(1, 1000))
@@ -227,6 +230,7 @@ def test_only_the_order_of_events_matters(name: str, seed: int, gap: int) -> Non
     only_the_order_of_events_matters(SUBJECTS[name][0], seed, gap)
 
 
+@pytest.mark.explore
 @pytest.mark.parametrize("name", SUBJECTS)
 @settings(max_examples=40)
 @given(seed=seeds)
@@ -240,6 +244,7 @@ def test_names_of_values_do_not_matter(name: str, seed: int) -> None:
     names_of_values_do_not_matter(SUBJECTS[name][0], seed, renamed)
 
 
+@pytest.mark.explore
 @pytest.mark.parametrize("name", SUBJECTS)
 @settings(max_examples=40)
 @given(seed=seeds)

@@ -53,7 +53,7 @@ def heard_set(told: Story, at: float, node: str, members: Sequence[int], epoch: 
 def began(
     told: Story, at: float, node: str, epoch: int, end: int, *epochs: tuple[int, int], **more: Any
 ) -> Story:
-    """A master begins its reign with a log that ends there."""
+    """A master begins its tenure with a log that ends there."""
     table = [list(entry) for entry in epochs]
     return told.event(node, at, "epoch", "master", epoch, end=end, epochs=table, **more)
 

@@ -300,7 +300,7 @@ def test_two_nodes_that_answer_that_they_are_master_of_one_epoch_are_found() -> 
 
 
 def test_a_change_that_was_told_late_is_judged_by_its_epoch() -> None:
-    """The set of n1's reign is told after n2 was elected."""
+    """The set of n1's tenure is told after n2 was elected."""
     told = good()
     told.events = [e for e in told.events if (e["detail"] or {}).get("set_epoch") != 2]
     assert check(OneMasterAnEpoch(), changed(told, 13, ["n1", "n2"], "n1", 2)).valid is True

@@ -13,7 +13,7 @@ from shalott.cluster.base import DiskFaults
 from shalott.cluster.sim.disk.disk import DiskKnobs, SimDisk
 from shalott.cluster.sim.loop.loop import SimLoop
 from shalott.cluster.sim.loop.processes import SimProcess
-from tests.cluster.sim.disk.disk_runs import outcomes, simulate, stored
+from tests.world.disk.disk_runs import outcomes, simulate, stored
 
 pytestmark = pytest.mark.unit
 

@@ -18,9 +18,9 @@ from hypothesis import strategies as st
 
 from shalott.cluster.sim.disk.disk import DiskKnobs, SimDisk
 from shalott.cluster.sim.disk.page_cache import SECTOR_BYTES
-from tests.cluster.sim.loop.stock_loop import StockLoop
+from tests.world.clock.stock_loop import StockLoop
 
-pytestmark = pytest.mark.unit
+pytestmark = pytest.mark.explore
 
 PATHS = ("a", "b", "d/a", "d/b")
 PATH = st.sampled_from(PATHS)

@@ -20,9 +20,9 @@ from shalott.cluster.sim.disk.disk import DiskKnobs, SimDisk, SimFile
 from shalott.cluster.sim.loop.loop import SimLoop
 from shalott.cluster.sim.loop.processes import SimProcess
 from shalott.harness.core.rng import Stream
-from tests.cluster.sim.disk.disk_runs import outcomes
+from tests.world.disk.disk_runs import outcomes
 
-pytestmark = pytest.mark.unit
+pytestmark = pytest.mark.explore
 
 PATH = "metadata/journal"
 DIRECTORY = "queues/q"

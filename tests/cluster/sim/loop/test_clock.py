@@ -77,6 +77,7 @@ def test_a_clock_that_stands_still_is_refused() -> None:
         clock.set(0, -1_000_000)
 
 
+@pytest.mark.explore
 @given(
     st.lists(
         st.tuples(st.integers(0, 10 * SECOND_NS), st.floats(-1e6, 1e6), DRIFTS_PPM), max_size=8

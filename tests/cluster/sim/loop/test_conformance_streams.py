@@ -7,7 +7,7 @@ from typing import Any, TypeAlias
 
 import pytest
 
-from tests.cluster.sim.loop.both_loops import HOST, agree, end, serve, settle
+from tests.world.clock.both_loops import HOST, agree, end, serve, settle
 
 pytestmark = pytest.mark.unit
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from tests.cluster.sim.loop.both_loops import agree
+from tests.world.clock.both_loops import agree
 
 pytestmark = pytest.mark.unit
 

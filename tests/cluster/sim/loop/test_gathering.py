@@ -11,7 +11,7 @@ import pytest
 
 from shalott.cluster.sim.loop.loop import SimLoop
 from shalott.cluster.sim.loop.processes import SimProcess
-from tests.cluster.sim.loop.both_loops import agree
+from tests.world.clock.both_loops import agree
 
 pytestmark = pytest.mark.unit
 

@@ -12,6 +12,7 @@ from shalott.cluster.sim.loop.loop import SimLoop
 from shalott.cluster.sim.loop.processes import SimProcess
 from shalott.cluster.sim.loop.trace import Trace, differing_chunk, first_difference, way_of
 from shalott.cluster.sim.machine import Machine, SimEventLog
+from shalott.cluster.systems.broker_program import broker_program
 from shalott.harness.core.memory_recording import MemoryRecorder
 from shalott.harness.core.plan import SimPlan
 from shalott.harness.run.traced_recording import TracedRecorder
@@ -46,7 +47,7 @@ def traced(plant: str = "nothing", *, label_chunk: int | None = None) -> Trace:
     round ODD."""
     trace = Trace(label_chunk=label_chunk)
     loop = SimLoop(trace=trace)
-    cluster = SimCluster(("n1", "n2"), loop, SimPlan(seed=1))
+    cluster = SimCluster(("n1", "n2"), loop, SimPlan(seed=1), broker_program)
 
     async def program(machine: Machine, process: SimProcess, stop: asyncio.Event) -> int:
         return await serve(machine, process, stop, plant)

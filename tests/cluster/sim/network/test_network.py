@@ -10,7 +10,7 @@ import pytest
 from shalott.cluster.base import LinkShape
 from shalott.cluster.sim.loop.errors import SimDeadlock
 from shalott.cluster.sim.network.network import NetworkKnobs
-from tests.cluster.sim.network.network_world import World
+from tests.world.network.hosts import World
 
 pytestmark = pytest.mark.unit
 

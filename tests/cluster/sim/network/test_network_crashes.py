@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from shalott.cluster.sim.network.network import NetworkKnobs
-from tests.cluster.sim.network.network_world import PORT, World
+from tests.world.network.hosts import PORT, World
 
 pytestmark = pytest.mark.unit
 

@@ -8,7 +8,7 @@ import socket
 
 import pytest
 
-from tests.cluster.sim.network.network_world import PORT, World
+from tests.world.network.hosts import PORT, World
 
 pytestmark = pytest.mark.unit
 

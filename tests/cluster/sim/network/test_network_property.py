@@ -11,9 +11,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from shalott.cluster.sim.network.network import NetworkKnobs
-from tests.cluster.sim.network.network_world import End, Joined, World
+from tests.world.network.hosts import End, Joined, World
 
-pytestmark = pytest.mark.unit
+pytestmark = pytest.mark.explore
 
 QUIET_S = 130  # longer than the longest retransmission timeout
 

@@ -7,7 +7,7 @@ import asyncio
 import pytest
 
 from shalott.cluster.sim.network.network import NetworkKnobs
-from tests.cluster.sim.network.network_world import World
+from tests.world.network.hosts import World
 
 pytestmark = pytest.mark.unit
 

@@ -26,8 +26,8 @@ from shalott.cluster.systems.rocket.replicas import STEP_TIMEOUT_S, record_logs
 from shalott.harness.core.errors import Indefinite
 from shalott.harness.core.history import History
 from shalott.harness.core.memory_recording import MemoryRecorder
-from tests.broker.base.memory_disk import MemoryDisk
-from tests.broker.rocket.commitlog.store_world import message, opened
+from tests.world.disk.memory_disk import MemoryDisk
+from tests.world.rocket.stores import message, opened
 
 pytestmark = pytest.mark.unit
 
@@ -143,9 +143,10 @@ def test_brokers_that_removed_old_files_are_compared_from_where_the_last_begins(
     in_world(tell)
 
 
+@pytest.mark.explore
 @pytest.mark.parametrize("number", [0, 1, 450, COUNT - 1])
 def test_the_first_byte_that_differs_is_found(number: int) -> None:
-    """KB-RKT-A's: as long, whole messages, of another's reign. The checksum of the body is the
+    """KB-RKT-A's: as long, whole messages, of another's tenure. The checksum of the body is the
     first thing that differs."""
 
     async def tell(brokers: Brokers) -> None:

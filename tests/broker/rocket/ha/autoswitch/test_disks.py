@@ -7,8 +7,8 @@ import pytest
 from shalott.broker.base.errors import DiskFull
 from shalott.broker.rocket.ha.autoswitch.packets import EpochStart
 from shalott.cluster.base import DiskFaults
-from tests.broker.rocket.ha.autoswitch.group_world import Group
 from tests.broker.rocket.ha.autoswitch.test_replication import body, pair, same
+from tests.world.rocket.autoswitch import Group
 
 pytestmark = pytest.mark.unit
 
@@ -22,8 +22,8 @@ def test_a_slave_with_a_full_disk_acknowledges_nothing_and_catches_up_later() ->
         b.disk.set_faults(DiskFaults(full=True))
         results = [await a.put(body(n, size=3000), timeout_ms=200) for n in range(2, 6)]
         assert not results[-1]
-        assert a.reign.connections.get(b.id) is None or (
-            a.reign.connections[b.id].ack_offset == b.store.log.flushed_offset < a.end
+        assert a.tenure.connections.get(b.id) is None or (
+            a.tenure.connections[b.id].ack_offset == b.store.log.flushed_offset < a.end
         )
         assert b.store.log.flushed_offset >= flushed
         b.disk.set_faults(None)
@@ -60,7 +60,7 @@ def test_a_disk_that_fails_ends_the_node_and_is_never_acknowledged() -> None:
         assert not await a.put(body(2), timeout_ms=500)
         assert b.failures != []
         b.failures.clear()
-        assert max((one.ack_offset for one in a.reign.connections.values()), default=0) <= end
+        assert max((one.ack_offset for one in a.tenure.connections.values()), default=0) <= end
 
     Group().run(scenario)
 
@@ -78,7 +78,7 @@ def test_a_full_disk_keeps_a_broker_from_becoming_the_master_until_there_is_room
                 await b.here(filler.pwrite(bytes(4096), await b.here(filler.size())))
         with pytest.raises(DiskFull):
             await b.here(b.service.change_to_master(2, [2], 2))
-        assert b.service.reign is None
+        assert b.service.tenure is None
         b.disk.set_faults(None)
         await b.lead(2)
         assert b.service.cache.last == EpochStart(2, b.end)

@@ -8,14 +8,14 @@ import pytest
 
 from shalott.broker.rocket.ha.autoswitch import packets
 from shalott.cluster.sim.network.network import NetworkKnobs
-from tests.broker.rocket.ha.autoswitch.group_world import (
+from tests.world.rocket.autoswitch import (
     PORT,
     SAFE,
     SEGMENT_BYTES,
     Group,
-    changed,
     expired,
 )
+from tests.world.rocket.machine import changed
 
 pytestmark = pytest.mark.unit
 
@@ -116,7 +116,7 @@ def test_both_forms_of_the_handshake_work(by_address: bool) -> None:
     async def scenario(group: Group) -> None:
         await pair(group)
         assert await group["a"].put(body(1))
-        assert list(group["a"].reign.connections) == [2]
+        assert list(group["a"].tenure.connections) == [2]
 
     Group(ha=changed(SAFE, handshake_by_address=by_address)).run(scenario)
 
@@ -131,7 +131,7 @@ def test_all_of_the_set_must_have_a_message() -> None:
         group.isolate("c")
         assert not await group["a"].put(body(2))
         assert group["b"].end == group["a"].end > group["c"].end
-        group["a"].reign.learn([1, 2], 9)  # the controllers dropped c
+        group["a"].tenure.learn([1, 2], 9)  # the controllers dropped c
         assert await group["a"].put(body(3))
 
     Group().run(scenario)
@@ -145,7 +145,7 @@ def test_a_set_that_shrinks_while_a_message_waits_leaves_too_few_copies() -> Non
         group.isolate("b")
         waiting = asyncio.create_task(group["a"].put(body(1)))
         await asyncio.sleep(0.5)
-        group["a"].reign.learn([1], 9)
+        group["a"].tenure.learn([1], 9)
         assert not await waiting
 
     Group().run(scenario)
@@ -195,7 +195,7 @@ def test_an_async_learner_gets_everything_and_counts_for_nothing() -> None:
         await group["c"].follow("a", 1)
         assert await group["a"].put(body(1))
         await group.caught_up("a", "c")
-        assert group["a"].reign.propose(is_check=True) is None
+        assert group["a"].tenure.propose(is_check=True) is None
         group.isolate("c")
         assert await group["a"].put(body(2))
 
@@ -326,24 +326,25 @@ def test_a_slave_that_catches_up_is_marked_before_the_controllers_know() -> None
         await group.start("a", "b")
         await group["a"].lead(1)
         await group["b"].follow("a", 1)
-        reign = group["a"].reign
-        await group.until(lambda: reign.propose(is_check=False) is not None)
-        assert reign.set.is_synchronizing
-        assert (reign.set.members, reign.set.judged) == ((1,), (1, 2))
-        reign.refused((1, 2))
-        assert not reign.set.is_synchronizing
-        assert reign.set.judged == (1,)
+        tenure = group["a"].tenure
+        await group.until(lambda: tenure.propose(is_check=False) is not None)
+        assert tenure.set.is_synchronizing
+        assert (tenure.set.members, tenure.set.judged) == ((1,), (1, 2))
+        tenure.refused((1, 2))
+        assert not tenure.set.is_synchronizing
+        assert tenure.set.judged == (1,)
 
     Group(ha=ALONE_TOO).run(scenario)
 
 
+@pytest.mark.explore
 def test_a_slave_joins_under_constant_load_and_stays() -> None:
     """There is always a newer frame under way when an acknowledgement comes."""
 
     async def scenario(group: Group) -> None:
         await pair(group)
         a = group["a"]
-        a.reign.config = changed(SAFE, max_time_slave_not_catchup_ms=1000)
+        a.tenure.config = changed(SAFE, max_time_slave_not_catchup_ms=1000)
         running = True
 
         async def produce() -> None:
@@ -359,7 +360,7 @@ def test_a_slave_joins_under_constant_load_and_stays() -> None:
         await a.admit("b", "c")
         for _ in range(20):
             await asyncio.sleep(0.1)
-            assert a.reign.propose(is_check=True) is None
+            assert a.tenure.propose(is_check=True) is None
         running = False
         await producing
 
@@ -377,8 +378,8 @@ def test_a_slave_that_is_far_behind_does_not_join() -> None:
             assert await a.put(body(number))
         group.world.network.shape("a", "b", rate_bytes_s=4000)
         await group["b"].follow("a", 1)
-        await group.until(lambda: 2 in a.reign.connections)
-        assert a.reign.propose(is_check=True) is None
+        await group.until(lambda: 2 in a.tenure.connections)
+        assert a.tenure.propose(is_check=True) is None
         await a.admit("b")
         assert group["b"].end == a.end
 
@@ -388,19 +389,19 @@ def test_a_slave_that_is_far_behind_does_not_join() -> None:
 def test_members_that_fall_behind_or_are_gone_are_dropped() -> None:
     async def scenario(group: Group) -> None:
         await pair(group)
-        reign = group["a"].reign
+        tenure = group["a"].tenure
         group.isolate("b")
         assert not await group["a"].put(body(1), timeout_ms=100)
-        assert reign.propose(is_check=True) is None
+        assert tenure.propose(is_check=True) is None
         # Its connection is half open and says nothing: it is late before it is lost.
-        reign.config = changed(SAFE, max_time_slave_not_catchup_ms=2000)
+        tenure.config = changed(SAFE, max_time_slave_not_catchup_ms=2000)
         await asyncio.sleep(2)
-        proposal = reign.propose(is_check=False)
+        proposal = tenure.propose(is_check=False)
         assert proposal is not None
         assert proposal.members == (1,)
-        reign.refused(proposal.members)
-        await group.until(lambda: not reign.connections)
-        proposal = reign.propose(is_check=False)
+        tenure.refused(proposal.members)
+        await group.until(lambda: not tenure.connections)
+        proposal = tenure.propose(is_check=False)
         assert proposal is not None
         assert proposal.members == (1,)
 
@@ -410,9 +411,9 @@ def test_members_that_fall_behind_or_are_gone_are_dropped() -> None:
 def test_a_member_that_never_connects_is_dropped_at_a_check_only() -> None:
     async def scenario(group: Group) -> None:
         await group.start("a")
-        reign = await group["a"].lead(1, "a", "b")
-        assert reign.propose(is_check=False) is None
-        proposal = reign.propose(is_check=True)
+        tenure = await group["a"].lead(1, "a", "b")
+        assert tenure.propose(is_check=False) is None
+        proposal = tenure.propose(is_check=True)
         assert proposal is not None
         assert proposal.members == (1,)
 
@@ -424,14 +425,14 @@ def test_a_new_connection_of_a_slave_replaces_the_old_one() -> None:
 
     async def scenario(group: Group) -> None:
         await pair(group)
-        reign, b = group["a"].reign, group["b"]
-        old = reign.connections[2]
+        tenure, b = group["a"].tenure, group["b"]
+        old = tenure.connections[2]
         # Both ends of the old connection are silent; b's next life connects before a notices.
         b.lose_power()
         await b.start()
         await b.follow("a", 1)
-        await group.until(lambda: reign.connections.get(2) not in (None, old))
-        assert reign.propose(is_check=True) is None
+        await group.until(lambda: tenure.connections.get(2) not in (None, old))
+        assert tenure.propose(is_check=True) is None
         assert await group["a"].put(body(1))
 
     Group(ha=changed(SAFE, housekeeping_interval_ms=60_000)).run(scenario)
@@ -470,7 +471,7 @@ def test_a_master_of_an_older_epoch_is_not_followed() -> None:
         await asyncio.sleep(5)
         assert group["a"].service.role == "master"
         assert c.end == before
-        assert group["a"].reign.connections.keys() == dict.fromkeys([]).keys()
+        assert group["a"].tenure.connections.keys() == dict.fromkeys([]).keys()
 
     Group().run(scenario)
 
@@ -480,7 +481,7 @@ def test_an_acknowledgement_of_what_is_not_there_ends_the_connection() -> None:
 
     async def scenario(group: Group) -> None:
         await group.start("a")
-        reign = await group["a"].lead(1)
+        tenure = await group["a"].lead(1)
         reader, writer = await asyncio.open_connection("a", PORT)
         handshake = packets.SlaveHandshake(broker_id=2)
         writer.write(packets.encode_slave_handshake(handshake))
@@ -488,7 +489,7 @@ def test_an_acknowledgement_of_what_is_not_there_ends_the_connection() -> None:
         await reader.readexactly(header.entries_bytes)
         writer.write(packets.encode_ack(1 << 40))
         assert await reader.read() == b""
-        assert not reign.connections
+        assert not tenure.connections
         writer.close()
 
     Group(ha=ALONE_TOO).run(scenario)

@@ -13,7 +13,8 @@ import pytest
 from shalott.broker.rocket.ha.autoswitch.packets import SlaveHandshake
 from shalott.cluster.sim.disk.disk import DiskKnobs
 from shalott.cluster.sim.network.network import NetworkKnobs
-from tests.broker.rocket.ha.autoswitch.group_world import SAFE, Broker, Group, changed
+from tests.world.rocket.autoswitch import SAFE, Broker, Group
+from tests.world.rocket.machine import changed
 
 pytestmark = pytest.mark.unit
 
@@ -123,10 +124,10 @@ def test_kb_rkt_10_a_message_counts_without_a_member_that_the_controllers_know()
     async def scenario(group: Group) -> bool:
         await group.start("a", "b")
         a, b = group["a"], group["b"]
-        reign = await a.lead(1)
+        tenure = await a.lead(1)
         await b.follow("a", 1)
         # The controllers carry it out, and the answer is lost.
-        await group.until(lambda: reign.propose(is_check=False) is not None)
+        await group.until(lambda: tenure.propose(is_check=False) is not None)
         group.isolate("b")
         counted = await a.put(body(1), timeout_ms=500)
         await b.lead(2)  # for it is in the set
@@ -141,7 +142,7 @@ def test_kb_rkt_12_the_confirm_offset_moves_without_a_member_that_is_gone() -> N
         assert await a.put(body(1))
         confirmed = a.store.confirm_offset
         group.isolate("c")
-        await group.until(lambda: 3 not in a.reign.connections)
+        await group.until(lambda: 3 not in a.tenure.connections)
         assert not await a.put(body(2), timeout_ms=500)
         return a.store.confirm_offset > confirmed
 
@@ -192,12 +193,13 @@ def test_kb_rkt_19_a_new_master_counts_by_its_old_set() -> None:
         await b.lead(3)
         await a.follow("b", 3)
         await b.admit("a")
-        reign = await a.lead(4, "a", set_epoch=9)
-        return reign.set.members != (1,)
+        tenure = await a.lead(4, "a", set_epoch=9)
+        return tenure.set.members != (1,)
 
     only_with("KB-RKT-19", scenario)
 
 
+@pytest.mark.explore
 def test_kb_rkt_20_a_master_that_is_elected_again_gives_queue_offsets_twice() -> None:
     async def scenario(group: Group) -> bool:
         await group.start("a")
@@ -272,13 +274,13 @@ def test_kb_rkt_25_a_slave_that_truncates_is_thrown_out() -> None:
         await b.lead(2)
         group.heal()
         connections: list[int] = []
-        identify = b.reign.identify
+        identify = b.tenure.identify
 
         def count(handshake: SlaveHandshake) -> int:
             connections.append(identify(handshake))
             return connections[-1]
 
-        b.reign.identify = count  # type: ignore[method-assign]
+        b.tenure.identify = count  # type: ignore[method-assign]
         await a.follow("b", 2)
         await group.caught_up("b", "a")
         return len(connections) > 1

@@ -1,0 +1,270 @@
+/* The register monitor's second half: compare-and-sets that failed.
+ *
+ * One that expected v and failed says that at some moment between its call and its return the
+ * register did not hold v. Each can be before v or after it, and together they make a scheduling
+ * problem, which is not decided here in general. What is decided, ours and sound:
+ *
+ * - Invalid, if what touches v (and its chain) says that v was there before the call and still
+ *   after the return.
+ * - Valid, if one linearization of all the rest has such a moment for each. It is made in the order
+ *   of min(f, s) of the chains, each operation as early as it can be: values are replaced soon. A
+ *   crashed write that nobody observed may have happened between two chains, where one is called
+ *   early enough: k gaps that need one are served by the k first called, in order.
+ * - Unknown otherwise. */
+#include "internal_register.h"
+
+/* When one value is in the register, in the linearization that is tried, and in every one. A point
+ * in time t is the moment right after the event of rank t. */
+typedef struct {
+    int32_t begun;       /* written at this point */
+    int32_t left;        /* the last that had to happen while it was there */
+    int32_t replaced;    /* the next value is written at this point; SHL_NEVER: none is */
+    int32_t surely_by;   /* in every linearization it is written before this event */
+    int32_t surely_till; /* ... and replaced after this one */
+    int32_t wanted_by;   /* a crashed write has to replace it before this event; or SHL_NEVER */
+    int32_t ends_chain;
+} tenure;
+
+typedef struct {
+    register_monitor *monitor;
+    tenure *tenures;   /* per value */
+    int32_t *chain_at; /* per rank: the write that begins the chain whose min(f, s) it is */
+    int32_t now;       /* the point up to which the linearization is made */
+    int32_t holder;    /* the value in the register now, or SHL_NONE */
+} schedule;
+
+void shl_register_gather_refused(register_monitor *monitor)
+{
+    const shl_history *h = monitor->history;
+    for (int64_t i = 0; i < h->n; i++)
+        if (h->f[i] == SHL_REGISTER_REFUSED)
+            monitor->values[h->a[i]].refused = 1;
+}
+
+static void advance(schedule *made, int32_t rank)
+{
+    made->now = rank > made->now ? rank : made->now;
+}
+
+static void put(schedule *made, int32_t value, int32_t call)
+{
+    advance(made, call);
+    if (made->holder != SHL_NONE)
+        made->tenures[made->holder].replaced = made->now;
+    made->tenures[value].begun = made->now;
+    made->tenures[value].left = made->now;
+    made->holder = value;
+}
+
+static int32_t smaller(int32_t a, int32_t b)
+{
+    return a < b ? a : b;
+}
+
+/* From the end of a chain to its root: what returned while a value was there, or later. */
+static void look_back(schedule *made, int32_t value, int32_t root)
+{
+    const register_monitor *monitor = made->monitor;
+    const shl_history *h = monitor->history;
+    int32_t by = SHL_NEVER;
+    for (;;) {
+        int32_t writer = monitor->values[value].writer;
+        by = smaller(by, monitor->values[value].first_read);
+        by = smaller(by, writer == INITIALLY ? -1 : h->ret[writer]);
+        made->tenures[value].surely_by = by;
+        if (value == root)
+            return;
+        value = h->a[writer];
+    }
+}
+
+static void schedule_chain(schedule *made, int32_t root, int32_t call)
+{
+    const register_monitor *monitor = made->monitor;
+    const shl_history *h = monitor->history;
+    int32_t value = root, till = call;
+    for (;;) {
+        put(made, value, call);
+        tenure *here = &made->tenures[value];
+        const value_facts *facts = &monitor->values[value];
+        advance(made, facts->last_read);
+        here->left = made->now;
+        till = call > till ? call : till;
+        till = facts->last_read > till ? facts->last_read : till;
+        here->surely_till = till;
+        if (facts->consumer == NOBODY)
+            break;
+        call = h->call[facts->consumer];
+        value = h->b[facts->consumer];
+    }
+    made->tenures[value].ends_chain = 1;
+    /* A value that nobody observed may have several writers, and then is not asked about. */
+    if (!monitor->values[value].contested)
+        look_back(made, value, root);
+}
+
+static void order_chains(schedule *made)
+{
+    register_monitor *monitor = made->monitor;
+    const shl_history *h = monitor->history;
+    for (int32_t rank = 0; rank < h->ranks; rank++)
+        made->chain_at[rank] = SHL_NONE;
+    for (int64_t i = 0; i < h->n; i++) {
+        if (h->f[i] != SHL_REGISTER_WRITE)
+            continue;
+        zone found = {h->ret[i], h->call[i]};
+        if (shl_register_observed(&monitor->values[h->a[i]]))
+            shl_register_walk(monitor, h->a[i], h->call[i], h->ret[i], &found);
+        else if (h->ret[i] == SHL_NEVER)
+            continue;
+        made->chain_at[smaller(found.f, found.s)] = (int32_t)i;
+    }
+}
+
+static void linearize(schedule *made)
+{
+    const register_monitor *monitor = made->monitor;
+    const shl_history *h = monitor->history;
+    order_chains(made);
+    if (monitor->initial != SHL_NONE)
+        schedule_chain(made, monitor->initial, -1);
+    for (int32_t rank = 0; rank < h->ranks; rank++) {
+        int32_t root = made->chain_at[rank];
+        if (root != SHL_NONE)
+            schedule_chain(made, h->a[root], h->call[root]);
+    }
+}
+
+/* --- does it agree with the failed ones? -------------------------------------------------------*/
+
+static int held(register_monitor *monitor, const tenure *value, int32_t op)
+{
+    const shl_history *h = monitor->history;
+    int32_t before = value->surely_by < 0 ? SHL_NONE : shl_returned_at(h, value->surely_by);
+    return shl_register_invalid(monitor, SHL_REGISTER_HELD, op, before,
+                                shl_called_at(h, value->surely_till), SHL_NONE);
+}
+
+/* SHL_NONE, or the first operation that this linearization has no moment for. */
+static int32_t first_open(schedule *made, int *decided)
+{
+    register_monitor *monitor = made->monitor;
+    const shl_history *h = monitor->history;
+    int32_t open = SHL_NONE;
+    for (int64_t i = 0; i < h->n; i++) {
+        if (h->f[i] != SHL_REGISTER_REFUSED)
+            continue;
+        tenure *value = &made->tenures[h->a[i]];
+        if (value->begun == SHL_NEVER || value->begun > h->call[i] || value->replaced < h->ret[i])
+            continue;
+        if (value->surely_by < h->call[i] && value->surely_till > h->ret[i]) {
+            held(monitor, value, (int32_t)i);
+            *decided = 1;
+            return SHL_NONE;
+        }
+        if (value->ends_chain && value->left < h->ret[i])
+            value->wanted_by = smaller(value->wanted_by, h->ret[i]);
+        else if (open == SHL_NONE)
+            open = (int32_t)i;
+    }
+    return open;
+}
+
+static int is_spare(const register_monitor *monitor, int64_t op, int32_t f, int32_t value)
+{
+    const shl_history *h = monitor->history;
+    return h->f[op] == f && h->ret[op] == SHL_NEVER && !monitor->values[value].refused
+           && !shl_register_observed(&monitor->values[value]);
+}
+
+/* A crashed compare-and-set that expected a chain's last value can only replace that one. */
+static void use_spare_cas(schedule *made)
+{
+    const shl_history *h = made->monitor->history;
+    for (int64_t i = 0; i < h->n; i++) {
+        if (h->f[i] != SHL_REGISTER_CAS || !is_spare(made->monitor, i, SHL_REGISTER_CAS, h->b[i]))
+            continue;
+        tenure *value = &made->tenures[h->a[i]];
+        if (value->ends_chain && h->call[i] < value->wanted_by)
+            value->wanted_by = SHL_NEVER;
+    }
+}
+
+static int32_t next_spare_write(const register_monitor *monitor, int64_t from)
+{
+    const shl_history *h = monitor->history;
+    for (int64_t i = from; i < h->n; i++)
+        if (is_spare(monitor, i, SHL_REGISTER_WRITE, h->a[i]))
+            return (int32_t)i;
+    return SHL_NONE;
+}
+
+/* Gaps in order of time, spare writes in order of their calls. */
+static int use_spare_writes(schedule *made)
+{
+    const register_monitor *monitor = made->monitor;
+    const shl_history *h = monitor->history;
+    int64_t from = 0;
+    for (int32_t rank = -1; rank < h->ranks; rank++) {
+        int32_t root = rank < 0 ? SHL_NONE : made->chain_at[rank];
+        int32_t value = rank < 0 ? monitor->initial : root == SHL_NONE ? SHL_NONE : h->a[root];
+        if (value == SHL_NONE)
+            continue;
+        while (monitor->values[value].consumer != NOBODY)
+            value = h->b[monitor->values[value].consumer];
+        if (made->tenures[value].wanted_by == SHL_NEVER)
+            continue;
+        int32_t spare = next_spare_write(monitor, from);
+        if (spare == SHL_NONE || h->call[spare] > made->tenures[value].wanted_by)
+            return 0;
+        from = spare + 1;
+    }
+    return 1;
+}
+
+static int32_t first_refused(const shl_history *history)
+{
+    int64_t i = 0;
+    while (history->f[i] != SHL_REGISTER_REFUSED)
+        i++;
+    return (int32_t)i;
+}
+
+static int agree(schedule *made)
+{
+    register_monitor *monitor = made->monitor;
+    int decided = 0;
+    linearize(made);
+    int32_t open = first_open(made, &decided);
+    if (decided)
+        return 0;
+    if (open == SHL_NONE) {
+        use_spare_cas(made);
+        if (use_spare_writes(made))
+            return 1;
+        open = first_refused(monitor->history);
+    }
+    return shl_register_unknown(monitor, SHL_NOT_THIS_MONITOR, SHL_REGISTER_OPEN, open, SHL_NONE);
+}
+
+int shl_register_refused_agree(register_monitor *monitor)
+{
+    const shl_history *h = monitor->history;
+    int64_t tenure_bytes = h->values * (int64_t)sizeof(tenure);
+    int64_t rank_bytes = h->ranks * (int64_t)sizeof(int32_t);
+    schedule made = {.monitor = monitor, .now = -1, .holder = SHL_NONE};
+    int agreed;
+    made.tenures = shl_alloc(monitor->budget, tenure_bytes);
+    made.chain_at = shl_alloc(monitor->budget, rank_bytes);
+    if (made.tenures && made.chain_at) {
+        for (int32_t value = 0; value < h->values; value++)
+            made.tenures[value] = (tenure){SHL_NEVER, SHL_NEVER, SHL_NEVER, SHL_NEVER,
+                                           -1,        SHL_NEVER, 0};
+        agreed = agree(&made);
+    } else {
+        agreed = shl_register_unknown(monitor, monitor->budget->stopped, 0, SHL_NONE, SHL_NONE);
+    }
+    shl_free(monitor->budget, made.chain_at, rank_bytes);
+    shl_free(monitor->budget, made.tenures, tenure_bytes);
+    return agreed;
+}

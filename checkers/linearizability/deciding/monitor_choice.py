@@ -1,0 +1,70 @@
+"""Which monitor decides a model's histories, where one can."""
+
+from __future__ import annotations
+
+from shalott.checkers.linearizability.monitors.base import Monitor
+from shalott.checkers.linearizability.monitors.locks import (
+    FENCED_LOCK,
+    OWNER_LOCK,
+    MutexMonitor,
+    SemaphoreMonitor,
+    reentrant_lock,
+)
+from shalott.checkers.linearizability.monitors.logs import LogMonitor
+from shalott.checkers.linearizability.monitors.queues import BAG, FIFO
+from shalott.checkers.linearizability.monitors.registers import RegisterMonitor
+from shalott.checkers.linearizability.monitors.sets import SetMonitor
+from shalott.checkers.models import (
+    CasRegister,
+    FencedLock,
+    FifoQueue,
+    KeyValue,
+    Log,
+    Model,
+    Mutex,
+    OwnerLock,
+    ReentrantLock,
+    Register,
+    Semaphore,
+    Set,
+    UnorderedQueue,
+    own_name,
+)
+
+
+def choose_monitor(model: Model) -> Monitor | None:
+    """The monitor for a built-in model; None if it has none, as a model of somebody else's.
+
+    A class that somebody derived from a built-in one may do other things: no monitor knows them.
+    """
+    if not own_name(model):
+        return None
+    match model:
+        case Register(initial, nil):
+            return RegisterMonitor(initial, nil)
+        case CasRegister(initial, nil, failed_cas):
+            return RegisterMonitor(initial, nil, failed_cas)
+        case KeyValue(initial):  # a register, for histories without append
+            return RegisterMonitor(initial)
+        case ReentrantLock(limit):
+            return reentrant_lock(limit)
+        case Semaphore(permits):
+            return SemaphoreMonitor(permits)
+    return _WITHOUT_OPTIONS.get(type(model))
+
+
+def wants_distinct(model: Model) -> bool:
+    """Whether its monitor passes over what writes a value twice."""
+    distinct = Register | CasRegister | KeyValue | FifoQueue | UnorderedQueue
+    return bool(own_name(model)) and isinstance(model, distinct)
+
+
+_WITHOUT_OPTIONS: dict[type, Monitor] = {
+    FifoQueue: FIFO,
+    UnorderedQueue: BAG,
+    Set: SetMonitor(),
+    Log: LogMonitor(),
+    Mutex: MutexMonitor(),
+    OwnerLock: OWNER_LOCK,
+    FencedLock: FENCED_LOCK,
+}

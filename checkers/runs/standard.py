@@ -1,0 +1,135 @@
+"""The checkers that judge a run of any workload, as records, and what they are made of.
+
+The three gated ones judge only where a plan asks for them.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from shalott.checkers.base import Checker
+from shalott.checkers.mastership.mastership import Mastership
+from shalott.checkers.queues.guarantees import CAREFUL, ClientGuarantees
+from shalott.checkers.queues.total_queue import TotalQueue
+from shalott.checkers.record import CheckerRecord
+from shalott.checkers.runs.availability import Availability
+from shalott.checkers.runs.convergence import Convergence
+from shalott.checkers.runs.crashes import Crashes
+from shalott.checkers.runs.liveness import Liveness
+from shalott.checkers.runs.stats import Stats
+
+_MIRRORING: Final = "RabbitMQ's manual, Classic Queue Mirroring"
+
+# What the distribution's own entry point of shalott.checkers names.
+RUN_WIDE: Final = (
+    CheckerRecord(
+        name="mastership",
+        summary="whether two nodes ruled one queue at once",
+        make=lambda plan: Mastership(
+            strict=plan.gates.one_master, poll_round_ms=plan.observe_interval_ms
+        ),
+        reads=("operations", "events", "observations"),
+        promise="A queue has one master, and only it acknowledges writes.",
+        source=f"{_MIRRORING}; Ongaro & Ousterhout 2014, Election Safety",
+    ),
+    CheckerRecord(
+        name="availability",
+        summary="how long nobody got an acknowledgement",
+        make=lambda plan: Availability(max_rto_ms=plan.gates.max_rto_ms),
+        reads=("operations", "faults", "phases"),
+        promise="After a fault writes are acknowledged again in the time that the plan allows.",
+        source="the plan's gate max_rto_ms; without it nothing is promised",
+    ),
+    CheckerRecord(
+        name="stats",
+        summary="what was asked and answered, and whether the run means anything",
+        make=lambda plan: Stats(min_acked=plan.gates.min_acked),
+        reads=("operations", "faults", "phases"),
+        promise="A run in which too little was acknowledged or proved is unknown.",
+        source="jepsen.checker/stats; the plan's gate min_acked",
+    ),
+    CheckerRecord(
+        name="liveness",
+        summary="whether the healed cluster came to rest and could be emptied",
+        make=lambda plan: Liveness(),
+        reads=("operations", "faults", "phases"),
+        promise="Once all is healed, the cluster settles and its queues can be emptied.",
+        source="the plan's gate must_settle",
+        fits=lambda plan: plan.gates.must_settle,
+    ),
+    CheckerRecord(
+        name="crashes",
+        summary="whether a process of the broker ended by an exception of its own",
+        make=lambda plan: Crashes(plan.gates.crash_text),
+        reads=("events", "faults"),
+        promise="No process crashes but by an error of its disk.",
+        source="the plan's gate must_not_crash, in place of jepsen.checker/log-file-pattern",
+        fits=lambda plan: plan.gates.must_not_crash,
+    ),
+    CheckerRecord(
+        name="convergence",
+        summary="whether synchronised replicas hold what their master holds",
+        make=lambda plan: Convergence(),
+        reads=("replicas", "phases"),
+        promise="A mirror that is called synchronised holds what its master holds.",
+        source=f"{_MIRRORING}; the plan's gate must_converge",
+        fits=lambda plan: plan.gates.must_converge,
+    ),
+)
+
+
+def standard_checkers(
+    *,
+    delivery: str = "at-least-once",
+    min_acked: int = 50,
+    max_rto_ms: int | None = None,
+    strict: bool = False,
+    tolerance_ms: int = 100,
+    poll_round_ms: int = 500,
+    guarantees: ClientGuarantees = CAREFUL,
+    must_settle: bool = False,
+    must_not_crash: bool = False,
+    crash_text: str = "",
+    must_converge: bool = False,
+) -> tuple[Checker, ...]:
+    """What every run of the queue workload is judged by; the last three only where it is asked."""
+    return (
+        TotalQueue(delivery=delivery, guarantees=guarantees),
+        *common_checkers(
+            min_acked=min_acked,
+            max_rto_ms=max_rto_ms,
+            strict=strict,
+            tolerance_ms=tolerance_ms,
+            poll_round_ms=poll_round_ms,
+            must_settle=must_settle,
+            must_not_crash=must_not_crash,
+            crash_text=crash_text,
+            must_converge=must_converge,
+        ),
+    )
+
+
+def common_checkers(
+    *,
+    min_acked: int = 50,
+    max_rto_ms: int | None = None,
+    strict: bool = False,
+    tolerance_ms: int = 100,
+    poll_round_ms: int = 500,
+    must_settle: bool = False,
+    must_not_crash: bool = False,
+    crash_text: str = "",
+    must_converge: bool = False,
+) -> tuple[Checker, ...]:
+    """What a run of any workload is judged by besides its own checkers."""
+    gated: tuple[tuple[bool, Checker], ...] = (
+        (must_settle, Liveness()),
+        (must_not_crash, Crashes(crash_text)),
+        (must_converge, Convergence()),
+    )
+    return (
+        Mastership(strict=strict, tolerance_ms=tolerance_ms, poll_round_ms=poll_round_ms),
+        Availability(max_rto_ms=max_rto_ms),
+        Stats(min_acked=min_acked),
+        *(checker for wanted, checker in gated if wanted),
+    )

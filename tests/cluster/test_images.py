@@ -1,0 +1,84 @@
+"""Image recipes: our own by their names, a plug-in's by its directory."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+import pytest
+
+from shalott.cluster.docker.engine import Engine
+from shalott.cluster.docker.images import BASE_TAG, LABEL_RECIPE, ensure_image, find_recipe
+from shalott.harness.core.errors import BootFailed
+
+DOCKERFILE = "ARG BASE=debian:bookworm-slim\nFROM ${BASE}\nCOPY greeting /greeting\n"
+
+
+def recipe_directory(parent: Path, name: str = "store", greeting: str = "hello") -> Path:
+    directory = parent / name
+    (directory / "__pycache__").mkdir(parents=True)
+    (directory / "Dockerfile").write_text(DOCKERFILE)
+    (directory / "greeting").write_text(greeting)
+    (directory / "__pycache__" / "left.pyc").write_bytes(b"of an interpreter")
+    return directory
+
+
+@pytest.mark.unit
+def test_a_name_is_a_recipe_of_our_own() -> None:
+    recipe = find_recipe("rabbitmq")
+    assert (recipe.name, recipe.base_tag) == ("rabbitmq", BASE_TAG)
+    assert set(recipe.files) == {"Dockerfile", "entry.sh"}
+
+
+@pytest.mark.unit
+def test_an_absolute_path_is_a_plug_ins_directory(tmp_path: Path) -> None:
+    recipe = find_recipe(str(recipe_directory(tmp_path)))
+    assert (recipe.name, recipe.base_tag) == ("store", BASE_TAG)
+    assert dict(recipe.files) == {"Dockerfile": DOCKERFILE.encode(), "greeting": b"hello"}
+
+
+@pytest.mark.unit
+def test_a_changed_file_makes_another_image(tmp_path: Path) -> None:
+    first = find_recipe(str(recipe_directory(tmp_path / "a"))).tag("base")
+    same = find_recipe(str(recipe_directory(tmp_path / "b"))).tag("base")
+    other = find_recipe(str(recipe_directory(tmp_path / "c", greeting="good day"))).tag("base")
+    assert first == same != other
+
+
+@pytest.mark.unit
+def test_a_directory_is_never_mistaken_for_a_recipe_of_our_own(tmp_path: Path) -> None:
+    recipe = find_recipe(str(recipe_directory(tmp_path, "python")))
+    assert "lib/" not in recipe.files and not recipe.fetch_libraries
+
+
+@pytest.mark.unit
+def test_a_missing_recipe_is_one_sentence(tmp_path: Path) -> None:
+    with pytest.raises(BootFailed, match="there is no image recipe 'nothing'"):
+        find_recipe("nothing")
+    with pytest.raises(BootFailed, match=f"there is no Dockerfile in {tmp_path}"):
+        find_recipe(str(tmp_path))
+
+
+@pytest.mark.unit
+def test_a_directory_whose_name_no_image_can_have_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(BootFailed, match="use lower-case letters, digits and dashes"):
+        find_recipe(str(recipe_directory(tmp_path, "My Store")))
+
+
+@pytest.mark.docker
+def test_a_plug_ins_image_is_built_on_our_base_and_found_again(tmp_path: Path) -> None:
+    async def build_twice() -> None:
+        engine, directory = Engine(), str(recipe_directory(tmp_path, "shalott-test-recipe"))
+        tag = await ensure_image(engine, directory)
+        try:
+            found = await engine.call(lambda api: api.inspect_image(tag))
+            base = await engine.call(lambda api: api.inspect_image(BASE_TAG))
+            assert found["Config"]["Labels"][LABEL_RECIPE] == "shalott-test-recipe"
+            layers = base["RootFS"]["Layers"]
+            assert found["RootFS"]["Layers"][: len(layers)] == layers
+            assert await ensure_image(engine, directory) == tag
+        finally:
+            await engine.call(lambda api: api.remove_image(tag))
+            engine.close()
+
+    asyncio.run(build_twice())

@@ -1,0 +1,107 @@
+"""Clusters of fake nodes on every backend, each with the event loop that it lives on."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import itertools
+import os
+from collections.abc import Coroutine, Iterator
+from pathlib import Path
+from typing import Any, Protocol, TypeVar
+
+import pytest
+
+from shalott.cluster.base import Cluster
+from shalott.cluster.docker import backend as docker_backend
+from shalott.cluster.docker.backend import DockerCluster
+from shalott.cluster.local.backend import LocalCluster
+from shalott.cluster.sim.backend import HARNESS, SimCluster
+from shalott.cluster.sim.loop.loop import SimLoop
+from shalott.cluster.sim.loop.processes import SimProcess
+from shalott.harness.core.plan import SimPlan
+from tests.world.cluster.fake_program import fake_program
+from tests.world.cluster.fake_system import NODES, FakeSystem
+
+T = TypeVar("T")
+SERIAL = itertools.count(1)
+READY_MS = 20000
+
+
+def fresh_run_id() -> str:
+    return f"contract-{os.getpid()}-{next(SERIAL)}"
+
+
+def make(backend: str, run_id: str, work_dir: Path) -> Cluster:
+    if backend == "local":
+        return LocalCluster(NODES, run_id, work_dir)
+    return DockerCluster(NODES, run_id)
+
+
+class Runner(Protocol):
+    """What runs coroutines on one event loop, one after the other."""
+
+    def run(self, coroutine: Coroutine[Any, Any, T]) -> T: ...
+
+
+class SimRunner:
+    """Parts of one simulation."""
+
+    def __init__(self, loop: SimLoop) -> None:
+        self._loop = loop
+        self._harness = SimProcess(HARNESS, fenced=False)
+        loop.add_process(self._harness)
+
+    def run(self, coroutine: Coroutine[Any, Any, T]) -> T:
+        return self._loop.run_part(coroutine, self._harness)
+
+
+class World:
+    """A booted cluster and the event loop that it lives on."""
+
+    def __init__(self, runner: Runner, cluster: Cluster) -> None:
+        self._runner = runner
+        self.cluster = cluster
+        self.system = FakeSystem()
+
+    def run(self, coroutine: Coroutine[Any, Any, T]) -> T:
+        return self._runner.run(coroutine)
+
+    async def make_whole(self) -> None:
+        """Heal, start what is down, wait until all answer."""
+        await self.cluster.heal()
+        for node in NODES:
+            if (await self.cluster.status(node)).state != "running":
+                await self.cluster.start(node)
+        await self.system.await_ready(self.cluster, NODES, READY_MS)
+
+
+@contextlib.contextmanager
+def booted_world(backend: str, work_dir: Path) -> Iterator[World]:
+    """A cluster of fake nodes on ``sim``, ``local``, ``docker``, or ``docker-exec``: that is what
+    a user without root gets, chains and probes through exec."""
+    if backend == "sim":
+        yield from _booted_in_simulation()
+        return
+    with pytest.MonkeyPatch.context() as patch, asyncio.Runner() as runner:
+        if backend == "docker-exec":
+            patch.setattr(docker_backend, "can_enter", lambda pid: False)
+        cluster = make(backend, fresh_run_id(), work_dir)
+        world = World(runner, cluster)
+        try:
+            runner.run(cluster.boot(world.system))
+            yield world
+        finally:
+            runner.run(cluster.teardown())
+
+
+def _booted_in_simulation() -> Iterator[World]:
+    loop = SimLoop()
+    cluster = SimCluster(NODES, loop, SimPlan(seed=1), fake_program)
+    world = World(SimRunner(loop), cluster)
+    try:
+        world.run(cluster.boot(world.system))
+        yield world
+    finally:
+        world.run(cluster.teardown())
+        loop.dismantle()

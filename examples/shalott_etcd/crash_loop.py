@@ -4,13 +4,13 @@ memory is; it stays up when the fault ends."""
 from typing import Annotated
 
 import msgspec
+
+from shalott.harness.core.parameters import make_parameters
+from shalott.harness.core.plan import FaultAction
 from shalott.nemesis.checks import status_checks
 from shalott.nemesis.context import FaultContext
 from shalott.nemesis.processes import release
 from shalott.nemesis.record import FaultRecord
-
-from shalott.harness.core.parameters import make_parameters
-from shalott.harness.core.plan import FaultAction
 
 
 class Loop(msgspec.Struct, frozen=True):

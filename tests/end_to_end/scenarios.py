@@ -99,7 +99,7 @@ def perform(nemesis: str, cluster: str, cwd: Path) -> Done:
             *("--time-limit", str(scenario.time_limit_s)),
             *("--nemesis-interval", str(scenario.interval_s)),
             *("--nemesis-duration", str(scenario.duration_s)),
-            *("--net-tick-ms", str(scenario.net_tick_ms)),
+            *("--net-tick", f"{scenario.net_tick_ms}ms"),
             *("--rate", "100"),
             *("--seed", str(scenario.seed)),
         ],

@@ -34,7 +34,7 @@ def start(cluster: str, cwd: Path) -> Running:
             *("--time-limit", "90"),
             *("--nemesis-interval", "2"),
             *("--nemesis-duration", "70"),
-            *("--net-tick-ms", "2000"),
+            *("--net-tick", "2s"),
             *("--rate", "100"),
             *("--seed", "3"),
         ],

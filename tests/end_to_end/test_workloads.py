@@ -11,7 +11,7 @@ from tests.end_to_end.runs import Done, shalott
 
 pytestmark = pytest.mark.local
 
-SHORT = ("--time-limit", "5", "--rate", "60", "--net-tick-ms", "1000", "--seed", "1")
+SHORT = ("--time-limit", "5", "--rate", "60", "--net-tick", "1s", "--seed", "1")
 
 
 def run(cwd: Path, *arguments: str) -> Done:

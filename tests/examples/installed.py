@@ -54,7 +54,10 @@ class Installed:
         return self.run([str(self.python), "-c", program])
 
     def lend_spark(self) -> None:
-        """Let it find pyspark where the tests' interpreter has it, instead of installing 850 MB."""
+        """Let it find pyspark, and whatever else it has not, where the tests' interpreter has it.
+
+        A copy of its own would be 850 MB.
+        """
         ours = sysconfig.get_path("purelib")
         (own,) = self.python.parent.parent.glob("lib/python*/site-packages")
         (own / "lent.pth").write_text(f"{ours}\n")

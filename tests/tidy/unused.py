@@ -21,7 +21,6 @@ NO_USER_HERE: Mapping[tuple[str, str], str] = {
     ("checkers/history/concurrent.py", "from_rows"): "the library's face, for notebooks",
     ("checkers/linearizability/explaining/timeline.py", "timeline_html"): "the same",
     ("checkers/linearizability/explaining/timeline.py", "write_timeline"): "the same",
-    ("cluster/base.py", "Capability"): "what a backend may declare; a test holds the faults to it",
     ("harness/core/generator/combinators.py", "Phases"): "for workloads from outside",
 }
 # Distributions whose import has another name.

@@ -8,9 +8,8 @@ partitions do about it is partitions.py's business. (Under pause_minority a majo
 quorum.py.) When the leader goes down the next oldest first collects every member's rows, keeps the
 newest version of each and hands them out: an answer that the old leader gave had reached them all.
 
-A member is one run of the broker on a node. Two nodes that are linked and both running without
-being members of one another have run apart: that is the *partitioned* state, and only a restart of
-one side ends it.
+A member is one run of the broker on a node. Two nodes that are linked and run without being members
+of one another have run apart: that is the *partitioned* state, which a restart of one side ends.
 """
 
 from __future__ import annotations

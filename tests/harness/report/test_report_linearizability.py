@@ -84,7 +84,7 @@ def test_a_report_without_explanations_has_no_such_section(history: History) -> 
     assert "lin-data" not in html
 
 
-@pytest.mark.unit
+@pytest.mark.explore
 def test_only_the_first_is_drawn_among_many(history: History, orders: Explanation) -> None:
     first, second = object_timelines([judged(orders, orders)], history)
     assert len(drawn(first.html)[0]["call"]) > OTHERS_MAX

@@ -78,6 +78,7 @@ def test_check_and_search(installed: Installed) -> None:
 
 @pytest.mark.local
 def test_report_without_spark_says_what_to_install(installed: Installed) -> None:
+    (installed.directory / "store").mkdir()
     told = installed.shalott("report")
     assert told.code == 254, told.printed
     assert "shalott[spark]" in told.printed

@@ -64,7 +64,7 @@ class CallLine:
 
     def __init__(self, loop: TimerLoop, name: str, trace: Trace | None) -> None:
         self._loop = loop
-        self._name = name
+        self._prefix = f"disk {name} "
         self._trace = trace
         self._line: list[Call] = []
         self._busy_until_ns = 0
@@ -105,9 +105,9 @@ class CallLine:
 
     def _tell(self, call: Call, outcome: object) -> None:
         if self._trace is not None:
-            what = f"disk {self._name} {call.what}: {_words_of(outcome)}"
-            content = outcome if isinstance(outcome, bytes) else call.content
-            self._trace.event(self._loop.now_ns, what, content)
+            words = "done" if outcome is None else _words_of(outcome)
+            content = outcome if type(outcome) is bytes else call.content
+            self._trace.event(self._loop.now_ns, f"{self._prefix}{call.what}: {words}", content)
 
     def kill(self, fate: Stream) -> None:
         """The callers died: the first few calls happen, the next may be cut off, the rest never
@@ -132,10 +132,12 @@ class CallLine:
 def _words_of(outcome: object) -> str:
     """What a call returned or raised, without addresses and without the text of the errors of
     Python's own."""
+    if isinstance(outcome, int):
+        return str(outcome)
     if isinstance(outcome, OSError):
         return f"error {outcome.errno}"
     if isinstance(outcome, BaseException):
         return type(outcome).__name__
     if isinstance(outcome, bytes):
         return f"{len(outcome)} B"
-    return str(outcome) if isinstance(outcome, int | str | list) else "done"
+    return str(outcome) if isinstance(outcome, str | list) else "done"

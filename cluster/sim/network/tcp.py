@@ -131,20 +131,20 @@ class Socket:
 
     def arrive(self, segment: Segment) -> None:
         """A segment is here; runs in the process that has this end, if one has."""
-        network = self._network
+        network, loop = self._network, self._network.loop
         first = self.peer.lane.wire.popleft()
         assert first is segment, "segments overtook each other"
         segment.handle = None  # its arguments hold the segment: a cycle less for the collector
         network.segments += 1
         kind = segment.kind
         if kind != DATA:
-            network.loop.trace.event(network.loop.now_ns, f"{self.way[1]} {SIGNS[kind]}")
+            loop.trace.event(loop.now_ns, f"{self.way[1]} {SIGNS[kind]}")
             self._receive_sign(kind)
             return
         chunks = segment.chunks
         payload = chunks[0] if len(chunks) == 1 else b"".join(chunks)
         network.bytes += segment.size
-        network.loop.trace.segment(network.loop.now_ns, self.way, payload)
+        loop.trace.segment(loop.now_ns, self.way, payload)
         if self.closed:
             self.reset()
         elif self.reading and not self.inbox:

@@ -21,9 +21,12 @@ SEEDS = range(1, 4)
 
 
 def run(seed: int = 1, **flags: Any) -> SimOutcome:
-    request = Request(
-        cluster="sim", **{"rate": 25.0, "time_limit": "8", "net_tick_ms": 1000, **flags}
-    )
+    known = {field.name for field in dataclasses.fields(Request)}
+    own = {name: value for name, value in flags.items() if name in known}
+    given: dict[str, str | bool] = {"net-tick": "1s"} | {
+        name.replace("_", "-"): str(value) for name, value in flags.items() if name not in known
+    }
+    request = Request(cluster="sim", given=given, **{"rate": 25.0, "time_limit": "8", **own})
     outcome = simulate(make_plan(request, backend="sim", seed=seed))
     assert outcome.error is None
     return outcome
@@ -155,6 +158,6 @@ def test_a_queue_is_not_declared_again_over_anothers_delete(seed: int) -> None:
         nemesis_duration="5",
         time_limit="40",
         rate=30.0,
-        net_tick_ms=4000,
+        net_tick="4s",
     )
     assert result_of(outcome, "linearizability").valid is True

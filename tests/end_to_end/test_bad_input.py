@@ -46,7 +46,7 @@ def assert_refused(done: Done, code: int, *parts: str) -> None:
     [
         ("workload", ", ".join(sorted(WORKLOADS.names()))),
         ("system", ", ".join(sorted(SYSTEMS.names()))),
-        ("nemesis", "partition, partition-halves"),
+        ("nemesis", "partition, "),
         ("profile", "upstream, safe"),
         ("cluster", "auto, docker, local"),
     ],

@@ -45,6 +45,7 @@ class Progress:
     asked_ms: int = LONG_AGO_MS
     inflight: deque[tuple[int, int]] = field(default_factory=deque)  # (serial, sent_ms)
     commit_pushed_ms: int = LONG_AGO_MS
+    told_commit: int = 0  # the newest commit index that was sent to it
     trusted_serial: int = 0  # answers to older requests are of a life before a wipe
     heard_ms: int = 0
     round: int = 0  # of the last heartbeat that it answered
@@ -54,6 +55,7 @@ class Progress:
         self.state = state
         self.asked_ms = LONG_AGO_MS
         self.inflight.clear()
+        self.told_commit = 0
         self.loading = False
 
 

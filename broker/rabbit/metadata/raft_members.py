@@ -63,11 +63,11 @@ class Housekeeper:
             return
         for member in list(server.state.members.values()):
             if self._is_over(member):
-                self._drop(member)
+                self._drop(member, "its run is over, or cut off")
 
-    def _drop(self, member: Member) -> None:
+    def _drop(self, member: Member, why: str) -> None:
         if member not in self._dropping:
-            log.warning("dropping %s from the members", member.node)
+            log.warning("dropping %s from the members: %s", member.node, why)
             if self._server.propose(DropMember(member)) is None:
                 self._dropping[member] = None
 
@@ -141,8 +141,7 @@ class Housekeeper:
         order = list(members)
         missing = {node: sum(node in pair for pair in lasting) for node in order}
         worst = max(order, key=lambda node: (missing[node], order.index(node)))
-        log.warning("%s has no link to %d members", worst, missing[worst])
-        self._drop(members[worst])
+        self._drop(members[worst], f"it has no link to {missing[worst]} members")
 
     def _without_link(self) -> list[tuple[str, str]]:
         """Pairs of members, of which one says that it is not linked to the other."""
@@ -151,7 +150,8 @@ class Housekeeper:
             (one.node, other.node)
             for one in members
             for other in members
-            if one != other and self._says_gone(one, other)
+            if one.node < other.node
+            and (self._says_gone(one, other) or self._says_gone(other, one))
         ]
 
     def _says_gone(self, one: Member, other: Member) -> bool:

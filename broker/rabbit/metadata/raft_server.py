@@ -97,7 +97,14 @@ class MajorityServer(Process):
 
     needs_majority = True
 
-    def __init__(self, env: Env, config: NodeConfig, log: RaftStorage) -> None:
+    def __init__(
+        self,
+        env: Env,
+        config: NodeConfig,
+        log: RaftStorage,
+        *,
+        snapshot_threshold: int = SNAPSHOT_THRESHOLD,
+    ) -> None:
         super().__init__()
         self.phase: Phase = "down"
         self.members: dict[str, Member] = {}  # that this node sees, in order of joining
@@ -128,7 +135,7 @@ class MajorityServer(Process):
             transport=self._transport,
             machine=self,
             watcher=self,
-            snapshot_threshold=SNAPSHOT_THRESHOLD,
+            snapshot_threshold=snapshot_threshold,
         )
         self._housekeeper = Housekeeper(self, config)
 

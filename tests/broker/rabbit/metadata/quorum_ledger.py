@@ -44,6 +44,12 @@ class Attempt:
     over: Mapping[Key, int]
 
 
+def newest_group(lives: Iterable[Life]) -> dict[str, Member] | None:
+    """The members as the newest leader has them; None if none leads."""
+    leading = [(life.term, life) for life in lives if life.is_leading]
+    return max(leading, key=lambda entry: entry[0])[1].group if leading else None
+
+
 @dataclass(slots=True)
 class Ledger:
     """``broken``: (property, what was seen), in order of time."""
@@ -96,6 +102,17 @@ class Ledger:
         """What is in memory only lives as long as a majority runs."""
         return key[0] == FLEETING and self._outages_at[version] < self.outages
 
+    def is_everywhere(self, attempt: Attempt, lives: Iterable[Life]) -> None:
+        """An attempt was answered: who is a member has it."""
+        version = self._version_of[attempt.number]
+        lives = [life for life in lives if life.server.phase == "running" and life.is_awake]
+        group = newest_group(lives) or {}
+        for life in lives:
+            behind = life.server.tables.version
+            if group.get(life.node) == life.server.me and behind < version:
+                what = f"{life.node} is at {behind}, and {version} was answered"
+                self.broke("what-was-answered-is-everywhere", what)
+
     # -- watching ----------------------------------------------------------------------------------
 
     def watch(self, lives: Iterable[Life], now_ns: int) -> None:
@@ -114,8 +131,7 @@ class Ledger:
 
     def _watch_dropped(self, running: Sequence[Life], now_ns: int) -> None:
         """Who is no member of the newest leader's group must find out, and confirm nothing."""
-        leading = [(life.ballot, life) for life in running if life.is_leading]
-        members = max(leading, key=lambda entry: entry[0])[1].server.members if leading else None
+        members = newest_group(running)
         dropped: dict[Member, int] = {}
         for life in running:
             me = life.server.me

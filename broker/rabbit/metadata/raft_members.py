@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from shalott.broker.rabbit.config import NodeConfig
@@ -20,6 +21,7 @@ from shalott.broker.rabbit.metadata.healing import is_majority
 from shalott.broker.rabbit.metadata.messages import Member
 from shalott.broker.rabbit.metadata.raft_log import AddMember, DropMember
 from shalott.broker.rabbit.processes.mesh import linked_within_ms
+from shalott.broker.raft.group import Submitted
 
 if TYPE_CHECKING:
     from shalott.broker.rabbit.metadata.raft_server import MajorityServer
@@ -41,8 +43,9 @@ class Housekeeper:
         self._began_at = 0.0
         self._member_at = 0.0  # when this node was last a member, or did not lead
         self._was_linked: dict[str, None] = {}
-        self._dropping: dict[Member, None] = {}  # proposed in this reign
-        self._adding: dict[Member, None] = {}
+        # Proposed in this reign, at which index; what was applied since is no longer under way.
+        self._dropping: dict[Member, int] = {}
+        self._adding: dict[Member, int] = {}
         self._apart: dict[tuple[str, str], float] = {}  # members without a link, since when
 
     def begin(self) -> None:
@@ -66,10 +69,15 @@ class Housekeeper:
                 self._drop(member, "its run is over, or cut off")
 
     def _drop(self, member: Member, why: str) -> None:
-        if member not in self._dropping:
+        if self._is_under_way(self._dropping, member):
+            return
+        submitted = self._server.propose(DropMember(member))
+        if isinstance(submitted, Submitted):
             log.warning("dropping %s from the members: %s", member.node, why)
-            if self._server.propose(DropMember(member)) is None:
-                self._dropping[member] = None
+            self._dropping[member] = submitted.index
+
+    def _is_under_way(self, proposed: Mapping[Member, int], member: Member) -> bool:
+        return proposed.get(member, 0) > self._server.tables.version
 
     def _is_over(self, member: Member) -> bool:
         server = self._server
@@ -95,11 +103,14 @@ class Housekeeper:
         others = [other for node, other in members.items() if node != member.node]
         strangers = [other.node for other in others if other.node not in linked]
         absent = [other.node for other in others if not self._is_in_sight(other)]
-        if not is_newest or strangers or absent or member in self._adding:
+        if not is_newest or self._is_under_way(self._adding, member):
+            return
+        if strangers or absent:
             log.info("%s can't join yet: %s", member.node, ", ".join(strangers or absent))
             return
-        if server.propose(AddMember(member)) is None:
-            self._adding[member] = None
+        submitted = server.propose(AddMember(member))
+        if isinstance(submitted, Submitted):
+            self._adding[member] = submitted.index
 
     def _status_is_of(self, member: Member) -> bool:
         status = self._server.peers.get(member.node)

@@ -55,7 +55,7 @@ from shalott.broker.rabbit.processes.messages import (
 )
 from shalott.broker.rabbit.processes.process import Caller, Process
 from shalott.broker.raft.api import Entry, RaftSettings, Role, Snapshot
-from shalott.broker.raft.group import Busy, NotLeader
+from shalott.broker.raft.group import Busy, NotLeader, Submitted
 from shalott.broker.raft.runner import RaftRunner
 from shalott.broker.raft.storage import RaftStorage
 
@@ -127,6 +127,7 @@ class MajorityServer(Process):
         self._is_looking = False
         self._transport = MeshTransport()
         self._transport.on_connection = self._connection_changed
+        self._transport.on_crash = self.failed
         self.raft = RaftRunner(
             env,
             config.node_names,
@@ -350,19 +351,20 @@ class MajorityServer(Process):
             return Failed("not_leader", self.raft.leader)
         if self.state.members.get(request.member.node) != request.member:
             return Failed("not_member", request.member.node)
-        return self.propose(raft_log.WriteRows(request.member, request.changes), caller)
+        submitted = self.propose(raft_log.WriteRows(request.member, request.changes))
+        if isinstance(submitted, Failed):
+            return submitted
+        self._pending[submitted.index] = Pending(submitted.term, caller)
+        return None
 
-    def propose(self, command: raft_log.Command, caller: Caller | None = None) -> Failed | None:
+    def propose(self, command: raft_log.Command) -> Submitted | Failed:
         """Put it into the log, if this node leads."""
         try:
-            submitted = self.raft.submit(raft_log.encode(command))
+            return self.raft.submit(raft_log.encode(command))
         except NotLeader as error:
             return Failed("not_leader", str(error))
         except Busy as error:
             return Failed("busy", str(error))
-        if caller is not None:
-            self._pending[submitted.index] = Pending(submitted.term, caller)
-        return None
 
     def _answer_pending(self) -> None:
         """Writes are answered when every member has them; who does not come is dropped."""

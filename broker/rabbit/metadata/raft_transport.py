@@ -57,6 +57,7 @@ class MeshTransport(Process):
         super().__init__()
         self._receive: Callable[[str, api.Message], None] | None = None
         self.on_connection: Callable[[str, bool], None] = lambda member, is_up: None
+        self.on_crash: Callable[[str], None] = lambda reason: None
 
     async def start(self, receive: Callable[[str, api.Message], None]) -> None:
         self._receive = receive
@@ -81,3 +82,7 @@ class MeshTransport(Process):
                 self.on_connection(node, True)
             case NodeDownEvent(node, _):
                 self.on_connection(node, False)
+
+    async def stopping(self, reason: str) -> None:
+        """What a message led to failed, and a group that hears no more is worse than none."""
+        self.on_crash(reason)

@@ -50,7 +50,7 @@ AGREE_MS = 40 * NET_TICK_MS
 ASKED = os.environ.get("SHALOTT_QUORUM_SEEDS", "1-12")
 SEEDS = range(int(ASKED.split("-")[0]), int(ASKED.split("-")[1]) + 1)
 APPLY, FORGET = ReplicatedTables.apply, ReplicatedTables._forget_what_is_in_memory
-PROPOSE = MajorityServer.propose
+COMMIT = MajorityServer._commit
 TRANSACT = ReplicatedMetadata.transact
 
 
@@ -240,13 +240,11 @@ def votes_for_shorter_logs(patch: pytest.MonkeyPatch) -> None:
 
 
 def answers_before_a_majority_has_it(patch: pytest.MonkeyPatch) -> None:
-    def propose(self: MajorityServer, command: Command, caller: Any = None) -> Any:
-        refused = PROPOSE(self, command, caller)
-        if caller is not None and refused is None:
-            caller.reply(Committed(self.tables.version))
-        return refused
+    async def commit(self: MajorityServer, request: Any, caller: Any) -> Any:
+        refused = await COMMIT(self, request, caller)
+        return refused or Committed(self.tables.version)
 
-    patch.setattr(MajorityServer, "propose", propose)
+    patch.setattr(MajorityServer, "_commit", commit)
 
 
 def answers_before_the_members_have_it(patch: pytest.MonkeyPatch) -> None:

@@ -19,22 +19,18 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from shalott.broker.base.env import Env, pause_ms
-from shalott.broker.base.errors import ProcessError
+from shalott.broker.base.env import Env
 from shalott.broker.rabbit.config import NodeConfig
 from shalott.broker.rabbit.metadata.api import TableChanged
-from shalott.broker.rabbit.metadata.boot import BootState, choose_loader
-from shalott.broker.rabbit.metadata.healing import is_majority
+from shalott.broker.rabbit.metadata.booting import Booting
+from shalott.broker.rabbit.metadata.leading import Leadership
 from shalott.broker.rabbit.metadata.messages import (
     SERVER,
     Applied,
     Apply,
     Commit,
-    Committed,
-    Conflicted,
     Dump,
     Dumped,
     Join,
@@ -47,9 +43,8 @@ from shalott.broker.rabbit.metadata.messages import (
     SettleTables,
     Status,
 )
-from shalott.broker.rabbit.metadata.serving import COMMIT_LATE_MS, RETRY_MS, Subscribers
+from shalott.broker.rabbit.metadata.serving import Subscribers
 from shalott.broker.rabbit.metadata.tables import StoredRow, Tables
-from shalott.broker.rabbit.processes.mesh import linked_within_ms
 from shalott.broker.rabbit.processes.messages import (
     Failed,
     Message,
@@ -64,14 +59,6 @@ if TYPE_CHECKING:
     from shalott.broker.rabbit.metadata.journal import TableJournal
 
 log = logging.getLogger("shalott.broker.metadata")
-
-
-@dataclass(slots=True)
-class Pending:
-    """A write that is not everywhere yet: who waits for it, and where it is not."""
-
-    caller: Caller
-    waiting: dict[str, None]
 
 
 class MetadataServer(Process):
@@ -100,12 +87,9 @@ class MetadataServer(Process):
         self._me = Member(config.name, env.incarnation, 0)
         self._subscribers = Subscribers()
         self._running = asyncio.Event()
-        self._pending: dict[int, Pending] = {}
-        self._held: list[tuple[Commit, Caller]] = []  # commits that came while reconciling
-        self.reconciling = False
-        self._boot_at = 0.0
-        self._changed = asyncio.Event()
-        self._reconsider_timer: asyncio.TimerHandle | None = None
+        self._leadership = Leadership(self, env, config)
+        self._booting = Booting(self, config, journal)
+        self.changed = asyncio.Event()
         self.on_status: Callable[[], None] = lambda: None
         self.on_lost: Callable[[str], None] = lambda why: None
         self.on_failed: Callable[[str], None] = lambda why: None
@@ -122,7 +106,7 @@ class MetadataServer(Process):
         self.tables.store(self._journal.rows)
         self.tables.version = max(self.tables.version, self._journal.mark)
         self.partitions = {}
-        self._boot_at = asyncio.get_running_loop().time()
+        self._booting.begin()
         self._running.clear()
         self.set_phase("booting")
         self.deliver(Reconsider())
@@ -131,7 +115,7 @@ class MetadataServer(Process):
     def leave(self) -> None:
         self.members = {}
         self.partitions = {}
-        self._fail_pending()
+        self._leadership.end()
         self.set_phase("down")
 
     async def close(self) -> None:
@@ -157,12 +141,7 @@ class MetadataServer(Process):
 
     def waiting_for(self) -> list[str]:
         """While booting: listed nodes that are not there and may have fresher tables."""
-        states = self._boot_states()
-        return [
-            n
-            for n in self._config.node_names
-            if n not in states and n not in self._journal.saw_down
-        ]
+        return self._booting.waiting_for()
 
     def lost_membership(self) -> None:
         self.on_lost("the other members do not know this node")
@@ -176,8 +155,8 @@ class MetadataServer(Process):
 
     async def await_version(self, version: int) -> None:
         while self.tables.version < version:
-            self._changed.clear()
-            await self._changed.wait()
+            self.changed.clear()
+            await self.changed.wait()
 
     def running_peers(self) -> list[str]:
         return [node for node, status in self.peers.items() if status.phase == "running"]
@@ -198,7 +177,7 @@ class MetadataServer(Process):
             case NodeDownEvent(node, _):
                 self.peers.pop(node, None)
                 await self.member_down(node)
-                await self._reconsider()
+                await self._booting.reconsider()
                 self.on_status()
             case Status():
                 await self._peer_status(message)
@@ -206,19 +185,19 @@ class MetadataServer(Process):
                 await self._apply(message)
             case Applied(member, version):
                 if self.members.get(member.node) == member:
-                    self._settle(version, member.node)
+                    self._leadership.settle(version, member.node)
             case MemberJoined(leader, member):
                 if leader == self.leader:
                     await self._add_member(member)
             case SettleTables():
-                await self._reconcile()
+                await self._leadership.reconcile()
             case Reconsider():
-                await self._reconsider()
+                await self._booting.reconsider()
 
     async def handle_call(self, request: Message, caller: Caller) -> Message | None:
         match request:
             case Commit():
-                return await self._commit(request, caller)
+                return await self._leadership.commit(request, caller)
             case Join(member, linked):
                 return await self._join(member, linked)
             case Dump(leader):
@@ -267,7 +246,7 @@ class MetadataServer(Process):
             await self.member_down(node)
         if self.phase == "running":
             self._note_partition(status)
-        await self._reconsider()
+        await self._booting.reconsider()
         self.on_status()
 
     def _note_partition(self, status: Status) -> None:
@@ -293,11 +272,9 @@ class MetadataServer(Process):
         del self.members[node]
         await self._journal.note_down(node)
         log.warning("%s left; members now: %s", node, ", ".join(self.members))
-        for version in list(self._pending):
-            self._settle(version, node)
+        self._leadership.member_gone(node)
         if self.leader == self._me and not was_leader:
-            self.reconciling = True  # take no writes until all that other leaders wrote is known
-            self.deliver(SettleTables())
+            self._leadership.begin()
         self.membership_changed()
 
     async def _add_member(self, member: Member) -> None:
@@ -312,82 +289,8 @@ class MetadataServer(Process):
         self.broadcast_status()
         self._publish(Membership(tuple(sorted(self.members))))
 
-    # -- booting -----------------------------------------------------------------------------------
-
-    def _boot_states(self) -> dict[str, BootState]:
-        states = {
-            node: BootState(status.saw_down)
-            for node, status in self.peers.items()
-            if status.phase == "booting"
-        }
-        states[self._config.name] = BootState(tuple(self._journal.saw_down))
-        return states
-
-    async def _reconsider(self) -> None:
-        """While booting: join a running node, load, or wait for something to change."""
-        if self.phase != "booting":
-            return
-        await self._load_or_join()
-        if self.phase == "booting":
-            self._look_again()
-
-    def _look_again(self) -> None:
-        if self._reconsider_timer is not None:
-            self._reconsider_timer.cancel()
-        self._reconsider_timer = self.after(RETRY_MS * 4, Reconsider())
-
-    async def _load_or_join(self) -> None:
-        running = [status for _, status in sorted(self.peers.items()) if status.phase == "running"]
-        if running:
-            await self.join_through(running[0])
-        elif self._may_load_alone() and choose_loader(
-            self._config.node_names, self._boot_states()
-        ) == (self._config.name):
-            log.info("loading the tables from this node's disk")
-            self.members = {self._config.name: self._me}
-            self.set_phase("running")
-            self.membership_changed()
-
-    def _may_load_alone(self) -> bool:
-        """Give absent nodes the time to link: one that runs has fresher tables than we do, and
-        those that resume with us must agree with us on who loads.
-        """
-        present = sum(1 for status in self.peers.values() if status.phase != "down") + 1
-        if present == len(self._config.node_names):
-            return True
-        linked = len(self.peers) + 1
-        pauses = self._config.partition_mode == "pause_minority"
-        if pauses and not is_majority(linked, len(self._config.node_names)):
-            return False  # OUR-08
-        waited_s = asyncio.get_running_loop().time() - self._boot_at
-        return waited_s * 1000 >= linked_within_ms(self._config.net_tick_ms)
-
-    async def join_through(self, status: Status) -> None:
-        if not status.members or any(m.node not in self.peers for m in status.members):
-            return  # not linked to all of them yet
-        try:
-            answer = await self.runtime.call(
-                Name(status.members[0].node, SERVER),
-                Join(self._me, tuple(self.peers)),
-                timeout_ms=self._config.net_tick_ms,
-            )
-        except ProcessError as error:
-            log.info("could not join through %s: %s", status.members[0].node, error)
-            return
-        if not isinstance(answer, Joined):
-            log.info("not joined yet: %s", answer)
-            return
-        self.tables = Tables()
-        self.tables.store(answer.rows)
-        self.tables.version = max(self.tables.version, answer.version)
-        await self._journal.replace(self.tables)
-        self.members = {member.node: member for member in answer.members}
-        self._changed.set()
-        self.set_phase("running")
-        self.membership_changed()
-
     async def _join(self, member: Member, linked: tuple[str, ...]) -> Message:
-        if self.phase != "running" or self.leader != self._me or self.reconciling:
+        if self.phase != "running" or self.leader != self._me or self._leadership.is_reconciling:
             return Failed("not_leader", str(self.leader))
         strangers = [n for n in self.members if n not in linked and n != self._config.name]
         if any(node != member.node for node in strangers):
@@ -406,102 +309,19 @@ class MetadataServer(Process):
 
     # -- writes ------------------------------------------------------------------------------------
 
-    async def _commit(self, request: Commit, caller: Caller) -> Message | None:
-        if self._env.buggify("metadata.commit_late"):  # the leader may be busy, or fail meanwhile
-            await pause_ms(self._env.rng.random() * COMMIT_LATE_MS)
-        if self.phase != "running" or self.leader != self._me:
-            return Failed("not_leader", str(self.leader))
-        if self.members.get(request.member.node) != request.member:
-            return Failed("not_member", request.member.node)
-        if self.reconciling:
-            self._held.append((request, caller))
-            return None
-        # OUR-04: written blindly, as rabbit_amqqueue:internal_declare does to this day.
-        is_blind = self._env.has_bug("OUR-04")
-        if not is_blind and self.tables.conflicts(request.changes):
-            return Conflicted(self.tables.version)
-        version = self.tables.version + 1
-        rows = tuple(self.tables.apply(version, request.changes))
-        self.tables.version = version
-        others = dict.fromkeys(node for node in self.members if node != self._config.name)
-        for node in others:
-            self.tell(node, Apply(self._me, version, rows))
-        self._pending[version] = Pending(caller, others)
-        await self._written(version, rows)
-        self._settle(version, self._config.name)
-        return None
-
-    def _settle(self, version: int, node: str) -> None:
-        """``node`` needs no more waiting for; answer the writer if it was the last."""
-        entry = self._pending.get(version)
-        if entry is None:
-            return
-        entry.waiting.pop(node, None)
-        if not entry.waiting:
-            del self._pending[version]
-            entry.caller.reply(Committed(version))
-
-    def _fail_pending(self) -> None:
-        for entry in self._pending.values():
-            entry.caller.reply(Failed("not_running"))
-        self._pending.clear()
-        for _, caller in self._held:
-            caller.reply(Failed("not_running"))
-        self._held.clear()
-        self.reconciling = False
-
     async def _apply(self, message: Apply) -> None:
         if self.phase != "running" or message.leader != self.leader:
             return
         taken = self.tables.store(message.rows)
         self.tables.version = max(self.tables.version, message.version)
-        await self._written(message.version, taken)
+        await self.written(message.version, taken)
         self.tell(message.leader.node, Applied(self._me, message.version))
 
-    async def _written(self, version: int, rows: list[StoredRow] | tuple[StoredRow, ...]) -> None:
+    async def written(self, version: int, rows: list[StoredRow] | tuple[StoredRow, ...]) -> None:
         await self._journal.write(version, rows)
-        self._changed.set()
+        self.changed.set()
         for row in rows:
             self._publish(TableChanged(row.table, row.key))
 
     def _publish(self, message: Message) -> None:
         self._subscribers.tell(self, message)
-
-    # -- a new leader ------------------------------------------------------------------------------
-
-    async def _reconcile(self) -> None:
-        """Collect every member's rows, keep the newest, hand them out; then take the commits that
-        waited.
-        """
-        if not self.reconciling or self.leader != self._me or self.phase != "running":
-            self.reconciling = False
-            return
-        newest: list[StoredRow] = []
-        for node in [node for node in self.members if node != self._config.name]:
-            try:
-                answer = await self.runtime.call(
-                    Name(node, SERVER), Dump(self._me), timeout_ms=self._config.net_tick_ms * 1.5
-                )
-            except ProcessError:
-                continue  # its NodeDownEvent is in the mailbox already, or will be
-            if not isinstance(answer, Dumped):
-                self.after(RETRY_MS, SettleTables())  # it has not seen the old leader go down yet
-                return
-            newest.extend(answer.rows)
-            self.tables.version = max(self.tables.version, answer.version)
-        taken = self.tables.store(newest)
-        version = self.tables.version = self.tables.version + 1
-        for node in self.members:
-            if node != self._config.name:
-                self.tell(node, Apply(self._me, version, tuple(self.tables.snapshot())))
-        await self._written(version, taken)
-        self.reconciling = False
-        await self._take_held()
-
-    async def _take_held(self) -> None:
-        """The commits that came before this node led."""
-        held, self._held = self._held, []
-        for request, caller in held:
-            answer_now = await self._commit(request, caller)
-            if answer_now is not None:
-                caller.reply(answer_now)

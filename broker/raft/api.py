@@ -83,6 +83,10 @@ class RaftSettings(msgspec.Struct, frozen=True, kw_only=True):
     max_heartbeat_leak: int = 3
     vote_min_ms: int = 300
     vote_max_ms: int = 1000
+    # How long a member that misses a leader waits before it first asks for votes; 0: as long as
+    # between two rounds. A group whose members have different ones prefers who has the shortest.
+    stand_min_ms: int = 0
+    stand_max_ms: int = 0
     push_timeout_ms: int = 1000
     commit_push_interval_ms: int = 1000
     max_inflight_pushes: int = 16  # to one follower

@@ -71,7 +71,7 @@ class RaftCore:
         )
         s.stale_end_term = s.log.last_term
         s.role = "candidate"
-        s.wake_ms = now_ms + s.draw_ms(settings.vote_min_ms, settings.vote_max_ms)
+        s.wake_ms = now_ms + s.draw_stand_ms()
         self._due_ms = s.wake_ms
 
     @property

@@ -64,8 +64,7 @@ def connection_changed(s: State, member: str, is_up: bool) -> None:
         s.seek_leader()
     elif s.role == "candidate" and is_up:
         s.failed_rounds = 0
-        pause_ms = s.draw_ms(s.settings.vote_min_ms, s.settings.vote_max_ms)
-        s.wake_ms = min(s.wake_ms, s.now_ms + pause_ms)
+        s.wake_ms = min(s.wake_ms, s.now_ms + s.draw_stand_ms())
 
 
 def adopt_term(s: State, term: int) -> None:

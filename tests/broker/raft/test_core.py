@@ -289,3 +289,20 @@ def test_followers_hear_of_a_commit_at_once_if_that_is_wanted(at_once: bool) -> 
     committed = script.commit("a")
     assert committed
     assert [script.commit(name) == committed for name in "bc"] == [at_once] * 2
+
+
+def test_a_group_prefers_who_stands_first() -> None:
+    script = Script("abc")
+    for name, stand_ms in (("a", 60), ("b", 20), ("c", 90)):
+        script.group.crash(name)
+        script.group.settings = msgspec.structs.replace(
+            FAST, stand_min_ms=stand_ms, stand_max_ms=stand_ms
+        )
+        script.group.start(name)
+    script.pass_time(50)
+    assert script.role("b") == "leader"
+    script.group.crash("b")
+    for name in "ac":
+        script.group.step(name, api.ConnectionChanged("b", False))
+    script.pass_time(80)
+    assert script.role("a") == "leader"

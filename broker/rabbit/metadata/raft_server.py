@@ -20,9 +20,8 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 
-from shalott.broker.base.env import Env, pause_ms
+from shalott.broker.base.env import Env
 from shalott.broker.rabbit.config import NodeConfig
 from shalott.broker.rabbit.metadata import raft_log
 from shalott.broker.rabbit.metadata.api import TableChanged
@@ -30,8 +29,6 @@ from shalott.broker.rabbit.metadata.healing import is_majority
 from shalott.broker.rabbit.metadata.messages import (
     Applied,
     Commit,
-    Committed,
-    Conflicted,
     GroupStatus,
     JoinGroup,
     Member,
@@ -44,7 +41,8 @@ from shalott.broker.rabbit.metadata.raft_log import ReplicatedTables
 from shalott.broker.rabbit.metadata.raft_members import Housekeeper
 from shalott.broker.rabbit.metadata.raft_transport import NAME as TRANSPORT
 from shalott.broker.rabbit.metadata.raft_transport import MeshTransport
-from shalott.broker.rabbit.metadata.serving import COMMIT_LATE_MS, Subscribers, server_name
+from shalott.broker.rabbit.metadata.raft_writes import Writes
+from shalott.broker.rabbit.metadata.serving import Subscribers, server_name
 from shalott.broker.rabbit.metadata.tables import StoredRow, Tables
 from shalott.broker.rabbit.processes.messages import (
     Failed,
@@ -90,15 +88,6 @@ def settings_of(config: NodeConfig) -> RaftSettings:
     )
 
 
-@dataclass(slots=True)
-class Pending:
-    """A write in the leader's log: its entry's term, and who waits for its outcome."""
-
-    term: int
-    caller: Caller
-    answer: Message | None = None  # once it is applied here
-
-
 class MajorityServer(Process):
     """Implements broker.rabbit.metadata.serving.TableServer, and what a RaftRunner wants: the
     state machine and the watcher. ``log`` is open, and closed by who opened it."""
@@ -130,8 +119,7 @@ class MajorityServer(Process):
         self._subscribers = Subscribers()
         self._running = asyncio.Event()
         self._changed = asyncio.Event()
-        self._pending: dict[int, Pending] = {}  # as leader, by index
-        self._has: dict[str, Applied] = {}  # as leader: what members say that they have
+        self._writes = Writes(self, env, config.name)
         self._is_looking = False
         self._transport = MeshTransport()
         self._transport.on_connection = self._connection_changed
@@ -237,9 +225,8 @@ class MajorityServer(Process):
                 self._peer_status(message)
             case JoinGroup(member, linked):
                 self._housekeeper.wants_to_join(member, linked)
-            case Applied(member, _):
-                self._has[member.node] = message
-                self._answer_pending()
+            case Applied():
+                self._writes.member_has(message)
                 return
             case Watch():
                 self._watch()
@@ -250,7 +237,7 @@ class MajorityServer(Process):
 
     async def handle_call(self, request: Message, caller: Caller) -> Message | None:
         if isinstance(request, Commit):
-            return await self._commit(request, caller)
+            return await self._writes.commit(request, caller)
         return Failed("unsupported", type(request).__name__)
 
     def tell(self, node: str, message: Message) -> None:
@@ -350,20 +337,7 @@ class MajorityServer(Process):
     def _now(self) -> float:
         return asyncio.get_running_loop().time()
 
-    # -- writes ------------------------------------------------------------------------------------
-
-    async def _commit(self, request: Commit, caller: Caller) -> Message | None:
-        if self._env.buggify("metadata.commit_late"):  # the leader may be busy, or fail meanwhile
-            await pause_ms(self._env.rng.random() * COMMIT_LATE_MS)
-        if not self.raft.is_ready:
-            return Failed("not_leader", self.raft.leader)
-        if self.state.members.get(request.member.node) != request.member:
-            return Failed("not_member", request.member.node)
-        submitted = self.propose(raft_log.WriteRows(request.member, request.changes))
-        if isinstance(submitted, Failed):
-            return submitted
-        self._pending[submitted.index] = Pending(submitted.term, caller)
-        return None
+    # -- the log -----------------------------------------------------------------------------------
 
     def propose(self, command: raft_log.Command) -> Submitted | Failed:
         """Put it into the log, if this node leads."""
@@ -373,26 +347,6 @@ class MajorityServer(Process):
             return Failed("not_leader", str(error))
         except Busy as error:
             return Failed("busy", str(error))
-
-    def _answer_pending(self) -> None:
-        """Writes are answered when every member has them; who does not come is dropped."""
-        for index, pending in list(self._pending.items()):
-            if pending.answer is None:
-                return  # nor are those after it applied
-            if isinstance(pending.answer, Committed) and not self._is_everywhere(index):
-                return
-            del self._pending[index]
-            pending.caller.reply(pending.answer)
-
-    def _is_everywhere(self, version: int) -> bool:
-        return all(
-            node == self._config.name or self._has_applied(member, version)
-            for node, member in self.state.members.items()
-        )
-
-    def _has_applied(self, member: Member, version: int) -> bool:
-        told = self._has.get(member.node)
-        return told is not None and told.member == member and told.version >= version
 
     def _tell_applied(self) -> None:
         """To the leader, what this member has."""
@@ -415,19 +369,7 @@ class MajorityServer(Process):
             case raft_log.MembersChanged(rows):
                 self._publish(rows)
                 self._members_changed()
-        pending = self._pending.get(entry.index)
-        if pending is not None:
-            pending.answer = self._answer_to(entry, pending, outcome)
-
-    def _answer_to(self, entry: Entry, pending: Pending, outcome: raft_log.Outcome) -> Message:
-        if entry.term != pending.term:
-            return Failed("leader_changed")  # another leader's entry stands in its place
-        match outcome:
-            case raft_log.Written():
-                return Committed(entry.index)
-            case raft_log.Refused():
-                return Conflicted(entry.index)
-        return Failed("not_member")
+        self._writes.applied(entry, outcome)
 
     def take_snapshot(self) -> bytes:
         return self.state.image()
@@ -454,10 +396,7 @@ class MajorityServer(Process):
 
     def role_changed(self, role: Role, term: int, leader: str) -> None:
         if role != "leader":
-            pending, self._pending = self._pending, {}
-            for one in pending.values():
-                one.caller.reply(Failed("leader_lost"))
-            self._has.clear()
+            self._writes.end()
         self._housekeeper.role_changed()
         self._tell_applied()
         self._look_soon()
@@ -469,7 +408,7 @@ class MajorityServer(Process):
     def committed(self, index: int) -> None:
         self._changed.set()
         self._tell_applied()
-        self._answer_pending()
+        self._writes.answer()
 
     def truncated(self, from_index: int, last_index: int) -> None:
         """What was never committed was never applied."""

@@ -25,6 +25,7 @@ from shalott.broker.rabbit.metadata.api import Transaction
 from shalott.broker.rabbit.metadata.messages import Committed
 from shalott.broker.rabbit.metadata.raft_log import Command, Outcome, ReplicatedTables
 from shalott.broker.rabbit.metadata.raft_server import MajorityServer
+from shalott.broker.rabbit.metadata.raft_writes import Writes
 from shalott.broker.raft import election
 from shalott.broker.raft.state import State
 from shalott.cluster.sim.loop.loop import SimLoop
@@ -50,7 +51,7 @@ AGREE_MS = 40 * NET_TICK_MS
 ASKED = os.environ.get("SHALOTT_QUORUM_SEEDS", "1-12")
 SEEDS = range(int(ASKED.split("-")[0]), int(ASKED.split("-")[1]) + 1)
 APPLY, FORGET = ReplicatedTables.apply, ReplicatedTables._forget_what_is_in_memory
-COMMIT = MajorityServer._commit
+COMMIT = Writes.commit
 TRANSACT = ReplicatedMetadata.transact
 
 
@@ -240,15 +241,15 @@ def votes_for_shorter_logs(patch: pytest.MonkeyPatch) -> None:
 
 
 def answers_before_a_majority_has_it(patch: pytest.MonkeyPatch) -> None:
-    async def commit(self: MajorityServer, request: Any, caller: Any) -> Any:
+    async def commit(self: Writes, request: Any, caller: Any) -> Any:
         refused = await COMMIT(self, request, caller)
-        return refused or Committed(self.tables.version)
+        return refused or Committed(self._server.tables.version)
 
-    patch.setattr(MajorityServer, "_commit", commit)
+    patch.setattr(Writes, "commit", commit)
 
 
 def answers_before_the_members_have_it(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(MajorityServer, "_is_everywhere", lambda self, version: True)
+    patch.setattr(Writes, "_is_everywhere", lambda self, version: True)
 
 
 def half_is_a_majority(patch: pytest.MonkeyPatch) -> None:

@@ -159,11 +159,11 @@ def test_what_a_client_says_became_of_a_request_is_true(seed: int) -> None:
 
     cluster.world.run(main())
     assert len(told) == 300
-    for number, outcome in told.items():
+    for number, became in told.items():
         was_seen = str(number) in cluster.seen
-        if outcome == "answered":
+        if became == "answered":
             assert was_seen
-        if outcome == "unreachable":
+        if became == "unreachable":
             assert not was_seen, (
                 f"{number} was carried out, and its client was told it was not sent"
             )

@@ -23,7 +23,7 @@ from pathlib import Path
 import hypothesis
 import pytest
 
-TIERS = ("unit", "explore", "sim", "local", "browser", "docker", "spark")
+TIERS = ("lint", "unit", "explore", "sim", "local", "browser", "docker", "spark")
 
 BROWSERS = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
 

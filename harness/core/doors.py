@@ -129,6 +129,8 @@ class Door(Generic[Record]):
         self._from_modules: dict[str, dict[str, _Entry[Record]]] = {}
         self._offered: dict[str, _Entry[Record]] = {}
         self._broken: dict[str, str] = {}  # entry point -> why it can't be used
+        self._gathered: Mapping[str, _Entry[Record]] | None = None
+        self._gathered_for: tuple[bool, tuple[str, ...], int] = (True, (), 0)
 
     def offer(self, record: Record) -> None:
         """Have a record found in this process: for programs that use the harness as a library.
@@ -138,10 +140,12 @@ class Door(Generic[Record]):
         """
         name = self._name_of(record)
         self._offered[name] = _Entry(record, Provider("this process"))
+        self._gathered = None
 
     def withdraw(self, name: str) -> None:
         """Undo ``offer``; nothing happens if there was none."""
         self._offered.pop(name, None)
+        self._gathered = None
 
     def names(self) -> tuple[str, ...]:
         """Of all that is there, the package's own first, each provider's in its own order."""
@@ -192,6 +196,15 @@ class Door(Generic[Record]):
         )
 
     def _entries(self) -> Mapping[str, _Entry[Record]]:
+        # Drawing a plan asks thousands of times: what was gathered stands until a module or a
+        # record comes or goes.
+        asked = (self._installed is None, tuple(_loaded), len(self._from_modules))
+        if self._gathered is None or asked != self._gathered_for:
+            self._gathered = self._gather()
+            self._gathered_for = (False, tuple(_loaded), len(self._from_modules))
+        return self._gathered
+
+    def _gather(self) -> Mapping[str, _Entry[Record]]:
         if self._installed is None:
             self._installed = {}
             for entry_point, provider in _entry_points(self.group):

@@ -9,6 +9,8 @@ from tests.tidy.sources import python_sources
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    if terminalreporter.config.option.markexpr not in ("", "lint"):
+        return  # reading the whole tree takes seconds
     long = {source.path: source.text.count("\n") for source in python_sources()}
     for path, lines in sorted(long.items(), key=lambda item: -item[1]):
         if FILE_LINES_WISHED < lines <= FILE_LINES_MAX:

@@ -30,7 +30,7 @@ from tests.tidy.unused import (
     unused_names,
 )
 
-pytestmark = pytest.mark.unit
+pytestmark = pytest.mark.lint
 
 BINARY = (".py", ".parquet", ".png", ".gz", ".zst")
 SCRIPTS = ("scripts/", ".ci/")

@@ -9,7 +9,7 @@ import pytest
 from tests.tidy.determinism import BANS, EXEMPT, broker_findings, determinism_violations
 from tests.tidy.sources import package_sources, parse
 
-pytestmark = pytest.mark.unit
+pytestmark = pytest.mark.lint
 
 # For each ban, snippets that must be found, one finding each.
 PLANTED: Mapping[str, Sequence[str]] = {

@@ -8,7 +8,7 @@ from tests.tidy.folder_graph import cycles, folder_graph
 from tests.tidy.import_table import OUTSIDE, ROOMS, drawn, import_violations, room_of
 from tests.tidy.sources import PACKAGES, ROOT, package_sources, parse
 
-pytestmark = pytest.mark.unit
+pytestmark = pytest.mark.lint
 
 
 def known_modules() -> list[str]:

@@ -20,7 +20,7 @@ from tests.tidy.shape import (
 )
 from tests.tidy.sources import ROOT, package_sources, parse, project_files, python_sources
 
-pytestmark = pytest.mark.unit
+pytestmark = pytest.mark.lint
 
 GOOD = '"""Says what it does."""\n\nfrom __future__ import annotations\n\n'
 

@@ -16,7 +16,7 @@ from tests.tidy.simulated import (
 )
 from tests.tidy.sources import Source, parse, python_sources
 
-pytestmark = pytest.mark.unit
+pytestmark = pytest.mark.lint
 
 # For each ban, snippets that must be found, one finding each.
 PLANTED: Mapping[str, Sequence[str]] = {

@@ -18,6 +18,7 @@ CONFIGURATION = """
 [pytest]
 addopts = --strict-markers -ra -p no:cacheprovider
 markers =
+    lint: h
     unit: a
     explore: g
     sim: e
@@ -28,7 +29,7 @@ markers =
 """
 
 
-@pytest.mark.unit
+@pytest.mark.lint
 def test_every_file_of_tests_names_its_tiers() -> None:
     files = [name for name in project_files() if name.rpartition("/")[2].startswith("test_")]
     assert len(files) > 200
@@ -36,14 +37,14 @@ def test_every_file_of_tests_names_its_tiers() -> None:
     assert silent == [], "with `-m TIER` these are not collected: name pytest.mark.TIER in them"
 
 
-@pytest.mark.unit
+@pytest.mark.lint
 def test_every_tier_is_run_by_tox_and_in_ci() -> None:
     tox = (ROOT / "tox.ini").read_text()
     listed = next(line for line in tox.splitlines() if line.startswith("env_list"))
-    assert [name.strip() for name in listed.partition("=")[2].split(",")] == ["lint", *TIERS]
+    assert [name.strip() for name in listed.partition("=")[2].split(",")] == [*TIERS]
     ci = (ROOT / ".ci" / "run").read_text()
     run = [name for names in re.findall(r"scripts/test -e (\S+)", ci) for name in names.split(",")]
-    assert sorted(run) == sorted(["lint", *TIERS])
+    assert sorted(run) == sorted(TIERS)
 
 
 def run_tests(directory: Path, body: str, **environment: str) -> subprocess.CompletedProcess[str]:

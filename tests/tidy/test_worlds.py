@@ -7,7 +7,7 @@ import pytest
 from tests.tidy.sources import parse, python_sources
 from tests.tidy.worlds import MEANT, astray, stand_ins
 
-pytestmark = pytest.mark.unit
+pytestmark = pytest.mark.lint
 
 
 def test_stand_ins_are_in_the_tests_world() -> None:

@@ -311,7 +311,7 @@ OWN_RULES: tuple[KnownBug, ...] = (
         "the nodes run apart although every link is up, and nothing brings them together; a node "
         "that resumes recovers a queue from a copy that is older than another's",
         fix="writes need a majority, one leader decides who is a member, and a node that is not "
-        "joins anew (metadata/quorum.py)",
+        "joins anew (metadata/raft_server.py)",
     ),
     KnownBug(
         id="OUR-09",

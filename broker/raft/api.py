@@ -83,12 +83,19 @@ class RaftSettings(msgspec.Struct, frozen=True, kw_only=True):
     max_heartbeat_leak: int = 3
     vote_min_ms: int = 300
     vote_max_ms: int = 1000
+    # How long a member that misses a leader waits before it first asks for votes; 0: as long as
+    # between two rounds. A group whose members have different ones prefers who has the shortest.
+    stand_min_ms: int = 0
+    stand_max_ms: int = 0
     push_timeout_ms: int = 1000
     commit_push_interval_ms: int = 1000
     max_inflight_pushes: int = 16  # to one follower
     max_push_bytes: int = 1 << 20
     max_pending_entries: int = 10_000  # appended by a leader and not committed yet
     no_op_on_election: bool = False  # enableFastAdvanceCommitIndex; needed for ReadIndex
+    # Tell a follower what is committed as soon as it is, not only with the next entry or interval:
+    # for state machines that are read on followers. DLedger has no such thing.
+    push_commits_at_once: bool = False
 
     @property
     def leak_ms(self) -> int:
@@ -247,6 +254,15 @@ class TransferRequested(msgspec.Struct, frozen=True):
     to: str
 
 
+class ConnectionChanged(msgspec.Struct, frozen=True):
+    """The connection to ``member`` was made (``is_up``) or lost. A shell whose transport keeps
+    connections may say so: then nobody waits for a time-out to learn what is known already. It is
+    a hint: it changes when things are done, never what may be done."""
+
+    member: str
+    is_up: bool
+
+
 Event = (
     Tick
     | MessageReceived
@@ -256,6 +272,7 @@ Event = (
     | Loaded
     | SnapshotTaken
     | TransferRequested
+    | ConnectionChanged
 )
 
 # -- actions ---------------------------------------------------------------------------------------

@@ -12,6 +12,7 @@ from shalott.broker.raft import election, following, leading, reading, timing
 from shalott.broker.raft.api import (
     Action,
     Compact,
+    ConnectionChanged,
     Event,
     HardState,
     HeartbeatRequest,
@@ -70,7 +71,7 @@ class RaftCore:
         )
         s.stale_end_term = s.log.last_term
         s.role = "candidate"
-        s.wake_ms = now_ms + s.draw_ms(settings.vote_min_ms, settings.vote_max_ms)
+        s.wake_ms = now_ms + s.draw_stand_ms()
         self._due_ms = s.wake_ms
 
     @property
@@ -137,6 +138,8 @@ class RaftCore:
                     s.emit(Compact(index))
             case TransferRequested(to):
                 leading.transfer(s, to)
+            case ConnectionChanged(member, is_up):
+                election.connection_changed(s, member, is_up)
         self._release()
         # What is compacted when this returns may ask for a snapshot to be sent.
         compacts = isinstance(event, SnapshotTaken)

@@ -54,6 +54,19 @@ def _check_quorum(s: State) -> None:
         s.seek_leader()
 
 
+def connection_changed(s: State, member: str, is_up: bool) -> None:
+    """Who lost its leader, or so many that it leads no quorum, seeks one now; who seeks one while
+    it gains somebody to ask does not sit out a pause that grew when there was nobody."""
+    if s.role == "leader":
+        leading.connection_changed(s, member, is_up)
+        _check_quorum(s)
+    elif s.role == "follower" and s.leader == member and not is_up:
+        s.seek_leader()
+    elif s.role == "candidate" and is_up:
+        s.failed_rounds = 0
+        s.wake_ms = min(s.wake_ms, s.now_ms + s.draw_stand_ms())
+
+
 def adopt_term(s: State, term: int) -> None:
     """A term above this member's own was seen: what it had in its own is over."""
     s.persist(term, "")

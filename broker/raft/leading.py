@@ -26,7 +26,7 @@ from shalott.broker.raft.api import (
     TakeLeadership,
 )
 from shalott.broker.raft.codes import RaftCode
-from shalott.broker.raft.state import Progress, State
+from shalott.broker.raft.state import LONG_AGO_MS, Progress, State
 
 SNAPSHOT_PATIENCE = 10  # push timeouts: reading and installing a snapshot takes longer
 
@@ -151,6 +151,7 @@ def _push(s: State, member: str, p: Progress, entries: tuple[Entry, ...]) -> Non
     p.next_index += len(entries)
     p.inflight.append((serial, s.now_ms))
     p.commit_pushed_ms = s.now_ms
+    p.told_commit = s.commit_index
 
 
 def handle_loaded(s: State, first: int, entries: tuple[Entry, ...]) -> None:
@@ -167,9 +168,11 @@ def _push_commit(s: State, member: str, p: Progress) -> None:
     """Tell an idle follower what is committed, and so see whether it still has what it said."""
     if p.state != PushType.APPEND or p.inflight:
         return
-    if s.now_ms - p.commit_pushed_ms < s.settings.commit_push_interval_ms:
+    has_news = s.settings.push_commits_at_once and p.told_commit < s.commit_index
+    if not has_news and s.now_ms - p.commit_pushed_ms < s.settings.commit_push_interval_ms:
         return
     p.commit_pushed_ms = s.now_ms
+    p.told_commit = s.commit_index
     prev_index = max(p.match_index, s.log.first_index - 1)
     s.send(member, _request(s, PushType.COMMIT, prev_index, s.next_serial()))
 
@@ -247,6 +250,20 @@ def commit(s: State) -> None:
     if own or s.has_bug("KB-DL-01"):  # commit_prior_term
         s.commit_to(index)
         reading.begin_reads(s)
+        if s.settings.push_commits_at_once:
+            dispatch_all(s)
+
+
+def connection_changed(s: State, member: str, is_up: bool) -> None:
+    """What was under way to ``member`` is lost, and who is gone is not waited for."""
+    p = s.progress.get(member)
+    if p is None:
+        return
+    _compare_from(p, p.match_index)
+    if is_up:
+        dispatch(s, member, p)
+    else:
+        p.heard_ms = LONG_AGO_MS
 
 
 # -- handing over ----------------------------------------------------------------------------------

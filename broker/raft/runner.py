@@ -214,6 +214,11 @@ class RaftRunner:
         self._pass_time()
         self._step(api.TransferRequested(to))
 
+    def connection_changed(self, member: str, is_up: bool) -> None:
+        """For who knows of the members' connections: see api.ConnectionChanged."""
+        self._pass_time()
+        self._step(api.ConnectionChanged(member, is_up))
+
     # -- events ------------------------------------------------------------------------------------
 
     def _now_ms(self) -> int:

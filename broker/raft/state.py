@@ -45,6 +45,7 @@ class Progress:
     asked_ms: int = LONG_AGO_MS
     inflight: deque[tuple[int, int]] = field(default_factory=deque)  # (serial, sent_ms)
     commit_pushed_ms: int = LONG_AGO_MS
+    told_commit: int = 0  # the newest commit index that was sent to it
     trusted_serial: int = 0  # answers to older requests are of a life before a wipe
     heard_ms: int = 0
     round: int = 0  # of the last heartbeat that it answered
@@ -54,6 +55,7 @@ class Progress:
         self.state = state
         self.asked_ms = LONG_AGO_MS
         self.inflight.clear()
+        self.told_commit = 0
         self.loading = False
 
 
@@ -145,6 +147,13 @@ class State:
     def draw_ms(self, low: int, high: int) -> int:
         return low + int(self.random() * (high - low + 1))
 
+    def draw_stand_ms(self) -> int:
+        """The pause before the first round of a candidate."""
+        settings = self.settings
+        if settings.stand_max_ms:
+            return self.draw_ms(settings.stand_min_ms, settings.stand_max_ms)
+        return self.draw_ms(settings.vote_min_ms, settings.vote_max_ms)
+
     # -- what is wanted done -----------------------------------------------------------------------
 
     def emit(self, action: Action) -> None:
@@ -177,11 +186,7 @@ class State:
             self._end_role()
             self.role, self.leader = "follower", leader
             self.emit(BecomeFollower(self.term, leader))
-        self.wake_ms = (
-            self.now_ms
-            + self.settings.leak_ms
-            + self.draw_ms(self.settings.vote_min_ms, self.settings.vote_max_ms)
-        )
+        self.wake_ms = self.now_ms + self.settings.leak_ms + self.draw_stand_ms()
 
     def seek_leader(self) -> None:
         """Be a candidate, and begin to ask for votes after a random pause."""
@@ -191,9 +196,7 @@ class State:
             self.failed_rounds = 0
             self.emit(BecomeCandidate(self.term))
         self.ballot = None
-        self.wake_ms = self.now_ms + self.draw_ms(
-            self.settings.vote_min_ms, self.settings.vote_max_ms
-        )
+        self.wake_ms = self.now_ms + self.draw_stand_ms()
 
     def _end_role(self) -> None:
         self.ballot = None

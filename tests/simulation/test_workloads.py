@@ -138,11 +138,10 @@ RETRIES = {
 def test_a_write_whose_leader_died_is_not_done_again_over_anothers(
     once: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Two plans in which it was; and it is found if a write is simply tried again."""
+    """A plan in which it was; and it is found if a write is simply tried again."""
     if not once:
         monkeypatch.setattr(access, "DOUBTFUL", ())
-    verdicts = (result_of(run(seed, **RETRIES), "linearizability").valid for seed in (105, 117))
-    assert all(valid is True for valid in verdicts) is once
+    assert result_of(run(137, **RETRIES), "linearizability").valid is once
 
 
 @pytest.mark.parametrize("seed", [102, 105])

@@ -10,11 +10,11 @@ from typing import Generic, TypeVar
 from shalott.broker.base.env import pause_ms
 from shalott.broker.base.errors import MetadataUnavailable, ProcessError
 from shalott.broker.rabbit.metadata.api import Transaction
-from shalott.broker.rabbit.metadata.messages import SERVER, Commit, Committed, Conflicted
+from shalott.broker.rabbit.metadata.messages import Commit, Committed, Conflicted
 from shalott.broker.rabbit.metadata.records import Record
-from shalott.broker.rabbit.metadata.server import RETRY_MS, MetadataServer
+from shalott.broker.rabbit.metadata.serving import RETRY_MS, TableServer, server_name
 from shalott.broker.rabbit.metadata.tables import Change, LocalTransaction, Tables
-from shalott.broker.rabbit.processes.messages import Failed, Message, Name, Pid
+from shalott.broker.rabbit.processes.messages import Failed, Message, Pid
 from shalott.broker.rabbit.processes.runtime import Runtime
 
 T = TypeVar("T")
@@ -55,7 +55,7 @@ class Doubt(Generic[T]):
 class ReplicatedMetadata:
     """Reads this node's tables; writes through the leader."""
 
-    def __init__(self, runtime: Runtime, server: MetadataServer) -> None:
+    def __init__(self, runtime: Runtime, server: TableServer) -> None:
         self._runtime = runtime
         self._server = server
 
@@ -73,7 +73,7 @@ class ReplicatedMetadata:
 
     @property
     def needs_majority(self) -> bool:
-        return self._server.quorum is not None
+        return self._server.needs_majority
 
     def is_in_majority(self) -> bool:
         return self._server.may_confirm()
@@ -126,15 +126,13 @@ class ReplicatedMetadata:
         """The leader's answer. A lost answer is a Failed: the body runs again on fresh rows and
         sees what became of it, or ``Doubt`` does.
         """
-        leader = self._server.leader
+        leader = self._server.leader_node
         if leader is None:
             return Failed("no_leader")
         request = Commit(self._server.me, changes)
         remaining_ms = max(1.0, (deadline - asyncio.get_running_loop().time()) * 1000)
         try:
-            answer = await self._runtime.call(
-                Name(leader.node, SERVER), request, timeout_ms=remaining_ms
-            )
+            answer = await self._runtime.call(server_name(leader), request, timeout_ms=remaining_ms)
         except ProcessError as error:
             return Failed("leader_lost", str(error))
         if isinstance(answer, Conflicted | Committed):

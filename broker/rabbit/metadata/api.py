@@ -94,7 +94,7 @@ class Metadata(Protocol):
 
     @property
     def needs_majority(self) -> bool:
-        """Whether a write needs a majority of the listed nodes (quorum.py)."""
+        """Whether a write needs a majority of the listed nodes (raft_server.py)."""
         ...
 
     def is_in_majority(self) -> bool:

@@ -33,19 +33,7 @@ class SawDown(msgspec.Struct, frozen=True, array_like=True, tag="saw_down"):
     nodes: tuple[str, ...]
 
 
-class Ballot(msgspec.Struct, frozen=True, array_like=True, tag="ballot"):
-    """Whose tables these are (quorum.py)."""
-
-    number: int
-
-
-class Promised(msgspec.Struct, frozen=True, array_like=True, tag="promised"):
-    """The highest ballot that a candidate was promised (quorum.py)."""
-
-    ballot: int
-
-
-Entry = Rows | Mark | SawDown | Ballot | Promised
+Entry = Rows | Mark | SawDown
 
 _encoder = msgspec.msgpack.Encoder()
 _decoder: msgspec.msgpack.Decoder[Entry] = msgspec.msgpack.Decoder(Entry)
@@ -60,8 +48,6 @@ class TableJournal:
         self._tables = Tables()  # durable rows only
         self.mark = 0
         self.saw_down: dict[str, None] = {}
-        self.ballot = 0
-        self.promised = 0
 
     @classmethod
     async def open(cls, disk: Disk) -> TableJournal:
@@ -75,10 +61,6 @@ class TableJournal:
                     self.mark = version
                 case SawDown(nodes):
                     self.saw_down = dict.fromkeys(nodes)
-                case Ballot(number):
-                    self.ballot = number
-                case Promised(ballot):
-                    self.promised = ballot
         return self
 
     @property
@@ -106,16 +88,8 @@ class TableJournal:
             del self.saw_down[node]
             await self._append([SawDown(tuple(self.saw_down))])
 
-    async def promise(self, ballot: int) -> None:
-        if ballot > self.promised:
-            self.promised = ballot
-            await self._append([Promised(ballot)])
-
-    async def replace(
-        self, tables: Tables, *, saw_down: Iterable[str] = (), ballot: int = 0
-    ) -> None:
+    async def replace(self, tables: Tables, *, saw_down: Iterable[str] = ()) -> None:
         """Forget everything; keep the durable rows of ``tables`` instead."""
-        self.ballot = ballot
         self._tables = Tables()
         self._tables.store(tables.snapshot(durable_only=True))
         self.mark = max(self.mark, tables.version + MARK_STEP)
@@ -140,8 +114,6 @@ class TableJournal:
             Rows(tuple(self._tables.snapshot())),
             Mark(self.mark),
             SawDown(tuple(self.saw_down)),
-            Ballot(self.ballot),
-            Promised(self.promised),
         ]
         await self._journal.rewrite([_encoder.encode(entry) for entry in entries])
         self._appended = 0

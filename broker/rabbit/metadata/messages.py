@@ -1,4 +1,8 @@
-"""What metadata servers say to each other. The server is registered as "metadata" on every node."""
+"""What metadata servers say to each other. The server is registered as "metadata" on every node.
+
+Fields called ``reserved`` say nothing: they keep the places of former ones, so that frames, and
+with them the digests of simulated runs, are what they were.
+"""
 
 from __future__ import annotations
 
@@ -36,8 +40,29 @@ class Status(Message):
     members: tuple[Member, ...]
     partitions: tuple[str, ...]
     connections: int  # AMQP clients: autoheal's winner has the most
-    version: int = 0  # of its tables: how much it has heard of its leader
-    leading: bool = False  # a leader that has a majority (quorum.py)
+    version: int = 0  # of its tables
+    reserved: bool = False
+
+
+class GroupStatus(Message):
+    """Where tables need a majority, at each change and to each new link: who I am, whom I am linked
+    to, and the members after every command of the log up to ``version`` (raft_log.py).
+    """
+
+    member: Member
+    phase: Phase
+    linked: tuple[str, ...]
+    members: tuple[Member, ...]
+    version: int
+
+
+class JoinGroup(Message):
+    """booting node -> leader, again and again: make ``member`` one. It learns from the log whether
+    that was done.
+    """
+
+    member: Member
+    linked: tuple[str, ...]
 
 
 class Commit(Message):
@@ -60,7 +85,9 @@ class Conflicted(Message):
 
 
 class Apply(Message):
-    """leader -> member: put these rows in force, then say Applied."""
+    """leader -> member: put these rows in force, then say Applied. (Where tables need a majority
+    rows come by the log.)
+    """
 
     leader: Member
     version: int
@@ -76,12 +103,12 @@ class Join(Message):
     """call to the leader -> Joined or Failed. The member's own tables are discarded.
 
     ``linked``: whom the newcomer can talk to. It must be every member, or its queues would be
-    cut off from theirs. ``promised``: it may not follow a leader of a lower ballot (quorum.py).
+    cut off from theirs.
     """
 
     member: Member
     linked: tuple[str, ...]
-    promised: int = 0
+    reserved: int = 0
 
 
 class Joined(Message):
@@ -91,7 +118,7 @@ class Joined(Message):
     members: tuple[Member, ...]
     version: int
     rows: tuple[StoredRow, ...]
-    ballot: int = 0
+    reserved: int = 0
 
 
 class MemberJoined(Message):
@@ -100,56 +127,21 @@ class MemberJoined(Message):
 
 
 class Dump(Message):
-    """call by a new leader -> Dumped, Outbid or Failed("other_leader"): every row you have, and
-    the promise not to follow a lower ``ballot`` any more.
-    """
+    """call by a new leader -> Dumped or Failed("other_leader"): every row you have."""
 
     leader: Member
-    ballot: int = 0
+    reserved: int = 0
 
 
 class Dumped(Message):
     version: int
     rows: tuple[StoredRow, ...]
-    ballot: int = 0
-    member: Member | None = None
-
-
-class Outbid(Message):
-    """Answer to a Dump: this ballot was promised, or is in force, already."""
-
-    ballot: int
-
-
-class Install(Message):
-    """call by a new leader -> Done or Failed: these are the tables, whatever you have."""
-
-    leader: Member
-    to: Member
-    ballot: int
-    members: tuple[Member, ...]
-    version: int
-    rows: tuple[StoredRow, ...]
-
-
-class Verify(Message):
-    """call by a leader -> Done or Failed: do you follow me?"""
-
-    leader: Member
-    to: Member
-
-
-class Settled(Message):
-    """leader -> member: every row up to ``version`` is on a majority."""
-
-    leader: Member
-    version: int
+    reserved: int = 0
+    reserved_too: None = None
 
 
 class Watch(Message):
-    """To the server itself, again and again: is this node still in the majority?"""
-
-    application: int
+    """To the server itself, every half net tick: is this node still in the majority?"""
 
 
 class SettleTables(Message):
@@ -157,7 +149,7 @@ class SettleTables(Message):
 
 
 class Reconsider(Message):
-    """A booting server to itself: look again at who is there."""
+    """To the server itself: look again at who is there."""
 
 
 class Membership(Message):
@@ -167,7 +159,6 @@ class Membership(Message):
 
 
 MESSAGES: tuple[type[Message], ...] = (
-    TableChanged, Member, Status, Commit, Committed, Conflicted, Apply, Applied, Join, Joined,
-    MemberJoined, Dump, Dumped, Outbid, Install, Verify, Settled, Watch, SettleTables, Reconsider,
-    Membership,
+    TableChanged, Member, Status, GroupStatus, Commit, Committed, Conflicted, Apply, Applied, Join,
+    JoinGroup, Joined, MemberJoined, Dump, Dumped, Watch, SettleTables, Reconsider, Membership,
 )  # fmt: skip

@@ -8,8 +8,8 @@ rabbit_autoheal.erl).
   what they had.
 - A partial partition (I see X down, Y sees it up) is made a full one by breaking with Y; under
   pause_minority the node pauses until the *whole* cluster is back. The incarnation in the question
-  keeps a quick restart of X from looking like one. (Where tables need a majority, quorum.py, their
-  leader drops one of the two instead. OUR-08 brings the pause back.)
+  keeps a quick restart of X from looking like one. (Where tables need a majority, raft_server.py,
+  their leader drops one of the two instead. OUR-08 brings the pause back.)
 
 ``may_confirm`` is RabbitMQ's pause_partition_guard: no confirm leaves a node about to pause.
 Queue processes and channels hear of the lost peers (Down) before this process does (NodeDownEvent).
@@ -28,7 +28,7 @@ from shalott.broker.base.env import Env
 from shalott.broker.base.errors import ProcessError
 from shalott.broker.rabbit.config import NodeConfig
 from shalott.broker.rabbit.metadata.healing import choose_winner, is_majority, sides_of
-from shalott.broker.rabbit.metadata.server import MetadataServer
+from shalott.broker.rabbit.metadata.serving import TableServer
 from shalott.broker.rabbit.processes.messages import Done, Message, Name, NodeDownEvent, NodeUp
 from shalott.broker.rabbit.processes.process import Caller, Process
 
@@ -121,7 +121,7 @@ class PartitionHandler(Process):
     """Registered as "partitions" on every node, whether its broker runs or not."""
 
     def __init__(
-        self, env: Env, config: NodeConfig, server: MetadataServer, control: NodeControl
+        self, env: Env, config: NodeConfig, server: TableServer, control: NodeControl
     ) -> None:
         super().__init__()
         self._env = env
@@ -198,7 +198,7 @@ class PartitionHandler(Process):
         if self._config.partition_mode == "pause_minority" and not self._sees_majority():
             self._pause(f"minority: {node} is down and fewer than half of the nodes are left")
             return
-        if self._server.quorum is not None:
+        if self._server.needs_majority:
             return  # the leader decides what becomes of two members without a link
         for peer in self.runtime.nodes():
             question = CheckPartial(self._config.name, node, incarnation)
@@ -266,10 +266,11 @@ class PartitionHandler(Process):
             return
         if self._heal_losers or self._coordinator is not None:
             return
-        running = [node for node, status in server.peers.items() if status.phase == "running"]
+        running = server.running_peers()
         if len(running) + 1 < len(self._config.node_names):
             return  # who is not back yet could turn the decision (all_rabbit_nodes_up)
-        parted = bool(server.partitions) or any(server.peers[node].partitions for node in running)
+        known = server.known_partitions()
+        parted = any(known[node] for node in (self._config.name, *running))
         if not parted or any(node < self._config.name for node in running):
             return
         reports = await self._ask_all(running)

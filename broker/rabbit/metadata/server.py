@@ -1,12 +1,12 @@
-"""MetadataServer: one a node; together they replicate the tables.
+"""MetadataServer: one a node; together they replicate the tables, as Mnesia does.
 
 Theory. Nodes that share tables are *members*, in order of joining; the oldest is the leader. A
 write goes to the leader, which checks every row's version, applies, sends the rows to all members
 and answers when each member that is still up has applied them. There is no quorum: a member that
 goes down is dropped and writes go on, on every side of a partition, as Mnesia does it; what
 partitions do about it is partitions.py's business. (Under pause_minority a majority is needed:
-quorum.py.) When the leader goes down the next oldest first collects every member's rows, keeps the
-newest version of each and hands them out: an answer that the old leader gave had reached them all.
+raft_server.py.) When the leader goes down the next oldest first collects every member's rows, keeps
+the newest version of each and hands them out: an answer of the old leader had reached them all.
 
 A member is one run of the broker on a node. Two nodes that are linked and run without being members
 of one another have run apart: that is the *partitioned* state, which a restart of one side ends.
@@ -16,26 +16,21 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from shalott.broker.base.env import Env, pause_ms
-from shalott.broker.base.errors import ProcessError
+from shalott.broker.base.env import Env
 from shalott.broker.rabbit.config import NodeConfig
 from shalott.broker.rabbit.metadata.api import TableChanged
-from shalott.broker.rabbit.metadata.boot import BootState, choose_loader
-from shalott.broker.rabbit.metadata.healing import is_majority
+from shalott.broker.rabbit.metadata.booting import Booting
+from shalott.broker.rabbit.metadata.leading import Leadership
 from shalott.broker.rabbit.metadata.messages import (
     SERVER,
     Applied,
     Apply,
     Commit,
-    Committed,
-    Conflicted,
     Dump,
     Dumped,
-    Install,
     Join,
     Joined,
     Member,
@@ -43,17 +38,12 @@ from shalott.broker.rabbit.metadata.messages import (
     Membership,
     Phase,
     Reconsider,
-    Settled,
     SettleTables,
     Status,
-    Verify,
-    Watch,
 )
-from shalott.broker.rabbit.metadata.quorum import Quorum, rows_that_differ
+from shalott.broker.rabbit.metadata.serving import Subscribers
 from shalott.broker.rabbit.metadata.tables import StoredRow, Tables
-from shalott.broker.rabbit.processes.mesh import linked_within_ms
 from shalott.broker.rabbit.processes.messages import (
-    Done,
     Failed,
     Message,
     Name,
@@ -68,21 +58,11 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("shalott.broker.metadata")
 
-RETRY_MS = 50
-COMMIT_LATE_MS = 200  # in simulation, now and then
-
-
-@dataclass(slots=True)
-class Pending:
-    """A write that is not everywhere yet: who waits for it, where it is not, and where it is."""
-
-    caller: Caller
-    waiting: dict[str, None]
-    applied: dict[str, None]
-
 
 class MetadataServer(Process):
-    """See the module's theory. The node calls ``boot`` and ``leave``; the rest is messages."""
+    """Implements broker.rabbit.metadata.serving.TableServer. See the module's theory."""
+
+    needs_majority = False
 
     def __init__(
         self,
@@ -103,21 +83,16 @@ class MetadataServer(Process):
         self._journal = journal
         self._connections = connections
         self._me = Member(config.name, env.incarnation, 0)
-        self._subscribers: list[Pid] = []
+        self._subscribers = Subscribers()
         self._running = asyncio.Event()
-        self._pending: dict[int, Pending] = {}
-        self._held: list[tuple[Commit, Caller]] = []  # commits that came while reconciling
-        self.reconciling = False
-        self._boot_at = 0.0
-        self._changed = asyncio.Event()
-        self._reconsider_timer: asyncio.TimerHandle | None = None
+        self._leadership = Leadership(self, env, config)
+        self._booting = Booting(self, config, journal)
+        self.changed = asyncio.Event()
         self.on_status: Callable[[], None] = lambda: None
-        self.on_lost_membership: Callable[[], None] = lambda: None
-        self.on_out_of_majority: Callable[[str], None] = lambda why: None
-        needs_majority = config.partition_mode == "pause_minority" and not env.has_bug("OUR-08")
-        self.quorum = Quorum(self, config) if needs_majority else None
+        self.on_lost: Callable[[str], None] = lambda why: None
+        self.on_failed: Callable[[str], None] = lambda why: None
 
-    # -- for the node and the facade ---------------------------------------------------------------
+    # -- TableServer -------------------------------------------------------------------------------
 
     async def boot(self) -> None:
         """Become a running member: copy the tables from a running node, or load them if they can't
@@ -129,74 +104,64 @@ class MetadataServer(Process):
         self.tables.store(self._journal.rows)
         self.tables.version = max(self.tables.version, self._journal.mark)
         self.partitions = {}
-        self._boot_at = asyncio.get_running_loop().time()
+        self._booting.begin()
         self._running.clear()
-        if self.quorum is not None:
-            self.quorum.booting(self._journal.ballot)
         self.set_phase("booting")
         self.deliver(Reconsider())
         await self._running.wait()
 
     def leave(self) -> None:
-        """Stop sharing tables: the other members see this node as down."""
         self.members = {}
         self.partitions = {}
-        self._fail_pending()
+        self._leadership.end()
         self.set_phase("down")
 
+    async def close(self) -> None:
+        """The journal is closed by who opened it."""
+
     def subscribe(self, pid: Pid) -> None:
-        """From now on ``pid`` (local) gets TableChanged and Membership."""
-        self._subscribers.append(pid)
+        self._subscribers.add(pid)
 
     def unsubscribe(self, pid: Pid) -> None:
-        if pid in self._subscribers:
-            self._subscribers.remove(pid)
+        self._subscribers.remove(pid)
 
     @property
     def me(self) -> Member:
         return self._me
 
     @property
-    def promised(self) -> int:
-        """The ballot below which this node, in whatever life, follows nobody (quorum.py)."""
-        return self._journal.promised
-
-    async def promise(self, ballot: int) -> None:
-        await self._journal.promise(ballot)
-
-    @property
     def leader(self) -> Member | None:
         return next(iter(self.members.values()), None)
 
+    @property
+    def leader_node(self) -> str | None:
+        return next(iter(self.members), None)
+
     def waiting_for(self) -> list[str]:
         """While booting: listed nodes that are not there and may have fresher tables."""
-        states = self._boot_states()
-        return [
-            n
-            for n in self._config.node_names
-            if n not in states and n not in self._journal.saw_down
-        ]
+        return self._booting.waiting_for()
 
     def lost_membership(self) -> None:
-        """The leader says that this node is no member."""
-        if self.quorum is None:
-            self.on_lost_membership()
-        else:
-            self.quorum.lost("the leader does not know this node")
+        self.on_lost("the other members do not know this node")
 
     def may_confirm(self) -> bool:
-        """Whether this node is in the group that may write, if there is only one such group."""
-        return self.quorum is None or self.quorum.is_in
+        return True
 
     def is_settled(self, table: str, key: str) -> bool:
-        """Whether the row as it is here can't be undone by a partition."""
-        return self.quorum is None or self.tables.row_version(table, key) <= self.quorum.committed
+        """As far as there is such a thing here: the other side of a partition may win."""
+        return True
 
     async def await_version(self, version: int) -> None:
-        """Return once this node's tables are at least at ``version``."""
         while self.tables.version < version:
-            self._changed.clear()
-            await self._changed.wait()
+            self.changed.clear()
+            await self.changed.wait()
+
+    def running_peers(self) -> list[str]:
+        return [node for node, status in self.peers.items() if status.phase == "running"]
+
+    def known_partitions(self) -> Mapping[str, Sequence[str]]:
+        known = {node: status.partitions for node, status in self.peers.items()}
+        return {**known, self._config.name: tuple(self.partitions)}
 
     # -- messages ----------------------------------------------------------------------------------
 
@@ -210,7 +175,7 @@ class MetadataServer(Process):
             case NodeDownEvent(node, _):
                 self.peers.pop(node, None)
                 await self.member_down(node)
-                await self._reconsider()
+                await self._booting.reconsider()
                 self.on_status()
             case Status():
                 await self._peer_status(message)
@@ -218,31 +183,21 @@ class MetadataServer(Process):
                 await self._apply(message)
             case Applied(member, version):
                 if self.members.get(member.node) == member:
-                    self._applied(version, member.node)
+                    self._leadership.settle(version, member.node)
             case MemberJoined(leader, member):
-                if leader == self.leader and self.quorum is None:
-                    await self._add_member(member)  # else it is in the leader's status
+                if leader == self.leader:
+                    await self._add_member(member)
             case SettleTables():
-                await self._reconcile()
+                await self._leadership.reconcile()
             case Reconsider():
-                await self._reconsider()
-            case Settled() if self.quorum is not None:
-                self.quorum.settled(message)
-            case Watch() if self.quorum is not None:
-                await self.quorum.watch(message)
+                await self._booting.reconsider()
 
     async def handle_call(self, request: Message, caller: Caller) -> Message | None:
         match request:
             case Commit():
-                return await self._commit(request, caller)
+                return await self._leadership.commit(request, caller)
             case Join(member, linked):
-                return await self._join(member, linked, request.promised)
-            case Dump() if self.quorum is not None:
-                return await self.quorum.dump(request)
-            case Verify() if self.quorum is not None:
-                return self.quorum.verify(request)
-            case Install() if self.quorum is not None:
-                return await self._installed(request, self.quorum)
+                return await self._join(member, linked)
             case Dump(leader):
                 if self.phase != "running" or leader != self.leader:
                     return Failed("other_leader", str(self.leader))
@@ -260,7 +215,6 @@ class MetadataServer(Process):
             tuple(self.partitions),
             self._connections(),
             self.tables.version,
-            self.quorum is not None and self.quorum.is_leading,
         )
 
     def broadcast_status(self) -> None:
@@ -288,11 +242,9 @@ class MetadataServer(Process):
             status.member.is_newer_than(mine) or (mine == status.member and status.phase == "down")
         ):
             await self.member_down(node)
-        if self.phase == "running" and self.quorum is not None:
-            await self.quorum.peer_status(status)
-        elif self.phase == "running":
+        if self.phase == "running":
             self._note_partition(status)
-        await self._reconsider()
+        await self._booting.reconsider()
         self.on_status()
 
     def _note_partition(self, status: Status) -> None:
@@ -316,23 +268,12 @@ class MetadataServer(Process):
             return
         was_leader = self.leader == self._me
         del self.members[node]
-        if self.quorum is None:
-            await self._journal.note_down(node)
+        await self._journal.note_down(node)
         log.warning("%s left; members now: %s", node, ", ".join(self.members))
-        for version in list(self._pending):
-            self._settle(version, node)
-        if self.quorum is not None and was_leader and not self.quorum.is_leading:
-            self.quorum.lost(f"this leader has lost {node}, and its majority")
+        self._leadership.member_gone(node)
         if self.leader == self._me and not was_leader:
-            self._begin_settling()
+            self._leadership.begin()
         self.membership_changed()
-
-    def _begin_settling(self) -> None:
-        """As leader: take no writes until all that other leaders wrote is known."""
-        self.reconciling = True
-        if self.quorum is not None:
-            self.quorum.begin_election()
-        self.deliver(SettleTables())
 
     async def _add_member(self, member: Member) -> None:
         self.members.pop(member.node, None)
@@ -346,255 +287,39 @@ class MetadataServer(Process):
         self.broadcast_status()
         self._publish(Membership(tuple(sorted(self.members))))
 
-    # -- booting -----------------------------------------------------------------------------------
-
-    def _boot_states(self) -> dict[str, BootState]:
-        states = {
-            node: BootState(status.saw_down)
-            for node, status in self.peers.items()
-            if status.phase == "booting"
-        }
-        states[self._config.name] = BootState(tuple(self._journal.saw_down))
-        return states
-
-    async def _reconsider(self) -> None:
-        """While booting: join a running node, load, or wait for something to change."""
-        if self.phase != "booting":
-            return
-        if self.quorum is not None:
-            await self.quorum.boot()
-        else:
-            await self._load_or_join()
-        if self.phase == "booting":
-            self._look_again()
-
-    def _look_again(self) -> None:
-        if self._reconsider_timer is not None:
-            self._reconsider_timer.cancel()
-        self._reconsider_timer = self.after(RETRY_MS * 4, Reconsider())
-
-    async def _load_or_join(self) -> None:
-        running = [status for _, status in sorted(self.peers.items()) if status.phase == "running"]
-        if running:
-            await self.join_through(running[0])
-        elif self._may_load_alone() and choose_loader(
-            self._config.node_names, self._boot_states()
-        ) == (self._config.name):
-            log.info("loading the tables from this node's disk")
-            self.members = {self._config.name: self._me}
-            self.set_phase("running")
-            self.membership_changed()
-
-    def _may_load_alone(self) -> bool:
-        """Give absent nodes the time to link: one that runs has fresher tables than we do, and
-        those that resume with us must agree with us on who loads.
-        """
-        present = sum(1 for status in self.peers.values() if status.phase != "down") + 1
-        if present == len(self._config.node_names):
-            return True
-        linked = len(self.peers) + 1
-        pauses = self._config.partition_mode == "pause_minority"
-        if pauses and not is_majority(linked, len(self._config.node_names)):
-            return False  # OUR-08
-        waited_s = asyncio.get_running_loop().time() - self._boot_at
-        return waited_s * 1000 >= linked_within_ms(self._config.net_tick_ms)
-
-    async def join_through(self, status: Status) -> None:
-        if not status.members or any(m.node not in self.peers for m in status.members):
-            return  # not linked to all of them yet
-        try:
-            answer = await self.runtime.call(
-                Name(status.members[0].node, SERVER),
-                Join(self._me, tuple(self.peers), self.promised),
-                timeout_ms=self._config.net_tick_ms,
-            )
-        except ProcessError as error:
-            log.info("could not join through %s: %s", status.members[0].node, error)
-            return
-        if not isinstance(answer, Joined):
-            log.info("not joined yet: %s", answer)
-            return
-        self.tables = Tables()
-        self.tables.store(answer.rows)
-        self.tables.version = max(self.tables.version, answer.version)
-        await self._journal.replace(self.tables, ballot=answer.ballot)
-        self.members = {member.node: member for member in answer.members}
-        if self.quorum is not None:
-            self.quorum.became_member(answer.version, answer.ballot)
-        self._changed.set()
-        self.set_phase("running")
-        self.membership_changed()
-
-    async def _join(self, member: Member, linked: tuple[str, ...], promised: int) -> Message:
-        if self.phase != "running" or self.leader != self._me or self.reconciling:
+    async def _join(self, member: Member, linked: tuple[str, ...]) -> Message:
+        if self.phase != "running" or self.leader != self._me or self._leadership.is_reconciling:
             return Failed("not_leader", str(self.leader))
         strangers = [n for n in self.members if n not in linked and n != self._config.name]
         if any(node != member.node for node in strangers):
             return Failed("not_linked", ", ".join(strangers))
-        if self.quorum is not None and not await self.quorum.is_confirmed(but=member):
-            return Failed("not_leader", "it has no majority")
-        if self.quorum is not None and self.quorum.is_outbid_by(promised):
-            self._begin_settling()
-            return Failed("not_leader", f"ballot {promised} was promised: it must be elected anew")
         await self.member_down(member.node)
-        if self.quorum is not None:
-            self.tables.version += 1  # tells what was said before from what is said after
-            self.quorum.joined(member, self.tables.version)
         for node in self.members:
             if node != self._config.name:
                 self.tell(node, MemberJoined(self._me, member))
         await self._add_member(member)
-        if self.quorum is not None:
-            self.tell(member.node, Settled(self._me, self.quorum.committed))
         return Joined(
             self._me,
             tuple(self.members.values()),
             self.tables.version,
             tuple(self.tables.snapshot()),
-            0 if self.quorum is None else self.quorum.ballot,
         )
 
     # -- writes ------------------------------------------------------------------------------------
-
-    async def _commit(self, request: Commit, caller: Caller) -> Message | None:
-        if self._env.buggify("metadata.commit_late"):  # the leader may be busy, or fail meanwhile
-            await pause_ms(self._env.rng.random() * COMMIT_LATE_MS)
-        if self.phase != "running" or self.leader != self._me:
-            return Failed("not_leader", str(self.leader))
-        if self.members.get(request.member.node) != request.member:
-            return Failed("not_member", request.member.node)
-        if self.quorum is not None and not self.reconciling and not self.quorum.is_leading:
-            return Failed("no_majority")
-        if self.reconciling:
-            self._held.append((request, caller))
-            return None
-        # OUR-04: written blindly, as rabbit_amqqueue:internal_declare does to this day.
-        is_blind = self._env.has_bug("OUR-04")
-        if not is_blind and self.tables.conflicts(request.changes):
-            return Conflicted(self.tables.version)
-        version = self.tables.version + 1
-        rows = tuple(self.tables.apply(version, request.changes))
-        self.tables.version = version
-        others = dict.fromkeys(node for node in self.members if node != self._config.name)
-        for node in others:
-            self.tell(node, Apply(self._me, version, rows))
-        self._pending[version] = Pending(caller, others, {})
-        await self._written(version, rows)
-        self._applied(version, self._config.name)
-        return None
-
-    def _applied(self, version: int, node: str) -> None:
-        entry = self._pending.get(version)
-        if entry is not None:
-            entry.applied[node] = None
-            self._settle(version, node)
-
-    def _settle(self, version: int, node: str) -> None:
-        """``node`` needs no more waiting for; answer the writer if it was the last."""
-        entry = self._pending.get(version)
-        if entry is None:
-            return
-        entry.waiting.pop(node, None)
-        is_safe = self.quorum is None or self.quorum.has_majority(len(entry.applied))
-        if not entry.waiting and is_safe:
-            del self._pending[version]
-            entry.caller.reply(Committed(version))
-            if self.quorum is not None:
-                self.quorum.tell_settled(min(self._pending, default=self.tables.version + 1) - 1)
-
-    def _fail_pending(self) -> None:
-        for entry in self._pending.values():
-            entry.caller.reply(Failed("not_running"))
-        self._pending.clear()
-        for _, caller in self._held:
-            caller.reply(Failed("not_running"))
-        self._held.clear()
-        self.reconciling = False
 
     async def _apply(self, message: Apply) -> None:
         if self.phase != "running" or message.leader != self.leader:
             return
         taken = self.tables.store(message.rows)
         self.tables.version = max(self.tables.version, message.version)
-        await self._written(message.version, taken)
+        await self.written(message.version, taken)
         self.tell(message.leader.node, Applied(self._me, message.version))
 
-    async def _written(self, version: int, rows: list[StoredRow] | tuple[StoredRow, ...]) -> None:
+    async def written(self, version: int, rows: list[StoredRow] | tuple[StoredRow, ...]) -> None:
         await self._journal.write(version, rows)
-        self._changed.set()
+        self.changed.set()
         for row in rows:
             self._publish(TableChanged(row.table, row.key))
 
     def _publish(self, message: Message) -> None:
-        for pid in self._subscribers:
-            self.runtime.send(pid, message)
-
-    async def install(self, tables: Tables, ballot: int) -> None:
-        """These are the tables now, whatever there was."""
-        changed = rows_that_differ(self.tables, tables)
-        self.tables = tables
-        await self._journal.replace(tables, ballot=ballot)
-        self._changed.set()
-        for row in changed:
-            self._publish(TableChanged(row.table, row.key))
-
-    async def _installed(self, request: Install, quorum: Quorum) -> Message:
-        if not quorum.accepts(request):
-            return Failed("other_leader", str(self.leader))
-        tables = Tables()
-        tables.store(request.rows)
-        tables.version = request.version
-        await self.install(tables, request.ballot)
-        self.members = {member.node: member for member in request.members}
-        quorum.became_member(request.version, request.ballot)
-        self.set_phase("running")
-        self.membership_changed()
-        return Done()
-
-    # -- a new leader ------------------------------------------------------------------------------
-
-    async def _reconcile(self) -> None:
-        """Collect every member's rows, keep the newest, hand them out; then take the commits that
-        waited.
-        """
-        if not self.reconciling or self.leader != self._me or self.phase != "running":
-            self.reconciling = False
-            return
-        if self.quorum is not None:
-            voters = [node for node in self.members if node != self._config.name]
-            if await self.quorum.elect(voters):
-                self.reconciling = False
-                self.membership_changed()
-                await self._take_held()
-            else:
-                self.after(RETRY_MS, SettleTables())
-            return
-        newest: list[StoredRow] = []
-        for node in [node for node in self.members if node != self._config.name]:
-            try:
-                answer = await self.runtime.call(
-                    Name(node, SERVER), Dump(self._me), timeout_ms=self._config.net_tick_ms * 1.5
-                )
-            except ProcessError:
-                continue  # its NodeDownEvent is in the mailbox already, or will be
-            if not isinstance(answer, Dumped):
-                self.after(RETRY_MS, SettleTables())  # it has not seen the old leader go down yet
-                return
-            newest.extend(answer.rows)
-            self.tables.version = max(self.tables.version, answer.version)
-        taken = self.tables.store(newest)
-        version = self.tables.version = self.tables.version + 1
-        for node in self.members:
-            if node != self._config.name:
-                self.tell(node, Apply(self._me, version, tuple(self.tables.snapshot())))
-        await self._written(version, taken)
-        self.reconciling = False
-        await self._take_held()
-
-    async def _take_held(self) -> None:
-        """The commits that came before this node led."""
-        held, self._held = self._held, []
-        for request, caller in held:
-            answer_now = await self._commit(request, caller)
-            if answer_now is not None:
-                caller.reply(answer_now)
+        self._subscribers.tell(self, message)

@@ -27,11 +27,10 @@ from shalott.broker.base.http.server import ManagementServer
 from shalott.broker.rabbit.config import NodeConfig
 from shalott.broker.rabbit.management.api import respond
 from shalott.broker.rabbit.metadata.access import ReplicatedMetadata
-from shalott.broker.rabbit.metadata.journal import TableJournal
 from shalott.broker.rabbit.metadata.messages import SERVER
+from shalott.broker.rabbit.metadata.opening import Store, make_server, open_store
 from shalott.broker.rabbit.metadata.partitions import NAME as PARTITIONS
 from shalott.broker.rabbit.metadata.partitions import PartitionHandler
-from shalott.broker.rabbit.metadata.server import MetadataServer
 from shalott.broker.rabbit.node import messages
 from shalott.broker.rabbit.node.application import Application
 from shalott.broker.rabbit.node.view import NodeView
@@ -47,7 +46,7 @@ NodePhase = Literal["booting", "running", "stopping", "paused", "stopped"]
 class Node:
     """Made by ``open``; ``start`` it, await ``finished``, ``stop`` it."""
 
-    def __init__(self, env: Env, config: NodeConfig, journal: TableJournal) -> None:
+    def __init__(self, env: Env, config: NodeConfig, store: Store) -> None:
         self.env = env
         self.config = config
         self.phase: NodePhase = "stopped"
@@ -55,7 +54,7 @@ class Node:
         self.runtime = Runtime(config.name, env.incarnation, Codec(messages.ALL))
         self.runtime.on_crash = self._crashed
         self.mesh = Mesh(env, config, self.runtime)
-        self.metadata_server = MetadataServer(env, config, journal, connections=self.connections)
+        self.metadata_server = make_server(env, config, store, connections=self.connections)
         self.metadata = ReplicatedMetadata(self.runtime, self.metadata_server)
         self.partitions = PartitionHandler(env, config, self.metadata_server, self)
         self.broker: Application | None = None
@@ -63,15 +62,13 @@ class Node:
             partial(respond, NodeView(self)), host=config.bind_host, port=config.management_port
         )
         self.fatal: asyncio.Future[BrokerError] = asyncio.get_running_loop().create_future()
-        self._journal = journal
+        self._store = store
         self._go = asyncio.Event()
         # (start | stop | restart | restart when told, reason)
         self._wanted = asyncio.Queue[tuple[str, str]]()
         self._life: asyncio.Task[None] | None = None
-        self.metadata_server.on_lost_membership = lambda: self.restart(
-            "the other members do not know this node", wait_for_go=False
-        )
-        self.metadata_server.on_out_of_majority = lambda why: self.restart(why, wait_for_go=False)
+        self.metadata_server.on_lost = lambda why: self.restart(why, wait_for_go=False)
+        self.metadata_server.on_failed = self.fail
 
     @classmethod
     async def open(
@@ -97,7 +94,7 @@ class Node:
             bugs=config.bugs,
             buggify=buggify,
         )
-        return cls(env, config, await TableJournal.open(disk))
+        return cls(env, config, await open_store(env, config))
 
     async def start(self) -> None:
         """Listen, link and begin to boot the broker. Raises ConfigError if a port is taken; the
@@ -124,7 +121,8 @@ class Node:
         await self.mesh.stop()
         for pid in (self.partitions.pid, self.metadata_server.pid):
             await self.runtime.kill(pid)
-        await self._journal.close()
+        await self.metadata_server.close()
+        await self._store.close()
 
     def fail(self, reason: str) -> None:
         """The node can't go on (its disk failed, say): end the process without pretending an

@@ -55,12 +55,7 @@ class NodeView:
         return self._node.started_ns
 
     def partitions(self) -> Mapping[str, Sequence[str]]:
-        server = self._node.metadata_server
-        known: dict[str, Sequence[str]] = {
-            node: status.partitions for node, status in server.peers.items()
-        }
-        known[self.config.name] = tuple(server.partitions)
-        return known
+        return self._node.metadata_server.known_partitions()
 
     def local_queues(self) -> Mapping[str, Pid]:
         broker = self._node.broker

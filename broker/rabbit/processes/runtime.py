@@ -325,8 +325,12 @@ class Runtime:
     def _receive_call(
         self, node: str, to: Address, ref: int, caller: Pid | None, payload: bytes
     ) -> None:
+        incarnation = self._linked.get(node)
+
         def reply(answer: Message) -> None:
-            self.transmit(node, ReplyFrame(ref, self.codec.encode(answer)))
+            # Refs begin anew with each life of a node: it may have another call of this ref now.
+            if self._linked.get(node) == incarnation:
+                self.transmit(node, ReplyFrame(ref, self.codec.encode(answer)))
 
         process = self._resolve(to)
         if process is None:

@@ -40,6 +40,7 @@ class Chaos:
     spite: float = 0.0
     regicide: float = 0.0
     exile: float = 0.0  # each 100 ms: a leader is cut off from everybody
+    rumour: float = 0.0  # each 100 ms: somebody hears of a connection, and it need not be true
 
 
 SPITEFUL = Chaos(spite=0.02, regicide=0.02, slow_disk=0.2, crash=0.02)
@@ -188,6 +189,8 @@ class Explorer:
         leader = self.group.leader()
         if leader and self._strikes(chaos.exile):
             self._exile(leader)
+        if self._strikes(chaos.rumour):
+            self._rumour(*self.random.sample(names, 2))
         for chance, fault in (
             (chaos.crash, self._crash),
             (chaos.cut, self._cut),
@@ -258,6 +261,11 @@ class Explorer:
             member = self.group.members[name]
             self.group.take_snapshot(name)
             member.disk.cold = self.random.randrange(member.disk.last_index + 1)
+            self._look_after(name)
+
+    def _rumour(self, name: str, other: str) -> None:
+        if self._is_up(name) and name not in self.paused:
+            self.group.step(name, api.ConnectionChanged(other, self.random.random() < 0.5))
             self._look_after(name)
 
     def _transfer(self, name: str) -> None:

@@ -231,3 +231,78 @@ def test_where_terms_begin_and_end() -> None:
     assert [log.first_of_term(index) for index in range(1, 7)] == [1, 1, 3, 3, 3, 6]
     assert [log.last_up_to_term(term, 6) for term in range(6)] == [0, 2, 5, 5, 6, 6]
     assert log.last_up_to_term(2, 4) == 4
+
+
+# -- connections, and commits at once --------------------------------------------------------------
+
+
+def test_a_follower_that_loses_its_leader_stands_without_waiting() -> None:
+    script = Script("abc")
+    script.elect("a")
+    script.isolate("a", "bc")
+    for name in "bc":
+        script.group.step(name, api.ConnectionChanged("a", False))
+    script.pass_time(2 * FAST.vote_max_ms, "bc")
+    assert "leader" in (script.role("b"), script.role("c"))
+
+
+def test_who_still_hears_the_leader_does_not_care_who_else_is_gone() -> None:
+    script = Script("abc")
+    script.elect("a")
+    script.group.step("b", api.ConnectionChanged("c", False))
+    script.group.step("a", api.ConnectionChanged("c", False))
+    assert script.role("a") == "leader" and script.role("b") == "follower"
+
+
+def test_a_leader_that_loses_its_quorum_steps_down_at_once() -> None:
+    script = Script("abc")
+    script.elect("a")
+    script.group.step("a", api.ConnectionChanged("b", False))
+    assert script.role("a") == "leader"
+    script.group.step("a", api.ConnectionChanged("c", False))
+    assert script.role("a") == "candidate"
+
+
+def test_a_new_connection_brings_what_was_lost_with_the_old_one() -> None:
+    patient = msgspec.structs.replace(FAST, push_timeout_ms=60_000, commit_push_interval_ms=60_000)
+    script = Script("abc", settings=patient)
+    script.elect("a")
+    script.isolate("ab", "c")
+    script.propose("a", b"1")
+    script.heal()
+    script.pass_time(FAST.leak_ms - 20)
+    assert b"1" not in script.log("c")
+    script.group.step("a", api.ConnectionChanged("c", True))
+    script.settle()
+    assert b"1" in script.log("c")
+
+
+@pytest.mark.parametrize("at_once", [True, False])
+def test_followers_hear_of_a_commit_at_once_if_that_is_wanted(at_once: bool) -> None:
+    settings = msgspec.structs.replace(
+        FAST, push_commits_at_once=at_once, commit_push_interval_ms=60_000
+    )
+    script = Script("abc", settings=settings)
+    script.elect("a")
+    script.propose("a", b"1")
+    script.settle()
+    committed = script.commit("a")
+    assert committed
+    assert [script.commit(name) == committed for name in "bc"] == [at_once] * 2
+
+
+def test_a_group_prefers_who_stands_first() -> None:
+    script = Script("abc")
+    for name, stand_ms in (("a", 60), ("b", 20), ("c", 90)):
+        script.group.crash(name)
+        script.group.settings = msgspec.structs.replace(
+            FAST, stand_min_ms=stand_ms, stand_max_ms=stand_ms
+        )
+        script.group.start(name)
+    script.pass_time(50)
+    assert script.role("b") == "leader"
+    script.group.crash("b")
+    for name in "ac":
+        script.group.step(name, api.ConnectionChanged("b", False))
+    script.pass_time(80)
+    assert script.role("a") == "leader"

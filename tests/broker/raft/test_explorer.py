@@ -19,9 +19,15 @@ from tests.world.raft.model import FAST, Group, Violation
 pytestmark = pytest.mark.explore
 
 
+# As the tables of a mirrored cluster use the core: see broker/rabbit/metadata/raft_server.py.
+CONNECTED = Chaos(rumour=0.5)
+EAGER = msgspec.structs.replace(FAST, push_commits_at_once=True)
+
+
 def explore(seed: int, chaos: Chaos | None = None, bugs: tuple[str, ...] = ()) -> Group:
     names = "abc" if seed % 2 else "abcde"
-    explorer = Explorer(seed, names=names, chaos=chaos, settings=FAST, bugs=bugs)
+    settings = EAGER if chaos is CONNECTED else FAST
+    explorer = Explorer(seed, names=names, chaos=chaos, settings=settings, bugs=bugs)
     explorer.run()
     return explorer.group
 
@@ -38,7 +44,9 @@ def first_violation(
     raise AssertionError(f"{seeds} seeds saw nothing")
 
 
-@pytest.mark.parametrize("chaos", [Chaos(), SPITEFUL], ids=["chaos", "spiteful"])
+@pytest.mark.parametrize(
+    "chaos", [Chaos(), SPITEFUL, CONNECTED], ids=["chaos", "spiteful", "connected"]
+)
 @pytest.mark.parametrize("tens", range(8))
 def test_the_properties_of_raft_hold(tens: int, chaos: Chaos) -> None:
     groups = [explore(seed, chaos) for seed in range(10 * tens, 10 * tens + 10)]
@@ -160,6 +168,13 @@ MISTAKES: list[tuple[str, ModuleType, str, str, tuple[Chaos, int]]] = [
         "        if p.inflight and s.now_ms - p.inflight[0][1] >= timeout_ms:",
         "        if False and timeout_ms:",
         SAFETY,
+    ),
+    (
+        "a connection that comes back is the follower's word that it has all",
+        leading,
+        "    _compare_from(p, p.match_index)\n    if is_up:",
+        "    p.match_index = s.log.last_index\n    if is_up:",
+        (CONNECTED, 30),
     ),
     (
         "a snapshot is never sent",

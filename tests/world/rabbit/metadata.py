@@ -3,20 +3,34 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable, Sequence
-from typing import Any
+from collections.abc import Callable, Coroutine, Iterable, Sequence
+from typing import Any, TypeVar
 
 from shalott.broker.base.env import Env, SystemClock, seeded_rng
 from shalott.broker.rabbit.config import NodeConfig, Peer
-from shalott.broker.rabbit.metadata import messages, partitions
+from shalott.broker.rabbit.metadata import messages, partitions, raft_transport
 from shalott.broker.rabbit.metadata.access import ReplicatedMetadata
+from shalott.broker.rabbit.metadata.opening import AnyServer, needs_majority
+from shalott.broker.rabbit.metadata.raft_server import LOG_PATH, MajorityServer
 from shalott.broker.rabbit.metadata.server import MetadataServer
 from shalott.broker.rabbit.metadata.tables import StoredRow, Tables
 from shalott.broker.rabbit.processes.messages import MESSAGES, Codec
+from shalott.broker.raft.journal_log import JournalLog
+from tests.world.disk.memory_disk import MemoryDisk
 from tests.world.env import NoEvents
 from tests.world.rabbit.switchboard import Switchboard
 
+T = TypeVar("T")
 NODES = ("n1", "n2", "n3")
+
+
+def run_now(work: Coroutine[Any, Any, T]) -> T:
+    """Of a coroutine that awaits nothing but turns: a MemoryDisk without delays, say."""
+    while True:
+        try:
+            work.send(None)
+        except StopIteration as end:
+            return end.value  # type: ignore[no-any-return]
 
 
 class MemoryJournal:
@@ -26,8 +40,6 @@ class MemoryJournal:
         self.tables = Tables()
         self.mark = 0
         self.saw_down: dict[str, None] = {}
-        self.ballot = 0
-        self.promised = 0
 
     @property
     def rows(self) -> list[StoredRow]:
@@ -43,13 +55,7 @@ class MemoryJournal:
     async def note_up(self, node: str) -> None:
         self.saw_down.pop(node, None)
 
-    async def promise(self, ballot: int) -> None:
-        self.promised = ballot
-
-    async def replace(
-        self, tables: Tables, *, saw_down: Iterable[str] = (), ballot: int = 0
-    ) -> None:
-        self.ballot = ballot
+    async def replace(self, tables: Tables, *, saw_down: Iterable[str] = ()) -> None:
         self.tables = Tables()
         self.tables.store(tables.snapshot(durable_only=True))
         self.mark = tables.version
@@ -63,10 +69,12 @@ class World:
         self.partition_mode = partition_mode
         self.bugs = bugs
         self.board = Switchboard(
-            NODES, Codec((*MESSAGES, *messages.MESSAGES, *partitions.MESSAGES))
+            NODES,
+            Codec((*MESSAGES, *messages.MESSAGES, *partitions.MESSAGES, *raft_transport.MESSAGES)),
         )
+        self.disks = {node: MemoryDisk() for node in NODES}
         self.journals = {node: MemoryJournal() for node in NODES}
-        self.servers: dict[str, MetadataServer] = {}
+        self.servers: dict[str, AnyServer] = {}
         self.configs: dict[str, NodeConfig] = {}
         self.envs: dict[str, Env] = {}
         self.metadata: dict[str, ReplicatedMetadata] = {}
@@ -82,13 +90,20 @@ class World:
             node,
             1,
             SystemClock(),
-            seeded_rng(1, 1),
+            seeded_rng(NODES.index(node), 1),  # equal numbers would make every vote a draw
             None,  # type: ignore[arg-type]
             NoEvents(),
             bugs=self.bugs,
         )
         self.configs[node], self.envs[node] = config, env
-        server = MetadataServer(env, config, self.journals[node])  # type: ignore[arg-type]
+        server: AnyServer
+        if needs_majority(config, self.bugs):
+            self.disks[node] = self.disks[node].after_kill()
+            server = MajorityServer(
+                env, config, run_now(JournalLog.open(self.disks[node], LOG_PATH))
+            )
+        else:
+            server = MetadataServer(env, config, self.journals[node])  # type: ignore[arg-type]
         runtime = self.board.runtimes[node]
         runtime.spawn(server, name="metadata")
         self.servers[node] = server
@@ -109,7 +124,9 @@ class World:
         """End the server process and cut its links; its journal stays."""
         self.board.isolate(node)
         await self.board.runtimes[node].kill(self.servers[node].pid)
+        await self.servers[node].close()
 
     async def close(self) -> None:
         for node, server in self.servers.items():
             await self.board.runtimes[node].kill(server.pid)
+            await server.close()

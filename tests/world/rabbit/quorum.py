@@ -1,10 +1,11 @@
 """Metadata servers that need a majority, in virtual time: lives that freeze, links that end at two
-times, journals that take theirs, and a ledger of all that was written.
+times, disks that take theirs, and a ledger of all that was written.
 
 What surrounds a server here is thinner than the real thing (cluster/sim has that): a link is a
 FIFO of frames in each direction. A cut direction holds what is sent, as TCP would; who hears
 nothing for about a net tick ends the link, and the other end hears of it if it can. A killed node
-is frozen in the middle of what it did, and keeps what its journal had finished.
+is frozen in the middle of what it did, and keeps what its disk had been given, or, without power,
+what its disk had finished.
 """
 
 from __future__ import annotations
@@ -16,20 +17,25 @@ from typing import Any
 
 from shalott.broker.base.env import Env
 from shalott.broker.rabbit.config import NodeConfig, Peer
-from shalott.broker.rabbit.metadata import messages, partitions
+from shalott.broker.rabbit.metadata import messages, partitions, raft_transport
 from shalott.broker.rabbit.metadata.access import ReplicatedMetadata
-from shalott.broker.rabbit.metadata.messages import SERVER
+from shalott.broker.rabbit.metadata.messages import SERVER, Member
+from shalott.broker.rabbit.metadata.opening import AnyServer
 from shalott.broker.rabbit.metadata.partitions import PartitionHandler
+from shalott.broker.rabbit.metadata.raft_log import Command, Outcome
+from shalott.broker.rabbit.metadata.raft_server import LOG_PATH, MajorityServer
 from shalott.broker.rabbit.metadata.server import MetadataServer
 from shalott.broker.rabbit.metadata.tables import StoredRow, Tables
 from shalott.broker.rabbit.processes.messages import MESSAGES, Codec
 from shalott.broker.rabbit.processes.runtime import Runtime
 from shalott.broker.rabbit.processes.wire import Frame
+from shalott.broker.raft.journal_log import JournalLog
 from shalott.cluster.sim.loop.loop import SimLoop
 from shalott.cluster.sim.loop.processes import SimProcess
 from shalott.harness.core.rng import Stream
+from tests.world.disk.memory_disk import MemoryDisk
 from tests.world.env import LoopClock, NoEvents
-from tests.world.rabbit.metadata import MemoryJournal
+from tests.world.rabbit.metadata import MemoryJournal, run_now
 from tests.world.rabbit.quorum_ledger import Ledger
 
 NET_TICK_MS = 200
@@ -38,30 +44,25 @@ BEGIN_MS = 2  # within which both ends of a new link know of it
 SLOW_MS = 20
 SILENCE = (0.75, 1.25)  # of a net tick: how long until a silent link is given up
 MARK_STEP = 1000  # as TableJournal's
-CODEC = Codec((*MESSAGES, *messages.MESSAGES, *partitions.MESSAGES))
+SNAPSHOT_THRESHOLD = 15  # entries: few, so that logs are cut and snapshots sent all the time
+CODEC = Codec((*MESSAGES, *messages.MESSAGES, *partitions.MESSAGES, *raft_transport.MESSAGES))
 End = tuple[str, str]  # (whose end, of the link to whom)
 
 
 class SlowJournal(MemoryJournal):
-    """Takes its time, tells the ledger what it is given, and may be a node's last deed."""
+    """Of tables without a majority (OUR-08): takes its time, and tells the ledger what it is
+    given."""
 
     def __init__(self, rng: Stream, ledger: Ledger) -> None:
         super().__init__()
         self._rng = rng
         self._ledger = ledger
         self.watch: Callable[[], None] = lambda: None
-        self.dies: Callable[[], None] | None = None  # called before or after the next write
 
     async def _sync(self, keep: Callable[[], None]) -> None:
-        dies, self.dies = self.dies, None
-        if dies is not None and self._rng.below(2):
-            dies()
         await asyncio.sleep(self._rng.between(0.0001, 0.004))
         keep()
         self.watch()
-        if dies is not None:
-            dies()
-            await asyncio.sleep(0)
 
     async def write(self, version: int, rows: Sequence[StoredRow]) -> None:
         self._ledger.saw(rows)
@@ -73,18 +74,56 @@ class SlowJournal(MemoryJournal):
 
         await self._sync(keep)
 
-    async def replace(self, tables: Tables, *, saw_down: Any = (), ballot: int = 0) -> None:
+    async def replace(self, tables: Tables, *, saw_down: Any = ()) -> None:
         rows = tables.snapshot()
         self._ledger.saw(rows)
 
         def keep() -> None:
-            self.ballot = ballot
             self.tables = Tables()
             self.tables.store(rows)
             self.mark = max(self.mark, tables.version + MARK_STEP)
             self.saw_down = dict.fromkeys(saw_down)
 
         await self._sync(keep)
+
+
+class SlowDisk:
+    """A node's disk through all of its lives. Each call takes its time, and may be the node's last
+    one: it dies before or after it."""
+
+    def __init__(self, rng: Stream) -> None:
+        self._rng = rng
+        self._disk = MemoryDisk()
+        self.watch: Callable[[], None] = lambda: None
+        self.dies: Callable[[], None] | None = None
+        self.lost_power = False
+
+    def open_log(self) -> JournalLog:
+        """For a new life, with what the last one left."""
+        if self.lost_power:
+            self._disk = self._disk.after_power_loss(lambda: self._rng.below(2) == 0)
+        else:
+            self._disk = self._disk.after_kill()
+        self.lost_power = False
+        storage = run_now(JournalLog.open(self._disk, LOG_PATH))
+        self._disk.delay_s = self._begins
+        self._disk.fault = self._is_done
+        return storage
+
+    def _begins(self) -> float:
+        if self.dies is not None and self._rng.below(2):
+            self._die()
+        return self._rng.between(0.0001, 0.002)
+
+    def _is_done(self, operation: str, path: str) -> None:
+        if self.dies is not None:
+            self._die()
+        self.watch()
+
+    def _die(self) -> None:
+        dies, self.dies = self.dies, None
+        assert dies is not None
+        dies()
 
 
 class Life:
@@ -95,7 +134,7 @@ class Life:
     def __init__(self, world: World, node: str, incarnation: int, rng: Stream) -> None:
         self.node, self.incarnation = node, incarnation
         self.process = SimProcess(node, incarnation, on_exception=world.on_exception)
-        self.journal = world.journals[node]
+        self.disk = world.disks[node]
         peers = tuple(Peer(name, "", 1) for name in world.nodes if name != node)
         config = NodeConfig(
             name=node,
@@ -116,20 +155,47 @@ class Life:
         )
         self.runtime = Runtime(node, incarnation, CODEC)
         self.runtime.on_crash = lambda who, why: world.ledger.broke("crash", f"{node}: {who} {why}")
-        self.server = MetadataServer(env, config, self.journal)  # type: ignore[arg-type]
+        self.server: AnyServer
+        if "OUR-08" in world.bugs:
+            journal = world.journals[node]
+            self.server = MetadataServer(env, config, journal)  # type: ignore[arg-type]
+        else:
+            self.server = MajorityServer(
+                env, config, self.disk.open_log(), snapshot_threshold=SNAPSHOT_THRESHOLD
+            )
+            self._tell_the_ledger(world, self.server)
         self.metadata = ReplicatedMetadata(self.runtime, self.server)
         self.handler = PartitionHandler(env, config, self.server, self)
-        self.server.on_lost_membership = partial(self.restart, "", wait_for_go=False)
-        self.server.on_out_of_majority = partial(self.restart, wait_for_go=False)
+        self.server.on_lost = partial(self.restart, wait_for_go=False)
+        self.server.on_failed = lambda why: world.ledger.broke("crash", f"{node}: {why}")
         self._wanted = asyncio.Queue[str]()
 
+    def _tell_the_ledger(self, world: World, server: MajorityServer) -> None:
+        apply = server.state.apply
+
+        def told(index: int, command: Command) -> Outcome:
+            outcome = apply(index, command)
+            rows = getattr(outcome, "rows", ())
+            world.ledger.saw([row for row in rows if row.version == server.tables.version])
+            world.watch()
+            return outcome
+
+        server.state.apply = told  # type: ignore[method-assign]
+
     @property
-    def ballot(self) -> int:
-        return 0 if self.server.quorum is None else self.server.quorum.ballot
+    def term(self) -> int:
+        return self.server.raft.term if isinstance(self.server, MajorityServer) else 0
 
     @property
     def is_leading(self) -> bool:
-        return self.server.quorum is not None and self.server.quorum.is_leading
+        """And it knows all that was committed before it led."""
+        return isinstance(self.server, MajorityServer) and self.server.raft.is_ready
+
+    @property
+    def group(self) -> dict[str, Member]:
+        """The members, as far as it has applied the log."""
+        server = self.server
+        return server.state.members if isinstance(server, MajorityServer) else server.members
 
     @property
     def is_awake(self) -> bool:
@@ -180,6 +246,7 @@ class World:
         patience_ms = SILENCE[1] * NET_TICK_MS + 3 * SLOW_MS
         self.ledger = Ledger(self.nodes, int(patience_ms * 1e6))
         self.lives: dict[str, Life] = {}
+        self.disks = {node: SlowDisk(Stream(seed, "disk", node)) for node in self.nodes}
         self.journals = {
             node: SlowJournal(Stream(seed, "journal", node), self.ledger) for node in self.nodes
         }
@@ -214,7 +281,7 @@ class World:
         incarnation = self._incarnations[node]
         life = Life(self, node, incarnation, Stream(self._seed, "life", node, incarnation))
         life.runtime.transmit = partial(self._transmit, node)
-        life.journal.watch = self.watch
+        self.disks[node].watch = self.journals[node].watch = self.watch
         self.lives[node] = life
         self.loop.add_process(life.process)
         self.loop.create_task(life.live(), context=life.process.context)
@@ -226,7 +293,8 @@ class World:
         if life is None:
             return
         life.process.freeze()
-        life.journal.dies = None
+        life.disk.dies = None
+        life.disk.lost_power = is_power
         self._suspended.pop(node, None)
         for peer in self.nodes:
             if peer != node:

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
 Key = tuple[str, str]
 KEPT, FLEETING = "policy", "gm_group"  # a table on disk, and one in memory only
+NOWHERE = 1 << 62  # the version of an attempt that no node ever had
 KEYS: tuple[Key, ...] = ((KEPT, "a"), (KEPT, "b"), (FLEETING, "c"))
 
 
@@ -42,6 +43,12 @@ class Attempt:
 
     number: int
     over: Mapping[Key, int]
+
+
+def newest_group(lives: Iterable[Life]) -> dict[str, Member] | None:
+    """The members as the newest leader has them; None if none leads."""
+    leading = [(life.term, life) for life in lives if life.is_leading]
+    return max(leading, key=lambda entry: entry[0])[1].group if leading else None
 
 
 @dataclass(slots=True)
@@ -84,7 +91,7 @@ class Ledger:
 
     def newest(self, key: Key) -> int:
         """The version of ``key`` below which no confirmed read may be from now on."""
-        versions = (self._version_of[a.number] for a in self.answered if key in a.over)
+        versions = (self._version_of.get(a.number, 0) for a in self.answered if key in a.over)
         return max((v for v in versions if not self._may_be_gone(key, v)), default=0)
 
     def read(self, key: Key, version: int, newest: int) -> None:
@@ -94,7 +101,18 @@ class Ledger:
 
     def _may_be_gone(self, key: Key, version: int) -> bool:
         """What is in memory only lives as long as a majority runs."""
-        return key[0] == FLEETING and self._outages_at[version] < self.outages
+        return key[0] == FLEETING and self._outages_at.get(version, 0) < self.outages
+
+    def is_everywhere(self, attempt: Attempt, lives: Iterable[Life]) -> None:
+        """An attempt was answered: who is a member has it."""
+        version = self._version_of.get(attempt.number, NOWHERE)
+        lives = [life for life in lives if life.server.phase == "running" and life.is_awake]
+        group = newest_group(lives) or {}
+        for life in lives:
+            behind = life.server.tables.version
+            if group.get(life.node) == life.server.me and behind < version:
+                what = f"{life.node} is at {behind}, and {version} was answered"
+                self.broke("what-was-answered-is-everywhere", what)
 
     # -- watching ----------------------------------------------------------------------------------
 
@@ -114,8 +132,7 @@ class Ledger:
 
     def _watch_dropped(self, running: Sequence[Life], now_ns: int) -> None:
         """Who is no member of the newest leader's group must find out, and confirm nothing."""
-        leading = [(life.ballot, life) for life in running if life.is_leading]
-        members = max(leading, key=lambda entry: entry[0])[1].server.members if leading else None
+        members = newest_group(running)
         dropped: dict[Member, int] = {}
         for life in running:
             me = life.server.me
@@ -144,9 +161,8 @@ class Ledger:
             line = self._line(key, version_of(key))
             for attempt in self.answered:
                 if key in attempt.over:
-                    self._is_in(
-                        line, key, self._version_of[attempt.number], "no-answered-write-is-lost"
-                    )
+                    version = self._version_of.get(attempt.number, NOWHERE)
+                    self._is_in(line, key, version, "no-answered-write-is-lost")
             for settled, version in self._settled:
                 if settled == key:
                     self._is_in(line, key, version, "no-settled-row-is-undone")

@@ -91,25 +91,3 @@ def test_a_copy_of_anothers_tables_replaces_everything(tmp_path: Path) -> None:
         await disk.close()
 
     asyncio.run(body())
-
-
-def test_a_promise_survives_a_kill_and_the_tables_that_came_with_a_lower_ballot(
-    tmp_path: Path,
-) -> None:
-    async def body() -> None:
-        disk = OsDisk(tmp_path)
-        journal = await TableJournal.open(disk)
-        await journal.promise(21)
-        await disk.close()  # nothing was closed in order
-        disk = OsDisk(tmp_path)
-        again = await TableJournal.open(disk)
-        assert again.promised == 21
-        await again.replace(Tables(), ballot=20)
-        await again.promise(20)
-        await again.close()
-        once_more = await TableJournal.open(disk)
-        assert (once_more.promised, once_more.ballot) == (21, 20)
-        await once_more.close()
-        await disk.close()
-
-    asyncio.run(body())

@@ -24,6 +24,7 @@ from shalott.broker.rabbit.processes.messages import (
 )
 from shalott.broker.rabbit.processes.process import Caller, Process
 from shalott.broker.rabbit.processes.runtime import Runtime
+from shalott.broker.rabbit.processes.wire import CallFrame
 
 pytestmark = pytest.mark.unit
 
@@ -241,5 +242,32 @@ def test_a_silent_peer_is_down_after_the_net_tick() -> None:
         await far_mesh.stop()
         await near.kill(watching)
         del far
+
+    run(body)
+
+
+@pytest.mark.parametrize("incarnation", [1, 2])
+def test_a_late_answer_does_not_reach_the_next_life_of_who_asked(incarnation: int) -> None:
+    """It counts its calls anew, so one of them has the same number."""
+
+    class Slow(Recorder):
+        async def handle_call(self, request: Message, caller: Caller) -> Message | None:
+            self.caller = caller
+            return None
+
+    async def body() -> None:
+        runtime, slow, sent = Runtime("b", 1, CODEC), Slow(), []
+        runtime.transmit = lambda node, frame: sent.append(frame) or True  # type: ignore[func-returns-value]
+        runtime.spawn(slow, name="slow")
+        runtime.link_up("a", 1)
+        runtime.receive("a", CallFrame(None, "slow", 7, None, CODEC.encode(Ask("who?"))))
+        async with asyncio.timeout(5):
+            while not hasattr(slow, "caller"):  # noqa: ASYNC110 - of a plain attribute
+                await asyncio.sleep(0)
+        runtime.link_down("a", "it ended")
+        runtime.link_up("a", incarnation)
+        slow.caller.reply(Note("you"))
+        assert len(sent) == (1 if incarnation == 1 else 0)
+        await runtime.kill(slow.pid)
 
     run(body)

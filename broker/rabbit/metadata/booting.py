@@ -1,0 +1,128 @@
+"""Booting: how a server becomes a member, where tables need no majority: it copies the tables from
+those that run, or loads its own when nobody can have fresher ones (boot.py).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import TYPE_CHECKING
+
+from shalott.broker.base.errors import ProcessError
+from shalott.broker.rabbit.config import NodeConfig
+from shalott.broker.rabbit.metadata.boot import BootState, choose_loader
+from shalott.broker.rabbit.metadata.healing import is_majority
+from shalott.broker.rabbit.metadata.messages import SERVER, Join, Joined, Reconsider, Status
+from shalott.broker.rabbit.metadata.serving import RETRY_MS
+from shalott.broker.rabbit.metadata.tables import Tables
+from shalott.broker.rabbit.processes.mesh import linked_within_ms
+from shalott.broker.rabbit.processes.messages import Name
+
+if TYPE_CHECKING:
+    from shalott.broker.rabbit.metadata.journal import TableJournal
+    from shalott.broker.rabbit.metadata.server import MetadataServer
+
+log = logging.getLogger("shalott.broker.metadata")
+
+
+class Booting:
+    """A server's, each time that it boots."""
+
+    def __init__(self, server: MetadataServer, config: NodeConfig, journal: TableJournal) -> None:
+        self._server = server
+        self._config = config
+        self._journal = journal
+        self._began_at = 0.0
+        self._timer: asyncio.TimerHandle | None = None
+
+    def begin(self) -> None:
+        self._began_at = asyncio.get_running_loop().time()
+
+    def waiting_for(self) -> list[str]:
+        """While booting: listed nodes that are not there and may have fresher tables."""
+        states = self._boot_states()
+        return [
+            n
+            for n in self._config.node_names
+            if n not in states and n not in self._journal.saw_down
+        ]
+
+    def _boot_states(self) -> dict[str, BootState]:
+        server = self._server
+        states = {
+            node: BootState(status.saw_down)
+            for node, status in server.peers.items()
+            if status.phase == "booting"
+        }
+        states[self._config.name] = BootState(tuple(self._journal.saw_down))
+        return states
+
+    async def reconsider(self) -> None:
+        """While booting: join a running node, load, or wait for something to change."""
+        server = self._server
+        if server.phase != "booting":
+            return
+        await self._load_or_join()
+        if server.phase == "booting":
+            self._look_again()
+
+    def _look_again(self) -> None:
+        server = self._server
+        if self._timer is not None:
+            self._timer.cancel()
+        self._timer = server.after(RETRY_MS * 4, Reconsider())
+
+    async def _load_or_join(self) -> None:
+        server = self._server
+        running = [
+            status for _, status in sorted(server.peers.items()) if status.phase == "running"
+        ]
+        if running:
+            await self._join_through(running[0])
+        elif self._may_load_alone() and choose_loader(
+            self._config.node_names, self._boot_states()
+        ) == (self._config.name):
+            log.info("loading the tables from this node's disk")
+            server.members = {self._config.name: server.me}
+            server.set_phase("running")
+            server.membership_changed()
+
+    def _may_load_alone(self) -> bool:
+        """Give absent nodes the time to link: one that runs has fresher tables than we do, and
+        those that resume with us must agree with us on who loads.
+        """
+        server = self._server
+        present = sum(1 for status in server.peers.values() if status.phase != "down") + 1
+        if present == len(self._config.node_names):
+            return True
+        linked = len(server.peers) + 1
+        pauses = self._config.partition_mode == "pause_minority"
+        if pauses and not is_majority(linked, len(self._config.node_names)):
+            return False  # OUR-08
+        waited_s = asyncio.get_running_loop().time() - self._began_at
+        return waited_s * 1000 >= linked_within_ms(self._config.net_tick_ms)
+
+    async def _join_through(self, status: Status) -> None:
+        server = self._server
+        if not status.members or any(m.node not in server.peers for m in status.members):
+            return  # not linked to all of them yet
+        try:
+            answer = await server.runtime.call(
+                Name(status.members[0].node, SERVER),
+                Join(server.me, tuple(server.peers)),
+                timeout_ms=self._config.net_tick_ms,
+            )
+        except ProcessError as error:
+            log.info("could not join through %s: %s", status.members[0].node, error)
+            return
+        if not isinstance(answer, Joined):
+            log.info("not joined yet: %s", answer)
+            return
+        server.tables = Tables()
+        server.tables.store(answer.rows)
+        server.tables.version = max(server.tables.version, answer.version)
+        await self._journal.replace(server.tables)
+        server.members = {member.node: member for member in answer.members}
+        server.changed.set()
+        server.set_phase("running")
+        server.membership_changed()

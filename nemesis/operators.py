@@ -128,6 +128,7 @@ KILL_REDECLARE = FaultRecord(
     heal=release,
     effective=status_checks,
     healed=status_checks,
+    effects=("ends-processes",),
     takes="copies",
     lane=LANE,
 )
@@ -142,6 +143,7 @@ POWER_REDECLARE = FaultRecord(
     heal=release,
     effective=status_checks,
     healed=status_checks,
+    effects=("ends-processes", "loses-unsynced"),
     takes="copies",
     lane=LANE,
 )

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 
+from shalott.harness.core.fault_effects import Effect
 from shalott.harness.core.plan import FaultAction
 from shalott.nemesis.checks import status_checks
 from shalott.nemesis.context import FaultContext
@@ -75,6 +76,7 @@ PAUSE = FaultRecord(
     heal=release,
     effective=status_checks,
     healed=status_checks,
+    effects=("suspends",),
     obstacle=_all_down,
     is_usual=True,
     strength=30,
@@ -82,7 +84,13 @@ PAUSE = FaultRecord(
 
 
 def _taking(
-    name: DownBy, summary: str, *, weaker: Sequence[FaultRecord], usual: bool, strength: int
+    name: DownBy,
+    summary: str,
+    *,
+    also: tuple[Effect, ...] = (),
+    weaker: Sequence[FaultRecord],
+    usual: bool,
+    strength: int,
 ) -> FaultRecord:
     """A node ends in the way of that name, and is started when the fault ends."""
     return FaultRecord(
@@ -93,6 +101,7 @@ def _taking(
         heal=release,
         effective=status_checks,
         healed=status_checks,
+        effects=("ends-processes", *also),
         takes="copies",
         lane=LANE,
         is_usual=usual,
@@ -101,7 +110,14 @@ def _taking(
     )
 
 
-STOP = _taking("stop", "an orderly stop, and a restart", weaker=(PAUSE,), usual=True, strength=40)
+STOP = _taking(
+    "stop",
+    "an orderly stop, and a restart",
+    also=("in-order",),
+    weaker=(PAUSE,),
+    usual=True,
+    strength=40,
+)
 KILL = _taking(
     "kill",
     "kill -9, and a restart at the fault's end",
@@ -112,6 +128,7 @@ KILL = _taking(
 POWER = _taking(
     "power",
     "power loss: what was not synced may be lost or torn",
+    also=("loses-unsynced",),
     weaker=(PAUSE, STOP, KILL),
     usual=False,
     strength=60,
@@ -137,6 +154,7 @@ def _of_all(
         heal=release,
         effective=status_checks,
         healed=status_checks,
+        effects=one.effects,
         target="all",
         takes="copies",
         lane=LANE,
@@ -178,6 +196,7 @@ WIPE = FaultRecord(
     heal=release,
     effective=status_checks,
     healed=status_checks,
+    effects=("ends-processes", "empties-disk"),
     takes="copies",
     lane=LANE,
 )

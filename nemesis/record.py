@@ -23,6 +23,7 @@ import msgspec
 from shalott.cluster.base import Capability
 from shalott.harness.core.doors import Door, door_of_records
 from shalott.harness.core.errors import UsageError
+from shalott.harness.core.fault_effects import Effect
 from shalott.harness.core.parameters import NoParameters
 from shalott.harness.core.plan import FaultAction
 from shalott.harness.core.rng import Stream
@@ -92,7 +93,9 @@ class FaultRecord:
     What it does:
         ``inject`` makes it, ``heal`` ends it and is harmless where it was not made. ``effective``
         and ``healed`` are the checks that prove either, as far as they can be made at the time.
-        ``obstacle``: why it would change nothing if it came now; "" if it would.
+        ``effects``: what it does to the nodes that it hits, for whoever judges the run
+        (harness/core/fault_effects.py). ``obstacle``: why it would change nothing if it came now;
+        "" if it would.
         ``may_exit``: a node may end its own process because of it, and is started when it ends.
     How it is shrunk:
         ``weaker``: actions to try in place of one, the weakest first; amounts, parameters, nodes
@@ -119,6 +122,7 @@ class FaultRecord:
     group: str = ""
     least_nodes: int = 1
     is_usual: bool = False
+    effects: tuple[Effect, ...] = ()
     obstacle: Callable[[FaultContext, FaultAction], str] = _nothing
     may_exit: bool = False
     weaker: Callable[[FaultAction], Iterable[FaultAction]] = _no_weaker

@@ -380,5 +380,6 @@ def _extra(action: FaultAction) -> dict[str, Any]:
         "target": action.target,
         "nodes": list(action.nodes or ()),
         "links": [list(link) for link in action.links or ()],
+        "effects": list(FAULTS.find(action.kind).effects),
         **told,
     }

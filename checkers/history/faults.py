@@ -6,17 +6,32 @@ docs/architecture.md section 6. Times are ns from the run's start.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 import msgspec
 import pyarrow.compute as pc
 
+from shalott.harness.core.fault_effects import Effect
 from shalott.harness.core.history import History
 from shalott.harness.core.op import NEMESIS
 
-# The first words of kinds that take processes away.
-PROCESS_FAULTS = ("kill", "stop", "restart", "power")
+# What our own kinds did, by how their names begin: for rows that don't say it, as older ones.
+_OF_OLD_KINDS: Mapping[str, tuple[Effect, ...]] = {
+    "kill": ("ends-processes",),
+    "stop": ("ends-processes", "in-order"),
+    "restart": ("ends-processes", "in-order"),
+    "power": ("ends-processes", "loses-unsynced"),
+    "wipe": ("ends-processes", "empties-disk"),
+    "pause": ("suspends",),
+    "partition": ("cuts-links",),
+    "disk-slow": ("troubles-disk",),
+    "disk-short": ("troubles-disk",),
+    "disk-full": ("troubles-disk", "fills-disk"),
+    "disk-error": ("troubles-disk", "breaks-disk"),
+    "disk-corrupt": ("troubles-disk", "damages-data"),
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +51,7 @@ class Fault:
     proved_healed: bool
     skipped: str = ""
     refused: str = ""  # what the system did not do for an operator while it lasted
+    effects: tuple[str, ...] = ()
 
     @property
     def name(self) -> str:
@@ -44,16 +60,20 @@ class Fault:
 
     @property
     def is_partition(self) -> bool:
-        return self.kind.startswith("partition")
+        return "cuts-links" in self.effects
 
     @property
     def takes_processes(self) -> bool:
-        return self.kind.split("-")[0] in PROCESS_FAULTS
+        return "ends-processes" in self.effects
 
     @property
     def takes_power(self) -> bool:
         """And with it what was not flushed."""
-        return self.kind.split("-")[0] == "power"
+        return "loses-unsynced" in self.effects
+
+    @property
+    def suspends(self) -> bool:
+        return "suspends" in self.effects
 
 
 @dataclass(frozen=True, slots=True)
@@ -182,7 +202,14 @@ def _fault(row: dict[str, Any], extra: dict[str, Any], end_ns: int) -> Fault:
         proved_healed=bool(extra.get("proved_healed")),
         skipped=str(extra.get("skipped") or ""),
         refused=str(extra.get("refused") or ""),
+        effects=_effects(extra.get("effects"), str(extra.get("kind") or row["f"])),
     )
+
+
+def _effects(told: Any, kind: str) -> tuple[str, ...]:
+    if isinstance(told, list):
+        return tuple(map(str, told))
+    return next((done for name, done in _OF_OLD_KINDS.items() if kind.startswith(name)), ())
 
 
 def _observation(row: dict[str, Any], extra: dict[str, Any]) -> Observation:

@@ -197,9 +197,7 @@ def without_pauses(tenures: Iterable[Tenure], faults: Sequence[Fault]) -> list[T
     result: list[Tenure] = []
     for tenure in tenures:
         frozen = [
-            (f.effective_ns, f.end_ns)
-            for f in faults
-            if f.kind == "pause" and tenure.node in f.nodes
+            (f.effective_ns, f.end_ns) for f in faults if f.suspends and tenure.node in f.nodes
         ]
         begin_ns = tenure.begin_ns
         for pause_ns, resume_ns in sorted(frozen):

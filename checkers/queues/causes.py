@@ -185,7 +185,7 @@ def _observed_promotions(
         if seen and not refuted and tenure.node not in seen[-1][1].synchronised:
             poll = seen[-1][0]
             stopped = any(
-                f.kind == "stop"
+                "in-order" in f.effects
                 and old.node in f.nodes
                 and f.invoke_ns <= tenure.begin_ns <= f.end_ns + S
                 for f in around.injected
@@ -225,7 +225,7 @@ def _ended_double_tenures(
 def _double_tenure_window(
     loser: Tenure, at_ns: int, events: Sequence[NodeEvent], around: Surroundings
 ) -> str:
-    paused = [f for f in around.injected if f.kind == "pause" and loser.node in f.nodes]
+    paused = [f for f in around.injected if f.suspends and loser.node in f.nodes]
     if any(f.invoke_ns <= at_ns <= f.end_ns + 5 * S for f in paused):
         return "L11"
     parted = any(f.is_partition and f.invoke_ns <= loser.end_ns for f in around.injected)
@@ -286,7 +286,7 @@ def _discard_window(event: NodeEvent, around: Surroundings) -> str:
         return ""
     if latest.is_partition:
         return "L3"
-    return "L11" if latest.kind == "pause" else ""  # a restarted mirror's wipe alone loses nothing
+    return "L11" if latest.suspends else ""  # a restarted mirror's wipe alone loses nothing
 
 
 def _paused_minorities(

@@ -23,16 +23,17 @@ from dataclasses import dataclass
 from shalott.checkers.base import Anomaly, Result
 from shalott.checkers.history.faults import Fault, read_surroundings
 from shalott.checkers.history.tenures import NodeEvent, read_events
+from shalott.harness.core.fault_effects import Effect
 from shalott.harness.core.history import History
 
 S = 1_000_000_000
 STORAGE_ERROR = re.compile(r"\b(StorageError|DiskFull|OSError|the disk)\b")
 FOR_EVER_NS = 1 << 62
-# How long after its end a fault on a node's disk still excuses.
-EXCUSES_NS: Mapping[str, int] = {
-    "disk-full": S,
-    "disk-error": FOR_EVER_NS,
-    "disk-corrupt": FOR_EVER_NS,
+# How long after its end a fault with that effect on a node's disk still excuses.
+EXCUSES_NS: Mapping[Effect, int] = {
+    "fills-disk": S,
+    "breaks-disk": FOR_EVER_NS,
+    "damages-data": FOR_EVER_NS,
 }
 
 
@@ -60,9 +61,10 @@ def is_excused(crash: NodeEvent, faults: Sequence[Fault]) -> bool:
         return False
     return any(
         crash.node in fault.nodes
-        and fault.kind in EXCUSES_NS
-        and fault.invoke_ns <= crash.run_ns <= fault.end_ns + EXCUSES_NS[fault.kind]
+        and effect in fault.effects
+        and fault.invoke_ns <= crash.run_ns <= fault.end_ns + lasting_ns
         for fault in faults
+        for effect, lasting_ns in EXCUSES_NS.items()
     )
 
 

@@ -35,5 +35,5 @@ FAULT = FaultRecord(
     name="crash-loop", summary="a kill soon after each start, several times over",
     needs=("kill",), parameters=Loop, choices={"times": (2, 3, 5), "up_ms": (200, 1000)},
     inject=inject, heal=release, effective=status_checks, healed=status_checks,
-    takes="copies", lane="process", strength=55,
+    effects=("ends-processes",), takes="copies", lane="process", strength=55,
 )  # fmt: skip

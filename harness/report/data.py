@@ -118,7 +118,7 @@ def _word(value: Any) -> str:
 
 def _fault_downtime(faults: Iterable[Fault]) -> Iterator[Span]:
     for fault in faults:
-        if fault.takes_processes or fault.kind.startswith("pause"):
+        if fault.takes_processes or fault.suspends:
             role = "down" if fault.takes_processes else "paused"
             for node in fault.nodes:
                 if not fault.skipped:

@@ -7,6 +7,7 @@ from typing import Any, get_args
 import msgspec
 import pytest
 
+from shalott.checkers.history.faults import read_surroundings
 from shalott.cluster.base import Capability
 from shalott.harness.core.errors import UsageError
 from shalott.harness.core.plan import FaultAction
@@ -14,6 +15,7 @@ from shalott.nemesis import clocks, disks, links, operators, partitions, process
 from shalott.nemesis.record import FAULTS, check_nemesis, nemesis_names, usual_nemeses
 from shalott.nemesis.requirements import check_actions, check_system, required_protocols
 from shalott.nemesis.weaker import strength, weaker_actions
+from tests.checkers.histories import Story
 from tests.world.harness.nemesis import FakeSystem, PlainSystem
 
 pytestmark = pytest.mark.unit
@@ -52,6 +54,14 @@ def test_groups_and_what_every_world_can_do() -> None:
     assert usual_nemeses() == ("partition", "kill", "stop", "pause", "restart-all")
     with pytest.raises(UsageError, match="unknown nemesis flood: choose one of partition, .*, all"):
         check_nemesis("flood", "none", "all")
+
+
+def test_a_row_from_before_effects_were_told_is_read_by_its_kind() -> None:
+    story = Story()
+    for number, name in enumerate(FAULTS.names(), 1):
+        story.fault(number, name, number, number + 1, ["n1"])
+    read = {fault.kind: fault.effects for fault in read_surroundings(story.history()).faults}
+    assert read == {record.name: record.effects for record in FAULTS.records()}
 
 
 @pytest.mark.parametrize("name", FAULTS.names())

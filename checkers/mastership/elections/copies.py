@@ -26,11 +26,12 @@ from shalott.checkers.history.tenures import NodeEvent
 from shalott.checkers.mastership.elections.heard import anomaly_of
 from shalott.checkers.mastership.elections.logs import end_of
 from shalott.checkers.mastership.elections.told import by_controllers, set_epoch_of
+from shalott.harness.core.fault_effects import Effect
 
 WITHOUT, LACKS, FEW = "acked-without-member", "member-lacks-acked", "too-few-copies"
 KINDS = (WITHOUT, LACKS, FEW)
 # What may take a line that was told away, or what a log holds.
-SILENCING = ("pause", "disk", "wipe")
+SILENCING = frozenset[Effect]({"ends-processes", "suspends", "troubles-disk", "empties-disk"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,7 +121,7 @@ class Silence:
             life = (event.node, event.incarnation)
             last_ns[life] = max(event.run_ns, last_ns.get(life, 0))
             lives[event.node] = max(event.incarnation, lives.get(event.node, 0))
-        faults = [f for f in around.injected if f.takes_processes or f.kind.startswith(SILENCING)]
+        faults = [f for f in around.injected if SILENCING.intersection(f.effects)]
         return Silence(faults, last_ns, lives, around.end_ns)
 
     def begins_ns(self, event: NodeEvent) -> int:

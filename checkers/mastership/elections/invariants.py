@@ -34,11 +34,12 @@ from shalott.checkers.mastership.elections.sets import (
     shared_epochs,
 )
 from shalott.checkers.mastership.elections.told import elections_of, with_window
+from shalott.harness.core.fault_effects import Effect
 from shalott.harness.core.history import History
 
 ANOMALIES_MAX = 32
 MS = 1_000_000
-UNSOUND = ("wipe", "disk-corrupt")
+UNSOUND = frozenset[Effect]({"empties-disk", "damages-data"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,7 +149,7 @@ def _result(
     seen: int | None = None,
 ) -> Result:
     """False if it was broken and promised; "unknown" if it was promised and nobody told of it."""
-    unsound = [fault.name for fault in injected if fault.kind.startswith(UNSOUND)]
+    unsound = [fault.name for fault in injected if UNSOUND.intersection(fault.effects)]
     judged = bool(counts["judged-count"] or seen)
     notes: list[str] = []
     if unsound and not promised:

@@ -87,3 +87,13 @@ def test_nothing_else_is_excused(
 def test_a_skipped_fault_excuses_nothing() -> None:
     story = crashed(reason=STORAGE).fault(1, "disk-error", 15, 25, ["n2"], skipped="too late")
     assert Crashes().check(story.history()).valid is False
+
+
+@pytest.mark.parametrize(
+    ("effects", "is_excused"), [(["troubles-disk", "breaks-disk"], True), (["cuts-links"], False)]
+)
+def test_a_fault_of_somebody_elses_excuses_by_what_it_did(
+    effects: list[str], is_excused: bool
+) -> None:
+    story = crashed(reason=STORAGE).fault(1, "moth", 15, 25, ["n2"], effects=effects)
+    assert Crashes().check(story.history()).valid is is_excused

@@ -1,0 +1,32 @@
+"""What a fault does to the nodes it hits, in words that a checker may go by.
+
+A fault's record says it, its row in the history carries it (``extra.effects``), and checkers read
+it there: they know no kinds, so a fault of somebody else's is judged as ours are.
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+# - ends-processes: the nodes' processes end, and are started again
+# - in-order: they end as an operator ends them, with time to flush and hand over
+# - loses-unsynced: what had not been flushed to disk may be gone
+# - suspends: the processes stand still, and go on later without knowing it
+# - cuts-links: nodes don't hear each other
+# - troubles-disk: calls to the disk fail, do less, or take longer
+# - fills-disk: there is no room, until the fault ends
+# - breaks-disk: calls fail; what was dropped then may be missed at any later time
+# - damages-data: what was written is not what is read
+# - empties-disk: what was written is gone
+Effect = Literal[
+    "ends-processes",
+    "in-order",
+    "loses-unsynced",
+    "suspends",
+    "cuts-links",
+    "troubles-disk",
+    "fills-disk",
+    "breaks-disk",
+    "damages-data",
+    "empties-disk",
+]

@@ -18,7 +18,7 @@ from shalott.broker.rabbit.amqp.bindings import drop_unused
 from shalott.broker.rabbit.metadata.api import Transaction
 from shalott.broker.rabbit.metadata.records import BindingRow, GroupRow, PolicyRow, QueueRow
 from shalott.broker.rabbit.mirrored import policy
-from shalott.broker.rabbit.mirrored.gm_group import GroupChange, ReadGroup, apply_change
+from shalott.broker.rabbit.mirrored.ring.group import GroupChange, ReadGroup, apply_change
 from shalott.broker.rabbit.processes.messages import Pid
 
 QUEUE = "queue"

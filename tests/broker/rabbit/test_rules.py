@@ -11,10 +11,13 @@ import pytest
 
 from shalott.broker.known_bugs import CATALOGUE
 from shalott.broker.rabbit.amqp.confirm_rules import BENIGN_ENDS, ConfirmRules, confirm_rules
-from shalott.broker.rabbit.mirrored.master_rules import MasterRules, master_rules
-from shalott.broker.rabbit.mirrored.operator_rules import OperatorRules, operator_rules
-from shalott.broker.rabbit.mirrored.process_rules import ProcessRules, process_rules
-from shalott.broker.rabbit.mirrored.supervisor_rules import SupervisorRules, supervisor_rules
+from shalott.broker.rabbit.mirrored.process.process_rules import ProcessRules, process_rules
+from shalott.broker.rabbit.mirrored.replica.master_rules import MasterRules, master_rules
+from shalott.broker.rabbit.mirrored.supervision.operator_rules import OperatorRules, operator_rules
+from shalott.broker.rabbit.mirrored.supervision.supervisor_rules import (
+    SupervisorRules,
+    supervisor_rules,
+)
 from tests.tidy.sources import ROOT, Source, parse
 
 pytestmark = pytest.mark.unit
@@ -119,7 +122,7 @@ def test_before_3_8_0_every_benign_end_settled_a_publish() -> None:
 
 def inline_switches(source: Source) -> Iterator[str]:
     """Places that ask for a bug instead of a rule."""
-    if source.path.endswith(("_rules.py", "/gm_bugs.py")):
+    if source.path.endswith(("_rules.py", "/bugs.py")):
         return
     for node in ast.walk(source.tree):
         is_call = isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute)
@@ -129,7 +132,7 @@ def inline_switches(source: Source) -> Iterator[str]:
 
 def test_queues_and_channels_read_switches_in_rules_only() -> None:
     folders = (ROOT / "broker/rabbit/mirrored", ROOT / "broker/rabbit/amqp")
-    files = [path for folder in folders for path in sorted(folder.glob("*.py"))]
+    files = [path for folder in folders for path in sorted(folder.rglob("*.py"))]
     sources = [parse(path.relative_to(ROOT).as_posix(), path.read_text()) for path in files]
     assert len(sources) > 50
     found = [line for source in sources for line in inline_switches(source)]
@@ -138,7 +141,7 @@ def test_queues_and_channels_read_switches_in_rules_only() -> None:
 
 def test_a_switch_that_is_read_inline_is_found() -> None:
     text = "def f(env):\n    if env.has_bug('KB-RMQ-01'):\n        raise ValueError\n"
-    assert list(inline_switches(parse("broker/rabbit/mirrored/starting.py", text)))
-    assert not list(inline_switches(parse("broker/rabbit/mirrored/process_rules.py", text)))
+    assert list(inline_switches(parse("broker/rabbit/mirrored/process/starting.py", text)))
+    assert not list(inline_switches(parse("broker/rabbit/mirrored/process/process_rules.py", text)))
     handed_on = "def f(env):\n    return process_rules(env.has_bug)\n"
-    assert not list(inline_switches(parse("broker/rabbit/mirrored/starting.py", handed_on)))
+    assert not list(inline_switches(parse("broker/rabbit/mirrored/process/starting.py", handed_on)))

@@ -11,9 +11,9 @@ from collections import deque
 from dataclasses import dataclass, field
 
 from shalott.broker.rabbit.metadata.records import GroupRow, MemberId
-from shalott.broker.rabbit.mirrored import gm
-from shalott.broker.rabbit.mirrored.gm_bugs import NO_BUGS, GmBugs
-from shalott.broker.rabbit.mirrored.gm_group import LostMembership, apply_change
+from shalott.broker.rabbit.mirrored.ring import gm
+from shalott.broker.rabbit.mirrored.ring.bugs import NO_BUGS, GmBugs
+from shalott.broker.rabbit.mirrored.ring.group import LostMembership, apply_change
 from shalott.broker.rabbit.processes.messages import Pid
 
 Item = (

@@ -11,7 +11,7 @@ import pytest
 from shalott.broker.rabbit.amqp import queue_protocol as qp
 from shalott.broker.rabbit.amqp.dead_letters import DeadLetters
 from shalott.broker.rabbit.metadata.records import PolicyRow, policy_key
-from shalott.broker.rabbit.mirrored.mirror import Mirror
+from shalott.broker.rabbit.mirrored.replica.mirror import Mirror
 from shalott.broker.rabbit.processes.messages import Pid
 from tests.world.rabbit.queues import Cluster, TestNode, run, until
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from shalott.broker.rabbit.metadata.records import GroupMember, GroupRow, MemberId
-from shalott.broker.rabbit.mirrored import gm
-from shalott.broker.rabbit.mirrored.gm_group import EraseMembers, RecordDead, apply_change
+from shalott.broker.rabbit.mirrored.ring import gm
+from shalott.broker.rabbit.mirrored.ring.group import EraseMembers, RecordDead, apply_change
 from shalott.broker.rabbit.processes.messages import Pid
 
 pytestmark = pytest.mark.unit

@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 
 from shalott.broker.rabbit.metadata.records import MemberId
-from shalott.broker.rabbit.mirrored import gm
-from shalott.broker.rabbit.mirrored.gm_bugs import NO_BUGS, GmBugs, gm_bugs
-from shalott.broker.rabbit.mirrored.gm_group import GroupGone, RecordDead, apply_change
-from shalott.broker.rabbit.mirrored.gm_members import (
+from shalott.broker.rabbit.mirrored.ring import gm
+from shalott.broker.rabbit.mirrored.ring.bugs import NO_BUGS, GmBugs, gm_bugs
+from shalott.broker.rabbit.mirrored.ring.group import GroupGone, RecordDead, apply_change
+from shalott.broker.rabbit.mirrored.ring.members import (
     Activity,
     ActivityItem,
     Catchup,

@@ -13,6 +13,7 @@ from tests.tidy.sources import ROOT, Source, parse
 pytestmark = pytest.mark.unit
 
 ROOM = "broker/rabbit/mirrored/"
+PACKAGE = "shalott.broker.rabbit.mirrored"
 # Lowest first: a module may import those before it.
 STEPS = ("roles", "ending", "syncing", "mirroring", "starting", "promotion", "ring_events")
 LAYERS = ("state", "queue_shell", *STEPS, "process", "supervisor")
@@ -48,7 +49,8 @@ def upward(graph: Mapping[str, Sequence[str]]) -> list[str]:
 
 
 def mirrored_sources() -> list[Source]:
-    return [parse(f"{ROOM}{path.name}", path.read_text()) for path in (ROOT / ROOM).glob("*.py")]
+    files = [path for path in (ROOT / ROOM).rglob("*.py") if path.name != "__init__.py"]
+    return [parse(str(path.relative_to(ROOT)), path.read_text()) for path in files]
 
 
 def test_every_layer_imports_those_below_it_only() -> None:
@@ -62,12 +64,12 @@ def test_the_room_has_no_cycle_of_modules() -> None:
 
 
 def test_a_step_that_imports_the_process_is_found() -> None:
-    late = "def f():\n    from shalott.broker.rabbit.mirrored.process import QueueProcess\n"
+    late = f"def f():\n    from {PACKAGE}.process.process import QueueProcess\n"
     planted = [
-        parse(f"{ROOM}process.py", "from shalott.broker.rabbit.mirrored import ending\n"),
-        parse(f"{ROOM}ending.py", late),
-        parse(f"{ROOM}rows.py", "from shalott.broker.rabbit.mirrored import state\n"),
-        parse(f"{ROOM}state.py", ""),
+        parse(f"{ROOM}process/process.py", f"from {PACKAGE}.process import ending\n"),
+        parse(f"{ROOM}process/ending.py", late),
+        parse(f"{ROOM}rows.py", f"from {PACKAGE}.process import state\n"),
+        parse(f"{ROOM}process/state.py", ""),
     ]
     graph = module_graph(planted)
     assert upward(graph) == ["ending -> process", "rows -> state"]

@@ -10,14 +10,19 @@ from typing import Any
 import pytest
 
 from shalott.broker.base.errors import MetadataUnavailable
-from shalott.broker.rabbit.mirrored import transactions
-from shalott.broker.rabbit.mirrored.master import Master
 from shalott.broker.rabbit.mirrored.messages import StopNow
-from shalott.broker.rabbit.mirrored.mirror import Mirror
 from shalott.broker.rabbit.mirrored.modes import MirrorStart
-from shalott.broker.rabbit.mirrored.monitors import Monitors
-from shalott.broker.rabbit.mirrored.state import Identity, MirrorsStop, MirrorSync, QueueState
-from shalott.broker.rabbit.mirrored.transactions import STOP_GRACE_MS, Transactions
+from shalott.broker.rabbit.mirrored.process import transactions
+from shalott.broker.rabbit.mirrored.process.monitors import Monitors
+from shalott.broker.rabbit.mirrored.process.state import (
+    Identity,
+    MirrorsStop,
+    MirrorSync,
+    QueueState,
+)
+from shalott.broker.rabbit.mirrored.process.transactions import STOP_GRACE_MS, Transactions
+from shalott.broker.rabbit.mirrored.replica.master import Master
+from shalott.broker.rabbit.mirrored.replica.mirror import Mirror
 from shalott.broker.rabbit.processes.messages import Down, Message, Pid
 from shalott.broker.rabbit.processes.process import ExitProcess
 

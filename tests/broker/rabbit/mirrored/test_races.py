@@ -9,8 +9,8 @@ import msgspec
 import pytest
 
 from shalott.broker.rabbit.amqp import queue_protocol as qp
-from shalott.broker.rabbit.mirrored.gm_group import RecordDead, apply_change
 from shalott.broker.rabbit.mirrored.messages import UpdateMirroring
+from shalott.broker.rabbit.mirrored.ring.group import RecordDead, apply_change
 from tests.world.rabbit.queues import Cluster, run, until
 
 pytestmark = pytest.mark.unit

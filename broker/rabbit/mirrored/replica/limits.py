@@ -13,10 +13,10 @@ from collections.abc import Callable, Iterable, Sequence
 
 from shalott.broker.rabbit.amqp.queue_protocol import Content
 from shalott.broker.rabbit.metadata.records import QueueRow
-from shalott.broker.rabbit.mirrored import instructions as ins
 from shalott.broker.rabbit.mirrored import policy
 from shalott.broker.rabbit.mirrored.messages import ExpiryTimer, UnusedTimer
-from shalott.broker.rabbit.mirrored.shell import Shell
+from shalott.broker.rabbit.mirrored.replica import instructions as ins
+from shalott.broker.rabbit.mirrored.replica.shell import Shell
 from shalott.broker.rabbit.processes.messages import Message
 from shalott.broker.rabbit.storage.backing_queue import BackingQueue
 

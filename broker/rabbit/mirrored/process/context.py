@@ -9,7 +9,7 @@ from shalott.broker.base.env import Env
 from shalott.broker.rabbit.config import NodeConfig
 from shalott.broker.rabbit.metadata.api import Metadata
 from shalott.broker.rabbit.metadata.records import QueueRow
-from shalott.broker.rabbit.mirrored.limits import DeadLetter
+from shalott.broker.rabbit.mirrored.replica.limits import DeadLetter
 from shalott.broker.rabbit.mirrored.storage import QueueStorage
 
 

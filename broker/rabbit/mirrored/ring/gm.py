@@ -19,8 +19,8 @@ from collections import deque
 from collections.abc import Generator, Sequence
 
 from shalott.broker.rabbit.metadata.records import GroupRow, MemberId
-from shalott.broker.rabbit.mirrored.gm_bugs import NO_BUGS, GmBugs
-from shalott.broker.rabbit.mirrored.gm_group import (
+from shalott.broker.rabbit.mirrored.ring.bugs import NO_BUGS, GmBugs
+from shalott.broker.rabbit.mirrored.ring.group import (
     AddMember,
     CreateGroup,
     EraseMembers,
@@ -32,7 +32,7 @@ from shalott.broker.rabbit.mirrored.gm_group import (
     check_membership,
     group_to_view,
 )
-from shalott.broker.rabbit.mirrored.gm_members import (
+from shalott.broker.rabbit.mirrored.ring.members import (
     Activity,
     ActivityItem,
     Catchup,
@@ -43,8 +43,8 @@ from shalott.broker.rabbit.mirrored.gm_members import (
     missed_of_own,
     restore,
 )
-from shalott.broker.rabbit.mirrored.gm_outgoing import Outgoing
-from shalott.broker.rabbit.mirrored.gm_steps import (
+from shalott.broker.rabbit.mirrored.ring.outgoing import Outgoing
+from shalott.broker.rabbit.mirrored.ring.steps import (
     BROADCAST_DELAY_MS,
     NEIGHBOUR_DOWN_DELAY_MS,
     AddOnRight,
@@ -82,7 +82,7 @@ from shalott.broker.rabbit.mirrored.gm_steps import (
 )
 from shalott.broker.rabbit.processes.messages import Pid
 
-# The member, and the vocabulary that goes with it (gm_steps.py).
+# The member, and the vocabulary that goes with it (steps.py).
 __all__ = (
     "Member", "RingMessage", "RING_SHUTDOWN", "BUFFER_BYTES_MAX", "BROADCAST_DELAY_MS",
     "NEIGHBOUR_DOWN_DELAY_MS", "AddOnRight", "AnswerAddOnRight", "AskToJoin", "Broadcast",

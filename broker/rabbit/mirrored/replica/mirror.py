@@ -18,11 +18,11 @@ from typing import Literal
 
 from shalott.broker.rabbit.amqp.queue_protocol import Content, Publish
 from shalott.broker.rabbit.metadata.records import QueueRow
-from shalott.broker.rabbit.mirrored import instructions as ins
-from shalott.broker.rabbit.mirrored.confirms import DurableMarks, Outbox
-from shalott.broker.rabbit.mirrored.inheritance import Inheritance
 from shalott.broker.rabbit.mirrored.messages import SenderDeathTimer
-from shalott.broker.rabbit.mirrored.shell import Shell
+from shalott.broker.rabbit.mirrored.replica import instructions as ins
+from shalott.broker.rabbit.mirrored.replica.confirms import DurableMarks, Outbox
+from shalott.broker.rabbit.mirrored.replica.inheritance import Inheritance
+from shalott.broker.rabbit.mirrored.replica.shell import Shell
 from shalott.broker.rabbit.processes.messages import Pid
 from shalott.broker.rabbit.storage.backing_queue import BackingQueue
 

@@ -15,15 +15,7 @@ from shalott.broker.base.env import Env, pause_ms
 from shalott.broker.base.errors import MetadataUnavailable, ProcessError
 from shalott.broker.rabbit.metadata.api import Metadata
 from shalott.broker.rabbit.metadata.records import GroupRow, MemberId
-from shalott.broker.rabbit.mirrored import gm, rows
-from shalott.broker.rabbit.mirrored.gm_bugs import gm_bugs
-from shalott.broker.rabbit.mirrored.gm_group import (
-    GroupChange,
-    GroupGone,
-    LostMembership,
-    RecordDead,
-)
-from shalott.broker.rabbit.mirrored.gm_members import RingMessage
+from shalott.broker.rabbit.mirrored import rows
 from shalott.broker.rabbit.mirrored.messages import (
     FlushTimer,
     GmTransacted,
@@ -31,6 +23,15 @@ from shalott.broker.rabbit.mirrored.messages import (
     NeighbourDownTimer,
     RingJoined,
 )
+from shalott.broker.rabbit.mirrored.ring import gm
+from shalott.broker.rabbit.mirrored.ring.bugs import gm_bugs
+from shalott.broker.rabbit.mirrored.ring.group import (
+    GroupChange,
+    GroupGone,
+    LostMembership,
+    RecordDead,
+)
+from shalott.broker.rabbit.mirrored.ring.members import RingMessage
 from shalott.broker.rabbit.processes.messages import Down, Failed, Message, Pid
 from shalott.broker.rabbit.processes.process import Caller
 from shalott.broker.rabbit.processes.runtime import Runtime

@@ -27,14 +27,14 @@ from shalott.broker.rabbit.amqp.queue_protocol import (
     Stats,
 )
 from shalott.broker.rabbit.metadata.records import QueueRow
-from shalott.broker.rabbit.mirrored import instructions as ins
-from shalott.broker.rabbit.mirrored.consumers import Consumers
-from shalott.broker.rabbit.mirrored.inheritance import Inheritance
-from shalott.broker.rabbit.mirrored.limits import Limits
-from shalott.broker.rabbit.mirrored.master_confirms import MasterConfirms
-from shalott.broker.rabbit.mirrored.master_rules import master_rules
 from shalott.broker.rabbit.mirrored.messages import FlushAcked
-from shalott.broker.rabbit.mirrored.shell import Shell
+from shalott.broker.rabbit.mirrored.replica import instructions as ins
+from shalott.broker.rabbit.mirrored.replica.consumers import Consumers
+from shalott.broker.rabbit.mirrored.replica.inheritance import Inheritance
+from shalott.broker.rabbit.mirrored.replica.limits import Limits
+from shalott.broker.rabbit.mirrored.replica.master_confirms import MasterConfirms
+from shalott.broker.rabbit.mirrored.replica.master_rules import master_rules
+from shalott.broker.rabbit.mirrored.replica.shell import Shell
 from shalott.broker.rabbit.processes.messages import Done, Failed, Message, Pid
 from shalott.broker.rabbit.storage.backing_queue import BackingQueue, Fetched
 

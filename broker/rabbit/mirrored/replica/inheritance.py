@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from shalott.broker.rabbit.amqp.queue_protocol import Publish
-from shalott.broker.rabbit.mirrored.confirms import DurableMarks
+from shalott.broker.rabbit.mirrored.replica.confirms import DurableMarks
 from shalott.broker.rabbit.processes.messages import Pid
 
 

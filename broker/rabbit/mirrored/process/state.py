@@ -9,12 +9,12 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from shalott.broker.rabbit.metadata.records import QueueRow
-from shalott.broker.rabbit.mirrored.gm_shell import GmShell
-from shalott.broker.rabbit.mirrored.master import Master
 from shalott.broker.rabbit.mirrored.messages import Claimed
-from shalott.broker.rabbit.mirrored.mirror import Mirror
 from shalott.broker.rabbit.mirrored.modes import Start
-from shalott.broker.rabbit.mirrored.sync import MasterSync
+from shalott.broker.rabbit.mirrored.process.ring_shell import GmShell
+from shalott.broker.rabbit.mirrored.replica.master import Master
+from shalott.broker.rabbit.mirrored.replica.mirror import Mirror
+from shalott.broker.rabbit.mirrored.replica.sync import MasterSync
 from shalott.broker.rabbit.processes.messages import Pid
 
 

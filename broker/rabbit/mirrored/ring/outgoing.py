@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Sequence
 
-from shalott.broker.rabbit.mirrored.gm_members import Pub
+from shalott.broker.rabbit.mirrored.ring.members import Pub
 
 
 class Outgoing:

@@ -8,7 +8,7 @@ from shalott.broker.base.env import Env
 from shalott.broker.rabbit.config import NodeConfig
 from shalott.broker.rabbit.metadata.api import Metadata
 from shalott.broker.rabbit.metadata.records import QueueRow
-from shalott.broker.rabbit.mirrored.instructions import Instruction
+from shalott.broker.rabbit.mirrored.replica.instructions import Instruction
 from shalott.broker.rabbit.processes.messages import Address, Message, Pid
 
 

@@ -12,12 +12,13 @@ from __future__ import annotations
 import logging
 
 from shalott.broker.base.env import pause_ms
-from shalott.broker.rabbit.mirrored import ending, mirroring, roles, rows, syncing
-from shalott.broker.rabbit.mirrored import instructions as ins
-from shalott.broker.rabbit.mirrored.master import Master
-from shalott.broker.rabbit.mirrored.mirror import Mirror
-from shalott.broker.rabbit.mirrored.queue_shell import QueueShell
-from shalott.broker.rabbit.mirrored.state import QueueState
+from shalott.broker.rabbit.mirrored import rows
+from shalott.broker.rabbit.mirrored.process import ending, mirroring, roles, syncing
+from shalott.broker.rabbit.mirrored.process.queue_shell import QueueShell
+from shalott.broker.rabbit.mirrored.process.state import QueueState
+from shalott.broker.rabbit.mirrored.replica import instructions as ins
+from shalott.broker.rabbit.mirrored.replica.master import Master
+from shalott.broker.rabbit.mirrored.replica.mirror import Mirror
 from shalott.broker.rabbit.processes.messages import Pid
 
 log = logging.getLogger("shalott.broker.mirrored")

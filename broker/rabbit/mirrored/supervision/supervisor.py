@@ -24,7 +24,6 @@ from shalott.broker.rabbit.metadata.api import TableChanged
 from shalott.broker.rabbit.metadata.messages import Membership
 from shalott.broker.rabbit.metadata.records import QueueRow
 from shalott.broker.rabbit.mirrored import placement, policy, rows
-from shalott.broker.rabbit.mirrored.context import QueueContext
 from shalott.broker.rabbit.mirrored.messages import (
     SUPERVISOR,
     Claimed,
@@ -36,10 +35,11 @@ from shalott.broker.rabbit.mirrored.messages import (
     StopProcess,
     UpdateMirroring,
 )
-from shalott.broker.rabbit.mirrored.mirror import Mirror
 from shalott.broker.rabbit.mirrored.modes import DeclareStart, MirrorStart, RecoverStart, Start
-from shalott.broker.rabbit.mirrored.process import QueueProcess
-from shalott.broker.rabbit.mirrored.supervisor_rules import supervisor_rules
+from shalott.broker.rabbit.mirrored.process.context import QueueContext
+from shalott.broker.rabbit.mirrored.process.process import QueueProcess
+from shalott.broker.rabbit.mirrored.replica.mirror import Mirror
+from shalott.broker.rabbit.mirrored.supervision.supervisor_rules import supervisor_rules
 from shalott.broker.rabbit.processes.messages import Done, Down, Failed, Message, Name, Pid
 from shalott.broker.rabbit.processes.process import Caller, Process
 

@@ -13,7 +13,7 @@ from functools import partial
 
 from shalott.broker.rabbit.metadata.records import QueueRow
 from shalott.broker.rabbit.mirrored import rows
-from shalott.broker.rabbit.mirrored.context import QueueContext
+from shalott.broker.rabbit.mirrored.process.context import QueueContext
 from shalott.broker.rabbit.processes.messages import Pid
 from shalott.broker.rabbit.processes.runtime import Runtime
 

@@ -11,8 +11,8 @@ from typing import Literal
 import msgspec
 
 from shalott.broker.rabbit.metadata.records import GroupRow, MemberId
-from shalott.broker.rabbit.mirrored.gm_group import GroupChange
-from shalott.broker.rabbit.mirrored.gm_members import RingMessage
+from shalott.broker.rabbit.mirrored.ring.group import GroupChange
+from shalott.broker.rabbit.mirrored.ring.members import RingMessage
 from shalott.broker.rabbit.processes.messages import Pid
 
 BROADCAST_DELAY_MS = 25

@@ -13,7 +13,6 @@ from collections.abc import Callable
 from typing import Literal
 
 from shalott.broker.rabbit.amqp.queue_protocol import Content
-from shalott.broker.rabbit.mirrored import instructions as ins
 from shalott.broker.rabbit.mirrored.messages import (
     SyncAborted,
     SyncAnswer,
@@ -21,7 +20,8 @@ from shalott.broker.rabbit.mirrored.messages import (
     SyncComplete,
     SyncNext,
 )
-from shalott.broker.rabbit.mirrored.shell import Shell
+from shalott.broker.rabbit.mirrored.replica import instructions as ins
+from shalott.broker.rabbit.mirrored.replica.shell import Shell
 from shalott.broker.rabbit.processes.messages import Pid
 from shalott.broker.rabbit.storage.backing_queue import BackingQueue
 

@@ -18,14 +18,14 @@ from shalott.broker.base.env import pause_ms
 from shalott.broker.base.errors import ProcessError
 from shalott.broker.rabbit.metadata.records import QueueRow
 from shalott.broker.rabbit.mirrored import policy, rows
-from shalott.broker.rabbit.mirrored.context import QueueContext
 from shalott.broker.rabbit.mirrored.messages import (
     SUPERVISOR,
     StartMirror,
     StopProcess,
     UpdateMirroring,
 )
-from shalott.broker.rabbit.mirrored.operator_rules import operator_rules
+from shalott.broker.rabbit.mirrored.process.context import QueueContext
+from shalott.broker.rabbit.mirrored.supervision.operator_rules import operator_rules
 from shalott.broker.rabbit.processes.messages import Name
 from shalott.broker.rabbit.processes.runtime import Runtime
 

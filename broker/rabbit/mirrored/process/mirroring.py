@@ -13,18 +13,19 @@ from collections.abc import Sequence
 
 from shalott.broker.base.errors import NoProcess, ProcessError
 from shalott.broker.rabbit.metadata.records import QueueRow
-from shalott.broker.rabbit.mirrored import ending, policy, roles, rows, syncing
-from shalott.broker.rabbit.mirrored.master import Master
+from shalott.broker.rabbit.mirrored import policy, rows
 from shalott.broker.rabbit.mirrored.messages import (
     SUPERVISOR,
     Declared,
     StartMirror,
     StopProcess,
 )
-from shalott.broker.rabbit.mirrored.mirror import Mirror
 from shalott.broker.rabbit.mirrored.modes import DeclareStart
-from shalott.broker.rabbit.mirrored.queue_shell import QueueShell
-from shalott.broker.rabbit.mirrored.state import Identity, QueueState
+from shalott.broker.rabbit.mirrored.process import ending, roles, syncing
+from shalott.broker.rabbit.mirrored.process.queue_shell import QueueShell
+from shalott.broker.rabbit.mirrored.process.state import Identity, QueueState
+from shalott.broker.rabbit.mirrored.replica.master import Master
+from shalott.broker.rabbit.mirrored.replica.mirror import Mirror
 from shalott.broker.rabbit.processes.messages import Failed, Name, Pid
 
 log = logging.getLogger("shalott.broker.mirrored")

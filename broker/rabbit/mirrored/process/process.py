@@ -14,17 +14,6 @@ from collections import deque
 
 from shalott.broker.base.env import pause_ms
 from shalott.broker.rabbit.amqp.queue_protocol import Delete, Publish, Settle, Stat
-from shalott.broker.rabbit.mirrored import (
-    ending,
-    mirroring,
-    promotion,
-    ring_events,
-    roles,
-    starting,
-    syncing,
-)
-from shalott.broker.rabbit.mirrored.context import QueueContext
-from shalott.broker.rabbit.mirrored.master import Master
 from shalott.broker.rabbit.mirrored.messages import (
     AutoSync,
     Claim,
@@ -37,10 +26,21 @@ from shalott.broker.rabbit.mirrored.messages import (
     StopTimeout,
     UpdateMirroring,
 )
-from shalott.broker.rabbit.mirrored.mirror import Mirror
 from shalott.broker.rabbit.mirrored.modes import Start
-from shalott.broker.rabbit.mirrored.queue_shell import QueueShell
-from shalott.broker.rabbit.mirrored.state import Identity, QueueState
+from shalott.broker.rabbit.mirrored.process import (
+    ending,
+    mirroring,
+    promotion,
+    ring_events,
+    roles,
+    starting,
+    syncing,
+)
+from shalott.broker.rabbit.mirrored.process.context import QueueContext
+from shalott.broker.rabbit.mirrored.process.queue_shell import QueueShell
+from shalott.broker.rabbit.mirrored.process.state import Identity, QueueState
+from shalott.broker.rabbit.mirrored.replica.master import Master
+from shalott.broker.rabbit.mirrored.replica.mirror import Mirror
 from shalott.broker.rabbit.processes.messages import Down, Failed, Message, Pid
 from shalott.broker.rabbit.processes.process import Caller, Envelope, Process
 

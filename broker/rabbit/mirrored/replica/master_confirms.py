@@ -8,11 +8,11 @@ channels have not sent it yet: those are confirmed when the channel's copy comes
 from __future__ import annotations
 
 from shalott.broker.rabbit.amqp.queue_protocol import Publish
-from shalott.broker.rabbit.mirrored import instructions as ins
-from shalott.broker.rabbit.mirrored.confirms import AckedInterval, Outbox
-from shalott.broker.rabbit.mirrored.inheritance import Inheritance
 from shalott.broker.rabbit.mirrored.messages import FlushAcked
-from shalott.broker.rabbit.mirrored.shell import Shell
+from shalott.broker.rabbit.mirrored.replica import instructions as ins
+from shalott.broker.rabbit.mirrored.replica.confirms import AckedInterval, Outbox
+from shalott.broker.rabbit.mirrored.replica.inheritance import Inheritance
+from shalott.broker.rabbit.mirrored.replica.shell import Shell
 from shalott.broker.rabbit.processes.messages import Pid
 from shalott.broker.rabbit.storage.backing_queue import BackingQueue
 

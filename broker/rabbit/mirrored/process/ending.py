@@ -15,14 +15,15 @@ from shalott.broker.base.env import pause_ms
 from shalott.broker.base.errors import StorageError
 from shalott.broker.rabbit.amqp.queue_protocol import Count, Delete
 from shalott.broker.rabbit.metadata.records import QueueRow
-from shalott.broker.rabbit.mirrored import gm, policy, rows
-from shalott.broker.rabbit.mirrored import instructions as ins
-from shalott.broker.rabbit.mirrored.master import Master
+from shalott.broker.rabbit.mirrored import policy, rows
 from shalott.broker.rabbit.mirrored.messages import Declared, StopProcess, StopTimeout
-from shalott.broker.rabbit.mirrored.mirror import Mirror
 from shalott.broker.rabbit.mirrored.modes import RecoverStart
-from shalott.broker.rabbit.mirrored.queue_shell import QueueShell
-from shalott.broker.rabbit.mirrored.state import Identity, MirrorsStop, QueueState
+from shalott.broker.rabbit.mirrored.process.queue_shell import QueueShell
+from shalott.broker.rabbit.mirrored.process.state import Identity, MirrorsStop, QueueState
+from shalott.broker.rabbit.mirrored.replica import instructions as ins
+from shalott.broker.rabbit.mirrored.replica.master import Master
+from shalott.broker.rabbit.mirrored.replica.mirror import Mirror
+from shalott.broker.rabbit.mirrored.ring import gm
 from shalott.broker.rabbit.processes.messages import Failed, Message, Pid
 from shalott.broker.rabbit.processes.process import Caller
 

@@ -14,7 +14,7 @@ from shalott.broker.rabbit.metadata.api import Metadata, Transaction
 from shalott.broker.rabbit.metadata.records import PolicyRow, QueueRow, queue_key
 from shalott.broker.rabbit.mirrored import policy, rows
 from shalott.broker.rabbit.mirrored.messages import SUPERVISOR, Declared, DeclareQueue
-from shalott.broker.rabbit.mirrored.operator_rules import operator_rules
+from shalott.broker.rabbit.mirrored.supervision.operator_rules import operator_rules
 from shalott.broker.rabbit.processes.messages import Failed, Name, Pid
 from shalott.broker.rabbit.processes.runtime import Runtime
 

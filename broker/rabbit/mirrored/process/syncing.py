@@ -6,9 +6,7 @@ from __future__ import annotations
 
 import logging
 
-from shalott.broker.rabbit.mirrored import ending, policy, rows
-from shalott.broker.rabbit.mirrored import instructions as ins
-from shalott.broker.rabbit.mirrored.master import Master
+from shalott.broker.rabbit.mirrored import policy, rows
 from shalott.broker.rabbit.mirrored.messages import (
     AutoSync,
     CancelSync,
@@ -20,10 +18,13 @@ from shalott.broker.rabbit.mirrored.messages import (
     SyncQueue,
     UpdateMirroring,
 )
-from shalott.broker.rabbit.mirrored.mirror import Mirror
-from shalott.broker.rabbit.mirrored.queue_shell import QueueShell
-from shalott.broker.rabbit.mirrored.state import MirrorSync, QueueState
-from shalott.broker.rabbit.mirrored.sync import MasterSync, Outcome
+from shalott.broker.rabbit.mirrored.process import ending
+from shalott.broker.rabbit.mirrored.process.queue_shell import QueueShell
+from shalott.broker.rabbit.mirrored.process.state import MirrorSync, QueueState
+from shalott.broker.rabbit.mirrored.replica import instructions as ins
+from shalott.broker.rabbit.mirrored.replica.master import Master
+from shalott.broker.rabbit.mirrored.replica.mirror import Mirror
+from shalott.broker.rabbit.mirrored.replica.sync import MasterSync, Outcome
 from shalott.broker.rabbit.processes.messages import Done, Failed, Message, Pid
 
 log = logging.getLogger("shalott.broker.mirrored")

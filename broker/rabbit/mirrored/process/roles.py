@@ -6,14 +6,15 @@ from collections.abc import Mapping
 from typing import Any
 
 from shalott.broker.rabbit.metadata.records import QueueRow
-from shalott.broker.rabbit.mirrored import gm, policy, rows
-from shalott.broker.rabbit.mirrored.gm_shell import GmShell
-from shalott.broker.rabbit.mirrored.inheritance import Inheritance
-from shalott.broker.rabbit.mirrored.master import Master
+from shalott.broker.rabbit.mirrored import policy, rows
 from shalott.broker.rabbit.mirrored.messages import DurableAdvanced
-from shalott.broker.rabbit.mirrored.mirror import Mirror
-from shalott.broker.rabbit.mirrored.queue_shell import QueueShell
-from shalott.broker.rabbit.mirrored.state import QueueState
+from shalott.broker.rabbit.mirrored.process.queue_shell import QueueShell
+from shalott.broker.rabbit.mirrored.process.ring_shell import GmShell
+from shalott.broker.rabbit.mirrored.process.state import QueueState
+from shalott.broker.rabbit.mirrored.replica.inheritance import Inheritance
+from shalott.broker.rabbit.mirrored.replica.master import Master
+from shalott.broker.rabbit.mirrored.replica.mirror import Mirror
+from shalott.broker.rabbit.mirrored.ring import gm
 from shalott.broker.rabbit.processes.messages import Pid
 from shalott.broker.rabbit.storage.backing_queue import BackingQueue
 

@@ -14,14 +14,15 @@ from typing import Any, NoReturn, Protocol, TypeVar
 from shalott.broker.base.errors import StorageError
 from shalott.broker.rabbit.metadata.api import Transaction
 from shalott.broker.rabbit.metadata.records import QueueRow
-from shalott.broker.rabbit.mirrored import gm, rows
-from shalott.broker.rabbit.mirrored import instructions as ins
-from shalott.broker.rabbit.mirrored.context import QueueContext
+from shalott.broker.rabbit.mirrored import rows
 from shalott.broker.rabbit.mirrored.messages import StopProcess
-from shalott.broker.rabbit.mirrored.monitors import Monitors
-from shalott.broker.rabbit.mirrored.process_rules import process_rules
-from shalott.broker.rabbit.mirrored.state import QueueState
-from shalott.broker.rabbit.mirrored.transactions import Transactions
+from shalott.broker.rabbit.mirrored.process.context import QueueContext
+from shalott.broker.rabbit.mirrored.process.monitors import Monitors
+from shalott.broker.rabbit.mirrored.process.process_rules import process_rules
+from shalott.broker.rabbit.mirrored.process.state import QueueState
+from shalott.broker.rabbit.mirrored.process.transactions import Transactions
+from shalott.broker.rabbit.mirrored.replica import instructions as ins
+from shalott.broker.rabbit.mirrored.ring import gm
 from shalott.broker.rabbit.processes.messages import Address, Message, Pid
 from shalott.broker.rabbit.processes.process import ExitProcess
 from shalott.broker.rabbit.processes.runtime import Runtime

@@ -5,13 +5,15 @@ over; and what a process says first when the ring would carry it.
 from __future__ import annotations
 
 from shalott.broker.rabbit.metadata.records import GroupRow
-from shalott.broker.rabbit.mirrored import ending, gm, promotion, rows, starting, syncing
-from shalott.broker.rabbit.mirrored import instructions as ins
-from shalott.broker.rabbit.mirrored.gm_shell import GmShell
-from shalott.broker.rabbit.mirrored.master import Master
-from shalott.broker.rabbit.mirrored.mirror import Mirror
-from shalott.broker.rabbit.mirrored.queue_shell import QueueShell
-from shalott.broker.rabbit.mirrored.state import QueueState
+from shalott.broker.rabbit.mirrored import rows
+from shalott.broker.rabbit.mirrored.process import ending, promotion, starting, syncing
+from shalott.broker.rabbit.mirrored.process.queue_shell import QueueShell
+from shalott.broker.rabbit.mirrored.process.ring_shell import GmShell
+from shalott.broker.rabbit.mirrored.process.state import QueueState
+from shalott.broker.rabbit.mirrored.replica import instructions as ins
+from shalott.broker.rabbit.mirrored.replica.master import Master
+from shalott.broker.rabbit.mirrored.replica.mirror import Mirror
+from shalott.broker.rabbit.mirrored.ring import gm
 
 
 async def take_all(state: QueueState, shell: QueueShell) -> None:

@@ -14,13 +14,14 @@ import msgspec
 from shalott.broker.base.env import pause_ms
 from shalott.broker.base.errors import MetadataUnavailable
 from shalott.broker.rabbit.metadata.records import QueueRow
-from shalott.broker.rabbit.mirrored import mirroring, roles, rows
-from shalott.broker.rabbit.mirrored.inheritance import Inheritance
-from shalott.broker.rabbit.mirrored.master import Master
+from shalott.broker.rabbit.mirrored import rows
 from shalott.broker.rabbit.mirrored.messages import AutoSync, Declared
 from shalott.broker.rabbit.mirrored.modes import DeclareStart, MirrorStart, RecoverStart
-from shalott.broker.rabbit.mirrored.queue_shell import QueueShell
-from shalott.broker.rabbit.mirrored.state import QueueState
+from shalott.broker.rabbit.mirrored.process import mirroring, roles
+from shalott.broker.rabbit.mirrored.process.queue_shell import QueueShell
+from shalott.broker.rabbit.mirrored.process.state import QueueState
+from shalott.broker.rabbit.mirrored.replica.inheritance import Inheritance
+from shalott.broker.rabbit.mirrored.replica.master import Master
 from shalott.broker.rabbit.processes.messages import Done, Failed
 
 log = logging.getLogger("shalott.broker.mirrored")

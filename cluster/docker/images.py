@@ -3,7 +3,7 @@
 A recipe is a directory with a Dockerfile: one of our own under cluster/images, by its name, or a
 plug-in's, by its absolute path; the directory's own name is then the recipe's.
 A recipe's tag is a hash of its files, its base image and the versions that it pins, so an
-unchanged project finds its image by name and builds nothing. ``mirrored`` is a thin layer over
+unchanged project finds its image by name and builds nothing. ``broker`` is a thin layer over
 ``python``: a change of the broker's source redoes that layer alone. The base image needs no
 registry: see cluster/images/make_base.sh.
 """
@@ -36,6 +36,7 @@ from shalott.harness.core.errors import BootFailed
 log = logging.getLogger("shalott.cluster.docker")
 
 BASE_TAG = "debian:bookworm-slim"
+OWN_BROKER = "broker"  # runs the sources of this package
 IMAGES = Path(__file__).parent.parent / "images"
 WIRE_LIBRARIES = (
     "pamqp",
@@ -71,7 +72,7 @@ async def ensure_image(engine: Engine, image: str) -> str:
     """The tag of an up-to-date image, built if need be. Raises BootFailed."""
     recipe = find_recipe(image)
     await _ensure_base(engine)
-    if recipe.name == "mirrored" and not is_directory(image):
+    if recipe.name == OWN_BROKER and not is_directory(image):
         base = await _ensure(engine, find_recipe("python"))
         recipe = replace(recipe, base_tag=base, files={**recipe.files, **_broker_files()})
     return await _ensure(engine, recipe)

@@ -49,7 +49,7 @@ class MirroredSystem:
 
     name = "mirrored"
     ports: Mapping[str, int] = RABBIT_PORTS
-    image = "mirrored"
+    image = "broker"
 
     def __init__(self, plan: SystemPlan, seed: int, *, durable: bool = True) -> None:
         self._plan = plan

@@ -60,7 +60,7 @@ class RocketmqSystem:
     replaces.
     """
 
-    image = "mirrored"  # the broker's, whatever system runs on it
+    image = "broker"
 
     def __init__(self, plan: SystemPlan, seed: int) -> None:
         self.name = plan.name

@@ -17,6 +17,7 @@ from typing import Any, Literal, TypeVar
 
 import msgspec
 
+from shalott.cluster.base import InspectsMachines, RecordsReplicas
 from shalott.cluster.systems.record import (
     SYSTEMS,
     TOGETHER,
@@ -188,6 +189,10 @@ def draw_plan(subject: Subject, seed: int) -> Plan:
         observe_interval_ms=draw.choice("observe_interval_ms", choices.observe_interval_ms),
         sim=_world(choices, draw, nodes),
     )
+    if not isinstance(system.make(plan), RecordsReplicas | InspectsMachines):
+        # Nobody could say whether the replicas agree.
+        gates = msgspec.structs.replace(plan.gates, must_converge=False)
+        plan = msgspec.structs.replace(plan, gates=gates)
     plan = msgspec.structs.replace(plan, requires=requirements_of(plan))
     check_plan(plan)
     return canonical(plan)

@@ -21,6 +21,7 @@ from typing import TypeVar
 import msgspec
 
 from shalott.harness.core.plan import FaultAction, Plan, canonical
+from shalott.harness.run.requirements import requirements_of
 from shalott.harness.search.shrinking.candidates import (
     calmer,
     cut_at,
@@ -112,7 +113,8 @@ class _Search:
 
     def accept(self, candidate: Plan) -> bool:
         """Take the candidate if it is smaller and still fails."""
-        candidate = canonical(candidate)
+        needed = requirements_of(candidate)  # of a kind of fault that is gone: no more
+        candidate = canonical(msgspec.structs.replace(candidate, requires=needed))
         if measure(candidate) < measure(self.best) and self.fails(candidate):
             self.best = candidate
             return True

@@ -133,6 +133,8 @@ def test_a_plan_shrinks_to_its_cause() -> None:
         assert FAULTS.find(first.kind).strength <= 40
         hit = {node for action in shrunk.plan.faults for node in action.nodes or ()}
         assert len(shrunk.plan.cluster.nodes) <= max(len(hit), 1) or first.links is not None
+        needed = {need.name for need in shrunk.plan.requires if need.kind == FAULTS.kind}
+        assert needed == {action.kind for action in shrunk.plan.faults}
         assert shrunk.plan.workload.rate_hz == 1
         assert shrunk.plan.workload.parameters["queues"] == 1
         assert shrunk.plan.time_limit_ms <= 10_000

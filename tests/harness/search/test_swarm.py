@@ -8,6 +8,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from shalott.cluster.systems.record import SYSTEMS
 from shalott.harness.core.drawing import Range
 from shalott.harness.core.errors import UsageError
 from shalott.harness.core.plan import Plan, dump_plan, load_plan
@@ -22,6 +23,7 @@ from shalott.harness.search.scenarios.catalogue import (
 )
 from shalott.nemesis.requirements import required_capabilities
 from shalott.nemesis.targets import is_single
+from tests.world.harness.nemesis import PlainSystem
 
 pytestmark = pytest.mark.unit
 
@@ -134,6 +136,14 @@ def test_scenarios_have_ids_of_their_own() -> None:
     assert len(SCENARIOS) == len(KNOWN_BUGS) + len(WINDOWS)
     assert scenario_of_bug("KB-RMQ-22") == SCENARIOS["KB-RMQ-22"]
     assert scenario_of_bug("KB-RMQ-99") is None
+
+
+def test_whether_replicas_agree_is_asked_only_where_they_are_recorded() -> None:
+    assert draw_plan(SAFE, 1).gates.must_converge
+    ours = SYSTEMS.find("mirrored")
+    SYSTEMS.offer(dataclasses.replace(ours, name="plain", make=lambda plan: PlainSystem()))
+    gates = draw_plan(Subject(system="plain", profile="safe"), 1).gates
+    assert not gates.must_converge and gates.must_settle and gates.must_not_crash
 
 
 def test_an_unknown_scenario_is_one_clear_sentence() -> None:

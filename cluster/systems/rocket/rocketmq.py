@@ -51,6 +51,7 @@ log = logging.getLogger("shalott.cluster.systems")
 QUOTED_LINES = 8
 ASK_TIMEOUT_MS = 3000
 OBSERVE_TIMEOUT_S = 2.0
+SERVICE_VIEWS = ("registered", "controller")  # of nodes that host the service
 
 
 class RocketmqSystem:
@@ -159,7 +160,7 @@ class RocketmqSystem:
             }
         except (KeyError, TypeError) as error:
             raise Definite(f"{node} answered with something else than claims") from error
-        return seen | ({"controller": answer["controller"]} if "controller" in answer else {})
+        return seen | {name: answer[name] for name in SERVICE_VIEWS if name in answer}
 
     async def await_settled(self, cluster: Cluster, queues: Sequence[str], timeout_ms: int) -> bool:
         reason = await settling.await_settled(self._observer(cluster), cluster.nodes, timeout_ms)

@@ -71,7 +71,7 @@ class World:
     make_nemesis: Callable[[Recorder], Nemesis]
     make_recorder: Callable[[Path], RunRecorder] = record_to_file
     inspect: Callable[[], Awaitable[None]] | None = None
-    announce: Callable[[Cluster, System], None] | None = None
+    announce: Callable[[Cluster, System], Awaitable[None]] | None = None
 
 
 @dataclass
@@ -85,6 +85,7 @@ class Stage:
     nemesis: Nemesis
     phase: str = "boot"
     phase_began_ns: int = 0
+    started: bool = False  # the nodes' processes were
     healed: bool = False
     notes: list[str] = field(default_factory=list)
 
@@ -154,8 +155,9 @@ class Stage:
     async def _boot(self) -> None:
         cluster, system = self.world.cluster, self.world.system
         await cluster.boot(system)
+        self.started = True
         if self.world.announce is not None:
-            self.world.announce(cluster, system)
+            await self.world.announce(cluster, system)
         await system.await_ready(cluster, cluster.nodes, BOOT_TIMEOUT_MS)
         await system.configure(cluster, self.workload.queues)
         await self._set_up()
@@ -195,7 +197,7 @@ class Stage:
                 " it was drained as it was."
             )
             log.warning("%s", self.notes[-1])
-        return {"settled": settled, "reason": "" if settled else await self._why_unsettled()}
+        return {"settled": settled, "reason": "" if settled else await self.why_unsettled()}
 
     async def _look_at_replicas(self) -> None:
         """What is replicated, where nodes can be asked or looked into."""
@@ -213,7 +215,7 @@ class Stage:
         except (HarnessError, OSError, TimeoutError) as error:
             raise Indefinite(describe(error)) from error
 
-    async def _why_unsettled(self) -> str:
+    async def why_unsettled(self) -> str:
         """What one more look at every node finds."""
         system = self.world.system
         if not isinstance(system, ExplainsUnsettled):

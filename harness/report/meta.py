@@ -34,7 +34,7 @@ class Tested(msgspec.Struct, frozen=True, kw_only=True):
     pinned: dict[str, str] = {}
 
 
-def tested_facts(tested: Tested) -> list[tuple[str, str]]:
+def facts_told(tested: Tested) -> list[tuple[str, str]]:
     """(name, value) of each, for people."""
     facts: dict[str, Any] = msgspec.structs.asdict(tested)
     for name in ("packages", "pinned"):

@@ -24,6 +24,7 @@ from shalott.harness.run.stage import Stage
 REDRAW_S = 0.25
 PLAIN_INTERVAL_S = 5.0
 IDLE_INTERVAL_S = 10.0  # between lines of a phase without operations, where no terminal is
+FIRST_WORD_S = 1.0  # what boots first builds: its first line should say so
 ASK_S = 1.0  # between looks at what is missing
 IDLE = ("boot", "heal", "settle", "stop")  # phases without operations of clients
 RATE_WINDOW_S = 1.0
@@ -98,7 +99,7 @@ class Awaited:
     def text(self) -> str:
         self.changed = False
         if self._stage.phase == "boot" and not self._stage.started:
-            return self._step
+            return self._step or "starting the nodes"
         return f"awaiting: {self._missing}" if self._missing else ""
 
     async def keep_asking(self) -> None:
@@ -139,9 +140,13 @@ async def watch_plainly(stage: Stage, stream: TextIO, interval_s: float = PLAIN_
     every ``IDLE_INTERVAL_S``, with what is awaited."""
     meter = Meter()
     phase, due_s = "", 0.0
+    first_s = asyncio.get_running_loop().time() + FIRST_WORD_S
     async with _awaited(stage, ASK_S) as awaited:
         while True:
             now_s = asyncio.get_running_loop().time()
+            if stage.phase == "boot" and not awaited.changed and now_s < first_s:
+                await asyncio.sleep(REDRAW_S)
+                continue
             rates = meter.read(stage.record.counts)
             if stage.phase != phase or awaited.changed or now_s >= due_s:
                 phase = stage.phase

@@ -14,13 +14,14 @@ from shalott.harness.core.plan import Plan
 
 def message_checkers(plan: Plan, guarantees: ClientGuarantees) -> Sequence[Checker]:
     """What became of messages in queues, and all that ``run_checkers`` judge."""
-    system = SYSTEMS.find(plan.system.name)
+    name = plan.system.name
+    closed = SYSTEMS.find(name).closes(plan) if SYSTEMS.has(name) else ()
     return standard_checkers(
         delivery=plan.gates.delivery,
         min_acked=plan.gates.min_acked,
         max_rto_ms=plan.gates.max_rto_ms,
         poll_round_ms=plan.observe_interval_ms,
-        guarantees=replace(guarantees, closed=tuple(system.closes(plan))),
+        guarantees=replace(guarantees, closed=tuple(closed)),
         strict=plan.gates.one_master,
         must_settle=plan.gates.must_settle,
         must_not_crash=plan.gates.must_not_crash,

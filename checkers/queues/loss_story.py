@@ -1,9 +1,10 @@
 """The story of a loss: its anatomy put together with its likely cause, for total-queue's result.
 
-Runs of loss are told one by one, the longest first: which queue, when acknowledged, around which
-fault, and which window of checkers/queues/causes.py explains them, with the evidence. When two
-sides of a split cluster acknowledge at once, what one of them loses is interleaved with what the
-other keeps; then the runs through each node tell the story with fewer pieces, and are told instead.
+Runs of loss are told one by one, the unexplained first, then the longest: which queue, when
+acknowledged, around which fault, and which window of checkers/queues/causes.py explains them, with
+the evidence. When two sides of a split cluster acknowledge at once, what one of them loses is
+interleaved with what the other keeps; then the runs through each node tell the story with fewer
+pieces, and are told instead.
 """
 
 from __future__ import annotations
@@ -120,7 +121,9 @@ def _stories(
     longest = runs.longest(ops, acked, EXAMINED_MAX)
     for queue in {run.queue for run in longest}:
         by_queue[queue] = [point for point in points if point.group in ("", queue)]
-    return [_story(ops, run, acked, scene, by_queue[run.queue], excuses) for run in longest]
+    told = [_story(ops, run, acked, scene, by_queue[run.queue], excuses) for run in longest]
+    # What nobody was warned of goes first.
+    return sorted(told, key=lambda story: (story["cause"] != "unexplained", -story["length"]))
 
 
 def _story(

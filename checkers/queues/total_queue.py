@@ -77,6 +77,7 @@ class TotalQueue:
         loss, loss_anomalies = loss_story(ops, outcomes, history, around, self.guarantees)
         doubtful = _doubtful_losses(ops, outcomes, undrained)
         counts["lost-provably-count"] = counts["lost-count"] - doubtful
+        counts["lost-unexplained-count"] = loss.get("by-cause", {}).get("unexplained", 0)
         broken = [
             kind
             for kind in FORBIDDEN[self.delivery]

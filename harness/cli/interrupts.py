@@ -2,8 +2,8 @@
 
 An import that is interrupted may turn the KeyboardInterrupt into anything (an extension module
 raises ImportError, a plug-in catches all), and nothing is there yet that would have to be put in
-order. So as long as ``quiet_exit`` is entered the process ends in the signal's handler. Of the
-standard library alone: it stands before every other import.
+order. So as long as ``quiet_exit`` is entered the process ends in the signal's handler. It
+stands before every other import, and imports next to nothing.
 """
 
 from __future__ import annotations
@@ -14,6 +14,8 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from types import FrameType
+
+from shalott.harness.core.errors import ShalottError
 
 EXIT_INTERRUPTED = 130
 SENTENCE = "interrupted before the run began"
@@ -31,7 +33,7 @@ def interrupted() -> None:
     for say in _last_words:
         try:
             say(SENTENCE)
-        except Exception:  # a full disk, a directory that is gone
+        except (OSError, ShalottError):  # a full disk, a directory that is gone
             return
 
 

@@ -6,8 +6,7 @@ import subprocess
 from dataclasses import dataclass
 from pathlib import Path
 
-import shalott
-
+PACKAGE = Path(__file__).parents[2]
 GIT_TIMEOUT_S = 10
 COMMIT_FILE = "commit.txt"  # in a wheel, written when it is built (setup.py)
 
@@ -22,7 +21,7 @@ class Source:
 
 def source_of_project(package: Path | None = None) -> Source:
     """``package``: where the package lies, if not where it was imported from."""
-    package = package or Path(shalott.__path__[0])
+    package = package or PACKAGE
     root = package.parent.parent  # of a checkout, whose package is src/shalott
     if (root / "pyproject.toml").is_file() and (root / ".git").exists():
         return _of_checkout(root)

@@ -12,9 +12,11 @@ from typing import Any
 
 import pytest
 
+from shalott.checkers.base import Anomaly, Result
 from shalott.checkers.queues.guarantees import CAREFUL, ClientGuarantees
 from shalott.checkers.queues.total_queue import TotalQueue
 from shalott.checkers.queues.windows import REPLICA_WINDOWS
+from shalott.harness.report.words import headline
 from tests.checkers.histories import NODES, Story
 
 pytestmark = pytest.mark.unit
@@ -370,3 +372,33 @@ class TestByPolls:
         for second in range(31, 60):
             story.observe("n2", second, "master", 2)
         assert explained(story, CAREFUL)["cause"] == "unexplained"
+
+
+def test_an_unexplained_loss_is_counted_and_makes_the_headline() -> None:
+    story = sent()
+    explained_too = TotalQueue().check(story.history())
+    assert explained_too.counts["lost-unexplained-count"] == 10
+    assert headline([explained_too]) == (
+        "Invalid: 10 acknowledged messages were lost, in no documented way."
+    )
+    (told,) = [each for each in WINDOWS if each.window == "L2"]
+    known = TotalQueue().check(told.story().history())
+    assert known.counts["lost-unexplained-count"] == 0
+    assert headline([known]) == "Invalid: 10 acknowledged messages were lost."
+
+
+def test_the_unexplained_is_told_before_longer_losses_and_before_other_checkers() -> None:
+    (told,) = [each for each in WINDOWS if each.window == "L2"]
+    story = told.story()
+    story.enqueue(99, 45.5)
+    result = TotalQueue().check(story.history())
+    causes = [anomaly.detail["cause"] for anomaly in result.anomalies]
+    assert causes == ["unexplained", "L2"]
+    other = Result(
+        checker="crashes",
+        valid=False,
+        anomalies=(Anomaly(kind="crashed", summary="n1: x"),),
+    )
+    assert headline([other, result]).startswith(
+        "Invalid: 11 acknowledged messages were lost, 1 of them in no documented way, and a"
+    )

@@ -198,7 +198,8 @@ def _cuts(fault: Fault, node: str) -> bool:
 
 
 def _cut_apart(fault: Fault, one: str, other: str) -> bool:
-    return (one, other) in fault.links or (other, one) in fault.links
+    """Both ways: through a link that is cut one way a publish, or its confirm, may still come."""
+    return (one, other) in fault.links and (other, one) in fault.links
 
 
 def _partition(look: Look) -> Fault | None:

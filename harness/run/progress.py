@@ -100,14 +100,15 @@ class Awaited:
         self.changed = False
         if self._stage.phase == "boot" and not self._stage.started:
             return self._step or "starting the nodes"
-        return f"awaiting: {self._missing}" if self._missing else ""
+        asks = self._stage.phase in ("boot", "settle")
+        return f"awaiting: {self._missing}" if asks and self._missing else ""
 
     async def keep_asking(self) -> None:
         """Until cancelled."""
         while True:
             stage = self._stage
             asks = stage.phase == "settle" or (stage.phase == "boot" and stage.started)
-            self._missing = await stage.why_unsettled() if asks else ""
+            self._missing = await stage.missing() if asks else ""
             await asyncio.sleep(self._interval_s if asks else REDRAW_S)
 
 

@@ -197,7 +197,7 @@ class Stage:
                 " it was drained as it was."
             )
             log.warning("%s", self.notes[-1])
-        return {"settled": settled, "reason": "" if settled else await self.why_unsettled()}
+        return {"settled": settled, "reason": "" if settled else await self._why_unsettled()}
 
     async def _look_at_replicas(self) -> None:
         """What is replicated, where nodes can be asked or looked into."""
@@ -215,13 +215,16 @@ class Stage:
         except (HarnessError, OSError, TimeoutError) as error:
             raise Indefinite(describe(error)) from error
 
-    async def why_unsettled(self) -> str:
-        """What one more look at every node finds."""
+    async def _why_unsettled(self) -> str:
+        return await self.missing() or "it changed from look to look"
+
+    async def missing(self) -> str:
+        """What one more look at every node finds to be missing; "" if nothing is."""
         system = self.world.system
         if not isinstance(system, ExplainsUnsettled):
             return "it does not say what it waits for"
         seen = await observe_all(self._ask, self.world.cluster.nodes)
-        return system.why_unsettled(seen, self.workload.queues) or "it changed from look to look"
+        return system.why_unsettled(seen, self.workload.queues)
 
     @contextlib.asynccontextmanager
     async def _phase(self, name: str) -> AsyncIterator[dict[str, Any]]:

@@ -55,12 +55,14 @@ def run_command(arguments: Sequence[str]) -> int:
 
 def _run_test(arguments: Sequence[str]) -> int:
     """`test`, whose refusals are to be found where `--junit` says, too."""
-    with quiet_exit():
-        from shalott.harness.run.refused_junit import RefusedJunit, path_named
+    junit = None
+    if any(word.startswith("--junit") for word in arguments):
+        with quiet_exit():
+            from shalott.harness.run.refused_junit import RefusedJunit, path_named
 
-        path = path_named(arguments)
-        junit = RefusedJunit(path, arguments) if path is not None else None
-        on_interrupt(junit.refuse if junit is not None else _nothing)
+            path = path_named(arguments)
+            junit = RefusedJunit(path, arguments) if path is not None else None
+            on_interrupt(junit.refuse if junit is not None else _nothing)
     try:
         return _run_app(arguments)
     except ShalottError as error:

@@ -11,6 +11,7 @@ from __future__ import annotations
 import time
 from pathlib import Path
 
+from shalott.harness.core.errors import StoreError
 from shalott.harness.core.plan import Plan
 from shalott.harness.report.junit import render_unended
 from shalott.harness.report.junit_document import NOT_ENDED, combine
@@ -32,7 +33,13 @@ class JunitFile:
 
     def end(self, directory: RunDirectory) -> None:
         """It ended, and its own file says how."""
-        self._ended.append((directory.path / JUNIT).read_bytes())
+        if self._path is None:
+            return
+        own = directory.path / JUNIT
+        try:
+            self._ended.append(own.read_bytes())
+        except OSError as error:
+            raise StoreError(f"cannot read {own}: {error.strerror}") from error
         self._write(self._ended)
 
     def refuse(self, plan: Plan, command: str, iteration: int, sentence: str) -> None:

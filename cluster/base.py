@@ -15,11 +15,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Literal, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Any, Literal, Protocol, runtime_checkable
 
 import msgspec
 
-from shalott.harness.core.history import Recorder
+if TYPE_CHECKING:
+    from shalott.harness.core.history import Recorder
 
 # What a world can do. A plan that asks for what is missing is refused before boot.
 Capability = Literal[
@@ -281,6 +282,26 @@ class InspectsMachines(Protocol):
 
     async def inspect(self, machines: Mapping[str, Any]) -> None:
         """Write down what every node holds, as node events (cluster/sim/machine.py)."""
+        ...
+
+
+@runtime_checkable
+class HasPackages(Protocol):
+    """Of systems that are installed from Debian packages: those whose versions a report tells."""
+
+    packages: Sequence[str]
+
+
+@runtime_checkable
+class HasImages(Protocol):
+    """Of clusters whose nodes are made from images."""
+
+    async def image_facts(self, image: str) -> Mapping[str, str]:
+        """What is known of a recipe's image: ``engine`` (version), ``image``, ``image_id``,
+        ``image_digest``, and the same three of its ``base_image``. What there is none of says so.
+
+        Raises HarnessError.
+        """
         ...
 
 

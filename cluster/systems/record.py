@@ -104,8 +104,9 @@ class SystemRecord:
     others. ``workload``: what runs if the user names none. ``worlds``: the backends where it runs.
     ``profiles``: by name, the default first. ``check``: raises UsageError for a plan that this
     system can't have. ``serves``: the service whose nodes clients connect to, where nodes differ.
-    ``promises``: of systems that keep a replicated log. ``stays_up``: a node runs until somebody
-    ends it, and no process within it crashes; a run in which one did not is invalid.
+    ``promises``: of systems that keep a replicated log. ``closes``: the documented windows of loss
+    (checkers/queues/windows.py) that a plan's settings rule out. ``stays_up``: a node runs until
+    somebody ends it, and no process within it crashes; a run in which one did not is invalid.
     ``orderly_exits``: codes with which a node may end by itself nevertheless.
 
     For the simulation: ``program`` makes the coroutine that a simulated machine runs, from a
@@ -126,6 +127,7 @@ class SystemRecord:
     layouts: Layouts | None = None
     serves: str = ""
     promises: Callable[[Plan], LogPromises] = lambda plan: LogPromises()
+    closes: Callable[[Plan], Sequence[str]] = lambda plan: ()
     program: Callable[..., Any] | None = None
     draw: Callable[[str, int, Draw], Drawn] | None = None
     search: Mapping[str, Search] = field(default_factory=dict)

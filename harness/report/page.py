@@ -31,7 +31,7 @@ from shalott.harness.report.findings import (
 )
 from shalott.harness.report.linearizability import object_timelines, timeline_assets
 from shalott.harness.report.message_outcomes import message_outcomes
-from shalott.harness.report.meta import ReportMeta
+from shalott.harness.report.meta import ReportMeta, facts_told
 from shalott.harness.report.run_picture import build_stage, fault_target
 from shalott.harness.report.series import OUTCOMES, WRITES, Clients, latencies, rates, read_clients
 from shalott.harness.report.words import (
@@ -89,6 +89,7 @@ def render_report(plan: Plan, history: History, results: Sequence[Result], meta:
             availability=availability_columns(results),
             windows=LOSS_WINDOWS,
             facts=_facts(plan),
+            tested=facts_told(meta.tested),
         )
     )
 

@@ -75,7 +75,7 @@ class World:
     make_nemesis: Callable[[Recorder], Nemesis]
     make_recorder: Callable[[Path], RunRecorder] = record_to_file
     inspect: Callable[[], Awaitable[None]] | None = None
-    announce: Callable[[Cluster, System], None] | None = None
+    announce: Callable[[Cluster, System], Awaitable[None]] | None = None
 
 
 @dataclass
@@ -89,6 +89,7 @@ class Stage:
     nemesis: Nemesis
     phase: str = "boot"
     phase_began_ns: int = 0
+    started: bool = False  # the nodes' processes were
     healed: bool = False
     deaths: list[asyncio.Task[None]] = field(default_factory=list)  # that are being written down
     notes: list[str] = field(default_factory=list)
@@ -179,8 +180,9 @@ class Stage:
     async def _boot(self) -> None:
         cluster, system = self.world.cluster, self.world.system
         await cluster.boot(system)
+        self.started = True
         if self.world.announce is not None:
-            self.world.announce(cluster, system)
+            await self.world.announce(cluster, system)
         await system.await_ready(cluster, cluster.nodes, BOOT_TIMEOUT_MS)
         await system.configure(cluster, self.workload.queues)
         await self._set_up()
@@ -239,12 +241,15 @@ class Stage:
             raise Indefinite(describe(error)) from error
 
     async def _why_unsettled(self) -> str:
-        """What one more look at every node finds."""
+        return await self.missing() or "it changed from look to look"
+
+    async def missing(self) -> str:
+        """What one more look at every node finds to be missing; "" if nothing is."""
         system = self.world.system
         if not isinstance(system, ExplainsUnsettled):
             return "it does not say what it waits for"
         seen = await observe_all(self._ask, self.world.cluster.nodes)
-        return system.why_unsettled(seen, self.workload.queues) or "it changed from look to look"
+        return system.why_unsettled(seen, self.workload.queues)
 
     @contextlib.asynccontextmanager
     async def _phase(self, name: str) -> AsyncIterator[dict[str, Any]]:

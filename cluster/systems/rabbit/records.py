@@ -7,6 +7,7 @@ from typing import Any
 
 from shalott.cluster.base import NodeSpec, System
 from shalott.cluster.systems.known_bugs import check_own_bugs
+from shalott.cluster.systems.rabbit.closed_windows import closed_by_policy, closed_by_quorum
 from shalott.cluster.systems.rabbit.drawing import draw_mirrored, wanted_in
 from shalott.cluster.systems.rabbit.parameters import MirroredParameters, RabbitmqParameters
 from shalott.cluster.systems.record import Profile, Search, SystemRecord
@@ -61,6 +62,7 @@ MIRRORED = SystemRecord(
     parameters=MirroredParameters,
     worlds=("docker", "local", "sim"),
     check=lambda plan: check_own_bugs(plan.system),
+    closes=lambda plan: tuple(closed_by_quorum(plan)),
     program=broker_program,
     draw=draw_mirrored,
     search={name: Search(wanted=partial(wanted_in, name)) for name in PROFILES},
@@ -79,4 +81,5 @@ RABBITMQ = SystemRecord(
     check=lambda plan: check_own_bugs(plan.system),
     stays_up=True,
     orderly_exits=(0,),  # when the others are late at boot; it is started again
+    closes=lambda plan: tuple(closed_by_policy(plan)),
 )

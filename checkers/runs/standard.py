@@ -16,6 +16,7 @@ from shalott.checkers.runs.availability import Availability
 from shalott.checkers.runs.convergence import Convergence
 from shalott.checkers.runs.crashes import Crashes
 from shalott.checkers.runs.liveness import Liveness
+from shalott.checkers.runs.rates import Rates
 from shalott.checkers.runs.stats import Stats
 
 _MIRRORING: Final = "RabbitMQ's manual, Classic Queue Mirroring"
@@ -47,6 +48,16 @@ RUN_WIDE: Final = (
         reads=("operations", "faults", "phases"),
         promise="A run in which too little was acknowledged or proved is unknown.",
         source="jepsen.checker/stats; the plan's gate min_acked",
+    ),
+    CheckerRecord(
+        name="rates",
+        summary="how many operations a second were begun of those that were asked for",
+        make=lambda plan: Rates(
+            plan.workload.rate_hz, plan.time_limit_ms, plan.gates.min_rate_share
+        ),
+        reads=("operations", "phases"),
+        promise="A run that reaches less than the plan's share of its rate is unknown.",
+        source="the plan's gate min_rate_share; latencies: Gil Tene on coordinated omission",
     ),
     CheckerRecord(
         name="liveness",

@@ -81,6 +81,7 @@ class Request:
     delivery: str = "at-least-once"
     max_rto: str = ""
     min_acked: int = 50
+    min_rate_share: float | None = None
     seed: int | None = None
     name: str = ""
     leave_db_running: bool = False
@@ -126,6 +127,7 @@ def make_plan(request: Request, *, backend: str, seed: int) -> Plan:
             delivery=_delivery(request.delivery),
             max_rto_ms=parse_duration_ms("--max-rto", rto) if rto else None,
             min_acked=request.min_acked,
+            min_rate_share=request.min_rate_share,
         ),
         faults=faults,
     )
@@ -156,6 +158,10 @@ def check_plan(plan: Plan) -> None:
     rules = (
         (plan.time_limit_ms > 0, "the time limit must be above 0"),
         (workload.rate_hz > 0, "the rate must be above 0"),
+        (
+            0 < (1 if plan.gates.min_rate_share is None else plan.gates.min_rate_share) <= 1,
+            "the least share of the rate (--min-rate-share) must be above 0 and at most 1",
+        ),
         (workload.op_timeout_ms > 0, "the operation timeout must be above 0"),
         (plan.observe_interval_ms > 0, "the observe interval must be above 0"),
     )

@@ -26,7 +26,7 @@ from shalott.harness.core.history import Recorder
 from shalott.harness.core.plan import Plan, load_plan
 from shalott.harness.report.meta import ReportMeta
 from shalott.harness.report.results import read_results
-from shalott.harness.report.words import findings, headline, overall
+from shalott.harness.report.words import findings, headline, overall, summaries
 from shalott.harness.run.planning import Request, check_plan, make_plan, repeat_command
 from shalott.harness.run.progress import watch_plainly, watch_terminal
 from shalott.harness.run.requirements import check_provided
@@ -186,6 +186,8 @@ def tell_verdict(results: Sequence[Result]) -> None:
         typer.echo(line)
     if len(lines) > FINDINGS_MAX:
         typer.echo(f"  and {len(lines) - FINDINGS_MAX} more in the report")
+    for summary in summaries(results):
+        typer.echo(summary)
 
 
 async def _run_until_signalled(

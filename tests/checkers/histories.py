@@ -41,6 +41,7 @@ class Story:
         redelivered: bool | None = None,
         error: str | None = None,
         extra: Mapping[str, Any] | None = None,
+        due_ns: int | None = None,
     ) -> Story:
         self.rows.append(
             {
@@ -56,6 +57,7 @@ class Story:
                 "redelivered": redelivered,
                 "error": error,
                 "extra": None if extra is None else json.dumps(extra),
+                "due_ns": due_ns,
             }
         )
         return self

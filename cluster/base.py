@@ -19,6 +19,7 @@ from typing import Any, Literal, Protocol, runtime_checkable
 
 import msgspec
 
+from shalott.cluster.endpoint import Endpoint as Endpoint
 from shalott.harness.core.history import Recorder
 
 # What a world can do. A plan that asks for what is missing is refused before boot.
@@ -71,13 +72,6 @@ class DiskFaults(msgspec.Struct, frozen=True, kw_only=True):
 
 
 SOUND_DISK = DiskFaults()
-
-
-class Endpoint(msgspec.Struct, frozen=True):
-    """Where the harness reaches a node's port."""
-
-    host: str
-    port: int
 
 
 class NodeSpec(msgspec.Struct, frozen=True, kw_only=True):

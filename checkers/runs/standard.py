@@ -17,6 +17,7 @@ from shalott.checkers.runs.convergence import Convergence
 from shalott.checkers.runs.crashes import Crashes
 from shalott.checkers.runs.liveness import Liveness
 from shalott.checkers.runs.rates import Rates
+from shalott.checkers.runs.stalls import Stalls
 from shalott.checkers.runs.stats import Stats
 
 _MIRRORING: Final = "RabbitMQ's manual, Classic Queue Mirroring"
@@ -58,6 +59,14 @@ RUN_WIDE: Final = (
         reads=("operations", "phases"),
         promise="A run that reaches less than the plan's share of its rate is unknown.",
         source="the plan's gate min_rate_share; latencies: Gil Tene on coordinated omission",
+    ),
+    CheckerRecord(
+        name="stalls",
+        summary="when the harness itself did not run, and whether that spoilt the run",
+        make=lambda plan: Stalls({fault.id: fault.duration_ms for fault in plan.faults}),
+        reads=("faults", "phases"),
+        promise="A run that a stall of the harness has spoilt is unknown.",
+        source="harness/run/watchdog.py",
     ),
     CheckerRecord(
         name="liveness",

@@ -34,6 +34,7 @@ from shalott.harness.run.run import Outcome, Watch, run
 from shalott.harness.run.stage import Nemesis, World
 from shalott.harness.run.store import ENDPOINTS, LOG, REPORT, RESULTS, RunDirectory, Store
 from shalott.harness.run.verdict import judge, save_verdict
+from shalott.harness.run.watchdog import watch_for_stalls
 from shalott.nemesis.requirements import check_system, required_capabilities
 from shalott.nemesis.runner import NemesisRunner
 from shalott.workloads.record import WORKLOADS
@@ -131,6 +132,7 @@ def build_world(plan: Plan, directory: RunDirectory) -> World:
         system=system,
         make_nemesis=make_nemesis,
         announce=partial(note_endpoints, directory.path / ENDPOINTS),
+        watch_stalls=watch_for_stalls,
     )
 
 

@@ -111,6 +111,11 @@ class Story:
         }
         return self.around(kind, begin, end, "info", extra=extra)
 
+    def stall(self, begin: float, end: float, kind: str = "stopped", **more: Any) -> Story:
+        """Noticed when it was over."""
+        extra = {"kind": kind, "begin_ns": ns(begin), "end_ns": ns(end), **more}
+        return self.around("stall", end, end, "info", extra=extra)
+
     def observe(self, node: str, at: float, role: str | None, epoch: int = 1, **more: Any) -> Story:
         """``role`` None: it did not answer."""
         claim = {"group": self.queue, "role": role, "epoch": epoch, **more}

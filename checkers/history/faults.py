@@ -50,7 +50,8 @@ class Fault:
     proved_effective: bool
     proved_healed: bool
     skipped: str = ""
-    refused: str = ""  # what the system did not do for an operator while it lasted
+    refused: str = ""  # what the system did not do for an operator, so that it took no effect
+    refused_at_end: str = ""  # what it did not do for him when the fault was healed
     effects: tuple[str, ...] = ()
 
     @property
@@ -109,6 +110,8 @@ class Observation:
     ok: bool
     claims: tuple[Claim, ...] = ()
     is_stalled: bool = False
+    running: tuple[str, ...] = ()  # nodes that it takes to run
+    partitions: tuple[str, ...] = ()  # nodes that it is parted from
 
 
 @dataclass(frozen=True, slots=True)
@@ -274,6 +277,7 @@ def _fault(row: dict[str, Any], extra: dict[str, Any], end_ns: int) -> Fault:
         proved_healed=bool(extra.get("proved_healed")),
         skipped=str(extra.get("skipped") or ""),
         refused=str(extra.get("refused") or ""),
+        refused_at_end=str(extra.get("refused_at_end") or ""),
         effects=_effects(extra.get("effects"), str(extra.get("kind") or row["f"])),
     )
 
@@ -297,4 +301,17 @@ def _observation(row: dict[str, Any], extra: dict[str, Any]) -> Observation:
     )
     end = row["invoke_ns"] if row["complete_ns"] is None else row["complete_ns"]
     ok = row["type"] == "ok"
-    return Observation(row["index"], row["node"], row["invoke_ns"], end, ok, claims if ok else ())
+    return Observation(
+        row["index"],
+        row["node"],
+        row["invoke_ns"],
+        end,
+        ok,
+        claims if ok else (),
+        running=_names(extra.get("running")),
+        partitions=_names(extra.get("partitions")),
+    )
+
+
+def _names(told: Any) -> tuple[str, ...]:
+    return tuple(sorted(map(str, told))) if isinstance(told, list) else ()

@@ -94,7 +94,7 @@ def _is_stuck(fault: Fault, around: Surroundings) -> bool:
     others = [other for other in around.injected if other.id != fault.id]
     if stalled_ns(around.stalls, fault.invoke_ns, fault.end_ns):
         return False  # who asked was not there to hear the answer
-    return bool(fault.refused) and not any(
+    return bool(_reason(fault)) and not any(
         other.invoke_ns <= fault.end_ns and fault.invoke_ns <= other.end_ns for other in others
     )
 
@@ -102,10 +102,14 @@ def _is_stuck(fault: Fault, around: Surroundings) -> bool:
 def _refused(fault: Fault) -> Anomaly:
     return Anomaly(
         kind="stuck",
-        summary=f"during {fault.name}: {fault.refused}",
+        summary=f"during {fault.name}: {_reason(fault)}",
         operations=(fault.index,),
-        detail={"fault": fault.id, "reason": fault.refused},
+        detail={"fault": fault.id, "reason": _reason(fault)},
     )
+
+
+def _reason(fault: Fault) -> str:
+    return fault.refused or fault.refused_at_end
 
 
 def _undrained(drain: Phase, queue: str, reason: str) -> Anomaly:

@@ -16,6 +16,7 @@ from shalott.checkers.runs.availability import Availability
 from shalott.checkers.runs.convergence import Convergence
 from shalott.checkers.runs.crashes import Crashes
 from shalott.checkers.runs.liveness import Liveness
+from shalott.checkers.runs.noticed import Noticed
 from shalott.checkers.runs.rates import Rates
 from shalott.checkers.runs.stalls import Stalls
 from shalott.checkers.runs.stats import Stats
@@ -59,6 +60,14 @@ RUN_WIDE: Final = (
         reads=("operations", "phases"),
         promise="A run that reaches less than the plan's share of its rate is unknown.",
         source="the plan's gate min_rate_share; latencies: Gil Tene on coordinated omission",
+    ),
+    CheckerRecord(
+        name="noticed",
+        summary="whether anybody noticed the faults, and what became of those that were not made",
+        make=lambda plan: Noticed(),
+        reads=("operations", "events", "faults", "observations"),
+        promise="A run in which nobody noticed any fault is unknown.",
+        source="etcd's robustness tests, which assert that a failpoint was hit",
     ),
     CheckerRecord(
         name="stalls",

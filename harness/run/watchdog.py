@@ -76,13 +76,12 @@ def judge_gap(before: Look, after: Look, thread_away_s: float) -> list[Stall]:
 
 
 def _kind(before: Look, after: Look, late_s: float, thread_away_s: float) -> StallKind:
-    if after.cpu_s - before.cpu_s >= MOST * late_s:
-        return "busy"
-    if thread_away_s < MOST * late_s:
-        return "blocked"
-    if after.stolen_s - before.stolen_s >= MOST * late_s:
-        return "steal"
-    return "starved" if after.waited_s - before.waited_s >= MOST * late_s else "stopped"
+    computed_s, waited_s = after.cpu_s - before.cpu_s, after.waited_s - before.waited_s
+    if computed_s + waited_s >= MOST * late_s:  # it wanted to run
+        if computed_s >= waited_s:
+            return "busy"
+        return "steal" if after.stolen_s - before.stolen_s >= MOST * waited_s else "starved"
+    return "blocked" if thread_away_s < MOST * late_s else "stopped"
 
 
 class ThreadWitness:

@@ -33,7 +33,7 @@ __all__ = ["plug_ins"]
 
 ALL_GATES = GatePlan(must_settle=True, must_not_crash=True, must_converge=True, one_master=True)
 
-OF_EVERY_RUN = ("rates", "stalls")
+OF_EVERY_RUN = ("rates", "noticed", "stalls")
 
 PLUG_IN = '''
 from shalott.checkers.base import Anomaly, Result

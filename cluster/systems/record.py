@@ -104,7 +104,9 @@ class SystemRecord:
     others. ``workload``: what runs if the user names none. ``worlds``: the backends where it runs.
     ``profiles``: by name, the default first. ``check``: raises UsageError for a plan that this
     system can't have. ``serves``: the service whose nodes clients connect to, where nodes differ.
-    ``promises``: of systems that keep a replicated log.
+    ``promises``: of systems that keep a replicated log. ``notices_after_ms``: how long a node must
+    be silent before the others may act on it; 0 if nobody knows. Shorter cuts and pauses may pass
+    unseen.
 
     For the simulation: ``program`` makes the coroutine that a simulated machine runs, from a
     NodeSpec (cluster/sim/machine.py); it is there if "sim" is one of the worlds. ``draw``: (name of
@@ -124,6 +126,7 @@ class SystemRecord:
     layouts: Layouts | None = None
     serves: str = ""
     promises: Callable[[Plan], LogPromises] = lambda plan: LogPromises()
+    notices_after_ms: Callable[[Plan], float] = lambda plan: 0
     program: Callable[..., Any] | None = None
     draw: Callable[[str, int, Draw], Drawn] | None = None
     search: Mapping[str, Search] = field(default_factory=dict)

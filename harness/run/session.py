@@ -27,6 +27,7 @@ from shalott.harness.core.plan import Plan, load_plan
 from shalott.harness.report.meta import ReportMeta
 from shalott.harness.report.results import read_results
 from shalott.harness.report.words import findings, headline, overall, summaries
+from shalott.harness.run.detection import faults_too_short
 from shalott.harness.run.planning import Request, check_plan, make_plan, repeat_command
 from shalott.harness.run.progress import watch_plainly, watch_terminal
 from shalott.harness.run.requirements import check_provided
@@ -81,6 +82,9 @@ def run_stored_plan(path: Path, *, test_count: int, store_root: Path) -> int:
 
 def run_once(plan: Plan, store_root: Path, command: str, notes: tuple[str, ...] = ()) -> int:
     """One run, from a fresh directory to the last line on the terminal."""
+    for note in (warnings := faults_too_short(plan)):
+        typer.echo(note, err=True)
+    notes = (*notes, *warnings)
     store = Store(store_root)
     directory = store.name_run(plan.name)
     if plan.cluster.backend == "sim":

@@ -13,7 +13,6 @@ import os
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
 import msgspec
 
@@ -88,7 +87,9 @@ class RelayProcess:
         """Listen for every pair and port. ``targets[node][port]``: where the node really
         listens."""
         plain = {node: dict(ports) for node, ports in targets.items()}
-        answer = await self._order(do="open", nodes=self._nodes, targets=plain)
+        answer = await self._carry_out(
+            Order(number=self._next(), do="open", nodes=self._nodes, targets=plain)
+        )
         self._listening = answer.listening
 
     def endpoint(self, source: str, destination: str, port: str) -> Endpoint:
@@ -98,14 +99,22 @@ class RelayProcess:
     async def cut(self, links: Sequence[Link]) -> None:
         """These links are cut from now on, and no others."""
         if self._listening:
-            await self._order(do="cut", links=tuple(links))
+            await self._carry_out(Order(number=self._next(), do="cut", links=tuple(links)))
 
     async def shape(self, link: Link, delay_s: float, rate_bytes_s: int) -> None:
-        await self._order(do="shape", links=(link,), delay_s=delay_s, rate_bytes_s=rate_bytes_s)
+        await self._carry_out(
+            Order(
+                number=self._next(),
+                do="shape",
+                links=(link,),
+                delay_s=delay_s,
+                rate_bytes_s=rate_bytes_s,
+            )
+        )
 
     async def shape_of(self, link: Link) -> LinkShape:
         """What is in force, as the process says."""
-        answer = await self._order(do="shape", links=(link,))
+        answer = await self._carry_out(Order(number=self._next(), do="shape", links=(link,)))
         return LinkShape(delay_ms=answer.delay_s * 1000, rate_bytes_s=answer.rate_bytes_s)
 
     async def restore_shapes(self) -> None:
@@ -117,7 +126,8 @@ class RelayProcess:
     async def probe(self, source: str, destination: str, timeout_ms: int) -> bool:
         """Whether a byte sent by ``source`` comes out at ``destination``'s end of the link."""
         links = ((source, destination),)
-        return (await self._order(do="probe", links=links, timeout_ms=timeout_ms)).value
+        order = Order(number=self._next(), do="probe", links=links, timeout_ms=timeout_ms)
+        return (await self._carry_out(order)).value
 
     async def close(self) -> None:
         """End the process, and with it every connection."""
@@ -132,15 +142,19 @@ class RelayProcess:
             self._process.stdin.close()
         self._process, self._reading, self._listening = None, None, {}
 
-    async def _order(self, **order: Any) -> Answer:
+    def _next(self) -> int:
+        self._number += 1
+        return self._number
+
+    async def _carry_out(self, order: Order) -> Answer:
+        """The answer, when it has been carried out."""
         process = self._process
         if process is None or process.stdin is None or self._reading is None:
             raise HarnessError("the relays' process does not run")
         if self._reading.done():
             raise self._ended()
-        self._number += 1
-        asked = self._asked[self._number] = asyncio.get_running_loop().create_future()
-        process.stdin.write(encode_line(Order(number=self._number, **order)))
+        asked = self._asked[order.number] = asyncio.get_running_loop().create_future()
+        process.stdin.write(encode_line(order))
         answer: Answer = await asked
         if answer.error:
             raise HarnessError(answer.error)

@@ -19,6 +19,8 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol, runtime_checkable
 
 import msgspec
 
+from shalott.cluster.endpoint import Endpoint as Endpoint
+
 if TYPE_CHECKING:
     from shalott.harness.core.history import Recorder
 
@@ -84,13 +86,6 @@ class DiskFaults(msgspec.Struct, frozen=True, kw_only=True):
 
 
 SOUND_DISK = DiskFaults()
-
-
-class Endpoint(msgspec.Struct, frozen=True):
-    """Where the harness reaches a node's port."""
-
-    host: str
-    port: int
 
 
 class NodeSpec(msgspec.Struct, frozen=True, kw_only=True):

@@ -108,6 +108,8 @@ class SystemRecord:
     (checkers/queues/windows.py) that a plan's settings rule out. ``stays_up``: a node runs until
     somebody ends it, and no process within it crashes; a run in which one did not is invalid.
     ``orderly_exits``: codes with which a node may end by itself nevertheless.
+    ``notices_after_ms``: how long a node must be silent before the others may act on it; 0 if
+    nobody knows. Shorter cuts and pauses may pass unseen.
 
     For the simulation: ``program`` makes the coroutine that a simulated machine runs, from a
     NodeSpec (cluster/sim/machine.py); it is there if "sim" is one of the worlds. ``draw``: (name of
@@ -128,6 +130,7 @@ class SystemRecord:
     serves: str = ""
     promises: Callable[[Plan], LogPromises] = lambda plan: LogPromises()
     closes: Callable[[Plan], Sequence[str]] = lambda plan: ()
+    notices_after_ms: Callable[[Plan], float] = lambda plan: 0
     program: Callable[..., Any] | None = None
     draw: Callable[[str, int, Draw], Drawn] | None = None
     search: Mapping[str, Search] = field(default_factory=dict)

@@ -74,6 +74,9 @@ def test(
     delivery: DeliveryOption = "at-least-once",
     max_rto: Annotated[str, _option("Longest outage still valid: 30s.", panel=_JUDGE)] = "",
     min_acked: Annotated[int, _option("Fewer operations prove nothing.", panel=_JUDGE)] = 50,
+    min_rate_share: Annotated[
+        float | None, _option("A smaller share of --rate reached: unknown.", panel=_JUDGE)
+    ] = None,
     seed: Annotated[int | None, _option("Decides faults and operations.", panel=_RUN)] = None,
     test_count: Annotated[int, _option("Runs; stops at one not valid.", panel=_RUN)] = 1,
     name: Annotated[str, _option("Name in the store.", panel=_RUN)] = "",
@@ -103,7 +106,8 @@ def test(
         rate=rate, time_limit=time_limit, op_timeout=op_timeout, nemesis=nemesis,
         nemesis_interval=nemesis_interval, nemesis_duration=nemesis_duration, targets=targets,
         policy=tuple(policy or ()), bug=tuple(bug or ()), delivery=delivery, max_rto=max_rto,
-        min_acked=min_acked, seed=seed, name=name, leave_db_running=leave_db_running, given=given,
+        min_acked=min_acked, min_rate_share=min_rate_share, seed=seed, name=name,
+        leave_db_running=leave_db_running, given=given,
     )  # fmt: skip
     raise typer.Exit(run_request(request, test_count=test_count, store_root=store, junit=junit))
 

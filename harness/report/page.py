@@ -40,6 +40,7 @@ from shalott.harness.report.words import (
     headline,
     overall,
     severity,
+    summaries,
     valid_word,
 )
 from shalott.workloads.record import WORKLOADS
@@ -70,6 +71,7 @@ def render_report(plan: Plan, history: History, results: Sequence[Result], meta:
             headline_rest=f":{rest}",
             findings=findings(ordered),
             ran=_what_ran(plan, timeline),
+            summaries=summaries(results),
             results=ordered,
             message_outcomes=message_outcomes(results),
             outcomes=_outcomes(clients),

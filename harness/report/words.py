@@ -182,8 +182,8 @@ def headline(results: Sequence[Result]) -> str:
         chief = [sentence.rstrip(".") for v, _, sentence in found if v is False][:2]
         return f"Invalid: {', and '.join(chief) or 'a check failed'}."
     if valid is True:
-        ends = [each for name in _ENDS for each in _of_kind(found, results, name)]
-        return f"Valid: {_good_news(results)}{''.join(f'; but {each}' for each in ends)}."
+        ends = [f"but {each}" for name in _ENDS for each in _of_kind(found, results, name)]
+        return f"Valid: {'; '.join((_good_news(results), *ends, *remarks(results)))}."
     doubts = [sentence for v, _, sentence in found if valid_word(v) == "unknown"]
     return f"Unknown: {doubts[0] if doubts else 'nothing was checked.'}"
 
@@ -194,6 +194,21 @@ def _of_kind(
     """The findings about anomalies of one kind, as parts of a sentence."""
     checkers = [r.checker for r in results if any(a.kind == kind for a in r.anomalies)]
     return [sentence.rstrip(".") for _, checker, sentence in found if checker in checkers]
+
+
+def remarks(results: Sequence[Result]) -> list[str]:
+    """What the headline of a valid run must not keep back: ``remark`` of the checkers' details."""
+    return [remark for remark in _texts(results, "remark") if remark]
+
+
+def summaries(results: Sequence[Result]) -> list[str]:
+    """What is told of every run, whatever its verdict: ``summary`` of the checkers' details."""
+    return [summary for summary in _texts(results, "summary") if summary]
+
+
+def _texts(results: Sequence[Result], name: str) -> list[str]:
+    found = [result.detail.get(name) for result in results]
+    return [text for text in found if isinstance(text, str)]
 
 
 def _good_news(results: Sequence[Result]) -> str:

@@ -106,6 +106,7 @@ def make_plan(request: Request, *, backend: str, seed: int) -> Plan:
             must_not_crash=system.stays_up,
             must_stay_up=system.stays_up,
             orderly_exits=system.orderly_exits,
+            min_rate_share=request.min_rate_share,
         ),
         faults=faults,
     )
@@ -151,6 +152,10 @@ def check_plan(plan: Plan) -> None:
     rules = (
         (plan.time_limit_ms > 0, "the time limit must be above 0"),
         (workload.rate_hz > 0, "the rate must be above 0"),
+        (
+            0 < (1 if plan.gates.min_rate_share is None else plan.gates.min_rate_share) <= 1,
+            "the least share of the rate (--min-rate-share) must be above 0 and at most 1",
+        ),
         (workload.op_timeout_ms > 0, "the operation timeout must be above 0"),
         (plan.observe_interval_ms > 0, "the observe interval must be above 0"),
     )

@@ -55,6 +55,7 @@ class Request:
     delivery: str = "at-least-once"
     max_rto: str = ""
     min_acked: int = 50
+    min_rate_share: float | None = None
     seed: int | None = None
     name: str = ""
     leave_db_running: bool = False

@@ -29,7 +29,8 @@ from shalott.harness.core.history import Recorder
 from shalott.harness.core.plan import Plan, load_plan
 from shalott.harness.report.meta import ReportMeta
 from shalott.harness.report.results import read_results
-from shalott.harness.report.words import findings, headline, overall
+from shalott.harness.report.words import findings, headline, overall, summaries
+from shalott.harness.run.detection import faults_too_short
 from shalott.harness.run.junit_file import JunitFile
 from shalott.harness.run.planning import (
     Request,
@@ -45,6 +46,7 @@ from shalott.harness.run.stage import Nemesis, World
 from shalott.harness.run.store import ENDPOINTS, LOG, REPORT, RESULTS, RunDirectory, Store
 from shalott.harness.run.tested import TestedFacts, versions
 from shalott.harness.run.verdict import judge, save_verdict
+from shalott.harness.run.watchdog import watch_for_stalls
 from shalott.nemesis.requirements import check_system, required_capabilities
 from shalott.nemesis.runner import NemesisRunner
 from shalott.workloads.record import WORKLOADS
@@ -123,6 +125,9 @@ def run_once(
     junit: JunitFile | None = None,
 ) -> int:
     """One run, from a fresh directory to the last line on the terminal."""
+    for note in (warnings := faults_too_short(plan)):
+        typer.echo(note, err=True)
+    notes = (*notes, *warnings)
     file = junit or JunitFile(None)
     file.begin(plan, command, iteration)
     try:
@@ -192,6 +197,7 @@ def build_world(plan: Plan, directory: RunDirectory) -> World:
         system=system,
         make_nemesis=make_nemesis,
         announce=announce,
+        watch_stalls=watch_for_stalls,
     )
 
 
@@ -257,6 +263,8 @@ def tell_verdict(results: Sequence[Result]) -> None:
         typer.echo(line)
     if len(lines) > FINDINGS_MAX:
         typer.echo(f"  and {len(lines) - FINDINGS_MAX} more in the report")
+    for summary in summaries(results):
+        typer.echo(summary)
 
 
 async def _run_until_signalled(

@@ -62,12 +62,16 @@ class Nemesis(Protocol):
         ...
 
 
+WatchStalls = Callable[[Cluster, Recorder], contextlib.AbstractAsyncContextManager[None]]
+
+
 @dataclass(frozen=True, slots=True)
 class World:
     """Where a run takes place. The nemesis is made when there is a history to record in.
 
     ``inspect`` is called between settling and draining, in worlds that can look into their nodes;
     ``announce`` when the nodes have been started, in worlds whose nodes others can ask.
+    ``watch_stalls`` records what keeps the harness from running, in worlds where time passes.
     """
 
     cluster: Cluster
@@ -76,6 +80,7 @@ class World:
     make_recorder: Callable[[Path], RunRecorder] = record_to_file
     inspect: Callable[[], Awaitable[None]] | None = None
     announce: Callable[[Cluster, System], Awaitable[None]] | None = None
+    watch_stalls: WatchStalls | None = None
 
 
 @dataclass
@@ -263,14 +268,20 @@ class Stage:
 
     @contextlib.asynccontextmanager
     async def _observing(self) -> AsyncIterator[None]:
-        """While it lasts, every node is asked at the plan's interval what it believes."""
-        async with asyncio.TaskGroup() as group:
+        """While it lasts, every node is asked at the plan's interval what it believes, and what
+        keeps the harness from running is recorded."""
+        async with self._watching_stalls(), asyncio.TaskGroup() as group:
             tasks = [group.create_task(self._observe(node)) for node in self.world.cluster.nodes]
             try:
                 yield
             finally:
                 for task in tasks:
                     task.cancel()
+
+    def _watching_stalls(self) -> contextlib.AbstractAsyncContextManager[None]:
+        if self.world.watch_stalls is None:
+            return contextlib.nullcontext()
+        return self.world.watch_stalls(self.world.cluster, self.record)
 
     async def _observe(self, node: str) -> None:
         interval_ns = self.plan.observe_interval_ms * 1_000_000

@@ -100,14 +100,19 @@ def check_with_porcupine(
     if answer.found == INVALID:
         reason = f"no order of the operations is one that a {name} allows"
         violation = Violation(key=history.key.names[answer.key], by=how, reason=reason)
+    keys = len(np.unique(history.key.codes)) or 1
+    is_unknown = answer.found in CAUSES
     verdict = Verdict(
         valid={VALID: True, INVALID: False}.get(answer.found, "unknown"),
         model=name,
         how=how,
         cause=CAUSES.get(answer.found, ""),
+        progress=(
+            f"{answer.keys_decided} of {keys} keys were decided" if is_unknown and keys > 1 else ""
+        ),
         violation=violation,
         operations=len(history),
-        keys=len(np.unique(history.key.codes)) or 1,
+        keys=keys,
         keys_decided=answer.keys_decided,
         threads=cores(),
         elapsed_s=time.monotonic() - began_s,
@@ -169,6 +174,7 @@ def _ask(
         text = lib.shalott_text(handle)
         said = ffi.string(text).decode()
         lib.shalott_free(text)
-        return Answer(*numbers, text=said)
+        found, key, keys_decided, heap_bytes, row = numbers
+        return Answer(found, key, keys_decided, heap_bytes, row, said)
     finally:
         lib.shalott_close(handle)

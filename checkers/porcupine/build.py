@@ -8,7 +8,6 @@ it ahead of time.
 
 from __future__ import annotations
 
-import functools
 import hashlib
 import os
 import re
@@ -17,6 +16,7 @@ import subprocess
 import sys
 import sysconfig
 import tempfile
+from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
@@ -39,26 +39,21 @@ def porcupine_version() -> str:
     return found[1]
 
 
-@functools.cache
-def library_path() -> Path:
-    """The library, which is built if it is not there.
+def library_path(tell: Callable[[str], object] = lambda sentence: None) -> Path:
+    """The library, which is built if it is not there; ``tell`` hears of that, as it takes a while.
 
     Raises UsageError: Go or a C compiler is missing, or Go can't fetch Porcupine. Raises
     HarnessError: it does not compile.
     """
-    path = _path()
-    if not path.exists():
-        _build(path)
+    path = _directory() / f"{_digest()}.so"
+    if path.exists():
+        return path
+    go = shutil.which("go")
+    if go is None or not (shutil.which("gcc") or shutil.which("cc")):
+        raise UsageError(NEEDED)
+    tell("building Porcupine, which takes a minute and is done once")
+    _build(go, path)
     return path
-
-
-def is_built() -> bool:
-    """Whether ``library_path`` will take no time."""
-    return _path().exists()
-
-
-def _path() -> Path:
-    return _directory() / f"{_digest()}.so"
 
 
 def _directory() -> Path:
@@ -76,10 +71,7 @@ def _digest() -> str:
     return said.hexdigest()[:16]
 
 
-def _build(path: Path) -> None:
-    go = shutil.which("go")
-    if go is None or not (shutil.which("gcc") or shutil.which("cc")):
-        raise UsageError(NEEDED)
+def _build(go: str, path: Path) -> None:
     fetched = _run(go, "mod", "download")
     if fetched.returncode != 0:
         raise UsageError(f"Go can't fetch Porcupine: {_last_line(fetched)}")

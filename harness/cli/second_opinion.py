@@ -29,11 +29,9 @@ def prepare_engine(request: CheckRequest) -> None:
         raise UsageError(f"no engine {request.engine!r}: there are {', '.join(ENGINES)}")
     if request.engine == "porcupine":
         _refuse_what_is_ours(request)
-    from shalott.checkers.porcupine.build import is_built, library_path
+    from shalott.checkers.porcupine.build import library_path
 
-    if not is_built():
-        sys.stderr.write("shalott: building Porcupine; it is done once\n")
-    library_path()
+    library_path(lambda sentence: sys.stderr.write(f"shalott: {sentence}\n"))
 
 
 def _refuse_what_is_ours(request: CheckRequest) -> None:

@@ -190,12 +190,8 @@ def test_without_go_one_sentence_says_what_to_install(
     monkeypatch.setattr(build, "ROOT", tmp_path)
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     monkeypatch.setenv("PATH", str(tmp_path))
-    build.library_path.cache_clear()
-    try:
-        with pytest.raises(UsageError, match="apt-get install golang-go gcc$"):
-            build.library_path()
-    finally:
-        build.library_path.cache_clear()
+    with pytest.raises(UsageError, match="apt-get install golang-go gcc$"):
+        build.library_path()
 
 
 def test_what_go_says_is_passed_on(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -205,13 +201,11 @@ def test_what_go_says_is_passed_on(monkeypatch: pytest.MonkeyPatch, tmp_path: Pa
     go = tmp_path / "go"
     go.write_text('#!/bin/sh\n[ "$1" = build ] || exit 0\necho "it is no Go" >&2\nexit 1\n')
     go.chmod(0o755)
-    build.library_path.cache_clear()
-    try:
-        with pytest.raises(HarnessError, match="Porcupine can't be built: it is no Go"):
-            build.library_path()
-        go.write_text('#!/bin/sh\necho "no network" >&2\nexit 1\n')
-        with pytest.raises(UsageError, match="Go can't fetch Porcupine: no network"):
-            build.library_path()
-        assert not list(tmp_path.glob("shalott/porcupine/*.so"))
-    finally:
-        build.library_path.cache_clear()
+    told: list[str] = []
+    with pytest.raises(HarnessError, match="Porcupine can't be built: it is no Go"):
+        build.library_path(told.append)
+    assert told == ["building Porcupine, which takes a minute and is done once"]
+    go.write_text('#!/bin/sh\necho "no network" >&2\nexit 1\n')
+    with pytest.raises(UsageError, match="Go can't fetch Porcupine: no network"):
+        build.library_path()
+    assert not list(tmp_path.glob("shalott/porcupine/*.so"))

@@ -11,7 +11,9 @@ Enqueue: a persistent, mandatory publish on a channel in confirm mode.
 A nack is no proof that the message is gone: RabbitMQ nacks when every process of a queue died
 before it confirmed, and the message may be on one's disk and be recovered with it.
 
-Dequeue: basic.get, then an acknowledgement by hand.
+Dequeue: basic.get, then an acknowledgement by hand, at once or after ``ack_after_ms``: an
+application works on a message before it acknowledges it, and a broker that loses the client
+meanwhile must give the message to somebody else.
 
     ok      a message came, whatever becomes of the acknowledgement: the client has it, and may be
             given it again
@@ -31,6 +33,8 @@ acknowledgements and publisher confirms say what each answer promises.
 """
 
 from __future__ import annotations
+
+import asyncio
 
 from pamqp import commands
 
@@ -60,10 +64,12 @@ class AmqpQueueClient:
         *,
         body_bytes: int = 64,
         op_timeout_ms: int = 5000,
+        ack_after_ms: int = 0,
         guarantees: ClientGuarantees = CAREFUL,
         credentials: Credentials = GUEST,
     ) -> None:
         self._body_bytes = body_bytes
+        self._ack_after_ms = ack_after_ms
         self.guarantees = guarantees
         self._missing: dict[str, None] = {}  # transient queues to be declared again
         self._channel = AmqpChannel(
@@ -145,6 +151,8 @@ class AmqpQueueClient:
         if isinstance(event, commands.Basic.GetEmpty):
             return Completion(type="fail", error=EMPTY)
         assert isinstance(event, Content) and isinstance(event.method, commands.Basic.GetOk)
+        if self._ack_after_ms:
+            await asyncio.sleep(self._ack_after_ms / 1000)
         if not no_ack:
             connection.send(commands.Basic.Ack(delivery_tag=event.method.delivery_tag or 0))
         value = decode_body(event.body)

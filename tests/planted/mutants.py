@@ -1,0 +1,2 @@
+"""Broken brokers."""
+from __future__ import annotations

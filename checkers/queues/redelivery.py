@@ -9,81 +9,126 @@ So a pair of deliveries of one message is judged only if one master ruled the qu
 first to after the second, by the nodes' own event logs, and nothing happened to the queue's roles
 meanwhile. Then at most one delivery is without the flag, and none that began after another had
 ended. Where that is broken the master forgot what it did, or two processes served one queue.
+
+A client that worked on a message when its channel ended did not acknowledge it: for total-queue
+that is no delivery, but the client had the message, so it counts here. Its row is a dequeue that
+failed, with the value as ``extra.given_back``.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import combinations
+from typing import NamedTuple
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
 
-from shalott.checkers.history.columns import Bools, Ints, Operations
-from shalott.checkers.history.faults import Surroundings
+from shalott.checkers.history.columns import Operations
+from shalott.checkers.history.faults import Surroundings, decode_object
 from shalott.checkers.history.tenures import NodeEvent, Tenure, ends_tenure, event_tenures
 from shalott.checkers.queues.outcomes import MessageOutcomes
+from shalott.harness.core.history import History
 
 MS = 1_000_000
 SLACK_NS = 250 * MS  # what an event log's clock may be apart from the harness's, with time to act
 PAIRS_MAX = 10_000  # of a history in which all is wrong, enough
+GIVEN_BACK = "given back"  # how the error of a delivery begins that was not acknowledged
+GIVEN_BACK_VALUE = "given_back"  # the key of its value in ``extra``
+
+
+class Delivery(NamedTuple):
+    """A message that a client had, at some time between begin and end."""
+
+    row: int  # position in the operations
+    begin_ns: int
+    end_ns: int
+    flagged: bool
 
 
 def unflagged(
     ops: Operations,
     outcomes: MessageOutcomes,
+    history: History,
     around: Surroundings,
     events: Sequence[NodeEvent],
-) -> Bools:
-    """For each message, whether one master delivered it again without the flag."""
-    found = np.zeros(len(outcomes.messages.value), dtype=np.bool_)
-    suspects = list(_suspects(ops, outcomes))
-    if not suspects:
-        return found
-    rules = _Rules(events, around)
-    for message, begin_ns, end_ns in suspects[:PAIRS_MAX]:
+) -> dict[int, tuple[int, int]]:
+    """Messages that one master delivered again without the flag, each with the positions of two
+    such deliveries in the operations."""
+    found: dict[int, tuple[int, int]] = {}
+    rules: _Rules | None = None
+    for number, (message, first, second) in enumerate(_suspects(ops, outcomes, history)):
+        rules = rules or _Rules(events, around)
         queue = ops.key.names[ops.key.codes[outcomes.messages.row[message]]]
-        if not found[message] and rules.one_master(queue, begin_ns, end_ns):
-            found[message] = True
+        begin_ns, end_ns = min(first.begin_ns, second.begin_ns), max(first.end_ns, second.end_ns)
+        if message not in found and rules.one_master(queue, begin_ns, end_ns):
+            found[message] = (first.row, second.row)
+        if number > PAIRS_MAX:
+            break
     return found
 
 
-def _suspects(ops: Operations, outcomes: MessageOutcomes) -> Iterator[tuple[int, int, int]]:
-    """(message, begin, end) of pairs of deliveries of which the later one lacks the flag."""
+def _suspects(
+    ops: Operations, outcomes: MessageOutcomes, history: History
+) -> Iterator[tuple[int, Delivery, Delivery]]:
+    """Messages with two deliveries of which the later lacks the flag."""
+    given_back = _given_back(ops, outcomes, history)
     several = np.flatnonzero(outcomes.messages.delivered > 1)
-    rows_of = _rows_by_message(outcomes, several)
-    for message in map(int, several):
-        for first, second in combinations(rows_of[message], 2):
-            if _lacks_flag(ops, first, second) or _lacks_flag(ops, second, first):
-                yield (
-                    message,
-                    int(min(ops.invoke_ns[first], ops.invoke_ns[second])),
-                    int(max(ops.complete_ns[first], ops.complete_ns[second])),
-                )
+    deliveries = {int(message): [] for message in several} | given_back
+    wanted = np.fromiter(deliveries, np.int64, len(deliveries))
+    for place in np.flatnonzero(np.isin(outcomes.deliveries.message, wanted)):
+        message, row = outcomes.deliveries.message[place], outcomes.deliveries.row[place]
+        deliveries[int(message)].append(_delivery(ops, int(row)))
+    for message, own in deliveries.items():
+        for first, second in combinations(own, 2):
+            if _lacks_flag(first, second) or _lacks_flag(second, first):
+                yield message, first, second
 
 
-def _rows_by_message(outcomes: MessageOutcomes, wanted: Ints) -> dict[int, list[int]]:
-    deliveries = outcomes.deliveries
-    rows: dict[int, list[int]] = {int(message): [] for message in wanted}
-    for place in np.flatnonzero(np.isin(deliveries.message, wanted)):
-        rows[int(deliveries.message[place])].append(int(deliveries.row[place]))
-    return rows
+def _delivery(ops: Operations, row: int) -> Delivery:
+    return Delivery(
+        row, int(ops.invoke_ns[row]), int(ops.complete_ns[row]), bool(ops.redelivered[row])
+    )
 
 
-def _lacks_flag(ops: Operations, earlier: int, later: int) -> bool:
+def _given_back(
+    ops: Operations, outcomes: MessageOutcomes, history: History
+) -> dict[int, list[Delivery]]:
+    """Deliveries that were not acknowledged because the channel ended, by message."""
+    names = [name for name in ops.error.names if name.startswith(GIVEN_BACK)]
+    rows = np.flatnonzero(ops.error.among(names) & ops.f.equal("dequeue"))
+    values, found = outcomes.messages.value, dict[int, list[Delivery]]()
+    for row, value in zip(rows, _values_given_back(history, ops.index[rows]), strict=True):
+        message = int(np.searchsorted(values, value)) if isinstance(value, int) else len(values)
+        if message < len(values) and values[message] == value:
+            found.setdefault(message, []).append(_delivery(ops, int(row)))
+    return found
+
+
+def _values_given_back(history: History, indexes: Iterable[int]) -> list[object]:
+    wanted = pa.array(list(indexes), pa.int64())
+    if not len(wanted):
+        return []
+    rows = history.ops.filter(pc.is_in(history.ops["index"], wanted))
+    return [decode_object(extra).get(GIVEN_BACK_VALUE) for extra in rows["extra"].to_pylist()]
+
+
+def _lacks_flag(earlier: Delivery, later: Delivery) -> bool:
     """Whether ``later``, if it is that, should have been flagged."""
-    if ops.redelivered[later]:
+    if later.flagged:
         return False
-    ended_before = ops.complete_ns[earlier] < ops.invoke_ns[later]
-    return bool(ended_before or not ops.redelivered[earlier])
+    return earlier.end_ns < later.begin_ns or not earlier.flagged
 
 
 class _Rules:
     """Who ruled which queue when, and when roles changed."""
 
     def __init__(self, events: Sequence[NodeEvent], around: Surroundings) -> None:
-        self._tenures: dict[str, list[Tenure]] = {}
+        tenures: dict[str, list[Tenure]] = {}
         for tenure in event_tenures(events, around):
-            self._tenures.setdefault(tenure.group, []).append(tenure)
+            tenures.setdefault(tenure.group, []).append(tenure)
+        self._tenures: Mapping[str, Sequence[Tenure]] = tenures
         self._turns = [event for event in events if _is_turn(event)]
 
     def one_master(self, queue: str, begin_ns: int, end_ns: int) -> bool:
@@ -99,14 +144,7 @@ class _Rules:
         (tenure,) = present
         if tenure.begin_ns > begin_ns or tenure.end_ns < end_ns:
             return False
-        return not any(
-            begin_ns <= event.run_ns <= end_ns
-            and (
-                (event.group == queue and (event.role == "master" or event.node == tenure.node))
-                or (event.group == "" and event.node == tenure.node)
-            )
-            for event in self._turns
-        )
+        return not any(_disturbs(event, tenure, begin_ns, end_ns) for event in self._turns)
 
 
 def _is_turn(event: NodeEvent) -> bool:
@@ -114,3 +152,12 @@ def _is_turn(event: NodeEvent) -> bool:
     if event.group == "":
         return ends_tenure(event, "") or event.kind in ("started", "crashed")
     return event.kind in ("role", "crashed")
+
+
+def _disturbs(event: NodeEvent, tenure: Tenure, begin_ns: int, end_ns: int) -> bool:
+    """Whether another became master since the tenure began, or the master's process may have
+    changed between begin and end."""
+    if event.group == tenure.group and event.role == "master" and event.node != tenure.node:
+        return tenure.begin_ns <= event.run_ns <= end_ns
+    is_own = event.group in ("", tenure.group) and event.node == tenure.node
+    return is_own and begin_ns <= event.run_ns <= end_ns

@@ -21,7 +21,7 @@ loss still.)
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -55,6 +55,7 @@ FORBIDDEN = {
     "at-most-once": (*FORBIDDEN_ALWAYS, "duplicated", "redelivered"),
     "exactly-once": (*FORBIDDEN_ALWAYS, "lost", "duplicated", "redelivered"),
 }
+Again = Mapping[int, tuple[int, int]]  # unflagged messages, with two deliveries of each
 VALUES_MAX = 1000  # values listed for one kind
 
 
@@ -76,9 +77,9 @@ class TotalQueue:
         around = read_surroundings(history)
         outcomes = message_outcomes(ops)
         undrained = undrained_queues(ops, around, history.complete)
-        again = unflagged(ops, outcomes, around, read_events(history))
+        again = unflagged(ops, outcomes, history, around, read_events(history))
         counts = _counts(ops, outcomes)
-        counts["unflagged-count"] = int(again.sum())
+        counts["unflagged-count"] = len(again)
         loss, loss_anomalies = loss_story(ops, outcomes, history, around, self.guarantees)
         doubtful = _doubtful_losses(ops, outcomes, undrained)
         counts["lost-provably-count"] = counts["lost-count"] - doubtful
@@ -180,16 +181,18 @@ def _matrix(outcomes: MessageOutcomes) -> dict[str, dict[str, int]]:
     }
 
 
-def _kinds(outcomes: MessageOutcomes, again: Bools) -> dict[str, Bools]:
+def _kinds(outcomes: MessageOutcomes, again: Again) -> dict[str, Bools]:
     """Kinds of anomaly other than loss that are properties of an attempted message; ``again``:
     which are unflagged."""
     outcome = outcomes.messages.outcome
+    unflagged_ones = np.zeros(len(outcome), dtype=np.bool_)
+    unflagged_ones[list(again)] = True
     return {
         "phantom": outcome == PHANTOM,
         "duplicated": outcome == DUPLICATED,
         "redelivered": outcome == REDELIVERED,
         "too-early": outcomes.messages.too_early,
-        "unflagged": again,
+        "unflagged": unflagged_ones,
     }
 
 
@@ -211,7 +214,10 @@ def _message_anomalies(ops: Operations, outcomes: MessageOutcomes, again: Bools)
         members = np.flatnonzero(mask)
         rows: list[int] = []
         for message in members[:OPERATIONS_MAX]:
-            rows += outcomes.rows_of(int(message)) if len(rows) < OPERATIONS_MAX else []
+            if kind == "unflagged":
+                rows += [int(outcomes.messages.row[message]), *again[int(message)]]
+            elif len(rows) < OPERATIONS_MAX:
+                rows += outcomes.rows_of(int(message))
         found += _anomaly(ops, kind, len(members), rows, outcomes.messages.value[members])
     nowhere = outcomes.deliveries.row[outcomes.deliveries.message < 0]
     values = np.unique(ops.value[nowhere])
@@ -237,7 +243,7 @@ def _anomaly(
 
 
 def _values_by_kind(
-    ops: Operations, outcomes: MessageOutcomes, again: Bools
+    ops: Operations, outcomes: MessageOutcomes, again: Again
 ) -> dict[str, list[int]]:
     """Jepsen's lists of values, each cut at VALUES_MAX."""
     messages, deliveries = outcomes.messages, outcomes.deliveries

@@ -1,2 +1,241 @@
-"""Broken brokers."""
+"""Brokers broken on purpose, one defect each, and what the harness must say of them.
+
+A mutant is data: what is replaced in the broker's sources, the run that shows it, and the verdict.
+The runs are those that end-to-end tests make of the sound broker, which must be valid in them
+(``CONTROLS``), so that a verdict is about the defect and not about the run.
+"""
+
 from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from tests.world.mutants import Edit
+
+World = Literal["sim", "local", "docker"]
+
+
+@dataclass(frozen=True, slots=True)
+class Mutant:
+    """``scenario``: a key of SCENARIOS. ``valid``, ``checker`` and ``kinds``: the verdict on the
+    run, the checker that says it, and anomalies of which it names one; no kinds: it has notes
+    only. ``cheapest``: the world in which every submission runs it; it is shown in ``worlds``."""
+
+    name: str
+    breaks: str
+    edits: tuple[Edit, ...]
+    scenario: str
+    checker: str
+    kinds: tuple[str, ...] = ()
+    valid: bool | Literal["unknown"] = False
+    worlds: tuple[World, ...] = ("sim", "local", "docker")
+
+
+_LOADED = (
+    *("--profile", "safe", "--depth", "30", "--ack-after", "100ms", "--rate", "100"),
+    *("--net-tick", "2s", "--op-timeout", "2s", "--seed", "11"),
+)
+_THREE = ("--time-limit", "12", "--nemesis-interval", "3", "--nemesis-duration", "2")
+SCENARIOS: dict[str, tuple[str, ...]] = {
+    "kill-masters": (*_LOADED, *_THREE, "--nemesis", "kill", "--targets", "master"),
+    "kill-one": (*_LOADED, *_THREE, "--nemesis", "kill", "--targets", "one"),
+    "kill-all": (*_LOADED, *_THREE, "--nemesis", "kill-all"),
+    "kill-masters-fifo": (
+        *("--workload", "fifo", *_LOADED, *_THREE),
+        *("--nemesis", "kill", "--targets", "master"),
+    ),
+    "calm": (*_LOADED, "--time-limit", "8", "--nemesis", "none"),
+}
+
+_REPLICA = "broker/rabbit/mirrored/replica"
+_STORAGE = "broker/rabbit/storage"
+
+MUTANTS: tuple[Mutant, ...] = (
+    Mutant(
+        name="crash-loop",
+        breaks="a mirror's process ends by an exception after every few messages, for ever",
+        edits=(
+            Edit(
+                f"{_REPLICA}/mirror.py",
+                "                self._match(channel, content.id, \"published\")\n",
+                "                if content.id % 20 == 0:\n"
+                "                    raise RuntimeError('planted')\n"
+                "                self._match(channel, content.id, \"published\")\n",
+            ),
+        ),
+        scenario="calm",
+        checker="crashes",
+        kinds=("crashed",),
+    ),
+    Mutant(
+        name="out-of-memory",
+        breaks="a node is killed as the kernel kills who takes too much memory",
+        edits=(
+            Edit(
+                f"{_STORAGE}/backing_queue.py",
+                "        assert content.id not in self._entries,",
+                "        if self._serial == 60:\n"
+                "            import os\n\n"
+                "            os.kill(os.getpid(), 9)\n"
+                "        assert content.id not in self._entries,",
+            ),
+        ),
+        scenario="calm",
+        checker="deaths",
+        kinds=("died",),
+        worlds=("local", "docker"),
+    ),
+    Mutant(
+        name="dropped-mirror-write",
+        breaks="a mirror forgets one message in five, and confirms it",
+        edits=(
+            Edit(
+                f"{_REPLICA}/mirror.py",
+                "                    mark = self.queue.publish(content)\n",
+                "                    mark = self.queue.mark()\n"
+                "                    if content.id % 5:\n"
+                "                        mark = self.queue.publish(content)\n",
+            ),
+            Edit(
+                f"{_REPLICA}/mirror.py",
+                '        assert self.depth_delta + change >= 0, f"depth delta {self.depth_delta}'
+                ' and {change}"\n'
+                "        self._set_delta(self.depth_delta + change)\n",
+                "        self._set_delta(max(0, self.depth_delta + change))\n",
+            ),
+        ),
+        scenario="kill-masters",
+        checker="total-queue",
+        kinds=("lost",),
+    ),
+    Mutant(
+        name="lost-requeue",
+        breaks="what a dead client had not acknowledged is not given to anybody else",
+        edits=(
+            Edit(
+                f"{_STORAGE}/backing_queue.py",
+                "        entries = self._unacked_among(ids)\n        for entry in entries:\n",
+                "        entries = self._unacked_among(())\n        for entry in entries:\n",
+            ),
+        ),
+        scenario="kill-masters",
+        checker="total-queue",
+        kinds=("lost",),
+    ),
+    Mutant(
+        name="wrong-redelivered-flag",
+        breaks="the flag redelivered is never set",
+        edits=(
+            Edit(
+                f"{_STORAGE}/backing_queue.py",
+                "        return Fetched(entry.content, redelivered, self._ready)\n",
+                "        return Fetched(entry.content, False, self._ready)\n",
+            ),
+        ),
+        scenario="kill-one",
+        checker="total-queue",
+        kinds=("unflagged",),
+    ),
+    Mutant(
+        name="ack-before-fsync",
+        breaks="publishes are confirmed before they are written, and written seconds later",
+        edits=(
+            Edit(
+                f"{_STORAGE}/flusher.py",
+                "        return self._journal.durable_mark\n\n    def append",
+                "        return self._journal.mark\n\n    def append",
+            ),
+            Edit(f"{_STORAGE}/flusher.py", "LAZY_FLUSH_MS = 50\n", "LAZY_FLUSH_MS = 2000\n"),
+            Edit(f"{_STORAGE}/flusher.py", "        if eager:\n", "        if eager and False:\n"),
+        ),
+        scenario="kill-all",
+        checker="total-queue",
+        kinds=("lost",),
+    ),
+    Mutant(
+        name="reordered-sync",
+        breaks="a synchronisation sends the messages to a mirror in the wrong order",
+        edits=(
+            Edit(
+                f"{_REPLICA}/sync.py",
+                "for h in queue.contents()]",
+                "for h in reversed(queue.contents())]",
+            ),
+        ),
+        scenario="kill-masters-fifo",
+        checker="fifo-order",
+        kinds=("order",),
+    ),
+    Mutant(
+        name="stuck-queue",
+        breaks="a queue's master stops to answer consumers after a while",
+        edits=(
+            Edit(
+                "broker/rabbit/mirrored/process/process.py",
+                "        answer = master.handle_call(request)\n        if answer is None:\n",
+                "        if isinstance(request, Get) and master.queue._serial > 80:\n"
+                "            return None\n"
+                "        answer = master.handle_call(request)\n        if answer is None:\n",
+            ),
+            Edit(
+                "broker/rabbit/mirrored/process/process.py",
+                "from shalott.broker.rabbit.amqp.queue_protocol import ",
+                "from shalott.broker.rabbit.amqp.queue_protocol import Get\n"
+                "from shalott.broker.rabbit.amqp.queue_protocol import ",
+            ),
+        ),
+        scenario="calm",
+        checker="total-queue",
+        valid="unknown",
+    ),
+    Mutant(
+        name="slow-leak",
+        breaks="one message in fifty is forgotten when its turn comes to be delivered",
+        edits=(
+            Edit(
+                f"{_STORAGE}/backing_queue.py",
+                "        redelivered = entry.redelivered\n        if no_ack:\n",
+                "        if entry.serial % 50 == 0:\n"
+                "            self._remove([entry])\n"
+                "            return self.fetch(no_ack=no_ack)\n"
+                "        redelivered = entry.redelivered\n        if no_ack:\n",
+            ),
+        ),
+        scenario="calm",
+        checker="total-queue",
+        kinds=("lost",),
+    ),
+    Mutant(
+        name="mirror-answers-as-master",
+        breaks="a consumer is served by the mirror on its node, beside the master",
+        edits=(
+            Edit(
+                "broker/rabbit/amqp/queue_access.py",
+                "                    row.pid, request, timeout_ms=None,",
+                "                    next(\n"
+                "                        (p for p in row.sync_slave_pids\n"
+                "                         if p.node == self._context.pid.node\n"
+                "                         and type(request).__name__ == 'Get'),\n"
+                "                        row.pid,\n"
+                "                    ), request, timeout_ms=None,",
+            ),
+            Edit(
+                "broker/rabbit/mirrored/process/process.py",
+                "        if not isinstance(master, Master):\n            return Failed",
+                "        head = master.queue.peek() if isinstance(master, Mirror) else None\n"
+                "        if head is not None and isinstance(request, Get):\n"
+                "            return Got(0, head.redelivered, head.content, 0)\n"
+                "        if not isinstance(master, Master):\n            return Failed",
+            ),
+            Edit(
+                "broker/rabbit/mirrored/process/process.py",
+                "from shalott.broker.rabbit.amqp.queue_protocol import ",
+                "from shalott.broker.rabbit.amqp.queue_protocol import Get, Got\n"
+                "from shalott.broker.rabbit.amqp.queue_protocol import ",
+            ),
+        ),
+        scenario="calm",
+        checker="total-queue",
+        kinds=("unflagged",),
+    ),
+)

@@ -17,7 +17,7 @@ failed, with the value as ``extra.given_back``.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import combinations
 from typing import NamedTuple
 
@@ -33,7 +33,7 @@ from shalott.harness.core.history import History
 
 MS = 1_000_000
 SLACK_NS = 250 * MS  # what an event log's clock may be apart from the harness's, with time to act
-PAIRS_MAX = 10_000  # of a history in which all is wrong, enough
+JUDGED_MAX = 32  # deliveries of one message, where all is wrong
 GIVEN_BACK = "given back"  # how the error of a delivery begins that was not acknowledged
 GIVEN_BACK_VALUE = "given_back"  # the key of its value in ``extra``
 
@@ -56,34 +56,34 @@ def unflagged(
 ) -> dict[int, tuple[int, int]]:
     """Messages that one master delivered again without the flag, each with the positions of two
     such deliveries in the operations."""
-    found: dict[int, tuple[int, int]] = {}
     rules: _Rules | None = None
-    for number, (message, first, second) in enumerate(_suspects(ops, outcomes, history)):
+    found: dict[int, tuple[int, int]] = {}
+    for message, deliveries in _delivered_again(ops, outcomes, history).items():
+        suspects = [pair for pair in combinations(deliveries[:JUDGED_MAX], 2) if _lacks_flag(*pair)]
+        if not suspects:
+            continue
         rules = rules or _Rules(events, around)
         queue = ops.key.names[ops.key.codes[outcomes.messages.row[message]]]
-        begin_ns, end_ns = min(first.begin_ns, second.begin_ns), max(first.end_ns, second.end_ns)
-        if message not in found and rules.one_master(queue, begin_ns, end_ns):
-            found[message] = (first.row, second.row)
-        if number > PAIRS_MAX:
-            break
+        for first, second in suspects:
+            begin_ns = min(first.begin_ns, second.begin_ns)
+            if rules.one_master(queue, begin_ns, max(first.end_ns, second.end_ns)):
+                found[message] = (first.row, second.row)
+                break
     return found
 
 
-def _suspects(
+def _delivered_again(
     ops: Operations, outcomes: MessageOutcomes, history: History
-) -> Iterator[tuple[int, Delivery, Delivery]]:
-    """Messages with two deliveries of which the later lacks the flag."""
+) -> dict[int, list[Delivery]]:
+    """The deliveries of each message that was delivered more than once."""
     given_back = _given_back(ops, outcomes, history)
     several = np.flatnonzero(outcomes.messages.delivered > 1)
-    deliveries = {int(message): [] for message in several} | given_back
+    deliveries = {int(message): list[Delivery]() for message in several} | given_back
     wanted = np.fromiter(deliveries, np.int64, len(deliveries))
     for place in np.flatnonzero(np.isin(outcomes.deliveries.message, wanted)):
         message, row = outcomes.deliveries.message[place], outcomes.deliveries.row[place]
         deliveries[int(message)].append(_delivery(ops, int(row)))
-    for message, own in deliveries.items():
-        for first, second in combinations(own, 2):
-            if _lacks_flag(first, second) or _lacks_flag(second, first):
-                yield message, first, second
+    return deliveries
 
 
 def _delivery(ops: Operations, row: int) -> Delivery:
@@ -114,11 +114,12 @@ def _values_given_back(history: History, indexes: Iterable[int]) -> list[object]
     return [decode_object(extra).get(GIVEN_BACK_VALUE) for extra in rows["extra"].to_pylist()]
 
 
-def _lacks_flag(earlier: Delivery, later: Delivery) -> bool:
-    """Whether ``later``, if it is that, should have been flagged."""
-    if later.flagged:
-        return False
-    return earlier.end_ns < later.begin_ns or not earlier.flagged
+def _lacks_flag(one: Delivery, other: Delivery) -> bool:
+    """Whether the later of the two, whichever it is, should have been flagged and is not."""
+    if not one.flagged and not other.flagged:
+        return True
+    earlier, later = sorted((one, other), key=lambda delivery: delivery.begin_ns)
+    return not later.flagged and earlier.end_ns < later.begin_ns
 
 
 class _Rules:

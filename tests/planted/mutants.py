@@ -1,15 +1,18 @@
 """Brokers broken on purpose, one defect each, and what the harness must say of them.
 
 A mutant is data: what is replaced in the broker's sources, the run that shows it, and the verdict.
-The runs are those that end-to-end tests make of the sound broker, or like them: it is valid in all
-of them (tests/planted/test_mutants_sim.py), so that a verdict is about the defect and not about the run.
+The runs are those that end-to-end tests make of the sound broker, or like them. It is valid in all
+of them (tests/planted/test_mutants_sim.py), so a verdict is about the defect and not about the run.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Literal
+from typing import Any, Literal
 
+import pytest
+
+from tests.end_to_end.runs import Done
 from tests.end_to_end.scenarios import arguments, one_at_a_time
 from tests.world.mutants import Edit
 
@@ -20,7 +23,8 @@ World = Literal["sim", "local", "docker"]
 class Mutant:
     """``scenario``: a key of SCENARIOS. ``valid``, ``checker`` and ``kind``: the verdict on the
     run, the checker that says it, and the kind of anomaly that it names; none: it has notes only.
-    ``worlds``: where it can be shown."""
+    ``worlds``: where it can be shown. ``awaits``: what is not judged yet, if the verdict is not
+    what it must be; the test then fails as soon as it is."""
 
     name: str
     breaks: str
@@ -30,6 +34,7 @@ class Mutant:
     kind: str = ""
     valid: bool | Literal["unknown"] = False
     worlds: tuple[World, ...] = ("sim", "local", "docker")
+    awaits: str = ""
 
 
 _KILL = one_at_a_time()
@@ -71,6 +76,7 @@ MUTANTS: tuple[Mutant, ...] = (
         scenario="calm",
         checker="crashes",
         kind="crashed",
+        awaits="crashes of the broker's processes are judged in searches only",
     ),
     Mutant(
         name="out-of-memory",
@@ -88,6 +94,7 @@ MUTANTS: tuple[Mutant, ...] = (
         scenario="calm",
         checker="deaths",
         kind="died",
+        awaits="nobody judges a node that ends by itself",
         worlds=("local", "docker"),
     ),
     Mutant(
@@ -239,3 +246,29 @@ MUTANTS: tuple[Mutant, ...] = (
         kind="unflagged",
     ),
 )
+
+
+def assert_found(mutant: Mutant, run: Done) -> None:
+    """The verdict is what the mutant says, by that checker and for that reason."""
+    assert run.exit_code == {False: 1, "unknown": 2}[mutant.valid], run
+    assert run.results.valid == mutant.valid, run
+    (result,) = [each for each in run.results.results if each.checker == mutant.checker]
+    assert result.valid == mutant.valid, result
+    kinds = {anomaly.kind for anomaly in result.anomalies}
+    if mutant.kind:
+        assert mutant.kind in kinds, result
+    else:
+        assert result.notes, result
+
+
+def cases(*worlds: World) -> list[Any]:
+    """What pytest is to run: each mutant in those of these worlds in which it can be shown."""
+    tiers = {"sim": pytest.mark.sim, "local": pytest.mark.local, "docker": pytest.mark.docker}
+    found = []
+    for world in worlds:
+        for mutant in MUTANTS:
+            if world in mutant.worlds:
+                awaited = [pytest.mark.xfail(reason=mutant.awaits)] if mutant.awaits else []
+                marks = (tiers[world], *awaited)
+                found.append(pytest.param(world, mutant, marks=marks, id=f"{world}-{mutant.name}"))
+    return found

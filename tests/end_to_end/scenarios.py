@@ -30,6 +30,8 @@ DEPTH = 30  # messages that each queue is to hold
 LOADED = (
     *("--depth", str(DEPTH), "--ack-after", "200ms"),
     *("--concurrency", "4n", "--rate", "100"),
+    # Shorter than by default: clients that wait for the dead are no load.
+    *("--op-timeout", "2s"),
 )
 
 

@@ -45,7 +45,7 @@ SCENARIOS: dict[str, tuple[str, ...]] = {
     "kill-one": tuple(arguments("kill", one_at_a_time("one"))),
     "kill-all": tuple(arguments("kill-all", replace(_KILL, targets="one", interval_s=3))),
     "kill-fifo": (*arguments("kill", _KILL), *_DEEP),
-    "calm": (*arguments("none", _KILL), "--op-timeout", "2s"),
+    "calm": tuple(arguments("none", _KILL)),
 }
 
 _REPLICA = "broker/rabbit/mirrored/replica"
@@ -246,6 +246,12 @@ MUTANTS: tuple[Mutant, ...] = (
         kind="unflagged",
     ),
 )
+
+
+def command(scenario: str, world: World) -> list[str]:
+    """Real nodes take seconds to start again: there a run is long enough for four faults."""
+    longer = () if world == "sim" else ("--time-limit", "16")
+    return [*SCENARIOS[scenario], *longer, "--cluster", world]
 
 
 def assert_found(mutant: Mutant, run: Done) -> None:

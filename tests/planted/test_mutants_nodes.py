@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.planted.mutants import SCENARIOS, Mutant, World, assert_found, cases
+from tests.planted.mutants import Mutant, World, assert_found, cases, command
 from tests.world.mutants import Edit, run_mutant
 
 NIGHTLY = pytest.mark.skipif(
@@ -22,8 +22,7 @@ NIGHTLY = pytest.mark.skipif(
 @NIGHTLY
 @pytest.mark.parametrize(("world", "mutant"), cases("local", "docker"))
 def test_it_is_found(world: World, mutant: Mutant, tmp_path: Path) -> None:
-    command = [*SCENARIOS[mutant.scenario], "--cluster", world]
-    assert_found(mutant, run_mutant(mutant.edits, command, tmp_path))
+    assert_found(mutant, run_mutant(mutant.edits, command(mutant.scenario, world), tmp_path))
 
 
 SAYS_SO = Edit(
@@ -42,8 +41,8 @@ SAYS_SO = Edit(
     ],
 )
 def test_nodes_run_the_copy(world: World, tmp_path: Path) -> None:
-    command = [*SCENARIOS["calm"], "--cluster", world, "--time-limit", "3", "--min-acked", "1"]
-    run = run_mutant((SAYS_SO,), command, tmp_path)
+    words = [*command("calm", world), "--time-limit", "3", "--min-acked", "1"]
+    run = run_mutant((SAYS_SO,), words, tmp_path)
     assert run.exit_code == 0, run
     for node in run.plan.cluster.nodes:
         output = (run.directory.path / "nodes" / node / "output.log").read_text()

@@ -96,7 +96,7 @@ def _given_back(
     ops: Operations, outcomes: MessageOutcomes, history: History
 ) -> dict[int, list[Delivery]]:
     """Deliveries that were not acknowledged because the channel ended, by message."""
-    names = [name for name in ops.error.names if name.startswith(GIVEN_BACK)]
+    names = tuple(name for name in ops.error.names if name.startswith(GIVEN_BACK))
     rows = np.flatnonzero(ops.error.among(names) & ops.f.equal("dequeue"))
     values, found = outcomes.messages.value, dict[int, list[Delivery]]()
     for row, value in zip(rows, _values_given_back(history, ops.index[rows]), strict=True):

@@ -182,8 +182,7 @@ def _matrix(outcomes: MessageOutcomes) -> dict[str, dict[str, int]]:
 
 
 def _kinds(outcomes: MessageOutcomes, again: Again) -> dict[str, Bools]:
-    """Kinds of anomaly other than loss that are properties of an attempted message; ``again``:
-    which are unflagged."""
+    """Kinds of anomaly other than loss that are properties of an attempted message."""
     outcome = outcomes.messages.outcome
     unflagged_ones = np.zeros(len(outcome), dtype=np.bool_)
     unflagged_ones[list(again)] = True
@@ -207,7 +206,7 @@ SUMMARIES = {
 }
 
 
-def _message_anomalies(ops: Operations, outcomes: MessageOutcomes, again: Bools) -> list[Anomaly]:
+def _message_anomalies(ops: Operations, outcomes: MessageOutcomes, again: Again) -> list[Anomaly]:
     """One anomaly a kind, with the operations of the first messages of it."""
     found: list[Anomaly] = []
     for kind, mask in _kinds(outcomes, again).items():

@@ -46,6 +46,11 @@ SCENARIOS: dict[str, tuple[str, ...]] = {
     "kill-all": tuple(arguments("kill-all", replace(_KILL, targets="one", interval_s=3))),
     "kill-fifo": (*arguments("kill", _KILL), *_DEEP),
     "calm": tuple(arguments("none", _KILL)),
+    "isolate-controlled": (
+        *("test", "--system", "controller", "--profile", "safe", "--nemesis", "partition-one"),
+        *("--targets", "master", "--time-limit", "24", "--nemesis-interval", "10"),
+        *("--nemesis-duration", "8", "--rate", "40", "--seed", "3"),
+    ),
 }
 
 _REPLICA = "broker/rabbit/mirrored/replica"
@@ -211,6 +216,35 @@ MUTANTS: tuple[Mutant, ...] = (
         scenario="calm",
         checker="total-queue",
         kind="lost",
+    ),
+    Mutant(
+        name="ack-before-slave",
+        breaks="a master under controllers confirms what no slave has yet",
+        edits=(
+            Edit(
+                "broker/rocket/ha/group_transfer.py",
+                "            return all(ack.offset >= next_offset for ack in self._members())\n",
+                "            return True\n",
+            ),
+        ),
+        scenario="isolate-controlled",
+        checker="log",
+        kind="lost-write",
+    ),
+    Mutant(
+        name="lost-truncation",
+        breaks="a former master keeps a tail that the new one's log does not have",
+        edits=(
+            Edit(
+                "broker/rocket/ha/autoswitch/client.py",
+                "        truncated = point < replicated.max_offset\n",
+                "        truncated = False\n",
+            ),
+        ),
+        scenario="isolate-controlled",
+        checker="log",
+        kind="lost-on-node",
+        valid="unknown",
     ),
     Mutant(
         name="mirror-answers-as-master",

@@ -52,6 +52,18 @@ class NodeStatus(msgspec.Struct, frozen=True, kw_only=True):
     pid: int | None = None
 
 
+class NodeExit(msgspec.Struct, frozen=True, kw_only=True):
+    """The end of a node's process that the harness did not ask for.
+
+    ``exit_code``: 128 and the signal's number for a signal, as shells show it; None: not known.
+    ``out_of_memory``: the kernel ended it for want of memory, where the backend can tell.
+    """
+
+    node: str
+    exit_code: int | None
+    out_of_memory: bool = False
+
+
 class LinkShape(msgspec.Struct, frozen=True, kw_only=True):
     """How one direction of a link is slowed. Zero means: as it is."""
 
@@ -272,12 +284,22 @@ class InspectsMachines(Protocol):
         ...
 
 
+def ignore_exit(ended: NodeExit) -> None:
+    """Of a cluster whose nodes nobody watches."""
+
+
 class Cluster(Protocol):
-    """Booted nodes. Every method raises HarnessError when the backend itself fails."""
+    """Booted nodes. Every method raises HarnessError when the backend itself fails.
+
+    ``on_exit`` is called, in the event loop, for every end of a node's process that is not the work
+    of ``kill``, ``stop``, ``power_off`` or ``teardown``: a crash, a signal from outside, the
+    kernel's OOM killer, an exit of its own, also if the node is started again at once.
+    """
 
     backend: str
     nodes: tuple[str, ...]
     capabilities: frozenset[str]
+    on_exit: Callable[[NodeExit], None]
 
     async def boot(self, system: System) -> None:
         """Sweep leftovers, prepare the image or directories, write the files, start every node."""

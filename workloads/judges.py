@@ -22,6 +22,8 @@ def message_checkers(plan: Plan, guarantees: ClientGuarantees) -> Sequence[Check
         must_settle=plan.gates.must_settle,
         must_not_crash=plan.gates.must_not_crash,
         crash_text=plan.gates.crash_text,
+        must_stay_up=plan.gates.must_stay_up,
+        orderly_exits=plan.gates.orderly_exits,
         must_converge=plan.gates.must_converge,
     )
 
@@ -36,5 +38,7 @@ def run_checkers(plan: Plan) -> Sequence[Checker]:
         must_settle=plan.gates.must_settle,
         must_not_crash=plan.gates.must_not_crash,
         crash_text=plan.gates.crash_text,
+        must_stay_up=plan.gates.must_stay_up,
+        orderly_exits=plan.gates.orderly_exits,
         must_converge=plan.gates.must_converge,
     )

@@ -15,6 +15,7 @@ from shalott.checkers.record import CheckerRecord
 from shalott.checkers.runs.availability import Availability
 from shalott.checkers.runs.convergence import Convergence
 from shalott.checkers.runs.crashes import Crashes
+from shalott.checkers.runs.deaths import Deaths
 from shalott.checkers.runs.liveness import Liveness
 from shalott.checkers.runs.stats import Stats
 
@@ -60,11 +61,18 @@ RUN_WIDE: Final = (
     CheckerRecord(
         name="crashes",
         summary="whether a process of the broker ended by an exception of its own",
-        make=lambda plan: Crashes(plan.gates.crash_text),
+        make=lambda plan: Crashes(plan.gates.crash_text, plan.gates.must_not_crash),
         reads=("events", "faults"),
         promise="No process crashes but by an error of its disk.",
         source="the plan's gate must_not_crash, in place of jepsen.checker/log-file-pattern",
-        fits=lambda plan: plan.gates.must_not_crash,
+    ),
+    CheckerRecord(
+        name="deaths",
+        summary="whether a node ended that nobody had ended",
+        make=lambda plan: Deaths(plan.gates.must_stay_up, plan.gates.orderly_exits),
+        reads=("operations", "events", "faults"),
+        promise="A node runs until somebody ends it, or a fault does.",
+        source="what the system's record promises (stays_up); the plan's gate must_stay_up",
     ),
     CheckerRecord(
         name="convergence",
@@ -90,9 +98,11 @@ def standard_checkers(
     must_settle: bool = False,
     must_not_crash: bool = False,
     crash_text: str = "",
+    must_stay_up: bool = False,
+    orderly_exits: tuple[int, ...] = (),
     must_converge: bool = False,
 ) -> tuple[Checker, ...]:
-    """What every run of the queue workload is judged by; the last three only where it is asked."""
+    """What every run of the queue workload is judged by; some only where the plan asks for it."""
     return (
         TotalQueue(delivery=delivery, guarantees=guarantees),
         *common_checkers(
@@ -104,6 +114,8 @@ def standard_checkers(
             must_settle=must_settle,
             must_not_crash=must_not_crash,
             crash_text=crash_text,
+            must_stay_up=must_stay_up,
+            orderly_exits=orderly_exits,
             must_converge=must_converge,
         ),
     )
@@ -119,12 +131,15 @@ def common_checkers(
     must_settle: bool = False,
     must_not_crash: bool = False,
     crash_text: str = "",
+    must_stay_up: bool = False,
+    orderly_exits: tuple[int, ...] = (),
     must_converge: bool = False,
 ) -> tuple[Checker, ...]:
     """What a run of any workload is judged by besides its own checkers."""
     gated: tuple[tuple[bool, Checker], ...] = (
         (must_settle, Liveness()),
-        (must_not_crash, Crashes(crash_text)),
+        (True, Crashes(crash_text, must_not_crash)),
+        (True, Deaths(must_stay_up, orderly_exits)),
         (must_converge, Convergence()),
     )
     return (

@@ -15,7 +15,7 @@ import os
 import shutil
 import socket
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from shalott.cluster.base import (
@@ -23,10 +23,12 @@ from shalott.cluster.base import (
     DiskFaults,
     Endpoint,
     LinkShape,
+    NodeExit,
     NodeSpec,
     NodeStatus,
     System,
     Topology,
+    ignore_exit,
 )
 from shalott.cluster.links import Link, LinkCounts
 from shalott.cluster.local.ports import HOST, port_of, reserve_port
@@ -71,6 +73,8 @@ class LocalCluster:
         self._holders: dict[tuple[str, str], socket.socket] = {}  # (node, port) -> its reservation
         self._relays = Relays(self.nodes)
         self._counts = LinkCounts()
+        self.on_exit: Callable[[NodeExit], None] = ignore_exit
+        self._watching: dict[asyncio.Task[None], None] = {}  # one for each process that runs
 
     # -- life
     # ----------------------------------------------------------------------------------------------
@@ -102,6 +106,7 @@ class LocalCluster:
 
     async def teardown(self) -> None:
         await asyncio.gather(*(process.kill() for process in self._processes.values()))
+        await asyncio.gather(*self._watching)
         await self._relays.close()
         for holder in self._holders.values():
             holder.close()
@@ -139,6 +144,14 @@ class LocalCluster:
         process = await launch(self._program(node, self._spec(node).command))
         self._processes[node] = process
         self._write_state()
+        watch = asyncio.create_task(self._watch(node, process))
+        self._watching[watch] = None
+        watch.add_done_callback(self._watching.pop)
+
+    async def _watch(self, node: str, process: NodeProcess) -> None:
+        status = await process.wait()
+        if not process.end_asked:
+            self.on_exit(NodeExit(node=node, exit_code=status.exit_code))
 
     async def stop(self, node: str, timeout_ms: int = 20000) -> None:
         await self._process(node).stop(timeout_ms)

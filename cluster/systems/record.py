@@ -104,7 +104,9 @@ class SystemRecord:
     others. ``workload``: what runs if the user names none. ``worlds``: the backends where it runs.
     ``profiles``: by name, the default first. ``check``: raises UsageError for a plan that this
     system can't have. ``serves``: the service whose nodes clients connect to, where nodes differ.
-    ``promises``: of systems that keep a replicated log.
+    ``promises``: of systems that keep a replicated log. ``stays_up``: a node runs until somebody
+    ends it, and no process within it crashes; a run in which one did not is invalid.
+    ``orderly_exits``: codes with which a node may end by itself nevertheless.
 
     For the simulation: ``program`` makes the coroutine that a simulated machine runs, from a
     NodeSpec (cluster/sim/machine.py); it is there if "sim" is one of the worlds. ``draw``: (name of
@@ -128,6 +130,8 @@ class SystemRecord:
     draw: Callable[[str, int, Draw], Drawn] | None = None
     search: Mapping[str, Search] = field(default_factory=dict)
     calm: Mapping[str, Any] = field(default_factory=dict)
+    stays_up: bool = False
+    orderly_exits: tuple[int, ...] = ()
 
 
 SYSTEMS: Door[SystemRecord] = door_of_records("system", "shalott.systems", SystemRecord)

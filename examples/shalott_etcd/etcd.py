@@ -194,4 +194,5 @@ SYSTEM = SystemRecord(
     parameters=EtcdParameters,
     worlds=("docker",),
     check=check,
+    stays_up=True,
 )

@@ -71,6 +71,10 @@ _KINDS: dict[str, tuple[str, str]] = {
         "a process of the broker crashed by itself: {summary}",
         "processes of the broker crashed by themselves, {n} times: {summary}, and more",
     ),
+    "died": (
+        "a node ended by itself, or was ended from outside: {summary}",
+        "nodes ended by themselves, or were ended from outside, {n} times: {summary}, and more",
+    ),
     "diverged": (
         "a synchronised replica differs from its master: {summary}",
         "synchronised replicas differ from their masters, {n} times: {summary}, and more",
@@ -150,6 +154,9 @@ _MISSING = (
     "there",
 )
 
+# What a valid run's headline tells nevertheless: the system did not promise otherwise.
+_ENDS = ("died", "crashed")
+
 # Anomalies that break no promise unless their checker says so.
 _TOLERATED = ("duplicated", "redelivered", "dual-master-claimed", "epoch-regression")
 
@@ -179,9 +186,18 @@ def headline(results: Sequence[Result]) -> str:
         chief = [sentence.rstrip(".") for v, _, sentence in found if v is False][:2]
         return f"Invalid: {', and '.join(chief) or 'a check failed'}."
     if valid is True:
-        return f"Valid: {_good_news(results)}."
+        ends = [each for name in _ENDS for each in _of_kind(found, results, name)]
+        return f"Valid: {_good_news(results)}{''.join(f'; but {each}' for each in ends)}."
     doubts = [sentence for v, _, sentence in found if valid_word(v) == "unknown"]
     return f"Unknown: {doubts[0] if doubts else 'nothing was checked.'}"
+
+
+def _of_kind(
+    found: Sequence[tuple[bool | str, str, str]], results: Sequence[Result], kind: str
+) -> list[str]:
+    """The findings about anomalies of one kind, as parts of a sentence."""
+    checkers = [r.checker for r in results if any(a.kind == kind for a in r.anomalies)]
+    return [sentence.rstrip(".") for _, checker, sentence in found if checker in checkers]
 
 
 def _good_news(results: Sequence[Result]) -> str:

@@ -126,6 +126,9 @@ def make_plan(request: Request, *, backend: str, seed: int) -> Plan:
             delivery=_delivery(request.delivery),
             max_rto_ms=parse_duration_ms("--max-rto", rto) if rto else None,
             min_acked=request.min_acked,
+            must_not_crash=system.stays_up,
+            must_stay_up=system.stays_up,
+            orderly_exits=system.orderly_exits,
         ),
         faults=faults,
     )

@@ -131,6 +131,7 @@ async def _clean_up(stage: Stage, directory: RunDirectory, trouble: Trouble) -> 
         # Nodes about to be torn down need no start; nodes left running need it.
         await _attempt("healing", stage.heal if leave_running else stage.nemesis.heal, trouble)
         await _attempt("healing the cluster", cluster.heal, trouble)
+    await _attempt("writing down who died", stage.stop_watching, trouble)
     await _attempt("collecting logs", lambda: cluster.collect(directory.nodes), trouble)
     if not leave_running:
         await _attempt("tearing down", cluster.teardown, trouble)

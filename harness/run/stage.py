@@ -15,12 +15,15 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
 
+from shalott.checkers.runs.deaths import how_it_ended
 from shalott.cluster.base import (
     Cluster,
     ExplainsUnsettled,
     MendsPartitions,
+    NodeExit,
     RecordsReplicas,
     System,
+    ignore_exit,
 )
 from shalott.cluster.systems.settling import observe_all
 from shalott.harness.core.client import Client
@@ -37,6 +40,7 @@ log = logging.getLogger("shalott.run")
 
 BOOT_TIMEOUT_MS = 120_000
 OBSERVE_TIMEOUT_S = 2.0
+LAST_LINES = 20  # of a node that died
 
 
 class Nemesis(Protocol):
@@ -86,11 +90,13 @@ class Stage:
     phase: str = "boot"
     phase_began_ns: int = 0
     healed: bool = False
+    deaths: list[asyncio.Task[None]] = field(default_factory=list)  # that are being written down
     notes: list[str] = field(default_factory=list)
 
     async def perform(self) -> None:
         """The whole experiment."""
         interpreter = self._interpreter()
+        self.world.cluster.on_exit = self._node_died
         try:
             async with self._phase("boot"):
                 await self._boot()
@@ -128,6 +134,25 @@ class Stage:
             self.record.complete(index, "info", extra={"restarted": list(restarted)})
             if restarted:
                 log.info("the operator restarted %s", ", ".join(restarted))
+
+    def _node_died(self, ended: NodeExit) -> None:
+        """Its row begins now; what the node printed last is asked for."""
+        index = self.record.invoke(NEMESIS, ended.node, "died")
+        self.deaths.append(asyncio.create_task(self._tell_death(index, ended)))
+
+    async def _tell_death(self, index: int, ended: NodeExit) -> None:
+        extra = {"exit_code": ended.exit_code, "out_of_memory": ended.out_of_memory}
+        try:
+            printed = await self.world.cluster.output(ended.node, LAST_LINES)
+        except HarnessError as error:
+            printed = f"(its output can't be read: {error})"
+        self.record.complete(index, "info", extra={**extra, "output": printed})
+        log.warning("%s died: %s", ended.node, how_it_ended(ended.exit_code, ended.out_of_memory))
+
+    async def stop_watching(self) -> None:
+        """Nodes that end from now on are no news; what is being written down is finished."""
+        self.world.cluster.on_exit = ignore_exit
+        await asyncio.gather(*self.deaths)
 
     def _interpreter(self) -> Interpreter:
         return Interpreter(

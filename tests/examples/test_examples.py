@@ -133,7 +133,6 @@ def test_spark_reports_the_examples_runs(installed: Installed) -> None:
         *("--rate", "40", "--seed", "2"),
     )
     assert ran.code == 0, ran.printed
-    installed.lend_spark()
-    told = installed.shalott("report")
+    told = installed.with_spark("report")
     assert told.code == 0, told.printed
     assert "toy-register" in told.printed

@@ -83,7 +83,7 @@ ROOMS: tuple[Room, ...] = (
     Room(
         "harness.search",
         (
-            *("harness.core", "checkers", "cluster.systems", "nemesis", "workloads"),
+            *("harness.core", "checkers", "cluster", "cluster.systems", "nemesis", "workloads"),
             *("harness.report", "harness.run", "broker", "broker.base"),
         ),
         FLOW_LIBRARIES,

@@ -65,6 +65,7 @@ MIRRORED = SystemRecord(
     draw=draw_mirrored,
     search={name: Search(wanted=partial(wanted_in, name)) for name in PROFILES},
     calm={"startup_delay_ms": 0},
+    stays_up=True,
 )
 RABBITMQ = SystemRecord(
     name="rabbitmq",
@@ -76,4 +77,6 @@ RABBITMQ = SystemRecord(
     parameters=RabbitmqParameters,
     worlds=("docker",),
     check=lambda plan: check_own_bugs(plan.system),
+    stays_up=True,
+    orderly_exits=(0,),  # when the others are late at boot; it is started again
 )

@@ -118,6 +118,7 @@ def _record(
         program=broker_program,
         draw=drawer_of(name),
         search=searches_of(name),
+        stays_up=True,
     )
 
 

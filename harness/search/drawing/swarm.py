@@ -182,7 +182,9 @@ def draw_plan(subject: Subject, seed: int) -> Plan:
         cluster=ClusterPlan(backend="sim", nodes=nodes),
         system=_system(subject, system, draw, len(nodes), services),
         workload=_workload(choices, workload, draw, serving),
-        gates=choices.gates,
+        gates=msgspec.structs.replace(
+            choices.gates, must_stay_up=system.stays_up, orderly_exits=system.orderly_exits
+        ),
         faults=_faults(subject, draw, nodes, quiet_ms=quiet_ms, limit_ms=limit_ms),
         quiet_ms=quiet_ms,
         settle_timeout_ms=draw.choice("settle_timeout_ms", choices.settle_timeout_ms),

@@ -30,7 +30,14 @@ pytestmark = pytest.mark.unit
 
 __all__ = ["plug_ins"]
 
-ALL_GATES = GatePlan(must_settle=True, must_not_crash=True, must_converge=True, one_master=True)
+ALL_GATES = GatePlan(
+    must_settle=True,
+    must_not_crash=True,
+    must_stay_up=True,
+    orderly_exits=(0,),
+    must_converge=True,
+    one_master=True,
+)
 
 PLUG_IN = '''
 from shalott.checkers.base import Anomaly, Result
@@ -89,6 +96,8 @@ def test_without_plug_ins_they_are_what_a_run_was_always_judged_by(gates: GatePl
         poll_round_ms=123,
         must_settle=gates.must_settle,
         must_not_crash=gates.must_not_crash,
+        must_stay_up=gates.must_stay_up,
+        orderly_exits=gates.orderly_exits,
         must_converge=gates.must_converge,
     )
 

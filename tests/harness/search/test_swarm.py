@@ -68,6 +68,7 @@ def test_every_knob_is_drawn() -> None:
         "workload.durable", "workload.persistent", "workload.confirms", "workload.depth",
         "workload.ack_after_ms", "gates.delivery",
         "gates.max_rto_ms", "gates.min_acked", "gates.must_settle", "gates.must_not_crash",
+        "gates.must_stay_up", "gates.orderly_exits",
         "gates.must_converge", "gates.one_master", "gates.crash_text", "sim.buggify_off",
         "sim.buggify_on", "sim.callback_cost_ns",
     }  # fmt: skip

@@ -81,7 +81,6 @@ MUTANTS: tuple[Mutant, ...] = (
         scenario="calm",
         checker="crashes",
         kind="crashed",
-        awaits="crashes of the broker's processes are judged in searches only",
     ),
     Mutant(
         name="out-of-memory",
@@ -99,7 +98,6 @@ MUTANTS: tuple[Mutant, ...] = (
         scenario="calm",
         checker="deaths",
         kind="died",
-        awaits="nobody judges a node that ends by itself",
         worlds=("local", "docker"),
     ),
     Mutant(

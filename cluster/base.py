@@ -15,11 +15,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Literal, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Any, Literal, Protocol, runtime_checkable
 
 import msgspec
 
-from shalott.harness.core.history import Recorder
+from shalott.cluster.endpoint import Endpoint as Endpoint
+
+if TYPE_CHECKING:
+    from shalott.harness.core.history import Recorder
 
 # What a world can do. A plan that asks for what is missing is refused before boot.
 Capability = Literal[
@@ -83,13 +86,6 @@ class DiskFaults(msgspec.Struct, frozen=True, kw_only=True):
 
 
 SOUND_DISK = DiskFaults()
-
-
-class Endpoint(msgspec.Struct, frozen=True):
-    """Where the harness reaches a node's port."""
-
-    host: str
-    port: int
 
 
 class NodeSpec(msgspec.Struct, frozen=True, kw_only=True):
@@ -281,6 +277,26 @@ class InspectsMachines(Protocol):
 
     async def inspect(self, machines: Mapping[str, Any]) -> None:
         """Write down what every node holds, as node events (cluster/sim/machine.py)."""
+        ...
+
+
+@runtime_checkable
+class HasPackages(Protocol):
+    """Of systems that are installed from Debian packages: those whose versions a report tells."""
+
+    packages: Sequence[str]
+
+
+@runtime_checkable
+class HasImages(Protocol):
+    """Of clusters whose nodes are made from images."""
+
+    async def image_facts(self, image: str) -> Mapping[str, str]:
+        """What is known of a recipe's image: ``engine`` (version), ``image``, ``image_id``,
+        ``image_digest``, and the same three of its ``base_image``. What there is none of says so.
+
+        Raises HarnessError.
+        """
         ...
 
 

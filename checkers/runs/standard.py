@@ -17,6 +17,9 @@ from shalott.checkers.runs.convergence import Convergence
 from shalott.checkers.runs.crashes import Crashes
 from shalott.checkers.runs.deaths import Deaths
 from shalott.checkers.runs.liveness import Liveness
+from shalott.checkers.runs.noticed import Noticed
+from shalott.checkers.runs.rates import Rates
+from shalott.checkers.runs.stalls import Stalls
 from shalott.checkers.runs.stats import Stats
 
 _MIRRORING: Final = "RabbitMQ's manual, Classic Queue Mirroring"
@@ -48,6 +51,32 @@ RUN_WIDE: Final = (
         reads=("operations", "faults", "phases"),
         promise="A run in which too little was acknowledged or proved is unknown.",
         source="jepsen.checker/stats; the plan's gate min_acked",
+    ),
+    CheckerRecord(
+        name="rates",
+        summary="how many operations a second were begun of those that were asked for",
+        make=lambda plan: Rates(
+            plan.workload.rate_hz, plan.time_limit_ms, plan.gates.min_rate_share
+        ),
+        reads=("operations", "phases"),
+        promise="A run that reaches less than the plan's share of its rate is unknown.",
+        source="the plan's gate min_rate_share; latencies: Gil Tene on coordinated omission",
+    ),
+    CheckerRecord(
+        name="noticed",
+        summary="whether anybody noticed the faults, and what became of those that were not made",
+        make=lambda plan: Noticed(),
+        reads=("operations", "events", "faults", "observations"),
+        promise="A run in which nobody noticed any fault is unknown.",
+        source="etcd's robustness tests, which assert that a failpoint was hit",
+    ),
+    CheckerRecord(
+        name="stalls",
+        summary="when the harness itself did not run, and whether that spoilt the run",
+        make=lambda plan: Stalls({fault.id: fault.duration_ms for fault in plan.faults}),
+        reads=("faults", "phases"),
+        promise="A run that a stall of the harness has spoilt is unknown.",
+        source="harness/run/watchdog.py",
     ),
     CheckerRecord(
         name="liveness",

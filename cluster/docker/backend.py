@@ -34,7 +34,7 @@ from shalott.cluster.docker.containers import CONFIG_DIR, DATA_DIR, Machine
 from shalott.cluster.docker.engine import Engine
 from shalott.cluster.docker.exits import ExitWatch
 from shalott.cluster.docker.firewall import BridgeFirewall, ChainFirewall, Firewall, list_tables
-from shalott.cluster.docker.images import ensure_image
+from shalott.cluster.docker.images import ensure_image, image_facts
 from shalott.cluster.docker.names import (
     network_name,
     resource_name,
@@ -398,6 +398,12 @@ class DockerCluster:
             await self._engine.call(lambda api: containers.collect(api, machine, into / node))
 
         await asyncio.gather(*(collect_one(*item) for item in self._machines.items()))
+
+    async def image_facts(self, image: str) -> Mapping[str, str]:
+        tags = [each.image for each in self._machines.values() if each.spec.image == image]
+        if not tags:
+            raise HarnessError(f"no node was made from the image {image}")
+        return await image_facts(self._engine, tags[0])
 
     def describe(self) -> Mapping[str, str]:
         probe = "setns and a datagram" if self._enters else "a datagram sent by exec"

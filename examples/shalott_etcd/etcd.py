@@ -44,6 +44,7 @@ class EtcdSystem:
 
     name = "etcd"
     ports: Mapping[str, int] = {"client": 2379, "peer": 2380}
+    packages: Sequence[str] = ("etcd-server",)
     image = str(IMAGE)
 
     def __init__(self, parameters: EtcdParameters) -> None:

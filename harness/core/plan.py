@@ -87,6 +87,7 @@ class GatePlan(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     delivery: Literal["at-least-once", "at-most-once", "exactly-once"] = "at-least-once"
     max_rto_ms: int | None = None
     min_acked: int = 50  # fewer acknowledged operations: unknown
+    min_rate_share: float | None = None  # of the rate; a run that reaches less is unknown
     must_settle: bool = False  # after the heal, in the plan's time, and then be drained
     must_not_crash: bool = False  # the broker's processes, unless their disk failed
     crash_text: str = ""  # if not empty, only those count whose reason has this in it

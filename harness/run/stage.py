@@ -62,12 +62,16 @@ class Nemesis(Protocol):
         ...
 
 
+WatchStalls = Callable[[Cluster, Recorder], contextlib.AbstractAsyncContextManager[None]]
+
+
 @dataclass(frozen=True, slots=True)
 class World:
     """Where a run takes place. The nemesis is made when there is a history to record in.
 
     ``inspect`` is called between settling and draining, in worlds that can look into their nodes;
     ``announce`` when the nodes have been started, in worlds whose nodes others can ask.
+    ``watch_stalls`` records what keeps the harness from running, in worlds where time passes.
     """
 
     cluster: Cluster
@@ -75,7 +79,8 @@ class World:
     make_nemesis: Callable[[Recorder], Nemesis]
     make_recorder: Callable[[Path], RunRecorder] = record_to_file
     inspect: Callable[[], Awaitable[None]] | None = None
-    announce: Callable[[Cluster, System], None] | None = None
+    announce: Callable[[Cluster, System], Awaitable[None]] | None = None
+    watch_stalls: WatchStalls | None = None
 
 
 @dataclass
@@ -89,6 +94,7 @@ class Stage:
     nemesis: Nemesis
     phase: str = "boot"
     phase_began_ns: int = 0
+    started: bool = False  # the nodes' processes were
     healed: bool = False
     deaths: list[asyncio.Task[None]] = field(default_factory=list)  # that are being written down
     notes: list[str] = field(default_factory=list)
@@ -179,8 +185,9 @@ class Stage:
     async def _boot(self) -> None:
         cluster, system = self.world.cluster, self.world.system
         await cluster.boot(system)
+        self.started = True
         if self.world.announce is not None:
-            self.world.announce(cluster, system)
+            await self.world.announce(cluster, system)
         await system.await_ready(cluster, cluster.nodes, BOOT_TIMEOUT_MS)
         await system.configure(cluster, self.workload.queues)
         await self._set_up()
@@ -239,12 +246,15 @@ class Stage:
             raise Indefinite(describe(error)) from error
 
     async def _why_unsettled(self) -> str:
-        """What one more look at every node finds."""
+        return await self.missing() or "it changed from look to look"
+
+    async def missing(self) -> str:
+        """What one more look at every node finds to be missing; "" if nothing is."""
         system = self.world.system
         if not isinstance(system, ExplainsUnsettled):
             return "it does not say what it waits for"
         seen = await observe_all(self._ask, self.world.cluster.nodes)
-        return system.why_unsettled(seen, self.workload.queues) or "it changed from look to look"
+        return system.why_unsettled(seen, self.workload.queues)
 
     @contextlib.asynccontextmanager
     async def _phase(self, name: str) -> AsyncIterator[dict[str, Any]]:
@@ -258,14 +268,20 @@ class Stage:
 
     @contextlib.asynccontextmanager
     async def _observing(self) -> AsyncIterator[None]:
-        """While it lasts, every node is asked at the plan's interval what it believes."""
-        async with asyncio.TaskGroup() as group:
+        """While it lasts, every node is asked at the plan's interval what it believes, and what
+        keeps the harness from running is recorded."""
+        async with self._watching_stalls(), asyncio.TaskGroup() as group:
             tasks = [group.create_task(self._observe(node)) for node in self.world.cluster.nodes]
             try:
                 yield
             finally:
                 for task in tasks:
                     task.cancel()
+
+    def _watching_stalls(self) -> contextlib.AbstractAsyncContextManager[None]:
+        if self.world.watch_stalls is None:
+            return contextlib.nullcontext()
+        return self.world.watch_stalls(self.world.cluster, self.record)
 
     async def _observe(self, node: str) -> None:
         interval_ns = self.plan.observe_interval_ms * 1_000_000

@@ -283,6 +283,16 @@ setup_spark() {
     setup_venv "$@" spark
 }
 
+# --- Porcupine ---------------------------------------------------------------------------------------------------
+
+# setup_porcupine  Go, and with it the library that `shalott check --engine porcupine` asks. Go fetches Porcupine.
+setup_porcupine() {
+    ensure_commands go=golang-go gcc=gcc || return 1
+    setup_venv || return 1
+    say "building Porcupine; the first time takes a minute"
+    "$VENV/bin/python" -m shalott.checkers.porcupine.build
+}
+
 # --- a browser ---------------------------------------------------------------------------------------------------
 
 # setup_browser  a chromium, for the tests that look at pages; it comes with a font, or its pages have no letters.

@@ -17,7 +17,7 @@ import asyncio
 import logging
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from tenacity import wait_fixed
 
@@ -43,8 +43,10 @@ from shalott.harness.core.errors import (
     HarnessError,
     Indefinite,
 )
-from shalott.harness.core.history import Recorder
 from shalott.harness.core.plan import SystemPlan
+
+if TYPE_CHECKING:
+    from shalott.harness.core.history import Recorder
 
 log = logging.getLogger("shalott.cluster.systems")
 

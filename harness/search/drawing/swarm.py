@@ -42,7 +42,8 @@ from shalott.harness.core.plan import (
     canonical,
 )
 from shalott.harness.core.rng import stream_key
-from shalott.harness.run.planning import check_plan, lay_out, parse_nodes, profile_of
+from shalott.harness.run.planning import check_plan, lay_out
+from shalott.harness.run.request import parse_nodes, profile_of
 from shalott.harness.run.requirements import requirements_of
 from shalott.nemesis.drawing import STEP_MS, Promise, draw_faults
 from shalott.nemesis.record import members

@@ -11,6 +11,7 @@ import asyncio
 import contextlib
 import logging
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from contextvars import Context, copy_context
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
@@ -98,10 +99,12 @@ class Stage:
     healed: bool = False
     deaths: list[asyncio.Task[None]] = field(default_factory=list)  # that are being written down
     notes: list[str] = field(default_factory=list)
+    _context: Context | None = None  # in which the harness runs, and no simulated node
 
     async def perform(self) -> None:
         """The whole experiment."""
         interpreter = self._interpreter()
+        self._context = copy_context()
         self.world.cluster.on_exit = self._node_died
         try:
             async with self._phase("boot"):
@@ -142,9 +145,11 @@ class Stage:
                 log.info("the operator restarted %s", ", ".join(restarted))
 
     def _node_died(self, ended: NodeExit) -> None:
-        """Its row begins now; what the node printed last is asked for."""
+        """Its row begins now; what the node printed last is asked for. A simulated node calls this
+        from its own process, in which nothing runs any more."""
         index = self.record.invoke(NEMESIS, ended.node, "died")
-        self.deaths.append(asyncio.create_task(self._tell_death(index, ended)))
+        telling = asyncio.create_task(self._tell_death(index, ended), context=self._context)
+        self.deaths.append(telling)
 
     async def _tell_death(self, index: int, ended: NodeExit) -> None:
         extra = {"exit_code": ended.exit_code, "out_of_memory": ended.out_of_memory}

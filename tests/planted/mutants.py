@@ -283,7 +283,7 @@ MUTANTS: tuple[Mutant, ...] = (
 def command(scenario: str, world: World) -> list[str]:
     """Real nodes take seconds to start again: there a run is long enough for three faults or four.
     A copy that a synchronisation made rules only after the third."""
-    longer_s = {"calm": 10, "kill-fifo": 30}.get(scenario, 16)
+    longer_s = {"calm": 10, "kill-fifo": 30, "isolate-controlled": 50}.get(scenario, 16)
     longer = () if world == "sim" else ("--time-limit", str(longer_s))
     return [*SCENARIOS[scenario], *longer, "--cluster", world]
 

@@ -22,6 +22,7 @@ _OF_OLD_KINDS: Mapping[str, tuple[Effect, ...]] = {
     "kill": ("ends-processes",),
     "stop": ("ends-processes", "in-order"),
     "restart": ("ends-processes", "in-order"),
+    "failover": ("ends-processes",),
     "power": ("ends-processes", "loses-unsynced"),
     "wipe": ("ends-processes", "empties-disk"),
     "pause": ("suspends",),

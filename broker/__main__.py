@@ -25,6 +25,8 @@ from shalott.broker.nodes import AnyNode, open_node
 from shalott.broker.rabbit.config import NodeConfig
 from shalott.broker.rocket.config import RocketConfig
 
+log = logging.getLogger("shalott.broker")
+
 EXIT_GAVE_UP = 70
 EXIT_CONFIG = 78
 
@@ -49,6 +51,19 @@ def main() -> int:
     return asyncio.run(serve(config))
 
 
+def count_start(data_dir: Path) -> int:
+    """Count a start in a file beside ``data_dir``, and return the count; 0 if that can't be."""
+    counter = data_dir.with_name(f"{data_dir.name}.starts")
+    try:
+        text = counter.read_text() if counter.exists() else "0"
+        starts = int(text) + 1 if text.isdigit() else 1
+        counter.write_text(str(starts))
+    except OSError as error:
+        log.info("starts are not counted outside the data directory: %s", error)
+        return 0
+    return starts
+
+
 async def serve(config: NodeConfig | RocketConfig) -> int:
     """Run the node; returns the process's exit code."""
     clock = SystemClock()
@@ -68,6 +83,7 @@ async def serve(config: NodeConfig | RocketConfig) -> int:
             make_rng=partial(seeded_rng, seed),
             disk=disk,
             open_events=open_events,
+            starts=count_start(Path(config.data_dir)),
         )
         await node.start()
     except (BrokerError, OSError) as error:

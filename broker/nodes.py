@@ -23,6 +23,7 @@ async def open_node(
     disk: Disk,
     open_events: Callable[[int], Awaitable[EventLog]],
     buggify: Callable[[str], bool] = never,
+    starts: int = 0,
 ) -> AnyNode:
     """The node that ``config`` describes; see Node.open and RocketNode.open."""
     if isinstance(config, RocketConfig):
@@ -33,6 +34,7 @@ async def open_node(
             disk=disk,
             open_events=open_events,
             buggify=buggify,
+            starts=starts,
         )
     return await Node.open(
         config,
@@ -41,4 +43,5 @@ async def open_node(
         disk=disk,
         open_events=open_events,
         buggify=buggify,
+        starts=starts,
     )

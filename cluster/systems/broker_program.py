@@ -39,6 +39,7 @@ def broker_program(spec: NodeSpec, seed: int, buggify: Buggify) -> Program:
                 disk=machine.disk,
                 open_events=open_events,
                 buggify=buggify,
+                starts=process.incarnation,
             )
             machine.node = node
             await node.start()

@@ -15,6 +15,7 @@ import h11
 
 from shalott.broker.base.errors import cannot_listen
 from shalott.broker.base.http.messages import ApiError, Request, Response, bad_request
+from shalott.broker.base.listening import listen
 
 log = logging.getLogger("shalott.broker.management")
 
@@ -46,7 +47,7 @@ class ManagementServer:
     async def start(self) -> None:
         """Listen. Raises ConfigError if the port can't be had."""
         try:
-            self._server = await asyncio.start_server(self._accepted, self._host, self._port)
+            self._server = await listen(self._accepted, self._host, self._port)
         except OSError as error:
             raise cannot_listen("HTTP", self._host, self._port, "management_port", error) from error
         self._port = int(self._server.sockets[0].getsockname()[1])

@@ -11,6 +11,7 @@ import asyncio
 import logging
 
 from shalott.broker.base.errors import cannot_listen
+from shalott.broker.base.listening import listen
 from shalott.broker.rabbit.amqp.connection import Connection, ConnectionInfo
 from shalott.broker.rabbit.amqp.errors import CONNECTION_FORCED, AmqpError
 from shalott.broker.rabbit.amqp.exchanges import Router
@@ -63,7 +64,7 @@ class Listener:
         """Listen. Raises ConfigError if the port can't be had."""
         assert self._server is None, "already listening"
         try:
-            self._server = await asyncio.start_server(self._accepted, self._host, self._port)
+            self._server = await listen(self._accepted, self._host, self._port)
         except OSError as error:
             raise cannot_listen("AMQP", self._host, self._port, "amqp_port", error) from error
         self._port = int(self._server.sockets[0].getsockname()[1])

@@ -26,6 +26,7 @@ from typing import Any
 
 from shalott.broker.base.env import Env
 from shalott.broker.base.errors import StorageError, cannot_listen
+from shalott.broker.base.listening import listen
 from shalott.broker.rocket.commitlog.api import Log
 from shalott.broker.rocket.ha.group_transfer import Ack
 from shalott.broker.rocket.ha.packets import HaProtocolError, encode_frame
@@ -81,7 +82,7 @@ class HaServer:
     async def start(self, host: str, port: int) -> None:
         """Listen. Raises ConfigError if the port is taken."""
         try:
-            self._server = await asyncio.start_server(self._accepted, host, port)
+            self._server = await listen(self._accepted, host, port)
         except OSError as error:
             raise cannot_listen("HAService", host, port, "ha port", error) from error
 

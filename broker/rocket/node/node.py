@@ -17,8 +17,8 @@ from shalott.broker.base.disk import Disk
 from shalott.broker.base.env import Clock, Env, Rng, never
 from shalott.broker.base.errors import BrokerError, ConfigError
 from shalott.broker.base.events import EventLog
-from shalott.broker.base.files import read_number, write_number
 from shalott.broker.base.http.server import ManagementServer
+from shalott.broker.base.lives import begin_life
 from shalott.broker.rocket.addresses import AddressBook, controller_addresses
 from shalott.broker.rocket.commitlog.api import Store
 from shalott.broker.rocket.commitlog.replica import Replica
@@ -70,10 +70,12 @@ class RocketNode:
         disk: Disk,
         open_events: Callable[[int], Awaitable[EventLog]],
         buggify: Callable[[str], bool] = never,
+        starts: int = 0,
     ) -> RocketNode:
-        """Read what a former life left on ``disk``. The callables get the incarnation."""
-        incarnation = await read_number(disk, "incarnation") + 1
-        await write_number(disk, "incarnation", incarnation)
+        """Read what a former life left on ``disk``. The callables get the incarnation; ``starts``
+        is how often the machine has started the node (broker/base/lives.py).
+        """
+        incarnation = await begin_life(disk, starts)
         env = Env(
             config.name,
             incarnation,

@@ -24,6 +24,7 @@ from typing import Literal
 
 from shalott.broker.base.env import Env
 from shalott.broker.base.errors import BrokerError, cannot_listen
+from shalott.broker.base.listening import listen
 from shalott.broker.rocket.commitlog.store import MessageStore
 from shalott.broker.rocket.config import RocketConfig
 from shalott.broker.rocket.ha.autoswitch import packets
@@ -93,7 +94,7 @@ class AutoSwitchHAService:
         """Listen. Raises ConfigError if the port is taken."""
         host, port = self._config.bind_host, self._config.ports["ha"]
         try:
-            self._server = await asyncio.start_server(self._accept, host, port)
+            self._server = await listen(self._accept, host, port)
         except OSError as error:
             raise cannot_listen("HA", host, port, "ports.ha", error) from error
 

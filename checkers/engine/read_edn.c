@@ -4,6 +4,7 @@
  * Only the map of an entry is understood; its values are stepped over, brackets matched, and
  * kept as text. An entry is taken in once its closing brace was seen, so bytes that end early
  * cost nothing: the parser goes back to where the entry began and says SHL_MORE. */
+#define _GNU_SOURCE /* memmem */
 #include "internal_read.h"
 
 #include <string.h>
@@ -31,10 +32,26 @@ static int is_digit(char byte)
 
 static int skip_form(shl_cursor *cursor);
 
-static void skip_comment(shl_cursor *cursor)
+static const char *find(shl_slice text, const char *what)
+{
+    return text.length > 0 ? memmem(text.at, (size_t)text.length, what, strlen(what)) : NULL;
+}
+
+int shl_has_operation(shl_slice text)
+{
+    return find(text, ":process") && find(text, ":type");
+}
+
+/* A comment that holds an operation is no comment: one damaged byte would make an operation
+ * vanish without a word. */
+static int skip_comment(shl_cursor *cursor)
 {
     const char *newline = memchr(cursor->at, '\n', (size_t)(cursor->end - cursor->at));
-    cursor->at = newline ? newline : cursor->end;
+    const char *end = newline ? newline : cursor->end;
+    if (shl_has_operation((shl_slice){cursor->at, end - cursor->at}))
+        return SHL_READ_COMMENTED;
+    cursor->at = end;
+    return SHL_READ_FINE;
 }
 
 static int skip_blank(shl_cursor *cursor)
@@ -47,12 +64,16 @@ static int skip_blank(shl_cursor *cursor)
         if (at == cursor->end)
             return SHL_READ_FINE;
         if (*at == ';') {
-            skip_comment(cursor);
+            int status = skip_comment(cursor);
+            if (status)
+                return status;
         } else if (*at == '#' && at + 1 < cursor->end && at[1] == '_') {
             shl_cursor discard = *cursor;
             cursor->at += 2;
             int status = skip_form(cursor);
-            if (status == SHL_MORE)
+            if (!status && shl_has_operation((shl_slice){discard.at, cursor->at - discard.at}))
+                status = SHL_READ_COMMENTED;
+            if (status == SHL_MORE || status == SHL_READ_COMMENTED)
                 *cursor = discard; /* what is cut off begins here */
             if (status)
                 return status;
@@ -237,11 +258,13 @@ static int skip_form(shl_cursor *cursor)
         cursor->at = at;
         if (at == cursor->end)
             return SHL_MORE;
+        int status;
         if (*at == ';') {
-            skip_comment(cursor);
+            if ((status = skip_comment(cursor)))
+                return status;
             continue;
         }
-        int status = skip_piece(cursor, &open, &whole);
+        status = skip_piece(cursor, &open, &whole);
         if (status)
             return status;
     }
@@ -400,6 +423,8 @@ static int read_fields(shl_cursor *cursor, fields *found)
             return SHL_READ_FINE;
         }
         shl_value name, unknown, *field;
+        if (*cursor->at != ':') /* the next entry's brace, mostly */
+            return SHL_READ_UNCLOSED;
         if ((status = read_value(cursor, &name)) || (status = blank(cursor)))
             return status;
         if (cursor->at == cursor->end)
@@ -511,6 +536,17 @@ static int skip_tags(shl_cursor *cursor)
     return cursor->at == cursor->end ? SHL_MORE : SHL_READ_FINE;
 }
 
+/* Whether two operations stand in it: only one of them can be meant. */
+static int has_two(shl_slice text)
+{
+    static const char PROCESS[] = ":process";
+    const char *first = find(text, PROCESS);
+    if (!first)
+        return 0;
+    first += sizeof PROCESS - 1;
+    return find((shl_slice){first, text.at + text.length - first}, PROCESS) != NULL;
+}
+
 static int read_entry(shl_reader *reader, shl_cursor *cursor)
 {
     const char *begin = cursor->at;
@@ -522,9 +558,35 @@ static int read_entry(shl_reader *reader, shl_cursor *cursor)
         status = SHL_READ_NO_MAP;
     if (!status)
         status = read_fields(cursor, &found);
+    if (!status && cursor->line > line) {
+        if (has_two((shl_slice){begin, cursor->at - begin}))
+            status = SHL_READ_UNCLOSED;
+        else if (cursor->line - line >= reader->most_lines)
+            reader->most_lines = cursor->line - line + 1;
+    }
+    if (status == SHL_READ_UNCLOSED)
+        reader->state.error_other = line;
     if (status)
         return status;
     return take_fields(reader, &found, line, begin);
+}
+
+/* What is left of a file whose end is missing is the beginning of one entry: no longer than those
+ * before it, in lines, and of one process. Otherwise a bracket or a quote is missing, which would
+ * swallow all that follows. */
+int shl_check_torn_edn(shl_reader *reader, const shl_cursor *tail)
+{
+    const char *end = tail->end;
+    int64_t lines = 1;
+    while (end > tail->at && class_of(end[-1]) == SPACE)
+        end--;
+    shl_slice text = {tail->at, end - tail->at};
+    for (const char *at = text.at; at < end && (at = memchr(at, '\n', (size_t)(end - at))); at++)
+        lines++;
+    if (lines <= reader->most_lines && !has_two(text))
+        return SHL_READ_FINE;
+    reader->state.error_other = tail->line;
+    return shl_complain(reader, SHL_READ_UNCLOSED, tail->line, tail->at);
 }
 
 int shl_read_edn(shl_reader *reader, shl_cursor *cursor, int32_t last)

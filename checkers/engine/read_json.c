@@ -9,6 +9,9 @@ enum { DEEPEST = 128 };
 /* The row of an invocation that is the nemesis's: it has none. */
 static const int64_t NEMESIS_ROW = INT64_MIN;
 
+/* Its process, and no other below 0. */
+enum { NEMESIS = -1 };
+
 static void skip_space(shl_cursor *cursor)
 {
     while (cursor->at < cursor->end &&
@@ -186,17 +189,41 @@ static int is_nemesis(shl_reader *reader, const fields *found, int invocation, i
                       int *status)
 {
     int64_t *place = shl_row_of(&reader->open, found->index.number, reader->budget);
+    *status = SHL_READ_FINE;
     if (!place) {
         *status = SHL_READ_STOPPED;
         return 1;
     }
-    if (invocation && found->process.kind == SHL_INTEGER && found->process.number < 0 && !*place)
+    if (invocation && found->process.kind == SHL_INTEGER && found->process.number == NEMESIS &&
+        !*place) {
         *place = NEMESIS_ROW;
+        if (shl_name(&reader->faults, found->f.slice, line, reader->budget) < 0)
+            *status = SHL_READ_STOPPED;
+    }
     if (*place != NEMESIS_ROW)
         return 0;
     shl_take_nemesis(reader, line);
-    *status = SHL_READ_FINE;
     return 1;
+}
+
+/* One damaged byte makes -1 of process 11, and its operation would vanish without a word. */
+int shl_check_faults(shl_reader *reader)
+{
+    const shl_names *faults = &reader->faults, *words = &reader->names[SHL_READ_WORDS];
+    for (int32_t fault = 0; fault < faults->count; fault++) {
+        shl_slice f = shl_named(faults, fault);
+        for (int32_t word = 0; f.length && word < words->count; word++) {
+            shl_slice known = shl_named(words, word);
+            if (!shl_is(f, known.at, known.length))
+                continue;
+            shl_complain_of(reader, f);
+            reader->state.error = SHL_READ_NEMESIS_F;
+            reader->state.error_line = faults->lines[fault];
+            reader->state.error_column = 1;
+            return SHL_READ_NEMESIS_F;
+        }
+    }
+    return SHL_READ_FINE;
 }
 
 static int take_invocation(shl_reader *reader, const fields *found, shl_entry *entry,
@@ -225,8 +252,10 @@ static int take_fields(shl_reader *reader, const fields *found, int64_t line, co
     int status;
     if (found->type.kind != SHL_FORM)
         return complain(reader, SHL_READ_NO_TYPE, line, &found->type, begin);
-    if (SHL_IS(type, "begin"))
+    if (SHL_IS(type, "begin")) {
+        reader->state.begun = 1;
         return SHL_READ_FINE;
+    }
     if (SHL_IS(type, "end")) {
         reader->state.ended = 1;
         return SHL_READ_FINE;

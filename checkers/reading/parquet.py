@@ -38,7 +38,10 @@ CUT_SHORT: Final = "history.incomplete"  # harness/run/store.py leaves it beside
 
 def read_parquet(path: Path) -> ConcurrentHistory:
     """Reads a history.parquet. Raises UnreadableHistory."""
-    return _history(path, _table(path))
+    try:
+        return _history(path, _table(path))
+    except UnicodeDecodeError as error:
+        raise UnreadableHistory(f"cannot read {path}: a string in it is damaged") from error
 
 
 def _table(path: Path) -> pa.Table:
@@ -76,6 +79,7 @@ def _history(path: Path, table: pa.Table) -> ConcurrentHistory:
         raise UnreadableHistory(
             f"{path}, operation {index[np.argmax(is_early)]}: it completes before it is invoked"
         )
+    _require_known_processes(path, process, f, index)
     order = _order(process, invoked)
     call, ret = _ranks(invoked, completed, kind, order)
     found_nothing = _found_nothing(path, table, f, kind)
@@ -99,12 +103,37 @@ def _history(path: Path, table: pa.Table) -> ConcurrentHistory:
         source=str(path),
         dialect="shalott",
         notes=_notes(path),
+        cut="its last flush" if _is_cut(path) else "",
     )
     return history if order is None else history.take(order)
 
 
+def _require_known_processes(
+    path: Path, process: npt.NDArray[np.int32], f: Words, index: npt.NDArray[np.int64]
+) -> None:
+    """Refuses a row of no process, and one of the nemesis (-1) that does what clients do: damage
+    that would leave an operation out without a word."""
+    is_client = process >= 0
+    if is_client.all():
+        return
+    by_clients = np.zeros(len(f.names), dtype=np.bool_)
+    by_clients[f.codes[is_client]] = True
+    is_odd = (process < -1) | (~is_client & by_clients[f.codes])
+    if is_odd.any():
+        row = int(np.argmax(is_odd))
+        raise UnreadableHistory(
+            f"{path}, operation {index[row]}: process {process[row]} does"
+            f" {f.names[f.codes[row]]}, but a client is 0 or more, and the nemesis (-1) does"
+            " nothing that clients do"
+        )
+
+
+def _is_cut(path: Path) -> bool:
+    return (path.parent / CUT_SHORT).exists()
+
+
 def _notes(path: Path) -> tuple[str, ...]:
-    if (path.parent / CUT_SHORT).exists():
+    if _is_cut(path):
         return ("the recording was cut short: what came after its last flush is missing",)
     return ()
 

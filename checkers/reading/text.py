@@ -108,6 +108,8 @@ def _raise(path: Path | str, dialect: str, reader: Any, budget: Any) -> None:
 
 def _history(path: Path | str, dialect: str, reader: Any) -> ConcurrentHistory:
     state = lib.shl_reader_state(reader)
+    if state.torn and not state.entries:
+        raise UnreadableHistory(f"{path}, line {state.torn}: the file ends before its first entry")
     n = state.operations
     timed = bool(state.timed) and n > 0
     columns = _copied(reader, n, timed) if n <= FEW else _taken(reader, n, timed, state.crowded)
@@ -131,6 +133,7 @@ def _history(path: Path | str, dialect: str, reader: Any) -> ConcurrentHistory:
         source=str(path),
         dialect=dialect,
         notes=_notes(dialect, state),
+        cut=_cut(state),
     )
 
 
@@ -188,6 +191,13 @@ def _taken(reader: Any, n: int, timed: bool, crowded: bool) -> _Columns:
             take(lib.SHL_READ_TYPE, np.uint8),
         ),
     )
+
+
+def _cut(state: Any) -> str:
+    """Where the end is missing, if the file tells that it is."""
+    if state.torn:
+        return f"line {state.torn}"
+    return f"line {state.line}" if state.begun and not state.ended else ""
 
 
 def _notes(dialect: str, state: Any) -> tuple[str, ...]:

@@ -207,14 +207,15 @@ def _check(request: CheckRequest, file: str, model: Model) -> Checked:
 def _lines(checked: Checked) -> Iterator[str]:
     verdict, history = checked.verdict, checked.history
     explanation = checked.explanation
+    cut = f" up to {history.cut}, where the file is cut off" if history.cut else ""
     if explanation is not None:
-        yield f"{checked.file}: INVALID: {explanation.reason}"
+        yield f"{checked.file}: INVALID{cut}: {explanation.reason}"
         yield from _operations(explanation)
     elif verdict.valid == "unknown":
         progress = f": {verdict.progress}" if verdict.progress else ""
-        yield f"{checked.file}: unknown ({verdict.cause}){progress}"
+        yield f"{checked.file}: unknown ({verdict.cause}){cut}{progress}"
     else:
-        yield f"{checked.file}: valid"
+        yield f"{checked.file}: valid{cut}"
     yield f"  {_counted(history, verdict)}"
     cost = f"{verdict.elapsed_s:.3f} s, {verdict.memory_peak_bytes / 1e6:.1f} MB"
     if verdict.violation is not None:
@@ -264,6 +265,7 @@ def _json_lines(checked: Checked) -> Iterator[str]:
         "dialect": history.dialect,
         "crashed": int(np.count_nonzero(history.ret == NEVER)),
         "notes": list(history.notes),
+        "cut": history.cut,
         **asdict(verdict),
     }
     if verdict.violation is not None and checked.explanation is not None:

@@ -23,7 +23,11 @@ from shalott.checkers.linearizability.deciding.general_search import (
     quick_search,
 )
 from shalott.checkers.linearizability.deciding.hindsight import without_hindsight
-from shalott.checkers.linearizability.deciding.monitor_choice import choose_monitor, wants_distinct
+from shalott.checkers.linearizability.deciding.monitor_choice import (
+    choose_conditions,
+    choose_monitor,
+    wants_distinct,
+)
 from shalott.checkers.linearizability.deciding.verdict import Verdict, Violation
 from shalott.checkers.linearizability.deciding.workers import run_all
 from shalott.checkers.linearizability.monitors.base import (
@@ -107,6 +111,8 @@ class RunningCheck:
             parts = self._ask_monitor(monitor, parts, find_prefix)
         elif by == "monitor":
             raise UsageError(f"there is no monitor for the model {model_name(self.model)}")
+        if parts and by == "auto" and self.violation is None and not self.cause:
+            self._ask_conditions(parts, find_prefix)
         if parts and by != "monitor" and self.violation is None and not self.cause:
             self._search(parts, find_prefix)
 
@@ -139,6 +145,19 @@ class RunningCheck:
         if invalid:
             self._keep_monitor_violation(monitor, *invalid[0], find_prefix)
         return left
+
+    def _ask_conditions(self, parts: list[Part], find_prefix: bool) -> None:
+        """Looks for what no order can explain, before an order is looked for."""
+        conditions = choose_conditions(self.model)
+        if conditions is None:
+            return
+        for part in parts:
+            history = part.of(self.history)
+            answer = conditions(history, self.budget)
+            if answer.valid is False:
+                self._count(answer.monitor)
+                self._keep_monitor_violation(conditions, part, answer, find_prefix)
+                return
 
     def _keep_monitor_violation(
         self, monitor: Monitor, part: Part, answer: MonitorAnswer, find_prefix: bool

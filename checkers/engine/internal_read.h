@@ -30,6 +30,7 @@ typedef struct {
     uint8_t type;
     uint8_t has_key;
     uint8_t has_time;
+    uint8_t has_offset;
     uint8_t empty;   /* it failed since there was nothing to take */
     uint8_t repeats; /* a completion without a value means the invocation's */
     uint8_t once;    /* an id is one operation's, not a process's */
@@ -37,6 +38,7 @@ typedef struct {
     shl_slice key;
     shl_value value;
     int64_t time;
+    int64_t offset; /* where a log put what was sent: the result of sending */
     int64_t line;
 } shl_entry;
 

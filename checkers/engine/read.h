@@ -36,7 +36,6 @@ enum {
     SHL_READ_BAD_TIME = 16,
     SHL_READ_NOT_KEYED = 17, /* the value is no [key value] */
     SHL_READ_NO_INDEX = 18,
-    SHL_READ_BAD_VALUE = 19, /* a recording's value is no integer */
     SHL_READ_INVOKED_TWICE = 20,
     SHL_READ_NOT_INVOKED = 21,
     SHL_READ_OTHER_F = 22,

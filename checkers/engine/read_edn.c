@@ -375,7 +375,7 @@ uint8_t shl_entry_type(shl_slice word)
 /* The fields of an entry, as they stand in the file, and where each stands. A field that is missing
  * has a slice of length 0. */
 typedef struct {
-    shl_value process, type, f, key, value, time, error;
+    shl_value process, client, type, f, key, value, time, error;
 } fields;
 
 static shl_value *field_of(fields *found, shl_slice name)
@@ -391,6 +391,8 @@ static shl_value *field_of(fields *found, shl_slice name)
         return SHL_IS(name, ":value")   ? &found->value
                : SHL_IS(name, ":error") ? &found->error
                                         : NULL;
+    case 7:
+        return SHL_IS(name, ":client") ? &found->client : NULL;
     case 8:
         return SHL_IS(name, ":process") ? &found->process : NULL;
     default:
@@ -502,6 +504,11 @@ static int take_fields(shl_reader *reader, const fields *found, int64_t line, co
     entry.id = entry.process = found->process.number;
     if (entry.process > INT32_MAX || entry.process < INT32_MIN)
         return complain_of(reader, SHL_READ_BAD_PROCESS, line, &found->process, begin);
+    if (found->client.slice.length) { /* who goes on as another process (edn_export.py) */
+        entry.process = found->client.number;
+        if (found->client.kind != SHL_INTEGER || entry.process > INT32_MAX || entry.process < 0)
+            return complain_of(reader, SHL_READ_BAD_PROCESS, line, &found->client, begin);
+    }
     if (!found->type.slice.length)
         return shl_complain(reader, SHL_READ_NO_TYPE, line, begin);
     entry.type = shl_entry_type(word_of(&found->type));

@@ -111,7 +111,7 @@ static int read_value(shl_cursor *cursor, shl_value *value)
 }
 
 typedef struct {
-    shl_value index, type, at_ns, process, f, key, value, error;
+    shl_value index, type, at_ns, process, f, key, value, error, offset;
 } fields;
 
 static shl_value *field_of(fields *found, shl_slice name)
@@ -130,6 +130,8 @@ static shl_value *field_of(fields *found, shl_slice name)
         return &found->key;
     if (SHL_IS(name, "value"))
         return &found->value;
+    if (SHL_IS(name, "offset"))
+        return &found->offset;
     return SHL_IS(name, "error") ? &found->error : NULL;
 }
 
@@ -268,11 +270,17 @@ static int take_fields(shl_reader *reader, const fields *found, int64_t line, co
         return complain(reader, SHL_READ_NO_INDEX, line, &found->index, begin);
     if (found->at_ns.kind != SHL_INTEGER)
         return complain(reader, SHL_READ_BAD_TIME, line, &found->at_ns, begin);
-    if (found->value.kind == SHL_FORM)
-        return complain(reader, SHL_READ_BAD_VALUE, line, &found->value, begin);
     entry.has_time = 1;
     entry.time = found->at_ns.number;
     entry.value = found->value;
+    if (entry.value.kind == SHL_FORM && entry.value.slice.at[-1] == '"') { /* with its quotes */
+        entry.value.slice.at--;
+        entry.value.slice.length += 2;
+    }
+    if (found->offset.kind == SHL_INTEGER) {
+        entry.has_offset = 1;
+        entry.offset = found->offset.number;
+    }
     entry.empty = (uint8_t)(found->error.kind == SHL_FORM && SHL_IS(found->error.slice, "empty"));
     if (is_nemesis(reader, found, entry.type == SHL_INVOKE, line, &status))
         return status ? shl_complain(reader, status, line, begin) : SHL_READ_FINE;

@@ -36,7 +36,6 @@ _SENTENCES: Final[dict[int, str]] = {
     lib.SHL_READ_BAD_TIME: "a time is a number of nanoseconds, not {word}",
     lib.SHL_READ_NOT_KEYED: "the history is keyed, but a value is no [key value]: {word}",
     lib.SHL_READ_NO_INDEX: "an operation without an index",
-    lib.SHL_READ_BAD_VALUE: "a value is a number, not {word}",
     lib.SHL_READ_TOO_MANY: "more operations or lines than can be counted (2^30)",
 }
 _BY_PROCESS: Final[dict[int, str]] = {

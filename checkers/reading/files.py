@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Final
 
 from shalott.checkers.history.concurrent import ConcurrentHistory
+from shalott.checkers.reading.edn import KEYED_COMMENT
 from shalott.harness.core.errors import UnreadableHistory
 
 SHALOTT, JEPSEN, ETCD, KEY_VALUE, VIOLIN = (
@@ -33,6 +34,7 @@ _PARQUET_MAGIC = b"PAR1"
 _SAMPLE_BYTES = 1 << 16
 _LOOK_UP_S = 0.1  # a signal between two system calls is noticed after so long at most
 
+_KEYED = KEYED_COMMENT.encode()
 _COMMENTS = re.compile(rb"(?:[\s,]+|;[^\n]*(?:\n|$))*")
 _VIOLIN = re.compile(rb"\s*(?:#[^\n]*\n\s*)*\[\d+\]\s+(?:call|return)\b")
 _VIOLIN_HEADING = re.compile(rb"\s*# @object\b")
@@ -79,6 +81,7 @@ def read_history(
     from shalott.checkers.reading.text import read_text
 
     chosen = _dialect_of(file, sample) if dialect == "auto" else dialect
+    keyed = keyed or (chosen in (JEPSEN, KEY_VALUE) and sample.startswith(_KEYED))
     return read_text(file, chosen, keyed, whole=sample if len(sample) < _SAMPLE_BYTES else None)
 
 

@@ -28,10 +28,12 @@ from shalott.checkers.history.words import Words
 from shalott.harness.core.errors import UnreadableHistory
 
 _NEEDED: Final = ("process", "f", "type", "value", "invoke_ns", "complete_ns")
-_OPTIONAL: Final = ("index", "key", "error")
+_OPTIONAL: Final = ("index", "key", "error", "offset")
+_GET_OFFSETS: Final = ("send", "append")  # a log's answer to what was given is where it stands
 _STRINGS: Final = ("f", "type", "key", "error")
 _TYPES: Final = {"ok": OK, "fail": FAIL, "info": INFO}
-_EMPTIED: Final = ("dequeue", "drain", "remove", "poll")  # engine/read_pair.c has the same
+_EMPTIED: Final = ("dequeue", "drain", "remove", "poll", "pop")  # engine/read_pair.c has the same
+_NO_OFFSET: Final = -1
 _NO_TIME: Final = np.iinfo(np.int64).max
 CUT_SHORT: Final = "history.incomplete"  # harness/run/store.py leaves it beside a recovered history
 
@@ -91,7 +93,7 @@ def _history(path: Path, table: pa.Table) -> ConcurrentHistory:
         f=f,
         key=_words(path, table, "key"),
         argument=_without(values, asks_nothing),
-        result=_without(values, found_nothing | (kind == INFO)),
+        result=_without(_results(path, table, f, values), found_nothing | (kind == INFO)),
         type=kind,
         process=process.astype(np.int32, copy=False),
         call=call,
@@ -235,6 +237,18 @@ def _values(path: Path, table: pa.Table) -> Values:
     if not array.null_count:
         return Values(np.full(len(array), INTEGER, dtype=np.uint8), numbers)
     return Values(np.where(_present(array), INTEGER, NOTHING).astype(np.uint8), numbers)
+
+
+def _results(path: Path, table: pa.Table, f: Words, values: Values) -> Values:
+    """What came back; that is the value, but of a log's sends the offset."""
+    if "offset" not in table.column_names or not f.among(_GET_OFFSETS).any():
+        return values
+    sends = f.among(_GET_OFFSETS)
+    offset = _integers(path, table, "offset", _NO_OFFSET)
+    there = sends & (offset != _NO_OFFSET)
+    kind = np.where(sends, np.where(there, INTEGER, NOTHING), values.kind).astype(np.uint8)
+    number = np.where(sends, np.where(there, offset, 0), values.number)
+    return Values(kind, number, values.forms, values.are_exact)
 
 
 def _without(values: Values, rows: npt.NDArray[np.bool_]) -> Values:

@@ -35,7 +35,7 @@ TYPES: Final = ("ok", "fail", "info")  # by the codes of ConcurrentHistory.type
 
 # What these return is what they are about; others are about what they were given.
 _OBSERVERS: Final = frozenset(
-    {"read", "dequeue", "poll", "receive", "get", "take", "tail", "contains"}
+    {"read", "dequeue", "pop", "poll", "receive", "get", "take", "tail", "contains"}
 )
 _TEXT_MAX: Final = 200
 

@@ -24,6 +24,8 @@ _OBJECTS: Final = {
     "key-value": "the key",
     "fifo-queue": "the queue",
     "unordered-queue": "the queue",
+    "stack": "the stack",
+    "priority-queue": "the queue",
     "log": "the log",
     "mutex": "the lock",
     "owner-lock": "the lock",
@@ -62,10 +64,14 @@ def state_text(model: Model, state: Hashable) -> str:
     if name == "multi-register" and isinstance(state, frozenset):
         pairs = sorted(f"{value_text(key)} = {plain(value)}" for key, value in state)
         return f"hold {', '.join(pairs)}" if pairs else "hold nothing yet"
-    if name in ("fifo-queue", "set", "unordered-queue") and not state:
+    if name in ("fifo-queue", "priority-queue", "set", "stack", "unordered-queue") and not state:
         return "is empty"
     if name == "fifo-queue" and isinstance(state, tuple):
         return f"holds {_listed(map(plain, state))}"
+    if name == "stack" and isinstance(state, tuple):
+        return f"holds {_listed(map(plain, reversed(state)))}"  # the next one first, as in a queue
+    if name == "priority-queue" and isinstance(state, tuple):
+        return f"holds {_listed(plain(value) for _, value in state)}"
     if name == "unordered-queue" and isinstance(state, frozenset):
         return f"holds {_listed(sorted(plain(v) + (f' ×{n}' if n > 1 else '') for v, n in state))}"
     if name == "set" and isinstance(state, frozenset):
@@ -151,7 +157,7 @@ def observed(operation: Operation) -> str:
         before = value_text(operation.argument[0])
         failed = result is FAILED or result is False
         return f"failed, so it was not {before}" if failed else f"needs {before}"
-    if f == "dequeue":
+    if f in ("dequeue", "pop"):
         return "found it empty" if result is None else f"took {value_text(result)}"
     if f in ("acquire", "release") and result is None:
         return "needs it free" if f == "acquire" else "needs it held"

@@ -293,7 +293,7 @@ def test_a_recording_that_was_cut_short(tmp_path: Path) -> None:
         ('{"type":"ok","at_ns":9}', "an operation without an index"),
         ('{"index":1,"at_ns":9}', "an operation without a type"),
         ('{"index":1,"type":"ok"}', "an operation without a time"),
-        ('{"index":1,"type":"ok","at_ns":9,"value":"x"}', "a value is a number, not x"),
+        ('{"index":1,"type":"ok","at_ns":9,"value":x}', "this can't stand here"),
         ('{"index":1,"type":"ok"', "the line ends within an operation"),
         ('{"index":1 "type":"ok"}', "this can't stand here"),
         ('{"index":1,"type":"ok","extra":{"a":[1,2}]}',

@@ -18,7 +18,8 @@ from shalott.checkers.models import BUILT_IN
 from shalott.checkers.reading import read_history
 from shalott.harness.cli.main import run_command
 from shalott.harness.core.history import write_history
-from shalott.harness.core.recording import recover
+from shalott.harness.core.op import NEMESIS
+from shalott.harness.core.recording import HistoryWriter, recover
 from tests.checkers.reading.test_edn import REGISTER, REGISTER_SEEN
 from tests.checkers.reading.test_logs import ETCD, RECORDED, VIOLIN, record
 from tests.checkers.reading.written import seen
@@ -196,7 +197,7 @@ def test_help(shalott: Shalott) -> None:
     [
         ([], "which history? shalott check FILE --model NAME"),
         (["good.edn"], "which model? --model register, cas-register"),
-        (["good.edn", "-m", "stack"], "no model 'stack': there are register, cas-register"),
+        (["good.edn", "-m", "heap"], "no model 'heap': there are register, cas-register"),
         (["good.edn", "-m", "register:x=1"], "model register takes"),
         (["good.edn", "-m", "register", "--monitor", "bus"],
          "no monitor 'bus' for register: there are auto, general, register monitor"),
@@ -286,12 +287,42 @@ def test_export_to_standard_output_with_the_nemesis(shalott: Shalott, run_stored
     done = shalott(["export", "fifo", "--nemesis"])
     assert done.code == 0
     lines = done.out.splitlines()
-    assert lines[0] == (
+    assert lines[0] == "; values are [key value]"
+    assert lines[1] == (
         '{:index 0, :process :nemesis, :type :info, :f :partition, :value "begun", :time 10}'
     )
     assert [line for line in lines if ":nemesis" in line and '"healed", :time 80}' in line]
     Path("again.edn").write_text(done.out)
-    assert seen(read_history("again.edn", keyed=True)) == RECORDED
+    assert seen(read_history("again.edn")) == RECORDED
+
+
+def test_export_keeps_what_logs_brought_and_whom_faults_hit(shalott: Shalott) -> None:
+    writer = HistoryWriter(Path("history.jsonl"), clock_ns=iter(range(100)).__next__)
+    targets = {"kind": "partition", "nodes": ["n1", "n2"], "links": [["n1", "n3"]]}
+    fault = writer.invoke(NEMESIS, "", "partition", extra=targets)
+    sent = writer.invoke(0, "n1", "send", key="t/0", value=7)
+    writer.complete(sent, "ok", value=7, offset=3)
+    other = writer.invoke(0, "n1", "send", key="t/1", value=8)
+    writer.complete(other, "ok", value=8, offset=0)
+    poll = writer.invoke(1, "n2", "poll", key="t/0")
+    writer.complete(poll, "ok", extra={"from": 3, "records": [[3, 7]]})
+    writer.complete(fault, "info", extra={**targets, "proved_effective": True})
+    writer.close()
+    assert shalott(["export", "history.jsonl", "--nemesis", "-o", "log.edn"]).code == 0
+    lines = Path("log.edn").read_text().splitlines()
+    faults = [line for line in lines if ":nemesis" in line]
+    assert all(':nodes ["n1" "n2"], :links [["n1" "n3"]]' in line for line in faults)
+    assert [
+        line for line in lines if ":extra {:from 3, :records [[3 7]]}" in line and ":ok" in line
+    ]
+    assert [line for line in lines if ':type :ok, :f :send, :value ["t/0" 3]' in line]
+    found = seen(read_history("log.edn"))
+    assert [row[1:4] for row in found] == [("send", 7, 3), ("send", 8, 0), ("poll", None, None)]
+    write_history(recover(Path("history.jsonl")).ops, Path("history.parquet"))
+    assert [row[1:4] for row in seen(read_history("history.parquet"))][:2] == [
+        ("send", 7, 3),
+        ("send", 8, 0),
+    ]
 
 
 def test_export_of_another_dialect(shalott: Shalott) -> None:

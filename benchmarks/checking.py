@@ -4,8 +4,9 @@
 
 Prints one line for each figure: CPU seconds (the least of N runs, each in a process of its own) and
 peak resident memory of that process, with the bar beside it. Then time and memory against the
-number of operations and of clients, as tables and plotted (DIRECTORY/*.svg), and the same work by
-whichever peers are installed (benchmarks/peers.py). What a figure holds:
+number of operations and of clients, as tables and plotted (DIRECTORY/*.svg), the same histories by
+Porcupine, if it can be built (benchmarks/second_opinion.py), and the same work by whichever peers
+are installed (benchmarks/peers.py). What a figure holds:
 
 - A plain name: checkers.linearizability.checking.check on a history that is in memory as columns,
   as a reader leaves it, to the verdict: encoding, the monitor, the general search. "+ prefix": with
@@ -32,7 +33,7 @@ from typing import Any, Final
 ROOT: Final = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
-from benchmarks import peers, scaling  # noqa: E402
+from benchmarks import peers, scaling, second_opinion  # noqa: E402
 from benchmarks.histories import Load  # noqa: E402
 from benchmarks.processes import measure, run  # noqa: E402
 
@@ -220,6 +221,8 @@ def main() -> int:
         good &= show_etcd(options.runs)
     if wanted("scaling"):
         scaling.show(options.out, 100 if options.quick else 1)
+    if wanted("porcupine"):
+        good &= second_opinion.show(HISTORIES)
     if wanted("peers"):
         peers.show()
     return 0 if good else 1

@@ -118,6 +118,7 @@ def write_parquet(history: ConcurrentHistory, path: Path) -> None:
         "redelivered": pa.nulls(n, pa.bool_()),
         "error": pa.array(np.where(empty, "empty", ""), mask=~empty),
         "extra": pa.nulls(n, pa.string()),
+        "due_ns": pa.nulls(n, pa.int64()),
     }
     arrays = [columns[name] for name in HISTORY_SCHEMA.names]
     write_history(pa.Table.from_arrays(arrays, schema=HISTORY_SCHEMA), path)

@@ -53,6 +53,7 @@ def build(operations: int, seed: int = 1) -> tuple[History, int]:
         "redelivered": pa.array(flagged, mask=~is_dequeue),
         "error": pa.nulls(count, pa.string()),
         "extra": pa.nulls(count, pa.string()),
+        "due_ns": pa.nulls(count, pa.int64()),
     }
     table = pa.Table.from_arrays([columns[n] for n in HISTORY_SCHEMA.names], schema=HISTORY_SCHEMA)
     return History(ops=table, events=EVENT_SCHEMA.empty_table()), int(lost.sum())

@@ -15,11 +15,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Literal, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Any, Literal, Protocol, runtime_checkable
 
 import msgspec
 
-from shalott.harness.core.history import Recorder
+from shalott.cluster.endpoint import Endpoint as Endpoint
+
+if TYPE_CHECKING:
+    from shalott.harness.core.history import Recorder
 
 # What a world can do. A plan that asks for what is missing is refused before boot.
 Capability = Literal[
@@ -52,6 +55,18 @@ class NodeStatus(msgspec.Struct, frozen=True, kw_only=True):
     pid: int | None = None
 
 
+class NodeExit(msgspec.Struct, frozen=True, kw_only=True):
+    """The end of a node's process that the harness did not ask for.
+
+    ``exit_code``: 128 and the signal's number for a signal, as shells show it; None: not known.
+    ``out_of_memory``: the kernel ended it for want of memory, where the backend can tell.
+    """
+
+    node: str
+    exit_code: int | None
+    out_of_memory: bool = False
+
+
 class LinkShape(msgspec.Struct, frozen=True, kw_only=True):
     """How one direction of a link is slowed. Zero means: as it is."""
 
@@ -71,13 +86,6 @@ class DiskFaults(msgspec.Struct, frozen=True, kw_only=True):
 
 
 SOUND_DISK = DiskFaults()
-
-
-class Endpoint(msgspec.Struct, frozen=True):
-    """Where the harness reaches a node's port."""
-
-    host: str
-    port: int
 
 
 class NodeSpec(msgspec.Struct, frozen=True, kw_only=True):
@@ -272,12 +280,42 @@ class InspectsMachines(Protocol):
         ...
 
 
+@runtime_checkable
+class HasPackages(Protocol):
+    """Of systems that are installed from Debian packages: those whose versions a report tells."""
+
+    packages: Sequence[str]
+
+
+@runtime_checkable
+class HasImages(Protocol):
+    """Of clusters whose nodes are made from images."""
+
+    async def image_facts(self, image: str) -> Mapping[str, str]:
+        """What is known of a recipe's image: ``engine`` (version), ``image``, ``image_id``,
+        ``image_digest``, and the same three of its ``base_image``. What there is none of says so.
+
+        Raises HarnessError.
+        """
+        ...
+
+
+def ignore_exit(ended: NodeExit) -> None:
+    """Of a cluster whose nodes nobody watches."""
+
+
 class Cluster(Protocol):
-    """Booted nodes. Every method raises HarnessError when the backend itself fails."""
+    """Booted nodes. Every method raises HarnessError when the backend itself fails.
+
+    ``on_exit`` is called, in the event loop, for every end of a node's process that is not the work
+    of ``kill``, ``stop``, ``power_off`` or ``teardown``: a crash, a signal from outside, the
+    kernel's OOM killer, an exit of its own, also if the node is started again at once.
+    """
 
     backend: str
     nodes: tuple[str, ...]
     capabilities: frozenset[str]
+    on_exit: Callable[[NodeExit], None]
 
     async def boot(self, system: System) -> None:
         """Sweep leftovers, prepare the image or directories, write the files, start every node."""

@@ -10,11 +10,13 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from shalott.harness.core.errors import HarnessError, MissingCapability
-from shalott.harness.core.history import Recorder
 from shalott.harness.core.op import NEMESIS
+
+if TYPE_CHECKING:
+    from shalott.harness.core.history import Recorder
 
 PROBE_INTERVAL_S = 0.1
 

@@ -6,8 +6,9 @@ wait for its end, heal it, prove that. What a kind of fault does is in its recor
 nothing here knows one kind from another. Cancelling ``run`` only tells the tasks that it is over;
 they still undo what they did, and ``heal`` waits for them. A fault that could not be proved, or
 that the backend could not make, says so in its row, and makes the run unknown
-(checkers/runs/stats.py). A node that ended its own process because its disk failed is no error: it
-is started when the fault ends, and the row says so.
+(checkers/runs/stats.py). What the system refused to do for an operator took no effect, whatever a
+probe saw of its nodes. A node that ended its own process because its disk failed is no error: it is
+started when the fault ends, and the row says so.
 """
 
 from __future__ import annotations
@@ -59,6 +60,7 @@ class _Fault:
     healed_ns: int | None = None
     proved_effective: bool | None = None  # None: it could not be looked at yet
     proved_healed: bool = False
+    refused: str = ""  # what the system did not do when it was injected
     given_up_before: dict[str, int] = field(default_factory=dict)  # by node, how often
     replaced_before: dict[str, int] = field(default_factory=dict)
 
@@ -187,11 +189,13 @@ class NemesisRunner:
             **_extra(fault.action),
             "effective_ns": fault.effective_ns,
             "healed_ns": fault.healed_ns,
-            "proved_effective": bool(fault.proved_effective),
+            "proved_effective": bool(fault.proved_effective) and not fault.refused,
             "proved_healed": fault.proved_healed,
         }
-        if fault.ctx.refused:
-            extra["refused"] = fault.ctx.refused
+        if fault.refused:
+            extra["refused"] = fault.refused
+        elif fault.ctx.refused:
+            extra["refused_at_end"] = fault.ctx.refused
         if fault.record.may_exit:
             extra |= self._given_up(fault)
         if fault.proved_effective is None:
@@ -288,6 +292,7 @@ class NemesisRunner:
     async def _inject(self, fault: _Fault) -> None:
         await self._step(fault, fault.record.inject)
         fault.effective_ns = self._recorder.now_ns()
+        fault.refused = fault.ctx.refused
         if fault.ctx.errors:
             fault.proved_effective = False
         else:

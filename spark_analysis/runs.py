@@ -20,7 +20,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from shalott.harness.core.errors import UsageError
-from shalott.harness.core.history import HISTORY_SCHEMA
+from shalott.harness.core.history import ADDED_COLUMNS, HISTORY_SCHEMA
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -35,6 +35,8 @@ LOG_COUNTS = {
     },
 }
 PLAN, HISTORY, RESULTS = "plan.json", "history.parquet", "results.json"
+# Spark reads a column that a file lacks as nulls.
+_OLDER_SCHEMA = pa.schema([field for field in HISTORY_SCHEMA if field.name not in ADDED_COLUMNS])
 CUT_SHORT = "history.incomplete"
 _GLOB = re.compile(r"[][{}*?\\]")  # what Spark would take for a pattern
 
@@ -130,7 +132,7 @@ def _read_run(store: Path, directory: Path) -> Run:
     plan = msgspec.json.decode((directory / PLAN).read_bytes(), type=_Plan)
     history = directory / HISTORY
     found = pq.read_schema(history)
-    if not found.equals(HISTORY_SCHEMA):
+    if not found.equals(HISTORY_SCHEMA) and not found.equals(_OLDER_SCHEMA):
         raise pa.ArrowInvalid("its history has other columns than this version's")
     results = _read_results(directory / RESULTS)
     return Run(

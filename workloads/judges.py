@@ -3,25 +3,31 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from shalott.checkers.base import Checker
 from shalott.checkers.queues.guarantees import ClientGuarantees
 from shalott.checkers.runs.standard import common_checkers, standard_checkers
+from shalott.cluster.systems.record import SYSTEMS
 from shalott.harness.core.plan import Plan
 
 
 def message_checkers(plan: Plan, guarantees: ClientGuarantees) -> Sequence[Checker]:
     """What became of messages in queues, and all that ``run_checkers`` judge."""
+    name = plan.system.name
+    closed = SYSTEMS.find(name).closes(plan) if SYSTEMS.has(name) else ()
     return standard_checkers(
         delivery=plan.gates.delivery,
         min_acked=plan.gates.min_acked,
         max_rto_ms=plan.gates.max_rto_ms,
         poll_round_ms=plan.observe_interval_ms,
-        guarantees=guarantees,
+        guarantees=replace(guarantees, closed=tuple(closed)),
         strict=plan.gates.one_master,
         must_settle=plan.gates.must_settle,
         must_not_crash=plan.gates.must_not_crash,
         crash_text=plan.gates.crash_text,
+        must_stay_up=plan.gates.must_stay_up,
+        orderly_exits=plan.gates.orderly_exits,
         must_converge=plan.gates.must_converge,
     )
 
@@ -36,5 +42,7 @@ def run_checkers(plan: Plan) -> Sequence[Checker]:
         must_settle=plan.gates.must_settle,
         must_not_crash=plan.gates.must_not_crash,
         crash_text=plan.gates.crash_text,
+        must_stay_up=plan.gates.must_stay_up,
+        orderly_exits=plan.gates.orderly_exits,
         must_converge=plan.gates.must_converge,
     )

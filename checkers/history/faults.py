@@ -6,8 +6,8 @@ docs/architecture.md section 6. Times are ns from the run's start.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import msgspec
@@ -50,7 +50,8 @@ class Fault:
     proved_effective: bool
     proved_healed: bool
     skipped: str = ""
-    refused: str = ""  # what the system did not do for an operator while it lasted
+    refused: str = ""  # what the system did not do for an operator, so that it took no effect
+    refused_at_end: str = ""  # what it did not do for him when the fault was healed
     effects: tuple[str, ...] = ()
 
     @property
@@ -99,7 +100,8 @@ class Claim:
 
 @dataclass(frozen=True, slots=True)
 class Observation:
-    """One answer to a poll; ``ok`` is false if the node could not be asked."""
+    """One answer to a poll; ``ok`` is false if the node could not be asked, ``is_stalled`` if that
+    was the harness's doing."""
 
     index: int
     node: str
@@ -107,17 +109,56 @@ class Observation:
     end_ns: int
     ok: bool
     claims: tuple[Claim, ...] = ()
+    is_stalled: bool = False
+    running: tuple[str, ...] = ()  # nodes that it takes to run
+    partitions: tuple[str, ...] = ()  # nodes that it is parted from
+
+
+@dataclass(frozen=True, slots=True)
+class Stall:
+    """The harness, or what relays the nodes' traffic, did not run (harness/run/watchdog.py)."""
+
+    index: int
+    kind: str
+    begin_ns: int
+    end_ns: int  # of relays that ended: the run's
+    asleep_ns: int = 0  # how long the machine slept, which no clock of the run has counted
+
+    @property
+    def of_relays(self) -> bool:
+        return self.kind.startswith("relays")
+
+    @property
+    def lasted_ns(self) -> int:
+        return self.asleep_ns or self.end_ns - self.begin_ns
+
+
+def stalled_ns(stalls: Iterable[Stall], begin_ns: int, end_ns: int, grace_ns: int = 0) -> int:
+    """How much of the time from ``begin_ns`` to ``end_ns`` nobody can be charged for: that of the
+    stalls, and ``grace_ns`` after each of them."""
+    total_ns, counted_to_ns = 0, begin_ns
+    for stall in sorted(stalls, key=lambda stall: stall.begin_ns):
+        from_ns = max(stall.begin_ns, counted_to_ns)
+        to_ns = min(stall.end_ns + grace_ns, end_ns)
+        if to_ns > from_ns:
+            total_ns += to_ns - from_ns
+            counted_to_ns = to_ns
+    return total_ns
 
 
 @dataclass(frozen=True, slots=True)
 class Surroundings:
-    """Everything in a history that is not a client's operation. Each tuple is in order of time."""
+    """Everything in a history that is not a client's operation. Each tuple is in order of time.
+
+    What nodes said across a stall of the harness is no observation: nobody knows when it was true.
+    """
 
     faults: tuple[Fault, ...]
     phases: tuple[Phase, ...]
     observations: tuple[Observation, ...]
     end_ns: int
     operator_restarts: tuple[tuple[int, tuple[str, ...]], ...] = field(default=())
+    stalls: tuple[Stall, ...] = ()
 
     def phase(self, name: str) -> Phase | None:
         return next((phase for phase in self.phases if phase.name == name), None)
@@ -135,6 +176,7 @@ def read_surroundings(history: History) -> Surroundings:
     phases: list[Phase] = []
     observations: list[Observation] = []
     restarts: list[tuple[int, tuple[str, ...]]] = []
+    stalls: list[Stall] = []
     for row in rows:
         extra = decode_object(row["extra"])
         if row["f"] == "phase":
@@ -154,14 +196,47 @@ def read_surroundings(history: History) -> Surroundings:
             observations.append(_observation(row, extra))
         elif row["f"] == "operator":
             restarts.append((row["invoke_ns"], tuple(extra.get("restarted") or ())))
+        elif row["f"] == "stall":
+            stalls.append(_stall(row, extra, end_ns))
         elif row["f"] != "probe" and "fault" in extra:
             faults.append(_fault(row, extra, end_ns))
     return Surroundings(
         faults=tuple(sorted(faults, key=lambda fault: (fault.invoke_ns, fault.id))),
         phases=tuple(sorted(phases, key=lambda phase: phase.begin_ns)),
-        observations=tuple(sorted(observations, key=lambda seen: seen.begin_ns)),
+        observations=_without_stalls(observations, stalls),
         end_ns=end_ns,
         operator_restarts=tuple(restarts),
+        stalls=tuple(sorted(stalls, key=lambda stall: stall.begin_ns)),
+    )
+
+
+def _without_stalls(
+    observations: Sequence[Observation], stalls: Sequence[Stall]
+) -> tuple[Observation, ...]:
+    """Those that a stall touches have no answer; and of each node there is one such in each stall,
+    so that nobody takes it to have believed throughout what it said before and after."""
+    own = [stall for stall in stalls if not stall.of_relays]
+    nodes = sorted({seen.node for seen in observations}) if own else []
+    kept = [
+        replace(seen, ok=False, claims=(), is_stalled=True)
+        if any(s.begin_ns < seen.end_ns and seen.begin_ns <= s.end_ns for s in own)
+        else seen
+        for seen in observations
+    ]
+    kept += [
+        Observation(stall.index, node, stall.begin_ns, stall.end_ns, ok=False, is_stalled=True)
+        for stall in own
+        for node in nodes
+    ]
+    return tuple(sorted(kept, key=lambda seen: seen.begin_ns))
+
+
+def _stall(row: dict[str, Any], extra: dict[str, Any], run_end_ns: int) -> Stall:
+    kind = str(extra.get("kind") or "")
+    begin_ns = int(extra.get("begin_ns", row["invoke_ns"]))
+    end_ns = run_end_ns if kind == "relays-ended" else int(extra.get("end_ns", begin_ns))
+    return Stall(
+        row["index"], kind, begin_ns, max(begin_ns, end_ns), int(extra.get("asleep_ns", 0))
     )
 
 
@@ -202,6 +277,7 @@ def _fault(row: dict[str, Any], extra: dict[str, Any], end_ns: int) -> Fault:
         proved_healed=bool(extra.get("proved_healed")),
         skipped=str(extra.get("skipped") or ""),
         refused=str(extra.get("refused") or ""),
+        refused_at_end=str(extra.get("refused_at_end") or ""),
         effects=_effects(extra.get("effects"), str(extra.get("kind") or row["f"])),
     )
 
@@ -225,4 +301,17 @@ def _observation(row: dict[str, Any], extra: dict[str, Any]) -> Observation:
     )
     end = row["invoke_ns"] if row["complete_ns"] is None else row["complete_ns"]
     ok = row["type"] == "ok"
-    return Observation(row["index"], row["node"], row["invoke_ns"], end, ok, claims if ok else ())
+    return Observation(
+        row["index"],
+        row["node"],
+        row["invoke_ns"],
+        end,
+        ok,
+        claims if ok else (),
+        running=_names(extra.get("running")),
+        partitions=_names(extra.get("partitions")),
+    )
+
+
+def _names(told: Any) -> tuple[str, ...]:
+    return tuple(sorted(map(str, told))) if isinstance(told, list) else ()

@@ -17,28 +17,27 @@ were up to, together with the history:
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 
 from shalott.checkers.history.columns import Operations
 from shalott.checkers.history.faults import Surroundings
 from shalott.checkers.history.loss import Run
-from shalott.checkers.history.tenures import NodeEvent
-from shalott.checkers.queues.causes import CLOCK_SLACK_NS, S, TurningPoint
+from shalott.checkers.queues.causes import CLOCK_SLACK_NS, Explanation, S
 
 UNNOTICED_NS = 5 * S  # how long after its end a fault may still swallow what nobody confirms
 
 
 @dataclass(frozen=True, slots=True)
 class ClientGuarantees:
-    """What RabbitMQ's manual asks of who must not lose messages."""
+    """What RabbitMQ's manual asks of who must not lose messages, and what its settings close."""
 
     manual_acks: bool = True
     durable: bool = True  # queues
     persistent: bool = True  # messages
     confirms: bool = True
+    closed: tuple[str, ...] = ()  # windows of loss that the system's settings rule out
 
     @property
     def transient(self) -> str:
@@ -51,33 +50,6 @@ class ClientGuarantees:
 CAREFUL = ClientGuarantees()
 
 
-def guarantee_points(
-    points: Sequence[TurningPoint], events: Sequence[NodeEvent], guarantees: ClientGuarantees
-) -> list[TurningPoint]:
-    """The turning points as they look to clients with such guarantees, in order of time."""
-    why = guarantees.transient
-    found = []
-    for point in points:
-        if why and point.window == "L12":
-            point = replace(point, window="L6", text=f"{point.text}; {why}")
-        elif not guarantees.confirms and point.in_minority:
-            point = replace(point, window="L7")
-        found.append(point)
-    for event in events if why else ():
-        if event.kind == "role" and event.detail.get("started_as") == "recovered":
-            at_s = event.run_ns / S
-            found.append(
-                TurningPoint(
-                    group=event.group,
-                    at_ns=event.run_ns,
-                    window="L6",
-                    text=f"{event.node} recovered the queue from its disk at {at_s:.1f} s; {why}",
-                    evidence={"event": event.row},
-                )
-            )
-    return sorted(found, key=lambda point: (point.at_ns, point.window))
-
-
 @dataclass(frozen=True, slots=True)
 class Excuses:
     """What the clients' missing guarantees explain."""
@@ -86,7 +58,7 @@ class Excuses:
     around: Surroundings
     guarantees: ClientGuarantees
 
-    def untold_delivery(self, run: Run) -> TurningPoint | None:
+    def untold_delivery(self, run: Run) -> Explanation | None:
         """L5: enough dequeues that were never answered took what was lost."""
         if self.guarantees.manual_acks:
             return None
@@ -99,9 +71,7 @@ class Excuses:
             return None
         first = int(rows[0])
         count = "a dequeue" if len(rows) == 1 else f"{len(rows)} dequeues"
-        return TurningPoint(
-            group=run.queue,
-            at_ns=int(ops.invoke_ns[first]),
+        return Explanation(
             window="L5",
             text=f"{count} without acknowledgement ended without an answer, the first of them"
             f" through {ops.node.names[ops.node.codes[first]]} at"
@@ -109,7 +79,7 @@ class Excuses:
             evidence={"operation": int(ops.index[first])},
         )
 
-    def unconfirmed(self, run: Run) -> TurningPoint | None:
+    def unconfirmed(self, run: Run) -> Explanation | None:
         """L7: a fault was near when the channel took what was lost."""
         if self.guarantees.confirms:
             return None
@@ -122,9 +92,7 @@ class Excuses:
         if not near:
             return None
         fault = near[0]
-        return TurningPoint(
-            group=run.queue,
-            at_ns=fault.effective_ns,
+        return Explanation(
             window="L7",
             text=f"fault {fault.name} began at {fault.invoke_ns / S:.1f} s",
             evidence={"operation": fault.index},

@@ -1,9 +1,10 @@
 """The story of a loss: its anatomy put together with its likely cause, for total-queue's result.
 
-Runs of loss are told one by one, the longest first: which queue, when acknowledged, around which
-fault, and which window of checkers/queues/causes.py explains them, with the evidence. When two
-sides of a split cluster acknowledge at once, what one of them loses is interleaved with what the
-other keeps; then the runs through each node tell the story with fewer pieces, and are told instead.
+Runs of loss are told one by one, the unexplained first, then the longest: which queue, when
+acknowledged, around which fault, and which window of checkers/queues/causes.py explains them, with
+the evidence. When two sides of a split cluster acknowledge at once, what one of them loses is
+interleaved with what the other keeps; then the runs through each node tell the story with fewer
+pieces, and are told instead.
 """
 
 from __future__ import annotations
@@ -29,9 +30,15 @@ from shalott.checkers.history.loss import (
     window_label,
 )
 from shalott.checkers.history.tenures import read_events
-from shalott.checkers.queues.causes import WINDOWS, TurningPoint, explain, turning_points
-from shalott.checkers.queues.guarantees import CAREFUL, ClientGuarantees, Excuses, guarantee_points
+from shalott.checkers.queues.causes import WINDOWS, Guarded, explain
+from shalott.checkers.queues.guarantees import CAREFUL, ClientGuarantees, Excuses
 from shalott.checkers.queues.outcomes import LOST, MessageOutcomes
+from shalott.checkers.queues.turning_points import (
+    Scene,
+    TurningPoint,
+    read_scene,
+    turning_points,
+)
 from shalott.harness.core.history import History
 
 ANOMALIES_MAX = 32  # runs of loss that become anomalies of their own
@@ -59,9 +66,8 @@ def loss_story(
     told, acked = (runs, in_order)
     if len(node_runs.begin) < len(runs.begin):
         told, acked = (node_runs, by_node)
-    events = read_events(history)
-    points = guarantee_points(turning_points(events, around), events, guarantees)
-    stories = _stories(ops, told, acked, around, points, Excuses(ops, around, guarantees))
+    scene = read_scene(read_events(history), around)
+    stories = _stories(ops, told, acked, scene, Excuses(ops, around, guarantees))
     detail = {
         "runs": _lengths(runs),
         "runs-by-node": _lengths(node_runs),
@@ -107,27 +113,36 @@ def _stories(
     ops: Operations,
     runs: Runs,
     acked: Acknowledged,
-    around: Surroundings,
-    points: Sequence[TurningPoint],
+    scene: Scene,
     excuses: Excuses,
 ) -> list[dict[str, Any]]:
+    points = turning_points(scene)
     by_queue: dict[str, list[TurningPoint]] = {}
     longest = runs.longest(ops, acked, EXAMINED_MAX)
     for queue in {run.queue for run in longest}:
         by_queue[queue] = [point for point in points if point.group in ("", queue)]
-    return [_story(ops, run, acked, around, by_queue[run.queue], excuses) for run in longest]
+    told = [_story(ops, run, acked, scene, by_queue[run.queue], excuses) for run in longest]
+    # What nobody was warned of goes first.
+    return sorted(told, key=lambda story: (story["cause"] != "unexplained", -story["length"]))
 
 
 def _story(
     ops: Operations,
     run: Run,
     acked: Acknowledged,
-    around: Surroundings,
+    scene: Scene,
     points: Sequence[TurningPoint],
     excuses: Excuses,
 ) -> dict[str, Any]:
-    point = excuses.untold_delivery(run) or explain(run, points) or excuses.unconfirmed(run)
     rows = acked.row[run.begin : run.end]
+    through = [ops.node.names[code] for code in np.unique(ops.node.codes[rows])]
+    given = excuses.guarantees
+    guarded = Guarded(given.closed, given.transient, given.confirms)
+    found = (
+        excuses.untold_delivery(run)
+        or explain(run, through, points, scene, guarded)
+        or excuses.unconfirmed(run)
+    )
     return {
         "queue": run.queue,
         "node": run.node,
@@ -136,10 +151,11 @@ def _story(
         "last": int(ops.value[rows[-1]]),
         "begin_ns": run.begin_ns,
         "end_ns": run.end_ns,
-        "window": window_label(around.injected, run.end_ns),
-        "cause": point.window if point else "unexplained",
-        "why": point.text if point else WINDOWS["unexplained"],
-        "evidence": point.evidence if point else {},
+        "window": window_label(scene.around.injected, run.end_ns),
+        "cause": found.window if found else "unexplained",
+        "why": found.text if found else WINDOWS["unexplained"],
+        "evidence": found.evidence if found else {},
+        "steps": list(found.steps) if found else [],
         "operations": [int(index) for index in ops.index[rows[:OPERATIONS_MAX]]],
     }
 

@@ -2,7 +2,7 @@
 
 Extends Jepsen's checker of that name (jepsen/src/jepsen/checker.clj). The outcomes are defined in
 checkers/queues/outcomes.py, the anatomy of loss in checkers/history/loss.py, its causes in
-checkers/queues/causes.py.
+checkers/queues/windows.py.
 
 What makes a run invalid depends on the promise. A message that came from nowhere, was damaged, came
 before it was sent, or was delivered although its sender was told that it certainly was not taken
@@ -77,6 +77,7 @@ class TotalQueue:
         loss, loss_anomalies = loss_story(ops, outcomes, history, around, self.guarantees)
         doubtful = _doubtful_losses(ops, outcomes, undrained)
         counts["lost-provably-count"] = counts["lost-count"] - doubtful
+        counts["lost-unexplained-count"] = loss.get("by-cause", {}).get("unexplained", 0)
         broken = [
             kind
             for kind in FORBIDDEN[self.delivery]

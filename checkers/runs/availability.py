@@ -5,6 +5,9 @@ after that and acknowledged: operations already under way don't count. The longe
 two acknowledgements of one queue that the fault's time in force touches, measured in full, also
 where it reaches beyond the fault; so it sees one queue's outage while the others go on. The whole
 run's gap is taken over the load phase.
+
+While the harness stood still, and until its clients are back, nobody asked for anything: that time
+is taken off every recovery and every gap (checkers/runs/stalls.py tells of it).
 """
 
 from __future__ import annotations
@@ -16,10 +19,17 @@ import numpy as np
 
 from shalott.checkers.base import Anomaly, Result
 from shalott.checkers.history.columns import Ints, Operations, client_operations
-from shalott.checkers.history.faults import Fault, Surroundings, read_surroundings
+from shalott.checkers.history.faults import (
+    Fault,
+    Stall,
+    Surroundings,
+    read_surroundings,
+    stalled_ns,
+)
 from shalott.harness.core.history import History
 
 MS = 1_000_000
+BACK_AFTER_NS = 2_000 * MS  # after a stall: clients whose time was up meanwhile connect anew
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,10 +100,11 @@ class Gap:
     queue: str
     begin_ns: int
     end_ns: int
+    stalled_ns: int = 0  # of it: nobody's fault
 
     @property
     def length_ns(self) -> int:
-        return self.end_ns - self.begin_ns
+        return self.end_ns - self.begin_ns - self.stalled_ns
 
     def detail(self) -> dict[str, Any]:
         return {
@@ -101,6 +112,7 @@ class Gap:
             "begin_ns": self.begin_ns,
             "end_ns": self.end_ns,
             "ms": self.length_ns / MS,
+            **({"stalled_ms": self.stalled_ns / MS} if self.stalled_ns else {}),
         }
 
 
@@ -113,6 +125,7 @@ class Service:
     times: dict[str, Ints]  # queue -> when its operations of the load were acknowledged, sorted
     begin_ns: int
     end_ns: int
+    stalls: tuple[Stall, ...] = ()
 
     @staticmethod
     def read(ops: Operations, around: Surroundings) -> Service:
@@ -133,7 +146,11 @@ class Service:
             },
             begin_ns=begin_ns,
             end_ns=end_ns,
+            stalls=around.stalls,
         )
+
+    def charged_off_ns(self, begin_ns: int, end_ns: int) -> int:
+        return stalled_ns(self.stalls, begin_ns, end_ns, BACK_AFTER_NS)
 
     def gaps_in(self, begin_ns: int, end_ns: int) -> list[Gap]:
         """Each queue's longest gap of those that reach into [begin_ns, end_ns]."""
@@ -149,13 +166,27 @@ class Service:
         touched = np.flatnonzero((ends > begin_ns) & (begins < end_ns))
         if not len(touched):
             return None
-        longest = touched[np.argmax(ends[touched] - begins[touched])]
-        return Gap(queue, int(begins[longest]), int(ends[longest]))
+        # Stalls are few; only gaps that are long without them can be the longest with them.
+        by_length = touched[np.argsort(begins[touched] - ends[touched], kind="stable")]
+        worst: Gap | None = None
+        for place in by_length:
+            begin, end = int(begins[place]), int(ends[place])
+            if worst is not None and end - begin <= worst.length_ns:
+                break
+            gap = Gap(queue, begin, end, self.charged_off_ns(begin, end))
+            if worst is None or gap.length_ns > worst.length_ns:
+                worst = gap
+        return worst
 
     def around_fault(self, fault: Fault) -> dict[str, Any]:
         ops, acked = self.ops, self.acked
         first = np.searchsorted(ops.invoke_ns[acked], fault.effective_ns)
         after = ops.complete_ns[acked[first:]]
+        recovery_ns = None
+        if len(after):
+            first_ns = int(after.min())
+            off_ns = self.charged_off_ns(fault.effective_ns, first_ns)
+            recovery_ns = first_ns - fault.effective_ns - off_ns
         gaps = self.gaps_in(fault.effective_ns, fault.end_ns)
         worst = max(gaps, key=lambda gap: gap.length_ns, default=None)
         asked = (ops.invoke_ns >= fault.effective_ns) & (ops.invoke_ns <= fault.end_ns)
@@ -163,7 +194,7 @@ class Service:
         return {
             "fault": fault.name,
             "operation": fault.index,
-            "recovery_ms": (int(after.min()) - fault.effective_ns) / MS if len(after) else None,
+            "recovery_ms": None if recovery_ns is None else recovery_ns / MS,
             "longest_gap_ms": worst.length_ns / MS if worst else 0,
             "longest_gap": worst.detail() if worst else None,
             "queues": {gap.queue: gap.length_ns / MS for gap in gaps},

@@ -16,9 +16,17 @@ from dataclasses import dataclass
 
 from shalott.checkers.base import Anomaly, Result
 from shalott.checkers.history.columns import client_operations
-from shalott.checkers.history.faults import Fault, Phase, Surroundings, read_surroundings
+from shalott.checkers.history.faults import (
+    Fault,
+    Phase,
+    Surroundings,
+    read_surroundings,
+    stalled_ns,
+)
 from shalott.checkers.queues.total_queue import undrained_queues
 from shalott.harness.core.history import History
+
+STALLED_SHARE = 0.1  # of a phase: then what did not happen in time proves nothing
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,12 +41,18 @@ class Liveness:
         stuck: list[Anomaly] = []
         settle, drain = around.phase("settle"), around.phase("drain")
         if settle is not None and settle.settled is False:
-            stuck.append(_unsettled(settle))
+            if _is_stalled(settle, around):
+                doubts.append("It had not settled in time, but the harness stood still meanwhile.")
+            else:
+                stuck.append(_unsettled(settle))
         stuck += [_refused(fault) for fault in around.injected if _is_stuck(fault, around)]
         undrained: dict[str, str] = {}
         if drain is not None and drain.end_ns is not None and history.complete:
             undrained = undrained_queues(client_operations(history), around, history.complete)
-            stuck += [_undrained(drain, queue, reason) for queue, reason in undrained.items()]
+            if undrained and _is_stalled(drain, around):
+                doubts.append("Queues were not drained, but the harness stood still meanwhile.")
+            else:
+                stuck += [_undrained(drain, queue, reason) for queue, reason in undrained.items()]
         return Result(
             checker=self.name,
             valid=False if stuck else ("unknown" if doubts else True),
@@ -57,6 +71,13 @@ def _doubts(around: Surroundings, complete: bool) -> list[str]:
     return []
 
 
+def _is_stalled(phase: Phase, around: Surroundings) -> bool:
+    """Whether the harness, or the network that it is, did not run for much of the phase."""
+    end_ns = around.end_ns if phase.end_ns is None else phase.end_ns
+    lost_ns = stalled_ns(around.stalls, phase.begin_ns, end_ns)
+    return lost_ns > STALLED_SHARE * (end_ns - phase.begin_ns)
+
+
 def _unsettled(settle: Phase) -> Anomaly:
     waited_s = ((settle.end_ns or settle.begin_ns) - settle.begin_ns) / 1e9
     reason = settle.reason or "nobody knows why"
@@ -71,7 +92,9 @@ def _unsettled(settle: Phase) -> Anomaly:
 def _is_stuck(fault: Fault, around: Surroundings) -> bool:
     """Whether an operator was refused although nothing else was broken at the time."""
     others = [other for other in around.injected if other.id != fault.id]
-    return bool(fault.refused) and not any(
+    if stalled_ns(around.stalls, fault.invoke_ns, fault.end_ns):
+        return False  # who asked was not there to hear the answer
+    return bool(_reason(fault)) and not any(
         other.invoke_ns <= fault.end_ns and fault.invoke_ns <= other.end_ns for other in others
     )
 
@@ -79,10 +102,14 @@ def _is_stuck(fault: Fault, around: Surroundings) -> bool:
 def _refused(fault: Fault) -> Anomaly:
     return Anomaly(
         kind="stuck",
-        summary=f"during {fault.name}: {fault.refused}",
+        summary=f"during {fault.name}: {_reason(fault)}",
         operations=(fault.index,),
-        detail={"fault": fault.id, "reason": fault.refused},
+        detail={"fault": fault.id, "reason": _reason(fault)},
     )
+
+
+def _reason(fault: Fault) -> str:
+    return fault.refused or fault.refused_at_end
 
 
 def _undrained(drain: Phase, queue: str, reason: str) -> Anomaly:

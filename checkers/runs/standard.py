@@ -15,7 +15,11 @@ from shalott.checkers.record import CheckerRecord
 from shalott.checkers.runs.availability import Availability
 from shalott.checkers.runs.convergence import Convergence
 from shalott.checkers.runs.crashes import Crashes
+from shalott.checkers.runs.deaths import Deaths
 from shalott.checkers.runs.liveness import Liveness
+from shalott.checkers.runs.noticed import Noticed
+from shalott.checkers.runs.rates import Rates
+from shalott.checkers.runs.stalls import Stalls
 from shalott.checkers.runs.stats import Stats
 
 _MIRRORING: Final = "RabbitMQ's manual, Classic Queue Mirroring"
@@ -49,6 +53,32 @@ RUN_WIDE: Final = (
         source="jepsen.checker/stats; the plan's gate min_acked",
     ),
     CheckerRecord(
+        name="rates",
+        summary="how many operations a second were begun of those that were asked for",
+        make=lambda plan: Rates(
+            plan.workload.rate_hz, plan.time_limit_ms, plan.gates.min_rate_share
+        ),
+        reads=("operations", "phases"),
+        promise="A run that reaches less than the plan's share of its rate is unknown.",
+        source="the plan's gate min_rate_share; latencies: Gil Tene on coordinated omission",
+    ),
+    CheckerRecord(
+        name="noticed",
+        summary="whether anybody noticed the faults, and what became of those that were not made",
+        make=lambda plan: Noticed(),
+        reads=("operations", "events", "faults", "observations"),
+        promise="A run in which nobody noticed any fault is unknown.",
+        source="etcd's robustness tests, which assert that a failpoint was hit",
+    ),
+    CheckerRecord(
+        name="stalls",
+        summary="when the harness itself did not run, and whether that spoilt the run",
+        make=lambda plan: Stalls({fault.id: fault.duration_ms for fault in plan.faults}),
+        reads=("faults", "phases"),
+        promise="A run that a stall of the harness has spoilt is unknown.",
+        source="harness/run/watchdog.py",
+    ),
+    CheckerRecord(
         name="liveness",
         summary="whether the healed cluster came to rest and could be emptied",
         make=lambda plan: Liveness(),
@@ -60,11 +90,18 @@ RUN_WIDE: Final = (
     CheckerRecord(
         name="crashes",
         summary="whether a process of the broker ended by an exception of its own",
-        make=lambda plan: Crashes(plan.gates.crash_text),
+        make=lambda plan: Crashes(plan.gates.crash_text, plan.gates.must_not_crash),
         reads=("events", "faults"),
         promise="No process crashes but by an error of its disk.",
         source="the plan's gate must_not_crash, in place of jepsen.checker/log-file-pattern",
-        fits=lambda plan: plan.gates.must_not_crash,
+    ),
+    CheckerRecord(
+        name="deaths",
+        summary="whether a node ended that nobody had ended",
+        make=lambda plan: Deaths(plan.gates.must_stay_up, plan.gates.orderly_exits),
+        reads=("operations", "events", "faults"),
+        promise="A node runs until somebody ends it, or a fault does.",
+        source="what the system's record promises (stays_up); the plan's gate must_stay_up",
     ),
     CheckerRecord(
         name="convergence",
@@ -90,9 +127,11 @@ def standard_checkers(
     must_settle: bool = False,
     must_not_crash: bool = False,
     crash_text: str = "",
+    must_stay_up: bool = False,
+    orderly_exits: tuple[int, ...] = (),
     must_converge: bool = False,
 ) -> tuple[Checker, ...]:
-    """What every run of the queue workload is judged by; the last three only where it is asked."""
+    """What every run of the queue workload is judged by; some only where the plan asks for it."""
     return (
         TotalQueue(delivery=delivery, guarantees=guarantees),
         *common_checkers(
@@ -104,6 +143,8 @@ def standard_checkers(
             must_settle=must_settle,
             must_not_crash=must_not_crash,
             crash_text=crash_text,
+            must_stay_up=must_stay_up,
+            orderly_exits=orderly_exits,
             must_converge=must_converge,
         ),
     )
@@ -119,12 +160,15 @@ def common_checkers(
     must_settle: bool = False,
     must_not_crash: bool = False,
     crash_text: str = "",
+    must_stay_up: bool = False,
+    orderly_exits: tuple[int, ...] = (),
     must_converge: bool = False,
 ) -> tuple[Checker, ...]:
     """What a run of any workload is judged by besides its own checkers."""
     gated: tuple[tuple[bool, Checker], ...] = (
         (must_settle, Liveness()),
-        (must_not_crash, Crashes(crash_text)),
+        (True, Crashes(crash_text, must_not_crash)),
+        (True, Deaths(must_stay_up, orderly_exits)),
         (must_converge, Convergence()),
     )
     return (

@@ -80,7 +80,7 @@ def _silence_after_heal(ops: Operations, around: Surroundings) -> Iterator[str]:
 def _unproved(around: Surroundings) -> list[str]:
     sentences = []
     for fault in around.injected:
-        if not fault.proved_effective:
+        if not fault.proved_effective and not fault.refused:
             sentences.append(f"Fault {fault.name} was not proved effective.")
         if not fault.proved_healed:
             sentences.append(f"Fault {fault.name} was not proved healed.")

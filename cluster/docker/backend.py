@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 import docker
@@ -23,15 +23,18 @@ from shalott.cluster.base import (
     DiskFaults,
     Endpoint,
     LinkShape,
+    NodeExit,
     NodeStatus,
     System,
     Topology,
+    ignore_exit,
 )
 from shalott.cluster.docker import containers
 from shalott.cluster.docker.containers import CONFIG_DIR, DATA_DIR, Machine
 from shalott.cluster.docker.engine import Engine
+from shalott.cluster.docker.exits import ExitWatch
 from shalott.cluster.docker.firewall import BridgeFirewall, ChainFirewall, Firewall, list_tables
-from shalott.cluster.docker.images import ensure_image
+from shalott.cluster.docker.images import ensure_image, image_facts
 from shalott.cluster.docker.names import (
     network_name,
     resource_name,
@@ -85,6 +88,9 @@ class DockerCluster:
         self._links_lock = asyncio.Lock()  # one change of the whole set at a time
         self._stopped: set[str] = set()  # paused by SIGSTOP, for lack of the freezer
         self._has_made = False  # whether there may be anything to remove
+        self.on_exit: Callable[[NodeExit], None] = ignore_exit
+        self._exits = ExitWatch(self._token, self._exited)
+        self._asking: dict[asyncio.Task[None], None] = {}  # why a node ended
         self._enters = False  # whether the host can enter the containers' namespaces
 
     # -- life
@@ -110,6 +116,7 @@ class DockerCluster:
                 hosts=others,
                 labels=self._labels,
             )
+        self._exits.open()
         await asyncio.gather(*(self._create_and_start(node) for node in self.nodes))
         self._firewall = await self._choose_firewall()
         log.info("links: %s", self._firewall.describe())
@@ -143,6 +150,8 @@ class DockerCluster:
         if not self._has_made:
             self._engine.close()  # perhaps it could not even be reached
             return
+        self._exits.close()
+        await asyncio.gather(*self._asking)
         # An interrupted boot may have calls out that still make things.
         await self._engine.settle()
         self._counts.clear()
@@ -178,7 +187,9 @@ class DockerCluster:
             await self.resume(
                 node
             )  # as the engine does with a frozen one: it could not end otherwise
-        await self._engine.call(lambda api: api.stop(name, timeout=timeout_s))
+        is_up = (await self.status(node)).pid is not None
+        async with self._exits.asked(node, is_up=is_up):
+            await self._engine.call(lambda api: api.stop(name, timeout=timeout_s))
         self._pids.pop(node, None)
 
     async def kill(self, node: str) -> None:
@@ -192,9 +203,24 @@ class DockerCluster:
                     raise
             api.wait(name)
 
-        await self._engine.call(kill_and_wait)
+        is_up = (await self.status(node)).pid is not None
+        async with self._exits.asked(node, is_up=is_up):
+            await self._engine.call(kill_and_wait)
         self._stopped.discard(node)
         self._pids.pop(node, None)
+
+    def _exited(self, node: str, exit_code: int | None) -> None:
+        asking = asyncio.create_task(self._tell_exit(node, exit_code))
+        self._asking[asking] = None
+        asking.add_done_callback(self._asking.pop)
+
+    async def _tell_exit(self, node: str, exit_code: int | None) -> None:
+        name = self._machine(node).name
+        try:
+            starved = await self._engine.call(lambda api: containers.ran_out_of_memory(api, name))
+        except HarnessError:
+            starved = False  # it is gone
+        self.on_exit(NodeExit(node=node, exit_code=exit_code, out_of_memory=starved))
 
     async def power_off(self, node: str) -> None:
         raise refusal(self.backend, "power")
@@ -372,6 +398,12 @@ class DockerCluster:
             await self._engine.call(lambda api: containers.collect(api, machine, into / node))
 
         await asyncio.gather(*(collect_one(*item) for item in self._machines.items()))
+
+    async def image_facts(self, image: str) -> Mapping[str, str]:
+        tags = [each.image for each in self._machines.values() if each.spec.image == image]
+        if not tags:
+            raise HarnessError(f"no node was made from the image {image}")
+        return await image_facts(self._engine, tags[0])
 
     def describe(self) -> Mapping[str, str]:
         probe = "setns and a datagram" if self._enters else "a datagram sent by exec"

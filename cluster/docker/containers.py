@@ -96,6 +96,11 @@ def status(api: docker.APIClient, name: str) -> NodeStatus:
     return NodeStatus(state=word, pid=state["Pid"])
 
 
+def ran_out_of_memory(api: docker.APIClient, name: str) -> bool:
+    """Whether the kernel ended its last life, or a process of it, for want of memory."""
+    return bool(api.inspect_container(name)["State"].get("OOMKilled"))
+
+
 def erase_volume(api: docker.APIClient, machine: Machine) -> None:
     """Empty a stopped node's data directory. The node's own container, and so its output, stays."""
     host_config = api.create_host_config(

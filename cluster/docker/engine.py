@@ -8,9 +8,6 @@ can't be overtaken by a container that an interrupted boot is still creating.
 from __future__ import annotations
 
 import asyncio
-import getpass
-import os
-import socket
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from typing import Any, TypeVar
@@ -18,13 +15,14 @@ from typing import Any, TypeVar
 import docker
 import docker.errors
 import requests.exceptions
-from docker.utils import parse_host
 
+from shalott.cluster.docker.reachable import CONNECT_TIMEOUT_S, explain, reach_socket
 from shalott.harness.core.errors import HarnessError, UsageError
+
+__all__ = ["CONNECT_TIMEOUT_S", "Engine", "connect", "explain"]
 
 T = TypeVar("T")
 
-CONNECT_TIMEOUT_S = 5
 CALL_TIMEOUT_S = 120  # image builds are read line by line; nothing else comes near it
 THREADS = 12
 
@@ -35,43 +33,12 @@ def connect(timeout_s: int = CALL_TIMEOUT_S) -> docker.APIClient:
     Raises UsageError with a sentence that says what to do.
     """
     try:
-        _reach_socket()
+        reach_socket()
         api = docker.DockerClient.from_env(version="auto", timeout=timeout_s).api
         api.ping()
     except (OSError, docker.errors.DockerException) as error:
         raise UsageError(explain(error)) from error
     return api
-
-
-def _reach_socket() -> None:
-    """Raises OSError if nobody listens at the engine's Unix socket, if it is one.
-
-    The SDK would say so too, but leaves the socket that it tried with open.
-    """
-    host = parse_host(os.environ.get("DOCKER_HOST") or None)
-    if host.startswith("http+unix://"):
-        with socket.socket(socket.AF_UNIX) as attempt:
-            attempt.settimeout(CONNECT_TIMEOUT_S)
-            attempt.connect(host.removeprefix("http+unix://"))
-
-
-def explain(error: Exception) -> str:
-    """What keeps the engine from answering, and the command that mends it."""
-    text = str(error)
-    if "Permission denied" in text or "PermissionError" in text:
-        user = getpass.getuser()
-        return (
-            "no permission on the Docker socket: run as root, or once"
-            f" `sudo usermod -aG docker {user}` and log in again"
-        )
-    if "FileNotFoundError" in text or "No such file" in text:
-        return (
-            "no Docker engine on this machine: install one with"
-            " `sudo apt-get install -y docker.io`, or start it with `sudo systemctl start docker`"
-        )
-    if "Connection refused" in text or "ConnectionRefusedError" in text:
-        return "the Docker engine is not running: start it with `sudo systemctl start docker`"
-    return f"the Docker engine does not answer: {text}"
 
 
 class Engine:

@@ -29,9 +29,11 @@ import docker
 import docker.errors
 
 import shalott
+from shalott.cluster.debian_packages import PINS, read_pins
 from shalott.cluster.docker.engine import Engine
 from shalott.cluster.docker.programs import run_program
 from shalott.harness.core.errors import BootFailed
+from shalott.harness.core.steps import tell_step
 
 log = logging.getLogger("shalott.cluster.docker")
 
@@ -100,12 +102,39 @@ def find_recipe(image: str) -> Recipe:
     return Recipe(directory.name, BASE_TAG, _tree(directory), fetch_libraries=own_python)
 
 
+async def image_facts(engine: Engine, tag: str) -> dict[str, str]:
+    """See ``cluster.base.HasImages``. Raises HarnessError."""
+
+    def look(api: docker.APIClient) -> dict[str, str]:
+        facts = {"engine": str(api.version()["Version"])}
+        for name, each in (("image", tag), ("base_image", BASE_TAG)):
+            found = api.inspect_image(each)
+            digests = found.get("RepoDigests") or ()
+            facts |= {
+                name: each,
+                f"{name}_id": str(found["Id"]),
+                f"{name}_digest": str(digests[0]) if digests else "none: it was made here",
+            }
+        return facts
+
+    return await engine.call(look)
+
+
+def pins_of(image: str) -> dict[str, str]:
+    """The versions of Debian packages that a recipe pins, by package or glob of packages."""
+    directory = Path(image) if is_directory(image) else IMAGES / image
+    if directory == IMAGES / OWN_BROKER:
+        directory = IMAGES / "python"
+    path = directory / PINS
+    return read_pins(path.read_text()) if path.is_file() else {}
+
+
 async def _ensure(engine: Engine, recipe: Recipe) -> str:
     base_id = await _image_id(engine, recipe.base_tag)
     assert base_id is not None, f"{recipe.base_tag} was there a moment ago"
     tag = recipe.tag(base_id)
     if await _image_id(engine, tag) is None:
-        log.info("building the image %s: this happens once", tag)
+        log.info("building the image %s", tag)
         files = dict(recipe.files)
         if recipe.fetch_libraries:
             architecture = (await engine.call(lambda api: api.version()))["Arch"]
@@ -128,7 +157,7 @@ async def _image_id(engine: Engine, tag: str) -> str | None:
 async def _ensure_base(engine: Engine) -> None:
     if await _image_id(engine, BASE_TAG) is not None:
         return
-    log.info("making the base image %s: this happens once", BASE_TAG)
+    tell_step(f"making the base image {BASE_TAG}, once, about half a minute")
     script = IMAGES / "make_base.sh"
     done = await run_program("sh", str(script), BASE_TAG)
     if done.exit_code != 0:
@@ -195,7 +224,7 @@ async def _build(engine: Engine, recipe: Recipe, tag: str, files: Mapping[str, b
             if abandoned.is_set():
                 stream.close()
                 break
-            output = _progress(line, output)
+            output = _progress(recipe.name, line, output)
         return output
 
     try:
@@ -207,11 +236,21 @@ async def _build(engine: Engine, recipe: Recipe, tag: str, files: Mapping[str, b
         raise BootFailed(f"the image {recipe.name} can't be built: {output[-2000:].strip()}")
 
 
-def _progress(line: Mapping[str, Any], output: str) -> str:
+def _progress(name: str, line: Mapping[str, Any], output: str) -> str:
     text = str(line.get("stream") or line.get("error") or "")
-    if text.startswith("Step "):
+    if (sentence := build_step(name, text)) is not None:
         log.info("%s", text.strip())
+        tell_step(sentence)
     return (output + text)[-8000:]
+
+
+def build_step(name: str, text: str) -> str | None:
+    """What the engine's line says of a build, in words for a progress line; None: nothing."""
+    found = re.match(r"Step (\d+)/(\d+) : ", text)
+    if found is None:
+        return None
+    what = "the node image" if name != "python" else "the node image's base"
+    return f"building {what} ({name}), step {found[1]} of {found[2]}, once, about a minute"
 
 
 def _context(files: Mapping[str, bytes]) -> io.BytesIO:

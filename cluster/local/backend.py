@@ -15,7 +15,7 @@ import os
 import shutil
 import socket
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from shalott.cluster.base import (
@@ -23,15 +23,17 @@ from shalott.cluster.base import (
     DiskFaults,
     Endpoint,
     LinkShape,
+    NodeExit,
     NodeSpec,
     NodeStatus,
     System,
     Topology,
+    ignore_exit,
 )
 from shalott.cluster.links import Link, LinkCounts
 from shalott.cluster.local.ports import HOST, port_of, reserve_port
 from shalott.cluster.local.processes import NodeProcess, Program, launch, run_to_end
-from shalott.cluster.local.relay import Relays
+from shalott.cluster.local.relaying import RelayProcess
 from shalott.cluster.local.sweep import (
     MARK,
     RunState,
@@ -43,6 +45,7 @@ from shalott.cluster.local.sweep import (
 )
 from shalott.cluster.owner import this_process
 from shalott.cluster.refusals import refusal
+from shalott.cluster.stalls import Stall
 from shalott.harness.core.errors import HarnessError
 
 log = logging.getLogger("shalott.cluster.local")
@@ -69,8 +72,10 @@ class LocalCluster:
         self._specs: dict[str, NodeSpec] = {}
         self._processes: dict[str, NodeProcess] = {}
         self._holders: dict[tuple[str, str], socket.socket] = {}  # (node, port) -> its reservation
-        self._relays = Relays(self.nodes)
+        self._relays = RelayProcess(self.nodes)
         self._counts = LinkCounts()
+        self.on_exit: Callable[[NodeExit], None] = ignore_exit
+        self._watching: dict[asyncio.Task[None], None] = {}  # one for each process that runs
 
     # -- life
     # ----------------------------------------------------------------------------------------------
@@ -87,6 +92,8 @@ class LocalCluster:
         listen = {
             node: {port: self.endpoint(node, port) for port in system.ports} for node in self.nodes
         }
+        await self._relays.start(self._directory / "relays.log")
+        self._write_state()
         await self._relays.open(listen)
         for spec in system.node_specs(self._topology(listen)):
             self._specs[spec.name] = spec
@@ -102,6 +109,7 @@ class LocalCluster:
 
     async def teardown(self) -> None:
         await asyncio.gather(*(process.kill() for process in self._processes.values()))
+        await asyncio.gather(*self._watching)
         await self._relays.close()
         for holder in self._holders.values():
             holder.close()
@@ -117,15 +125,17 @@ class LocalCluster:
     def _write_state(self) -> None:
         if self._state_path is None:
             return
+        started = tuple(
+            StartedProcess(node, process.pid, process.start_ticks)
+            for node, process in self._processes.items()
+            if process.is_alive
+        )
+        relays = self._relays.identity
         state = RunState(
             run=self._run_id,
             owner=str(this_process()),
             directory=str(self._directory),
-            processes=tuple(
-                StartedProcess(node, process.pid, process.start_ticks)
-                for node, process in self._processes.items()
-                if process.is_alive
-            ),
+            processes=(*started, StartedProcess("relays", *relays)) if relays else started,
         )
         write_state(self._state_path, state)
 
@@ -139,6 +149,14 @@ class LocalCluster:
         process = await launch(self._program(node, self._spec(node).command))
         self._processes[node] = process
         self._write_state()
+        watch = asyncio.create_task(self._watch(node, process))
+        self._watching[watch] = None
+        watch.add_done_callback(self._watching.pop)
+
+    async def _watch(self, node: str, process: NodeProcess) -> None:
+        status = await process.wait()
+        if not process.end_asked:
+            self.on_exit(NodeExit(node=node, exit_code=status.exit_code))
 
     async def stop(self, node: str, timeout_ms: int = 20000) -> None:
         await self._process(node).stop(timeout_ms)
@@ -170,17 +188,15 @@ class LocalCluster:
 
     async def cut(self, links: Sequence[Link]) -> None:
         self._counts.cut(links)
-        self._apply_cuts()
+        await self._relays.cut(self._counts.cut_links())
 
     async def mend(self, links: Sequence[Link]) -> None:
         self._counts.mend(links)
-        self._apply_cuts()
+        await self._relays.cut(self._counts.cut_links())
 
-    def _apply_cuts(self) -> None:
-        for pair, link in self._relays.links.items():
-            is_cut = self._counts.is_cut(*pair)
-            if is_cut != link.is_cut:
-                link.set_cut(is_cut)
+    def tell_stalls(self, tell: Callable[[Stall], None]) -> None:
+        """See ``CarriesTraffic``."""
+        self._relays.tell_stalls(tell)
 
     async def shape(
         self,
@@ -193,20 +209,18 @@ class LocalCluster:
     ) -> None:
         if loss:
             raise refusal(self.backend, "loss")
-        self._relays.links[source, destination].set_shape(delay_ms / 1000, rate_bytes_s)
+        await self._relays.shape((source, destination), delay_ms / 1000, rate_bytes_s)
 
     async def link_shape(self, source: str, destination: str) -> LinkShape:
-        link = self._relays.links[source, destination]
-        return LinkShape(delay_ms=link.delay_s * 1000, rate_bytes_s=link.rate_bytes_s)
+        return await self._relays.shape_of((source, destination))
 
     async def heal(self) -> None:
         self._counts.clear()
-        self._apply_cuts()
-        for link in self._relays.links.values():
-            link.set_shape(0, 0)
         for process in self._processes.values():
             if process.paused:
                 process.resume()
+        await self._relays.cut(())
+        await self._relays.restore_shapes()
 
     async def reach(self, source: str, destination: str, timeout_ms: int = 1000) -> bool:
         if not (self._process(source).is_alive and self._process(destination).is_alive):
@@ -261,7 +275,7 @@ class LocalCluster:
     def describe(self) -> Mapping[str, str]:
         return {
             "backend": "local: one process a node on loopback",
-            "links": "a relay for each ordered pair of nodes, in the harness's process",
+            "links": "a relay for each ordered pair of nodes, in a process of their own",
             "probe": "a byte through the relay's listener and the cut it would meet",
             "pause": "SIGSTOP to the node's process group",
             "kill": "SIGKILL to the node's process group",

@@ -43,6 +43,12 @@ class NodeProcess:
         self.pid = process.pid
         self.start_ticks = start_ticks(process.pid) or 0
         self.paused = False
+        self.end_asked = False  # by whoever started it
+
+    async def wait(self) -> NodeStatus:
+        """Its status when it has ended."""
+        await self._process.wait()
+        return self.status()
 
     @property
     def is_alive(self) -> bool:
@@ -63,10 +69,12 @@ class NodeProcess:
                 pass  # it ended a moment ago
 
     async def kill(self) -> None:
+        self.end_asked = self.end_asked or self.is_alive
         self.signal(signal.SIGKILL)
         await self._process.wait()
 
     async def stop(self, timeout_ms: int) -> None:
+        self.end_asked = self.end_asked or self.is_alive
         self.signal(signal.SIGTERM)
         if self.paused:
             self.resume()  # or it could not end

@@ -4,7 +4,7 @@ For each ordered pair of nodes and each port there is a listener; the source dia
 the destination, so the listener knows who talks to whom. A connection has two lanes, one on each
 direction's link (cluster/local/links.py). A new connection needs both directions, as TCP's
 handshake does: while either is cut, it is accepted by the kernel but goes nowhere until both are
-mended.
+mended. All relays of a cluster run in a process of their own (relay_process.py).
 
 A probe is a connection from a port that this object has announced to itself. It passes the
 listener and one lane as any other bytes do, and ends in a future instead of the destination, so
@@ -18,7 +18,7 @@ import secrets
 import socket
 from collections.abc import Mapping, Sequence
 
-from shalott.cluster.base import Endpoint
+from shalott.cluster.endpoint import Endpoint
 from shalott.cluster.links import Link
 from shalott.cluster.local.links import DirectedLink, Lane, Mark
 from shalott.harness.core.errors import HarnessError

@@ -19,10 +19,12 @@ from shalott.cluster.base import (
     DiskFaults,
     Endpoint,
     LinkShape,
+    NodeExit,
     NodeSpec,
     NodeStatus,
     System,
     Topology,
+    ignore_exit,
 )
 from shalott.cluster.links import Link
 from shalott.cluster.sim.buggify import ACTIVATION, Buggify
@@ -68,6 +70,7 @@ class SimCluster:
         for host in (HARNESS, *self.nodes):
             self.network.add_host(host)
         self._ports: Mapping[str, int] = {}
+        self.on_exit: Callable[[NodeExit], None] = ignore_exit
         self._atlas = FaultAtlas()
         self.machines = {node: self._machine(node) for node in self.nodes}
         self.buggify = {node: self._buggify(node) for node in self.nodes}
@@ -191,6 +194,8 @@ class SimCluster:
         assert machine.process is not None
         machine.disk.kill()
         self.network.process_died(machine.process, reset=True)
+        if not machine.stop_asked.is_set():
+            self.on_exit(NodeExit(node=machine.name, exit_code=machine.exit_code))
 
     async def pause(self, node: str) -> None:
         machine = self.machines[node]

@@ -104,7 +104,12 @@ class SystemRecord:
     others. ``workload``: what runs if the user names none. ``worlds``: the backends where it runs.
     ``profiles``: by name, the default first. ``check``: raises UsageError for a plan that this
     system can't have. ``serves``: the service whose nodes clients connect to, where nodes differ.
-    ``promises``: of systems that keep a replicated log.
+    ``promises``: of systems that keep a replicated log. ``closes``: the documented windows of loss
+    (checkers/queues/windows.py) that a plan's settings rule out. ``stays_up``: a node runs until
+    somebody ends it, and no process within it crashes; a run in which one did not is invalid.
+    ``orderly_exits``: codes with which a node may end by itself nevertheless.
+    ``notices_after_ms``: how long a node must be silent before the others may act on it; 0 if
+    nobody knows. Shorter cuts and pauses may pass unseen.
 
     For the simulation: ``program`` makes the coroutine that a simulated machine runs, from a
     NodeSpec (cluster/sim/machine.py); it is there if "sim" is one of the worlds. ``draw``: (name of
@@ -124,10 +129,14 @@ class SystemRecord:
     layouts: Layouts | None = None
     serves: str = ""
     promises: Callable[[Plan], LogPromises] = lambda plan: LogPromises()
+    closes: Callable[[Plan], Sequence[str]] = lambda plan: ()
+    notices_after_ms: Callable[[Plan], float] = lambda plan: 0
     program: Callable[..., Any] | None = None
     draw: Callable[[str, int, Draw], Drawn] | None = None
     search: Mapping[str, Search] = field(default_factory=dict)
     calm: Mapping[str, Any] = field(default_factory=dict)
+    stays_up: bool = False
+    orderly_exits: tuple[int, ...] = ()
 
 
 SYSTEMS: Door[SystemRecord] = door_of_records("system", "shalott.systems", SystemRecord)

@@ -44,6 +44,7 @@ class EtcdSystem:
 
     name = "etcd"
     ports: Mapping[str, int] = {"client": 2379, "peer": 2380}
+    packages: Sequence[str] = ("etcd-server",)
     image = str(IMAGE)
 
     def __init__(self, parameters: EtcdParameters) -> None:
@@ -194,4 +195,5 @@ SYSTEM = SystemRecord(
     parameters=EtcdParameters,
     worlds=("docker",),
     check=check,
+    stays_up=True,
 )

@@ -118,6 +118,7 @@ SYSTEM = SystemRecord(
     parameters=ToyParameters,
     worlds=("local", "sim"),
     program=program,
+    stays_up=True,
     search=dict.fromkeys(
         ("upstream", "safe"), Search(settings={"gates": GATES}, beyond=DISK_FAULTS)
     ),

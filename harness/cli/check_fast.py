@@ -31,6 +31,7 @@ _OPTIONS: tuple[tuple[tuple[str, ...], Any, Any, str], ...] = (
     (("--memory-limit",), str, "", "unknown beyond: 2GB; else 3/4 of what is free"),
     (("--threads",), int, 0, "keys checked at once; 0: one for each CPU"),
     (("--monitor",), str, "auto", "auto; general: only the search; or a monitor's name"),
+    (("--engine",), str, "shalott", "who decides: shalott, porcupine, or both, which must agree"),
     (("--failed-cas",), str, "", "checked: its value must have differed; or ignored"),
     (("--keyed",), None, False, "values are [key value], as jepsen.independent has them"),
     (("--dialect",), str, "auto", "how to read it, where its content does not tell"),
@@ -77,6 +78,7 @@ def run_check(arguments: Sequence[str]) -> int:
         memory_limit=asked.memory_limit, threads=asked.threads, monitor=asked.monitor,
         failed_cas=asked.failed_cas, keyed=asked.keyed, dialect=asked.dialect,
         report=asked.report, as_json=asked.json, store=asked.store, load=tuple(asked.load),
+        engine=asked.engine,
     )  # fmt: skip
     try:
         return check_files(request, _echo)

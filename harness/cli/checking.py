@@ -28,6 +28,7 @@ from shalott.checkers.linearizability.deciding.monitor_choice import choose_moni
 from shalott.checkers.models import BUILT_IN, BUILT_IN_MODELS, Model, meanings_of
 from shalott.checkers.models.options import REQUIRED, Option, options_of
 from shalott.checkers.reading import read_history
+from shalott.harness.cli.second_opinion import agreed, ask_porcupine, prepare_engine, second_line
 from shalott.harness.core.errors import UnreadableHistory, UsageError
 from shalott.harness.core.quantities import parse_bytes, parse_duration_ms
 
@@ -58,6 +59,7 @@ class CheckRequest:
     as_json: bool = False
     store: Path = Path("store")
     load: tuple[str, ...] = ()  # modules whose models may be named
+    engine: str = "shalott"  # or porcupine, or both
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,17 +71,21 @@ class Checked:
     verdict: Verdict
     explanation: Explanation | None  # of what is invalid
     object_history: ConcurrentHistory | None
+    second: Verdict | None = None  # Porcupine's, if both were asked
 
 
 def check_files(request: CheckRequest, echo: Echo) -> int:
     """Checks one file after the other; the exit code is the worst verdict's.
 
-    Raises UsageError: what was asked for is not possible, or a file can't be read.
+    Raises UsageError: what was asked for is not possible, or a file can't be read. Raises
+    HarnessError: the two engines disagree.
     """
     if not request.files:
         raise UsageError("which history? shalott check FILE --model NAME")
     model = _model(request)
     _limits(request)  # a mistake is told before anything is read
+    if request.engine != "shalott":
+        prepare_engine(request)
     worst: bool | str = True
     drawn: list[Checked] = []
     for file in request.files:
@@ -88,7 +94,8 @@ def check_files(request: CheckRequest, echo: Echo) -> int:
             echo(line)
         if checked.explanation is not None:
             drawn.append(checked)
-        worst = min(worst, checked.verdict.valid, key=(False, "unknown", True).index)
+        valid = agreed(file, checked.verdict, checked.second)
+        worst = min(worst, valid, key=(False, "unknown", True).index)
         if checked.verdict.cause == "cancelled":
             break
     if request.report is not None:
@@ -186,6 +193,10 @@ def _check(request: CheckRequest, file: str, model: Model) -> Checked:
     )
     seconds, most_bytes = _limits(request)
     left_s = None if seconds is None else max(0.001, seconds - (time.monotonic() - began))
+    if request.engine == "porcupine":
+        return Checked(
+            file, history, ask_porcupine(history, model, seconds, most_bytes), None, None
+        )
     try:
         verdict = check(
             history, model, time_limit_s=left_s, memory_limit_bytes=memory_left(most_bytes),
@@ -193,12 +204,15 @@ def _check(request: CheckRequest, file: str, model: Model) -> Checked:
         )  # fmt: skip
     except CheckInterrupted as interrupted:
         verdict = interrupted.verdict
-    if verdict.violation is None:
-        return Checked(file, history, verdict, None, None)
+    second = None
+    if request.engine == "both" and verdict.cause != "cancelled":
+        second = ask_porcupine(history, model, seconds, most_bytes)
+    if verdict.violation is None or (second is not None and second.valid is True):
+        return Checked(file, history, verdict, None, None, second)
     from shalott.checkers.linearizability.explain import explain_verdict
 
     explanation, object_history = explain_verdict(history, verdict, model)
-    return Checked(file, history, verdict, explanation, object_history)
+    return Checked(file, history, verdict, explanation, object_history, second)
 
 
 # --- telling --------------------------------------------------------------------------------------
@@ -211,6 +225,9 @@ def _lines(checked: Checked) -> Iterator[str]:
     if explanation is not None:
         yield f"{checked.file}: INVALID{cut}: {explanation.reason}"
         yield from _operations(explanation)
+    elif verdict.violation is not None:
+        of = f"key {verdict.violation.key}: " if verdict.violation.key else ""
+        yield f"{checked.file}: INVALID: {of}{verdict.violation.reason}"
     elif verdict.valid == "unknown":
         progress = f": {verdict.progress}" if verdict.progress else ""
         yield f"{checked.file}: unknown ({verdict.cause}){cut}{progress}"
@@ -224,6 +241,8 @@ def _lines(checked: Checked) -> Iterator[str]:
         yield f"  decided by: {verdict.how}, in {cost}"
     else:
         yield f"  not decided in {cost}"
+    if checked.second is not None:
+        yield f"  {second_line(checked.second)}"
     for why in verdict.passed_over:
         yield f"  passed over by {why}"
     for note in history.notes:
@@ -268,6 +287,8 @@ def _json_lines(checked: Checked) -> Iterator[str]:
         "cut": history.cut,
         **asdict(verdict),
     }
+    if checked.second is not None:
+        content["second_opinion"] = asdict(checked.second)
     if verdict.violation is not None and checked.explanation is not None:
         places = history.place.tolist()
         content["violation"] |= {

@@ -5,8 +5,8 @@ What is heavy is imported by the command that needs it.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from functools import cache
+from collections.abc import Callable, Mapping, Sequence
+from functools import cache, partial
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -14,6 +14,7 @@ import typer
 
 from shalott.harness.cli.check import add_check_commands
 from shalott.harness.cli.ctl import add_ctl_command
+from shalott.harness.cli.interrupts import quiet_exit
 from shalott.harness.cli.search import add_search_commands
 from shalott.harness.core.doors import load_module, loaded_modules
 from shalott.harness.core.errors import UsageError
@@ -73,6 +74,9 @@ def test(
     delivery: DeliveryOption = "at-least-once",
     max_rto: Annotated[str, _option("Longest outage still valid: 30s.", panel=_JUDGE)] = "",
     min_acked: Annotated[int, _option("Fewer operations prove nothing.", panel=_JUDGE)] = 50,
+    min_rate_share: Annotated[
+        float | None, _option("A smaller share of --rate reached: unknown.", panel=_JUDGE)
+    ] = None,
     seed: Annotated[int | None, _option("Decides faults and operations.", panel=_RUN)] = None,
     test_count: Annotated[int, _option("Runs; stops at one not valid.", panel=_RUN)] = 1,
     name: Annotated[str, _option("Name in the store.", panel=_RUN)] = "",
@@ -80,26 +84,32 @@ def test(
         bool, _option("Keep the nodes.", "--leave-db-running", panel=_RUN)
     ] = False,
     plan: Annotated[Path | None, _option("Run this stored plan.json.", panel=_RUN)] = None,
+    junit: Annotated[
+        Path | None, _option("One JUnit file of all runs, refusals too.", panel=_RUN)
+    ] = None,
     load: LoadOption = None,
     store: StoreOption = Path("store"),
     *,
     given: Mapping[str, str | bool],
 ) -> None:
     """Boot a cluster, load it, break it, heal it, drain it, and judge what was lost."""
-    from shalott.harness.run.planning import Request
-    from shalott.harness.run.session import run_request, run_stored_plan
+    with quiet_exit():
+        from shalott.harness.run.request import Request
+        from shalott.harness.run.session import run_request, run_stored_plan
 
     if plan is not None:
-        raise typer.Exit(run_stored_plan(plan, test_count=test_count, store_root=store))
+        code = run_stored_plan(plan, test_count=test_count, store_root=store, junit=junit)
+        raise typer.Exit(code)
     request = Request(
         workload=workload, system=system, profile=profile, cluster=cluster,
         nodes=str(node_count) if node_count else nodes, layout=layout, concurrency=concurrency,
         rate=rate, time_limit=time_limit, op_timeout=op_timeout, nemesis=nemesis,
         nemesis_interval=nemesis_interval, nemesis_duration=nemesis_duration, targets=targets,
         policy=tuple(policy or ()), bug=tuple(bug or ()), delivery=delivery, max_rto=max_rto,
-        min_acked=min_acked, seed=seed, name=name, leave_db_running=leave_db_running, given=given,
+        min_acked=min_acked, min_rate_share=min_rate_share, seed=seed, name=name,
+        leave_db_running=leave_db_running, given=given,
     )  # fmt: skip
-    raise typer.Exit(run_request(request, test_count=test_count, store_root=store))
+    raise typer.Exit(run_request(request, test_count=test_count, store_root=store, junit=junit))
 
 
 def analyze(
@@ -166,6 +176,18 @@ def doctor() -> None:
     raise typer.Exit(run_doctor(Console()))
 
 
+def prepare(
+    system: Annotated[
+        list[str] | None, typer.Option("--system", help="Of this one; may be given again.")
+    ] = None,
+    load: LoadOption = None,
+) -> None:
+    """Build the images that docker runs need, ahead of them, and start nothing else."""
+    from shalott.harness.run.prepare import prepare_images
+
+    prepare_images(tuple(system or ()), typer.echo)
+
+
 def clean() -> None:
     """Remove containers, networks and processes that killed runs left behind."""
     from shalott.harness.run.select import sweep_all
@@ -192,7 +214,7 @@ def make_app(words: Sequence[str] = ()) -> typer.Typer:
         app.command("test")(with_parameter_flags(test, shared_flags(), helps))
     else:
         app.command("test", help=test.__doc__)(_elsewhere)
-    for command in (analyze, report, bugs, doctor, clean):
+    for command in (analyze, report, bugs, doctor, prepare, clean):
         app.command()(command)
     add_search_commands(app)
     add_check_commands(app)
@@ -223,10 +245,15 @@ def _command(name: str, modules: tuple[str, ...]) -> Any:
     return typer.main.get_command(make_app((name,) if name else ()))
 
 
-def run_app(arguments: Sequence[str]) -> int:
-    """Run one command: its exit code. Raises UsageError, and whatever the command raises."""
+def make_command(arguments: Sequence[str]) -> Callable[[], int]:
+    """One command, ready to run, with its modules loaded. Raises UsageError."""
     load_modules_named(arguments)
     command = _command("".join(arguments[:1]), loaded_modules())
+    return partial(_run, command, arguments)
+
+
+def _run(command: Any, arguments: Sequence[str]) -> int:
+    """Its exit code. Raises UsageError, and whatever the command raises."""
     try:
         code = command.main(args=list(arguments), prog_name="shalott", standalone_mode=False)
     except _TyperUsageError as error:

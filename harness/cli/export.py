@@ -22,7 +22,7 @@ from shalott.harness.core.history import HISTORY_SCHEMA, History
 from shalott.harness.core.history import read_history as read_stored
 from shalott.harness.core.recording import recover
 
-_NO_FAULTS = ("probe", "observe", "phase", "operator")  # what else the nemesis records
+_NO_FAULTS = ("probe", "observe", "phase", "operator", "stall")  # what else the nemesis records
 
 
 def export_history(

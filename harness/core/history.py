@@ -40,7 +40,14 @@ COLUMNS: tuple[tuple[str, pa.DataType, bool, str], ...] = (
     ("redelivered", pa.bool_(), True, "the broker's redelivered flag"),
     ("error", pa.string(), True, "why it is fail or info"),
     ("extra", pa.string(), True, "JSON"),
+    (
+        "due_ns",
+        pa.int64(),
+        True,
+        "ns from the run's start: when the schedule wanted it; null if no schedule paced it",
+    ),
 )
+ADDED_COLUMNS = ("due_ns",)  # older histories lack them: they read as nulls
 HISTORY_SCHEMA = pa.schema([pa.field(name, kind, nullable=null) for name, kind, null, _ in COLUMNS])
 
 EVENT_COLUMNS: tuple[tuple[str, pa.DataType, bool, str], ...] = (
@@ -92,8 +99,10 @@ class Recorder(Protocol):
         key: str = "",
         value: int | None = None,
         extra: Mapping[str, Any] | None = None,
+        due_ns: int | None = None,
     ) -> int:
-        """Record that an operation begins now; returns its index."""
+        """Record that an operation begins now; returns its index. ``due_ns``: when it should
+        have begun, where a schedule says so."""
         ...
 
     def complete(

@@ -43,6 +43,7 @@ class MemoryRecorder:
         self._value: list[int | None] = []
         self._invoke_ns: list[int] = []
         self._extra: list[str | None] = []
+        self._due_ns: list[int | None] = []
         self._ends: list[_End | None] = []
         self._origin_ns = clock_ns()
         self._last_ns = -1
@@ -60,6 +61,7 @@ class MemoryRecorder:
         key: str = "",
         value: int | None = None,
         extra: Mapping[str, Any] | None = None,
+        due_ns: int | None = None,
     ) -> int:
         index = len(self._process)
         self._process.append(process)
@@ -68,6 +70,7 @@ class MemoryRecorder:
         self._key.append(key)
         self._value.append(value)
         self._extra.append(None if extra is None else self._encode(extra).decode())
+        self._due_ns.append(due_ns)
         self._ends.append(None)
         self._invoke_ns.append(self._stamp_ns())
         return index
@@ -125,6 +128,7 @@ class MemoryRecorder:
             "redelivered": redelivered,
             "error": errors,
             "extra": _first_given(extras, self._extra),
+            "due_ns": self._due_ns,
         }
         arrays = [pa.array(columns[field.name], type=field.type) for field in HISTORY_SCHEMA]
         ops = pa.Table.from_arrays(arrays, schema=HISTORY_SCHEMA)

@@ -87,9 +87,12 @@ class GatePlan(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     delivery: Literal["at-least-once", "at-most-once", "exactly-once"] = "at-least-once"
     max_rto_ms: int | None = None
     min_acked: int = 50  # fewer acknowledged operations: unknown
+    min_rate_share: float | None = None  # of the rate; a run that reaches less is unknown
     must_settle: bool = False  # after the heal, in the plan's time, and then be drained
     must_not_crash: bool = False  # the broker's processes, unless their disk failed
     crash_text: str = ""  # if not empty, only those count whose reason has this in it
+    must_stay_up: bool = False  # a node ends only if somebody or a fault ends it
+    orderly_exits: tuple[int, ...] = ()  # exit codes with which one may end nevertheless
     must_converge: bool = False  # synchronised replicas hold at the end what their master holds
     one_master: bool = False  # at a time: two that claim a queue are more than a remark
 

@@ -43,6 +43,7 @@ class Record(msgspec.Struct, omit_defaults=True):
     redelivered: bool | None = None
     error: str | None = None
     extra: str | None = None
+    due_ns: int | None = None
 
 
 RECORD_SCHEMA = pa.schema(
@@ -59,6 +60,7 @@ RECORD_SCHEMA = pa.schema(
         ("redelivered", pa.bool_()),
         ("error", pa.string()),
         ("extra", pa.string()),
+        ("due_ns", pa.int64()),
     ]
 )
 
@@ -146,6 +148,7 @@ class HistoryWriter:
         key: str = "",
         value: int | None = None,
         extra: Mapping[str, Any] | None = None,
+        due_ns: int | None = None,
     ) -> int:
         index = self._next_index
         self._next_index = index + 1
@@ -154,7 +157,7 @@ class HistoryWriter:
         text = None if extra is None else _json_text(extra)
         now_ns = self._stamp_ns()
         self._append(
-            Record(index, "invoke", now_ns, process, node, f, key, value, None, None, None, text)
+            Record(index, "invoke", now_ns, process, node, f, key, value, extra=text, due_ns=due_ns)
         )
         return index
 
@@ -295,6 +298,7 @@ def _pair(records: pa.Table) -> pa.Table:
         "redelivered": ends["redelivered"],
         "error": ends["error"],
         "extra": pc.coalesce(ends["extra"], invocations["extra"]),
+        "due_ns": invocations["due_ns"],
     }
     return pa.Table.from_arrays(
         [columns[name] for name in HISTORY_SCHEMA.names], schema=HISTORY_SCHEMA

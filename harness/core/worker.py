@@ -52,10 +52,20 @@ class Worker:
         self._failed_opens = 0
         self._rng = Stream(seed, "backoff", thread)
 
-    async def perform(self, invocation: Invocation) -> tuple[OpType, str | None]:
-        """Do one operation and record it; returns how it ended and the error, if any."""
+    async def perform(
+        self, invocation: Invocation, due_ns: int | None = None
+    ) -> tuple[OpType, str | None]:
+        """Do one operation and record it; returns how it ended and the error, if any.
+
+        ``due_ns``: when the schedule wanted it (``Scheduled``).
+        """
         index = self._record.invoke(
-            self.process, self.node, invocation.f, key=invocation.key, value=invocation.value
+            self.process,
+            self.node,
+            invocation.f,
+            key=invocation.key,
+            value=invocation.value,
+            due_ns=due_ns,
         )
         client = self._client
         if client is None:

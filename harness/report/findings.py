@@ -165,6 +165,7 @@ _FACTS = {
     "length": "messages",
     "count": "messages",
     "witness": "witness",
+    "output": "last output",
 }
 
 

@@ -1,68 +1,83 @@
 """junit.xml: one test case a checker, for whatever shows test results in a CI.
 
 An invalid result is a <failure>, an unknown one an <error>: nobody knows whether the promise was
-kept, and a CI must not show that as green, which a <skipped> would. A valid result that has
-something to say says it in <system-out>. The dialect is the one that Jenkins, GitLab and pytest
-share.
+kept, and a CI must not show that as green, which a <skipped> would. A run that did not end, that
+was refused, or whose harness failed is an <error> too, never an absence. A valid result that has
+something to say says it in <system-out>.
+
+The class of a case holds system, profile and cluster; its name the checker, workload, faults, seed
+and iteration: no two cases of a matrix of runs have both in common. ``time`` is the run's real
+duration, of each of its cases, as each judges the whole run. The dialect is the one that Jenkins
+(junit-10.xsd), GitLab and pytest share.
 """
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
-from datetime import UTC, datetime
 from xml.etree import ElementTree
 
 from shalott.checkers.base import Result
 from shalott.harness.core.plan import Plan
+from shalott.harness.report.junit_document import (
+    NOT_ENDED,
+    add_case,
+    add_error,
+    add_property,
+    make_suite,
+    render_suites,
+    spoken,
+)
 from shalott.harness.report.meta import ReportMeta
 from shalott.harness.report.words import findings, valid_word
 
-# XML 1.0 has no way to say these, escaped or not; a broker's error text may hold any of them.
-_UNSPEAKABLE = re.compile("[^\t\n\r -\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 _LINES_MAX = 50
+WHOLE_RUN = "run"  # the case that every run has, whatever became of it
 
 
 def render_junit(plan: Plan, results: Sequence[Result], meta: ReportMeta) -> bytes:
-    """The whole document."""
-    words = [valid_word(result.valid) for result in results]
-    suite = ElementTree.Element(
-        "testsuite",
-        name=_spoken(plan.name),
-        tests=str(len(results)),
-        failures=str(words.count("invalid")),
-        errors=str(words.count("unknown")),
-        skipped="0",
-        time=f"{meta.elapsed_ns / 1e9:.3f}",
-        timestamp=datetime.fromtimestamp(meta.started_wall_ns // 10**9, UTC).isoformat(),
-    )
-    properties = ElementTree.SubElement(suite, "properties")
-    for name, value in (("seed", str(plan.seed)), ("command", meta.command)):
-        ElementTree.SubElement(properties, "property", name=name, value=_spoken(value))
-    class_name = f"shalott.{plan.system.name}.{plan.system.profile}.{plan.workload.name}"
+    """The document of a run that was judged. The harness's own failures are cases of their own."""
+    suite = _suite(plan, meta)
     for result in results:
-        _case(suite, class_name, result)
-    suites = ElementTree.Element("testsuites")
-    suites.append(suite)
-    ElementTree.indent(suites)
-    document: bytes = ElementTree.tostring(suites, encoding="utf-8", xml_declaration=True)
-    return document + b"\n"
+        _judge(_case(suite, plan, meta, result.checker), result)
+    for number, failure in enumerate(meta.failures, 1):
+        name = "harness" if number == 1 else f"harness {number}"
+        add_error(_case(suite, plan, meta, name), "harness", f"The harness failed: {failure}")
+    return render_suites([suite])
 
 
-def _case(suite: ElementTree.Element, class_name: str, result: Result) -> None:
-    case = ElementTree.SubElement(
-        suite, "testcase", name=_spoken(result.checker), classname=_spoken(class_name), time="0"
-    )
+def render_unended(plan: Plan, meta: ReportMeta, sentence: str = NOT_ENDED) -> bytes:
+    """The document of a run that has no verdict, or none yet: one case, an error."""
+    suite = _suite(plan, meta)
+    add_error(_case(suite, plan, meta, WHOLE_RUN), "unended", sentence)
+    return render_suites([suite])
+
+
+def _suite(plan: Plan, meta: ReportMeta) -> ElementTree.Element:
+    suite = make_suite(plan.name, meta.started_wall_ns, meta.elapsed_ns, meta.command)
+    add_property(suite, "seed", str(plan.seed))
+    return suite
+
+
+def _case(
+    suite: ElementTree.Element, plan: Plan, meta: ReportMeta, checker: str
+) -> ElementTree.Element:
+    kinds = "+".join(sorted({action.kind for action in plan.faults})) or "none"
+    run = f"{plan.workload.name}, nemesis {kinds}, seed {plan.seed}, iteration {meta.iteration}"
+    class_name = f"shalott.{plan.system.name}.{plan.system.profile}.{plan.cluster.backend}"
+    return add_case(suite, f"{checker} ({run})", class_name, meta.elapsed_ns)
+
+
+def _judge(case: ElementTree.Element, result: Result) -> None:
     word = valid_word(result.valid)
     sentences = [sentence for _, _, sentence in findings([result])]
     if word == "valid":
         if sentences:
-            ElementTree.SubElement(case, "system-out").text = _spoken("\n".join(sentences))
+            ElementTree.SubElement(case, "system-out").text = spoken("\n".join(sentences))
         return
     kind = "failure" if word == "invalid" else "error"
     reason = sentences[0] if sentences else f"{result.checker} is {word}."
-    outcome = ElementTree.SubElement(case, kind, message=_spoken(reason), type=word)
-    outcome.text = _spoken("\n".join(_lines(result, sentences)))
+    outcome = ElementTree.SubElement(case, kind, message=spoken(reason), type=word)
+    outcome.text = spoken("\n".join(_lines(result, sentences)))
 
 
 def _lines(result: Result, sentences: Sequence[str]) -> list[str]:
@@ -75,7 +90,3 @@ def _lines(result: Result, sentences: Sequence[str]) -> list[str]:
     more = len(anomalies) - _LINES_MAX
     shown = [*anomalies[:_LINES_MAX], *([f"and {more} more anomalies"] if more > 0 else [])]
     return [*dict.fromkeys([*sentences, *result.notes]), *shown, *counts]
-
-
-def _spoken(text: str) -> str:
-    return _UNSPEAKABLE.sub("\N{REPLACEMENT CHARACTER}", text)

@@ -2,7 +2,45 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import msgspec
+
+NOT_LOOKED_AT = "unknown: nobody looked"
+
+
+class Tested(msgspec.Struct, frozen=True, kw_only=True):
+    """What was tested, and with what. What can't be known says "unknown: " and why; what there is
+    none of says "none: " and why.
+
+    ``packages``: of what runs on the nodes, name -> version. ``packages_from``: who said it.
+    ``pinned``: the versions that the image's recipe asks for; empty if it pins none.
+    """
+
+    commit: str = NOT_LOOKED_AT  # of this project
+    tree: str = NOT_LOOKED_AT  # clean, or changed: the commit alone is not what ran
+    shalott: str = NOT_LOOKED_AT
+    python: str = NOT_LOOKED_AT
+    kernel: str = NOT_LOOKED_AT
+    engine: str = NOT_LOOKED_AT  # the Docker engine's version
+    image: str = NOT_LOOKED_AT  # of the nodes: tag
+    image_id: str = NOT_LOOKED_AT
+    image_digest: str = NOT_LOOKED_AT  # a registry's
+    base_image: str = NOT_LOOKED_AT
+    base_image_id: str = NOT_LOOKED_AT
+    base_image_digest: str = NOT_LOOKED_AT
+    packages: dict[str, str] = {}
+    packages_from: str = NOT_LOOKED_AT
+    pinned: dict[str, str] = {}
+
+
+def facts_told(tested: Tested) -> list[tuple[str, str]]:
+    """(name, value) of each, for people."""
+    facts: dict[str, Any] = msgspec.structs.asdict(tested)
+    for name in ("packages", "pinned"):
+        own = facts[name]
+        facts[name] = ", ".join(f"{each} {own[each]}" for each in sorted(own)) or "none"
+    return [(name.replace("_", " "), value) for name, value in facts.items()]
 
 
 class ReportMeta(msgspec.Struct, frozen=True, kw_only=True):
@@ -10,7 +48,10 @@ class ReportMeta(msgspec.Struct, frozen=True, kw_only=True):
 
     command: str  # repeats the run
     started_wall_ns: int
-    elapsed_ns: int = 0  # the whole run, boot to checks
+    elapsed_ns: int = 0  # the whole run, boot to checks, in real time
+    iteration: int = 1  # which of the runs that one command makes, from 1
     versions: dict[str, str] = {}  # shalott, python, the system, docker, ...
+    tested: Tested = Tested()
     notes: tuple[str, ...] = ()  # which backend was chosen and why, what was cut short, ...
+    failures: tuple[str, ...] = ()  # the harness's own
     directory: str = ""  # the run's directory, as the user would type it

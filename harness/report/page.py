@@ -31,7 +31,7 @@ from shalott.harness.report.findings import (
 )
 from shalott.harness.report.linearizability import object_timelines, timeline_assets
 from shalott.harness.report.message_outcomes import message_outcomes
-from shalott.harness.report.meta import ReportMeta
+from shalott.harness.report.meta import ReportMeta, facts_told
 from shalott.harness.report.run_picture import build_stage, fault_target
 from shalott.harness.report.series import OUTCOMES, WRITES, Clients, latencies, rates, read_clients
 from shalott.harness.report.words import (
@@ -40,6 +40,7 @@ from shalott.harness.report.words import (
     headline,
     overall,
     severity,
+    summaries,
     valid_word,
 )
 from shalott.workloads.record import WORKLOADS
@@ -70,6 +71,7 @@ def render_report(plan: Plan, history: History, results: Sequence[Result], meta:
             headline_rest=f":{rest}",
             findings=findings(ordered),
             ran=_what_ran(plan, timeline),
+            summaries=summaries(results),
             results=ordered,
             message_outcomes=message_outcomes(results),
             outcomes=_outcomes(clients),
@@ -89,6 +91,7 @@ def render_report(plan: Plan, history: History, results: Sequence[Result], meta:
             availability=availability_columns(results),
             windows=LOSS_WINDOWS,
             facts=_facts(plan),
+            tested=facts_told(meta.tested),
         )
     )
 

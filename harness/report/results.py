@@ -15,7 +15,7 @@ import msgspec
 from shalott.checkers.base import Result
 from shalott.harness.core.errors import UsageError
 from shalott.harness.core.plan import Plan
-from shalott.harness.report.meta import ReportMeta
+from shalott.harness.report.meta import ReportMeta, Tested
 from shalott.harness.report.words import headline, overall
 
 RESULTS_VERSION = 1
@@ -36,6 +36,10 @@ class RunResults(msgspec.Struct, frozen=True, kw_only=True):
     headline: str
     command: str  # repeats the run
     versions: dict[str, str] = {}
+    tested: Tested = Tested()
+    elapsed_ns: int = 0  # real time, boot to checks
+    iteration: int = 1  # which of the runs that one command made
+    failures: tuple[str, ...] = ()  # the harness's own, no verdict on the system
     notes: tuple[str, ...] = ()
     results: tuple[Result, ...] = ()
 
@@ -56,6 +60,10 @@ def render_results(
         headline=headline(results),
         command=meta.command,
         versions=meta.versions,
+        tested=meta.tested,
+        elapsed_ns=meta.elapsed_ns,
+        iteration=meta.iteration,
+        failures=meta.failures,
         notes=meta.notes,
         results=tuple(results),
     )

@@ -67,6 +67,10 @@ _KINDS: dict[str, tuple[str, str]] = {
         "a process of the broker crashed by itself: {summary}",
         "processes of the broker crashed by themselves, {n} times: {summary}, and more",
     ),
+    "died": (
+        "a node ended by itself, or was ended from outside: {summary}",
+        "nodes ended by themselves, or were ended from outside, {n} times: {summary}, and more",
+    ),
     "diverged": (
         "a synchronised replica differs from its master: {summary}",
         "synchronised replicas differ from their masters, {n} times: {summary}, and more",
@@ -146,6 +150,9 @@ _MISSING = (
     "there",
 )
 
+# What a valid run's headline tells nevertheless: the system did not promise otherwise.
+_ENDS = ("died", "crashed")
+
 # Anomalies that break no promise unless their checker says so.
 _TOLERATED = ("duplicated", "redelivered", "dual-master-claimed", "epoch-regression")
 
@@ -175,9 +182,33 @@ def headline(results: Sequence[Result]) -> str:
         chief = [sentence.rstrip(".") for v, _, sentence in found if v is False][:2]
         return f"Invalid: {', and '.join(chief) or 'a check failed'}."
     if valid is True:
-        return f"Valid: {_good_news(results)}."
+        ends = [f"but {each}" for name in _ENDS for each in _of_kind(found, results, name)]
+        return f"Valid: {'; '.join((_good_news(results), *ends, *remarks(results)))}."
     doubts = [sentence for v, _, sentence in found if valid_word(v) == "unknown"]
     return f"Unknown: {doubts[0] if doubts else 'nothing was checked.'}"
+
+
+def _of_kind(
+    found: Sequence[tuple[bool | str, str, str]], results: Sequence[Result], kind: str
+) -> list[str]:
+    """The findings about anomalies of one kind, as parts of a sentence."""
+    checkers = [r.checker for r in results if any(a.kind == kind for a in r.anomalies)]
+    return [sentence.rstrip(".") for _, checker, sentence in found if checker in checkers]
+
+
+def remarks(results: Sequence[Result]) -> list[str]:
+    """What the headline of a valid run must not keep back: ``remark`` of the checkers' details."""
+    return [remark for remark in _texts(results, "remark") if remark]
+
+
+def summaries(results: Sequence[Result]) -> list[str]:
+    """What is told of every run, whatever its verdict: ``summary`` of the checkers' details."""
+    return [summary for summary in _texts(results, "summary") if summary]
+
+
+def _texts(results: Sequence[Result], name: str) -> list[str]:
+    found = [result.detail.get(name) for result in results]
+    return [text for text in found if isinstance(text, str)]
 
 
 def _good_news(results: Sequence[Result]) -> str:
@@ -199,7 +230,8 @@ def _good_news(results: Sequence[Result]) -> str:
 def findings(results: Sequence[Result]) -> list[tuple[bool | str, str, str]]:
     """(validity, checker, sentence) for everything worth a line, worst first.
 
-    What breaks no promise (a redelivery, a stale claim) is told as valid.
+    What breaks no promise (a redelivery, a stale claim) is told as valid. A loss that no documented
+    window explains goes before all else: nobody was warned of it.
     """
     found: list[tuple[bool | str, str, str]] = []
     words = {**_KINDS, **_LOG_KINDS} if is_about_logs(results) else _KINDS
@@ -210,7 +242,8 @@ def findings(results: Sequence[Result]) -> list[tuple[bool | str, str, str]]:
         if result.valid is not True and result.valid not in reasons:
             notes = result.notes or ("it gave no reason",)
             found += [(result.valid, result.checker, _sentence(note)) for note in notes]
-    return sorted(found, key=lambda item: severity(item[0]))
+    loud = {result.checker for result in results if _unexplained(result)}
+    return sorted(found, key=lambda item: (severity(item[0]), item[1] not in loud))
 
 
 def is_about_logs(results: Sequence[Result]) -> bool:
@@ -243,10 +276,25 @@ def _sentences(result: Result, kind_words: Mapping[str, tuple[str, str]]) -> lis
         if kind in kind_words:
             words = _MISSING if doubtful else kind_words[kind]
             text = words[number != 1].format(n=f"{number:,}", summary=kinds[kind][0])
+            if kind == "lost" and not doubtful:
+                text += _in_no_documented_way(result, number)
         else:
             text = kinds[kind][0] + (f" ({number - 1:,} more)" if number > 1 else "")
         found.append((kind, _sentence(text)))
     return found
+
+
+def _unexplained(result: Result) -> int:
+    """How many messages were lost in no documented way."""
+    return int(result.counts.get("lost-unexplained-count", 0))
+
+
+def _in_no_documented_way(result: Result, lost: int) -> str:
+    unexplained = _unexplained(result)
+    if not unexplained:
+        return ""
+    some = "" if unexplained >= lost else f"{unexplained:,} of them "
+    return f", {some}in no documented way"
 
 
 def _sentence(text: str) -> str:

@@ -73,7 +73,7 @@ async def _serve(worker: Worker, cell: _Cell) -> None:
         process = worker.process
         cell.in_flight += 1
         try:
-            kind, error = await worker.perform(answer.invocation)
+            kind, error = await worker.perform(answer.invocation, answer.due_ns)
         finally:
             cell.in_flight -= 1
         cell.tell(Completed(cell.now_ns(), process, worker.node, answer.invocation, kind, error))

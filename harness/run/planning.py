@@ -9,11 +9,10 @@ told beyond that is its own (harness/core/parameters.py) and stands in ``Request
 from __future__ import annotations
 
 import dataclasses
-import re
 import shlex
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Any, Literal
+from pathlib import Path
+from typing import Any
 
 import msgspec
 
@@ -43,57 +42,35 @@ from shalott.harness.core.plan import (
     WorkloadPlan,
 )
 from shalott.harness.core.quantities import parse_duration_ms
+from shalott.harness.run.request import (
+    DELIVERIES,
+    STORE,
+    Delivery,
+    Request,
+    complaints_about,
+    one_of,
+    parse_concurrency,
+    parse_nemeses,
+    parse_nodes,
+    parse_policy,
+    profile_of,
+)
 from shalott.harness.run.requirements import requirements_of
 from shalott.harness.run.select import make_system
-from shalott.nemesis.record import check_nemesis, nemesis_names, usual_nemeses
+from shalott.nemesis.record import nemesis_names, usual_nemeses
 from shalott.nemesis.requirements import check_actions, check_system, required_protocols
 from shalott.nemesis.schedule import make_schedule
 from shalott.workloads.record import WORKLOADS, WorkloadRecord
 
-BACKENDS = ("auto", "docker", "local", "sim")
-Delivery = Literal["at-least-once", "at-most-once", "exactly-once"]
-DELIVERIES = ("at-least-once", "at-most-once", "exactly-once")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Request:
-    """``shalott test``'s flags, a field for each with its default; times as users write them.
-
-    ``given``: the flags of the workload's and of the system's own parameters, by name, as typed.
-    """
-
-    workload: str = ""  # "": the system's own
-    system: str = "mirrored"
-    profile: str = "upstream"
-    cluster: str = "auto"
-    nodes: str = "3"
-    layout: str = TOGETHER
-    concurrency: str = "2n"
-    rate: float = 200.0
-    time_limit: str = "60"
-    op_timeout: str = "5"
-    nemesis: str = "partition,kill"
-    nemesis_interval: str = "15"
-    nemesis_duration: str = "8"
-    targets: str = "one"
-    policy: tuple[str, ...] = ()
-    bug: tuple[str, ...] = ()
-    delivery: str = "at-least-once"
-    max_rto: str = ""
-    min_acked: int = 50
-    seed: int | None = None
-    name: str = ""
-    leave_db_running: bool = False
-    given: Mapping[str, str | bool] = field(default_factory=dict)
+__all__ = ["Request", "check_plan", "make_plan", "repeat_command"]
 
 
 def make_plan(request: Request, *, backend: str, seed: int) -> Plan:
     """The whole plan. Raises UsageError with one sentence that says what to change."""
+    check_request(request)
     system = SYSTEMS.find(request.system)
     workload = WORKLOADS.find(request.workload or system.workload)
     profile = profile_of(system, request.profile)
-    _one_of("cluster", request.cluster, BACKENDS)
-    _check_given(request, system, workload)
     nodes = parse_nodes(request.nodes)
     services = lay_out(system, request.layout, nodes)
     serving = len([n for n in nodes if not services or system.serves in services[n]])
@@ -126,12 +103,31 @@ def make_plan(request: Request, *, backend: str, seed: int) -> Plan:
             delivery=_delivery(request.delivery),
             max_rto_ms=parse_duration_ms("--max-rto", rto) if rto else None,
             min_acked=request.min_acked,
+            must_not_crash=system.stays_up,
+            must_stay_up=system.stays_up,
+            orderly_exits=system.orderly_exits,
+            min_rate_share=request.min_rate_share,
         ),
         faults=faults,
     )
     plan = msgspec.structs.replace(plan, requires=requirements_of(plan))
     check_plan(plan)
     return plan
+
+
+def check_request(request: Request) -> None:
+    """What can be seen of each flag for itself. Raises UsageError with all of it at once."""
+    wrong = complaints_about(request)
+    workload = None
+    with wrong.gathered():
+        if request.workload:
+            workload = WORKLOADS.find(request.workload)
+    if SYSTEMS.has(request.system):
+        system = SYSTEMS.find(request.system)
+        with wrong.gathered():
+            if workload is not None or not request.workload:
+                _check_given(request, system, workload or WORKLOADS.find(system.workload))
+    wrong.tell()
 
 
 def check_plan(plan: Plan) -> None:
@@ -156,6 +152,10 @@ def check_plan(plan: Plan) -> None:
     rules = (
         (plan.time_limit_ms > 0, "the time limit must be above 0"),
         (workload.rate_hz > 0, "the rate must be above 0"),
+        (
+            0 < (1 if plan.gates.min_rate_share is None else plan.gates.min_rate_share) <= 1,
+            "the least share of the rate (--min-rate-share) must be above 0 and at most 1",
+        ),
         (workload.op_timeout_ms > 0, "the operation timeout must be above 0"),
         (plan.observe_interval_ms > 0, "the observe interval must be above 0"),
     )
@@ -191,12 +191,6 @@ def fits(workload: WorkloadRecord, system: SystemRecord) -> bool:
     return all(protocol in system.speaks for protocol in workload.needs)
 
 
-def profile_of(system: SystemRecord, name: str) -> Profile:
-    """Raises UsageError, naming the known ones."""
-    _one_of("profile", name, tuple(system.profiles))
-    return system.profiles[name]
-
-
 def lay_out(system: SystemRecord, layout: str, nodes: Sequence[str]) -> Services:
     """What each node hosts; empty if every node hosts the same. Raises UsageError."""
     if layout == TOGETHER:
@@ -207,34 +201,8 @@ def lay_out(system: SystemRecord, layout: str, nodes: Sequence[str]) -> Services
             f"{system.name} has no services to lay out on its nodes: leave out --layout"
             + (f", or use --system {having[0]}" if having else "")
         )
-    _one_of("layout", layout, (TOGETHER, *system.layouts.names))
+    one_of("layout", layout, (TOGETHER, *system.layouts.names))
     return system.layouts.lay_out(layout, nodes)
-
-
-def parse_nodes(text: str) -> tuple[str, ...]:
-    """Names separated by commas, or how many: n1, n2, ..."""
-    if text.isdigit():
-        if int(text) < 1:
-            raise UsageError("a cluster needs at least one node")
-        return tuple(f"n{number}" for number in range(1, int(text) + 1))
-    names = tuple(name.strip() for name in text.split(","))
-    for name in names:
-        if not re.fullmatch(r"[a-z][a-z0-9-]{0,30}", name):
-            raise UsageError(
-                f"--nodes {text}: {name!r} can't name a node; use a count, or names of lower-case"
-                " letters, digits and '-', separated by commas"
-            )
-    if len(set(names)) != len(names):
-        raise UsageError(f"--nodes {text}: a cluster needs nodes with different names")
-    return names
-
-
-def parse_concurrency(text: str, node_count: int) -> int:
-    """A number, or a number of clients for each node: 2n."""
-    found = re.fullmatch(r"(\d+)(n?)", text)
-    if found is None or int(found[1]) == 0:
-        raise UsageError(f"--concurrency {text}: give a number of clients, such as 6 or 2n")
-    return int(found[1]) * (node_count if found[2] else 1)
 
 
 def nemesis_help() -> str:
@@ -245,32 +213,10 @@ def nemesis_help() -> str:
     )
 
 
-def parse_nemeses(text: str) -> tuple[str, ...]:
-    """Names separated by commas, none, or all."""
-    names = tuple(name.strip() for name in text.split(",") if name.strip())
-    if names == ("all",):
-        return usual_nemeses()
-    for name in names:
-        check_nemesis(name, "none", "all")
-    return tuple(name for name in names if name != "none")
-
-
-def parse_policy(settings: Sequence[str]) -> dict[str, Any]:
-    """KEY=VALUE, the value as JSON if it is JSON, else as text; KEY= takes the key away."""
-    policy: dict[str, Any] = {}
-    for setting in settings:
-        key, equals, value = setting.partition("=")
-        if not equals or not key:
-            raise UsageError(f"--policy {setting}: give KEY=VALUE, such as ha-sync-mode=automatic")
-        try:
-            policy[key] = msgspec.json.decode(value) if value else None
-        except msgspec.DecodeError:
-            policy[key] = value
-    return policy
-
-
-def repeat_command(request: Request, seed: int) -> str:
-    """The command that plans the same run again: flags that are not defaults, and the seed."""
+def repeat_command(request: Request, seed: int, store_root: Path = STORE) -> str:
+    """The command that plans the same run again: flags that are not defaults, the seed, and where
+    runs are kept. ``request.cluster`` should be the one that was chosen: on another machine, or
+    after the engine has gone, ``auto`` may mean another plan."""
     words = ["shalott", "test", *(w for name in loaded_modules() for w in ("--load", name))]
     for each in dataclasses.fields(request):
         value = getattr(request, each.name)
@@ -279,7 +225,12 @@ def repeat_command(request: Request, seed: int) -> str:
         words += _words(each.name, value)
     for name, value in request.given.items():
         words += _words(name, value)
-    return shlex.join([*words, "--seed", str(seed)])
+    return shlex.join([*words, "--seed", str(seed), *store_words(store_root)])
+
+
+def store_words(store_root: Path) -> list[str]:
+    """The flag that names the store, if it is not the usual one."""
+    return [] if store_root == STORE else ["--store", str(store_root)]
 
 
 def _words(name: str, value: Any) -> list[str]:
@@ -288,7 +239,9 @@ def _words(name: str, value: Any) -> list[str]:
         return [word for item in value for word in (flag, item)]
     if isinstance(value, bool):
         return [flag if value else f"--no-{name.replace('_', '-')}"]
-    return [flag, f"{value:g}" if isinstance(value, float) else str(value)]
+    if isinstance(value, float) and value.is_integer():
+        value = int(value)
+    return [flag, str(value)]
 
 
 def _system_plan(
@@ -325,11 +278,6 @@ def _names(flags: Sequence[Flag]) -> dict[str, None]:
 
 
 def _delivery(name: str) -> Delivery:
-    _one_of("delivery", name, DELIVERIES)
+    one_of("delivery", name, DELIVERIES)
     delivery: Delivery = msgspec.convert(name, Delivery)
     return delivery
-
-
-def _one_of(what: str, name: str, known: Sequence[str]) -> None:
-    if name not in known:
-        raise UsageError(f"unknown {what} {name}: choose one of {', '.join(known)}")

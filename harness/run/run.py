@@ -16,13 +16,15 @@ from dataclasses import dataclass, field
 import msgspec
 
 from shalott.checkers.base import Result
+from shalott.cluster.debian_packages import unpinned
 from shalott.harness.core.errors import StoreError
 from shalott.harness.core.history import EMPTY_EVENTS, History, events_table
 from shalott.harness.core.plan import Plan
 from shalott.harness.core.worker import describe
-from shalott.harness.report.meta import ReportMeta
+from shalott.harness.report.junit import render_unended
+from shalott.harness.report.meta import ReportMeta, Tested
 from shalott.harness.run.stage import Stage, World
-from shalott.harness.run.store import RunDirectory
+from shalott.harness.run.store import JUNIT, RunDirectory
 from shalott.harness.run.verdict import judge, save_verdict
 from shalott.workloads.record import WORKLOADS
 
@@ -74,11 +76,27 @@ async def run(
     command: str,
     versions: Mapping[str, str] | None = None,
     notes: tuple[str, ...] = (),
+    iteration: int = 1,
+    elapsed_ns: Callable[[], int] | None = None,
+    tested: Callable[[], Tested] = Tested,
     interrupt: asyncio.Event | None = None,
     watch: Watch | None = None,
 ) -> Outcome:
-    """Do everything that ``plan`` says in ``world``, and judge it."""
+    """Do everything that ``plan`` says in ``world``, and judge it.
+
+    ``elapsed_ns``: real time since the run began, where the recorder's clock is not that.
+    ``tested``: asked at the end, when what runs on the nodes has been looked at.
+    """
     directory.save_plan(plan)
+    meta = ReportMeta(
+        command=command,
+        started_wall_ns=directory.started_wall_ns,
+        iteration=iteration,
+        versions=dict(versions or {}),
+        directory=str(directory.path),
+    )
+    # A CI that finds no file sees no run: until there is a verdict, there is an error.
+    directory.save_bytes(JUNIT, render_unended(plan, meta))
     trouble = Trouble(notes=list(notes))
     with directory.logging():
         record = world.make_recorder(directory.recording)
@@ -97,7 +115,14 @@ async def run(
         await _stop(background)
         _save_resolved_plan(stage, directory, trouble)
         history = _save_history(stage, directory, trouble)
-        return _conclude(history, stage, directory, command, versions or {}, trouble)
+        meta = msgspec.structs.replace(
+            meta,
+            started_wall_ns=record.start_wall_ns,
+            elapsed_ns=(elapsed_ns or record.now_ns)(),
+            tested=tested(),
+        )
+        trouble.notes.extend(unpinned(meta.tested.packages, meta.tested.pinned))
+        return _conclude(history, stage, directory, meta, trouble)
 
 
 async def _experiment(
@@ -131,6 +156,7 @@ async def _clean_up(stage: Stage, directory: RunDirectory, trouble: Trouble) -> 
         # Nodes about to be torn down need no start; nodes left running need it.
         await _attempt("healing", stage.heal if leave_running else stage.nemesis.heal, trouble)
         await _attempt("healing the cluster", cluster.heal, trouble)
+    await _attempt("writing down who died", stage.stop_watching, trouble)
     await _attempt("collecting logs", lambda: cluster.collect(directory.nodes), trouble)
     if not leave_running:
         await _attempt("tearing down", cluster.teardown, trouble)
@@ -192,21 +218,13 @@ def _conclude(
     history: History,
     stage: Stage,
     directory: RunDirectory,
-    command: str,
-    versions: Mapping[str, str],
+    meta: ReportMeta,
     trouble: Trouble,
 ) -> Outcome:
     """Check, report, store."""
     verdict = judge(stage.plan, history)
     notes = (*trouble.notes, *stage.notes, *(f"The harness failed: {f}" for f in trouble.failures))
-    meta = ReportMeta(
-        command=command,
-        started_wall_ns=stage.record.start_wall_ns,
-        elapsed_ns=stage.record.now_ns(),
-        versions=dict(versions),
-        notes=notes,
-        directory=str(directory.path),
-    )
+    meta = msgspec.structs.replace(meta, notes=notes, failures=tuple(trouble.failures))
     try:
         save_verdict(stage.plan, history, verdict, meta, directory)
     except Exception as error:

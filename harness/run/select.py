@@ -38,7 +38,7 @@ class Choice:
 def choose_backend(wanted: str, system: str) -> Choice:
     """Resolve ``auto``; check that ``wanted`` can be had. Raises UsageError with what to do."""
     if wanted not in BACKENDS:
-        raise UsageError(f"unknown cluster {wanted!r}: choose one of {', '.join(BACKENDS)}")
+        raise UsageError(f"unknown cluster {wanted}: choose one of {', '.join(BACKENDS)}")
     worlds = SYSTEMS.find(system).worlds
     check_world(wanted, system)
     if wanted in ("sim", "local"):
@@ -68,6 +68,10 @@ def check_world(backend: str, system: str) -> None:
 def docker_obstacle() -> str | None:
     """What keeps the docker backend from working here, with the command that mends it; None if
     nothing does."""
+    from shalott.cluster.docker.reachable import socket_obstacle
+
+    if (obstacle := socket_obstacle()) is not None:
+        return obstacle
     from shalott.cluster.docker.engine import connect
 
     try:

@@ -7,11 +7,12 @@ repeats runs for ``--test-count``, and says the verdict in plain words.
 from __future__ import annotations
 
 import asyncio
-import importlib.metadata
+import dataclasses
 import os
-import platform
+import shlex
 import signal
 import sys
+import time
 from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
@@ -21,19 +22,31 @@ import typer
 
 from shalott.checkers.base import Result
 from shalott.cluster.base import Cluster, System, ports_of
-from shalott.harness.core.errors import MissingCapability, UsageError
+from shalott.harness.core.complaints import Complaints, sentence_of
+from shalott.harness.core.doors import loaded_modules
+from shalott.harness.core.errors import MissingCapability, ShalottError
 from shalott.harness.core.history import Recorder
 from shalott.harness.core.plan import Plan, load_plan
 from shalott.harness.report.meta import ReportMeta
 from shalott.harness.report.results import read_results
-from shalott.harness.report.words import findings, headline, overall
-from shalott.harness.run.planning import Request, check_plan, make_plan, repeat_command
+from shalott.harness.report.words import findings, headline, overall, summaries
+from shalott.harness.run.detection import faults_too_short
+from shalott.harness.run.junit_file import JunitFile
+from shalott.harness.run.planning import (
+    Request,
+    check_plan,
+    make_plan,
+    repeat_command,
+    store_words,
+)
 from shalott.harness.run.progress import watch_plainly, watch_terminal
 from shalott.harness.run.requirements import check_provided
 from shalott.harness.run.run import Outcome, Watch, run
 from shalott.harness.run.stage import Nemesis, World
 from shalott.harness.run.store import ENDPOINTS, LOG, REPORT, RESULTS, RunDirectory, Store
+from shalott.harness.run.tested import TestedFacts, versions
 from shalott.harness.run.verdict import judge, save_verdict
+from shalott.harness.run.watchdog import watch_for_stalls
 from shalott.nemesis.requirements import check_system, required_capabilities
 from shalott.nemesis.runner import NemesisRunner
 from shalott.workloads.record import WORKLOADS
@@ -42,13 +55,17 @@ FINDINGS_MAX = 12
 STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
-def run_request(request: Request, *, test_count: int, store_root: Path) -> int:
-    """Plan and run, up to ``test_count`` times or until a run is not valid; the last exit code."""
-    if test_count < 1:
-        raise UsageError(f"--test-count {test_count}: give 1 or more")
+def run_request(
+    request: Request, *, test_count: int, store_root: Path, junit: Path | None = None
+) -> int:
+    """Plan and run, up to ``test_count`` times or until a run is not valid; the last exit code.
+
+    ``junit``: where one document over all these runs is kept (harness/run/junit_file.py).
+    """
     first_seed = request.seed if request.seed is not None else int.from_bytes(os.urandom(4))
-    make_plan(request, backend=request.cluster, seed=first_seed)  # refuse before asking engines
-    backend, why = choose_backend(request)
+    backend, why = _check_and_choose(request, test_count, first_seed)
+    repeated = dataclasses.replace(request, cluster=backend)
+    file = JunitFile(junit)
     code = 0
     for number in range(test_count):
         seed = first_seed + number
@@ -57,47 +74,96 @@ def run_request(request: Request, *, test_count: int, store_root: Path) -> int:
             typer.echo(f"{why}.", err=True)
         if test_count > 1:
             typer.echo(f"Run {number + 1} of {test_count}, seed {seed}.", err=True)
-        code = run_once(plan, store_root, repeat_command(request, seed), notes=(why,))
+        command = repeat_command(repeated, seed, store_root)
+        code = run_once(plan, store_root, command, notes=(why,), iteration=number + 1, junit=file)
         if code != 0:
             break
     return code
 
 
-def run_stored_plan(path: Path, *, test_count: int, store_root: Path) -> int:
+def _check_and_choose(request: Request, test_count: int, seed: int) -> tuple[str, str]:
+    """Where the nodes run, and why there. Raises UsageError with all that is wrong."""
+    wrong = Complaints()
+    if test_count < 1:
+        wrong.add(f"--test-count {test_count}: give 1 or more")
+    with wrong.gathered():
+        make_plan(request, backend=request.cluster, seed=seed)
+    chosen = ("", "")
+    # To ask for an engine takes longer than to refuse: not where another world would do.
+    if not wrong or request.cluster != "auto":
+        with wrong.gathered():
+            chosen = choose_backend(request)
+    wrong.tell()
+    return chosen
+
+
+def run_stored_plan(
+    path: Path, *, test_count: int, store_root: Path, junit: Path | None = None
+) -> int:
     """Run a stored plan again, as it is."""
     plan = load_plan(path)
     for note in check_provided(plan):
         typer.echo(note, err=True)
     check_plan(plan)
-    command = f"shalott test --plan {path}"
+    words = ["shalott", "test", *(w for name in loaded_modules() for w in ("--load", name))]
+    command = shlex.join([*words, "--plan", str(path), *store_words(store_root)])
+    file = JunitFile(junit)
     code = 0
-    for _ in range(test_count):
-        code = run_once(plan, store_root, command)
+    for number in range(test_count):
+        code = run_once(plan, store_root, command, iteration=number + 1, junit=file)
         if code != 0:
             break
     return code
 
 
-def run_once(plan: Plan, store_root: Path, command: str, notes: tuple[str, ...] = ()) -> int:
+def run_once(
+    plan: Plan,
+    store_root: Path,
+    command: str,
+    notes: tuple[str, ...] = (),
+    iteration: int = 1,
+    junit: JunitFile | None = None,
+) -> int:
     """One run, from a fresh directory to the last line on the terminal."""
-    store = Store(store_root)
-    directory = store.name_run(plan.name)
-    if plan.cluster.backend == "sim":
-        store.begin(directory)
-        return _run_simulated(plan, directory, command, notes)
-    world = build_world(plan, directory)  # may refuse; then nothing is left in the store
-    store.begin(directory)
-    outcome = asyncio.run(_run_until_signalled(plan, directory, world, command, notes))
-    tell_outcome(outcome, command)
-    return outcome.exit_code
+    for note in (warnings := faults_too_short(plan)):
+        typer.echo(note, err=True)
+    notes = (*notes, *warnings)
+    file = junit or JunitFile(None)
+    file.begin(plan, command, iteration)
+    try:
+        store = Store(store_root)
+        directory = store.name_run(plan.name)
+        if plan.cluster.backend == "sim":
+            store.begin(directory)
+            code = _run_simulated(plan, directory, command, notes, iteration)
+        else:
+            world = build_world(plan, directory)  # may refuse; then nothing is left in the store
+            store.begin(directory)
+            run_here = _run_until_signalled(plan, directory, world, command, notes, iteration)
+            outcome = asyncio.run(run_here)
+            tell_outcome(outcome, command)
+            code = outcome.exit_code
+    except ShalottError as error:
+        file.refuse(plan, command, iteration, sentence_of(error))
+        raise
+    file.end(directory)
+    return code
 
 
 def _run_simulated(
-    plan: Plan, directory: RunDirectory, command: str, notes: tuple[str, ...]
+    plan: Plan, directory: RunDirectory, command: str, notes: tuple[str, ...], iteration: int
 ) -> int:
     from shalott.harness.run.sim_world import run_stored
 
-    outcome, record = run_stored(plan, directory, command, versions(plan), notes)
+    outcome, record = run_stored(
+        plan,
+        directory,
+        command,
+        versions(plan),
+        notes,
+        iteration=iteration,
+        tested=TestedFacts(plan).facts,
+    )
     tell_outcome(outcome, command)
     typer.echo(
         f"Digest: {record.digest} ({record.callbacks} callbacks, {record.segments} segments,"
@@ -117,11 +183,11 @@ def build_world(plan: Plan, directory: RunDirectory) -> World:
     cluster = select.make_cluster(plan, run_id, directory.path / "work")
     missing = sorted(required_capabilities(plan.faults) - cluster.capabilities)
     if missing:
-        raise MissingCapability(
-            f"the {cluster.backend} backend can't {', '.join(missing)} here, which the plan's"
-            " faults need: choose another --cluster or --nemesis; see `shalott doctor`"
-        )
+        raise MissingCapability(_why_missing(cluster.backend, missing))
     queues = WORKLOADS.find(plan.workload.name).build(plan).queues
+
+    async def announce(booted: Cluster, running: System) -> None:
+        note_endpoints(directory.path / ENDPOINTS, booted, running)
 
     def make_nemesis(record: Recorder) -> Nemesis:
         return NemesisRunner(cluster, system, plan, record, queues=queues)
@@ -130,8 +196,19 @@ def build_world(plan: Plan, directory: RunDirectory) -> World:
         cluster=cluster,
         system=system,
         make_nemesis=make_nemesis,
-        announce=partial(note_endpoints, directory.path / ENDPOINTS),
+        announce=announce,
+        watch_stalls=watch_for_stalls,
     )
+
+
+def _why_missing(backend: str, missing: Sequence[str]) -> str:
+    sentence = (
+        f"the {backend} backend can't {', '.join(missing)} here, which the plan's faults need:"
+        " choose another --cluster or --nemesis"
+    )
+    # What the doctor examines; it knows nothing of what a backend never can.
+    examined = backend == "docker" and all(each in ("delay", "throttle") for each in missing)
+    return f"{sentence}; `shalott doctor` says what installs it" if examined else sentence
 
 
 def note_endpoints(path: Path, cluster: Cluster, system: System) -> None:
@@ -186,13 +263,27 @@ def tell_verdict(results: Sequence[Result]) -> None:
         typer.echo(line)
     if len(lines) > FINDINGS_MAX:
         typer.echo(f"  and {len(lines) - FINDINGS_MAX} more in the report")
+    for summary in summaries(results):
+        typer.echo(summary)
 
 
 async def _run_until_signalled(
-    plan: Plan, directory: RunDirectory, world: World, command: str, notes: tuple[str, ...]
+    plan: Plan,
+    directory: RunDirectory,
+    world: World,
+    command: str,
+    notes: tuple[str, ...],
+    iteration: int,
 ) -> Outcome:
     """The run, ended in order by the first Ctrl-C, SIGTERM or SIGHUP."""
     interrupt = asyncio.Event()
+    began_ns = time.monotonic_ns()
+    facts = TestedFacts(plan)
+
+    async def announce(cluster: Cluster, system: System) -> None:
+        if world.announce is not None:
+            await world.announce(cluster, system)
+        await facts.look(cluster, system)
 
     def stop() -> None:
         again = interrupt.is_set()
@@ -211,30 +302,19 @@ async def _run_until_signalled(
         return await run(
             plan,
             directory,
-            world,
+            dataclasses.replace(world, announce=announce),
             command=command,
             versions=versions(plan),
             notes=notes,
+            iteration=iteration,
+            elapsed_ns=lambda: time.monotonic_ns() - began_ns,
+            tested=facts.facts,
             interrupt=interrupt,
             watch=_watch(),
         )
     finally:
         for number in STOP_SIGNALS:
             loop.remove_signal_handler(number)
-
-
-def versions(plan: Plan) -> dict[str, str]:
-    """What a report says it was made with."""
-    providers = {
-        needed.provider: needed.version for needed in plan.requires if not needed.is_module
-    }
-    return {
-        "shalott": importlib.metadata.version("shalott"),
-        **{name: version for name, version in sorted(providers.items()) if name != "shalott"},
-        "python": platform.python_version(),
-        "kernel": platform.release(),
-        "machine": f"{platform.machine()}, {os.cpu_count()} CPUs",
-    }
 
 
 def _watch() -> Watch:
@@ -256,7 +336,11 @@ def _stored_meta(directory: RunDirectory) -> ReportMeta:
         return ReportMeta(
             command=stored.command,
             started_wall_ns=stored.started_wall_ns,
+            elapsed_ns=stored.elapsed_ns,
+            iteration=stored.iteration,
             versions=stored.versions,
+            tested=stored.tested,
+            failures=stored.failures,
             notes=stored.notes,
             directory=str(directory.path),
         )

@@ -10,6 +10,7 @@ import asyncio
 import logging
 import platform
 import signal
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -26,6 +27,7 @@ from shalott.harness.core.errors import MissingCapability
 from shalott.harness.core.history import Recorder
 from shalott.harness.core.plan import Plan, SimPlan
 from shalott.harness.core.recording import HistoryWriter, RunRecorder
+from shalott.harness.report.meta import Tested
 from shalott.harness.run.run import Outcome, run
 from shalott.harness.run.select import check_world, make_system
 from shalott.harness.run.sim_record import (
@@ -107,8 +109,12 @@ def run_stored(
     command: str,
     versions: dict[str, str],
     notes: tuple[str, ...],
+    *,
+    iteration: int = 1,
+    tested: Callable[[], Tested] = Tested,
 ) -> tuple[Outcome, SimulationRecord]:
     """A simulated run with everything that a run stores; a signal ends it in order."""
+    began_ns = time.monotonic_ns()
     trace = Trace()
     loop = make_loop(plan, trace)
     cluster = make_cluster(plan, loop)
@@ -131,6 +137,9 @@ def run_stored(
                 command=command,
                 versions=versions,
                 notes=notes,
+                iteration=iteration,
+                elapsed_ns=lambda: time.monotonic_ns() - began_ns,
+                tested=tested,
                 interrupt=interrupt,
             ),
             harness_process(),

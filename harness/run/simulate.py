@@ -169,8 +169,10 @@ async def _perform(stage: Stage, cluster: SimCluster, stop_early: bool) -> None:
         if not found.check(_history(stage, cluster.machines, complete=False)).valid:
             experiment.cancel()
             await asyncio.wait((experiment,))
-            return
-    await experiment
+            break
+    else:
+        await experiment
+    await stage.stop_watching()
 
 
 def _history(stage: Stage, machines: Mapping[str, Machine], *, complete: bool) -> History:

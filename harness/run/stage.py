@@ -15,12 +15,15 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
 
+from shalott.checkers.runs.deaths import how_it_ended
 from shalott.cluster.base import (
     Cluster,
     ExplainsUnsettled,
     MendsPartitions,
+    NodeExit,
     RecordsReplicas,
     System,
+    ignore_exit,
 )
 from shalott.cluster.systems.settling import observe_all
 from shalott.harness.core.client import Client
@@ -37,6 +40,7 @@ log = logging.getLogger("shalott.run")
 
 BOOT_TIMEOUT_MS = 120_000
 OBSERVE_TIMEOUT_S = 2.0
+LAST_LINES = 20  # of a node that died
 
 
 class Nemesis(Protocol):
@@ -58,12 +62,16 @@ class Nemesis(Protocol):
         ...
 
 
+WatchStalls = Callable[[Cluster, Recorder], contextlib.AbstractAsyncContextManager[None]]
+
+
 @dataclass(frozen=True, slots=True)
 class World:
     """Where a run takes place. The nemesis is made when there is a history to record in.
 
     ``inspect`` is called between settling and draining, in worlds that can look into their nodes;
     ``announce`` when the nodes have been started, in worlds whose nodes others can ask.
+    ``watch_stalls`` records what keeps the harness from running, in worlds where time passes.
     """
 
     cluster: Cluster
@@ -71,7 +79,8 @@ class World:
     make_nemesis: Callable[[Recorder], Nemesis]
     make_recorder: Callable[[Path], RunRecorder] = record_to_file
     inspect: Callable[[], Awaitable[None]] | None = None
-    announce: Callable[[Cluster, System], None] | None = None
+    announce: Callable[[Cluster, System], Awaitable[None]] | None = None
+    watch_stalls: WatchStalls | None = None
 
 
 @dataclass
@@ -85,12 +94,15 @@ class Stage:
     nemesis: Nemesis
     phase: str = "boot"
     phase_began_ns: int = 0
+    started: bool = False  # the nodes' processes were
     healed: bool = False
+    deaths: list[asyncio.Task[None]] = field(default_factory=list)  # that are being written down
     notes: list[str] = field(default_factory=list)
 
     async def perform(self) -> None:
         """The whole experiment."""
         interpreter = self._interpreter()
+        self.world.cluster.on_exit = self._node_died
         try:
             async with self._phase("boot"):
                 await self._boot()
@@ -129,6 +141,25 @@ class Stage:
             if restarted:
                 log.info("the operator restarted %s", ", ".join(restarted))
 
+    def _node_died(self, ended: NodeExit) -> None:
+        """Its row begins now; what the node printed last is asked for."""
+        index = self.record.invoke(NEMESIS, ended.node, "died")
+        self.deaths.append(asyncio.create_task(self._tell_death(index, ended)))
+
+    async def _tell_death(self, index: int, ended: NodeExit) -> None:
+        extra = {"exit_code": ended.exit_code, "out_of_memory": ended.out_of_memory}
+        try:
+            printed = await self.world.cluster.output(ended.node, LAST_LINES)
+        except HarnessError as error:
+            printed = f"(its output can't be read: {error})"
+        self.record.complete(index, "info", extra={**extra, "output": printed})
+        log.warning("%s died: %s", ended.node, how_it_ended(ended.exit_code, ended.out_of_memory))
+
+    async def stop_watching(self) -> None:
+        """Nodes that end from now on are no news; what is being written down is finished."""
+        self.world.cluster.on_exit = ignore_exit
+        await asyncio.gather(*self.deaths)
+
     def _interpreter(self) -> Interpreter:
         return Interpreter(
             self._client_nodes,
@@ -154,8 +185,9 @@ class Stage:
     async def _boot(self) -> None:
         cluster, system = self.world.cluster, self.world.system
         await cluster.boot(system)
+        self.started = True
         if self.world.announce is not None:
-            self.world.announce(cluster, system)
+            await self.world.announce(cluster, system)
         await system.await_ready(cluster, cluster.nodes, BOOT_TIMEOUT_MS)
         await system.configure(cluster, self.workload.queues)
         await self._set_up()
@@ -214,12 +246,15 @@ class Stage:
             raise Indefinite(describe(error)) from error
 
     async def _why_unsettled(self) -> str:
-        """What one more look at every node finds."""
+        return await self.missing() or "it changed from look to look"
+
+    async def missing(self) -> str:
+        """What one more look at every node finds to be missing; "" if nothing is."""
         system = self.world.system
         if not isinstance(system, ExplainsUnsettled):
             return "it does not say what it waits for"
         seen = await observe_all(self._ask, self.world.cluster.nodes)
-        return system.why_unsettled(seen, self.workload.queues) or "it changed from look to look"
+        return system.why_unsettled(seen, self.workload.queues)
 
     @contextlib.asynccontextmanager
     async def _phase(self, name: str) -> AsyncIterator[dict[str, Any]]:
@@ -233,14 +268,20 @@ class Stage:
 
     @contextlib.asynccontextmanager
     async def _observing(self) -> AsyncIterator[None]:
-        """While it lasts, every node is asked at the plan's interval what it believes."""
-        async with asyncio.TaskGroup() as group:
+        """While it lasts, every node is asked at the plan's interval what it believes, and what
+        keeps the harness from running is recorded."""
+        async with self._watching_stalls(), asyncio.TaskGroup() as group:
             tasks = [group.create_task(self._observe(node)) for node in self.world.cluster.nodes]
             try:
                 yield
             finally:
                 for task in tasks:
                     task.cancel()
+
+    def _watching_stalls(self) -> contextlib.AbstractAsyncContextManager[None]:
+        if self.world.watch_stalls is None:
+            return contextlib.nullcontext()
+        return self.world.watch_stalls(self.world.cluster, self.record)
 
     async def _observe(self, node: str) -> None:
         interval_ns = self.plan.observe_interval_ms * 1_000_000

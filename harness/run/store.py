@@ -3,6 +3,7 @@
 ``store/<name>/<yyyyMMddTHHmmss.SSSZ>/`` holds, in the order in which they are written:
 
     plan.json           before anything happens; it runs again with ``shalott test --plan``
+    junit.xml           with it, as an error; replaced when there is a verdict
     endpoints.json      when the nodes have been started: where they listen, for `shalott ctl`
     history.jsonl       the recording while the run lasts, replaced by history.parquet after it
     log.txt             what the harness did and why
@@ -10,7 +11,7 @@
     history.parquet     one row an operation
     events.parquet      one row a node event
     results.json        every checker's verdict, counts and anomalies
-    report.html, junit.xml
+    report.html
 
 ``store/latest`` and ``store/<name>/latest`` point to the newest run. A file appears whole or not at
 all: it is written beside its place, made durable and renamed.

@@ -42,10 +42,13 @@ class TracedRecorder:
         key: str = "",
         value: int | None = None,
         extra: Mapping[str, Any] | None = None,
+        due_ns: int | None = None,
     ) -> int:
         said = _encode((process, node, f, key, value, extra))
         self._trace.event(self._clock_ns(), "invoke", said)
-        return self._recorder.invoke(process, node, f, key=key, value=value, extra=extra)
+        return self._recorder.invoke(
+            process, node, f, key=key, value=value, extra=extra, due_ns=due_ns
+        )
 
     def complete(
         self,

@@ -20,7 +20,7 @@ from shalott.harness.core.errors import HarnessError, MissingCapability, UsageEr
 from shalott.harness.core.plan import FaultAction, Plan, load_plan
 from shalott.harness.run.planning import check_plan
 from shalott.harness.run.requirements import check_provided
-from shalott.harness.run.session import run_once, tell_outcome, tell_verdict, versions
+from shalott.harness.run.session import run_once, tell_outcome, tell_verdict
 from shalott.harness.run.sim_record import (
     SimulationRecord,
     code_fingerprint,
@@ -29,6 +29,7 @@ from shalott.harness.run.sim_record import (
     plan_digest,
 )
 from shalott.harness.run.store import REPORT, Store
+from shalott.harness.run.tested import TestedFacts, versions
 from shalott.harness.search.findings import evidence_of, save_evidence
 from shalott.harness.search.workers import Simulate
 from shalott.nemesis.requirements import required_capabilities
@@ -98,7 +99,14 @@ def _as_test(
     from shalott.harness.run.sim_world import run_stored
 
     place = Store(store_root).create(plan.name)
-    outcome, again = run_stored(plan_as_run(plan, record), place, command, versions(plan), ())
+    outcome, again = run_stored(
+        plan_as_run(plan, record),
+        place,
+        command,
+        versions(plan),
+        (),
+        tested=TestedFacts(plan).facts,
+    )
     tell_outcome(outcome, command)
     _tell_digest(again)
     if not outcome.failures:

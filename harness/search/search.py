@@ -31,7 +31,7 @@ from shalott.harness.core.doors import loaded_modules
 from shalott.harness.core.errors import UsageError
 from shalott.harness.core.quantities import parse_duration_ms
 from shalott.harness.core.rng import Stream
-from shalott.harness.run.planning import parse_nemeses
+from shalott.harness.run.request import parse_nemeses
 from shalott.harness.run.sim_record import code_fingerprint
 from shalott.harness.run.store import PLAN
 from shalott.harness.search.campaign import Campaign, Header, open_campaign

@@ -40,10 +40,13 @@ can_install() { [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null 2>&1; }
 # install_command PACKAGE...  prints what a person would type.
 install_command() { printf 'sudo apt-get update && sudo apt-get install -y --no-install-recommends %s' "$*"; }
 
+# one_at_a_time COMMAND...  apt-get does not wait for another apt-get: two scripts of ours side by side do.
+one_at_a_time() { flock "$LOG_DIR/apt.lock" "$@"; }
+
 # refresh_packages  reads the package lists once in the life of this shell; a fresh machine has none.
 refresh_packages() {
     [ -z "$APT_REFRESHED" ] || return 0
-    apt-get update -q >>"$SETUP_LOG" 2>&1 </dev/null 9>&- && APT_REFRESHED=yes
+    one_at_a_time apt-get update -q >>"$SETUP_LOG" 2>&1 </dev/null 9>&- && APT_REFRESHED=yes
 }
 
 is_packaged() { [ -n "$(apt-cache show "$1" 2>/dev/null)" ]; }
@@ -57,7 +60,7 @@ install_packages() {
     fi
     say "installing $* (log: ${SETUP_LOG#"$PROJECT_ROOT"/})"
     refresh_packages || true
-    if ! DEBIAN_FRONTEND=noninteractive apt-get install -q -y --no-install-recommends "$@" \
+    if ! DEBIAN_FRONTEND=noninteractive one_at_a_time apt-get install -q -y --no-install-recommends "$@" \
         >>"$SETUP_LOG" 2>&1 </dev/null 9>&-; then
         tail -n 5 "$SETUP_LOG" >&2
         say "could not install $*. Try: $(install_command "$@")"
@@ -278,6 +281,16 @@ setup_spark() {
         install_packages default-jre-headless || return 1
     fi
     setup_venv "$@" spark
+}
+
+# --- Porcupine ---------------------------------------------------------------------------------------------------
+
+# setup_porcupine  Go, and with it the library that `shalott check --engine porcupine` asks. Go fetches Porcupine.
+setup_porcupine() {
+    ensure_commands go=golang-go gcc=gcc || return 1
+    setup_venv || return 1
+    say "building Porcupine; the first time takes a minute"
+    "$VENV/bin/python" -m shalott.checkers.porcupine.build
 }
 
 # --- a browser ---------------------------------------------------------------------------------------------------

@@ -41,6 +41,7 @@ class Story:
         redelivered: bool | None = None,
         error: str | None = None,
         extra: Mapping[str, Any] | None = None,
+        due_ns: int | None = None,
     ) -> Story:
         self.rows.append(
             {
@@ -56,6 +57,7 @@ class Story:
                 "redelivered": redelivered,
                 "error": error,
                 "extra": None if extra is None else json.dumps(extra),
+                "due_ns": due_ns,
             }
         )
         return self
@@ -108,6 +110,11 @@ class Story:
             **more,
         }
         return self.around(kind, begin, end, "info", extra=extra)
+
+    def stall(self, begin: float, end: float, kind: str = "stopped", **more: Any) -> Story:
+        """Noticed when it was over."""
+        extra = {"kind": kind, "begin_ns": ns(begin), "end_ns": ns(end), **more}
+        return self.around("stall", end, end, "info", extra=extra)
 
     def observe(self, node: str, at: float, role: str | None, epoch: int = 1, **more: Any) -> Story:
         """``role`` None: it did not answer."""

@@ -4,15 +4,20 @@
 from __future__ import annotations
 
 import asyncio
+import os
+import signal
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from shalott.cluster.base import Cluster, NodeExit, ignore_exit
+from shalott.cluster.sim.backend import SimCluster
 from tests.world.cluster.backends import READY_MS, World, booted_world
 from tests.world.cluster.fake_system import NODES, answers, bulk_seconds, echoes, management, starts
 
 CUT_PROBE_MS = 200  # how long a probe over a cut link is given; it never arrives
+KILLED = 128 + signal.SIGKILL
 BACK_AFTER_S = 20  # TCP's own retransmission backs off while a link is cut
 
 
@@ -322,3 +327,32 @@ def test_the_backend_says_how_it_works(world: World) -> None:
     words = world.cluster.describe()
     assert words["backend"].startswith(world.cluster.backend)
     assert {"links", "probe", "pause", "kill"} <= words.keys()
+
+
+def test_an_end_that_nobody_asked_for_is_told_and_no_other(world: World) -> None:
+    async def check() -> None:
+        cluster, told = world.cluster, asyncio.Queue[NodeExit]()
+        cluster.on_exit = told.put_nowait
+        await cluster.kill(NODES[0])
+        await cluster.start(NODES[0])
+        await cluster.stop(NODES[1])
+        await end_from_outside(cluster, NODES[2])
+        ended = await asyncio.wait_for(told.get(), BACK_AFTER_S)
+        assert (ended.node, ended.exit_code) == (NODES[2], KILLED)
+        await cluster.start(NODES[2])
+        await cluster.kill(NODES[2])
+        assert told.empty(), "what the harness does is no news"
+        cluster.on_exit = ignore_exit
+
+    world.run(check())
+
+
+async def end_from_outside(cluster: Cluster, node: str) -> None:
+    """SIGKILL, by somebody else than the cluster."""
+    if isinstance(cluster, SimCluster):
+        cluster.machines[node].end(KILLED)
+        cluster._exited(cluster.machines[node])
+        return
+    pid = (await cluster.status(node)).pid
+    assert pid is not None
+    os.kill(pid, signal.SIGKILL)

@@ -27,7 +27,7 @@ def recipe_directory(parent: Path, name: str = "store", greeting: str = "hello")
 def test_a_name_is_a_recipe_of_our_own() -> None:
     recipe = find_recipe("rabbitmq")
     assert (recipe.name, recipe.base_tag) == ("rabbitmq", BASE_TAG)
-    assert set(recipe.files) == {"Dockerfile", "entry.sh"}
+    assert set(recipe.files) == {"Dockerfile", "entry.sh", "pins.pref"}
 
 
 @pytest.mark.unit

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -22,6 +23,8 @@ from shalott.harness.run.store import RunDirectory
 ROOT = Path(__file__).parents[2]
 ENDS_S = 200.0  # no run of these tests lasts nearly as long
 POLL_S = 0.05
+TROUBLE = re.compile(r"Traceback|\bERROR\b|\[error\]|\bcrash", re.IGNORECASE)
+TROUBLES_MAX, LINES_AFTER, LAST_LINES = 3, 25, 5  # of a node's log, in a failed assertion
 
 
 @dataclass(frozen=True)
@@ -67,9 +70,33 @@ class Done:
 
     def __str__(self) -> str:
         """What a failed assertion should show."""
-        log = self.cwd / "store" / "latest" / "log.txt"
-        text = log.read_text() if log.exists() else ""
-        return f"exit code {self.exit_code}\n{self.stdout}\n{self.stderr}\n{text}"
+        run = (self.cwd / "store" / "latest").resolve()
+        log = run / "log.txt"
+        report = run / "report.html"
+        parts = [
+            f"exit code {self.exit_code}",
+            self.stdout,
+            self.stderr,
+            log.read_text() if log.exists() else "",
+            *last_words(run),
+            f"the report: {report}" if report.exists() else f"no report in {run}",
+        ]
+        return "\n".join(parts)
+
+
+def last_words(run: Path) -> Iterator[str]:
+    """What the nodes' own logs say went wrong, and how each of them ends."""
+    for path in sorted(run.glob("nodes/*/**/*")):
+        if not path.is_file() or path.suffix not in (".log", ".txt"):
+            continue
+        lines = path.read_text(errors="replace").splitlines()
+        wrong = [number for number, line in enumerate(lines) if TROUBLE.search(line)]
+        near = {n for at in wrong[-TROUBLES_MAX:] for n in range(at, at + LINES_AFTER)}
+        near |= set(range(len(lines) - LAST_LINES, len(lines)))
+        shown = [lines[number] for number in sorted(near) if 0 <= number < len(lines)]
+        if shown:
+            yield f"--- {path.resolve()}"
+            yield from shown
 
 
 class Running:

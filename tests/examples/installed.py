@@ -6,11 +6,15 @@ left in the tree itself.
 
 from __future__ import annotations
 
+import contextlib
+import fcntl
+import hashlib
 import os
 import shutil
 import subprocess
 import sys
 import sysconfig
+import time
 import venv
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -18,12 +22,21 @@ from pathlib import Path
 
 import pytest
 
+from tests.tidy.sources import PACKAGES, project_files
+
 ROOT = Path(__file__).parent.parent.parent
 LEFT_OUT = shutil.ignore_patterns(
     *(".git", ".venv", ".tox", ".*_cache", ".hypothesis", "__pycache__", "*.egg-info"),
     *("build", "store", "_engine.*"),
 )
 INSTALL_WITHIN_S = 900
+KEPT_S = 24 * 3600
+PARTS = (*(f"{package}/" for package in PACKAGES), "examples/", "src/", "pyproject", "setup.py")
+# What is lent comes last: of two installations of a package the environment's own is found.
+LENT = (
+    "import sys; sys.path.append(sys.argv.pop(1));"
+    " from shalott.harness.cli.main import main; raise SystemExit(main())"
+)
 
 
 @dataclass(frozen=True)
@@ -53,14 +66,13 @@ class Installed:
     def run_python(self, program: str) -> Done:
         return self.run([str(self.python), "-c", program])
 
-    def lend_spark(self) -> None:
-        """Let it find pyspark, and whatever else it has not, where the tests' interpreter has it.
+    def with_spark(self, *words: str, timeout_s: float = 280) -> Done:
+        """With pyspark, and whatever else it has not, from where the tests' interpreter has it.
 
         A copy of its own would be 850 MB.
         """
-        ours = sysconfig.get_path("purelib")
-        (own,) = self.python.parent.parent.glob("lib/python*/site-packages")
-        (own / "lent.pth").write_text(f"{ours}\n")
+        program = [str(self.python), "-c", LENT, sysconfig.get_path("purelib"), *words]
+        return self.run(program, timeout_s)
 
     def run(self, command: Sequence[str], timeout_s: float = 280) -> Done:
         done = subprocess.run(
@@ -83,6 +95,7 @@ def outside() -> dict[str, str]:
 
 def install(directory: Path, *, example: bool) -> Path:
     """Make an environment in ``directory``; returns its interpreter."""
+    directory.mkdir()
     tree = directory / "tree"
     shutil.copytree(ROOT, tree, symlinks=True, ignore=LEFT_OUT)
     wheels = directory / "wheels"
@@ -109,10 +122,50 @@ def _call(command: Sequence[str]) -> None:
     assert done.returncode == 0, done.stdout[-4000:]
 
 
+def environments() -> Path:
+    """Where environments are kept from run to run: to make one takes longer than its tests."""
+    cache = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+    return Path(cache) / "shalott-tests"
+
+
+def key_of_tree() -> str:
+    """Of all that an environment is made of."""
+    digest = hashlib.sha256(sys.version.encode())
+    for name in sorted(project_files()):
+        if name.startswith(PARTS):
+            content = (ROOT / name).read_bytes()
+            digest.update(f"\0{name}\0{len(content)}\0".encode() + content)
+    return digest.hexdigest()[:16]
+
+
+def remove_old(kept: Path) -> None:
+    """Environments of other trees that nobody has used for a day."""
+    for place in kept.iterdir():
+        if place.is_dir() and time.time() - place.stat().st_mtime > KEPT_S:
+            with place.with_suffix(".lock").open("w") as lock, contextlib.suppress(BlockingIOError):
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                shutil.rmtree(place)
+
+
 @pytest.fixture(scope="session")
-def with_example(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    """The interpreter of an environment that has the wheel, the example, and what they need."""
-    yield install(tmp_path_factory.mktemp("installed"), example=True)
+def with_example() -> Iterator[Path]:
+    """The interpreter of an environment that has the wheel, the example, and what they need.
+
+    Tiers share it, side by side as well: the first one makes it.
+    """
+    kept = environments()
+    kept.mkdir(parents=True, exist_ok=True)
+    place = kept / key_of_tree()
+    with place.with_suffix(".lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not (place / "ready").exists():
+            shutil.rmtree(place, ignore_errors=True)  # of a session that was killed
+            install(place, example=True)
+            (place / "ready").touch()
+        place.touch()
+        fcntl.flock(lock, fcntl.LOCK_SH)  # nobody takes it away while it is in use
+        remove_old(kept)
+        yield place / "venv" / "bin" / "python"
 
 
 @pytest.fixture

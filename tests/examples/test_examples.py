@@ -129,11 +129,10 @@ def test_a_plan_of_the_example_says_what_to_install_where_it_is_not(
 @pytest.mark.spark
 def test_spark_reports_the_examples_runs(installed: Installed) -> None:
     ran = installed.shalott(
-        *("test", *TOY, "--profile", "safe", "--cluster", "sim", "--time-limit", "10"),
+        *("test", *TOY, "--profile", "safe", "--cluster", "sim", "--time-limit", "20"),
         *("--rate", "40", "--seed", "2"),
     )
     assert ran.code == 0, ran.printed
-    installed.lend_spark()
-    told = installed.shalott("report")
+    told = installed.with_spark("report")
     assert told.code == 0, told.printed
     assert "toy-register" in told.printed

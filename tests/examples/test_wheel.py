@@ -88,6 +88,5 @@ def test_report_without_spark_says_what_to_install(installed: Installed) -> None
 def test_report_reads_stored_runs(installed: Installed) -> None:
     ran = installed.shalott("test", "--cluster", "sim", "--profile", "safe", "--seed", "7", *SHORT)
     assert ran.code == 0, ran.printed
-    installed.lend_spark()
-    told = installed.shalott("report")
+    told = installed.with_spark("report")
     assert told.code == 0, told.printed

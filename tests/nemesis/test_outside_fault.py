@@ -9,7 +9,7 @@ import pytest
 
 from shalott.checkers.history.faults import read_surroundings
 from shalott.checkers.runs.stats import Stats
-from shalott.harness.cli.commands import run_app
+from shalott.harness.cli.commands import make_command
 from shalott.harness.core import doors
 from shalott.harness.core.doors import check_requirements, load_module
 from shalott.harness.core.errors import UsageError
@@ -56,7 +56,7 @@ def test_it_is_found_and_its_plan_says_who_brings_it() -> None:
 
 @pytest.mark.unit
 def test_the_help_names_it_beside_our_own(capsys: pytest.CaptureFixture[str]) -> None:
-    assert run_app(["test", "--load", MODULE, "--help"]) == 0
+    assert make_command(["test", "--load", MODULE, "--help"])() == 0
     told = "".join(capsys.readouterr().out.replace("│", "").split())
     assert all(f"{name}," in told for name in FAULTS.names()[:-2]) and ",flap." in told
 

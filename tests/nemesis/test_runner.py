@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from shalott.checkers.runs.stats import Stats
-from shalott.cluster.base import SOUND_DISK, LinkShape
-from shalott.harness.core.errors import HarnessError
+from shalott.cluster.base import SOUND_DISK, Cluster, LinkShape
+from shalott.harness.core.errors import Definite, HarnessError
 from shalott.harness.core.plan import FaultAction
 from shalott.nemesis.grudges import isolate
 from shalott.nemesis.runner import NemesisRunner
@@ -184,7 +184,8 @@ def test_an_operator_redeclares_the_queue_of_a_killed_node(keeps: bool) -> None:
         assert s.cluster.calls[:2] == ["kill n2", "start n2"]
         ((queue, home),) = s.system.queues.items()
         row = s.fault()
-        assert row["proved_effective"] is True and row["proved_healed"] is True
+        assert row["proved_effective"] is not keeps, "what was refused took no effect"
+        assert row["proved_healed"] is True
         assert (home == "n2") is keeps
         assert row.get("refused", "").startswith(f"{queue} was not deleted") is keeps
 
@@ -216,7 +217,7 @@ def test_an_operator_gives_a_killed_masters_place_to_another_node(alone: bool) -
         assert s.cluster.calls[:2] == ["kill n2", "start n2"]
         assert s.system.operated == ["fail over n2", *([] if alone else ["rejoin n2"])]
         row = s.fault()
-        assert row["proved_effective"] is True and row["proved_healed"] is True
+        assert row["proved_effective"] is not alone and row["proved_healed"] is True
         refused = "nobody took the place of n2: there is no slave"
         assert row.get("refused") == (refused if alone else None)
 
@@ -241,6 +242,22 @@ def test_a_stranger_reports_and_hangs_up() -> None:
         s.assert_healthy()
         assert s.system.operated == ["report to n2", "hang up on n2"]
         assert s.fault()["proved_effective"] is True and s.fault()["proved_healed"] is True
+
+    within(5, scene())
+
+
+def test_what_is_refused_when_it_is_healed_took_effect_before() -> None:
+    async def scene() -> None:
+        s = Scene(fault("failover", nodes=("n2",)))
+
+        async def rejoin(cluster: Cluster, node: str) -> None:
+            raise Definite("it does not listen")
+
+        s.system.rejoin = rejoin  # type: ignore[method-assign]
+        await s.perform()
+        row = s.fault()
+        assert row["proved_effective"] is True and "refused" not in row
+        assert row["refused_at_end"] == "n2 was not made a slave: it does not listen"
 
     within(5, scene())
 

@@ -15,6 +15,7 @@ import pytest
 from shalott.broker.known_bugs import CATALOGUE, KnownBug
 from shalott.harness.run.simulate import simulate
 from shalott.harness.search.bug_catalogue import measure
+from shalott.harness.search.drawing.swarm import draw_plan
 from shalott.harness.search.scenarios.catalogue import SCENARIOS, scenario_of_bug
 from shalott.harness.search.scenarios.scenario import Scenario
 
@@ -43,3 +44,29 @@ def test_every_bug_of_the_catalogue_has_a_scenario_or_a_test(bug: KnownBug) -> N
         return
     assert scenario_of_bug(bug.id) is None, "a search looks for it: shown_by is out of date"
     assert f'"{bug.id}"' in (ROOT / bug.shown_by).read_text()
+
+
+# L1 and L2 come as L4, their usual form: nodes restart, and nobody synchronises them.
+NAMED = {
+    "L1": ("L1", "L2", "L4"),
+    "L2": ("L1", "L2", "L4"),
+    "L3": ("L3",),
+    "L4": ("L1", "L2", "L4"),
+    "L5": ("L5",),
+    "L6": ("L6",),
+    "L7": ("L7",),
+    "L8": ("L8",),
+}
+
+
+@pytest.mark.parametrize("window", NAMED)
+def test_a_window_that_was_open_explains_every_loss(window: str) -> None:
+    """Each of its steps is seen in what the nodes tell: nothing is left unexplained."""
+    subject = SCENARIOS[window].subject()
+    for seed in range(FIRST_SEED, FIRST_SEED + SCENARIOS[window].seed_budget):
+        outcome = simulate(draw_plan(subject, seed))
+        (judged,) = [result for result in outcome.results if result.checker == "total-queue"]
+        if judged.counts["lost-provably-count"]:
+            assert set(judged.detail["loss"]["by-cause"]) <= set(NAMED[window])
+            return
+    pytest.fail(f"no loss in {SCENARIOS[window].seed_budget} seeds")

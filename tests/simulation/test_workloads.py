@@ -124,13 +124,13 @@ RETRIES = {
     "workload": "metadata",
     "objects": "policy",
     "profile": "safe",
-    "nemesis": "partition,kill,pause",
-    "rate": 40.0,
+    "nemesis": "kill,partition",
+    "rate": 80.0,
     "queues": 1,
     "concurrency": "4n",
-    "time_limit": "30",
-    "nemesis_interval": "8",
-    "nemesis_duration": "6",
+    "time_limit": "14",
+    "nemesis_interval": "2",
+    "nemesis_duration": "1.5",
 }
 
 
@@ -141,7 +141,7 @@ def test_a_write_whose_leader_died_is_not_done_again_over_anothers(
     """A plan in which it was; and it is found if a write is simply tried again."""
     if not once:
         monkeypatch.setattr(access, "DOUBTFUL", ())
-    assert result_of(run(137, **RETRIES), "linearizability").valid is once
+    assert result_of(run(11, **RETRIES), "linearizability").valid is once
 
 
 @pytest.mark.parametrize("seed", [102, 105])

@@ -13,6 +13,7 @@ from rich.console import Console
 from shalott.checkers.runs.compose import check_all
 from shalott.checkers.runs.standard import standard_checkers
 from shalott.harness.core.errors import UsageError
+from shalott.harness.core.history import ADDED_COLUMNS, read_history
 from shalott.harness.report.meta import ReportMeta
 from shalott.harness.report.results import render_results
 from shalott.spark_analysis.report import run_report
@@ -38,6 +39,13 @@ def test_runs_are_found_at_any_depth_and_links_are_not_followed(tmp_path: Path) 
     assert found.unreadable == ()
     assert found.runs[0].system == "mirrored"
     assert found.runs[0].partition_mode == "autoheal"
+
+
+def test_a_run_of_before_a_column_was_added_is_read(tmp_path: Path) -> None:
+    history = store_run(tmp_path, "old", SMALL) / "history.parquet"
+    pq.write_table(pq.read_table(history).drop_columns(list(ADDED_COLUMNS)), history)
+    assert [run.run for run in find_runs(tmp_path).runs] == ["old"]
+    assert read_history(history).ops.column("due_ns").null_count == SMALL.ops.num_rows
 
 
 def test_a_single_run_is_a_store_of_one(tmp_path: Path) -> None:

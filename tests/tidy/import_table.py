@@ -42,6 +42,7 @@ ROOMS: tuple[Room, ...] = (
     Room("harness.core", libraries=COLUMNS),
     Room("checkers.engine", (), ("numpy", "cffi"), never=("asyncio",)),
     Room("checkers", ("harness.core", "checkers.engine"), COLUMNS, never=("asyncio",)),
+    Room("checkers.porcupine", ("harness.core", "checkers"), (*COLUMNS, "cffi")),
     Room("spark_analysis", ("harness.core", "checkers"), (*COLUMNS, "pyspark", "pandas", "rich")),
     Room("cluster", ("harness.core",), ("msgspec", "h11", "tenacity")),
     Room("cluster.local", ("harness.core", "cluster"), ("msgspec", "tenacity")),
@@ -83,7 +84,7 @@ ROOMS: tuple[Room, ...] = (
     Room(
         "harness.search",
         (
-            *("harness.core", "checkers", "cluster.systems", "nemesis", "workloads"),
+            *("harness.core", "checkers", "cluster", "cluster.systems", "nemesis", "workloads"),
             *("harness.report", "harness.run", "broker", "broker.base"),
         ),
         FLOW_LIBRARIES,
@@ -96,7 +97,7 @@ ROOMS: tuple[Room, ...] = (
             *("harness.run", "harness.search", "broker", "broker.base"),
         ),
         FLOW_LIBRARIES,
-        lazily=("cluster", "spark_analysis"),
+        lazily=("cluster", "spark_analysis", "checkers.porcupine"),
     ),
 )
 

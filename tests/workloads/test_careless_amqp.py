@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
+from dataclasses import replace
 
 import pytest
 from pamqp import commands
@@ -202,5 +203,6 @@ def test_the_plan_says_what_clients_do_and_what_judges_know_of_it() -> None:
     plan = plan_of(workload)
     client = queue_workload(plan).make_client("n1", 1)
     assert isinstance(client, AmqpQueueClient) and client.guarantees == guarantees
-    assert getattr(queue_checkers(plan)[0], "guarantees", None) == guarantees
+    judged_by = getattr(queue_checkers(plan)[0], "guarantees", None)
+    assert judged_by == replace(guarantees, closed=("L8",)), "what upstream closes by default"
     assert client_guarantees(QueueParameters()) == CAREFUL

@@ -39,6 +39,7 @@ from shalott.broker.rocket.commitlog.replica import Replica
 from shalott.broker.rocket.controller.client import ControllerClient
 from shalott.broker.rocket.controller.messages import NO_BROKER_ID
 from shalott.broker.rocket.ha.replica import MasterSlaveReplica
+from shalott.broker.rocket.nameserver.server import NameServer
 from shalott.broker.rocket.node.log_digest import (
     BLOCK_BYTES,
     BLOCK_BYTES_MAX,
@@ -94,6 +95,7 @@ async def claims(node: RocketNode, request: Request, parameters: Mapping[str, st
     if node.controller is not None:
         view["controller"] = node.controller.claim()
     if node.name_server is not None:
+        view["registered"] = registered_nodes(node, node.name_server)
         view["name_server"] = msgspec.to_builtins(
             node.name_server.routes.cluster_info(), str_keys=True
         )
@@ -121,8 +123,13 @@ def running_nodes(node: RocketNode) -> list[str]:
     """This node, and those whose brokers are registered at the name server here."""
     names = [node.config.name]
     if node.name_server is not None:
-        addresses = node.name_server.routes.live_addresses()
-        names += [node.book.node_of(address) for address in addresses]
+        names += registered_nodes(node, node.name_server)
+    return sorted(dict.fromkeys(names))
+
+
+def registered_nodes(node: RocketNode, name_server: NameServer) -> list[str]:
+    """Those whose brokers clients are told of by the name server here; this node may not be yet."""
+    names = [node.book.node_of(address) for address in name_server.routes.live_addresses()]
     return sorted(dict.fromkeys(name for name in names if name))
 
 

@@ -57,6 +57,7 @@ class RabbitmqSystem:
     name = "rabbitmq"
     ports: Mapping[str, int] = RABBIT_PORTS
     image = "rabbitmq"
+    packages: Sequence[str] = ("rabbitmq-server", "erlang-base")
 
     def __init__(self, plan: SystemPlan, *, durable: bool = True) -> None:
         self._plan = plan

@@ -7,6 +7,7 @@ from typing import Any
 
 from shalott.cluster.base import NodeSpec, System
 from shalott.cluster.systems.known_bugs import check_own_bugs
+from shalott.cluster.systems.rabbit.closed_windows import closed_by_policy, closed_by_quorum
 from shalott.cluster.systems.rabbit.drawing import draw_mirrored, wanted_in
 from shalott.cluster.systems.rabbit.parameters import MirroredParameters, RabbitmqParameters
 from shalott.cluster.systems.record import Profile, Search, SystemRecord
@@ -51,6 +52,12 @@ def broker_program(spec: NodeSpec, seed: int, buggify: Any) -> Any:
     return broker_program(spec, seed, buggify)
 
 
+def notices_after_ms(plan: Plan) -> float:
+    """Erlang's kernel looks four times a net tick, so silence is noticed after 0.75 to 1.25 of it
+    (kernel(6), net_ticktime); our own broker after one."""
+    return 1.25 * float(plan.system.parameters.get("net_tick_ms", 4000))
+
+
 MIRRORED = SystemRecord(
     name="mirrored",
     summary="our classic mirrored queues, as RabbitMQ 3.10 has them",
@@ -61,10 +68,13 @@ MIRRORED = SystemRecord(
     parameters=MirroredParameters,
     worlds=("docker", "local", "sim"),
     check=lambda plan: check_own_bugs(plan.system),
+    closes=lambda plan: tuple(closed_by_quorum(plan)),
+    notices_after_ms=notices_after_ms,
     program=broker_program,
     draw=draw_mirrored,
     search={name: Search(wanted=partial(wanted_in, name)) for name in PROFILES},
     calm={"startup_delay_ms": 0},
+    stays_up=True,
 )
 RABBITMQ = SystemRecord(
     name="rabbitmq",
@@ -76,4 +86,8 @@ RABBITMQ = SystemRecord(
     parameters=RabbitmqParameters,
     worlds=("docker",),
     check=lambda plan: check_own_bugs(plan.system),
+    stays_up=True,
+    orderly_exits=(0,),  # when the others are late at boot; it is started again
+    closes=lambda plan: tuple(closed_by_policy(plan)),
+    notices_after_ms=notices_after_ms,
 )

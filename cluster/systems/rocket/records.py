@@ -99,8 +99,22 @@ def promises_of_controller(plan: Plan) -> LogPromises:
     return LogPromises(keeps_acknowledged=waits and _flushes(plan), by_set=True, unclean=unclean)
 
 
+def dledger_notices_after_ms(plan: Plan) -> float:
+    """A follower misses its leader after so many heartbeats (DLedgerLeaderElector,
+    maxHeartBeatLeak)."""
+    from shalott.broker.rocket.config import RaftConfig
+
+    policy, usual = plan.system.policy, RaftConfig()
+    interval_ms = float(policy.get("raft.heartbeat_interval_ms", usual.heartbeat_interval_ms))
+    return interval_ms * int(policy.get("raft.max_heartbeat_leak", usual.max_heartbeat_leak))
+
+
 def _record(
-    name: str, summary: str, promises: Any, make: Callable[[Plan], System] = make_elected
+    name: str,
+    summary: str,
+    promises: Any,
+    make: Callable[[Plan], System] = make_elected,
+    notices_after_ms: Callable[[Plan], float] = lambda plan: 0,
 ) -> SystemRecord:
     return SystemRecord(
         name=name,
@@ -115,9 +129,11 @@ def _record(
         layouts=layouts_of(name),
         serves="broker",
         promises=promises,
+        notices_after_ms=notices_after_ms,
         program=broker_program,
         draw=drawer_of(name),
         search=searches_of(name),
+        stays_up=True,
     )
 
 
@@ -127,7 +143,12 @@ MASTER_SLAVE = _record(
     promises_of_master_slave,
     make_master_slave,
 )
-DLEDGER = _record("dledger", "the same brokers on a log that Raft replicates", promises_of_dledger)
+DLEDGER = _record(
+    "dledger",
+    "the same brokers on a log that Raft replicates",
+    promises_of_dledger,
+    notices_after_ms=dledger_notices_after_ms,
+)
 CONTROLLER = _record(
     "controller", "the same brokers under controllers that elect masters", promises_of_controller
 )

@@ -19,11 +19,13 @@ import asyncio
 import hashlib
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from shalott.harness.core.errors import ClientError
-from shalott.harness.core.history import Recorder
 from shalott.harness.core.op import NEMESIS
+
+if TYPE_CHECKING:
+    from shalott.harness.core.history import Recorder
 
 QUEUES = "queues"  # appended to the group's name
 STEP_TIMEOUT_S = 10.0  # for what is still under way

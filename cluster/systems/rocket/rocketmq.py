@@ -17,7 +17,7 @@ import asyncio
 import logging
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from tenacity import wait_fixed
 
@@ -43,14 +43,17 @@ from shalott.harness.core.errors import (
     HarnessError,
     Indefinite,
 )
-from shalott.harness.core.history import Recorder
 from shalott.harness.core.plan import SystemPlan
+
+if TYPE_CHECKING:
+    from shalott.harness.core.history import Recorder
 
 log = logging.getLogger("shalott.cluster.systems")
 
 QUOTED_LINES = 8
 ASK_TIMEOUT_MS = 3000
 OBSERVE_TIMEOUT_S = 2.0
+SERVICE_VIEWS = ("registered", "controller")  # of nodes that host the service
 
 
 class RocketmqSystem:
@@ -159,7 +162,7 @@ class RocketmqSystem:
             }
         except (KeyError, TypeError) as error:
             raise Definite(f"{node} answered with something else than claims") from error
-        return seen | ({"controller": answer["controller"]} if "controller" in answer else {})
+        return seen | {name: answer[name] for name in SERVICE_VIEWS if name in answer}
 
     async def await_settled(self, cluster: Cluster, queues: Sequence[str], timeout_ms: int) -> bool:
         reason = await settling.await_settled(self._observer(cluster), cluster.nodes, timeout_ms)

@@ -89,8 +89,9 @@ def _why_not_known(seen: Mapping[str, Observation | None], brokers: Sequence[str
     """Whether each name server knows all brokers, and each controller its leader."""
     for node, found in sorted(seen.items()):
         assert found is not None
-        absent = [name for name in brokers if name not in found["running"]]
-        if absent and _hosts(found, "nameserver"):
+        registered = found.get("registered")  # of a node with a name server
+        absent = [] if registered is None else [name for name in brokers if name not in registered]
+        if absent:
             return f"the name server of {node} does not know {', '.join(absent)}"
         controller = found.get("controller")
         if controller is not None and not controller.get("leader"):

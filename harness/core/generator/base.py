@@ -29,11 +29,14 @@ class Scheduled(msgspec.Struct, frozen=True):
     """Do this at ``at_ns``, or at once if that has passed.
 
     ``when_lost``: or as soon as the client notices that it has lost what it holds (``Watchful``).
+    ``due_ns``: when the generator's schedule wanted it, which may be long before ``at_ns`` if no
+    worker was free; None if no schedule paces it. Latencies are measured from there too.
     """
 
     at_ns: int
     invocation: Invocation
     when_lost: bool = False
+    due_ns: int | None = None
 
 
 class Pending(msgspec.Struct, frozen=True):

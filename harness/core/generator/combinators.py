@@ -24,7 +24,8 @@ class Stagger(msgspec.Struct, frozen=True):
 
     Gaps are uniform in [0, 2 mean), as Jepsen's stagger draws them; no logarithm is involved, so
     they are the same on every machine. Arrivals do not wait for completions: as long as a worker is
-    free, the rate holds however slow the system is.
+    free, the rate holds however slow the system is. When none was free, the operation that waited
+    keeps the time at which it was due, and those that should have followed it are given up.
     """
 
     inner: Generator
@@ -41,8 +42,9 @@ class Stagger(msgspec.Struct, frozen=True):
             return answer, Stagger(inner, self.mean_ns, self.key, self.count, self.due_ns)
         gap_ns = int(draw_float(self.key, self.count) * 2 * self.mean_ns)
         at_ns = due_ns if answer.at_ns <= context.now_ns else max(due_ns, answer.at_ns)
+        wanted_ns = at_ns if self.due_ns is None or at_ns != due_ns else self.due_ns
         successor = Stagger(inner, self.mean_ns, self.key, self.count + 1, at_ns + gap_ns)
-        return Scheduled(at_ns, answer.invocation), successor
+        return Scheduled(at_ns, answer.invocation, due_ns=wanted_ns), successor
 
     def update(self, event: Completed) -> Generator:
         inner = self.inner.update(event)

@@ -56,7 +56,8 @@ class LockMix(msgspec.Struct, frozen=True):
             return Scheduled(min(hold.until_ns, end_ns), release, when_lost=True), self
         if now_ns >= end_ns:
             return None, self
-        due_ns = max(now_ns if self.due_ns is None else self.due_ns, now_ns - MAX_LAG_NS)
+        wanted_ns = now_ns if self.due_ns is None else self.due_ns
+        due_ns = max(wanted_ns, now_ns - MAX_LAG_NS)
         if due_ns >= end_ns:
             return Pending(end_ns), msgspec.structs.replace(self, end_ns=end_ns)
         key = self.keys[draw_below(self.which_key, self.count, len(self.keys))]
@@ -64,7 +65,8 @@ class LockMix(msgspec.Struct, frozen=True):
         successor = msgspec.structs.replace(
             self, count=self.count + 1, due_ns=due_ns + gap_ns, end_ns=end_ns
         )
-        return Scheduled(due_ns, Invocation(f="acquire", key=key)), successor
+        wanted = Invocation(f="acquire", key=key)
+        return Scheduled(due_ns, wanted, due_ns=wanted_ns), successor
 
     def update(self, event: Completed) -> Generator:
         if event.invocation.f == "acquire" and event.kind == "ok":

@@ -42,7 +42,8 @@ from shalott.harness.core.plan import (
     canonical,
 )
 from shalott.harness.core.rng import stream_key
-from shalott.harness.run.planning import check_plan, lay_out, parse_nodes, profile_of
+from shalott.harness.run.planning import check_plan, lay_out
+from shalott.harness.run.request import parse_nodes, profile_of
 from shalott.harness.run.requirements import requirements_of
 from shalott.nemesis.drawing import STEP_MS, Promise, draw_faults
 from shalott.nemesis.record import members
@@ -182,7 +183,9 @@ def draw_plan(subject: Subject, seed: int) -> Plan:
         cluster=ClusterPlan(backend="sim", nodes=nodes),
         system=_system(subject, system, draw, len(nodes), services),
         workload=_workload(choices, workload, draw, serving),
-        gates=choices.gates,
+        gates=msgspec.structs.replace(
+            choices.gates, must_stay_up=system.stays_up, orderly_exits=system.orderly_exits
+        ),
         faults=_faults(subject, draw, nodes, quiet_ms=quiet_ms, limit_ms=limit_ms),
         quiet_ms=quiet_ms,
         settle_timeout_ms=draw.choice("settle_timeout_ms", choices.settle_timeout_ms),

@@ -115,14 +115,14 @@ class TestL7:
         assert loss(told, self.guarantees)["cause"] == "unexplained"
 
     def test_a_window_of_the_replicas_goes_first(self) -> None:
-        told = story(range(20, 22)).fault(3, "kill", 22, 25, ["n1"]).role("n2", 10, "mirror")
-        told.event("n2", 23, "promoted", "master", 3, synchronised=False)
+        told = story(range(20, 22)).fault(3, "kill", 22, 25, ["n1"]).role("n2", 21.5, "mirror")
+        told.event("n2", 23, "promoted", "master", 3, synchronised=False, master_was="n1")
         assert loss(told, self.guarantees)["cause"] == "L2"
 
     def test_a_master_that_paused_in_a_minority_had_promised_nothing(self) -> None:
         links = (("n1", "n2"), ("n2", "n1"), ("n1", "n3"), ("n3", "n1"))
         told = story(range(20, 24)).fault(3, "partition-one", 19, 28, ["n1"], links)
-        told.role("n1", 0, "master").role("n1", 24, "none")
+        told.role("n1", 0, "master").role("n1", 24, "none").role("n2", 25, "master", 2)
         told.event("n1", 24.1, "role", "paused", group="")
         assert loss(told, self.guarantees)["cause"] == "L7"
         assert loss(told, CAREFUL)["cause"] == "L3"

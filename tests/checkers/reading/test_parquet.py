@@ -158,7 +158,7 @@ def test_a_large_history_of_both_kinds(tmp_path: Path) -> None:
     table = pa.table(
         [
             np.arange(n), process, ["n1"] * n, ["write"] * n, ["k"] * n, value,
-            [None] * n, kind, invoke, complete, [None] * n, [None] * n, [None] * n,
+            [None] * n, kind, invoke, complete, [None] * n, [None] * n, [None] * n, invoke,
         ],
         names=HISTORY_SCHEMA.names,
     )  # fmt: skip

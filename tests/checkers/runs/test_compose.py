@@ -69,14 +69,17 @@ def test_standard_checkers_pass_a_good_run() -> None:
         "mastership",
         "availability",
         "stats",
+        "crashes",
+        "deaths",
     ]
 
 
 def test_gates_add_their_checkers_and_nothing_else_does() -> None:
     gated = standard_checkers(must_settle=True, must_not_crash=True, must_converge=True)
-    assert [c.name for c in gated[4:]] == ["liveness", "crashes", "convergence"]
+    assert [c.name for c in gated[4:]] == ["liveness", "crashes", "deaths", "convergence"]
     history = good().event("n1", 30, "crashed", group="", process="p", reason="crash: X").history()
-    assert check_all(standard_checkers(), history).valid is True
+    told = check_all(standard_checkers(), history)
+    assert told.valid is True and told.of("crashes").notes == ("p on n1 at 30.000 s: X.",)
     assert check_all(standard_checkers(must_not_crash=True), history).valid is False
     assert check_all(standard_checkers(must_settle=True), history).valid == "unknown"
 

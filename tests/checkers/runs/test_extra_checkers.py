@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import msgspec
 import pytest
 
-from shalott.checkers.base import Anomaly, Result
+from shalott.checkers.base import Anomaly, Checker, Result
 from shalott.checkers.record import CHECKERS
 from shalott.checkers.runs.compose import (
     Outside,
@@ -30,7 +31,16 @@ pytestmark = pytest.mark.unit
 
 __all__ = ["plug_ins"]
 
-ALL_GATES = GatePlan(must_settle=True, must_not_crash=True, must_converge=True, one_master=True)
+ALL_GATES = GatePlan(
+    must_settle=True,
+    must_not_crash=True,
+    must_stay_up=True,
+    orderly_exits=(0,),
+    must_converge=True,
+    one_master=True,
+)
+
+OF_EVERY_RUN = ("rates", "noticed", "stalls")
 
 PLUG_IN = '''
 from shalott.checkers.base import Anomaly, Result
@@ -71,6 +81,13 @@ def plan_of(gates: GatePlan | None = None, **fields: Any) -> Plan:
     return msgspec.structs.replace(memory_plan(), gates=gates or GatePlan(), **fields)
 
 
+def configurable(checkers: Sequence[Checker]) -> tuple[Checker, ...]:
+    """Without those that no workload configures: they judge every run."""
+    names = tuple(checker.name for checker in checkers)
+    assert all(names.count(name) == 1 for name in OF_EVERY_RUN)
+    return tuple(checker for checker in checkers if checker.name not in OF_EVERY_RUN)
+
+
 def test_our_own_come_through_the_door() -> None:
     assert CHECKERS.records()[: len(RUN_WIDE)] == RUN_WIDE
     assert CHECKERS.requirement("stats").provider == "shalott"
@@ -82,13 +99,15 @@ def test_our_own_come_through_the_door() -> None:
 @pytest.mark.parametrize("gates", [GatePlan(), ALL_GATES, GatePlan(max_rto_ms=7, min_acked=3)])
 def test_without_plug_ins_they_are_what_a_run_was_always_judged_by(gates: GatePlan) -> None:
     plan = plan_of(gates, observe_interval_ms=123)
-    assert extra_checkers(plan) == common_checkers(
+    assert configurable(extra_checkers(plan)) == common_checkers(
         min_acked=gates.min_acked,
         max_rto_ms=gates.max_rto_ms,
         strict=gates.one_master,
         poll_round_ms=123,
         must_settle=gates.must_settle,
         must_not_crash=gates.must_not_crash,
+        must_stay_up=gates.must_stay_up,
+        orderly_exits=gates.orderly_exits,
         must_converge=gates.must_converge,
     )
 
@@ -101,9 +120,9 @@ def test_what_a_workload_has_configured_itself_does_not_judge_twice(
     system = "dledger" if "rocketmq-remoting" in WORKLOADS.find(workload).needs else "mirrored"
     plan = msgspec.structs.replace(plan_of(gates), system=SystemPlan(name=system, profile="safe"))
     own = WORKLOADS.find(workload).checkers(plan)
-    assert extra_checkers(plan, own) == ()
+    assert configurable(extra_checkers(plan, own)) == ()
     without = [checker for checker in own if not isinstance(checker, Stats)]
-    assert extra_checkers(plan, without) == (Stats(min_acked=50),)
+    assert configurable(extra_checkers(plan, without)) == (Stats(min_acked=50),)
 
 
 def test_a_loaded_checker_judges_the_plans_that_it_fits(plug_ins: PlugIns) -> None:
@@ -171,7 +190,7 @@ def test_the_name_of_a_checker_of_the_workload_is_taken(plug_ins: PlugIns) -> No
     plug_ins.module("mine", PLUG_IN.replace('"late"', '"total-queue"'))
     load_module("mine")
     own = WORKLOADS.find("queue").checkers(plan_of())
-    (renamed,) = extra_checkers(plan_of(), own)
+    (renamed,) = configurable(extra_checkers(plan_of(), own))
     result = check_all((renamed,), good().history()).of("total-queue (plug-in)")
     assert result.valid == "unknown"
     assert "the workload has a checker total-queue of its own: rename" in result.notes[0]

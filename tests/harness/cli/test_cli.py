@@ -191,8 +191,8 @@ def test_a_valid_run_says_so_where_the_report_is_and_how_to_repeat_it(
     assert any(line.startswith("Valid: nothing was lost of ") for line in lines)
     assert f"Report: store/memory-upstream-memory/{latest(tmp_path).name}/report.html" in lines
     assert lines[-1] == (
-        "Repeat: shalott test --workload memory --system memory --rate 1000 --time-limit 300ms"
-        " --nemesis none --seed 5"
+        "Repeat: shalott test --workload memory --system memory --cluster memory --rate 1000"
+        " --time-limit 300ms --nemesis none --seed 5"
     )
     assert "this is a test" in done.stderr
     assert "load" in done.stderr  # the plain progress

@@ -73,6 +73,16 @@ def test_stagger_keeps_the_mean_rate_and_catches_up_a_little() -> None:
     assert sum(item.at_ns < late_ns for item in late) < 30
 
 
+def test_the_operation_that_waited_keeps_the_time_at_which_it_was_due() -> None:
+    mix = Stagger(queue_mix(("a",), 0.5, 1), 10 * MS, stream_key(1, "gaps"))
+    taken, generator = take(mix, 100)
+    assert all(item.due_ns == item.at_ns for item in taken)
+    late_ns = taken[-1].at_ns + 10_000 * MS
+    late, _ = take(generator, 2, now_ns=late_ns)
+    assert late[0].due_ns is not None and late[0].due_ns < taken[-1].at_ns + 20 * MS
+    assert late[1].due_ns == late[1].at_ns, "those between the two are given up"
+
+
 def test_time_limit_counts_from_the_first_question_and_ends_waits() -> None:
     limited: Generator = TimeLimit(Stagger(queue_mix(("a",), 0.5, 1), 1.0, 5), 50)
     answer, limited = limited.next(context(1000))

@@ -68,7 +68,12 @@ def drawn(seed: int) -> Script:
                 process, value = rng.below(5) - 1, rng.choice((None, rng.below(1 << 52)))
                 f = rng.choice(("enqueue", "dequeue", "probe"))
                 extra = rng.choice((None, {"n": 1}))
-                under_way.append(record.invoke(process, "n1", f, key="q", value=value, extra=extra))
+                due_ns = rng.choice((None, rng.below(1 << 40)))
+                under_way.append(
+                    record.invoke(
+                        process, "n1", f, key="q", value=value, extra=extra, due_ns=due_ns
+                    )
+                )
 
     return record_drawn
 

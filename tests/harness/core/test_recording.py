@@ -32,7 +32,7 @@ class Ticks:
 
 
 def record_three(writer: HistoryWriter, clock: Ticks) -> None:
-    first = writer.invoke(0, "n1", "enqueue", key="q", value=7)
+    first = writer.invoke(0, "n1", "enqueue", key="q", value=7, due_ns=-3)
     second = writer.invoke(1, "n2", "dequeue", key="q")
     clock.ns += 50
     writer.complete(second, "ok", value=7, redelivered=True)
@@ -53,6 +53,7 @@ def test_pairs_invocations_with_completions(tmp_path: Path) -> None:
     assert [row["index"] for row in rows] == [0, 1, 2]
     assert rows[0]["type"] == "ok" and rows[0]["value"] == 7 and rows[0]["complete_ns"] == 51
     assert rows[1]["value"] == 7 and rows[1]["redelivered"] is True and rows[1]["node"] == "n2"
+    assert [row["due_ns"] for row in rows] == [-3, None, None]
     # An operation that never completed: nobody knows, and no completion time.
     assert rows[2]["type"] == "info" and rows[2]["complete_ns"] is None
     assert rows[2]["extra"] == '{"fault":3}' and rows[2]["process"] == -1

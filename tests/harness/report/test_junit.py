@@ -10,9 +10,12 @@ import pytest
 
 from shalott.checkers.base import Anomaly, Result
 from shalott.harness.core.errors import UsageError
-from shalott.harness.report.junit import render_junit
-from shalott.harness.report.meta import ReportMeta
+from shalott.harness.core.plan import FaultAction
+from shalott.harness.report.junit import render_junit, render_unended
+from shalott.harness.report.junit_document import NOT_ENDED, combine, render_refusal
+from shalott.harness.report.meta import ReportMeta, Tested
 from shalott.harness.report.results import RunResults, read_results, render_results
+from tests.harness.report.junit_schema import faults_of
 from tests.world.harness.report_run import S, example_plan
 
 pytestmark = pytest.mark.unit
@@ -31,21 +34,79 @@ UNKNOWN = Result(checker="stats", valid="unknown", notes=("Only 3 operations wer
 
 
 def suite(*results: Result) -> ElementTree.Element:
-    root = ElementTree.fromstring(render_junit(example_plan(), results, META))
-    assert root.tag == "testsuites"
-    return root[0]
+    document = render_junit(example_plan(), results, META)
+    assert faults_of(document) == []
+    return ElementTree.fromstring(document)[0]
 
 
 def test_one_case_a_checker_and_counts_that_add_up() -> None:
     found = suite(VALID, INVALID, UNKNOWN)
+    run = "(queue, nemesis kill+partition-halves+partition-isolate-master+pause, seed 7"
     assert [case.get("name") for case in found.iter("testcase")] == [
-        "availability",
-        "total-queue",
-        "stats",
+        f"availability {run}, iteration 1)",
+        f"total-queue {run}, iteration 1)",
+        f"stats {run}, iteration 1)",
     ]
+    assert {case.get("classname") for case in found.iter("testcase")} == {
+        "shalott.mirrored.upstream.docker"
+    }
+    assert {case.get("time") for case in found.iter("testcase")} == {"65.000"}
     assert (found.get("tests"), found.get("failures"), found.get("errors")) == ("3", "1", "1")
     assert found.get("time") == "65.000"
-    assert found.get("timestamp") == "2023-11-14T22:13:20+00:00"
+    assert found.get("timestamp") == "2023-11-14T22:13:20"
+
+
+def test_no_two_cases_of_a_matrix_of_runs_have_one_name() -> None:
+    plan, other = example_plan(), FaultAction(id=1, at_ms=1, duration_ms=1, kind="wipe")
+    replace = msgspec.structs.replace
+    plans = [
+        plan,
+        replace(plan, seed=8),
+        replace(plan, faults=(other,)),
+        replace(plan, faults=()),
+        replace(plan, cluster=replace(plan.cluster, backend="sim")),
+        replace(plan, system=replace(plan.system, profile="safe")),
+        replace(plan, workload=replace(plan.workload, name="fifo")),
+    ]
+    documents = [render_junit(each, [VALID, UNKNOWN], META) for each in plans]
+    documents.append(render_junit(plan, [VALID, UNKNOWN], replace(META, iteration=2)))
+    assert faults_of(combine(documents)) == []
+    assert faults_of(combine([*documents, documents[0]])), "equal ones are told"
+
+
+def test_a_run_without_a_verdict_is_an_error_and_no_absence() -> None:
+    document = render_unended(example_plan(), META)
+    assert faults_of(document) == []
+    (error,) = ElementTree.fromstring(document).iter("error")
+    assert error.get("message") == NOT_ENDED
+    judged = render_junit(example_plan(), [VALID], META)
+    unjudged = [case.get("classname") for case in ElementTree.fromstring(document).iter("testcase")]
+    assert unjudged == [
+        case.get("classname") for case in ElementTree.fromstring(judged).iter("testcase")
+    ]
+
+
+def test_a_refused_command_is_an_error_with_its_sentence() -> None:
+    document = render_refusal("shalott test --rate 0", 0, "The rate must be above 0")
+    assert faults_of(document) == []
+    root = ElementTree.fromstring(document)
+    (error,) = root.iter("error")
+    assert (error.get("message"), root.get("errors")) == ("The rate must be above 0", "1")
+
+
+def test_what_the_harness_failed_at_is_an_error_even_if_every_checker_is_content() -> None:
+    failed = msgspec.structs.replace(META, failures=("tearing down: timeout", "more"))
+    document = render_junit(example_plan(), [VALID], failed)
+    assert faults_of(document) == []
+    root = ElementTree.fromstring(document)
+    assert (root.get("errors"), root.get("failures"), root.get("tests")) == ("2", "0", "3")
+    messages = [each.get("message") for each in root.iter("error")]
+    assert messages[0] == "The harness failed: tearing down: timeout"
+
+
+def test_the_time_of_several_runs_is_their_sum() -> None:
+    document = render_junit(example_plan(), [VALID], META)
+    assert ElementTree.fromstring(combine([document, document])).get("time") == "130.000"
 
 
 def test_invalid_fails_with_the_reason_and_the_evidence() -> None:
@@ -94,6 +155,16 @@ def test_results_survive_a_round_trip(tmp_path: Path) -> None:
         4,
         9,
     ]
+
+
+def test_what_was_tested_is_kept_and_what_is_not_known_says_why(tmp_path: Path) -> None:
+    path = tmp_path / "results.json"
+    tested = Tested(commit="abc", packages={"rabbitmq-server": "3.10.8"}, engine="none: why")
+    meta = msgspec.structs.replace(META, tested=tested)
+    path.write_bytes(render_results(example_plan(), [VALID], meta))
+    found = read_results(path)
+    assert (found.tested, found.elapsed_ns) == (tested, 65 * S)
+    assert all(msgspec.structs.asdict(Tested())[name] for name in ("commit", "image", "engine"))
 
 
 def test_a_field_of_a_later_version_is_ignored(tmp_path: Path) -> None:

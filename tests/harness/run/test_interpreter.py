@@ -240,3 +240,7 @@ def test_the_rate_is_shared_by_all_workers(tmp_path: Path) -> None:
     )
     # 500 a second for 0.6 s, whatever the number of workers.
     assert 50 <= len(rows) <= 330
+    # The history says when each was due, which is not after it began.
+    assert all(row["due_ns"] <= row["invoke_ns"] for row in rows)
+    due_ns = sorted(row["due_ns"] for row in rows)
+    assert due_ns[-1] <= due_ns[0] + 600_000_000

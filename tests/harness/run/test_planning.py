@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import dataclasses
+import random
 import shlex
+from pathlib import Path
 
 import msgspec
 import pytest
 
+from shalott.harness.cli.main import run_command
 from shalott.harness.core.errors import UsageError
 from shalott.harness.core.plan import Plan, dump_plan, load_plan
 from shalott.harness.run import planning
@@ -162,3 +166,62 @@ def test_a_fault_on_a_stranger_is_refused() -> None:
     faults = tuple(msgspec.structs.replace(action, nodes=("n9",)) for action in plan.faults)
     with pytest.raises(UsageError, match="fault 1 names n9, which is no node"):
         check_plan(msgspec.structs.replace(plan, faults=faults))
+
+
+def drawn_request(draw: random.Random) -> Request:
+    """Some request that makes a plan, with words that shells and parsers may trip over."""
+    given: dict[str, str | bool] = {}
+    if draw.random() < 0.5:
+        given |= {"ack-mode": draw.choice(("auto", "manual")), "durable": draw.random() < 0.5}
+    if draw.random() < 0.5:
+        given["net-tick"] = draw.choice(("1s", "1500ms", "4"))
+    policies = ("ha-params=2", "x=y z", "text='quoted' \"twice\"", "ha-sync-mode=", "n=-1.5")
+    return Request(
+        profile=draw.choice(("upstream", "safe")),
+        cluster=draw.choice(("sim", "local", "docker")),
+        nodes=draw.choice(("3", "5", "a,b,c")),
+        concurrency=draw.choice(("2n", "7")),
+        rate=draw.choice((200.0, 12.5, 123.456789012, 1e6, 1 / 3)),
+        time_limit=draw.choice(("60", "90s", "2m", "61500ms")),
+        op_timeout=draw.choice(("5", "0.25s")),
+        nemesis=draw.choice(("none", "kill", "partition,kill", "all")),
+        nemesis_interval=draw.choice(("15", "7s")),
+        nemesis_duration=draw.choice(("8", "2.5")),
+        targets=draw.choice(("one", "master", "all")),
+        policy=tuple(draw.sample(policies, draw.randrange(3))),
+        delivery=draw.choice(("at-least-once", "exactly-once")),
+        max_rto=draw.choice(("", "30s")),
+        min_acked=draw.choice((50, 1)),
+        name=draw.choice(("", "my-run.1")),
+        leave_db_running=draw.random() < 0.3,
+        given=given,
+    )
+
+
+def test_the_printed_command_is_read_again_as_the_same_plan(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The command line itself reads it: whatever is left out or rounded makes another plan."""
+    read: list[tuple[Request, Path]] = []
+
+    def remember(request: Request, *, test_count: int, store_root: Path, junit: object) -> int:
+        read.append((request, store_root))
+        return 0
+
+    monkeypatch.setattr("shalott.harness.run.session.run_request", remember)
+    monkeypatch.setattr("shalott.harness.run.request._check_engine", lambda request: None)
+    for number in range(60):
+        draw = random.Random(number)
+        request, seed = drawn_request(draw), draw.randrange(2**32)
+        store = Path(draw.choice(("store", "/else where/runs")))
+        words = shlex.split(repeat_command(request, seed, store))
+        assert words[:2] == ["shalott", "test"] and run_command(words[1:]) == 0, words
+        again, kept_in = read.pop()
+        assert again.seed is not None and kept_in == store
+        plans = [make_plan(each, backend=request.cluster, seed=seed) for each in (request, again)]
+        assert plans[0] == plans[1], words
+
+
+def test_the_repeat_command_of_auto_names_the_cluster_that_was_chosen() -> None:
+    chosen = dataclasses.replace(Request(), cluster="local")
+    assert repeat_command(chosen, 1) == "shalott test --cluster local --seed 1"

@@ -96,7 +96,8 @@ def test_a_checker_of_somebody_elses_makes_the_run_invalid(runs: Runner, plug_in
     stored = read_results(outcome.directory.path / "results.json")
     (late,) = [result for result in stored.results if result.checker == "late"]
     assert (stored.valid, late.valid, late.anomalies[0].kind) == (False, False, "late")
-    assert [r.valid for r in stored.results if r.checker != "late"] == [True] * 5
+    others = [r.valid for r in stored.results if r.checker != "late"]
+    assert len(others) >= 5 and all(valid is True for valid in others)
     assert late.anomalies[0].summary.rstrip(".") in stored.headline
     for file in ("report.html", "junit.xml"):
         assert "were late" in (outcome.directory.path / file).read_text()

@@ -66,7 +66,9 @@ def test_every_knob_is_drawn() -> None:
         "cluster.backend", "cluster.leave_running", "system.name", "system.profile", "system.bugs",
         "system.services", "system.operator", "workload.name", "workload.ack_mode",
         "workload.durable", "workload.persistent", "workload.confirms", "gates.delivery",
-        "gates.max_rto_ms", "gates.min_acked", "gates.must_settle", "gates.must_not_crash",
+        "gates.max_rto_ms", "gates.min_acked", "gates.min_rate_share", "gates.must_settle",
+        "gates.must_not_crash",
+        "gates.must_stay_up", "gates.orderly_exits",
         "gates.must_converge", "gates.one_master", "gates.crash_text", "sim.buggify_off",
         "sim.buggify_on", "sim.callback_cost_ns",
     }  # fmt: skip

@@ -266,6 +266,7 @@ class MemoryRecorder:
         key: str = "",
         value: int | None = None,
         extra: Mapping[str, Any] | None = None,
+        due_ns: int | None = None,
     ) -> int:
         self.rows.append(
             {

@@ -129,4 +129,5 @@ def running_rocket_nodes(
             node.start()
         for node in made:
             node.await_running(names)
+            node.await_claims(lambda seen: set(names) <= set(seen.get("registered", names)))
         yield made

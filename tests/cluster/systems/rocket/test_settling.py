@@ -23,13 +23,19 @@ def claim(role: str, **more: Any) -> dict[str, Any]:
 def observation(role: str, **more: Any) -> dict[str, Any]:
     return {
         "status": "running", "running": ["n1", "n2", "n3"], "partitions": [],
-        "services": ["broker", "nameserver", "controller"],
+        "registered": ["n1", "n2", "n3"], "services": ["broker", "nameserver", "controller"],
         "claims": [claim(role, **more)], "controller": {"role": "follower", "leader": "n2"},
     }  # fmt: skip
 
 
 def good() -> Seen:
     return {"n1": observation("master"), "n2": observation("slave"), "n3": observation("slave")}
+
+
+def test_a_name_server_that_does_not_know_its_own_nodes_broker_yet_is_told() -> None:
+    seen = good()
+    seen["n1"] = {**(seen["n1"] or {}), "registered": ["n2", "n3"]}
+    assert why_unsettled(seen) == "the name server of n1 does not know n1"
 
 
 def with_claim(node: str, **fields: Any) -> Seen:
@@ -73,7 +79,7 @@ WAITING: dict[str, tuple[Seen, str]] = {
         "n1's readable offset is 80, and the master's log ended at 90",
     ),
     "an unknown broker": (
-        with_fields("n2", running=["n1", "n2"]), "the name server of n2 does not know n3",
+        with_fields("n2", registered=["n1", "n2"]), "the name server of n2 does not know n3",
     ),
     "no leader": (
         with_fields("n2", controller={"leader": ""}), "the controller of n2 knows no leader",
@@ -96,7 +102,7 @@ def laid_out() -> Seen:
     brokers: Seen = {}
     for node, role in (("n1", "master"), ("n2", "slave"), ("n3", "slave")):
         brokers[node] = {**observation(role), "services": ["broker"], "running": [node]}
-        del brokers[node]["controller"]
+        del brokers[node]["controller"], brokers[node]["registered"]
     server = {**observation("none"), "services": SERVERS, "claims": []}
     return {**brokers, "n4": server, "n5": dict(server)}
 
@@ -109,7 +115,7 @@ def test_of_a_node_that_is_asked_which_goes_with_what_it_hosts() -> None:
     ("node", "fields", "reason"),
     [
         ("n2", {"claims": []}, "n2 has no broker yet"),
-        ("n5", {"running": ["n5", "n1", "n3"]}, "the name server of n5 does not know n2"),
+        ("n5", {"registered": ["n1", "n3"]}, "the name server of n5 does not know n2"),
         ("n4", {"controller": {"leader": ""}}, "the controller of n4 knows no leader"),
         ("n4", {"status": "booting"}, "n4 is booting"),
         ("n3", {"claims": [claim("slave", end_offset=1)]}, "n3's end offset is 1, and"),

@@ -425,6 +425,8 @@ static int read_fields(shl_cursor *cursor, fields *found)
             return SHL_READ_FINE;
         }
         shl_value name, unknown, *field;
+        if (*cursor->at == '#' && cursor->at + 1 == cursor->end)
+            return SHL_MORE; /* the bytes end within the mark of a discarded form */
         if (*cursor->at != ':') /* the next entry's brace, mostly */
             return SHL_READ_UNCLOSED;
         if ((status = read_value(cursor, &name)) || (status = blank(cursor)))

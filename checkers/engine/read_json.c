@@ -49,6 +49,17 @@ static shl_slice read_plain(shl_cursor *cursor)
     return (shl_slice){from, cursor->at - from};
 }
 
+/* A number, or one of JSON's words; Python decodes it and knows more. */
+static int is_scalar(shl_slice text)
+{
+    if (!text.length)
+        return 0;
+    if (*text.at == '-' || (*text.at >= '0' && *text.at <= '9'))
+        return 1;
+    return SHL_IS(text, "null") || SHL_IS(text, "true") || SHL_IS(text, "false") ||
+           SHL_IS(text, "NaN") || SHL_IS(text, "Infinity");
+}
+
 /* Steps over an array or an object; its commas and colons are not looked at. */
 static int skip_nested(shl_cursor *cursor)
 {
@@ -101,8 +112,10 @@ static int read_value(shl_cursor *cursor, shl_value *value)
         return status;
     }
     value->slice = read_plain(cursor);
-    if (!value->slice.length)
+    if (!is_scalar(value->slice)) {
+        cursor->at = from;
         return SHL_READ_UNEXPECTED;
+    }
     if (SHL_IS(value->slice, "null"))
         value->kind = SHL_NOTHING;
     else if (shl_edn_integer(value->slice, &value->number))

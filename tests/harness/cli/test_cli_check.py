@@ -289,9 +289,10 @@ def test_export_to_standard_output_with_the_nemesis(shalott: Shalott, run_stored
     lines = done.out.splitlines()
     assert lines[0] == "; values are [key value]"
     assert lines[1] == (
-        '{:index 0, :process :nemesis, :type :info, :f :partition, :value "begun", :time 10}'
+        '{:index 0, :process :nemesis, :type :info, :f :partition, :value "begun", :time 10, '
+        ':extra {:fault "p1"}}'
     )
-    assert [line for line in lines if ":nemesis" in line and '"healed", :time 80}' in line]
+    assert [line for line in lines if ":nemesis" in line and '"healed", :time 80, :extra ' in line]
     Path("again.edn").write_text(done.out)
     assert seen(read_history("again.edn")) == RECORDED
 

@@ -39,7 +39,8 @@ _KEYWORD: Final = re.compile(r"[A-Za-z*!_?$%&=<>+-][\w*!?$%&=<>.+/-]*")
 _TAKES: Final = ("dequeue", "drain", "remove", "poll", "pop")  # without an argument
 _FINDS_NOTHING_OUT: Final = (
     "write", "put", "set", "push", "cas", "compare-and-set", "enqueue", "offer", "add", "insert",
-    "remove", "delete", "inc", "increment", "dec", "decrement", "acquire", "lock", "release", "unlock",
+    "remove", "delete", "inc", "increment", "dec", "decrement", "acquire", "lock", "release",
+    "unlock",
 )  # fmt: skip
 _ENTRIES_AT_ONCE: Final = 1 << 16
 _NOWHERE: Final = np.inf

@@ -30,6 +30,18 @@ def timed(history: ConcurrentHistory, step_ns: int = 10) -> ConcurrentHistory:
     )
 
 
+def test_a_client_that_goes_on_after_a_crash_stays_the_owner(tmp_path: Path) -> None:
+    """It is written as another process, which could not release what the first one holds."""
+    history = from_rows(
+        [Row(0, "acquire", None, None, 0, None), Row(0, "release", None, None, 1, 2)]
+    )
+    text = "".join(edn_lines(history))
+    assert ":process 1, :client 0, :type :ok, :f :release" in text
+    for content, valid in ((text, True), (text.replace(", :client 0", ""), False)):
+        (tmp_path / "lock.edn").write_text(content)
+        assert check(read_history(tmp_path / "lock.edn"), "owner-lock").valid is valid
+
+
 def test_an_entry_a_line() -> None:
     history = timed(
         from_rows(

@@ -326,6 +326,10 @@ def test_export_keeps_what_logs_brought_and_whom_faults_hit(shalott: Shalott) ->
     ]
 
 
+def test_the_help_of_export_shows_brackets(shalott: Shalott) -> None:
+    assert "[key value]" in " ".join(shalott(["export", "--help"]).out.replace("│", " ").split())
+
+
 def test_export_of_another_dialect(shalott: Shalott) -> None:
     done = shalott(["export", "good.edn", "--format", "edn"])
     Path("again.edn").write_text(done.out)

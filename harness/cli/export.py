@@ -16,12 +16,14 @@ from shalott.checkers.reading import read_history
 from shalott.checkers.reading.edn import encode
 from shalott.checkers.reading.edn_export import NemesisEntry, edn_lines, keyword
 from shalott.checkers.reading.files import file_of
+from shalott.checkers.reading.unpacked import unpacked
 from shalott.harness.cli.checking import locate
 from shalott.harness.core.errors import UsageError
 from shalott.harness.core.history import HISTORY_SCHEMA, History
 from shalott.harness.core.history import read_history as read_stored
 from shalott.harness.core.recording import recover
 
+_PARQUET_MAGIC = b"PAR1"
 _NO_FAULTS = ("probe", "observe", "phase", "operator", "stall")  # what else the nemesis records
 
 
@@ -39,10 +41,11 @@ def export_history(
     if format != "edn":
         raise UsageError(f"--format {format}: there is edn")
     path = file_of(locate(file, store))
-    history = read_history(path)
+    with unpacked(path) as plain:
+        history = read_history(plain)
+        stored = stored_history(plain) if history.dialect == "shalott" else None
     if with_nemesis and history.dialect != "shalott":
         raise UsageError(f"{path} is no run of ours: what its nemesis did is not known")
-    stored = stored_history(path) if history.dialect == "shalott" else None
     nemesis = nemesis_entries(stored) if with_nemesis and stored is not None else []
     told = {} if stored is None else told_of(stored)
     lines = edn_lines(history, keyed=keyed, nemesis=nemesis, told=told)
@@ -65,8 +68,9 @@ def _write(target: TextIO, lines: object) -> None:
 
 def stored_history(path: Path) -> History | None:
     """A run's history with all of its columns; None: the file has only what a check reads."""
-    if path.suffix == ".jsonl":
-        return recover(path)
+    with path.open("rb") as begun:
+        if begun.read(len(_PARQUET_MAGIC)) != _PARQUET_MAGIC:
+            return recover(path)
     names = pq.read_schema(path).names
     return read_stored(path) if set(HISTORY_SCHEMA.names) <= set(names) else None
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 import os
 import signal
@@ -17,6 +18,7 @@ import pytest
 from shalott.checkers.models import BUILT_IN
 from shalott.checkers.reading import read_history
 from shalott.harness.cli.main import run_command
+from shalott.harness.core.errors import UnreadableHistory
 from shalott.harness.core.history import write_history
 from shalott.harness.core.op import NEMESIS
 from shalott.harness.core.recording import HistoryWriter, recover
@@ -269,6 +271,64 @@ def test_a_pipe_is_read_like_a_file(shalott: Shalott, tmp_path: Path) -> None:
             out, _ = process.communicate(timeout=60)
         assert (process.returncode, said in out) == (code, True), out
         assert "/shalott-" not in out
+
+
+def test_one_bad_file_does_not_end_a_batch(shalott: Shalott) -> None:
+    Path("bad.edn").write_text("{:process 0, :type :invoke, :f :read, :value [1}}")
+    files = ["nowhere.edn", "good.edn", "bad.edn", "queue.log", "good.edn"]
+    done = shalott(["check", *files, "-m", "cas-register"])
+    told = [line for line in done.out.splitlines() if not line.startswith(" ")]
+    assert [line.split(": ")[:2] for line in told] == [
+        ["nowhere.edn", "NOT CHECKED"],
+        ["good.edn", "valid"],
+        ["bad.edn", "NOT CHECKED"],
+        ["queue.log", "NOT CHECKED"],
+        ["good.edn", "valid"],
+    ]
+    assert "bad.edn, line 1, column 48: a bracket is closed by one of another kind" in done.out
+    assert done.code == 254
+    assert shalott(["check", "stale.edn", "bad.edn", "-m", "cas-register"]).code == 1
+    lines = shalott(["check", *files, "-m", "cas-register", "--json"]).out.splitlines()
+    assert [json.loads(line)["valid"] for line in lines] == [
+        "unknown", True, "unknown", "unknown", True
+    ]  # fmt: skip
+    assert "column 48" in json.loads(lines[2])["error"]
+
+
+def test_a_compressed_file_is_read_like_a_plain_one(
+    shalott: Shalott, run_stored: Path, tmp_path: Path
+) -> None:
+    for name in ("stale.edn", "etcd.log", run_stored / "history.parquet", run_stored / "recording"):
+        content = gzip.compress(Path(name).read_bytes())
+        Path("packed.gz").write_bytes(content)
+        assert seen(read_history("packed.gz")) == seen(read_history(name))
+        Path("packed.gz").write_bytes(content[:-20])
+        with pytest.raises(UnreadableHistory, match=r"packed\.gz: the gzip file is damaged"):
+            read_history("packed.gz")
+    Path("packed.gz").write_bytes(gzip.compress(b"nonsense"))
+    done = shalott(["check", "packed.gz", "-m", "register"])
+    assert (done.code, done.err[:32]) == (254, "shalott: packed.gz is no history")
+    Path("run.gz").write_bytes(gzip.compress((run_stored / "history.parquet").read_bytes()))
+    exported = shalott(["export", "run.gz", "--nemesis"])
+    assert exported.out == shalott(["export", "latest", "--nemesis"]).out
+
+
+@pytest.mark.parametrize("packed", [False, True])
+@pytest.mark.parametrize("piped", [False, True])
+def test_standard_input_is_a_file(shalott: Shalott, packed: bool, piped: bool) -> None:
+    def main(*arguments: str, content: bytes) -> subprocess.CompletedProcess[bytes]:
+        command = [sys.executable, "-m", "shalott.harness.cli.main", *arguments]
+        content = gzip.compress(content) if packed else content
+        if piped:
+            return subprocess.run(command, input=content, capture_output=True, check=False)
+        Path("input").write_bytes(content)
+        with Path("input").open("rb") as given:
+            return subprocess.run(command, stdin=given, capture_output=True, check=False)
+
+    done = main("check", "-", "-m", "register", content=STALE.encode())
+    assert (done.returncode, done.stdout[:12]) == (1, b"-: INVALID: "), done
+    done = main("check", "-", "-m", "register", content=b"nonsense")
+    assert (done.returncode, done.stderr[:38]) == (254, b"shalott: standard input is no history ")
 
 
 # --- export ---------------------------------------------------------------------------------------

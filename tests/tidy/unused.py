@@ -18,8 +18,10 @@ from tests.tidy.sources import PACKAGES, Source
 
 # (file, name): what may have no user here, and why.
 NO_USER_HERE: Mapping[tuple[str, str], str] = {
-    ("checkers/history/concurrent.py", "from_rows"): "the library's face, for notebooks",
-    ("checkers/linearizability/explaining/timeline.py", "timeline_html"): "the same",
+    (
+        "checkers/linearizability/explaining/timeline.py",
+        "timeline_html",
+    ): "the library's face, for notebooks",
     ("checkers/linearizability/explaining/timeline.py", "write_timeline"): "the same",
     ("harness/core/generator/combinators.py", "Phases"): "for workloads from outside",
 }

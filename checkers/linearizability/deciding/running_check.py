@@ -17,12 +17,12 @@ import numpy.typing as npt
 from shalott.checkers.engine import lib, new_budget
 from shalott.checkers.history.concurrent import NEVER, ConcurrentHistory
 from shalott.checkers.linearizability.deciding.general_search import (
-    Found,
     GeneralSearch,
     Quick,
     quick_search,
 )
 from shalott.checkers.linearizability.deciding.hindsight import without_hindsight
+from shalott.checkers.linearizability.deciding.key_search import Found
 from shalott.checkers.linearizability.deciding.monitor_choice import (
     choose_conditions,
     choose_monitor,

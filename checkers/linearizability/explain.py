@@ -44,6 +44,7 @@ from shalott.checkers.linearizability.explaining.explanation import (
     Step,
     operation_text,
 )
+from shalott.checkers.linearizability.explaining.orders import Before
 from shalott.checkers.linearizability.explaining.search import ModelFailed, Order, Part
 from shalott.checkers.linearizability.explaining.window import RECENT_MAX, Chooser, Window, parts_of
 from shalott.checkers.linearizability.explaining.words import (
@@ -134,7 +135,9 @@ def explain(
     deadline = time.monotonic() + time_limit_s
     sought = Sought(model, row, rank, tuple(witness), lambda: time.monotonic() > deadline)
     choice = choose_window(history, sought)
-    return _Writer(history, sought, choice).explanation(reason, by)
+    return _Writer(history, sought, *_with_legal_orders(history, choice, sought)).explanation(
+        reason, by
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,6 +149,7 @@ class Sought:
     rank: int
     witness: tuple[int, ...]
     out_of_time: Callable[[], bool]
+    reduces: bool = True  # what the proof does not need is left out
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,6 +160,8 @@ class Choice:
     parts: Sequence[Part]
     original: Rows
     prefix_count: int
+    prefix: ConcurrentHistory | None = None
+    chosen: Rows | None = None  # the rows in ``prefix`` of the parts' rows
     failure: str = ""  # of the model: there is no window then
 
 
@@ -165,7 +171,7 @@ def choose_window(history: ConcurrentHistory, sought: Sought) -> Choice:
         return _chosen(history, sought)
     except ModelFailed as failed:
         prefix = cut(history, sought.rank)
-        return Choice(None, (), np.arange(0, dtype=np.int64), len(prefix), str(failed))
+        return Choice(None, (), np.arange(0, dtype=np.int64), len(prefix), failure=str(failed))
 
 
 def _chosen(history: ConcurrentHistory, sought: Sought) -> Choice:
@@ -191,8 +197,51 @@ def _choose(history: ConcurrentHistory, prefix: ConcurrentHistory, sought: Sough
         is_complete=is_complete,
         kinds=_kinds(prefix, parts, sought.model, complete=is_complete),
         out_of_time=sought.out_of_time,
+        reduces=sought.reduces,
     )
-    return Choice(chooser.find(parts, seek[1:]), parts, rows[chosen], len(prefix))
+    found = chooser.find(parts, seek[1:])
+    return Choice(found, parts, rows[chosen], len(prefix), prefix, chosen)
+
+
+def _with_legal_orders(
+    history: ConcurrentHistory, choice: Choice, sought: Sought
+) -> tuple[Choice, str]:
+    """(with those orders only that may stand, a note on them).
+
+    Where what a smaller window leaves out forbids all of its orders, a larger one is taken.
+    """
+    if choice.window is None:
+        return choice, ""
+    legal, unknown = _legal(history, choice, sought)
+    if not _orders(legal) and not sought.out_of_time():
+        whole = choose_window(history, replace(sought, reduces=False))
+        if whole.window is not None:
+            whole, whole_unknown = _legal(history, whole, sought)
+            if _orders(whole):
+                legal, unknown = whole, whole_unknown
+    if unknown:
+        return legal, (
+            f"Whether {unknown:,} of the orders shown go on from an order of all that was before "
+            "was not found out in time."
+        )
+    if not _orders(legal):
+        return legal, "No order is shown: what is left out here forbids those of the window."
+    return legal, ""
+
+
+def _orders(choice: Choice) -> tuple[Order, ...]:
+    return () if choice.window is None else choice.window.found.orders
+
+
+def _legal(history: ConcurrentHistory, choice: Choice, sought: Sought) -> tuple[Choice, int]:
+    window, prefix, chosen = choice.window, choice.prefix, choice.chosen
+    if window is None or prefix is None or chosen is None or window.found.stuck is None:
+        return choice, 0
+    rank = int(history.ret[choice.original[window.parts[window.found.stuck].row]])
+    rows = [int(chosen[part.row]) for part in window.parts]
+    before = Before.of(prefix, rows, rank, sought.model, sought.out_of_time)
+    legal, unknown = before.legal(window)
+    return replace(choice, window=legal), unknown
 
 
 def _place(
@@ -283,8 +332,10 @@ class _Writer:
         history: ConcurrentHistory,
         sought: Sought,
         choice: Choice,
+        note: str = "",
     ) -> None:
         self.history = history
+        self.note = note
         self.model = sought.model
         self.name = model_name(sought.model)
         self.own_name = own_name(sought.model)
@@ -327,6 +378,8 @@ class _Writer:
                 f"Before the window {object_name(self.own_name)} may have been in any state: "
                 "from none of them there is an order."
             )
+        if self.note:
+            notes.append(self.note)
         if self.choice.failure:
             notes.append(f"The model failed when a window was looked for: {self.choice.failure}.")
         if window is None:

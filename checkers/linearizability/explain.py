@@ -30,11 +30,13 @@ from shalott.checkers.history.exact import exact
 from shalott.checkers.linearizability.checking import canonical, check
 from shalott.checkers.linearizability.deciding.running_check import By
 from shalott.checkers.linearizability.deciding.verdict import Verdict, Violation
+from shalott.checkers.linearizability.explaining.cutting import cut_apart, cut_operations
 from shalott.checkers.linearizability.explaining.explanation import (
     CONCURRENT,
     CONTEXT,
     EARLIER,
     STUCK,
+    TEXT_MAX,
     TYPES,
     WITNESS,
     Blocked,
@@ -63,6 +65,7 @@ _LONG: Final = 20_000  # operations: of a longer prefix only a part is looked at
 _CONTEXT: Final = 4  # operations shown before the window
 _SAMPLE: Final = 8_000  # operations that show that there are too many kinds
 _KINDS_MAX: Final = 4_000  # different operations whose states are looked for
+STATE_TEXT_MAX: Final = 120  # characters of a state in an order
 _UNPROVED: Final = 24  # operations shown when no window proves it
 
 Rows = npt.NDArray[np.int64]
@@ -363,6 +366,7 @@ class _Writer:
         roles = self.roles(proof, window)
         rows = sorted(roles)
         position = {row: at for at, row in enumerate(rows)}
+        texts = cut_operations([self.text(row) for row in rows], TEXT_MAX)
         notes = []
         if window is not None and not window.is_proof:
             notes.append(
@@ -392,7 +396,9 @@ class _Writer:
             operation_count=len(self.history),
             prefix=self.prefix,
             prefix_count=self.choice.prefix_count,
-            operations=tuple(self.shown(row, roles[row]) for row in rows),
+            operations=tuple(
+                self.shown(row, roles[row], text) for row, text in zip(rows, texts, strict=True)
+            ),
             linearizations=() if window is None else self.linearizations(window, position),
             is_proof=window is not None and window.is_proof,
             is_minimal=window is not None and window.is_minimal,
@@ -435,14 +441,14 @@ class _Writer:
         latest = returned[np.argsort(history.ret[returned])][-_CONTEXT:]
         return [*latest.tolist(), *np.flatnonzero(under_way)[-_UNPROVED:].tolist()]
 
-    def shown(self, row: int, role: str) -> ShownOperation:
+    def shown(self, row: int, role: str, text: str) -> ShownOperation:
         history = self.history
         ret, kind = int(history.ret[row]), int(history.type[row])
         call_ns = None if history.call_ns is None else int(history.call_ns[row])
         ret_ns = None if history.ret_ns is None else int(history.ret_ns[row])
         return ShownOperation(
             process=int(history.process[row]),
-            text=self.text(row),
+            text=text,
             type=TYPES[kind],
             role=role,
             call=int(history.call[row]),
@@ -466,12 +472,16 @@ class _Writer:
     def linearization(
         self, window: Window, order: Order, at: Sequence[int]
     ) -> PartialLinearization:
-        def words(state: Hashable) -> str:
-            return state_text(window.model, state)
-
+        name = object_name(self.own_name)
+        states = [order.begin, *(state for _, state in order.steps)]
+        begin, *after = cut_apart(
+            [state_text(window.model, state) for state in states], STATE_TEXT_MAX
+        )
         return PartialLinearization(
-            begin=f"{object_name(self.own_name)} {words(order.begin)}",
-            steps=tuple(Step(at[part], words(state)) for part, state in order.steps),
+            begin=f"{name} {begin}",
+            steps=tuple(
+                Step(at[part], text) for (part, _), text in zip(order.steps, after, strict=True)
+            ),
             blocked=tuple(
                 Blocked(at[part], why_not(window.model, order.state, window.parts[part].operation))
                 for part in order.blocked

@@ -195,7 +195,8 @@ def stuck_sentence(
     could = states_text(model, states, seen)
     if seen and text.endswith(seen):
         others = [state_text(model, state).partition(" ")[2] for state in states]
-        text = text.removesuffix(seen) + cut_apart([seen], _VALUE_MAX, others)[0]
+        short = cut_apart([seen], _VALUE_MAX, others)[0]
+        text, cause = text.removesuffix(seen) + short, cause.replace(seen, short)
     sentence = f"{text} of process {process} {saw} when {object_name(own_name(model))} "
     sentence = sentence.replace(" failed of ", " of ") + could
     return sentence + (f": {cause}" if cause else "")

@@ -158,6 +158,7 @@ FAILOVER = FaultRecord(
     heal=_rejoin,
     effective=status_checks,
     healed=status_checks,
+    effects=("ends-processes",),
     takes="copies",
     lane=LANE,
 )

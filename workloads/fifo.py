@@ -34,7 +34,9 @@ from shalott.workloads.clients.body import SMALLEST_BYTES
 from shalott.workloads.queue import (
     AMQP,
     QueueParameters,
+    check_parameters,
     client_guarantees,
+    describe_queues,
     drain_generator,
     one_a_node,
     queue_checkers,
@@ -66,6 +68,7 @@ def load_generator(plan: Plan) -> Generator:
         parameters.enqueue_fraction,
         plan.seed,
         threads=workload.concurrency if parameters.consumers == "single" else 0,
+        depth=parameters.depth,
     )
     paced = Stagger(mix, 1e9 / workload.rate_hz, stream_key(plan.seed, "fifo", "stagger"))
     return TimeLimit(paced, plan.time_limit_ms * 1_000_000)
@@ -82,6 +85,7 @@ def fifo_workload(plan: Plan) -> Workload:
             AmqpQueueClient,
             body_bytes=parameters.body_bytes,
             op_timeout_ms=plan.workload.op_timeout_ms,
+            ack_after_ms=parameters.ack_after_ms,
             guarantees=client_guarantees(parameters),
         ),
         generator=load_generator(plan),
@@ -107,7 +111,7 @@ def draw_parameters(draw: Draw) -> Values:
 def describe(plan: Plan) -> str:
     parameters = parameters_of(plan)
     return (
-        f"{parameters.queues} queues, {parameters.enqueue_fraction:.0%} enqueues,"
+        f"{describe_queues(parameters)},"
         f" {parameters.consumers} consumers, judged by {parameters.order}"
     )
 
@@ -118,6 +122,7 @@ WORKLOAD = WorkloadRecord(
     needs=(AMQP,),
     parameters=FifoParameters,
     complete=one_a_node,
+    check=check_parameters,
     build=fifo_workload,
     checkers=fifo_checkers,
     draw=draw_parameters,

@@ -16,6 +16,7 @@ import msgspec
 from shalott.checkers.base import Checker
 from shalott.checkers.queues.guarantees import ClientGuarantees
 from shalott.harness.core.drawing import Draw, Range
+from shalott.harness.core.errors import UsageError
 from shalott.harness.core.generator.base import Generator
 from shalott.harness.core.generator.combinators import Stagger, TimeLimit
 from shalott.harness.core.generator.queues import drain, queue_mix
@@ -39,8 +40,10 @@ Size = Annotated[int, msgspec.Meta(ge=SMALLEST_BYTES, description="Size of a mes
 
 
 class QueueParameters(msgspec.Struct, frozen=True, kw_only=True):
-    """The defaults of the last four are what RabbitMQ's manual asks of who must not lose messages.
+    """``depth`` and ``ack_after_ms`` give faults something to lose: messages that wait in a queue,
+    and messages that a client has not acknowledged.
 
+    The defaults of the last four are what RabbitMQ's manual asks of who must not lose messages.
     Each of the others opens a documented window of loss: dequeues that nobody acknowledges (L5),
     queues or messages that a restart of every node forgets (L6), and publishes without confirms
     (L7). Without confirms an enqueue is ok once it was written and a synchronous call on the same
@@ -50,6 +53,12 @@ class QueueParameters(msgspec.Struct, frozen=True, kw_only=True):
     queues: Count = 0
     enqueue_fraction: Share = 0.6
     body_bytes: Size = 64
+    depth: Annotated[
+        int, msgspec.Meta(ge=0, description="Messages that each queue is to hold; 0: no matter.")
+    ] = 0
+    ack_after_ms: Annotated[
+        int, msgspec.Meta(ge=0, description="A message is acknowledged so long after it came.")
+    ] = 0
     ack_mode: Annotated[
         Literal["manual", "auto"],
         msgspec.Meta(description="manual; auto: a delivered message is not acknowledged."),
@@ -86,7 +95,12 @@ def client_guarantees(parameters: QueueParameters) -> ClientGuarantees:
 def load_generator(plan: Plan) -> Generator:
     """The mix at the plan's rate for the plan's time."""
     parameters = parameters_of(plan)
-    mix = queue_mix(queue_names(parameters.queues), parameters.enqueue_fraction, plan.seed)
+    mix = queue_mix(
+        queue_names(parameters.queues),
+        parameters.enqueue_fraction,
+        plan.seed,
+        depth=parameters.depth,
+    )
     paced = Stagger(mix, 1e9 / plan.workload.rate_hz, stream_key(plan.seed, "queue", "stagger"))
     return TimeLimit(paced, plan.time_limit_ms * 1_000_000)
 
@@ -108,6 +122,7 @@ def queue_workload(plan: Plan) -> Workload:
             AmqpQueueClient,
             body_bytes=parameters.body_bytes,
             op_timeout_ms=plan.workload.op_timeout_ms,
+            ack_after_ms=parameters.ack_after_ms,
             guarantees=client_guarantees(parameters),
         ),
         generator=load_generator(plan),
@@ -125,6 +140,8 @@ def draw_parameters(draw: Draw) -> Values:
         "queues": draw.knob("queues", (1, 1, 2, 3)),
         "enqueue_fraction": draw.knob("enqueue_fraction", Range(0.5, 0.8, 0.05)),
         "body_bytes": draw.knob("body_bytes", (12, 64, 64, 256, 1024, 8192)),
+        "depth": draw.knob("depth", (0,)),
+        "ack_after_ms": draw.knob("ack_after_ms", (0,)),
         "ack_mode": draw.knob("ack_mode", ("manual",)),
         "durable": draw.knob("durable", (True,)),
         "persistent": draw.knob("persistent", (True,)),
@@ -132,9 +149,25 @@ def draw_parameters(draw: Draw) -> Values:
     }
 
 
+def check_parameters(plan: Plan) -> None:
+    """Raises UsageError if no dequeue could be answered in time."""
+    delay_ms, timeout_ms = parameters_of(plan).ack_after_ms, plan.workload.op_timeout_ms
+    if delay_ms >= timeout_ms:
+        raise UsageError(
+            f"a message would be acknowledged after {delay_ms} ms, but an operation is given up"
+            f" after {timeout_ms} ms: choose a shorter --ack-after or a longer --op-timeout"
+        )
+
+
+def describe_queues(parameters: QueueParameters) -> str:
+    """What the workloads of queues have in common, for the report."""
+    held = f" of {parameters.depth} messages" if parameters.depth else ""
+    late = f", acknowledged after {parameters.ack_after_ms} ms" if parameters.ack_after_ms else ""
+    return f"{parameters.queues} queues{held}, {parameters.enqueue_fraction:.0%} enqueues{late}"
+
+
 def describe(plan: Plan) -> str:
-    parameters = parameters_of(plan)
-    return f"{parameters.queues} queues, {parameters.enqueue_fraction:.0%} enqueues"
+    return describe_queues(parameters_of(plan))
 
 
 WORKLOAD = WorkloadRecord(
@@ -143,6 +176,7 @@ WORKLOAD = WorkloadRecord(
     needs=(AMQP,),
     parameters=QueueParameters,
     complete=one_a_node,
+    check=check_parameters,
     build=queue_workload,
     checkers=queue_checkers,
     draw=draw_parameters,

@@ -7,7 +7,7 @@ docs/architecture.md section 6. Times are ns from the run's start.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import msgspec
@@ -22,6 +22,7 @@ _OF_OLD_KINDS: Mapping[str, tuple[Effect, ...]] = {
     "kill": ("ends-processes",),
     "stop": ("ends-processes", "in-order"),
     "restart": ("ends-processes", "in-order"),
+    "failover": ("ends-processes",),
     "power": ("ends-processes", "loses-unsynced"),
     "wipe": ("ends-processes", "empties-disk"),
     "pause": ("suspends",),
@@ -85,6 +86,15 @@ class Phase:
     end_ns: int | None  # None: it never ended
     settled: bool | None = None  # of the phase settle: whether it did, and else why not
     reason: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class OperatorRestart:
+    """An operator restarted these nodes one after the other, to mend a partition."""
+
+    begin_ns: int
+    end_ns: int
+    nodes: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,7 +167,7 @@ class Surroundings:
     phases: tuple[Phase, ...]
     observations: tuple[Observation, ...]
     end_ns: int
-    operator_restarts: tuple[tuple[int, tuple[str, ...]], ...] = field(default=())
+    operator_restarts: tuple[OperatorRestart, ...] = ()
     stalls: tuple[Stall, ...] = ()
 
     def phase(self, name: str) -> Phase | None:
@@ -175,7 +185,7 @@ def read_surroundings(history: History) -> Surroundings:
     faults: list[Fault] = []
     phases: list[Phase] = []
     observations: list[Observation] = []
-    restarts: list[tuple[int, tuple[str, ...]]] = []
+    restarts: list[OperatorRestart] = []
     stalls: list[Stall] = []
     for row in rows:
         extra = decode_object(row["extra"])
@@ -195,7 +205,9 @@ def read_surroundings(history: History) -> Surroundings:
         elif row["f"] == "observe":
             observations.append(_observation(row, extra))
         elif row["f"] == "operator":
-            restarts.append((row["invoke_ns"], tuple(extra.get("restarted") or ())))
+            done_ns = end_ns if row["complete_ns"] is None else row["complete_ns"]
+            nodes = tuple(extra.get("restarted") or ())
+            restarts.append(OperatorRestart(row["invoke_ns"], done_ns, nodes))
         elif row["f"] == "stall":
             stalls.append(_stall(row, extra, end_ns))
         elif row["f"] != "probe" and "fault" in extra:

@@ -111,7 +111,7 @@ def event_tenures(events: Sequence[NodeEvent], around: Surroundings) -> list[Ten
 def _deaths(node: str, around: Surroundings) -> list[int]:
     """When the harness set about ending this node's process."""
     killed = [f.invoke_ns for f in around.injected if f.takes_processes and node in f.nodes]
-    restarted = [at_ns for at_ns, nodes in around.operator_restarts if node in nodes]
+    restarted = [each.begin_ns for each in around.operator_restarts if node in each.nodes]
     return sorted([*killed, *restarted])
 
 

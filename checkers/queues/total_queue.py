@@ -6,7 +6,8 @@ checkers/queues/windows.py.
 
 What makes a run invalid depends on the promise. A message that came from nowhere, was damaged, came
 before it was sent, or was delivered although its sender was told that it certainly was not taken
-(phantom: a sender that repeats it has it twice, one that drops it acts on a falsehood) breaks any
+(phantom: a sender that repeats it has it twice, one that drops it acts on a falsehood), or that one
+master delivered again without the flag (unflagged: checkers/queues/redelivery.py) breaks any
 promise. Beyond that, at-least-once forbids loss; at-most-once forbids a second delivery, flagged
 redelivered or not; exactly-once forbids both. Under at-least-once duplicates are only counted.
 
@@ -20,7 +21,7 @@ loss still.)
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -28,6 +29,7 @@ import numpy as np
 from shalott.checkers.base import OPERATIONS_MAX, Anomaly, Result
 from shalott.checkers.history.columns import Bools, Ints, Operations, client_operations
 from shalott.checkers.history.faults import Surroundings, read_surroundings
+from shalott.checkers.history.tenures import read_events
 from shalott.checkers.queues.guarantees import CAREFUL, ClientGuarantees
 from shalott.checkers.queues.loss_story import loss_story
 from shalott.checkers.queues.outcomes import (
@@ -43,15 +45,17 @@ from shalott.checkers.queues.outcomes import (
     MessageOutcomes,
     message_outcomes,
 )
+from shalott.checkers.queues.redelivery import unflagged
 from shalott.harness.core.errors import UsageError
 from shalott.harness.core.history import History
 
-FORBIDDEN_ALWAYS = ("unexpected", "corrupted", "phantom", "too-early")
+FORBIDDEN_ALWAYS = ("unexpected", "corrupted", "phantom", "too-early", "unflagged")
 FORBIDDEN = {
     "at-least-once": (*FORBIDDEN_ALWAYS, "lost"),
     "at-most-once": (*FORBIDDEN_ALWAYS, "duplicated", "redelivered"),
     "exactly-once": (*FORBIDDEN_ALWAYS, "lost", "duplicated", "redelivered"),
 }
+Again = Mapping[int, tuple[int, int]]  # unflagged messages, with two deliveries of each
 VALUES_MAX = 1000  # values listed for one kind
 
 
@@ -73,7 +77,9 @@ class TotalQueue:
         around = read_surroundings(history)
         outcomes = message_outcomes(ops)
         undrained = undrained_queues(ops, around, history.complete)
+        again = unflagged(ops, outcomes, history, around, read_events(history))
         counts = _counts(ops, outcomes)
+        counts["unflagged-count"] = len(again)
         loss, loss_anomalies = loss_story(ops, outcomes, history, around, self.guarantees)
         doubtful = _doubtful_losses(ops, outcomes, undrained)
         counts["lost-provably-count"] = counts["lost-count"] - doubtful
@@ -89,14 +95,14 @@ class TotalQueue:
             checker=self.name,
             valid=False if broken else ("unknown" if uncertain else True),
             counts=counts,
-            anomalies=(*loss_anomalies, *_message_anomalies(ops, outcomes)),
+            anomalies=(*loss_anomalies, *_message_anomalies(ops, outcomes, again)),
             notes=tuple(_notes(outcomes, undrained, doubtful, history.complete)),
             detail={
                 "delivery": self.delivery,
                 "broken": broken,
                 "undrained": undrained,
                 "matrix": _matrix(outcomes),
-                "values": _values_by_kind(ops, outcomes),
+                "values": _values_by_kind(ops, outcomes, again),
                 "loss": loss,
             },
         )
@@ -176,14 +182,17 @@ def _matrix(outcomes: MessageOutcomes) -> dict[str, dict[str, int]]:
     }
 
 
-def _kinds(outcomes: MessageOutcomes) -> dict[str, Bools]:
+def _kinds(outcomes: MessageOutcomes, again: Again) -> dict[str, Bools]:
     """Kinds of anomaly other than loss that are properties of an attempted message."""
     outcome = outcomes.messages.outcome
+    unflagged_ones = np.zeros(len(outcome), dtype=np.bool_)
+    unflagged_ones[list(again)] = True
     return {
         "phantom": outcome == PHANTOM,
         "duplicated": outcome == DUPLICATED,
         "redelivered": outcome == REDELIVERED,
         "too-early": outcomes.messages.too_early,
+        "unflagged": unflagged_ones,
     }
 
 
@@ -192,19 +201,23 @@ SUMMARIES = {
     "duplicated": "delivered again without the redelivered flag",
     "redelivered": "delivered again, each time flagged redelivered",
     "too-early": "delivered before the enqueue was invoked",
+    "unflagged": "delivered again without the redelivered flag by the master that knew it",
     "unexpected": "delivered although nobody had enqueued it",
     "corrupted": "damaged: its body failed the CRC",
 }
 
 
-def _message_anomalies(ops: Operations, outcomes: MessageOutcomes) -> list[Anomaly]:
+def _message_anomalies(ops: Operations, outcomes: MessageOutcomes, again: Again) -> list[Anomaly]:
     """One anomaly a kind, with the operations of the first messages of it."""
     found: list[Anomaly] = []
-    for kind, mask in _kinds(outcomes).items():
+    for kind, mask in _kinds(outcomes, again).items():
         members = np.flatnonzero(mask)
         rows: list[int] = []
         for message in members[:OPERATIONS_MAX]:
-            rows += outcomes.rows_of(int(message)) if len(rows) < OPERATIONS_MAX else []
+            if kind == "unflagged":
+                rows += [int(outcomes.messages.row[message]), *again[int(message)]]
+            elif len(rows) < OPERATIONS_MAX:
+                rows += outcomes.rows_of(int(message))
         found += _anomaly(ops, kind, len(members), rows, outcomes.messages.value[members])
     nowhere = outcomes.deliveries.row[outcomes.deliveries.message < 0]
     values = np.unique(ops.value[nowhere])
@@ -229,13 +242,15 @@ def _anomaly(
     ]
 
 
-def _values_by_kind(ops: Operations, outcomes: MessageOutcomes) -> dict[str, list[int]]:
+def _values_by_kind(
+    ops: Operations, outcomes: MessageOutcomes, again: Again
+) -> dict[str, list[int]]:
     """Jepsen's lists of values, each cut at VALUES_MAX."""
     messages, deliveries = outcomes.messages, outcomes.deliveries
     kinds = {
         "lost": messages.value[messages.outcome == LOST],
         "recovered": messages.value[messages.outcome == RECOVERED],
-        **{kind: messages.value[mask] for kind, mask in _kinds(outcomes).items()},
+        **{kind: messages.value[mask] for kind, mask in _kinds(outcomes, again).items()},
         "unexpected": np.unique(ops.value[deliveries.row[deliveries.message < 0]]),
     }
     return {kind: [int(v) for v in values[:VALUES_MAX]] for kind, values in kinds.items()}

@@ -92,9 +92,9 @@ def _predecessor_gone(look: Look) -> Evidence | None:
         hit = other in fault.nodes and (fault.takes_processes or fault.suspends)
         if (hit or _cuts(fault, other)) and at_ns <= fault.end_ns + UNNOTICED_NS:
             return {"operation": fault.index}
-    for restarted_ns, nodes in look.scene.around.operator_restarts:
-        if other in nodes and restarted_ns <= at_ns <= restarted_ns + UNNOTICED_NS:
-            return {"at_ns": restarted_ns}
+    for each in look.scene.around.operator_restarts:
+        if other in each.nodes and each.begin_ns <= at_ns <= each.begin_ns + UNNOTICED_NS:
+            return {"at_ns": each.begin_ns}
     claims = [
         t
         for t in look.scene.tenures
@@ -140,9 +140,9 @@ def _restart(look: Look) -> Evidence | None:
     for fault in look.faults_before:
         if fault.takes_processes and node in fault.nodes and fault.invoke_ns <= until_ns:
             return {"operation": fault.index}
-    for at_ns, nodes in look.scene.around.operator_restarts:
-        if node in nodes and at_ns <= until_ns:
-            return {"at_ns": at_ns}
+    for each in look.scene.around.operator_restarts:
+        if node in each.nodes and each.begin_ns <= until_ns:
+            return {"at_ns": each.begin_ns}
     if joined is not None and joined.incarnation > 1:
         return {"event": joined.row}
     return None

@@ -6,8 +6,9 @@ killer, an exit of its own, also if the node was started again at once. A broker
 itself within its process is seen by its events, whose incarnation grows though nothing ended it.
 
 A fault excuses what it does to its own nodes: one that ends processes, while it lasts; one that
-fills, breaks or damages a disk, as long as what it spoiled may be met (checkers/runs/crashes.py). A
-system may name exit codes with which its nodes may end.
+fills, breaks or damages a disk, as long as what it spoiled may be met (checkers/runs/crashes.py).
+An operator who restarts nodes to mend a partition excuses their ends too. A system may name exit
+codes with which its nodes may end.
 
 A system that promises to stay up makes the run invalid by a death; of others it is told.
 """
@@ -22,7 +23,7 @@ from typing import Any
 import pyarrow.compute as pc
 
 from shalott.checkers.base import Anomaly, Result
-from shalott.checkers.history.faults import Fault, decode_object, read_surroundings
+from shalott.checkers.history.faults import Fault, Surroundings, decode_object, read_surroundings
 from shalott.checkers.history.tenures import NodeEvent, read_events
 from shalott.checkers.runs.crashes import EXCUSES_NS
 from shalott.harness.core.history import History
@@ -55,7 +56,7 @@ class Deaths:
     def check(self, history: History) -> Result:
         around = read_surroundings(history)
         told = list(_told(history))
-        found = [*told, *_unseen_restarts(history, told, around.injected, around.end_ns)]
+        found = [*told, *_unseen_restarts(history, told, around)]
         own = [
             death
             for death in sorted(found, key=lambda death: death.at_ns)
@@ -122,19 +123,27 @@ def _told(history: History) -> Iterator[Death]:
 
 
 def _unseen_restarts(
-    history: History, told: Sequence[Death], faults: Sequence[Fault], end_ns: int
+    history: History, told: Sequence[Death], around: Surroundings
 ) -> Iterator[Death]:
-    """Lives that follow another one though neither a fault nor a death lies between them."""
+    """Lives that follow another one though neither a fault, an operator nor a death lies between
+    them."""
     last: dict[str, NodeEvent] = {}
     for event in read_events(history):
+        if event.kind == "replica":
+            continue  # the harness's own row on a node's copy: it has no life
         before = last.get(event.node)
         last[event.node] = event
         if before is None or event.incarnation <= before.incarnation:
             continue
         ended = [
             (fault.invoke_ns, _excuses_until(fault))
-            for fault in faults
+            for fault in around.injected
             if event.node in fault.nodes
+        ]
+        ended += [
+            (each.begin_ns, each.end_ns)
+            for each in around.operator_restarts
+            if event.node in each.nodes
         ]
         ended += [(death.at_ns, death.at_ns) for death in told if death.node == event.node]
         if not any(begin <= event.run_ns and before.run_ns <= end for begin, end in ended):

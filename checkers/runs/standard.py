@@ -81,11 +81,11 @@ RUN_WIDE: Final = (
     CheckerRecord(
         name="liveness",
         summary="whether the healed cluster came to rest and could be emptied",
-        make=lambda plan: Liveness(),
+        make=lambda plan: Liveness(plan.gates.must_settle),
         reads=("operations", "faults", "phases"),
-        promise="Once all is healed, the cluster settles and its queues can be emptied.",
+        promise="Once all is healed, the cluster settles and its queues can be emptied; a run"
+        " whose cluster does not settle is unknown otherwise.",
         source="the plan's gate must_settle",
-        fits=lambda plan: plan.gates.must_settle,
     ),
     CheckerRecord(
         name="crashes",
@@ -166,7 +166,7 @@ def common_checkers(
 ) -> tuple[Checker, ...]:
     """What a run of any workload is judged by besides its own checkers."""
     gated: tuple[tuple[bool, Checker], ...] = (
-        (must_settle, Liveness()),
+        (True, Liveness(must_settle)),
         (True, Crashes(crash_text, must_not_crash)),
         (True, Deaths(must_stay_up, orderly_exits)),
         (must_converge, Convergence()),

@@ -19,8 +19,10 @@ _OUTCOMES = (
     ("unexpected", "fail", True, "delivered although nobody had enqueued it"),
     ("corrupted", "fail", True, "delivered with a damaged body"),
     ("too-early", "fail", True, "delivered before it was sent"),
+    ("unflagged", "fail", True, "delivered again without the flag by the master that knew it"),
 )
-_OUTSIDE_BAR = ("unexpected", "corrupted", "too-early")  # no outcomes of enqueued messages
+# No outcomes of enqueued messages.
+_OUTSIDE_BAR = ("unexpected", "corrupted", "too-early", "unflagged")
 # Of what was sent to a replicated log: the outcomes of sends, then what else the final reads tell.
 _LOG_OUTCOMES = (
     ("kept", "ok", False, "acknowledged and read; nothing says that it is gone"),

@@ -47,6 +47,10 @@ _KINDS: dict[str, tuple[str, str]] = {
         "1 message was delivered before it was sent",
         "{n} messages were delivered before they were sent",
     ),
+    "unflagged": (
+        "1 message was delivered again without the flag by the master that knew it",
+        "{n} messages were delivered again without the flag by the master that knew it",
+    ),
     "duplicated": (
         "1 message was delivered twice, not flagged as redelivered",
         "{n} messages were delivered twice, not flagged as redelivered",

@@ -96,12 +96,14 @@ class Stage:
     phase_began_ns: int = 0
     started: bool = False  # the nodes' processes were
     healed: bool = False
-    deaths: list[asyncio.Task[None]] = field(default_factory=list)  # that are being written down
+    deaths: asyncio.Queue[tuple[int, NodeExit]] = field(default_factory=asyncio.Queue)  # by row
     notes: list[str] = field(default_factory=list)
+    _watching: asyncio.Task[None] | None = None
 
     async def perform(self) -> None:
         """The whole experiment."""
         interpreter = self._interpreter()
+        self._watching = asyncio.create_task(self._tell_deaths())
         self.world.cluster.on_exit = self._node_died
         try:
             async with self._phase("boot"):
@@ -142,11 +144,18 @@ class Stage:
                 log.info("the operator restarted %s", ", ".join(restarted))
 
     def _node_died(self, ended: NodeExit) -> None:
-        """Its row begins now; what the node printed last is asked for."""
-        index = self.record.invoke(NEMESIS, ended.node, "died")
-        self.deaths.append(asyncio.create_task(self._tell_death(index, ended)))
+        """Its row begins now. A simulated node calls this from its own process, in which no task
+        runs any more: the rest is left to one of the harness."""
+        self.deaths.put_nowait((self.record.invoke(NEMESIS, ended.node, "died"), ended))
+
+    async def _tell_deaths(self) -> None:
+        while True:
+            index, ended = await self.deaths.get()
+            await self._tell_death(index, ended)
+            self.deaths.task_done()
 
     async def _tell_death(self, index: int, ended: NodeExit) -> None:
+        """Complete the row with what the node printed last."""
         extra = {"exit_code": ended.exit_code, "out_of_memory": ended.out_of_memory}
         try:
             printed = await self.world.cluster.output(ended.node, LAST_LINES)
@@ -158,7 +167,9 @@ class Stage:
     async def stop_watching(self) -> None:
         """Nodes that end from now on are no news; what is being written down is finished."""
         self.world.cluster.on_exit = ignore_exit
-        await asyncio.gather(*self.deaths)
+        if self._watching is not None:
+            await self.deaths.join()
+            self._watching.cancel()
 
     def _interpreter(self) -> Interpreter:
         return Interpreter(

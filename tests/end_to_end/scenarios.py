@@ -6,6 +6,10 @@ the net tick makes both sides masters, both take writes, and the side that the o
 loses its own. Under ``safe`` a kill or an orderly stop of one node at a time loses nothing. Where
 the outcome is open (who wins where links are cut in one direction only, or where each node sees
 another majority) the run must still come to a verdict.
+
+An empty queue has nothing to lose, so every queue holds messages when a fault comes, and clients
+hold some that they have not acknowledged. Nodes are taken away where they are masters, and three
+times in a run. tests/planted/mutants.py has the broken brokers that runs like these must find.
 """
 
 from __future__ import annotations
@@ -15,11 +19,20 @@ import xml.etree.ElementTree
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from shalott.harness.report.results import read_results
 from tests.end_to_end.runs import Done, shalott
 
 Judge = Callable[[Done], None]
+DEPTH = 30  # messages that each queue is to hold
+# About eight messages are with clients at any time, and so two or three with those of one node.
+LOADED = (
+    *("--depth", str(DEPTH), "--ack-after", "200ms"),
+    *("--concurrency", "4n", "--rate", "100"),
+    # Shorter than by default: clients that wait for the dead are no load.
+    *("--op-timeout", "2s"),
+)
 
 
 @dataclass(frozen=True)
@@ -33,6 +46,8 @@ class Scenario:
     interval_s: int = 7  # long enough that only one fault fits into the time limit
     duration_s: int = 5
     net_tick_ms: int = 1000
+    targets: str = "one"
+    faults_min: int = 1
     seed: int = 11  # for which partitions last at least 4 s
 
 
@@ -62,10 +77,17 @@ def conclusive(run: Done) -> None:
     assert run.exit_code in (0, 1), run
 
 
-def one_at_a_time() -> Scenario:
+def one_at_a_time(targets: str = "master") -> Scenario:
     """Taking one node after the other away, each once the mirrors are synchronised again."""
     return Scenario(
-        valid, profile="safe", net_tick_ms=2000, time_limit_s=9, interval_s=3, duration_s=2
+        valid,
+        profile="safe",
+        net_tick_ms=2000,
+        time_limit_s=10,
+        interval_s=2,
+        duration_s=1,
+        targets=targets,
+        faults_min=2,
     )
 
 
@@ -79,34 +101,38 @@ SCENARIOS: Mapping[str, Scenario] = {
     "partition-isolate-master": Scenario(loses_on_one_side),
     "kill": one_at_a_time(),
     "stop": one_at_a_time(),
-    "pause": Scenario(conclusive, profile="safe", duration_s=4),
+    "pause": Scenario(conclusive, profile="safe", duration_s=4, targets="master"),
     "restart-all": Scenario(conclusive, profile="safe", net_tick_ms=2000, duration_s=2),
 }
 # Names as they are typed: pytest -m docker -k partition_halves
 NAMES = {name.replace("-", "_"): name for name in SCENARIOS}
 
 
+def arguments(nemesis: str, scenario: Scenario) -> list[str]:
+    """The command line, but for the cluster."""
+    return [
+        "test",
+        *("--nodes", str(scenario.nodes)),
+        *("--profile", scenario.profile),
+        *("--nemesis", nemesis),
+        *("--targets", scenario.targets),
+        *("--time-limit", str(scenario.time_limit_s)),
+        *("--nemesis-interval", str(scenario.interval_s)),
+        *("--nemesis-duration", str(scenario.duration_s)),
+        *("--net-tick", f"{scenario.net_tick_ms}ms"),
+        *("--seed", str(scenario.seed)),
+        *LOADED,
+    ]
+
+
 def perform(nemesis: str, cluster: str, cwd: Path) -> Done:
     """Run it and hold it to what every run owes, and to what this one does."""
     scenario = SCENARIOS[nemesis]
-    run = shalott(
-        [
-            "test",
-            *("--cluster", cluster),
-            *("--nodes", str(scenario.nodes)),
-            *("--profile", scenario.profile),
-            *("--nemesis", nemesis),
-            *("--time-limit", str(scenario.time_limit_s)),
-            *("--nemesis-interval", str(scenario.interval_s)),
-            *("--nemesis-duration", str(scenario.duration_s)),
-            *("--net-tick", f"{scenario.net_tick_ms}ms"),
-            *("--rate", "100"),
-            *("--seed", str(scenario.seed)),
-        ],
-        cwd,
-    )
+    run = shalott([*arguments(nemesis, scenario), "--cluster", cluster], cwd)
     assert run.exit_code in (0, 1, 2), run
     assert_faults_proved(run, nemesis)
+    assert len(faults_made(run, nemesis)) >= scenario.faults_min, run
+    assert_something_to_lose(run, nemesis)
     assert_phases(run)
     assert_watched(run)
     assert_files(run)
@@ -119,7 +145,7 @@ def assert_faults_proved(run: Done, nemesis: str) -> None:
     # The end of the load may find one that still waits for mirrors to be synchronised.
     assert 0 < len(faults) <= len(planned), run
     assert len(faults) == len(planned) or planned[-1].settle, run
-    made = [fault for fault in faults if "skipped" not in fault["extra"]]
+    made = faults_made(run, nemesis)
     assert made, [fault["extra"] for fault in faults]
     for fault in made:
         extra = fault["extra"]
@@ -131,6 +157,24 @@ def assert_faults_proved(run: Done, nemesis: str) -> None:
         for phase in ("effective", "healed"):
             seen = [row["extra"] for row in probes if row["extra"]["phase"] == phase]
             assert seen and all(probe["seen"] == probe["expected"] for probe in seen), seen
+
+
+def faults_made(run: Done, nemesis: str) -> list[dict[str, Any]]:
+    return [fault for fault in run.rows(nemesis) if "skipped" not in fault["extra"]]
+
+
+def assert_something_to_lose(run: Done, nemesis: str) -> None:
+    """When a fault began, each queue held messages that had been acknowledged to their senders."""
+    for fault in faults_made(run, nemesis):
+        done = [
+            row
+            for row in run.rows("enqueue") + run.rows("dequeue")
+            if row["type"] == "ok" and row["complete_ns"] < fault["extra"]["effective_ns"]
+        ]
+        for queue in {row["key"] for row in run.rows("enqueue")}:
+            came = sum(row["key"] == queue and row["f"] == "enqueue" for row in done)
+            went = sum(row["key"] == queue and row["f"] == "dequeue" for row in done)
+            assert came - went >= DEPTH // 2, (queue, came, went, fault["extra"])
 
 
 def assert_phases(run: Done) -> None:

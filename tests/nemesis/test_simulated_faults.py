@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from shalott.cluster.base import DeclaresQueues
+from shalott.cluster.base import DeclaresQueues, FailsOver
 from shalott.harness.core.plan import FaultAction, Plan
 from shalott.harness.core.rng import Stream
 from shalott.harness.run.simulate import SimOutcome, simulate
@@ -38,8 +38,9 @@ def one_of_each(
 ) -> list[FaultAction]:
     actions = []
     for number, record in enumerate(records, start=1):
-        # Lasting harm may hit one node only; the others take turns.
-        node = NODES[0] if record.does_not_heal else NODES[number % 3]
+        # Lasting harm may hit one node only, the first is the master; the others take turns.
+        is_first = record.does_not_heal or FailsOver in record.asks
+        node = NODES[0] if is_first else NODES[number % 3]
         hit = NODES if record.hits_all else (node,)
         actions.append(
             FaultAction(

@@ -18,10 +18,7 @@ from tests.tidy.sources import PACKAGES, Source
 
 # (file, name): what may have no user here, and why.
 NO_USER_HERE: Mapping[tuple[str, str], str] = {
-    (
-        "checkers/linearizability/explaining/timeline.py",
-        "timeline_html",
-    ): "the library's face, for notebooks",
+    ("checkers/linearizability/explaining/timeline.py", "timeline_html"): "for notebooks",
     ("checkers/linearizability/explaining/timeline.py", "write_timeline"): "the same",
     ("harness/core/generator/combinators.py", "Phases"): "for workloads from outside",
 }

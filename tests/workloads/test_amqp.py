@@ -189,6 +189,35 @@ def test_a_message_in_hand_is_ok_even_if_the_connection_goes_with_it() -> None:
     assert completion.type == "ok" and completion.value == 9
 
 
+@pytest.mark.parametrize("hangs_up", [False, True])
+def test_a_message_is_acknowledged_after_the_work_unless_the_channel_ended(hangs_up: bool) -> None:
+    acknowledged: list[object] = []
+
+    async def script(session: Session, value: object) -> None:
+        if isinstance(value, commands.Basic.Ack):
+            acknowledged.append(value.delivery_tag)
+        await on_get(encode_body(9, 64), then_hang_up=hangs_up)(session, value)
+
+    async def main() -> Completion:
+        async with fake_server(script, 0) as server:
+            client = AmqpQueueClient("127.0.0.1", server.port, ack_after_ms=50)
+            await client.open()
+            try:
+                return await client.invoke(DEQUEUE)
+            finally:
+                await client.close()
+
+    completion = asyncio.run(main())
+    if hangs_up:
+        assert completion.type == "fail" and completion.value is None
+        assert (completion.error or "").startswith("given back: ")
+        assert completion.extra == {"given_back": 9} and completion.redelivered is True
+        assert acknowledged == []
+    else:
+        assert completion == Completion(type="ok", value=9, redelivered=True)
+        assert acknowledged == [1]
+
+
 def test_an_empty_queue_is_a_certain_nothing() -> None:
     answer = on_get(commands.Basic.GetEmpty())
     assert run_one(DEQUEUE, answer) == Completion(type="fail", error="empty")

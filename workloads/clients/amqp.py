@@ -11,11 +11,16 @@ Enqueue: a persistent, mandatory publish on a channel in confirm mode.
 A nack is no proof that the message is gone: RabbitMQ nacks when every process of a queue died
 before it confirmed, and the message may be on one's disk and be recovered with it.
 
-Dequeue: basic.get, then an acknowledgement by hand.
+Dequeue: basic.get, then an acknowledgement by hand, at once or after ``ack_after_ms``, as an
+application works on a message before it acknowledges it. If the client sees its channel end
+meanwhile, it never acknowledges: the work counts for nothing, and the server must give the message
+to somebody again.
 
     ok      a message came, whatever becomes of the acknowledgement: the client has it, and may be
             given it again
-    fail    get-empty (error "empty"); the channel closed because of the get; nothing was written
+    fail    get-empty (error "empty"); the channel closed because of the get; nothing was written;
+            the channel ended before the acknowledgement was due (error "given back: ...", the
+            value in ``extra`` as ``given_back``)
     info    no answer in time, connection or channel ended: the server may hold it as delivered,
             and will give it to somebody again
 
@@ -32,9 +37,12 @@ acknowledgements and publisher confirms say what each answer promises.
 
 from __future__ import annotations
 
+import asyncio
+
 from pamqp import commands
 
 from shalott.checkers.queues.guarantees import CAREFUL, ClientGuarantees
+from shalott.checkers.queues.redelivery import GIVEN_BACK, GIVEN_BACK_VALUE
 from shalott.harness.core.errors import Definite, Indefinite
 from shalott.harness.core.op import Completion, Invocation
 from shalott.workloads.clients.amqp_channel import GUEST, AmqpChannel, Credentials
@@ -60,10 +68,12 @@ class AmqpQueueClient:
         *,
         body_bytes: int = 64,
         op_timeout_ms: int = 5000,
+        ack_after_ms: int = 0,
         guarantees: ClientGuarantees = CAREFUL,
         credentials: Credentials = GUEST,
     ) -> None:
         self._body_bytes = body_bytes
+        self._ack_after_ms = ack_after_ms
         self.guarantees = guarantees
         self._missing: dict[str, None] = {}  # transient queues to be declared again
         self._channel = AmqpChannel(
@@ -134,7 +144,7 @@ class AmqpQueueClient:
                     raise Indefinite("nack: no process of the queue lived to confirm it")
 
     async def _dequeue(self, connection: Connection, queue: str) -> Completion:
-        no_ack = not self.guarantees.manual_acks
+        no_ack, life = not self.guarantees.manual_acks, self._channel.lives
         connection.send(commands.Basic.Get(queue=queue, no_ack=no_ack))
         try:
             event = await self._channel.answer(connection, (Content, commands.Basic.GetEmpty), _GET)
@@ -145,10 +155,16 @@ class AmqpQueueClient:
         if isinstance(event, commands.Basic.GetEmpty):
             return Completion(type="fail", error=EMPTY)
         assert isinstance(event, Content) and isinstance(event.method, commands.Basic.GetOk)
-        if not no_ack:
-            connection.send(commands.Basic.Ack(delivery_tag=event.method.delivery_tag or 0))
         value = decode_body(event.body)
         redelivered = bool(event.method.redelivered)
+        if not no_ack and self._ack_after_ms:
+            await asyncio.sleep(self._ack_after_ms / 1000)
+            if self._channel.still(life) is None:
+                why = f"{GIVEN_BACK}: {self._channel.why_lost}"
+                extra = {GIVEN_BACK_VALUE: value}
+                return Completion(type="fail", redelivered=redelivered, error=why, extra=extra)
+        if not no_ack:
+            connection.send(commands.Basic.Ack(delivery_tag=event.method.delivery_tag or 0))
         if value is None:
             head = {"body_hex": event.body[:64].hex(), "body_bytes": len(event.body)}
             return Completion(type="ok", redelivered=redelivered, error=CORRUPTED, extra=head)

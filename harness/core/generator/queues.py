@@ -34,6 +34,12 @@ class QueueMix(msgspec.Struct, frozen=True):
 
     ``threads``: not 0 if each queue has one consumer, the thread with its number among so many. The
     consumers then dequeue the more, so that the whole has its share of enqueues as far as it can.
+
+    ``depth``: not 0 if every queue is to hold so many messages, so that a fault meets queues with
+    something in them. Nobody dequeues from a queue that may hold fewer: an enqueue goes to it
+    instead. ``held`` counts what clients were told: an enqueue counts when it is acknowledged, a
+    dequeue from its invocation until it is known to have taken nothing. What a fault loses is still
+    counted, so a queue may then be emptier than that.
     """
 
     keys: tuple[str, ...]
@@ -44,6 +50,8 @@ class QueueMix(msgspec.Struct, frozen=True):
     threads: int = 0
     count: int = 0
     enqueued: int = 0
+    depth: int = 0
+    held: Mapping[str, int] = {}
 
     def next(self, context: Context) -> tuple[Answer, Generator]:
         count = self.count
@@ -51,6 +59,10 @@ class QueueMix(msgspec.Struct, frozen=True):
         enqueues = draw_float(self.mix_key, count) < self._enqueue_fraction(len(own))
         keys = self.keys if enqueues else own
         key = keys[draw_below(self.queue_key, count, len(keys))]
+        held = self.held
+        if self.depth and not enqueues:
+            enqueues = held.get(key, 0) <= self.depth
+            held = held if enqueues else _counted(held, key, -1)
         if enqueues:
             invocation = Invocation(f="enqueue", key=key, value=self.value_base + self.enqueued)
         else:
@@ -64,6 +76,8 @@ class QueueMix(msgspec.Struct, frozen=True):
             self.threads,
             count + 1,
             self.enqueued + enqueues,
+            self.depth,
+            held,
         )
         return Scheduled(context.now_ns, invocation), successor
 
@@ -81,13 +95,24 @@ class QueueMix(msgspec.Struct, frozen=True):
         return 1 - (1 - self.enqueue_fraction) * self.threads / consumers if own else 1.0
 
     def update(self, event: Completed) -> Generator:
-        return self
+        if not self.depth:
+            return self
+        came = event.invocation.f == "enqueue" and event.kind == "ok"
+        stayed = event.invocation.f == "dequeue" and event.kind == "fail"
+        if not came and not stayed:
+            return self
+        return msgspec.structs.replace(self, held=_counted(self.held, event.invocation.key, 1))
+
+
+def _counted(held: Mapping[str, int], key: str, change: int) -> Mapping[str, int]:
+    return {**held, key: held.get(key, 0) + change}
 
 
 def queue_mix(
-    keys: Sequence[str], enqueue_fraction: float, seed: int, *, threads: int = 0
+    keys: Sequence[str], enqueue_fraction: float, seed: int, *, threads: int = 0, depth: int = 0
 ) -> QueueMix:
-    """The mix of one run; ``threads`` is its concurrency if each queue has one consumer."""
+    """The mix of one run; ``threads`` is its concurrency if each queue has one consumer, ``depth``
+    how many messages each queue is to hold."""
     return QueueMix(
         keys=tuple(keys),
         enqueue_fraction=enqueue_fraction,
@@ -95,6 +120,7 @@ def queue_mix(
         queue_key=stream_key(seed, "queue", "key"),
         value_base=(draw_u64(stream_key(seed, "queue", "run"), 0) >> 44) << COUNTER_BITS,
         threads=threads,
+        depth=depth,
     )
 
 

@@ -69,6 +69,7 @@ def test_standard_checkers_pass_a_good_run() -> None:
         "mastership",
         "availability",
         "stats",
+        "liveness",
         "crashes",
         "deaths",
     ]

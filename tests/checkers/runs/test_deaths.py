@@ -92,6 +92,21 @@ def test_a_life_after_a_fault_or_a_death_is_no_second_death() -> None:
     assert Deaths().check(story.history()).counts["died-count"] == 1
 
 
+def test_an_operator_who_mends_a_partition_restarts_nodes() -> None:
+    story = lives(0, 20).around("operator", 15, 21, "info", extra={"restarted": ["n2"]})
+    assert Deaths().check(story.history()).valid is True
+    other = lives(0, 20).around("operator", 15, 21, "info", extra={"restarted": ["n3"]})
+    assert Deaths().check(other.history()).valid is False
+    earlier = lives(0, 8, 20).around("operator", 5, 6, "info", extra={"restarted": ["n2"]})
+    assert Deaths().check(earlier.history()).valid is False
+
+
+def test_what_the_harness_says_of_a_copy_is_no_life() -> None:
+    story = lives(0).event("n2", 10, "replica", incarnation=0, group="q")
+    story.event("n2", 11, "role", incarnation=1, group="q")
+    assert Deaths().check(story.history()).valid is True
+
+
 def test_how_it_ended_is_said_in_words() -> None:
     assert how_it_ended(139) == "signal 11 (SIGSEGV)"
     assert how_it_ended(1) == "exit code 1"

@@ -76,3 +76,15 @@ def test_a_run_cut_short_before_its_drain_ended_is_unknown() -> None:
     assert Liveness().check(cut.enqueue(1, 1).phase("drain", 64, None).history()).valid == "unknown"
     stuck = story(False, "n1 can't be asked").history(complete=False)
     assert Liveness().check(stuck).valid is False
+
+
+def test_of_a_plan_that_does_not_demand_it_an_unsettled_run_is_unknown() -> None:
+    """What such a cluster holds may still change: nobody may call it valid."""
+    reason = "n1 does not know its master"
+    result = Liveness(is_promised=False).check(story(False, reason).empty(64.5).history())
+    assert result.valid == "unknown" and result.counts["stuck-count"] == 1
+    assert result.notes == (
+        f"The healed cluster was drained as it was: it had not settled after 2.0 s: {reason}.",
+    )
+    for told in (story(), story(None), Story()):
+        assert Liveness(is_promised=False).check(told.history()).valid is True

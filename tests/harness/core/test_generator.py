@@ -55,6 +55,42 @@ def test_values_are_unique_in_order_and_exact_in_json_readers() -> None:
     assert other[0].invocation.value not in numbers
 
 
+def test_a_queue_that_is_to_hold_messages_is_not_dequeued_below_its_depth() -> None:
+    generator: Generator = queue_mix(("a", "b"), 0.2, 1, depth=5)
+    held, lowest = {"a": 0, "b": 0}, {"a": 9, "b": 9}
+    for number in range(600):
+        answer, generator = generator.next(context())
+        assert isinstance(answer, Scheduled)
+        invocation = answer.invocation
+        held[invocation.key] += 1 if invocation.f == "enqueue" else -1
+        generator = generator.update(Completed(0, 0, "n1", invocation, "ok", None))
+        if number > 100:
+            lowest[invocation.key] = min(lowest[invocation.key], held[invocation.key])
+    assert lowest == {"a": 5, "b": 5}
+
+
+@pytest.mark.parametrize(("kind", "counts"), [("fail", True), ("info", False)])
+def test_a_dequeue_that_may_have_taken_something_counts_as_if_it_had(
+    kind: OpType, counts: bool
+) -> None:
+    generator: Generator = queue_mix(("a",), 0.0, 1, depth=1)
+    for _ in range(2):
+        answer, generator = generator.next(context())
+        assert isinstance(answer, Scheduled) and answer.invocation.f == "enqueue"
+        generator = generator.update(Completed(0, 0, "n1", answer.invocation, "ok", None))
+    taken, generator = take(generator, 2)
+    assert [each.invocation.f for each in taken] == ["dequeue", "enqueue"]
+    generator = generator.update(Completed(0, 0, "n1", taken[0].invocation, kind, None))
+    (after,), _ = take(generator, 1)
+    assert (after.invocation.f == "dequeue") is counts
+
+
+def test_without_a_depth_answers_change_nothing() -> None:
+    mix = queue_mix(("a",), 0.5, 1)
+    invocation = Invocation(f="enqueue", key="a", value=1)
+    assert mix.update(Completed(0, 0, "n1", invocation, "ok", None)) is mix
+
+
 def test_asking_changes_nothing() -> None:
     mix = Stagger(queue_mix(("a",), 0.5, 1), 1000.0, 5)
     assert mix.next(context()) == mix.next(context())

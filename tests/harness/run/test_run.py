@@ -139,7 +139,7 @@ def test_a_workload_that_can_not_be_set_up_has_not_booted(runs: Runner) -> None:
 
 def test_a_cluster_that_does_not_settle_is_drained_and_said_so(runs: Runner) -> None:
     outcome = runs(MemoryWorld(Trap(settles=False)), memory_plan())
-    assert outcome.valid is True
+    assert outcome.valid == "unknown"
     assert any("had not settled" in note for note in outcome.notes)
 
 

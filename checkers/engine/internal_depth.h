@@ -307,7 +307,8 @@ static depth *depth_make(const problem *p)
     if (d->earliest)
         memset(d->earliest, 0xff, (size_t)earliest);
     d->needy = shl_alloc_zeroed(p->budget, p->table->kinds);
-    if (!d->earliest || !d->needy || !view_init(&d->now, p) || !used_init(&d->used, p->classes, p->budget)) {
+    if (!d->earliest || !d->needy || !view_init(&d->now, p) ||
+        !used_init(&d->used, p->classes, p->budget)) {
         depth_free(d);
         return NULL;
     }

@@ -46,7 +46,6 @@ from shalott.checkers.linearizability.explaining.explanation import (
     Step,
     operation_text,
 )
-from shalott.checkers.linearizability.explaining.orders import Before
 from shalott.checkers.linearizability.explaining.search import ModelFailed, Order, Part
 from shalott.checkers.linearizability.explaining.window import RECENT_MAX, Chooser, Window, parts_of
 from shalott.checkers.linearizability.explaining.words import (
@@ -57,6 +56,7 @@ from shalott.checkers.linearizability.explaining.words import (
     stuck_sentence,
     why_not,
 )
+from shalott.checkers.linearizability.legal_orders import Before
 from shalott.checkers.linearizability.monitors.base import cut
 from shalott.checkers.models import Model, make_model, meanings_of, model_name, own_name
 

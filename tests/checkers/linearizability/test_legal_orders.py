@@ -13,9 +13,9 @@ from shalott.checkers.linearizability.explaining.explanation import (
     Explanation,
     PartialLinearization,
 )
-from shalott.checkers.linearizability.explaining.orders import Before
 from shalott.checkers.linearizability.explaining.search import Part, step_of
 from shalott.checkers.linearizability.explaining.window import Window, parts_of
+from shalott.checkers.linearizability.legal_orders import Before
 from shalott.checkers.linearizability.monitors.base import cut
 from shalott.checkers.models import make_model
 from tests.checkers.linearizability.test_explain import bad_histories

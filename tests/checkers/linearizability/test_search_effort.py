@@ -59,7 +59,7 @@ def steps_to_order(history: ConcurrentHistory) -> int:
 
 
 def test_what_is_possible_in_few_states_is_used_up_first() -> None:
-    """Exponential durations: the order of the returns alone made it 61,000,000 steps, not 3,600,000."""
+    """Exponential durations: the order of the returns alone made it 61,000,000 steps."""
     loads = [Load(10_000, 50, seed=seed, durations="exponential") for seed in range(1, 5)]
     assert sum(steps_to_order(make("cas-register", load)) for load in loads) < 10_000_000
 

@@ -85,6 +85,10 @@ def figures() -> Iterator[Figure]:
     wide = Figure("CAS 1e4, 50 clients", "cas-register", Load(10_000, 50), 0.5)
     yield wide
     yield from spoiled(wide, "stale", "fresh")
+    for clients, operations, values in ((50, 10_000, 5), (50, 100_000, 5), (50, 10_000, 8)):
+        load = Load(operations, clients, values=values, durations="exponential")
+        title = f"CAS {operations:.0e}, {clients} clients, exponential durations, {values} values"
+        yield Figure(title, "cas-register", load)
     for name, operations, limit_s in (("1e4", 10_000, 5.0), ("1e5", 100_000, 60.0)):
         load = Load(operations, 10, 0.01)
         hard = Figure(f"CAS {name}, 10 clients, 1 % crashed", "cas-register", load, limit_s)

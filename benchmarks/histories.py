@@ -53,6 +53,8 @@ class Load:
     seed: int = 1
     at: float = 0.9
     keys: int = 1
+    values: int = 5  # of a compare-and-set register; at most 8
+    durations: str = "saturated"  # or "exponential": see _give_durations
 
 
 @dataclass(slots=True)
@@ -89,6 +91,9 @@ def _clients(load: Load, rng: np.random.Generator) -> Ints:
 
 def _give_times(draft: Draft, load: Load, rng: np.random.Generator) -> None:
     """Between two points of a client, first the return of the one, then the call of the other."""
+    if load.durations == "exponential":
+        _give_durations(draft, load, rng)
+        return
     n = len(draft.f)
     order = np.argsort(draft.client, kind="stable")
     point = order.astype(np.float64)
@@ -103,6 +108,22 @@ def _give_times(draft: Draft, load: Load, rng: np.random.Generator) -> None:
     # The call lies at ``late`` of the gap that the return before it shares.
     draft.call[order] = point - (1 - late[:-1]) * before
     draft.ret[draft.type == INFO] = np.inf
+
+
+def _give_durations(draft: Draft, load: Load, rng: np.random.Generator) -> None:
+    """Each client calls again at once; durations are exponential, and an operation takes effect at
+    any moment of its own. So all clients are in flight at any time, and some operations last for
+    hundreds of others. Only for histories in which nothing crashes and nothing is wrong."""
+    n, clients = len(draft.f), load.clients
+    client = np.arange(n) % clients
+    draft.call, draft.ret = np.empty(n), np.empty(n)
+    for each in range(clients):
+        mine = np.flatnonzero(client == each)
+        lengths = rng.exponential(1.0, len(mine))
+        draft.ret[mine] = rng.random() + np.cumsum(lengths) + 1e-9 * np.arange(len(mine))
+        draft.call[mine] = draft.ret[mine] - lengths
+    order = np.argsort(draft.call + rng.random(n) * (draft.ret - draft.call), kind="stable")
+    draft.client, draft.call, draft.ret = client[order], draft.call[order], draft.ret[order]
 
 
 def _ranks(call: Floats, ret: Floats) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.int32]]:
@@ -302,7 +323,7 @@ def _cas(load: Load, rng: np.random.Generator) -> Draft:
 
     Only what may change the value crashes, all 30 kinds in turn.
     """
-    n, values = load.operations, CAS_VALUES
+    n, values = load.operations, load.values
     f = rng.integers(0, 3, n)
     before, after = rng.integers(0, values, n), rng.integers(0, values, n)
     crashes = np.flatnonzero(_crashes(load, rng, f > 0))

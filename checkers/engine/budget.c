@@ -30,18 +30,26 @@ int32_t shl_check_budget(shl_budget *budget)
         return stopped;
     if (__atomic_load_n(&budget->cancel, __ATOMIC_RELAXED))
         return stop(budget, SHL_CANCELLED);
+    if (budget->within && (stopped = shl_check_budget(budget->within)))
+        return stop(budget, stopped);
     if (budget->deadline_ns && shl_now_ns() >= budget->deadline_ns)
         return stop(budget, SHL_TIME);
     return 0;
 }
 
+static void give_back(shl_budget *budget, int64_t bytes)
+{
+    for (; budget; budget = budget->within)
+        __atomic_sub_fetch(&budget->bytes, bytes, __ATOMIC_RELAXED);
+}
+
 /* Takes the bytes before they are asked for, so that two threads can't both take the last ones. */
-static int take(shl_budget *budget, int64_t bytes)
+static int take_from(shl_budget *budget, int64_t bytes)
 {
     int64_t held = __atomic_add_fetch(&budget->bytes, bytes, __ATOMIC_RELAXED);
-    if (budget->memory_limit && held > budget->memory_limit) {
+    if ((budget->memory_limit && held > budget->memory_limit) ||
+        (budget->within && !take_from(budget->within, bytes))) {
         __atomic_sub_fetch(&budget->bytes, bytes, __ATOMIC_RELAXED);
-        stop(budget, SHL_MEMORY);
         return 0;
     }
     int64_t peak = __atomic_load_n(&budget->bytes_peak, __ATOMIC_RELAXED);
@@ -51,14 +59,17 @@ static int take(shl_budget *budget, int64_t bytes)
     return 1;
 }
 
+static int take(shl_budget *budget, int64_t bytes)
+{
+    if (take_from(budget, bytes))
+        return 1;
+    stop(budget, SHL_MEMORY);
+    return 0;
+}
+
 int32_t shl_charge(shl_budget *budget, int64_t bytes)
 {
     return take(budget, bytes);
-}
-
-static void give_back(shl_budget *budget, int64_t bytes)
-{
-    __atomic_sub_fetch(&budget->bytes, bytes, __ATOMIC_RELAXED);
 }
 
 /* malloc(0) may answer NULL, which here means refused: so never ask for nothing. */

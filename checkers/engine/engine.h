@@ -42,8 +42,10 @@ enum {
 };
 
 /* Limits, obeyed by whoever works under them, and what it has used so far. One for each check;
- * parts of a check that run on several threads share it: the counters are atomic. */
-typedef struct {
+ * parts of a check that run on several threads share it: the counters are atomic. One that is
+ * within another one stops when that does, and counts its bytes there, too; but that goes on when
+ * it refuses this one memory. */
+typedef struct shl_budget {
     int64_t deadline_ns;  /* CLOCK_MONOTONIC; 0: none */
     int64_t memory_limit; /* bytes the engine may hold; 0: none */
     int32_t cancel;       /* set by another thread: stop at once */
@@ -52,6 +54,7 @@ typedef struct {
     int64_t bytes_peak;
     int64_t steps;        /* transitions tried, configurations made: how hard it was */
     int64_t done;         /* operations passed, of those asked about: how far it got */
+    struct shl_budget *within; /* a larger one that covers this, too; NULL: none */
 } shl_budget;
 
 /* A monitor's verdict. ops: the operations (indexes in the history) that prove a violation, in the

@@ -45,6 +45,8 @@ typedef struct {
     uint8_t *counted;  /* [classes] */
     int32_t uncounted;
     config_set layer, next, open;
+    int32_t expanded; /* of those that are open */
+    int within;       /* it paused within a return */
     mask better_done;   /* where more done is better: reads, what a class without limit repeats */
     mask better_open;   /* where less done is better: what a window takes to be optional */
     trail_step *trail;

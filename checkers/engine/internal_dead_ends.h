@@ -47,6 +47,7 @@ typedef struct {
     move *moves;
     int64_t move_count, move_room;
     int32_t *earliest; /* [kinds] of the pending operations of a kind the one that returns first */
+    uint8_t *needy;    /* [kinds] it was met in a state in which it is illegal */
     int32_t reached;
     int ended; /* GOES_ON, or how it ended */
 } depth;

@@ -92,7 +92,11 @@ static int list_outcomes(depth *d, const frame *f, int32_t op, int32_t class)
     for (int32_t i = 0; i < count; i++) {
         if (states[i] < 0 || (class >= 0 && states[i] == f->state))
             continue;
-        int32_t rank = p->ops->ret[op] / 2 + (enables(d, f, states[i]) ? 0 : SHL_NEVER / 2);
+        int32_t rank = p->ops->ret[op] / 2;
+        if (!enables(d, f, states[i]))
+            rank += SHL_NEVER / 2;
+        else if (d->needy[p->ops->kind[op]]) /* what is always possible is kept for later */
+            rank -= SHL_NEVER / 4;
         if (!add_move(d, op, class, states[i], rank))
             return 0;
     }
@@ -183,6 +187,32 @@ static void order_moves(move *moves, int64_t count)
     }
 }
 
+/* What the returning operation overwrites is free: pending operations that are legal in few states
+ * and whose effect would be gone after it go before it. */
+static int list_overwritten(depth *d, const frame *f)
+{
+    const problem *p = d->p;
+    int32_t slot, returning = p->order[f->e], kind = p->ops->kind[returning];
+    int32_t after = shl_next(p->table, f->state, kind);
+    if (after < 0)
+        return 1;
+    mask waiting = mask_minus(d->now.live, &f->done);
+    waiting = mask_minus(waiting, &d->now.pure);
+    FOR_EACH(slot, waiting)
+    {
+        int32_t op = d->now.at.slot_op[slot], own = p->ops->kind[op];
+        int32_t next = shl_next(p->table, f->state, own);
+        if (next == SHL_ILLEGAL)
+            d->needy[own] = 1;
+        if (op == returning || next < 0 || !d->needy[own] || next == f->state)
+            continue;
+        if (shl_next(p->table, next, kind) == after &&
+            !add_move(d, op, -1, next, p->ops->ret[op] / 2 - SHL_NEVER / 2))
+            return 0;
+    }
+    return 1;
+}
+
 enum { STAGES = 3 };
 
 /* Lists a frame's next stage: the operation that must return next; others pending; crashed ones. */
@@ -191,7 +221,7 @@ static int list_more(depth *d, frame *f)
     int ok = 1;
     switch (f->stage++) {
     case 0:
-        ok = list_outcomes(d, f, d->p->order[f->e], -1);
+        ok = list_outcomes(d, f, d->p->order[f->e], -1) && list_overwritten(d, f);
         break;
     case 1:
         ok = list_pending(d, f);
@@ -258,6 +288,7 @@ static void depth_free(void *memory)
     used_free(&d->used);
     shl_free(budget, d->moves, d->move_room * (int64_t)sizeof *d->moves);
     shl_free(budget, d->earliest, d->p->table->kinds * (int64_t)sizeof *d->earliest);
+    shl_free(budget, d->needy, d->p->table->kinds);
     shl_free(budget, d->frames, d->frame_room * (int64_t)sizeof *d->frames);
     shl_free(budget, d->dead, d->dead_room * (int64_t)sizeof *d->dead);
     shl_free(budget, d->table, d->slots * (int64_t)sizeof *d->table);
@@ -275,7 +306,9 @@ static depth *depth_make(const problem *p)
     d->earliest = shl_alloc(p->budget, earliest);
     if (d->earliest)
         memset(d->earliest, 0xff, (size_t)earliest);
-    if (!d->earliest || !view_init(&d->now, p) || !used_init(&d->used, p->classes, p->budget)) {
+    d->needy = shl_alloc_zeroed(p->budget, p->table->kinds);
+    if (!d->earliest || !d->needy || !view_init(&d->now, p) ||
+        !used_init(&d->used, p->classes, p->budget)) {
         depth_free(d);
         return NULL;
     }

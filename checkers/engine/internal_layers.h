@@ -204,9 +204,8 @@ static void weigh_slots(layers *l)
     }
 }
 
-/* Works on return e, before which the view stands. Within it, up to `most_open` configurations are
- * opened; 0: any number. */
-static int pass_return(layers *l, int64_t most_open)
+/* Begins with return e, before which the view stands: who has done it already. */
+static int enter_return(layers *l)
 {
     int32_t returning = l->p->order[l->now.at.e], slot = l->p->place[returning];
     int optional = mask_has(&l->better_open, slot), ended = GOES_ON;
@@ -222,16 +221,30 @@ static int pass_return(layers *l, int64_t most_open)
         if (++l->steps % 4096 == 0 && shl_check_budget(l->p->budget))
             ended = STOPPED;
     }
-    for (int32_t i = 0; i < l->open.count && ended == GOES_ON; i++) {
-        config c = l->open.configs[i];
+    l->expanded = 0;
+    l->within = ended == GOES_ON;
+    return ended;
+}
+
+/* Works on return e. It pauses within it when so many steps were taken in all; then `within` is
+ * set. Within it, up to `most_open` configurations are opened; 0: any number. */
+static int pass_return(layers *l, int64_t most_open, int64_t pause_at)
+{
+    int32_t returning = l->p->order[l->now.at.e], slot = l->p->place[returning];
+    int ended = l->within ? GOES_ON : enter_return(l);
+    while (l->expanded < l->open.count && ended == GOES_ON) {
+        if (l->steps >= pause_at)
+            return GOES_ON;
+        config c = l->open.configs[l->expanded++];
         ended = expand(l, &c, returning);
         if (most_open && l->open.count + l->next.count > most_open)
             ended = UNCLEAR;
-        if (i % 256 == 255 && shl_check_budget(l->p->budget))
+        if (l->expanded % 256 == 0 && shl_check_budget(l->p->budget))
             ended = STOPPED;
     }
     if (ended != GOES_ON)
         return ended;
+    l->within = 0;
     if (l->next.count == 0) {
         l->stuck = l->now.at.e;
         return NO_WITNESS;

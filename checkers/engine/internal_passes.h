@@ -94,10 +94,10 @@ static int layers_run(void *memory, int64_t steps)
     layers *l = memory;
     int64_t until = l->steps + steps, counted = l->steps;
     for (int32_t turn = 1; l->ended == GOES_ON && l->steps < until; turn++) {
-        if (l->now.at.e == l->p->returns)
+        if (!l->within && l->now.at.e == l->p->returns)
             l->ended = passed_all(l);
         else
-            l->ended = pass_return(l, 0);
+            l->ended = pass_return(l, 0, until);
         if (turn % 256 == 0 && l->ended == GOES_ON && shl_check_budget(l->p->budget))
             l->ended = STOPPED;
     }
@@ -128,7 +128,7 @@ static int window_run(layers *l, int32_t to, int64_t steps)
 {
     int ended = GOES_ON;
     while (ended == GOES_ON && l->now.at.e <= to && l->now.at.e < l->p->returns)
-        ended = l->steps < steps ? pass_return(l, steps) : UNCLEAR;
+        ended = l->steps < steps ? pass_return(l, steps, INT64_MAX) : UNCLEAR;
     l->p->budget->steps += l->steps;
     if (ended == UNCLEAR)
         return GOES_ON; /* with more steps it would */

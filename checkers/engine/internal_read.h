@@ -30,6 +30,7 @@ typedef struct {
     uint8_t type;
     uint8_t has_key;
     uint8_t has_time;
+    uint8_t has_offset;
     uint8_t empty;   /* it failed since there was nothing to take */
     uint8_t repeats; /* a completion without a value means the invocation's */
     uint8_t once;    /* an id is one operation's, not a process's */
@@ -37,6 +38,7 @@ typedef struct {
     shl_slice key;
     shl_value value;
     int64_t time;
+    int64_t offset; /* where a log put what was sent: the result of sending */
     int64_t line;
 } shl_entry;
 
@@ -75,6 +77,8 @@ struct shl_reader {
     shl_names names[SHL_READ_TABLES];
     shl_rows_by_id open;
     int64_t invoked_line; /* of the entry before */
+    int64_t most_lines;   /* EDN: of the longest entry, in lines */
+    shl_names faults;     /* a recording: the fs of the nemesis */
     char closer;          /* EDN: what closes the vector that the operations are in; 0: none */
     int32_t *idle;        /* Violin: processes that have nothing open */
     int64_t idle_count, idle_room;
@@ -112,6 +116,13 @@ int shl_read_edn(shl_reader *reader, shl_cursor *cursor, int32_t last);
 int shl_read_recording_line(shl_reader *reader, shl_cursor *line);
 int shl_read_jepsen_line(shl_reader *reader, shl_cursor *line);
 int shl_read_violin_line(shl_reader *reader, shl_cursor *line);
+
+/* Whether text holds both keys that every operation has. */
+int shl_has_operation(shl_slice text);
+/* At the end of the file: does the nemesis do what clients do? SHL_READ_FINE or what is wrong. */
+int shl_check_faults(shl_reader *reader);
+/* At the end of the file: are these bytes the beginning of one entry, and no more? */
+int shl_check_torn_edn(shl_reader *reader, const shl_cursor *tail);
 
 /* Parts of the EDN reader that logs use. A complaint stands at the cursor. */
 int shl_edn_blank(shl_cursor *cursor);

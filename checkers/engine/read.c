@@ -15,6 +15,7 @@ shl_reader *shl_reader_new(int32_t dialect, int32_t keyed, shl_budget *budget)
     reader->budget = budget;
     reader->state.line = 1;
     reader->state.timed = 1;
+    reader->most_lines = 1;
     return reader;
 }
 
@@ -26,6 +27,7 @@ void shl_reader_free(shl_reader *reader)
     shl_columns_free(reader);
     for (int table = 0; table < SHL_READ_TABLES; table++)
         shl_names_free(&reader->names[table], budget);
+    shl_names_free(&reader->faults, budget);
     shl_rows_free(&reader->open, budget);
     shl_free(budget, reader->idle, reader->idle_room * (int64_t)sizeof *reader->idle);
     shl_free(budget, reader, sizeof *reader);
@@ -122,6 +124,11 @@ int64_t shl_reader_feed(shl_reader *reader, const char *bytes, int64_t length, i
     reader->begin = bytes;
     int status = reader->dialect == SHL_READ_EDN ? shl_read_edn(reader, &cursor, last)
                                                  : read_lines(reader, &cursor, last);
+    if (status == SHL_MORE && last && reader->dialect == SHL_READ_EDN &&
+        shl_check_torn_edn(reader, &cursor))
+        return -1;
+    if (last && status <= 0 && shl_check_faults(reader))
+        return -1;
     if (status > 0)
         return -1;
     reader->state.line = cursor.line;

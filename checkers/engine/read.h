@@ -25,6 +25,8 @@ enum {
     SHL_READ_ODD_MAP = 5,    /* a key without a value */
     SHL_READ_NO_MAP = 6,     /* something stands where an operation should */
     SHL_READ_CUT_LINE = 7,   /* a line ends within an operation, and it is not the last one */
+    SHL_READ_UNCLOSED = 8,   /* an operation goes on where another one seems to begin */
+    SHL_READ_COMMENTED = 9,  /* an operation stands in a comment or a discarded form */
     SHL_READ_NO_PROCESS = 10,
     SHL_READ_NO_TYPE = 11,
     SHL_READ_NO_F = 12,
@@ -34,12 +36,13 @@ enum {
     SHL_READ_BAD_TIME = 16,
     SHL_READ_NOT_KEYED = 17, /* the value is no [key value] */
     SHL_READ_NO_INDEX = 18,
-    SHL_READ_BAD_VALUE = 19, /* a recording's value is no integer */
     SHL_READ_INVOKED_TWICE = 20,
     SHL_READ_NOT_INVOKED = 21,
     SHL_READ_OTHER_F = 22,
     SHL_READ_OTHER_KEY = 23,
     SHL_READ_TOO_MANY = 24,
+    SHL_READ_ODD_LINE = 25,  /* a line of a log is no operation, but has parts of one */
+    SHL_READ_NEMESIS_F = 26, /* the nemesis does what clients do */
 };
 
 /* Columns of the operations, and their types. Values are two columns: kind (0 nothing, 1 integer,
@@ -77,7 +80,8 @@ typedef struct {
     int32_t timed;   /* every entry has a clock time, but infos perhaps */
     int32_t keyed;   /* some entry names a key */
     int32_t crowded; /* two entries begin on one line */
-    int32_t ended;   /* a recording's end mark was met */
+    int32_t begun;   /* a recording's first mark was met */
+    int32_t ended;   /* and its end mark */
     int32_t error;
     int64_t error_line;
     int64_t error_column;

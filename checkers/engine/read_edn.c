@@ -4,262 +4,10 @@
  * Only the map of an entry is understood; its values are stepped over, brackets matched, and
  * kept as text. An entry is taken in once its closing brace was seen, so bytes that end early
  * cost nothing: the parser goes back to where the entry began and says SHL_MORE. */
-#include "internal_read.h"
+#define _GNU_SOURCE /* memmem */
+#include "internal_edn.h"
 
 #include <string.h>
-
-enum { DEEPEST = 128 };
-
-enum { TOKEN = 0, SPACE = 1, DELIMITER = 2, CONTROL = 3 };
-
-static const uint8_t CLASS[256] = {
-    [0 ... 8] = CONTROL, [11] = CONTROL, [14 ... 31] = CONTROL, [127] = CONTROL,
-    ['\t'] = SPACE, ['\n'] = SPACE, ['\f'] = SPACE, ['\r'] = SPACE, [' '] = SPACE, [','] = SPACE,
-    ['('] = DELIMITER, [')'] = DELIMITER, ['['] = DELIMITER, [']'] = DELIMITER,
-    ['{'] = DELIMITER, ['}'] = DELIMITER, ['"'] = DELIMITER, [';'] = DELIMITER,
-};
-
-static uint8_t class_of(char byte)
-{
-    return CLASS[(uint8_t)byte];
-}
-
-static int is_digit(char byte)
-{
-    return (uint8_t)(byte - '0') < 10;
-}
-
-static int skip_form(shl_cursor *cursor);
-
-static void skip_comment(shl_cursor *cursor)
-{
-    const char *newline = memchr(cursor->at, '\n', (size_t)(cursor->end - cursor->at));
-    cursor->at = newline ? newline : cursor->end;
-}
-
-static int skip_blank(shl_cursor *cursor)
-{
-    for (;;) {
-        const char *at = cursor->at;
-        while (at < cursor->end && class_of(*at) == SPACE)
-            cursor->line += *at++ == '\n';
-        cursor->at = at;
-        if (at == cursor->end)
-            return SHL_READ_FINE;
-        if (*at == ';') {
-            skip_comment(cursor);
-        } else if (*at == '#' && at + 1 < cursor->end && at[1] == '_') {
-            shl_cursor discard = *cursor;
-            cursor->at += 2;
-            int status = skip_form(cursor);
-            if (status == SHL_MORE)
-                *cursor = discard; /* what is cut off begins here */
-            if (status)
-                return status;
-        } else {
-            return SHL_READ_FINE;
-        }
-    }
-}
-
-/* Mostly there is one space and no more, or none. */
-static inline int blank(shl_cursor *cursor)
-{
-    const char *at = cursor->at;
-    if (cursor->end - at < 2)
-        return skip_blank(cursor);
-    at += *at == ' ';
-    if (class_of(*at) != TOKEN || *at == '#')
-        return skip_blank(cursor);
-    cursor->at = at;
-    return SHL_READ_FINE;
-}
-
-/* Space, commas, comments and discarded forms. The bytes may end here: that is no fault. */
-int shl_edn_blank(shl_cursor *cursor)
-{
-    return skip_blank(cursor);
-}
-
-static inline shl_slice read_token(shl_cursor *cursor)
-{
-    const char *from = cursor->at, *at = from;
-    while (at < cursor->end && class_of(*at) == TOKEN)
-        at++;
-    cursor->at = at;
-    return (shl_slice){from, at - from};
-}
-
-shl_slice shl_edn_token(shl_cursor *cursor)
-{
-    return read_token(cursor);
-}
-
-static int skip_string(shl_cursor *cursor)
-{
-    for (const char *at = cursor->at + 1; at < cursor->end; at++) {
-        if (*at == '"') {
-            cursor->at = at + 1;
-            return SHL_READ_FINE;
-        }
-        cursor->line += *at == '\n';
-        if (*at == '\\' && ++at < cursor->end)
-            cursor->line += *at == '\n';
-    }
-    return SHL_MORE;
-}
-
-static char closer_of(char opener)
-{
-    return opener == '(' ? ')' : opener == '[' ? ']' : '}';
-}
-
-/* The brackets that are open, and how many forms are still to be discarded before one counts. */
-typedef struct {
-    char closers[DEEPEST];
-    int32_t depth;
-    int32_t discards;
-} nesting;
-
-static int open_bracket(shl_cursor *cursor, nesting *open, int64_t length, char closer)
-{
-    if (open->depth == DEEPEST)
-        return SHL_READ_TOO_DEEP;
-    open->closers[open->depth++] = closer;
-    cursor->at += length;
-    return SHL_READ_FINE;
-}
-
-/* Whether a form that ends here is the one that was asked for. */
-static int is_whole(nesting *open)
-{
-    if (open->depth)
-        return 0;
-    return open->discards ? (open->discards--, 0) : 1;
-}
-
-/* What begins with a hash: a set, a discard, a tag, ##Inf. Tags and discards are followed by the
- * form that they belong to. */
-static int skip_hash(shl_cursor *cursor, nesting *open, int *whole)
-{
-    if (cursor->at + 1 == cursor->end)
-        return SHL_MORE;
-    char next = cursor->at[1];
-    if (next == '{')
-        return open_bracket(cursor, open, 2, '}');
-    if (next == '_') {
-        cursor->at += 2;
-        open->discards += !open->depth; /* within brackets nothing waits for a form */
-        return SHL_READ_FINE;
-    }
-    if (next == '"') { /* a regular expression */
-        cursor->at++;
-        int status = skip_string(cursor);
-        *whole = status == SHL_READ_FINE && is_whole(open);
-        return status;
-    }
-    cursor->at++;
-    if (next == '#') {
-        cursor->at++;
-        shl_slice name = shl_edn_token(cursor);
-        if (!name.length)
-            return cursor->at == cursor->end ? SHL_MORE : SHL_READ_UNEXPECTED;
-        *whole = is_whole(open);
-        return SHL_READ_FINE;
-    }
-    return shl_edn_token(cursor).length ? SHL_READ_FINE : SHL_READ_UNEXPECTED;
-}
-
-static int skip_character(shl_cursor *cursor)
-{
-    if (cursor->at + 1 >= cursor->end)
-        return SHL_MORE;
-    cursor->line += cursor->at[1] == '\n';
-    cursor->at += 2;
-    shl_edn_token(cursor);
-    return SHL_READ_FINE;
-}
-
-static int close_bracket(shl_cursor *cursor, nesting *open, int *whole)
-{
-    if (!open->depth)
-        return SHL_READ_UNEXPECTED;
-    if (open->closers[open->depth - 1] != *cursor->at)
-        return SHL_READ_MISMATCHED;
-    open->depth--;
-    cursor->at++;
-    *whole = is_whole(open);
-    return SHL_READ_FINE;
-}
-
-static int skip_piece(shl_cursor *cursor, nesting *open, int *whole)
-{
-    switch (*cursor->at) {
-    case '(':
-    case '[':
-    case '{':
-        return open_bracket(cursor, open, 1, closer_of(*cursor->at));
-    case ')':
-    case ']':
-    case '}':
-        return close_bracket(cursor, open, whole);
-    case '"': {
-        int status = skip_string(cursor);
-        *whole = status == SHL_READ_FINE && is_whole(open);
-        return status;
-    }
-    case '\\': {
-        int status = skip_character(cursor);
-        *whole = status == SHL_READ_FINE && is_whole(open);
-        return status;
-    }
-    case '#':
-        return skip_hash(cursor, open, whole);
-    default:
-        if (class_of(*cursor->at) == CONTROL)
-            return SHL_READ_UNEXPECTED;
-        shl_edn_token(cursor);
-        *whole = is_whole(open);
-        return SHL_READ_FINE;
-    }
-}
-
-/* Steps over one form, whatever it is, with the tags and discards before it. */
-static int skip_form(shl_cursor *cursor)
-{
-    nesting open;
-    open.depth = 0;
-    open.discards = 0;
-    for (int whole = 0; !whole;) {
-        const char *at = cursor->at;
-        while (at < cursor->end && class_of(*at) == SPACE)
-            cursor->line += *at++ == '\n';
-        cursor->at = at;
-        if (at == cursor->end)
-            return SHL_MORE;
-        if (*at == ';') {
-            skip_comment(cursor);
-            continue;
-        }
-        int status = skip_piece(cursor, &open, &whole);
-        if (status)
-            return status;
-    }
-    return SHL_READ_FINE;
-}
-
-/* A vector of words and numbers on one line, which most are; 0: it is something else. */
-static int skip_flat_vector(shl_cursor *cursor)
-{
-    const char *at = cursor->at + 1, *end = cursor->end;
-    while (at < end && *at != '#' && *at != '\\' && *at != '\n'
-           && (class_of(*at) == TOKEN || class_of(*at) == SPACE))
-        at++;
-    if (at == end || *at != ']')
-        return 0;
-    cursor->at = at + 1;
-    return 1;
-}
 
 /* --- values ------------------------------------------------------------------------------------*/
 
@@ -352,7 +100,7 @@ uint8_t shl_entry_type(shl_slice word)
 /* The fields of an entry, as they stand in the file, and where each stands. A field that is missing
  * has a slice of length 0. */
 typedef struct {
-    shl_value process, type, f, key, value, time, error;
+    shl_value process, client, type, f, key, value, time, error;
 } fields;
 
 static shl_value *field_of(fields *found, shl_slice name)
@@ -368,6 +116,8 @@ static shl_value *field_of(fields *found, shl_slice name)
         return SHL_IS(name, ":value")   ? &found->value
                : SHL_IS(name, ":error") ? &found->error
                                         : NULL;
+    case 7:
+        return SHL_IS(name, ":client") ? &found->client : NULL;
     case 8:
         return SHL_IS(name, ":process") ? &found->process : NULL;
     default:
@@ -400,6 +150,10 @@ static int read_fields(shl_cursor *cursor, fields *found)
             return SHL_READ_FINE;
         }
         shl_value name, unknown, *field;
+        if (*cursor->at == '#' && cursor->at + 1 == cursor->end)
+            return SHL_MORE; /* the bytes end within the mark of a discarded form */
+        if (*cursor->at != ':') /* the next entry's brace, mostly */
+            return SHL_READ_UNCLOSED;
         if ((status = read_value(cursor, &name)) || (status = blank(cursor)))
             return status;
         if (cursor->at == cursor->end)
@@ -477,6 +231,11 @@ static int take_fields(shl_reader *reader, const fields *found, int64_t line, co
     entry.id = entry.process = found->process.number;
     if (entry.process > INT32_MAX || entry.process < INT32_MIN)
         return complain_of(reader, SHL_READ_BAD_PROCESS, line, &found->process, begin);
+    if (found->client.slice.length) { /* who goes on as another process (edn_export.py) */
+        entry.process = found->client.number;
+        if (found->client.kind != SHL_INTEGER || entry.process > INT32_MAX || entry.process < 0)
+            return complain_of(reader, SHL_READ_BAD_PROCESS, line, &found->client, begin);
+    }
     if (!found->type.slice.length)
         return shl_complain(reader, SHL_READ_NO_TYPE, line, begin);
     entry.type = shl_entry_type(word_of(&found->type));
@@ -511,6 +270,17 @@ static int skip_tags(shl_cursor *cursor)
     return cursor->at == cursor->end ? SHL_MORE : SHL_READ_FINE;
 }
 
+/* Whether two operations stand in it: only one of them can be meant. */
+static int has_two(shl_slice text)
+{
+    static const char PROCESS[] = ":process";
+    const char *first = find(text, PROCESS);
+    if (!first)
+        return 0;
+    first += sizeof PROCESS - 1;
+    return find((shl_slice){first, text.at + text.length - first}, PROCESS) != NULL;
+}
+
 static int read_entry(shl_reader *reader, shl_cursor *cursor)
 {
     const char *begin = cursor->at;
@@ -522,9 +292,35 @@ static int read_entry(shl_reader *reader, shl_cursor *cursor)
         status = SHL_READ_NO_MAP;
     if (!status)
         status = read_fields(cursor, &found);
+    if (!status && cursor->line > line) {
+        if (has_two((shl_slice){begin, cursor->at - begin}))
+            status = SHL_READ_UNCLOSED;
+        else if (cursor->line - line >= reader->most_lines)
+            reader->most_lines = cursor->line - line + 1;
+    }
+    if (status == SHL_READ_UNCLOSED)
+        reader->state.error_other = line;
     if (status)
         return status;
     return take_fields(reader, &found, line, begin);
+}
+
+/* What is left of a file whose end is missing is the beginning of one entry: no longer than those
+ * before it, in lines, and of one process. Otherwise a bracket or a quote is missing, which would
+ * swallow all that follows. */
+int shl_check_torn_edn(shl_reader *reader, const shl_cursor *tail)
+{
+    const char *end = tail->end;
+    int64_t lines = 1;
+    while (end > tail->at && class_of(end[-1]) == SPACE)
+        end--;
+    shl_slice text = {tail->at, end - tail->at};
+    for (const char *at = text.at; at < end && (at = memchr(at, '\n', (size_t)(end - at))); at++)
+        lines++;
+    if (lines <= reader->most_lines && !has_two(text))
+        return SHL_READ_FINE;
+    reader->state.error_other = tail->line;
+    return shl_complain(reader, SHL_READ_UNCLOSED, tail->line, tail->at);
 }
 
 int shl_read_edn(shl_reader *reader, shl_cursor *cursor, int32_t last)

@@ -9,6 +9,9 @@ enum { DEEPEST = 128 };
 /* The row of an invocation that is the nemesis's: it has none. */
 static const int64_t NEMESIS_ROW = INT64_MIN;
 
+/* Its process, and no other below 0. */
+enum { NEMESIS = -1 };
+
 static void skip_space(shl_cursor *cursor)
 {
     while (cursor->at < cursor->end &&
@@ -44,6 +47,17 @@ static shl_slice read_plain(shl_cursor *cursor)
     while (cursor->at < cursor->end && is_plain(*cursor->at))
         cursor->at++;
     return (shl_slice){from, cursor->at - from};
+}
+
+/* A number, or one of JSON's words; Python decodes it and knows more. */
+static int is_scalar(shl_slice text)
+{
+    if (!text.length)
+        return 0;
+    if (*text.at == '-' || (*text.at >= '0' && *text.at <= '9'))
+        return 1;
+    return SHL_IS(text, "null") || SHL_IS(text, "true") || SHL_IS(text, "false") ||
+           SHL_IS(text, "NaN") || SHL_IS(text, "Infinity");
 }
 
 /* Steps over an array or an object; its commas and colons are not looked at. */
@@ -98,8 +112,10 @@ static int read_value(shl_cursor *cursor, shl_value *value)
         return status;
     }
     value->slice = read_plain(cursor);
-    if (!value->slice.length)
+    if (!is_scalar(value->slice)) {
+        cursor->at = from;
         return SHL_READ_UNEXPECTED;
+    }
     if (SHL_IS(value->slice, "null"))
         value->kind = SHL_NOTHING;
     else if (shl_edn_integer(value->slice, &value->number))
@@ -108,7 +124,7 @@ static int read_value(shl_cursor *cursor, shl_value *value)
 }
 
 typedef struct {
-    shl_value index, type, at_ns, process, f, key, value, error;
+    shl_value index, type, at_ns, process, f, key, value, error, offset;
 } fields;
 
 static shl_value *field_of(fields *found, shl_slice name)
@@ -127,6 +143,8 @@ static shl_value *field_of(fields *found, shl_slice name)
         return &found->key;
     if (SHL_IS(name, "value"))
         return &found->value;
+    if (SHL_IS(name, "offset"))
+        return &found->offset;
     return SHL_IS(name, "error") ? &found->error : NULL;
 }
 
@@ -186,17 +204,41 @@ static int is_nemesis(shl_reader *reader, const fields *found, int invocation, i
                       int *status)
 {
     int64_t *place = shl_row_of(&reader->open, found->index.number, reader->budget);
+    *status = SHL_READ_FINE;
     if (!place) {
         *status = SHL_READ_STOPPED;
         return 1;
     }
-    if (invocation && found->process.kind == SHL_INTEGER && found->process.number < 0 && !*place)
+    if (invocation && found->process.kind == SHL_INTEGER && found->process.number == NEMESIS &&
+        !*place) {
         *place = NEMESIS_ROW;
+        if (shl_name(&reader->faults, found->f.slice, line, reader->budget) < 0)
+            *status = SHL_READ_STOPPED;
+    }
     if (*place != NEMESIS_ROW)
         return 0;
     shl_take_nemesis(reader, line);
-    *status = SHL_READ_FINE;
     return 1;
+}
+
+/* One damaged byte makes -1 of process 11, and its operation would vanish without a word. */
+int shl_check_faults(shl_reader *reader)
+{
+    const shl_names *faults = &reader->faults, *words = &reader->names[SHL_READ_WORDS];
+    for (int32_t fault = 0; fault < faults->count; fault++) {
+        shl_slice f = shl_named(faults, fault);
+        for (int32_t word = 0; f.length && word < words->count; word++) {
+            shl_slice known = shl_named(words, word);
+            if (!shl_is(f, known.at, known.length))
+                continue;
+            shl_complain_of(reader, f);
+            reader->state.error = SHL_READ_NEMESIS_F;
+            reader->state.error_line = faults->lines[fault];
+            reader->state.error_column = 1;
+            return SHL_READ_NEMESIS_F;
+        }
+    }
+    return SHL_READ_FINE;
 }
 
 static int take_invocation(shl_reader *reader, const fields *found, shl_entry *entry,
@@ -225,8 +267,10 @@ static int take_fields(shl_reader *reader, const fields *found, int64_t line, co
     int status;
     if (found->type.kind != SHL_FORM)
         return complain(reader, SHL_READ_NO_TYPE, line, &found->type, begin);
-    if (SHL_IS(type, "begin"))
+    if (SHL_IS(type, "begin")) {
+        reader->state.begun = 1;
         return SHL_READ_FINE;
+    }
     if (SHL_IS(type, "end")) {
         reader->state.ended = 1;
         return SHL_READ_FINE;
@@ -239,11 +283,17 @@ static int take_fields(shl_reader *reader, const fields *found, int64_t line, co
         return complain(reader, SHL_READ_NO_INDEX, line, &found->index, begin);
     if (found->at_ns.kind != SHL_INTEGER)
         return complain(reader, SHL_READ_BAD_TIME, line, &found->at_ns, begin);
-    if (found->value.kind == SHL_FORM)
-        return complain(reader, SHL_READ_BAD_VALUE, line, &found->value, begin);
     entry.has_time = 1;
     entry.time = found->at_ns.number;
     entry.value = found->value;
+    if (entry.value.kind == SHL_FORM && entry.value.slice.at[-1] == '"') { /* with its quotes */
+        entry.value.slice.at--;
+        entry.value.slice.length += 2;
+    }
+    if (found->offset.kind == SHL_INTEGER) {
+        entry.has_offset = 1;
+        entry.offset = found->offset.number;
+    }
     entry.empty = (uint8_t)(found->error.kind == SHL_FORM && SHL_IS(found->error.slice, "empty"));
     if (is_nemesis(reader, found, entry.type == SHL_INVOKE, line, &status))
         return status ? shl_complain(reader, status, line, begin) : SHL_READ_FINE;

@@ -57,6 +57,11 @@ static void skip_logger(shl_reader *reader, shl_cursor *line)
     }
 }
 
+static shl_slice without_colon(shl_slice keyword)
+{
+    return (shl_slice){keyword.at + 1, keyword.length - 1};
+}
+
 enum { NO_ENTRY, OF_NEMESIS, OF_PROCESS };
 
 static int looks_like(shl_slice process, shl_slice type, int64_t *number)
@@ -72,21 +77,57 @@ static int looks_like(shl_slice process, shl_slice type, int64_t *number)
     return SHL_IS(process, ":nemesis") ? OF_NEMESIS : NO_ENTRY;
 }
 
-static shl_slice without_colon(shl_slice keyword)
+/* A type and an f behind each other, as no line has them but one about an operation. */
+static int has_type_and_f(shl_slice text)
 {
-    return (shl_slice){keyword.at + 1, keyword.length - 1};
+    shl_cursor rest = {text.at, text.at + text.length, 0};
+    shl_slice before = {text.at, 0};
+    while (rest.at < rest.end) {
+        shl_slice next = word(&rest);
+        const char *colon = memrchr(before.at, ':', (size_t)before.length);
+        if (next.length > 1 && *next.at == ':' && colon) {
+            int64_t skipped = colon + 1 - before.at; /* a space before the type may be missing */
+            shl_slice type = {colon + 1, before.length - skipped};
+            if (shl_entry_type(type) != SHL_NO_TYPE)
+                return 1;
+        }
+        before = next;
+    }
+    return 0;
+}
+
+/* A line that is no operation may be passed over, but none that one damaged byte could have made of
+ * an operation: it has the logger, or a type before an f, or a process with an f in its place. */
+static int pass_over(shl_reader *reader, shl_slice whole, int has_logger, shl_slice process,
+                     shl_slice type, shl_cursor *behind_type)
+{
+    int64_t number;
+    shl_slice f = word(behind_type);
+    int has_process = shl_edn_integer(process, &number) || SHL_IS(process, ":nemesis");
+    int has_f = f.length > 1 && *f.at == ':';
+    has_f |= type.length == 0 || *type.at == ':'; /* or what came behind is gone */
+    if (has_logger || (has_process && has_f) || has_type_and_f(whole))
+        return complain_of(reader, SHL_READ_ODD_LINE, behind_type->line, whole);
+    reader->state.ignored++;
+    return SHL_READ_FINE;
 }
 
 int shl_read_jepsen_line(shl_reader *reader, shl_cursor *line)
 {
+    const char *begin = line->at;
     skip_logger(reader, line);
+    int has_logger = line->at > begin;
     shl_entry entry = {.line = line->line};
     shl_slice process = word(line), type = word(line);
     int who = looks_like(process, type, &entry.id);
-    if (who == NO_ENTRY) {
-        reader->state.ignored += process.length > 0; /* it is not blank */
-        return SHL_READ_FINE;
-    }
+    if (who == NO_ENTRY && process.length == 0)
+        return SHL_READ_FINE; /* it is blank */
+    if (who == NO_ENTRY)
+        return pass_over(reader, (shl_slice){begin, line->end - begin}, has_logger, process, type,
+                         line);
+    /* A second entry on the line: the newline between the two is gone. */
+    if (has_type_and_f((shl_slice){line->at, line->end - line->at}))
+        return complain_of(reader, SHL_READ_ODD_LINE, line->line, process);
     if (who == OF_NEMESIS) {
         shl_take_nemesis(reader, line->line);
         return SHL_READ_FINE;
@@ -213,13 +254,23 @@ static int take_return(shl_reader *reader, shl_entry *entry, const char *begin)
     return SHL_READ_FINE;
 }
 
+static int is_call_or_return(shl_slice comment)
+{
+    return memmem(comment.at, (size_t)comment.length, "] call ", 7) ||
+           memmem(comment.at, (size_t)comment.length, "] return", 8);
+}
+
 int shl_read_violin_line(shl_reader *reader, shl_cursor *line)
 {
     const char *begin = line->at;
     shl_entry entry = {.line = line->line, .once = 1};
     skip_space(line);
-    if (line->at == line->end || *line->at == '#')
+    if (line->at == line->end)
         return SHL_READ_FINE;
+    if (*line->at == '#')
+        return is_call_or_return((shl_slice){line->at, line->end - line->at})
+                   ? complain_of(reader, SHL_READ_COMMENTED, line->line, (shl_slice){line->at, 0})
+                   : SHL_READ_FINE;
     int status = read_id(reader, line, &entry.id);
     if (status)
         return status;

@@ -178,7 +178,8 @@ static int agrees(shl_reader *reader, const shl_entry *entry, int64_t row)
 
 static int tells_of_emptiness(shl_slice f)
 {
-    return SHL_IS(f, "dequeue") || SHL_IS(f, "drain") || SHL_IS(f, "remove") || SHL_IS(f, "poll");
+    return SHL_IS(f, "dequeue") || SHL_IS(f, "drain") || SHL_IS(f, "remove") || SHL_IS(f, "poll") ||
+           SHL_IS(f, "pop");
 }
 
 static int found_nothing(shl_reader *reader, const shl_entry *entry, int64_t row)
@@ -189,9 +190,21 @@ static int found_nothing(shl_reader *reader, const shl_entry *entry, int64_t row
     return tells_of_emptiness(shl_named(&reader->names[SHL_READ_WORDS], f));
 }
 
+/* What was sent is repeated where it was acknowledged: what came back is its offset. */
+static int gives_offsets(shl_slice f)
+{
+    return SHL_IS(f, "send") || SHL_IS(f, "append");
+}
+
 static int set_result(shl_reader *reader, const shl_entry *entry, int64_t row)
 {
     int64_t number;
+    int32_t f = column32(reader, SHL_READ_F)[row];
+    if (entry->repeats && gives_offsets(shl_named(&reader->names[SHL_READ_WORDS], f))) {
+        column8(reader, SHL_READ_RESULT_KIND)[row] = entry->has_offset ? SHL_INTEGER : SHL_NOTHING;
+        column64(reader, SHL_READ_RESULT_NUMBER)[row] = entry->has_offset ? entry->offset : 0;
+        return 1;
+    }
     if (entry->value.kind == SHL_NOTHING && entry->repeats) {
         column8(reader, SHL_READ_RESULT_KIND)[row] = column8(reader, SHL_READ_ARGUMENT_KIND)[row];
         column64(reader, SHL_READ_RESULT_NUMBER)[row] =

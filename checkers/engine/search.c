@@ -19,7 +19,13 @@ typedef struct {
     int all;        /* there is no wider one */
 } windows;
 
+/* A method's turns: how many steps the next one has, and how long all of them took. */
 typedef struct {
+    int64_t steps;
+    int64_t spent_ns;
+} turns;
+
+typedef struct shl_searching {
     problem p;
     const searches *by;
     void *depth, *layers;
@@ -27,7 +33,14 @@ typedef struct {
     windows seen;      /* of the history seen through one question */
     abstraction about; /* that history */
     int32_t stuck;     /* the first return known to be impassable; -1 */
-    shl_found *found;
+    int32_t methods;
+    turns of_depth, of_question, of_window, of_layers;
+    int32_t before;  /* how far depth first had got before its last turn */
+    int32_t stalled; /* for how many turns it got no further */
+    int has_windows; /* 0: they can't be looked through */
+    int ended;
+    shl_found answer;
+    shl_found *found; /* that */
 } search;
 
 static const searches *for_width(int32_t slots)
@@ -48,7 +61,7 @@ static void decide(search *s, int32_t verdict, int32_t method)
 
 static void stopped(search *s)
 {
-    int32_t stop = s->p.budget->stopped;
+    int32_t stop = shl_check_budget(s->p.budget); /* the one that it is within, too */
     s->found->cause = s->p.table->failed && !stop ? SHL_MODEL_FAILED : stop ? stop : SHL_MEMORY;
 }
 
@@ -154,11 +167,10 @@ static int try_question(search *s, int64_t steps, int32_t *stuck)
     return look(s, &s->about.p, &s->seen, s->seen.before, steps, stuck);
 }
 
-/* A method's turns: how many steps the next one has, and how long all of them took. */
-typedef struct {
-    int64_t steps;
-    int64_t spent_ns;
-} turns;
+static int64_t first_allowance(const search *s)
+{
+    return s->methods & SHL_IMPATIENT ? 2 : FIRST_ALLOWANCE;
+}
 
 static int is_due(const turns *mine, const turns *depth, int impatient)
 {
@@ -204,57 +216,65 @@ static int window_turn(search *s, int (*window)(search *, int64_t, int32_t *), t
     return 1;
 }
 
-static void take_turns(search *s, int32_t methods)
+/* Depth first has a turn. 1: that settled it; 0: somebody else may have one now; -1: not yet. */
+static int depth_turn(search *s, int64_t *now_ns)
 {
-    int impatient = (methods & SHL_IMPATIENT) != 0;
-    int64_t first = impatient ? 2 : FIRST_ALLOWANCE;
-    turns depth = {first, 0}, question = depth, window = depth, layers = depth;
-    int windows = (methods & SHL_BY_DEPTH) && (methods & SHL_BY_WINDOW);
-    int32_t before = -1, stalled = 0;
-    if (impatient && !problem_list_states(&s->p))
-        return stopped(s);
-    for (int64_t now_ns = shl_now_ns();;) {
-        if (methods & SHL_BY_DEPTH) {
-            if (!s->depth && !(s->depth = s->by->depth_new(&s->p)))
-                return stopped(s);
-            int ended = s->by->depth_run(s->depth, depth.steps);
-            if (settled(s, ended, SHL_BY_DEPTH, reached(s)))
-                return;
-            now_ns = took(&depth, now_ns);
-            /* While it gets on nobody else works; nor at the first pause, which is often short. */
-            stalled = reached(s) > before ? 0 : stalled + 1;
-            if (reached(s) - before > FURTHER * s->p.slots) /* what was so hard lies well behind */
-                depth.steps = question.steps = window.steps = first;
-            before = reached(s);
-            if (stalled < 2 && !impatient)
-                continue;
-            depth.steps *= 2;
-        }
-        if (!s->p.state_count && !problem_list_states(&s->p))
-            return stopped(s);
-        if (s->p.state_count < 0)
-            windows = 0; /* there is no starting from every state */
-        while (windows && !s->seen.all && is_due(&question, &depth, impatient)) {
-            if (window_turn(s, try_question, &question, &now_ns, depth.spent_ns))
-                return;
-            question.steps *= 2;
-        }
-        if (windows && is_due(&window, &depth, impatient)) {
-            if (window_turn(s, try_window, &window, &now_ns, depth.spent_ns))
-                return;
-            window.steps *= 2;
-        }
-        if ((methods & SHL_BY_LAYERS) &&
-            (!s->depth || ((stalled > 3 || impatient) && is_due(&layers, &depth, impatient)))) {
-            if (!s->layers && !(s->layers = s->by->layers_new(&s->p)))
-                return stopped(s);
-            int ended = s->by->layers_run(s->layers, layers.steps);
-            if (settled(s, ended, SHL_BY_LAYERS, s->by->layers_stuck(s->layers)))
-                return;
-            now_ns = took(&layers, now_ns);
-            layers.steps *= 2;
-        }
+    int impatient = (s->methods & SHL_IMPATIENT) != 0;
+    if (!s->depth && !(s->depth = s->by->depth_new(&s->p)))
+        return stopped(s), 1;
+    int ended = s->by->depth_run(s->depth, s->of_depth.steps);
+    if (settled(s, ended, SHL_BY_DEPTH, reached(s)))
+        return 1;
+    *now_ns = took(&s->of_depth, *now_ns);
+    /* While it gets on nobody else works; nor at the first pause, which is often short. */
+    s->stalled = reached(s) > s->before ? 0 : s->stalled + 1;
+    if (reached(s) - s->before > FURTHER * s->p.slots) /* what was so hard lies well behind */
+        s->of_depth.steps = s->of_question.steps = s->of_window.steps = first_allowance(s);
+    s->before = reached(s);
+    if (s->stalled < 2 && !impatient)
+        return -1;
+    s->of_depth.steps *= 2;
+    return 0;
+}
+
+static int layers_turn(search *s, int64_t *now_ns)
+{
+    if (!s->layers && !(s->layers = s->by->layers_new(&s->p)))
+        return stopped(s), 1;
+    int ended = s->by->layers_run(s->layers, s->of_layers.steps);
+    if (settled(s, ended, SHL_BY_LAYERS, s->by->layers_stuck(s->layers)))
+        return 1;
+    *now_ns = took(&s->of_layers, *now_ns);
+    s->of_layers.steps *= 2;
+    return 0;
+}
+
+/* A turn of everybody whose turn it is. 1: that settled it. */
+static int turn_of_all(search *s, int64_t *now_ns)
+{
+    int impatient = (s->methods & SHL_IMPATIENT) != 0;
+    if (s->methods & SHL_BY_DEPTH) {
+        int settled_it = depth_turn(s, now_ns);
+        if (settled_it)
+            return settled_it > 0;
     }
+    if (!s->p.state_count && !problem_list_states(&s->p))
+        return stopped(s), 1;
+    if (s->p.state_count < 0)
+        s->has_windows = 0; /* there is no starting from every state */
+    while (s->has_windows && !s->seen.all && is_due(&s->of_question, &s->of_depth, impatient)) {
+        if (window_turn(s, try_question, &s->of_question, now_ns, s->of_depth.spent_ns))
+            return 1;
+        s->of_question.steps *= 2;
+    }
+    if (s->has_windows && is_due(&s->of_window, &s->of_depth, impatient)) {
+        if (window_turn(s, try_window, &s->of_window, now_ns, s->of_depth.spent_ns))
+            return 1;
+        s->of_window.steps *= 2;
+    }
+    int is_last = !s->depth || ((s->stalled > 3 || impatient) &&
+                                is_due(&s->of_layers, &s->of_depth, impatient));
+    return (s->methods & SHL_BY_LAYERS) && is_last && layers_turn(s, now_ns);
 }
 
 static void report(search *s)
@@ -273,29 +293,79 @@ static void report(search *s)
         found->configurations = s->by->layers_configurations(s->layers);
 }
 
+static void begin(search *s, const shl_operations *operations, shl_table *table, int32_t methods,
+                  shl_budget *budget)
+{
+    memset(s, 0, sizeof *s);
+    s->methods = methods;
+    s->found = &s->answer;
+    s->about.about = -1;
+    s->stuck = s->real.at = s->seen.at = s->before = -1;
+    s->has_windows = (methods & SHL_BY_DEPTH) && (methods & SHL_BY_WINDOW);
+    s->found->verdict = SHL_UNKNOWN;
+    s->found->stuck = SHL_NONE;
+    s->of_depth.steps = first_allowance(s);
+    s->of_question = s->of_window = s->of_layers = s->of_depth;
+    s->ended = 1;
+    if (!problem_init(&s->p, operations, table, budget))
+        stopped(s);
+    else if (!(s->by = for_width(s->p.slots)))
+        s->found->cause = SHL_NOT_THIS_MONITOR;
+    else if ((methods & SHL_IMPATIENT) && !problem_list_states(&s->p))
+        stopped(s);
+    else
+        s->ended = 0;
+}
+
+static void end(search *s)
+{
+    shl_budget *budget = s->p.budget;
+    if (s->by) {
+        s->by->depth_free(s->depth);
+        s->by->layers_free(s->layers);
+    }
+    abstraction_free(&s->about, budget);
+    problem_free(&s->p);
+}
+
+static void go(search *s, int64_t until_ns)
+{
+    for (int64_t now_ns = shl_now_ns(); !s->ended && !(until_ns && now_ns >= until_ns);)
+        s->ended = turn_of_all(s, &now_ns);
+    if (s->by)
+        report(s);
+}
+
+shl_searching *shl_search_begin(const shl_operations *operations, shl_table *table,
+                                int32_t methods, shl_budget *budget)
+{
+    search *s = shl_alloc(budget, sizeof *s);
+    if (s)
+        begin(s, operations, table, methods, budget);
+    return s;
+}
+
+int32_t shl_search_go(shl_searching *s, int64_t until_ns, shl_found *found)
+{
+    go(s, until_ns);
+    *found = s->answer;
+    return s->ended;
+}
+
+void shl_search_end(shl_searching *s, shl_budget *budget)
+{
+    if (!s)
+        return;
+    end(s);
+    shl_free(budget, s, sizeof *s);
+}
+
 void shl_search(const shl_operations *operations, shl_table *table, int32_t methods,
                 shl_budget *budget, shl_found *found)
 {
     search s;
-    memset(&s, 0, sizeof s);
-    memset(found, 0, sizeof *found);
-    s.found = found;
-    s.about.about = -1;
-    s.stuck = s.real.at = s.seen.at = -1;
-    found->verdict = SHL_UNKNOWN;
-    found->stuck = SHL_NONE;
-    if (!problem_init(&s.p, operations, table, budget)) {
-        stopped(&s);
-    } else if (!(s.by = for_width(s.p.slots))) {
-        found->cause = SHL_NOT_THIS_MONITOR;
-    } else {
-        take_turns(&s, methods);
-        report(&s);
-    }
-    if (s.by) {
-        s.by->depth_free(s.depth);
-        s.by->layers_free(s.layers);
-    }
-    abstraction_free(&s.about, budget);
-    problem_free(&s.p);
+    begin(&s, operations, table, methods, budget);
+    go(&s, 0);
+    *found = s.answer;
+    end(&s);
 }

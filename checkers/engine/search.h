@@ -52,6 +52,16 @@ typedef struct {
     int64_t configurations;
 } shl_found;
 
+/* A search that can pause: go works until that moment (0: to the end) or a little longer, and says
+ * whether it has ended; until then `found` tells how far it got. The operations, the table and the
+ * budget must outlive it. NULL: no memory. */
+typedef struct shl_searching shl_searching;
+shl_searching *shl_search_begin(const shl_operations *operations, shl_table *table,
+                                int32_t methods, shl_budget *budget);
+int32_t shl_search_go(shl_searching *searching, int64_t until_ns, shl_found *found);
+void shl_search_end(shl_searching *searching, shl_budget *budget);
+
+/* Begins one, goes to its end, and ends it. */
 void shl_search(const shl_operations *operations, shl_table *table, int32_t methods,
                 shl_budget *budget, shl_found *found);
 

@@ -136,6 +136,7 @@ class ConcurrentHistory:
     source: str = ""  # the file
     dialect: str = ""  # shalott, jepsen, porcupine-etcd, porcupine-kv, violin
     notes: tuple[str, ...] = ()  # sentences for people: what was left out, and why
+    cut: str = ""  # where the file is cut off ("line 12"), if it is: what came behind is not known
 
     def __len__(self) -> int:
         return len(self.call)

@@ -30,11 +30,13 @@ from shalott.checkers.history.exact import exact
 from shalott.checkers.linearizability.checking import canonical, check
 from shalott.checkers.linearizability.deciding.running_check import By
 from shalott.checkers.linearizability.deciding.verdict import Verdict, Violation
+from shalott.checkers.linearizability.explaining.cutting import cut_apart, cut_operations
 from shalott.checkers.linearizability.explaining.explanation import (
     CONCURRENT,
     CONTEXT,
     EARLIER,
     STUCK,
+    TEXT_MAX,
     TYPES,
     WITNESS,
     Blocked,
@@ -54,6 +56,7 @@ from shalott.checkers.linearizability.explaining.words import (
     stuck_sentence,
     why_not,
 )
+from shalott.checkers.linearizability.legal_orders import Before
 from shalott.checkers.linearizability.monitors.base import cut
 from shalott.checkers.models import Model, make_model, meanings_of, model_name, own_name
 
@@ -62,6 +65,7 @@ _LONG: Final = 20_000  # operations: of a longer prefix only a part is looked at
 _CONTEXT: Final = 4  # operations shown before the window
 _SAMPLE: Final = 8_000  # operations that show that there are too many kinds
 _KINDS_MAX: Final = 4_000  # different operations whose states are looked for
+STATE_TEXT_MAX: Final = 120  # characters of a state in an order
 _UNPROVED: Final = 24  # operations shown when no window proves it
 
 Rows = npt.NDArray[np.int64]
@@ -134,7 +138,9 @@ def explain(
     deadline = time.monotonic() + time_limit_s
     sought = Sought(model, row, rank, tuple(witness), lambda: time.monotonic() > deadline)
     choice = choose_window(history, sought)
-    return _Writer(history, sought, choice).explanation(reason, by)
+    return _Writer(history, sought, *_with_legal_orders(history, choice, sought)).explanation(
+        reason, by
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,6 +152,7 @@ class Sought:
     rank: int
     witness: tuple[int, ...]
     out_of_time: Callable[[], bool]
+    reduces: bool = True  # what the proof does not need is left out
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,6 +163,8 @@ class Choice:
     parts: Sequence[Part]
     original: Rows
     prefix_count: int
+    prefix: ConcurrentHistory | None = None
+    chosen: Rows | None = None  # the rows in ``prefix`` of the parts' rows
     failure: str = ""  # of the model: there is no window then
 
 
@@ -165,7 +174,7 @@ def choose_window(history: ConcurrentHistory, sought: Sought) -> Choice:
         return _chosen(history, sought)
     except ModelFailed as failed:
         prefix = cut(history, sought.rank)
-        return Choice(None, (), np.arange(0, dtype=np.int64), len(prefix), str(failed))
+        return Choice(None, (), np.arange(0, dtype=np.int64), len(prefix), failure=str(failed))
 
 
 def _chosen(history: ConcurrentHistory, sought: Sought) -> Choice:
@@ -191,8 +200,51 @@ def _choose(history: ConcurrentHistory, prefix: ConcurrentHistory, sought: Sough
         is_complete=is_complete,
         kinds=_kinds(prefix, parts, sought.model, complete=is_complete),
         out_of_time=sought.out_of_time,
+        reduces=sought.reduces,
     )
-    return Choice(chooser.find(parts, seek[1:]), parts, rows[chosen], len(prefix))
+    found = chooser.find(parts, seek[1:])
+    return Choice(found, parts, rows[chosen], len(prefix), prefix, chosen)
+
+
+def _with_legal_orders(
+    history: ConcurrentHistory, choice: Choice, sought: Sought
+) -> tuple[Choice, str]:
+    """(with those orders only that may stand, a note on them).
+
+    Where what a smaller window leaves out forbids all of its orders, a larger one is taken.
+    """
+    if choice.window is None:
+        return choice, ""
+    legal, unknown = _legal(history, choice, sought)
+    if not _orders(legal) and not sought.out_of_time():
+        whole = choose_window(history, replace(sought, reduces=False))
+        if whole.window is not None:
+            whole, whole_unknown = _legal(history, whole, sought)
+            if _orders(whole):
+                legal, unknown = whole, whole_unknown
+    if unknown:
+        return legal, (
+            f"Whether {unknown:,} of the orders shown go on from an order of all that was before "
+            "was not found out in time."
+        )
+    if not _orders(legal):
+        return legal, "No order is shown: what is left out here forbids those of the window."
+    return legal, ""
+
+
+def _orders(choice: Choice) -> tuple[Order, ...]:
+    return () if choice.window is None else choice.window.found.orders
+
+
+def _legal(history: ConcurrentHistory, choice: Choice, sought: Sought) -> tuple[Choice, int]:
+    window, prefix, chosen = choice.window, choice.prefix, choice.chosen
+    if window is None or prefix is None or chosen is None or window.found.stuck is None:
+        return choice, 0
+    rank = int(history.ret[choice.original[window.parts[window.found.stuck].row]])
+    rows = [int(chosen[part.row]) for part in window.parts]
+    before = Before.of(prefix, rows, rank, sought.model, sought.out_of_time)
+    legal, unknown = before.legal(window)
+    return replace(choice, window=legal), unknown
 
 
 def _place(
@@ -283,8 +335,10 @@ class _Writer:
         history: ConcurrentHistory,
         sought: Sought,
         choice: Choice,
+        note: str = "",
     ) -> None:
         self.history = history
+        self.note = note
         self.model = sought.model
         self.name = model_name(sought.model)
         self.own_name = own_name(sought.model)
@@ -312,6 +366,7 @@ class _Writer:
         roles = self.roles(proof, window)
         rows = sorted(roles)
         position = {row: at for at, row in enumerate(rows)}
+        texts = cut_operations([self.text(row) for row in rows], TEXT_MAX)
         notes = []
         if window is not None and not window.is_proof:
             notes.append(
@@ -327,6 +382,8 @@ class _Writer:
                 f"Before the window {object_name(self.own_name)} may have been in any state: "
                 "from none of them there is an order."
             )
+        if self.note:
+            notes.append(self.note)
         if self.choice.failure:
             notes.append(f"The model failed when a window was looked for: {self.choice.failure}.")
         if window is None:
@@ -339,7 +396,9 @@ class _Writer:
             operation_count=len(self.history),
             prefix=self.prefix,
             prefix_count=self.choice.prefix_count,
-            operations=tuple(self.shown(row, roles[row]) for row in rows),
+            operations=tuple(
+                self.shown(row, roles[row], text) for row, text in zip(rows, texts, strict=True)
+            ),
             linearizations=() if window is None else self.linearizations(window, position),
             is_proof=window is not None and window.is_proof,
             is_minimal=window is not None and window.is_minimal,
@@ -382,14 +441,14 @@ class _Writer:
         latest = returned[np.argsort(history.ret[returned])][-_CONTEXT:]
         return [*latest.tolist(), *np.flatnonzero(under_way)[-_UNPROVED:].tolist()]
 
-    def shown(self, row: int, role: str) -> ShownOperation:
+    def shown(self, row: int, role: str, text: str) -> ShownOperation:
         history = self.history
         ret, kind = int(history.ret[row]), int(history.type[row])
         call_ns = None if history.call_ns is None else int(history.call_ns[row])
         ret_ns = None if history.ret_ns is None else int(history.ret_ns[row])
         return ShownOperation(
             process=int(history.process[row]),
-            text=self.text(row),
+            text=text,
             type=TYPES[kind],
             role=role,
             call=int(history.call[row]),
@@ -413,12 +472,16 @@ class _Writer:
     def linearization(
         self, window: Window, order: Order, at: Sequence[int]
     ) -> PartialLinearization:
-        def words(state: Hashable) -> str:
-            return state_text(window.model, state)
-
+        name = object_name(self.own_name)
+        states = [order.begin, *(state for _, state in order.steps)]
+        begin, *after = cut_apart(
+            [state_text(window.model, state) for state in states], STATE_TEXT_MAX
+        )
         return PartialLinearization(
-            begin=f"{object_name(self.own_name)} {words(order.begin)}",
-            steps=tuple(Step(at[part], words(state)) for part, state in order.steps),
+            begin=f"{name} {begin}",
+            steps=tuple(
+                Step(at[part], text) for (part, _), text in zip(order.steps, after, strict=True)
+            ),
             blocked=tuple(
                 Blocked(at[part], why_not(window.model, order.state, window.parts[part].operation))
                 for part in order.blocked

@@ -11,7 +11,15 @@ from functools import lru_cache
 from typing import Final
 
 from shalott.checkers.models.base import Meaning, Meanings, Model, OneOf
-from shalott.checkers.models.collections import Counter, FifoQueue, Log, Set, UnorderedQueue
+from shalott.checkers.models.collections import (
+    Counter,
+    FifoQueue,
+    Log,
+    PriorityQueue,
+    Set,
+    Stack,
+    UnorderedQueue,
+)
 from shalott.checkers.models.locks import FencedLock, Mutex, OwnerLock, ReentrantLock, Semaphore
 from shalott.checkers.models.options import make_with
 from shalott.checkers.models.registers import CasRegister, KeyValue, MultiRegister, Register
@@ -32,10 +40,12 @@ __all__ = [
     "Mutex",
     "OneOf",
     "OwnerLock",
+    "PriorityQueue",
     "ReentrantLock",
     "Register",
     "Semaphore",
     "Set",
+    "Stack",
     "UnorderedQueue",
     "make_model",
     "meanings_of",
@@ -51,6 +61,8 @@ BUILT_IN_MODELS: Final = (
     KeyValue,
     FifoQueue,
     UnorderedQueue,
+    Stack,
+    PriorityQueue,
     Log,
     Mutex,
     OwnerLock,

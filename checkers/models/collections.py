@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Hashable
 from dataclasses import dataclass
-from typing import ClassVar, Final
+from typing import Any, ClassVar, Final
 
 from shalott.checkers.history.concurrent import UNKNOWN, Operation
 from shalott.checkers.history.exact import exact
-from shalott.checkers.models.base import Meaning, Meanings, OneOf, aliases
+from shalott.checkers.models.base import Meaning, Meanings, OneOf, aliases, one_of
 
 QUEUE: Final = aliases(
     ("enqueue add offer", Meaning("enqueue", argument=True)),
@@ -71,6 +71,99 @@ def _without(counts: dict[Hashable, int], value: Hashable) -> frozenset[Hashable
     if not fewer[value]:
         del fewer[value]
     return frozenset(fewer.items())
+
+
+@dataclass(frozen=True, slots=True)
+class Stack:
+    """push(v), pop -> the newest, or nil if there is none. The state: oldest first."""
+
+    name: ClassVar[str] = "stack"
+    meanings: ClassVar[Meanings] = aliases(
+        ("push enqueue add offer", Meaning("push", argument=True)),
+        ("pop dequeue remove poll", Meaning("pop", result=True, settles=True)),
+    )
+    init: ClassVar[Hashable] = ()
+
+    def step(self, state: Hashable, op: Operation) -> Hashable:
+        assert isinstance(state, tuple)
+        if op.f == "push":
+            return (*state, exact(op.argument))
+        if op.result is None:
+            return None if state else state
+        if not state or (op.result is not UNKNOWN and state[-1] != exact(op.result)):
+            return None
+        return state[:-1]
+
+    def is_pure(self, op: Operation) -> bool:
+        return op.f == "pop" and op.result is None
+
+
+@dataclass(frozen=True, slots=True)
+class PriorityQueue:
+    """enqueue(v), dequeue -> one of the highest priority, or nil if there is none.
+
+    v is a pair (priority, message), or a number, which is its own priority; a dequeue returns what
+    was enqueued. The state: the elements, the next one first; equal ones in order of arrival.
+    """
+
+    name: ClassVar[str] = "priority-queue"
+    meanings: ClassVar[Meanings] = aliases(
+        ("enqueue insert add offer", Meaning("enqueue", argument=True)),
+        ("dequeue remove poll", Meaning("dequeue", result=True, settles=True)),
+    )
+    init: ClassVar[Hashable] = ()
+
+    first: str = "highest"  # as brokers have it; or the "lowest" number, as heaps do
+    ties: str = "any"  # of one priority "any" may come first; or "fifo", the oldest
+
+    def __post_init__(self) -> None:
+        one_of("first", self.first, "highest", "lowest")
+        one_of("ties", self.ties, "any", "fifo")
+
+    def step(self, state: Hashable, op: Operation) -> Hashable | OneOf:
+        assert isinstance(state, tuple)
+        if op.f == "enqueue":
+            return self._put(state, op.argument)
+        if op.result is None:
+            return None if state else state
+        if not state:
+            return None
+        turn = state[0][0]
+        known = 1 if self.ties == "fifo" else sum(each[0] == turn for each in state)
+        ready = range(known)
+        if op.result is not UNKNOWN:
+            wanted = exact(op.result)
+            ready_now = [at for at in ready if state[at][1] == wanted]
+            return _dropped(state, ready_now[0]) if ready_now else None
+        return OneOf(tuple(dict.fromkeys(_dropped(state, at) for at in ready)))
+
+    def is_pure(self, op: Operation) -> bool:
+        return op.f == "dequeue" and op.result is None
+
+    def _put(self, state: tuple[Any, ...], value: Hashable) -> Hashable:
+        """Elements are (turn, value, number among equal ones); without order among equal turns
+        they are sorted, so that one multiset is one state."""
+        turn = priority_of(value) * (1 if self.first == "lowest" else -1)
+        element = (turn, exact(value))
+        if self.ties == "fifo":
+            at = sum(each[0] <= turn for each in state)
+        else:
+            at = sum((each[0], repr(each[1])) <= (turn, repr(element[1])) for each in state)
+        return (*state[:at], element, *state[at:])
+
+
+def _dropped(state: tuple[Any, ...], at: int) -> tuple[Any, ...]:
+    return (*state[:at], *state[at + 1 :])
+
+
+def priority_of(value: Hashable) -> float:
+    """The priority of what is enqueued. Raises ValueError: it has none."""
+    priority = value[0] if isinstance(value, tuple) and len(value) == 2 else value
+    if isinstance(priority, bool) or not isinstance(priority, int | float) or priority != priority:
+        raise ValueError(
+            f"a priority queue's element is a number or a pair that begins with one, not {value!r}"
+        )
+    return priority
 
 
 @dataclass(frozen=True, slots=True)

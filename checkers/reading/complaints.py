@@ -14,6 +14,19 @@ _SENTENCES: Final[dict[int, str]] = {
     lib.SHL_READ_ODD_MAP: "a map has a key without a value",
     lib.SHL_READ_NO_MAP: "no operation stands here",
     lib.SHL_READ_CUT_LINE: "the line ends within an operation",
+    lib.SHL_READ_UNCLOSED: (
+        "the operation that begins in line {other} is not closed: a bracket or a quote is missing"
+        " or there is one too many"
+    ),
+    lib.SHL_READ_COMMENTED: (
+        "an operation stands in a comment or a discarded form: take the line out of the file if it"
+        " is not meant"
+    ),
+    lib.SHL_READ_ODD_LINE: (
+        "the line has parts of an operation, but is none, or is two: process, type, f and value of"
+        " one are wanted"
+    ),
+    lib.SHL_READ_NEMESIS_F: ("process -1 is the nemesis, but does {word}, which clients do, too"),
     lib.SHL_READ_NO_PROCESS: "an operation without a process",
     lib.SHL_READ_NO_TYPE: "an operation without a type",
     lib.SHL_READ_NO_F: "an operation without an f",
@@ -23,7 +36,6 @@ _SENTENCES: Final[dict[int, str]] = {
     lib.SHL_READ_BAD_TIME: "a time is a number of nanoseconds, not {word}",
     lib.SHL_READ_NOT_KEYED: "the history is keyed, but a value is no [key value]: {word}",
     lib.SHL_READ_NO_INDEX: "an operation without an index",
-    lib.SHL_READ_BAD_VALUE: "a value is a number, not {word}",
     lib.SHL_READ_TOO_MANY: "more operations or lines than can be counted (2^30)",
 }
 _BY_PROCESS: Final[dict[int, str]] = {

@@ -48,6 +48,8 @@ _SPECIAL: Final = {
 _SPECIAL_FLOATS: Final = {"inf": "##Inf", "-inf": "##-Inf", "nan": "##NaN"}
 _QUOTED: Final = re.compile(r'[\\"\t\r\n\b\f]')
 _QUOTES: Final = {value: f"\\{name}" for name, value in _ESCAPES.items()}
+# The first line of what ``shalott export`` writes with keyed values; it is read back by it.
+KEYED_COMMENT: Final = "; values are [key value]"
 SHORT: Final = 64  # of a vector of numbers that is not worth the tokens
 _CLOSERS: Final = {"(": ")", "[": "]", "{": "}", "#{": "}"}
 

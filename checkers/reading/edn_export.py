@@ -8,13 +8,15 @@ kept here:
 - A dequeue that found nothing is written as one that failed, with ``:error :empty``, because
   Knossos's queues know no empty dequeue.
 - A process has one operation at a time, and none after one that crashed: where it does (equal clock
-  times make two overlap; a client went on), the later one gets a process of its own.
+  times make two overlap; a client went on), the later one gets a process of its own. ``:client``
+  says which one it is for us: locks have owners.
+- A history of keyed values says so in a comment on its first line, by which it is read back.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -31,13 +33,14 @@ from shalott.checkers.history.concurrent import (
     ConcurrentHistory,
     Values,
 )
-from shalott.checkers.reading.edn import encode
+from shalott.checkers.reading.edn import KEYED_COMMENT, encode
 
 _KEYWORD: Final = re.compile(r"[A-Za-z*!_?$%&=<>+-][\w*!?$%&=<>.+/-]*")
-_TAKES: Final = ("dequeue", "drain", "remove", "poll")  # without an argument
+_TAKES: Final = ("dequeue", "drain", "remove", "poll", "pop")  # without an argument
 _FINDS_NOTHING_OUT: Final = (
-    "write", "put", "set", "cas", "compare-and-set", "enqueue", "offer", "add", "insert", "remove",
-    "delete", "inc", "increment", "dec", "decrement", "acquire", "lock", "release", "unlock",
+    "write", "put", "set", "push", "cas", "compare-and-set", "enqueue", "offer", "add", "insert",
+    "remove", "delete", "inc", "increment", "dec", "decrement", "acquire", "lock", "release",
+    "unlock",
 )  # fmt: skip
 _ENTRIES_AT_ONCE: Final = 1 << 16
 _NOWHERE: Final = np.inf
@@ -52,6 +55,10 @@ class NemesisEntry:
     at_ns: int
     f: str
     value: str = ""
+    told: str = ""  # more fields, as EDN: ":targets [...]"
+
+
+NOTHING_TOLD: Final[Mapping[int, str]] = {}
 
 
 def edn_lines(
@@ -59,16 +66,21 @@ def edn_lines(
     *,
     keyed: bool | None = None,
     nemesis: Sequence[NemesisEntry] = (),
+    told: Mapping[int, str] = NOTHING_TOLD,
 ) -> Iterator[str]:
     """The entries, each with its newline.
 
     ``keyed``: values are ``[key value]``, as jepsen.independent has them; None: if there are
     several keys. Otherwise a key that has a name is written as ``:key``. ``nemesis``: entries of
     process :nemesis, put where their times belong; in a history without clock times they come
-    first.
+    first. ``told``: by place, more fields of an operation's completion, as EDN.
     """
+    clients = history.process
     history = _one_at_a_time(history)
-    writer = _Writer(history, len(history.key.names) > 1 if keyed is None else keyed, nemesis)
+    keyed = len(history.key.names) > 1 if keyed is None else keyed
+    writer = _Writer(history, keyed, nemesis, clients, told)
+    if keyed:
+        yield f"{KEYED_COMMENT}\n"
     order = _order(history, nemesis)
     for begin in range(0, len(order), _ENTRIES_AT_ONCE):
         chunk = order[begin : begin + _ENTRIES_AT_ONCE].tolist()
@@ -149,17 +161,30 @@ class _Writer:
     """Writes entries; what is the same in many of them is made once."""
 
     def __init__(
-        self, history: ConcurrentHistory, keyed: bool, nemesis: Sequence[NemesisEntry]
+        self,
+        history: ConcurrentHistory,
+        keyed: bool,
+        nemesis: Sequence[NemesisEntry],
+        clients: npt.NDArray[np.int32],
+        told: Mapping[int, str],
     ) -> None:
         n = self._n = len(history)
         self._nemesis = nemesis
-        self._f = [_word(name) for name in history.f.names]
+        self._f = [keyword(name) for name in history.f.names]
         self._f_codes = history.f.codes.tolist()
         self._keys = [encode(name) for name in history.key.names]
         self._key_codes = history.key.codes.tolist()
         self._names_key = not keyed and history.key.names != ("",)
         self._keyed = keyed
-        self._process = history.process.tolist()
+        is_renamed = (history.process != clients).tolist()
+        self._process = [
+            f"{process}, :client {client}" if renamed else str(process)
+            for process, client, renamed in zip(
+                history.process.tolist(), clients.tolist(), is_renamed, strict=True
+            )
+        ]
+        self._told = told
+        self._place = history.place.tolist()
         self._type = history.type.tolist()
         self._argument = _Texts(history.argument)
         self._result = _Texts(history.result)
@@ -183,6 +208,8 @@ class _Writer:
         if is_end:
             kind, value, error = self._end(row, value)
             time = self._rets[row]
+            if (more := self._told.get(self._place[row])) is not None:
+                error += f", {more}"
         if self._keyed:
             value = f"[{self._keys[self._key_codes[row]]} {value}]"
         elif self._names_key:
@@ -206,8 +233,8 @@ class _Writer:
     def _nemesis_line(self, index: int, entry: NemesisEntry) -> str:
         value = encode(entry.value) if entry.value else "nil"
         return (
-            f"{{:index {index}, :process :nemesis, :type :info, :f {_word(entry.f)},"
-            f" :value {value}, :time {entry.at_ns}}}\n"
+            f"{{:index {index}, :process :nemesis, :type :info, :f {keyword(entry.f)},"
+            f" :value {value}, :time {entry.at_ns}{f', {entry.told}' if entry.told else ''}}}\n"
         )
 
 
@@ -226,5 +253,6 @@ class _Texts:
         return "nil" if kind == NOTHING else self._forms[self._number[row]]
 
 
-def _word(name: str) -> str:
+def keyword(name: str) -> str:
+    """An f or a name as a keyword, or as a string if it can't be one."""
     return f":{name}" if _KEYWORD.fullmatch(name) else encode(name)

@@ -10,13 +10,13 @@ from __future__ import annotations
 
 import os
 import re
-import select
 import stat
-import tempfile
+from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
 from shalott.checkers.history.concurrent import ConcurrentHistory
+from shalott.checkers.reading.edn import KEYED_COMMENT
 from shalott.harness.core.errors import UnreadableHistory
 
 SHALOTT, JEPSEN, ETCD, KEY_VALUE, VIOLIN = (
@@ -30,9 +30,10 @@ DIALECTS: Final = (SHALOTT, JEPSEN, ETCD, KEY_VALUE, VIOLIN)
 
 _PARQUET, _RECORDING = "history.parquet", "history.jsonl"
 _PARQUET_MAGIC = b"PAR1"
+_GZIP_MAGIC = b"\x1f\x8b"
 _SAMPLE_BYTES = 1 << 16
-_LOOK_UP_S = 0.1  # a signal between two system calls is noticed after so long at most
 
+_KEYED = KEYED_COMMENT.encode()
 _COMMENTS = re.compile(rb"(?:[\s,]+|;[^\n]*(?:\n|$))*")
 _VIOLIN = re.compile(rb"\s*(?:#[^\n]*\n\s*)*\[\d+\]\s+(?:call|return)\b")
 _VIOLIN_HEADING = re.compile(rb"\s*# @object\b")
@@ -48,7 +49,8 @@ def read_history(
 
     ``path``: a history.parquet or a directory that holds one (a run of the store), our own
     recording (history.jsonl), Jepsen's history.edn, a log of Jepsen's or a history of key-value
-    operations as Porcupine keeps them, or a log of Violin's. ``dialect``: one of ``DIALECTS``, or
+    operations as Porcupine keeps them, or a log of Violin's; any of them compressed by gzip, from a
+    pipe, or "-": from standard input. ``dialect``: one of ``DIALECTS``, or
     "auto": by the content. ``keyed``: each value is ``[key value]`` (jepsen.independent); each key
     is then an object of its own.
 
@@ -67,9 +69,11 @@ def read_history(
         file = os.fspath(file_of(Path(file)))
         mode, size = _mode_and_size(file)
         kind = stat.S_IFMT(mode)
-    if kind == stat.S_IFIFO:
-        return _read_pipe(Path(file), dialect, keyed)
+    if file == "-" or kind in (stat.S_IFIFO, stat.S_IFSOCK, stat.S_IFCHR):
+        return _read_unpacked(file, dialect, keyed)
     sample = _sample(file, size if kind == stat.S_IFREG else 0)
+    if sample.startswith(_GZIP_MAGIC):
+        return _read_unpacked(file, dialect, keyed)
     if dialect not in ("auto", *DIALECTS):
         raise UnreadableHistory(f"no dialect {dialect!r}: there are {', '.join(DIALECTS)}")
     if sample.startswith(_PARQUET_MAGIC) and dialect in ("auto", SHALOTT):
@@ -79,6 +83,7 @@ def read_history(
     from shalott.checkers.reading.text import read_text
 
     chosen = _dialect_of(file, sample) if dialect == "auto" else dialect
+    keyed = keyed or (chosen in (JEPSEN, KEY_VALUE) and sample.startswith(_KEYED))
     return read_text(file, chosen, keyed, whole=sample if len(sample) < _SAMPLE_BYTES else None)
 
 
@@ -100,22 +105,12 @@ def _mode_and_size(path: str) -> tuple[int, int]:
     return found.st_mode, found.st_size
 
 
-def _read_pipe(path: Path, dialect: str, keyed: bool) -> ConcurrentHistory:
-    """A pipe can be read once, and its reader wants to look twice: into a file with it."""
-    with tempfile.TemporaryDirectory(prefix="shalott-") as directory:
-        kept = Path(directory) / path.name
-        with path.open("rb", buffering=0) as pipe, kept.open("wb") as copy:
-            while True:
-                # A blocking read that has just missed a Ctrl-C would wait for the writer.
-                if select.select([pipe], [], [], _LOOK_UP_S)[0]:
-                    some = os.read(pipe.fileno(), _SAMPLE_BYTES)
-                    if not some:
-                        break
-                    copy.write(some)
-        try:
-            return read_history(kept, dialect=dialect, keyed=keyed)
-        except UnreadableHistory as error:
-            raise UnreadableHistory(str(error).replace(str(kept), str(path))) from error
+def _read_unpacked(file: str, dialect: str, keyed: bool) -> ConcurrentHistory:
+    from shalott.checkers.reading.unpacked import shown_name, unpacked  # most files are plain
+
+    with unpacked(Path(file)) as plain:
+        history = read_history(plain, dialect=dialect, keyed=keyed)
+    return replace(history, source=shown_name(file))
 
 
 def _sample(path: str, size: int) -> bytes:

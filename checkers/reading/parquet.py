@@ -28,17 +28,22 @@ from shalott.checkers.history.words import Words
 from shalott.harness.core.errors import UnreadableHistory
 
 _NEEDED: Final = ("process", "f", "type", "value", "invoke_ns", "complete_ns")
-_OPTIONAL: Final = ("index", "key", "error")
+_OPTIONAL: Final = ("index", "key", "error", "offset")
+_GET_OFFSETS: Final = ("send", "append")  # a log's answer to what was given is where it stands
 _STRINGS: Final = ("f", "type", "key", "error")
 _TYPES: Final = {"ok": OK, "fail": FAIL, "info": INFO}
-_EMPTIED: Final = ("dequeue", "drain", "remove", "poll")  # engine/read_pair.c has the same
+_EMPTIED: Final = ("dequeue", "drain", "remove", "poll", "pop")  # engine/read_pair.c has the same
+_NO_OFFSET: Final = -1
 _NO_TIME: Final = np.iinfo(np.int64).max
 CUT_SHORT: Final = "history.incomplete"  # harness/run/store.py leaves it beside a recovered history
 
 
 def read_parquet(path: Path) -> ConcurrentHistory:
     """Reads a history.parquet. Raises UnreadableHistory."""
-    return _history(path, _table(path))
+    try:
+        return _history(path, _table(path))
+    except UnicodeDecodeError as error:
+        raise UnreadableHistory(f"cannot read {path}: a string in it is damaged") from error
 
 
 def _table(path: Path) -> pa.Table:
@@ -76,6 +81,7 @@ def _history(path: Path, table: pa.Table) -> ConcurrentHistory:
         raise UnreadableHistory(
             f"{path}, operation {index[np.argmax(is_early)]}: it completes before it is invoked"
         )
+    _require_known_processes(path, process, f, index)
     order = _order(process, invoked)
     call, ret = _ranks(invoked, completed, kind, order)
     found_nothing = _found_nothing(path, table, f, kind)
@@ -87,7 +93,7 @@ def _history(path: Path, table: pa.Table) -> ConcurrentHistory:
         f=f,
         key=_words(path, table, "key"),
         argument=_without(values, asks_nothing),
-        result=_without(values, found_nothing | (kind == INFO)),
+        result=_without(_results(path, table, f, values), found_nothing | (kind == INFO)),
         type=kind,
         process=process.astype(np.int32, copy=False),
         call=call,
@@ -99,12 +105,37 @@ def _history(path: Path, table: pa.Table) -> ConcurrentHistory:
         source=str(path),
         dialect="shalott",
         notes=_notes(path),
+        cut="its last flush" if _is_cut(path) else "",
     )
     return history if order is None else history.take(order)
 
 
+def _require_known_processes(
+    path: Path, process: npt.NDArray[np.int32], f: Words, index: npt.NDArray[np.int64]
+) -> None:
+    """Refuses a row of no process, and one of the nemesis (-1) that does what clients do: damage
+    that would leave an operation out without a word."""
+    is_client = process >= 0
+    if is_client.all():
+        return
+    by_clients = np.zeros(len(f.names), dtype=np.bool_)
+    by_clients[f.codes[is_client]] = True
+    is_odd = (process < -1) | (~is_client & by_clients[f.codes])
+    if is_odd.any():
+        row = int(np.argmax(is_odd))
+        raise UnreadableHistory(
+            f"{path}, operation {index[row]}: process {process[row]} does"
+            f" {f.names[f.codes[row]]}, but a client is 0 or more, and the nemesis (-1) does"
+            " nothing that clients do"
+        )
+
+
+def _is_cut(path: Path) -> bool:
+    return (path.parent / CUT_SHORT).exists()
+
+
 def _notes(path: Path) -> tuple[str, ...]:
-    if (path.parent / CUT_SHORT).exists():
+    if _is_cut(path):
         return ("the recording was cut short: what came after its last flush is missing",)
     return ()
 
@@ -206,6 +237,18 @@ def _values(path: Path, table: pa.Table) -> Values:
     if not array.null_count:
         return Values(np.full(len(array), INTEGER, dtype=np.uint8), numbers)
     return Values(np.where(_present(array), INTEGER, NOTHING).astype(np.uint8), numbers)
+
+
+def _results(path: Path, table: pa.Table, f: Words, values: Values) -> Values:
+    """What came back; that is the value, but of a log's sends the offset."""
+    if "offset" not in table.column_names or not f.among(_GET_OFFSETS).any():
+        return values
+    sends = f.among(_GET_OFFSETS)
+    offset = _integers(path, table, "offset", _NO_OFFSET)
+    there = sends & (offset != _NO_OFFSET)
+    kind = np.where(sends, np.where(there, INTEGER, NOTHING), values.kind).astype(np.uint8)
+    number = np.where(sends, np.where(there, offset, 0), values.number)
+    return Values(kind, number, values.forms, values.are_exact)
 
 
 def _without(values: Values, rows: npt.NDArray[np.bool_]) -> Values:

@@ -20,6 +20,7 @@ from shalott.checkers.history.exact import exact, exact_all
 from shalott.checkers.history.words import Words
 from shalott.checkers.reading.complaints import complaint
 from shalott.checkers.reading.edn import EdnError, decode
+from shalott.checkers.reading.json_values import json_value
 from shalott.harness.core.errors import UnreadableHistory
 
 PIECE_BYTES: Final = 1 << 20
@@ -108,13 +109,15 @@ def _raise(path: Path | str, dialect: str, reader: Any, budget: Any) -> None:
 
 def _history(path: Path | str, dialect: str, reader: Any) -> ConcurrentHistory:
     state = lib.shl_reader_state(reader)
+    if state.torn and not state.entries:
+        raise UnreadableHistory(f"{path}, line {state.torn}: the file ends before its first entry")
     n = state.operations
     timed = bool(state.timed) and n > 0
     columns = _copied(reader, n, timed) if n <= FEW else _taken(reader, n, timed, state.crowded)
     argument, result, place, call_ns, ret_ns = columns.wide
     f, keys, process, call, ret = columns.narrow
     argument_kind, result_kind, type_ = columns.bytes
-    forms = _Forms(path, reader)
+    forms = _Forms(path, reader, is_json=dialect == "shalott")
     return ConcurrentHistory(
         f=Words(f, _words(reader, dialect)),
         key=_keys(path, reader, dialect, keys, bool(state.keyed)),
@@ -131,6 +134,7 @@ def _history(path: Path | str, dialect: str, reader: Any) -> ConcurrentHistory:
         source=str(path),
         dialect=dialect,
         notes=_notes(dialect, state),
+        cut=_cut(state),
     )
 
 
@@ -188,6 +192,13 @@ def _taken(reader: Any, n: int, timed: bool, crowded: bool) -> _Columns:
             take(lib.SHL_READ_TYPE, np.uint8),
         ),
     )
+
+
+def _cut(state: Any) -> str:
+    """Where the end is missing, if the file tells that it is."""
+    if state.torn:
+        return f"line {state.torn}"
+    return f"line {state.line}" if state.begun and not state.ended else ""
 
 
 def _notes(dialect: str, state: Any) -> tuple[str, ...]:
@@ -277,13 +288,13 @@ def _keys(
     return Words(code_of[codes], tuple(named))
 
 
-def _decoded(path: Path | str, slice_: bytes, line: int) -> Hashable:
+def _decoded(path: Path | str, slice_: bytes, line: int, is_json: bool = False) -> Hashable:
     try:
-        value = decode(_text(slice_))
+        value = json_value(_text(slice_)) if is_json else decode(_text(slice_))
     except EdnError as error:
         raise UnreadableHistory(f"{path}, line {line}: {error}") from error
     is_exact_form = exact(value) is value and type(value) not in _OTHER_KINDS
-    if is_exact_form and len(slice_) <= SHORT and len(_SHORT) < MOST_SHORT:
+    if is_exact_form and not is_json and len(slice_) <= SHORT and len(_SHORT) < MOST_SHORT:
         _SHORT[slice_] = value
     return value
 
@@ -299,16 +310,16 @@ _OTHER_KINDS: Final = {NoneType, int}  # values of these types may be no forms
 class _Forms:
     """The values that are not plain integers, decoded once, equal ones under one number."""
 
-    def __init__(self, path: Path | str, reader: Any) -> None:
+    def __init__(self, path: Path | str, reader: Any, is_json: bool) -> None:
         slices = _slices(reader, lib.SHL_READ_FORMS)
-        found: Sequence[Hashable] = [*map(_SHORT.get, slices)]
+        found: Sequence[Hashable] = [None if is_json else _SHORT.get(each) for each in slices]
         self._are_exact = None not in found
         if self._are_exact:
             are_forms = len(set(found)) == len(found)
         else:
             lines = _lines(reader, lib.SHL_READ_FORMS)
             found = [
-                _decoded(path, each, line) if value is None else value
+                _decoded(path, each, line, is_json) if value is None else value
                 for value, each, line in zip(found, slices, lines, strict=True)
             ]
             are_distinct = len(set(exact_all(found))) == len(found)

@@ -37,7 +37,7 @@ def export(
     out: Annotated[Path | None, _option("Where to; else standard output.", "--out", "-o")] = None,
     keyed: Annotated[
         bool | None,
-        _option("Values are [key value]; else if there are several keys.", "--keyed/--plain"),
+        _option("Values are \\[key value]; else if there are several keys.", "--keyed/--plain"),
     ] = None,
     nemesis: Annotated[bool, _option("With a run's faults.", "--nemesis")] = False,
     store: StoreOption = STORE,

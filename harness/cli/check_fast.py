@@ -14,8 +14,8 @@ STORE = Path("store")
 
 _DESCRIPTION = (
     "Is a history linearizable? Exit code 0: yes, 1: no, 2: it could not be decided. A FILE is a"
-    " Parquet history, Jepsen's EDN, our JSON lines, a log of Jepsen's or Violin's, a run's"
-    " directory or name, or `latest`."
+    " Parquet history, Jepsen's EDN, our JSON lines, a log of Jepsen's or Violin's, any of them"
+    " compressed by gzip, - for standard input, a run's directory or name, or `latest`."
 )
 # names, type or None for a switch, default, help
 _OPTIONS: tuple[tuple[tuple[str, ...], Any, Any, str], ...] = (

@@ -28,6 +28,7 @@ from shalott.checkers.linearizability.deciding.monitor_choice import choose_moni
 from shalott.checkers.models import BUILT_IN, BUILT_IN_MODELS, Model, meanings_of
 from shalott.checkers.models.options import REQUIRED, Option, options_of
 from shalott.checkers.reading import read_history
+from shalott.checkers.reading.unpacked import STANDARD_INPUT
 from shalott.harness.cli.second_opinion import agreed, ask_porcupine, prepare_engine, second_line
 from shalott.harness.core.errors import UnreadableHistory, UsageError
 from shalott.harness.core.quantities import parse_bytes, parse_duration_ms
@@ -36,6 +37,7 @@ if TYPE_CHECKING:
     from shalott.checkers.linearizability.explaining.explanation import Explanation
 
 EXIT: Final = {True: 0, False: 1, "unknown": 2}
+EXIT_UNREAD: Final = 254  # as for a mistake on the command line
 _SHOWN_MAX: Final = 12  # operations listed with a violation
 _LATEST: Final = "latest"
 
@@ -77,8 +79,9 @@ class Checked:
 def check_files(request: CheckRequest, echo: Echo) -> int:
     """Checks one file after the other; the exit code is the worst verdict's.
 
-    Raises UsageError: what was asked for is not possible, or a file can't be read. Raises
-    HarnessError: the two engines disagree.
+    A file that can't be read is told among the verdicts of the others, and makes the exit code 254
+    unless one of them is invalid. Raises UsageError: what was asked for is not possible, or the
+    only file can't be read. Raises HarnessError: the two engines disagree.
     """
     if not request.files:
         raise UsageError("which history? shalott check FILE --model NAME")
@@ -86,10 +89,19 @@ def check_files(request: CheckRequest, echo: Echo) -> int:
     _limits(request)  # a mistake is told before anything is read
     if request.engine != "shalott":
         prepare_engine(request)
+    _by(request, model)
     worst: bool | str = True
     drawn: list[Checked] = []
+    unread = 0
     for file in request.files:
-        checked = _check(request, file, model)
+        try:
+            checked = _check(request, file, model)
+        except (UsageError, MemoryError) as error:
+            if len(request.files) == 1:
+                raise
+            echo(_refusal(request, file, error))
+            unread += 1
+            continue
         for line in _json_lines(checked) if request.as_json else _lines(checked):
             echo(line)
         if checked.explanation is not None:
@@ -100,13 +112,20 @@ def check_files(request: CheckRequest, echo: Echo) -> int:
             break
     if request.report is not None:
         _draw(request.report, drawn, echo, quiet=request.as_json)
-    return EXIT[worst]
+    return EXIT_UNREAD if unread and worst is not False else EXIT[worst]
+
+
+def _refusal(request: CheckRequest, file: str, error: Exception) -> str:
+    """One bad file among others does not keep them from being checked."""
+    if request.as_json:
+        return json.dumps({"file": file, "valid": "unknown", "error": str(error)})
+    return f"{file}: NOT CHECKED: {error}"
 
 
 def locate(file: str, store: Path) -> Path:
     """A file, a run's directory, a run of the store by its name, or the latest of all."""
     path = Path(file)
-    if path.exists():
+    if file == STANDARD_INPUT or path.exists():
         return path
     for candidate in (store / file, store / file / _LATEST):
         if candidate.is_dir() and (candidate / _LATEST).exists():
@@ -221,17 +240,18 @@ def _check(request: CheckRequest, file: str, model: Model) -> Checked:
 def _lines(checked: Checked) -> Iterator[str]:
     verdict, history = checked.verdict, checked.history
     explanation = checked.explanation
+    cut = f" up to {history.cut}, where the file is cut off" if history.cut else ""
     if explanation is not None:
-        yield f"{checked.file}: INVALID: {explanation.reason}"
+        yield f"{checked.file}: INVALID{cut}: {explanation.reason}"
         yield from _operations(explanation)
     elif verdict.violation is not None:
         of = f"key {verdict.violation.key}: " if verdict.violation.key else ""
         yield f"{checked.file}: INVALID: {of}{verdict.violation.reason}"
     elif verdict.valid == "unknown":
         progress = f": {verdict.progress}" if verdict.progress else ""
-        yield f"{checked.file}: unknown ({verdict.cause}){progress}"
+        yield f"{checked.file}: unknown ({verdict.cause}){cut}{progress}"
     else:
-        yield f"{checked.file}: valid"
+        yield f"{checked.file}: valid{cut}"
     yield f"  {_counted(history, verdict)}"
     cost = f"{verdict.elapsed_s:.3f} s, {verdict.memory_peak_bytes / 1e6:.1f} MB"
     if verdict.violation is not None:
@@ -283,6 +303,7 @@ def _json_lines(checked: Checked) -> Iterator[str]:
         "dialect": history.dialect,
         "crashed": int(np.count_nonzero(history.ret == NEVER)),
         "notes": list(history.notes),
+        "cut": history.cut,
         **asdict(verdict),
     }
     if checked.second is not None:

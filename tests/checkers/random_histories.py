@@ -147,6 +147,34 @@ class AQueue:
 
 
 @dataclass
+class APriorityQueue:
+    """Of several with the highest priority any may come; pairs have a priority of their own."""
+
+    values: Values
+    rng: random.Random
+    pairs: bool
+    held: list[Any] = field(default_factory=list)
+
+    def draw(self, rng: random.Random, process: int) -> Draw:
+        if rng.random() < 0.5:
+            return "dequeue", None
+        value = self.values.written()
+        return "enqueue", (rng.randrange(3), value) if self.pairs else value
+
+    def do(self, f: str, argument: Any, process: int) -> Hashable:
+        if f == "enqueue":
+            self.held.append(argument)
+            return None
+        if not self.held:
+            return None
+        most = max(each[0] if self.pairs else each for each in self.held)
+        ready = [each for each in self.held if (each[0] if self.pairs else each) == most]
+        found: Hashable = self.rng.choice(ready)
+        self.held.remove(found)
+        return found
+
+
+@dataclass
 class ALog:
     values: Values
     held: list[int] = field(default_factory=list)
@@ -262,6 +290,8 @@ def _thing(model: str, rng: random.Random, values: Values) -> Thing:
         "key-value": lambda: AString(rng),
         "fifo-queue": lambda: AQueue(values, lambda _: 0),
         "unordered-queue": lambda: AQueue(values, rng.randrange),
+        "stack": lambda: AQueue(values, lambda count: count - 1),
+        "priority-queue": lambda: APriorityQueue(values, rng, rng.random() < 0.5),
         "log": lambda: ALog(values),
         "mutex": lambda: ALock(owned=rng.random() < 0.5),
         "owner-lock": lambda: ALock(owned=True),
@@ -281,6 +311,8 @@ MODELS: Final = (
     "key-value",
     "fifo-queue",
     "unordered-queue",
+    "stack",
+    "priority-queue",
     "log",
     "mutex",
     "owner-lock",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
@@ -11,6 +12,8 @@ import pytest
 from shalott.broker.rabbit.metadata import access
 from shalott.checkers.base import Result
 from shalott.checkers.linearizability.explaining.explanation import from_detail
+from shalott.harness.cli.main import run_command
+from shalott.harness.core.history import write_history
 from shalott.harness.run.planning import Request, make_plan
 from shalott.harness.run.simulate import SimOutcome, simulate
 from shalott.harness.run.verdict import judge
@@ -74,6 +77,23 @@ def test_a_lock_has_two_holders_at_once_in_a_partition() -> None:
     assert "held the lock at once" in anomaly.summary
     assert len(anomaly.operations) >= 2 and "partition" in anomaly.detail["why"]
     assert from_detail(result.detail)[0].key == anomaly.detail["queue"]
+
+
+def test_a_run_of_locks_is_judged_alike_as_the_edn_that_is_exported(tmp_path: Path) -> None:
+    """Several locks, clients that go on after a crash and hold a lock as the same owner."""
+    verdicts = set()
+    for seed in SEEDS:
+        outcome = run(
+            seed, workload="lock", profile="safe" if seed == 1 else "upstream", **PARTITIONS
+        )
+        write_history(outcome.history.ops, tmp_path / "history.parquet")
+        own = run_command(["check", f"{tmp_path}/history.parquet", "-m", "owner-lock"])
+        for how in ([], ["--keyed"], ["--plain"]):
+            exported = f"{tmp_path}/history.edn"
+            assert run_command(["export", f"{tmp_path}/history.parquet", "-o", exported, *how]) == 0
+            assert run_command(["check", exported, "-m", "owner-lock"]) == own
+        verdicts.add(own)
+    assert verdicts == {0, 1}, "a valid run and an invalid one"
 
 
 def test_a_partition_under_ignore_breaks_the_order_of_a_queue() -> None:

@@ -15,44 +15,17 @@ import numpy as np
 
 from shalott.checkers.engine import ffi, lib, new_budget
 from shalott.checkers.history.concurrent import NEVER, ConcurrentHistory
+from shalott.checkers.linearizability.deciding.key_search import FOUND, Found, Turns, search_key
 from shalott.checkers.linearizability.deciding.transitions import OPERATIONS, Encoded, Transitions
 from shalott.checkers.linearizability.deciding.workers import run_all
 from shalott.checkers.linearizability.monitors.base import first_true
 from shalott.checkers.models import BUILT_IN_MODELS, Model, model_name
 from shalott.harness.core.errors import UsageError
 
-CAUSES: Final = {
-    lib.SHL_TIME: "time",
-    lib.SHL_MEMORY: "memory",
-    lib.SHL_CANCELLED: "cancelled",
-    lib.SHL_MODEL_FAILED: "model",
-    lib.SHL_NOT_THIS_MONITOR: "too wide",
-}
-METHODS: Final = {
-    lib.SHL_BY_DEPTH: "depth first",
-    lib.SHL_BY_WINDOW: "window",
-    lib.SHL_BY_LAYERS: "layers",
-}
-
-FOUND: Final = ffi.typeof("shl_found *")
-
 QUICK_OPERATIONS: Final = 2000
 QUICK_S: Final = 0.005
 KEPT_MODELS: Final = 16
 KEPT_BYTES: Final = 16 * 1024**2  # of a table that is kept, at most
-
-
-class Found(NamedTuple):
-    """What the search found about one key's operations."""
-
-    key: int  # its code
-    valid: bool | str
-    cause: str = ""  # of "unknown"
-    method: str = ""
-    stuck: int | None = None  # the row at whose return no configuration was left
-    is_first: bool = False  # no earlier return has that property
-    reached: int = 0  # returns that some order explained
-    returns: int = 0
 
 
 class Quick(NamedTuple):
@@ -141,14 +114,18 @@ class GeneralSearch:
     ) -> None:
         """``hear`` is told what is found, key by key; True ends it. ``keys`` are their codes.
 
-        With ``briefly_s`` no key is searched for longer. Raises UsageError if the model raised;
-        KeyboardInterrupt.
+        With ``briefly_s`` no key is searched for longer; else they take turns (key_search.py).
+        Raises UsageError if the model raised; KeyboardInterrupt.
         """
         table = self.transitions.table()
+        if briefly_s is None:
+            Turns(self.encoded, table, self.budget, threads, hear).take(keys)
+            _raise_failure(self.transitions, self.encoded, self.history)
+            return
 
         def work(number: int) -> bool:
             budget = self.budget
-            if briefly_s is not None and not lib.shl_check_budget(budget):
+            if not lib.shl_check_budget(budget):
                 budget = new_budget(time_limit_s=briefly_s, memory_limit_bytes=KEPT_BYTES)
             return hear(search_key(self.encoded, keys[number], table, budget))
 
@@ -176,31 +153,6 @@ class GeneralSearch:
         if budget.stopped == lib.SHL_TIME and (not deadline_ns or lib.shl_now_ns() < deadline_ns):
             budget.stopped = 0
         return rows[0], is_shortest
-
-
-def search_key(encoded: Encoded, key: int, table: Any, budget: Any) -> Found:
-    """One key's operations, by every method."""
-    operations = encoded.operations(key)
-    if operations.n == 0:
-        return Found(key, True, method="nothing to order")
-    found = ffi.new(FOUND)
-    lib.shl_search(operations, table, lib.SHL_BY_ALL, budget, found)
-    if found.verdict == lib.SHL_VALID:
-        return Found(key, True, method=METHODS.get(found.method, ""))
-    unknown = found.verdict == lib.SHL_UNKNOWN
-    stuck = None
-    if found.stuck != lib.SHL_NONE:
-        stuck = encoded.row(key, found.stuck)
-    return Found(
-        key,
-        "unknown" if unknown else False,
-        cause=CAUSES.get(found.cause, "") if unknown else "",
-        method=METHODS.get(found.method, ""),
-        stuck=stuck,
-        is_first=bool(found.first),
-        reached=found.reached,
-        returns=found.returns,
-    )
 
 
 def _first_stuck(search: GeneralSearch, found: Found) -> int | None:

@@ -11,6 +11,13 @@ from shalott.checkers.linearizability.monitors.locks import (
     reentrant_lock,
 )
 from shalott.checkers.linearizability.monitors.logs import LogMonitor
+from shalott.checkers.linearizability.monitors.necessary_queues import (
+    BAG_CONDITIONS,
+    FIFO_CONDITIONS,
+    STACK_CONDITIONS,
+    priority_conditions,
+)
+from shalott.checkers.linearizability.monitors.necessary_sets import SetConditions
 from shalott.checkers.linearizability.monitors.queues import BAG, FIFO
 from shalott.checkers.linearizability.monitors.registers import RegisterMonitor
 from shalott.checkers.linearizability.monitors.sets import SetMonitor
@@ -23,10 +30,12 @@ from shalott.checkers.models import (
     Model,
     Mutex,
     OwnerLock,
+    PriorityQueue,
     ReentrantLock,
     Register,
     Semaphore,
     Set,
+    Stack,
     UnorderedQueue,
     own_name,
 )
@@ -53,6 +62,15 @@ def choose_monitor(model: Model) -> Monitor | None:
     return _WITHOUT_OPTIONS.get(type(model))
 
 
+def choose_conditions(model: Model) -> Monitor | None:
+    """What is looked at before a search for a built-in model; None: there is nothing."""
+    if not own_name(model):
+        return None
+    if isinstance(model, PriorityQueue):
+        return priority_conditions(model.first)
+    return _CONDITIONS.get(type(model))
+
+
 def wants_distinct(model: Model) -> bool:
     """Whether its monitor passes over what writes a value twice."""
     distinct = Register | CasRegister | KeyValue | FifoQueue | UnorderedQueue
@@ -67,4 +85,11 @@ _WITHOUT_OPTIONS: dict[type, Monitor] = {
     Mutex: MutexMonitor(),
     OwnerLock: OWNER_LOCK,
     FencedLock: FENCED_LOCK,
+}
+
+_CONDITIONS: dict[type, Monitor] = {
+    FifoQueue: FIFO_CONDITIONS,
+    UnorderedQueue: BAG_CONDITIONS,
+    Stack: STACK_CONDITIONS,
+    Set: SetConditions(),
 }

@@ -15,15 +15,19 @@ import numpy as np
 import numpy.typing as npt
 
 from shalott.checkers.engine import lib, new_budget
-from shalott.checkers.history.concurrent import ConcurrentHistory
+from shalott.checkers.history.concurrent import NEVER, ConcurrentHistory
 from shalott.checkers.linearizability.deciding.general_search import (
-    Found,
     GeneralSearch,
     Quick,
     quick_search,
 )
 from shalott.checkers.linearizability.deciding.hindsight import without_hindsight
-from shalott.checkers.linearizability.deciding.monitor_choice import choose_monitor, wants_distinct
+from shalott.checkers.linearizability.deciding.key_search import Found
+from shalott.checkers.linearizability.deciding.monitor_choice import (
+    choose_conditions,
+    choose_monitor,
+    wants_distinct,
+)
 from shalott.checkers.linearizability.deciding.verdict import Verdict, Violation
 from shalott.checkers.linearizability.deciding.workers import run_all
 from shalott.checkers.linearizability.monitors.base import (
@@ -107,6 +111,8 @@ class RunningCheck:
             parts = self._ask_monitor(monitor, parts, find_prefix)
         elif by == "monitor":
             raise UsageError(f"there is no monitor for the model {model_name(self.model)}")
+        if parts and by == "auto" and self.violation is None and not self.cause:
+            self._ask_conditions(parts, find_prefix)
         if parts and by != "monitor" and self.violation is None and not self.cause:
             self._search(parts, find_prefix)
 
@@ -140,6 +146,19 @@ class RunningCheck:
             self._keep_monitor_violation(monitor, *invalid[0], find_prefix)
         return left
 
+    def _ask_conditions(self, parts: list[Part], find_prefix: bool) -> None:
+        """Looks for what no order can explain, before an order is looked for."""
+        conditions = choose_conditions(self.model)
+        if conditions is None:
+            return
+        for part in parts:
+            history = part.of(self.history)
+            answer = conditions(history, self.budget)
+            if answer.valid is False:
+                self._count(answer.monitor)
+                self._keep_monitor_violation(conditions, part, answer, find_prefix)
+                return
+
     def _keep_monitor_violation(
         self, monitor: Monitor, part: Part, answer: MonitorAnswer, find_prefix: bool
     ) -> None:
@@ -150,6 +169,7 @@ class RunningCheck:
             prefix = shortest_prefix(monitor, history, answer, self.budget)
             if not isinstance(monitor, PrefixMonitor):  # those decide every prefix themselves
                 prefix, is_shortest = self._shorter(monitor, history, prefix)
+            prefix, is_shortest = self._proved_again(history, prefix, is_shortest)
             stuck = part.row(int(np.flatnonzero(history.ret == prefix)[0]))
         self.violation = Violation(
             key=self.history.key.names[part.key],
@@ -180,8 +200,25 @@ class RunningCheck:
             return prefix, search is not None and search.verdict().valid is True
         return found.prefix, found.prefix_is_shortest
 
-    def _aside(self, history: ConcurrentHistory, find_prefix: bool) -> RunningCheck | None:
-        """The general search on another history, within what is left of the time, and not long."""
+    def _proved_again(
+        self, history: ConcurrentHistory, prefix: int, is_shortest: bool
+    ) -> tuple[int, bool]:
+        """A prefix is claimed only if a check of it alone finds it invalid, and is called the
+        shortest only if the one before it is found valid. What was known when it was found may be
+        more than what the prefix tells. The last resort is the whole history."""
+        if self._is_invalid(cut(history, prefix), "auto") is not True:
+            return int(history.ret[history.ret != NEVER].max()), False
+        if not is_shortest:
+            return prefix, False
+        earlier = history.ret[history.ret < prefix]
+        if not len(earlier):
+            return prefix, True
+        return prefix, self._is_invalid(cut(history, prefix - 1), "auto") is False
+
+    def _aside(
+        self, history: ConcurrentHistory, find_prefix: bool, by: By = "general"
+    ) -> RunningCheck | None:
+        """Another history, within what is left of the time, and not long."""
         left_s = PREFIX_S
         if self.budget.deadline_ns:
             left_s = min(left_s, (self.budget.deadline_ns - lib.shl_now_ns()) / 1e9)
@@ -189,13 +226,13 @@ class RunningCheck:
             return None
         search = RunningCheck(history, self.model, self.limits._replace(time_s=left_s))
         try:
-            search.run("general", find_prefix)
+            search.run(by, find_prefix)
         except MemoryError:
             return None
         return search
 
-    def _is_invalid(self, history: ConcurrentHistory) -> bool | None:
-        search = self._aside(history, find_prefix=False)
+    def _is_invalid(self, history: ConcurrentHistory, by: By = "general") -> bool | None:
+        search = self._aside(history, find_prefix=False, by=by)
         valid = "unknown" if search is None else search.verdict().valid
         return None if valid == "unknown" else not valid
 
@@ -328,6 +365,7 @@ class RunningCheck:
             own = whole if self.keys == 1 else whole.take(whole.key.codes == found.key)
             rank = int(whole.ret[stuck])
             prefix = without_hindsight(own, self.model, rank, self._is_invalid)
+            prefix, is_shortest = self._proved_again(own, prefix, is_shortest)
             if prefix != rank:
                 stuck = int(np.flatnonzero(whole.ret == prefix)[0])
         self.violation = Violation(

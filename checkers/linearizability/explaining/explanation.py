@@ -35,9 +35,9 @@ TYPES: Final = ("ok", "fail", "info")  # by the codes of ConcurrentHistory.type
 
 # What these return is what they are about; others are about what they were given.
 _OBSERVERS: Final = frozenset(
-    {"read", "dequeue", "poll", "receive", "get", "take", "tail", "contains"}
+    {"read", "dequeue", "pop", "poll", "receive", "get", "take", "tail", "contains"}
 )
-_TEXT_MAX: Final = 200
+TEXT_MAX: Final = 200  # characters of an operation on a page (cutting.py)
 
 
 class ShownOperation(msgspec.Struct, frozen=True, kw_only=True):
@@ -159,7 +159,10 @@ def value_text(value: Hashable) -> str:
 
 
 def operation_text(operation: Operation, type: int, meaning: Meaning | None = None) -> str:
-    """ "write 5", "read → 3", "cas 1 → 2", "dequeue → ?". ``meaning``: what its model reads."""
+    """ "write 5", "read → 3", "cas 1 → 2", "dequeue → ?". ``meaning``: what its model reads.
+
+    It may be long: see cutting.py.
+    """
     f, argument, result = operation.f, operation.argument, operation.result
     parts = [f]
     is_observer = f in _OBSERVERS if meaning is None else meaning.result and f != "cas"
@@ -169,7 +172,7 @@ def operation_text(operation: Operation, type: int, meaning: Meaning | None = No
         # Both are read: neither is left out because it equals the other.
         end = "" if result is None and type != INFO and f not in _OBSERVERS else value_text(result)
         words = [f, value_text(argument), "failed" if type == FAIL else f"→ {end}" if end else ""]
-        return _shortened(" ".join(word for word in words if word))
+        return " ".join(word for word in words if word)
     if f == "cas" and isinstance(argument, tuple) and len(argument) == 2:
         parts.append(f"{value_text(argument[0])} → {value_text(argument[1])}")
     elif argument is not None and not (is_observer and argument == result):
@@ -181,8 +184,4 @@ def operation_text(operation: Operation, type: int, meaning: Meaning | None = No
             parts.append("→ ?")
     elif is_observer or not (result is None or result is True or result == argument):
         parts.append(f"→ {value_text(result)}")
-    return _shortened(" ".join(parts))
-
-
-def _shortened(text: str) -> str:
-    return text if len(text) <= _TEXT_MAX else f"{text[: _TEXT_MAX - 1]}…"
+    return " ".join(parts)

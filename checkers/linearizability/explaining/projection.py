@@ -26,7 +26,7 @@ from shalott.checkers.models import Model, OneOf, own_name
 
 Unit = Hashable
 
-QUEUES: Final = ("fifo-queue", "unordered-queue")
+QUEUES: Final = ("fifo-queue", "unordered-queue", "stack", "priority-queue")
 REGISTERS: Final = ("register", "cas-register")
 
 
@@ -46,7 +46,7 @@ def units_of(model: Model, operations: Sequence[Operation]) -> list[tuple[Unit, 
 
 
 def _of_queue(operation: Operation) -> tuple[Unit, ...]:
-    if operation.f == "enqueue":
+    if operation.f in ("enqueue", "push"):
         return (exact(operation.argument),)
     known = operation.result is not None and operation.result is not UNKNOWN
     return (exact(operation.result),) if known else ()

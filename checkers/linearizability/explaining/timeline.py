@@ -19,7 +19,9 @@ import numpy as np
 import numpy.typing as npt
 
 from shalott.checkers.history.concurrent import NEVER, ConcurrentHistory
+from shalott.checkers.linearizability.explaining.cutting import cut_operations
 from shalott.checkers.linearizability.explaining.explanation import (
+    TEXT_MAX,
     TYPES,
     Explanation,
     ShownOperation,
@@ -48,13 +50,14 @@ def write_timeline(
 
 def timeline_page(parts: list[tuple[Explanation, ConcurrentHistory | None]]) -> str:
     """A whole page: one timeline for each object that is not linearizable."""
-    source = next((part.source for part, _ in parts if part.source), "")
+    sources = list(dict.fromkeys(part.source for part, _ in parts if part.source))
     bodies = "".join(
-        f"<h2>{escape(part.key or part.model)}</h2>{timeline_body(part, history)}"
+        f"<h2>{escape(_heading(part, len(sources) > 1))}</h2>{timeline_body(part, history)}"
         if len(parts) > 1
         else timeline_body(part, history)
         for part, history in parts
     )
+    source = ", ".join(sources)
     return _template("timeline_page.html").format(
         title=escape(f"not linearizable: {source}" if source else "not linearizable"),
         source=escape(source),
@@ -62,6 +65,12 @@ def timeline_page(parts: list[tuple[Explanation, ConcurrentHistory | None]]) -> 
         assets=assets_html(),
         bodies=bodies,
     )
+
+
+def _heading(explanation: Explanation, names_file: bool) -> str:
+    """Which object it is, and of which file if there are several."""
+    name = explanation.key or explanation.model
+    return f"{explanation.source} · {name}" if names_file and explanation.source else name
 
 
 @cache
@@ -206,6 +215,10 @@ def _history_columns(explanation: Explanation, history: ConcurrentHistory) -> di
     shown = {each.call: each for each in explanation.operations}
     missing = shown.keys() - dict.fromkeys(history.call.tolist())
     assert not missing, "the window's operations are not in the history that is drawn"
+    texts = [*texts, *(each.text for each in explanation.operations)]  # cut among themselves
+    for at, call in enumerate(history.call.tolist()):
+        if call in shown:
+            codes[at] = len(texts) - len(shown) + list(shown).index(call)
     columns: dict[str, Any] = {
         "call": history.call.tolist(),
         "ret": np.where(history.ret == NEVER, -1, history.ret).tolist(),
@@ -232,7 +245,7 @@ def _texts(history: ConcurrentHistory, meanings: Meanings) -> tuple[list[str], l
     for operation, kind in zip(operations_of(history), history.type.tolist(), strict=True):
         text = operation_text(operation, kind, meanings.get(operation.f))
         codes.append(number.setdefault(text, len(number)))
-    return list(number), codes
+    return cut_operations(list(number), TEXT_MAX), codes
 
 
 def lanes_of(

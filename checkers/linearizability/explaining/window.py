@@ -97,6 +97,7 @@ class Chooser:
     is_complete: bool
     kinds: Sequence[Operation] | None  # of the whole prefix; None: too many
     out_of_time: Callable[[], bool]
+    reduces: bool = True
 
     def find(self, parts: Sequence[Part], witness: Sequence[int]) -> Window | None:
         """The smallest of the first two, or the first of the others."""
@@ -235,6 +236,8 @@ class Chooser:
 
     def reduced_if_can_be(self, window: Window) -> Window:
         """As it is if its model fails without some of the operations."""
+        if not self.reduces:
+            return window
         try:
             return self.reduced(window)
         except ModelFailed:

@@ -7,6 +7,7 @@ from typing import Final
 
 from shalott.checkers.history.concurrent import FAILED, NEVER, UNKNOWN, Operation
 from shalott.checkers.history.exact import exact, original
+from shalott.checkers.linearizability.explaining.cutting import cut_apart
 from shalott.checkers.linearizability.explaining.explanation import value_text
 from shalott.checkers.linearizability.explaining.projection import LogPart
 from shalott.checkers.linearizability.explaining.search import Part
@@ -24,6 +25,8 @@ _OBJECTS: Final = {
     "key-value": "the key",
     "fifo-queue": "the queue",
     "unordered-queue": "the queue",
+    "stack": "the stack",
+    "priority-queue": "the queue",
     "log": "the log",
     "mutex": "the lock",
     "owner-lock": "the lock",
@@ -38,13 +41,14 @@ _OBJECTS: Final = {
 LOCKS: Final = ("mutex", "owner-lock", "reentrant-lock", "fenced-lock")
 
 
-def plain(value: Hashable) -> str:
+def whole(value: Hashable) -> str:
     """A value as a state holds it: as ``exact`` has it."""
-    return _shortened(value_text(original(value)))
+    return value_text(original(value))
 
 
-def _shortened(text: str) -> str:
-    return text if len(text) <= _VALUE_MAX else f"{text[: _VALUE_MAX - 1]}…"
+def plain(value: Hashable) -> str:
+    """The same, not too long."""
+    return cut_apart([whole(value)], _VALUE_MAX)[0]
 
 
 def object_name(model: str) -> str:
@@ -53,19 +57,23 @@ def object_name(model: str) -> str:
 
 
 def state_text(model: Model, state: Hashable) -> str:
-    """What the object is or has: "holds 3", "is free", "is empty"."""
+    """What the object is or has: "holds 3", "is free", "is empty". One value may be long."""
     name = own_name(model)
     if isinstance(model, LogPart) and isinstance(state, tuple):
         return _log_text(state)
     if name in ("register", "cas-register", "key-value") and isinstance(state, tuple):
-        return f"holds {plain(state[0])}"
+        return f"holds {whole(state[0])}"
     if name == "multi-register" and isinstance(state, frozenset):
         pairs = sorted(f"{value_text(key)} = {plain(value)}" for key, value in state)
         return f"hold {', '.join(pairs)}" if pairs else "hold nothing yet"
-    if name in ("fifo-queue", "set", "unordered-queue") and not state:
+    if name in ("fifo-queue", "priority-queue", "set", "stack", "unordered-queue") and not state:
         return "is empty"
     if name == "fifo-queue" and isinstance(state, tuple):
         return f"holds {_listed(map(plain, state))}"
+    if name == "stack" and isinstance(state, tuple):
+        return f"holds {_listed(map(plain, reversed(state)))}"  # the next one first, as in a queue
+    if name == "priority-queue" and isinstance(state, tuple):
+        return f"holds {_listed(plain(value) for _, value in state)}"
     if name == "unordered-queue" and isinstance(state, frozenset):
         return f"holds {_listed(sorted(plain(v) + (f' ×{n}' if n > 1 else '') for v, n in state))}"
     if name == "set" and isinstance(state, frozenset):
@@ -91,7 +99,7 @@ def _lock_text(model: str, state: Hashable) -> str:
     if model == "counter":
         return f"is at {state}"
     if model == "":
-        return f"is {_shortened(repr(state))}"  # what the state of somebody else's model means
+        return f"is {state!r}"  # what the state of somebody else's model means
     return f"is {value_text(state)}"
 
 
@@ -106,8 +114,9 @@ def _listed(values: Iterable[str]) -> str:
     return ", ".join(known[:6]) + (f" and {len(known) - 6} more" if len(known) > 6 else "")
 
 
-def states_text(model: Model, states: Iterable[Hashable]) -> str:
-    """ "could only hold 1 or 5": all that was possible."""
+def states_text(model: Model, states: Iterable[Hashable], saw: str = "") -> str:
+    """ "could only hold 1 or 5": all that was possible. Long ones are cut where they differ, from
+    ``saw``, too."""
     texts = list(dict.fromkeys(state_text(model, state) for state in states))
     verb, parts = "", texts
     words = {text.partition(" ")[0] for text in texts}
@@ -116,6 +125,7 @@ def states_text(model: Model, states: Iterable[Hashable]) -> str:
         parts = [text.partition(" ")[2] for text in texts]
     infinitive = {"holds": "hold", "is": "be", "has": "have", "hold": "hold"}.get(verb, verb)
     parts = sorted(parts, key=_by_number)
+    parts = cut_apart(parts, _VALUE_MAX, [saw])
     if len(parts) > _STATES_MAX + 1:
         parts = [*parts[:_STATES_MAX], f"{len(parts) - _STATES_MAX} others"]
     return f"could only {infinitive} {' or '.join(parts)}".replace("  ", " ")
@@ -129,12 +139,21 @@ def _by_number(text: str) -> tuple[bool, int, str]:
 
 def why_not(model: Model, state: Hashable, operation: Operation) -> str:
     """Why ``operation`` can't be next in ``state``: what it saw, and what it would have seen."""
-    now = f"{object_name(own_name(model))} {state_text(model, state)}"
     if operation.result is UNKNOWN:
         saw = ""
     else:
         saw = observed(operation) if own_name(model) else _returned(operation.result)
+    holds = state_text(model, state)
+    (verb, before), (word, rest) = (_split(text) for text in (saw, holds))
+    before, rest = cut_apart([before, rest], _VALUE_MAX)
+    saw, now = verb + before, f"{object_name(own_name(model))} {word}{rest}"
     return f"{saw}, but {now}" if saw else f"can't be next: {now}"
+
+
+def _split(text: str) -> tuple[str, str]:
+    """The first word, and what follows: "returned ", "3"."""
+    word, blank, rest = text.partition(" ")
+    return word + blank, rest
 
 
 def _returned(result: Hashable) -> str:
@@ -151,7 +170,7 @@ def observed(operation: Operation) -> str:
         before = value_text(operation.argument[0])
         failed = result is FAILED or result is False
         return f"failed, so it was not {before}" if failed else f"needs {before}"
-    if f == "dequeue":
+    if f in ("dequeue", "pop"):
         return "found it empty" if result is None else f"took {value_text(result)}"
     if f in ("acquire", "release") and result is None:
         return "needs it free" if f == "acquire" else "needs it held"
@@ -167,13 +186,19 @@ def stuck_sentence(
     text: str,
     process: int,
     operation: Operation,
-    states: Iterable[Hashable],
+    states: Sequence[Hashable],
     cause: str,
 ) -> str:
     """ "read → 3 of process 7 returned when the register could only hold 1 or 5: ..."."""
     saw = "failed" if operation.result is FAILED else "returned"
+    seen = "" if operation.result is UNKNOWN else value_text(operation.result)
+    could = states_text(model, states, seen)
+    if seen and text.endswith(seen):
+        others = [state_text(model, state).partition(" ")[2] for state in states]
+        short = cut_apart([seen], _VALUE_MAX, others)[0]
+        text, cause = text.removesuffix(seen) + short, cause.replace(seen, short)
     sentence = f"{text} of process {process} {saw} when {object_name(own_name(model))} "
-    sentence = sentence.replace(" failed of ", " of ") + states_text(model, states)
+    sentence = sentence.replace(" failed of ", " of ") + could
     return sentence + (f": {cause}" if cause else "")
 
 

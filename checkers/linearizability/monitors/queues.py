@@ -31,11 +31,11 @@ from shalott.checkers.linearizability.monitors.base import (
     close_ranks,
     first_true,
 )
-from shalott.checkers.models.collections import QUEUE
+from shalott.checkers.models.collections import QUEUE, PriorityQueue, Stack
 
 MEANS: Final = {
-    name: lib.SHL_ENQUEUE if meaning.f == "enqueue" else lib.SHL_DEQUEUE
-    for name, meaning in QUEUE.items()
+    name: lib.SHL_ENQUEUE if meaning.f in ("enqueue", "push") else lib.SHL_DEQUEUE
+    for name, meaning in {**Stack.meanings, **PriorityQueue.meanings, **QUEUE}.items()
 }
 VIOLATIONS: Final = {
     lib.SHL_QUEUE_FRESH: "fresh",

@@ -111,7 +111,7 @@ def _codes(history: ConcurrentHistory) -> npt.NDArray[np.uint8]:
     completed = history.ret != NEVER
     f[~completed & ((f == lib.SHL_SET_HAS) | (f == lib.SHL_SET_READ))] = DROPPED
     asked = f.copy()
-    true, false = _rows_of(result, True) & completed, _rows_of(result, False) & completed
+    true, false = rows_of(result, True) & completed, rows_of(result, False) & completed
     if ((asked == lib.SHL_SET_HAS) & ~(true | false)).any():
         raise Undecided("a contains returned neither true nor false")
     for means, (said_yes, said_no) in _SAID.items():
@@ -120,7 +120,7 @@ def _codes(history: ConcurrentHistory) -> npt.NDArray[np.uint8]:
     return f
 
 
-def _rows_of(values: Values, form: bool) -> Bools:
+def rows_of(values: Values, form: bool) -> Bools:
     """The rows that hold true, or false."""
     rows = np.zeros(len(values), dtype=np.bool_)
     for at, known in enumerate(values.forms):
@@ -174,7 +174,7 @@ def _read_sets(result: Values, is_read: Bools) -> _ReadSets:
 # --- what is said about it ------------------------------------------------------------------------
 
 
-def _what(history: ConcurrentHistory, row: int) -> str:
+def operation_in_words(history: ConcurrentHistory, row: int) -> str:
     """An operation in words."""
     means = MEANS[history.f.names[history.f.codes[row]]]
     if means == lib.SHL_SET_READ:
@@ -196,30 +196,30 @@ def _why(history: ConcurrentHistory, violation: int, rows: tuple[int, ...]) -> s
 
 def _fresh(history: ConcurrentHistory, rows: tuple[int, ...]) -> str:
     if MEANS[history.f.names[history.f.codes[rows[0]]]] == lib.SHL_SET_READ:
-        return f"the {_what(history, rows[0])} has an element that nobody added"
-    return f"{_what(history, rows[0])} found an element that nobody added"
+        return f"the {operation_in_words(history, rows[0])} has an element that nobody added"
+    return f"{operation_in_words(history, rows[0])} found an element that nobody added"
 
 
 def _again(history: ConcurrentHistory, rows: tuple[int, ...]) -> str:
-    one, other = (_what(history, row) for row in rows)
+    one, other = (operation_in_words(history, row) for row in rows)
     return f"{one} and {other}: the same change was made twice, and not undone between"
 
 
 def _future(history: ConcurrentHistory, rows: tuple[int, ...]) -> str:
-    found, add = (_what(history, row) for row in rows)
+    found, add = (operation_in_words(history, row) for row in rows)
     return f"{found} returned before {add} was called, although nobody added the element before"
 
 
 def _lost(history: ConcurrentHistory, rows: tuple[int, ...]) -> str:
-    missed, before = _what(history, rows[0]), _what(history, rows[1])
+    missed, before = operation_in_words(history, rows[0]), operation_in_words(history, rows[1])
     reason = f"{missed} did not find the element, which was there before: see {before}"
     if len(rows) == 3:
-        return f"{reason}; and afterwards: see {_what(history, rows[2])}"
+        return f"{reason}; and afterwards: see {operation_in_words(history, rows[2])}"
     return f"{reason}, and nobody is known to have removed it by then"
 
 
 def _stale(history: ConcurrentHistory, rows: tuple[int, ...]) -> str:
-    remove, found = (_what(history, row) for row in rows)
+    remove, found = (operation_in_words(history, row) for row in rows)
     return f"{found} was called after {remove} had returned, and nobody added the element again"
 
 
@@ -228,7 +228,7 @@ def _different(history: ConcurrentHistory, rows: tuple[int, ...]) -> str:
 
 
 def _order(history: ConcurrentHistory, rows: tuple[int, ...]) -> str:
-    returned, called = (_what(history, row) for row in rows)
+    returned, called = (operation_in_words(history, row) for row in rows)
     return (
         f"the {called} was called after the {returned} had returned, although what was seen says"
         " that it came first"

@@ -17,6 +17,8 @@ from shalott.checkers.linearizability.checking import (
     make_model,
     memory_left,
 )
+from shalott.checkers.linearizability.deciding import running_check
+from shalott.checkers.linearizability.deciding.running_check import RunningCheck
 from shalott.checkers.models import Model, OneOf
 from shalott.harness.core.errors import UsageError
 from tests.checkers.random_histories import random_history
@@ -73,6 +75,24 @@ def test_a_violation_names_the_operation_at_which_no_order_was_left(
     assert (verdict.valid, found.stuck, found.prefix) == (False, 3, 7)
     assert 3 in found.operations
     assert "read" in explain(history, verdict, "register").reason
+
+
+@pytest.mark.parametrize("by", ["auto", "general"])
+@pytest.mark.parametrize(
+    ("claimed", "told"), [(5, (4, 9, False)), (7, (3, 7, True)), (9, (4, 9, False))]
+)
+def test_a_prefix_that_was_found_is_proved_again(
+    monkeypatch: pytest.MonkeyPatch, by: Any, claimed: int, told: tuple[int, int, bool]
+) -> None:
+    """A prefix that is valid after all, one that is the shortest, one that is not."""
+    steps = [("write", 1, None), ("read", None, 1), ("write", 2, None), ("read", None, 1)]
+    history = from_rows(sequential(*steps, ("write", 3, None)))
+    monkeypatch.setattr(running_check, "shortest_prefix", lambda *found: claimed)
+    monkeypatch.setattr(running_check, "without_hindsight", lambda *found: claimed)
+    monkeypatch.setattr(RunningCheck, "_shorter", lambda *found: (claimed, True))
+    found = check(history, "register", by=by, find_prefix=True).violation
+    assert found is not None
+    assert (found.stuck, found.prefix, found.prefix_is_shortest) == told
 
 
 @pytest.mark.parametrize("memory_limit_bytes", [None, BELOW_THE_KEPT])

@@ -1,5 +1,6 @@
 """Limits that hold: time, memory, Ctrl-C. On a history that no search can finish: many enqueues at
-once of values that repeat, then dequeues in an order that nothing can have made.
+once of values that repeat, then dequeues in an order that nothing can have made. Only the general
+search is asked: counts refute it at once.
 """
 
 from __future__ import annotations
@@ -50,7 +51,7 @@ def test_the_time_limit_is_kept(model: str) -> None:
     """Within 5 %, best of three, of the time in which it had a processor: others may want it."""
     history, over = endless(), []
     for _ in range(3):
-        verdict = check(history, model, time_limit_s=1.0)
+        verdict = check(history, model, time_limit_s=1.0, by="general")
         assert (verdict.valid, verdict.cause) == ("unknown", "time")
         assert "completed operations" in verdict.progress
         assert verdict.elapsed_s >= 0.99
@@ -63,7 +64,7 @@ def test_the_time_limit_is_kept(model: str) -> None:
 
 @pytest.mark.parametrize("model", ["fifo-queue", "unordered-queue"])
 def test_the_memory_limit_is_kept(model: str) -> None:
-    verdict = check(endless(), model, time_limit_s=60, memory_limit_bytes=16 * MIB)
+    verdict = check(endless(), model, time_limit_s=60, memory_limit_bytes=16 * MIB, by="general")
     assert (verdict.valid, verdict.cause) == ("unknown", "memory")
     assert 8 * MIB < verdict.memory_peak_bytes <= 16 * MIB
     assert verdict.progress
@@ -79,7 +80,7 @@ def resident():
 model, limit = sys.argv[1], int(sys.argv[2])
 check(endless(2), model)
 history, before = endless(), resident()
-verdict = check(history, model, time_limit_s=120, memory_limit_bytes=limit)
+verdict = check(history, model, time_limit_s=120, memory_limit_bytes=limit, by="general")
 assert verdict.cause == "memory", verdict
 print(resident() - before)
 """
@@ -126,7 +127,7 @@ def test_ctrl_c_stops_it_at_once(keys: int) -> None:
     for _ in range(3):
         sent = interrupt_after(0.3)
         with pytest.raises(CheckInterrupted) as raised:
-            check(many_keys(keys), "fifo-queue", time_limit_s=60, threads=2)
+            check(many_keys(keys), "fifo-queue", time_limit_s=60, threads=2, by="general")
         late.append(time.monotonic() - sent[0])
         verdict = raised.value.verdict
         assert (verdict.valid, verdict.cause) == ("unknown", "cancelled")
@@ -158,7 +159,7 @@ def many_keys(keys: int) -> ConcurrentHistory:
 
 
 def test_one_budget_covers_all_keys() -> None:
-    verdict = check(many_keys(4), "fifo-queue", time_limit_s=0.5, threads=2)
+    verdict = check(many_keys(4), "fifo-queue", time_limit_s=0.5, threads=2, by="general")
     assert (verdict.valid, verdict.cause, verdict.keys_decided) == ("unknown", "time", 0)
     assert verdict.elapsed_s < 0.8
     assert verdict.progress.startswith("0 of 4 keys were decided; ")

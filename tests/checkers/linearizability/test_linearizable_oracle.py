@@ -29,6 +29,8 @@ OPTIONS: Final = (
     "cas-register:nil=any",
     "cas-register:initial=1",
     "reentrant-lock:limit=1",
+    "priority-queue:first=lowest",
+    "priority-queue:ties=fifo",
 )
 
 

@@ -97,14 +97,14 @@ def test_a_broken_plug_in_hinders_nobody_and_is_named_when_it_is_asked_for(
     plug_ins.module("bad", "import no_such_library")
     plug_ins.module("script", "import sys\nsys.exit(0)")
     plug_ins.distribution("acme-models", "shalott.models", counter="acme:Wrapping")
-    plug_ins.distribution("bad-models", "shalott.models", stack="bad:Stack", out="script:Model")
+    plug_ins.distribution("bad-models", "shalott.models", heap="bad:Heap", out="script:Model")
     plug_ins.distribution("odd-models", "shalott.models", odd="acme:COUNT", one="acme:dataclass")
     assert make_model("Wrapping").init == 0
     with pytest.raises(UsageError) as raised:
-        make_model("stack")
+        make_model("heap")
     said = str(raised.value)
-    assert said.startswith("no model 'stack': there are register, ") and "Wrapping, and" in said
-    assert "bad-models's model stack can't be used: ModuleNotFoundError: No module named" in said
+    assert said.startswith("no model 'heap': there are register, ") and "Wrapping, and" in said
+    assert "bad-models's model heap can't be used: ModuleNotFoundError: No module named" in said
     assert "bad-models's model out can't be used: SystemExit: 0" in said
     assert "odd-models's entry point one of shalott.models is no model record" in said
 

@@ -20,10 +20,12 @@ from shalott.checkers.models import (
     Mutex,
     OneOf,
     OwnerLock,
+    PriorityQueue,
     ReentrantLock,
     Register,
     Semaphore,
     Set,
+    Stack,
     UnorderedQueue,
     make_model,
     meanings_of,
@@ -273,3 +275,42 @@ def test_pure_meanings_and_operations_never_change_a_state() -> None:
                     except ValueError:
                         continue
                     assert answer in (None, state)
+
+
+def test_stack() -> None:
+    assert allows(Stack(), ("push", 1), ("push", 2), ("pop", None, 2), ("pop", None, 1))
+    assert not allows(Stack(), ("push", 1), ("push", 2), ("pop", None, 1))
+    assert allows(Stack(), ("pop", None, None), ("push", 1))
+    assert not allows(Stack(), ("push", 1), ("pop", None, None))
+    assert after(Stack(), ("push", 1), ("push", 2), ("pop", None, UNKNOWN)) == (1,)
+    assert not allows(Stack(), ("pop", None, UNKNOWN))
+
+
+def test_priority_queue() -> None:
+    three = (("enqueue", 1), ("enqueue", 3), ("enqueue", 2))
+    assert allows(PriorityQueue(), *three, ("dequeue", None, 3), ("dequeue", None, 2))
+    assert not allows(PriorityQueue(), *three, ("dequeue", None, 2))
+    lowest = PriorityQueue(first="lowest")
+    assert allows(lowest, *three, ("dequeue", None, 1), ("dequeue", None, 2))
+    assert not allows(lowest, *three, ("dequeue", None, 3))
+    assert not allows(lowest, *three, ("dequeue", None, None))
+    pairs = (("enqueue", (5, "a")), ("enqueue", (1, "z")), ("enqueue", (5, "b")))
+    for ties, allowed in (("any", True), ("fifo", False)):
+        assert allows(PriorityQueue(ties=ties), *pairs, ("dequeue", None, (5, "b"))) is allowed
+        assert allows(PriorityQueue(ties=ties), *pairs, ("dequeue", None, (5, "a")))
+        assert not allows(PriorityQueue(ties=ties), *pairs, ("dequeue", None, (1, "z")))
+    unknown = PriorityQueue().step(
+        after(PriorityQueue(), *pairs), Operation("dequeue", None, UNKNOWN)
+    )
+    assert isinstance(unknown, OneOf) and len(unknown.states) == 2
+    for value in ("high", True, (True, 1), ("high", 1)):
+        with pytest.raises(ValueError, match="element is a number or a pair that begins with one"):
+            PriorityQueue().step((), Operation("enqueue", value))
+    with pytest.raises(UsageError, match="first is highest or lowest, not 'middle'"):
+        make_model("priority-queue:first=middle")
+
+
+def test_one_multiset_of_a_priority_queue_is_one_state() -> None:
+    one = after(PriorityQueue(), ("enqueue", (1, "a")), ("enqueue", (1, "b")))
+    other = after(PriorityQueue(), ("enqueue", (1, "b")), ("enqueue", (1, "a")))
+    assert one == other

@@ -79,7 +79,7 @@ def test_clock_times_are_kept_where_every_entry_has_one(tmp_path: Path) -> None:
         REGISTER.replace("\n", "\r\n"),
         "\ufeff; by hand\n" + REGISTER.replace("{:index", "; one more\n#_ (old [stuff]) {:index"),
         REGISTER.replace(":time", "#_ :x #_ #_ {} [] :time"),
-        REGISTER.replace(":time", ':note "a } \\" ; #_ \\\\", :char \\}, :time'),
+        REGISTER.replace(":time ", ':note "a } \\" ; #_ \\\\", :char \\}, :time '),
         REGISTER.replace(":type :", ':type "').replace(", :f", '", :f'),
         REGISTER[:-1],
     ],

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 import os
 import signal
@@ -17,8 +18,10 @@ import pytest
 from shalott.checkers.models import BUILT_IN
 from shalott.checkers.reading import read_history
 from shalott.harness.cli.main import run_command
+from shalott.harness.core.errors import UnreadableHistory
 from shalott.harness.core.history import write_history
-from shalott.harness.core.recording import recover
+from shalott.harness.core.op import NEMESIS
+from shalott.harness.core.recording import HistoryWriter, recover
 from tests.checkers.reading.test_edn import REGISTER, REGISTER_SEEN
 from tests.checkers.reading.test_logs import ETCD, RECORDED, VIOLIN, record
 from tests.checkers.reading.written import seen
@@ -196,7 +199,7 @@ def test_help(shalott: Shalott) -> None:
     [
         ([], "which history? shalott check FILE --model NAME"),
         (["good.edn"], "which model? --model register, cas-register"),
-        (["good.edn", "-m", "stack"], "no model 'stack': there are register, cas-register"),
+        (["good.edn", "-m", "heap"], "no model 'heap': there are register, cas-register"),
         (["good.edn", "-m", "register:x=1"], "model register takes"),
         (["good.edn", "-m", "register", "--monitor", "bus"],
          "no monitor 'bus' for register: there are auto, general, register monitor"),
@@ -270,6 +273,64 @@ def test_a_pipe_is_read_like_a_file(shalott: Shalott, tmp_path: Path) -> None:
         assert "/shalott-" not in out
 
 
+def test_one_bad_file_does_not_end_a_batch(shalott: Shalott) -> None:
+    Path("bad.edn").write_text("{:process 0, :type :invoke, :f :read, :value [1}}")
+    files = ["nowhere.edn", "good.edn", "bad.edn", "queue.log", "good.edn"]
+    done = shalott(["check", *files, "-m", "cas-register"])
+    told = [line for line in done.out.splitlines() if not line.startswith(" ")]
+    assert [line.split(": ")[:2] for line in told] == [
+        ["nowhere.edn", "NOT CHECKED"],
+        ["good.edn", "valid"],
+        ["bad.edn", "NOT CHECKED"],
+        ["queue.log", "NOT CHECKED"],
+        ["good.edn", "valid"],
+    ]
+    assert "bad.edn, line 1, column 48: a bracket is closed by one of another kind" in done.out
+    assert done.code == 254
+    assert shalott(["check", "stale.edn", "bad.edn", "-m", "cas-register"]).code == 1
+    lines = shalott(["check", *files, "-m", "cas-register", "--json"]).out.splitlines()
+    assert [json.loads(line)["valid"] for line in lines] == [
+        "unknown", True, "unknown", "unknown", True
+    ]  # fmt: skip
+    assert "column 48" in json.loads(lines[2])["error"]
+
+
+def test_a_compressed_file_is_read_like_a_plain_one(
+    shalott: Shalott, run_stored: Path, tmp_path: Path
+) -> None:
+    for name in ("stale.edn", "etcd.log", run_stored / "history.parquet", run_stored / "recording"):
+        content = gzip.compress(Path(name).read_bytes())
+        Path("packed.gz").write_bytes(content)
+        assert seen(read_history("packed.gz")) == seen(read_history(name))
+        Path("packed.gz").write_bytes(content[:-20])
+        with pytest.raises(UnreadableHistory, match=r"packed\.gz: the gzip file is damaged"):
+            read_history("packed.gz")
+    Path("packed.gz").write_bytes(gzip.compress(b"nonsense"))
+    done = shalott(["check", "packed.gz", "-m", "register"])
+    assert (done.code, done.err[:32]) == (254, "shalott: packed.gz is no history")
+    Path("run.gz").write_bytes(gzip.compress((run_stored / "history.parquet").read_bytes()))
+    exported = shalott(["export", "run.gz", "--nemesis"])
+    assert exported.out == shalott(["export", "latest", "--nemesis"]).out
+
+
+@pytest.mark.parametrize("packed", [False, True])
+@pytest.mark.parametrize("piped", [False, True])
+def test_standard_input_is_a_file(shalott: Shalott, packed: bool, piped: bool) -> None:
+    def main(*arguments: str, content: bytes) -> subprocess.CompletedProcess[bytes]:
+        command = [sys.executable, "-m", "shalott.harness.cli.main", *arguments]
+        content = gzip.compress(content) if packed else content
+        if piped:
+            return subprocess.run(command, input=content, capture_output=True, check=False)
+        Path("input").write_bytes(content)
+        with Path("input").open("rb") as given:
+            return subprocess.run(command, stdin=given, capture_output=True, check=False)
+
+    done = main("check", "-", "-m", "register", content=STALE.encode())
+    assert (done.returncode, done.stdout[:12]) == (1, b"-: INVALID: "), done
+    done = main("check", "-", "-m", "register", content=b"nonsense")
+    assert (done.returncode, done.stderr[:38]) == (254, b"shalott: standard input is no history ")
+
+
 # --- export ---------------------------------------------------------------------------------------
 
 
@@ -286,12 +347,47 @@ def test_export_to_standard_output_with_the_nemesis(shalott: Shalott, run_stored
     done = shalott(["export", "fifo", "--nemesis"])
     assert done.code == 0
     lines = done.out.splitlines()
-    assert lines[0] == (
-        '{:index 0, :process :nemesis, :type :info, :f :partition, :value "begun", :time 10}'
+    assert lines[0] == "; values are [key value]"
+    assert lines[1] == (
+        '{:index 0, :process :nemesis, :type :info, :f :partition, :value "begun", :time 10, '
+        ':extra {:fault "p1"}}'
     )
-    assert [line for line in lines if ":nemesis" in line and '"healed", :time 80}' in line]
+    assert [line for line in lines if ":nemesis" in line and '"healed", :time 80, :extra ' in line]
     Path("again.edn").write_text(done.out)
-    assert seen(read_history("again.edn", keyed=True)) == RECORDED
+    assert seen(read_history("again.edn")) == RECORDED
+
+
+def test_export_keeps_what_logs_brought_and_whom_faults_hit(shalott: Shalott) -> None:
+    writer = HistoryWriter(Path("history.jsonl"), clock_ns=iter(range(100)).__next__)
+    targets = {"kind": "partition", "nodes": ["n1", "n2"], "links": [["n1", "n3"]]}
+    fault = writer.invoke(NEMESIS, "", "partition", extra=targets)
+    sent = writer.invoke(0, "n1", "send", key="t/0", value=7)
+    writer.complete(sent, "ok", value=7, offset=3)
+    other = writer.invoke(0, "n1", "send", key="t/1", value=8)
+    writer.complete(other, "ok", value=8, offset=0)
+    poll = writer.invoke(1, "n2", "poll", key="t/0")
+    writer.complete(poll, "ok", extra={"from": 3, "records": [[3, 7]]})
+    writer.complete(fault, "info", extra={**targets, "proved_effective": True})
+    writer.close()
+    assert shalott(["export", "history.jsonl", "--nemesis", "-o", "log.edn"]).code == 0
+    lines = Path("log.edn").read_text().splitlines()
+    faults = [line for line in lines if ":nemesis" in line]
+    assert all(':nodes ["n1" "n2"], :links [["n1" "n3"]]' in line for line in faults)
+    assert [
+        line for line in lines if ":extra {:from 3, :records [[3 7]]}" in line and ":ok" in line
+    ]
+    assert [line for line in lines if ':type :ok, :f :send, :value ["t/0" 3]' in line]
+    found = seen(read_history("log.edn"))
+    assert [row[1:4] for row in found] == [("send", 7, 3), ("send", 8, 0), ("poll", None, None)]
+    write_history(recover(Path("history.jsonl")).ops, Path("history.parquet"))
+    assert [row[1:4] for row in seen(read_history("history.parquet"))][:2] == [
+        ("send", 7, 3),
+        ("send", 8, 0),
+    ]
+
+
+def test_the_help_of_export_shows_brackets(shalott: Shalott) -> None:
+    assert "[key value]" in " ".join(shalott(["export", "--help"]).out.replace("│", " ").split())
 
 
 def test_export_of_another_dialect(shalott: Shalott) -> None:

@@ -226,8 +226,18 @@
       const end = axis.ret[op] === Infinity ? following(op) : right, ahead = before[op];
       const free = ahead < 0 ? GUTTER : axis.ret[ahead] === Infinity ? Math.max(GUTTER, x(axis.call[ahead]) + 16) : x(axis.ret[ahead]);
       pen.fillStyle = role[op] === "stuck" ? colours.bad : colours.ink;
-      if (axis.ret[op] < Infinity && end + wide + 8 < Math.min(following(op), width)) pen.fillText(text, end + 5, y);
-      else if (left - wide - 8 > free) pen.fillText(text, left - wide - 5, y);
+      const behind = axis.ret[op] < Infinity ? Math.min(following(op), width) - end - 8 : 0, ahead_of = left - free - 8;
+      if (behind > wide) pen.fillText(text, end + 5, y);
+      else if (ahead_of > wide) pen.fillText(text, left - wide - 5, y);
+      else if (Math.max(behind, ahead_of) > 48) { // too long for either side: as much of it as there is room for
+        const part = fitted(text, Math.max(behind, ahead_of));
+        pen.fillText(part, behind >= ahead_of ? end + 5 : left - pen.measureText(part).width - 5, y);
+      }
+    }
+    function fitted(text, room) {
+      let least = 0, most = text.length;
+      while (most - least > 1) { const middle = (least + most) >> 1; if (pen.measureText(text.slice(0, middle) + "…").width <= room) least = middle; else most = middle; }
+      return text.slice(0, least) + "…";
     }
     const luminous = hex => parseInt(hex.slice(1, 3), 16) * 0.3 + parseInt(hex.slice(3, 5), 16) * 0.6 + parseInt(hex.slice(5, 7), 16) * 0.1 > 150;
     const byLane = Array.from({ length: lanes }, () => []);
@@ -278,6 +288,10 @@
       if (px < GUTTER || px > width) return;
       pen.strokeStyle = colours.bad; pen.lineWidth = 1.5; pen.beginPath(); pen.moveTo(px, 2); pen.lineTo(px, height); pen.stroke();
       pen.fillStyle = colours.bad; pen.beginPath(); pen.moveTo(px - 5, 2); pen.lineTo(px + 5, 2); pen.lineTo(px, 10); pen.fill();
+      const words = "the invalid prefix ends", wide = pen.measureText(words).width, right = px + wide + 12 < width;
+      const begin = right ? px + 8 : px - 8 - wide;
+      pen.fillStyle = colours.card; pen.fillRect(begin - 3, 0, wide + 6, AXIS - 5);
+      pen.fillStyle = colours.bad; pen.textAlign = "left"; pen.fillText(words, begin, AXIS / 2 - 1);
     }
 
     // ---- the partial linearizations ----------------------------------------------------------

@@ -6,6 +6,7 @@ import json
 import re
 from pathlib import Path
 
+import msgspec
 import numpy as np
 import pytest
 
@@ -109,6 +110,27 @@ def test_a_page_for_several_objects_has_one_script(stale: Explanation) -> None:
     page = timeline_page([(stale, None), (stale, None)])
     assert page.count("lin-data") == 3  # two, and the script that reads them
     assert page.count('"use strict"') == 1
+
+
+def test_a_page_for_several_files_names_each(stale: Explanation) -> None:
+    first, second = (
+        msgspec.structs.replace(stale, source=f"{name}.edn", key=key)
+        for name, key in (("one", "a"), ("two", "b"))
+    )
+    page = timeline_page([(first, None), (second, None)])
+    assert "<title>not linearizable: one.edn, two.edn</title>" in page
+    assert "one.edn, two.edn</p>" in page
+    assert "<h2>one.edn · a</h2>" in page and "<h2>two.edn · b</h2>" in page
+    alike = msgspec.structs.replace(second, source="one.edn")
+    assert "<h2>b</h2>" in timeline_page([(first, None), (alike, None)])
+
+
+def test_bars_are_labelled(stale: Explanation) -> None:
+    """The tools above the drawing, and the line at which the invalid prefix ends."""
+    page = timeline_page([(stale, None)])
+    assert 'role="toolbar" aria-label="find, time axis, zoom"' in page
+    assert 'role="toolbar" aria-label="partial linearizations"' in page
+    assert page.count("the invalid prefix ends") == 2  # in the legend, and drawn beside the line
 
 
 def test_a_client_keeps_its_lane_when_a_crash_gives_it_another_process() -> None:

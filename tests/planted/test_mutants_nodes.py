@@ -22,7 +22,7 @@ NIGHTLY = pytest.mark.skipif(
 @NIGHTLY
 @pytest.mark.parametrize(("world", "mutant"), cases("local", "docker"))
 def test_it_is_found(world: World, mutant: Mutant, tmp_path: Path) -> None:
-    assert_found(mutant, run_mutant(mutant.edits, command(mutant.scenario, world), tmp_path))
+    assert_found(mutant, run_mutant(mutant.edits, command(mutant.scenario, world), tmp_path), world)
 
 
 SAYS_SO = Edit(

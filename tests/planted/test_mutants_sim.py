@@ -14,7 +14,7 @@ pytestmark = pytest.mark.sim  # as each of the cases is
 
 @pytest.mark.parametrize(("world", "mutant"), cases("sim"))
 def test_it_is_found(world: World, mutant: Mutant, tmp_path: Path) -> None:
-    assert_found(mutant, run_mutant(mutant.edits, command(mutant.scenario, world), tmp_path))
+    assert_found(mutant, run_mutant(mutant.edits, command(mutant.scenario, world), tmp_path), world)
 
 
 @pytest.mark.parametrize("scenario", SCENARIOS)

@@ -75,6 +75,10 @@ async def run_one(number: int, cluster: str, store: Path, permits: asyncio.Semap
             code = -1 if await harness.wait() is None else 99
         finally:
             stopping.cancel()
+            if harness.returncode is None:  # the user ends this: the run cleans up
+                harness.send_signal(signal.SIGCONT)
+                harness.send_signal(signal.SIGINT)
+                await harness.wait()
     return Ran(command, VERDICTS.get(code, f"exit code {code}"), headline_in(where), tuple(stops))
 
 

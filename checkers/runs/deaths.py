@@ -126,14 +126,23 @@ def _unseen_restarts(
     history: History, told: Sequence[Death], around: Surroundings
 ) -> Iterator[Death]:
     """Lives that follow another one though neither a fault, an operator nor a death lies between
-    them."""
+    them.
+
+    RabbitMQ stops and starts within its process when it is in a minority, and to heal a partition.
+    It says so, and once a fault was injected that is no death.
+    """
     last: dict[str, NodeEvent] = {}
+    announced: dict[str, bool] = {}  # by node, whether it said that it stops
+    begins = [fault.invoke_ns for fault in around.injected]
     for event in read_events(history):
         if event.kind == "replica":
             continue  # the harness's own row on a node's copy: it has no life
         before = last.get(event.node)
         last[event.node] = event
-        if before is None or event.incarnation <= before.incarnation:
+        is_orderly = announced.get(event.node, False) and any(at <= event.run_ns for at in begins)
+        if not event.group and event.kind == "role":
+            announced[event.node] = event.role in ("stopped", "paused")
+        if before is None or event.incarnation <= before.incarnation or is_orderly:
             continue
         ended = [
             (fault.invoke_ns, _excuses_until(fault))

@@ -101,6 +101,25 @@ def test_an_operator_who_mends_a_partition_restarts_nodes() -> None:
     assert Deaths().check(earlier.history()).valid is False
 
 
+@pytest.mark.parametrize("role", ["stopped", "paused"])
+def test_a_broker_that_pauses_itself_in_a_partition_has_not_died(role: str) -> None:
+    """As RabbitMQ under pause_minority, and as autoheal's losers."""
+
+    def paused() -> Story:
+        story = Story().event("n2", 1, "role", role="running", incarnation=1, group="")
+        story.event("n2", 12, "role", role=role, incarnation=1, group="")
+        story.event("n2", 13, "peer_up", incarnation=1, group="", peer="n1")
+        return story.event("n2", 20, "starting", incarnation=2, group="")
+
+    assert Deaths().check(paused().fault(1, "partition-one", 8, 15, ["n2"]).history()).valid is True
+    assert Deaths().check(paused().history()).valid is False  # nothing can have made it pause
+    story = paused().fault(1, "partition-one", 8, 15, ["n2"])
+    story.event("n2", 21, "role", role="running", incarnation=2, group="")
+    again = story.event("n2", 30, "starting", incarnation=3, group="")
+    result = Deaths().check(again.history())
+    assert result.valid is False and result.counts["died-count"] == 1  # it did not say so
+
+
 def test_what_the_harness_says_of_a_copy_is_no_life() -> None:
     story = lives(0).event("n2", 10, "replica", incarnation=0, group="q")
     story.event("n2", 11, "role", incarnation=1, group="q")

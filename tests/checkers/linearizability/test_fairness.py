@@ -59,7 +59,8 @@ def test_an_invalid_key_beside_hard_ones_is_found_soon(threads: int) -> None:
     verdict = check(history, "fifo-queue", by="general", threads=threads, time_limit_s=60)
     assert verdict.valid is False and verdict.violation is not None
     assert verdict.violation.key == "easy"
-    assert verdict.cpu_s < 3, verdict
+    # One of them alone would take the minute. A machine with much else to do counts 3 s for 1.
+    assert verdict.cpu_s < 20, verdict
 
 
 def test_a_valid_key_beside_hard_ones_is_decided_within_the_limit() -> None:

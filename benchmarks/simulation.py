@@ -23,6 +23,7 @@ import time
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import cache
 from pathlib import Path
 from types import FrameType
 
@@ -128,8 +129,9 @@ def print_where(samples: Samples, functions: int) -> None:
         sys.stdout.write(f"  {100 * count / total:5.1f} %  {function}  ({room_of(filename)})\n")
 
 
+@cache
 def room_of(filename: str) -> str:
-    path = Path(filename)
+    path = Path(filename).resolve()  # src/shalott holds links
     if path.is_relative_to(ROOT) and ".venv" not in path.parts:
         parts = path.relative_to(ROOT).parts
         return "/".join(parts[:2]) if len(parts) > 2 else parts[0]

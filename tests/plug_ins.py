@@ -36,7 +36,7 @@ class PlugIns:
 
     def distribution(self, name: str, group: str, version: str = "1.2", **entries: str) -> None:
         """What pip leaves of one: its metadata, and what each of its entry points names."""
-        folder = self.place / f"{name}-{version}.dist-info"
+        folder = self.place / f"{name.replace('-', '_')}-{version}.dist-info"  # as pip names it
         folder.mkdir()
         folder.joinpath("METADATA").write_text(METADATA.format(name=name, version=version))
         lines = [f"[{group}]", *(f"{entry} = {target}" for entry, target in entries.items())]
@@ -46,7 +46,7 @@ class PlugIns:
 
 def forget() -> None:
     """What the doors have found so far, as in a process that has just begun."""
-    doors._entry_points.cache_clear()
+    doors._offered_entry_points.cache_clear()
     doors._loaded.clear()
     for door in (MODELS, CHECKERS):
         door._installed = None

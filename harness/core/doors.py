@@ -35,6 +35,7 @@ if TYPE_CHECKING:
 Record = TypeVar("Record")
 
 OWN = "shalott"  # the distribution that the package's own records come from
+GROUPS = "shalott."  # how the names of the doors' groups of entry points begin
 
 
 @dataclass(frozen=True, slots=True)
@@ -320,19 +321,28 @@ def _named(provider: Provider) -> str:
     return f"{provider.name} {provider.version}".rstrip()
 
 
-@cache
 def _entry_points(group: str) -> tuple[tuple[EntryPoint, Provider], ...]:
     """Of every installed distribution, our own first; a distribution found twice counts once."""
+    return tuple(pair for pair in _offered_entry_points() if pair[0].group == group)
+
+
+@cache
+def _offered_entry_points() -> tuple[tuple[EntryPoint, Provider], ...]:
+    """Those of all doors. Names and versions are read of distributions that offer something only:
+    there may be hundreds, and each of them costs a millisecond."""
     # It takes longer to import than a small history to check, and most checks need no entry point.
-    from importlib.metadata import distributions
+    from importlib.metadata import distribution, distributions
 
     found: dict[str, list[tuple[EntryPoint, Provider]]] = {}
-    for distribution in distributions():
-        name = distribution.metadata["Name"]
+    for candidate in distributions():
+        if not any(each.group.startswith(GROUPS) for each in candidate.entry_points):
+            continue
+        name = candidate.metadata["Name"]
         if name is None or name in found:
             continue
-        provider = Provider(name, distribution.version)
-        found[name] = [(e, provider) for e in distribution.entry_points if e.group == group]
+        first = distribution(name)  # what is imported, if there are two
+        provider = Provider(name, first.version)
+        found[name] = [(e, provider) for e in first.entry_points if e.group.startswith(GROUPS)]
     return tuple(
         pair for name in sorted(found, key=lambda n: (n != OWN, n)) for pair in found[name]
     )

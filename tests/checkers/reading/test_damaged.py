@@ -254,7 +254,7 @@ def test_an_operation_that_became_the_nemesiss_is_missed(tmp_path: Path) -> None
         read_history(path)
 
 
-@pytest.mark.unit
+@pytest.mark.explore
 def test_a_damaged_parquet_file_is_refused_or_as_long_as_it_was(tmp_path: Path) -> None:
     record(tmp_path / "recording").close()
     write_history(recover(tmp_path / "recording").ops, tmp_path / "history.parquet")

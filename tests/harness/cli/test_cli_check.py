@@ -313,6 +313,7 @@ def test_a_compressed_file_is_read_like_a_plain_one(
     assert exported.out == shalott(["export", "latest", "--nemesis"]).out
 
 
+@pytest.mark.explore
 @pytest.mark.parametrize("packed", [False, True])
 @pytest.mark.parametrize("piped", [False, True])
 def test_standard_input_is_a_file(shalott: Shalott, packed: bool, piped: bool) -> None:

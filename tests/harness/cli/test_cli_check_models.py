@@ -147,6 +147,7 @@ def test_mistakes_are_one_sentence(
     assert done.err.count("\n") == 1
 
 
+@pytest.mark.explore
 def test_a_model_of_ours_needs_neither_the_door_nor_a_look_at_what_is_installed(
     shalott: Shalott,
 ) -> None:

@@ -77,7 +77,7 @@ def test_an_object_has_a_section_with_its_reason_and_timeline(
     assert any(tag == "a" and a.get("href") == "#objects" for tag, a in page.tags)
 
 
-@pytest.mark.unit
+@pytest.mark.explore
 def test_a_report_without_explanations_has_no_such_section(history: History) -> None:
     html = render_report(example_plan(rate_hz=100), history, [], META)
     assert "Not linearizable" not in html
@@ -91,7 +91,7 @@ def test_only_the_first_is_drawn_among_many(history: History, orders: Explanatio
     assert len(drawn(second.html)[0]["call"]) <= OTHERS_MAX + len(orders.operations)
 
 
-@pytest.mark.unit
+@pytest.mark.explore
 def test_operations_that_the_history_has_not_are_drawn_alone(
     history: History, orders: Explanation
 ) -> None:
@@ -104,7 +104,7 @@ def _fields(explanation: Explanation) -> dict[str, Any]:
     return {name: getattr(explanation, name) for name in explanation.__struct_fields__}
 
 
-@pytest.mark.unit
+@pytest.mark.explore
 def test_stored_results_are_drawn_again(
     history: History, orders: Explanation, tmp_path: Path
 ) -> None:

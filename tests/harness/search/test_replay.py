@@ -134,6 +134,7 @@ def with_cost(plan: Plan) -> Plan:
     return replace(plan, sim=replace(plan.sim, callback_cost_ns=1000))
 
 
+@pytest.mark.explore
 def test_another_digest_is_one_sentence_that_says_why(finding: Path) -> None:
     kept = load_record(finding)
     assert kept is not None

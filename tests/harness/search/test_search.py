@@ -192,6 +192,7 @@ def test_a_seed_that_never_ends_is_given_up() -> None:
 # -- in this process -------------------------------------------------------------------------------
 
 
+@pytest.mark.explore
 @pytest.mark.usefixtures("inline")
 def test_the_first_seed_in_order_is_found_whatever_ends_first(tmp_path: Path) -> None:
     expected = failing_seeds(range(1, 101))[0]
@@ -222,6 +223,7 @@ def test_another_anomaly_does_not_end_a_search(tmp_path: Path) -> None:
     assert exit_code(summary) == 1  # for what else was found
 
 
+@pytest.mark.explore
 @pytest.mark.usefixtures("inline")
 def test_the_same_command_goes_on_and_a_wider_one_too(tmp_path: Path) -> None:
     first = run(tmp_path, "20")

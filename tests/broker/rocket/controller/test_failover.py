@@ -20,7 +20,7 @@ from tests.world.rocket.controllers import (
     three_brokers,
 )
 
-pytestmark = pytest.mark.unit
+pytestmark = pytest.mark.explore
 
 # The look at all groups, the heartbeat timeout, and some time to elect.
 DETECTED_S = 5.0 + HEARTBEAT_TIMEOUT_MS / 1000 + 0.5
@@ -180,7 +180,6 @@ def test_an_election_that_failed_is_repeated(bugs: tuple[str, ...], master: int 
     world.run(main)
 
 
-@pytest.mark.explore
 @pytest.mark.parametrize(("bugs", "master"), [((), 2), (("KB-RKT-26",), 1)])
 def test_a_master_that_dies_with_the_leader_of_the_controllers_is_missed(
     bugs: tuple[str, ...], master: int

@@ -50,7 +50,7 @@ def refuted(model: str, rows: Sequence[Row]) -> str:
 @pytest.mark.parametrize(
     "count",
     [
-        pytest.param(400, marks=pytest.mark.unit, id="some"),
+        pytest.param(100, marks=pytest.mark.unit, id="some"),
         pytest.param(
             HISTORIES, marks=[pytest.mark.explore, pytest.mark.timeout(24 * 3600)], id="many"
         ),

@@ -132,6 +132,7 @@ def plain() -> Trace:
     return traced()
 
 
+@pytest.mark.explore
 @pytest.mark.parametrize("plant", PLANTED)
 def test_a_difference_in_the_world_and_no_other_changes_the_digest_and_is_named(
     plain: Trace, plant: str

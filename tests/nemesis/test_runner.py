@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import importlib
 from collections.abc import Coroutine
 from typing import Any
 
@@ -13,7 +14,9 @@ from shalott.cluster.base import SOUND_DISK, Cluster, LinkShape
 from shalott.harness.core.errors import Definite, HarnessError
 from shalott.harness.core.plan import FaultAction
 from shalott.nemesis.grudges import isolate
+from shalott.nemesis.record import FAULTS
 from shalott.nemesis.runner import NemesisRunner
+from tests.world.clock import virtual
 from tests.world.harness.nemesis import NODES, FakeCluster, FakeSystem, MemoryRecorder, make_plan
 
 pytestmark = pytest.mark.unit
@@ -98,11 +101,16 @@ def partition(**more: int) -> FaultAction:
 
 
 def within(seconds: float, scene: Coroutine[Any, Any, None]) -> None:
+    """In virtual time."""
+    # A simulation loads nothing: neither what is installed nor what pyarrow needs for an array.
+    FAULTS.names()
+    importlib.import_module("numpy.ma")
+
     async def bounded() -> None:
         async with asyncio.timeout(seconds):
             await scene
 
-    asyncio.run(bounded())
+    virtual.run(bounded())
 
 
 def test_partition_is_cut_proved_mended_and_proved() -> None:

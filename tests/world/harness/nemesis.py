@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import time
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -161,11 +160,11 @@ class FakeCluster:
     async def set_clock(self, node: str, *, offset_ms: float = 0, drift_ppm: float = 0) -> None:
         self._call("set_clock", node)
         if not self.clock_does_nothing:
-            self.clocks[node] = offset_ms, drift_ppm, time.monotonic_ns()
+            self.clocks[node] = offset_ms, drift_ppm, loop_ns()
 
     async def clock_offset_ms(self, node: str) -> float:
         offset_ms, drift_ppm, since_ns = self.clocks[node]
-        return offset_ms + drift_ppm * (time.monotonic_ns() - since_ns) / 1e12
+        return offset_ms + drift_ppm * (loop_ns() - since_ns) / 1e12
 
     async def set_disk(self, node: str, faults: DiskFaults | None) -> None:
         self._call("set_disk", node)
@@ -246,16 +245,21 @@ class FakeSystem:
         return self.settled
 
 
+def loop_ns() -> int:
+    """The time of the loop that runs, virtual or not."""
+    return round(asyncio.get_running_loop().time() * 1e9)
+
+
 class MemoryRecorder:
     """Rows of a history, in memory."""
 
     def __init__(self) -> None:
         self.rows: list[dict[str, Any]] = []
         self._completed = asyncio.Event()
-        self._origin_ns = time.monotonic_ns()
+        self._origin_ns = loop_ns()
 
     def now_ns(self) -> int:
-        return time.monotonic_ns() - self._origin_ns
+        return loop_ns() - self._origin_ns
 
     def invoke(
         self,

@@ -328,8 +328,11 @@ def _entry_points(group: str) -> tuple[tuple[EntryPoint, Provider], ...]:
 
 @cache
 def _offered_entry_points() -> tuple[tuple[EntryPoint, Provider], ...]:
-    """Those of all doors. Names and versions are read of distributions that offer something only:
-    there may be hundreds, and each of them costs a millisecond."""
+    """Those of all doors.
+
+    Names and versions are read of distributions that offer something only. There may be hundreds of
+    others, and each costs a millisecond.
+    """
     # It takes longer to import than a small history to check, and most checks need no entry point.
     from importlib.metadata import distribution, distributions
 

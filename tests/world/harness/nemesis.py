@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import time
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -246,8 +247,11 @@ class FakeSystem:
 
 
 def loop_ns() -> int:
-    """The time of the loop that runs, virtual or not."""
-    return round(asyncio.get_running_loop().time() * 1e9)
+    """The time of the loop that runs, virtual or not; before it runs, what it will begin with."""
+    try:
+        return round(asyncio.get_running_loop().time() * 1e9)
+    except RuntimeError:
+        return time.monotonic_ns()  # the clock of every loop that is not virtual
 
 
 class MemoryRecorder:

@@ -32,7 +32,7 @@ from shalott.workloads.log import log_workload
 from tests.checkers.histories import Story
 
 LOG_SYSTEMS = ("master-slave", "dledger", "controller")
-pytestmark = pytest.mark.unit
+pytestmark = pytest.mark.explore
 
 
 @pytest.mark.parametrize("system", LOG_SYSTEMS)
@@ -229,7 +229,6 @@ def test_half_of_a_search_takes_several_nodes_at_once(system: str) -> None:
     assert {"power-all", "kill"} <= set(fault_kinds(subject))
 
 
-@pytest.mark.explore
 @pytest.mark.parametrize("system", LOG_SYSTEMS)
 def test_few_searched_clusters_have_services_on_nodes_of_their_own(system: str) -> None:
     """And who draws a layout moves nobody else's draws: all other seeds are as they were."""

@@ -27,7 +27,7 @@ from shalott.harness.search.shrinking.shrink import ddmin, shrink
 from shalott.nemesis.record import FAULTS
 from tests.world.harness.toy_simulation import loses, simulate_toy
 
-pytestmark = pytest.mark.unit
+pytestmark = pytest.mark.explore
 
 UPSTREAM = Subject(profile="upstream", swarm=USUAL.but(nodes=(5,), fault_share=1))
 replace = msgspec.structs.replace

@@ -25,7 +25,7 @@ from shalott.nemesis.requirements import required_capabilities
 from shalott.nemesis.targets import is_single
 from tests.world.harness.nemesis import PlainSystem
 
-pytestmark = pytest.mark.unit
+pytestmark = pytest.mark.explore
 
 SEEDS = range(1, 101)
 SAFE, UPSTREAM = Subject(profile="safe"), Subject(profile="upstream")
@@ -107,7 +107,6 @@ def test_plans_are_whole_before_the_run_and_stay_within_the_load(tmp_path: Path)
     assert load_plan(path) == plan
 
 
-@pytest.mark.explore
 def test_a_few_hundred_seeds_hold_every_kind_of_fault_and_both_sizes() -> None:
     plans = [draw_plan(SAFE, seed) for seed in range(1, 301)]
     needed = required_capabilities(tuple(a for plan in plans for a in plan.faults))
@@ -121,7 +120,6 @@ def test_a_schedule_of_ones_own_is_taken_as_it_is() -> None:
     assert draw_plan(Subject(swarm=swarm), 99).faults == schedule
 
 
-@pytest.mark.explore
 @pytest.mark.parametrize("scenario", SCENARIOS.values(), ids=lambda scenario: scenario.id)
 def test_every_scenario_draws_plans_with_and_without_its_bug(scenario: object) -> None:
     found = SCENARIOS[getattr(scenario, "id", "")]

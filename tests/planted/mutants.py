@@ -230,6 +230,7 @@ MUTANTS: tuple[Mutant, ...] = (
         scenario="isolate-controlled",
         checker="log",
         kind="lost-write",
+        on_nodes="i1-acked-on-members",
     ),
     Mutant(
         name="lost-truncation",
@@ -285,9 +286,12 @@ MUTANTS: tuple[Mutant, ...] = (
 
 def command(scenario: str, world: World) -> list[str]:
     """Real nodes take seconds to start again: there a run is long enough for three faults or four.
-    A copy that a synchronisation made rules only after the third."""
-    longer_s = {"calm": 10, "kill-fifo": 30, "isolate-controlled": 50}.get(scenario, 16)
+    A copy that a synchronisation made rules only after the third. Controllers miss a master that is
+    cut off after ten seconds and more: there the cuts last twice that."""
+    longer_s = {"calm": 10, "kill-fifo": 30, "isolate-controlled": 75}.get(scenario, 16)
     longer = () if world == "sim" else ("--time-limit", str(longer_s))
+    if scenario == "isolate-controlled" and world != "sim":
+        longer = (*longer, "--nemesis-duration", "20", "--nemesis-interval", "26")
     return [*SCENARIOS[scenario], *longer, "--cluster", world]
 
 
@@ -303,7 +307,7 @@ def assert_found(mutant: Mutant, run: Done, world: World) -> None:
     if mutant.kind and not is_other:
         assert mutant.kind in kinds, result
     else:
-        assert result.notes, result
+        assert result.notes or result.anomalies, result
 
 
 def cases(*worlds: World) -> list[Any]:

@@ -23,20 +23,25 @@ class Outcome:
 
 async def run_program(*command: str, script: str = "") -> Outcome:
     """Run ``command`` with ``script`` as its input. Raises OSError if there is no such program."""
-    process = await asyncio.create_subprocess_exec(
-        *command,
-        stdin=asyncio.subprocess.PIPE,
-        stdout=asyncio.subprocess.PIPE,
-        stderr=asyncio.subprocess.PIPE,
-        cwd="/",
-        start_new_session=True,
+    starting = asyncio.ensure_future(
+        asyncio.create_subprocess_exec(
+            *command,
+            stdin=asyncio.subprocess.PIPE,
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.PIPE,
+            cwd="/",
+            start_new_session=True,
+        )
     )
     try:
+        # asyncio ends a program whose start is cancelled, and not what it has started itself.
+        process = await asyncio.shield(starting)
         output, errors = await process.communicate(script.encode())
     except asyncio.CancelledError:
-        with contextlib.suppress(ProcessLookupError):
+        with contextlib.suppress(OSError):  # there is no such program, or it has ended
+            process = await starting
             os.killpg(process.pid, signal.SIGTERM)  # with what it has started itself
-        await process.communicate()
+            await process.communicate()
         raise
     assert process.returncode is not None
     texts = [stream.decode(errors="replace") for stream in (output, errors)]

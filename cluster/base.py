@@ -20,6 +20,8 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol, runtime_checkable
 import msgspec
 
 from shalott.cluster.endpoint import Endpoint as Endpoint
+from shalott.cluster.members import ChangesMembers as ChangesMembers
+from shalott.cluster.members import members_of as members_of
 
 if TYPE_CHECKING:
     from shalott.harness.core.history import Recorder
@@ -37,11 +39,25 @@ Capability = Literal[
     "power",
     "clock",
     "loss",
+    "jitter",
+    "duplicate",
+    "reorder",
+    "corrupt",
     "disk-slow",
     "disk-full",
     "disk-error",
     "disk-short",
     "disk-corrupt",
+    "cut-clients",
+    "trigger-event",
+    "trigger-sync",
+    "upgrade",
+    "limit-cpu",
+    "limit-memory",
+    "limit-files",
+    "limit-processes",
+    "fill-tmp",
+    "stop-process",
 ]
 
 NodeState = Literal["running", "paused", "exited", "absent"]
@@ -68,11 +84,37 @@ class NodeExit(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class LinkShape(msgspec.Struct, frozen=True, kw_only=True):
-    """How one direction of a link is slowed. Zero means: as it is."""
+    """How one direction of a link is slowed and spoilt. Zero means: as it is.
+
+    What is behind ``loss`` only a ``ShapesPackets`` can make. ``correlation``: the probability that
+    a packet meets what the packet before it met, of loss, jitter and the rest (netem has a formula
+    of its own).
+    """
 
     delay_ms: float = 0
     rate_bytes_s: int = 0
     loss: float = 0  # probability that a packet is lost; TCP makes a late one of it
+    jitter_ms: float = 0  # a packet takes up to so much longer than ``delay_ms``
+    duplicate: float = 0  # probability that a packet arrives twice
+    reorder: float = 0  # probability that a packet is overtaken by those behind it
+    corrupt: float = 0  # probability that a bit of a packet is flipped; TCP drops it
+    correlation: float = 0
+
+
+class PacketsSeen(msgspec.Struct, frozen=True, kw_only=True):
+    """What became of numbered packets that were sent over one direction of a link, to see.
+
+    ``least_ms`` and ``most_ms``: how long those that arrived took; None if none did.
+    ``overtaken``: that arrived behind one that was sent later.
+    """
+
+    sent: int
+    arrived: int  # each once
+    duplicated: int
+    overtaken: int
+    corrupted: int
+    least_ms: float | None = None
+    most_ms: float | None = None
 
 
 class DiskFaults(msgspec.Struct, frozen=True, kw_only=True):
@@ -298,6 +340,49 @@ class HasImages(Protocol):
         Raises HarnessError.
         """
         ...
+
+
+@runtime_checkable
+class ChangesImages(Protocol):
+    """Of clusters whose nodes can be made anew from another image."""
+
+    async def image_id(self, image: str) -> str:
+        """What identifies that image (a recipe, as NodeSpec's, or one that is there by its name);
+        it is built if need be. Raises HarnessError."""
+        ...
+
+    async def change_image(self, node: str, image: str) -> None:
+        """A stopped node starts from that image from now on, with its data, address and name."""
+        ...
+
+    async def made_from(self, node: str) -> str:
+        """What identifies the image that the node is made from, read from the node."""
+        ...
+
+
+@runtime_checkable
+class ShapesPackets(Protocol):
+    """Of clusters whose links can do more than ``Cluster.shape`` says."""
+
+    async def shape_packets(self, source: str, destination: str, shape: LinkShape) -> None:
+        """One direction is so from now on, all of it."""
+        ...
+
+
+@runtime_checkable
+class MeasuresPackets(Protocol):
+    """Of clusters that can send packets over a link to see what it does to them."""
+
+    async def measure_packets(self, source: str, destination: str, count: int) -> PacketsSeen:
+        """Send so many, and wait as long as the link's shape may hold them."""
+        ...
+
+
+@runtime_checkable
+class ReadsClocksRoughly(Protocol):
+    """Of clusters whose nodes' clocks are read from outside, by a running node only."""
+
+    clock_error_ms: float  # by how much ``clock_offset_ms`` may be wrong
 
 
 def ignore_exit(ended: NodeExit) -> None:

@@ -20,7 +20,7 @@ from typing import Literal
 Liveness = Literal["alive", "dead", "unknown"]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Owner:
     """A process, named for good."""
 

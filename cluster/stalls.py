@@ -12,6 +12,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal, Protocol, runtime_checkable
 
+from shalott.cluster.ticks import STALL_S as STALL_S
+from shalott.cluster.ticks import TICK_S as TICK_S
+
 # - stopped: the process did not run, and did not want to (SIGSTOP, a debugger)
 # - starved: it wanted to run, and had no CPU: others had it
 # - steal: the same, and the machine's own CPU was taken by its host
@@ -23,9 +26,6 @@ from typing import Literal, Protocol, runtime_checkable
 StallKind = Literal[
     "stopped", "starved", "steal", "busy", "blocked", "suspended", "relays", "relays-ended"
 ]
-
-STALL_S = 0.3  # less is no stall: loaded machines are often as late
-TICK_S = 0.05  # how often a watchdog looks
 
 
 @dataclass(frozen=True, slots=True)

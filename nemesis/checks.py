@@ -10,6 +10,7 @@ from typing import Any
 
 import msgspec
 
+from shalott.cluster.base import LinkShape
 from shalott.harness.core.plan import FaultAction
 from shalott.nemesis.context import FaultContext
 from shalott.nemesis.cuts import Link
@@ -80,3 +81,12 @@ def as_data(struct: msgspec.Struct) -> dict[str, Any]:
     """A setting as a check's row shows it."""
     data: dict[str, Any] = msgspec.to_builtins(struct)
     return data
+
+
+# What a row says of every link; the rest stands there when it is in force.
+_ALWAYS_SAID = ("delay_ms", "rate_bytes_s", "loss")
+
+
+def shape_data(shape: LinkShape) -> dict[str, Any]:
+    """A link's shape as a check's row shows it."""
+    return {name: value for name, value in as_data(shape).items() if value or name in _ALWAYS_SAID}

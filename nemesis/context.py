@@ -3,9 +3,9 @@
 A record's functions (record.py) get it with the action. It is all that they may touch:
 
 - ``cluster`` and ``system``: to act on nodes and links, and to ask what runs there;
-- ``processes``, ``cuts`` and ``settings``: the same with overlapping faults taken into account.
-  Whoever stops a node, cuts a link or sets a link, a clock or a disk goes through these, or the end
-  of one fault would undo another one;
+- ``processes``, ``cuts``, ``client_cuts`` and ``settings``: the same with overlapping faults taken
+  into account. Whoever stops a node, cuts a link or sets a link, a clock or a disk goes through
+  these, or the end of one fault would undo another one;
 - ``rng``: random streams of the action's own, so that a replay draws the same;
 - ``wait_ms``: waiting that ends early when the run is over; ``now_ns``: the history's clock.
 """
@@ -22,7 +22,7 @@ from shalott.cluster.base import Cluster, System
 from shalott.harness.core.errors import HarnessError, MissingCapability
 from shalott.harness.core.plan import FaultAction
 from shalott.harness.core.rng import Stream
-from shalott.nemesis.cuts import CountedCuts
+from shalott.nemesis.cuts import ClientCuts, CountedCuts
 from shalott.nemesis.process_states import ProcessStates
 from shalott.nemesis.settings import OverlappingSettings
 
@@ -39,6 +39,8 @@ class FaultContext:
     ``errors``: what the backend did not do; with any, the fault counts as unproved. ``refused``:
     what the system did not do for an operator, and why; that is no error of the fault, and checkers
     judge it. ``left``: what ``inject`` leaves for ``heal``, by whatever names they agree on.
+    ``took_hold_ns``: when it took hold, if ``inject`` went on after that. ``told``: what the
+    fault's row says besides, by name. ``queues``: the workload's.
     """
 
     fault: int  # the action's id
@@ -46,12 +48,16 @@ class FaultContext:
     system: System
     processes: ProcessStates
     cuts: CountedCuts
+    client_cuts: ClientCuts
     settings: OverlappingSettings
     now_ns: Callable[[], int]
     wait_ms: WaitMs  # whether that time passed; false if the run was over first
     refused: str = ""
     errors: list[str] = field(default_factory=list)
     left: dict[str, Any] = field(default_factory=dict)
+    told: dict[str, Any] = field(default_factory=dict)
+    queues: tuple[str, ...] = ()
+    took_hold_ns: int | None = None
 
     @property
     def nodes(self) -> tuple[str, ...]:

@@ -55,14 +55,14 @@ async def _restore_and_start(ctx: FaultContext, action: FaultAction) -> None:
 
 
 def _disk_checks(ctx: FaultContext, action: FaultAction) -> list[Check]:
-    return [_disk_check(ctx, node) for node in action.nodes or ()]
+    return [disk_check(ctx, node) for node in action.nodes or ()]
 
 
 def _disk_and_status_checks(ctx: FaultContext, action: FaultAction) -> list[Check]:
     return [*_disk_checks(ctx, action), *status_checks(ctx, action)]
 
 
-def _disk_check(ctx: FaultContext, node: str) -> Check:
+def disk_check(ctx: FaultContext, node: str) -> Check:
     async def look() -> Seen:
         return as_data(await ctx.cluster.disk_faults(node))
 

@@ -30,7 +30,8 @@ async def _kill_and_redeclare(ctx: FaultContext, action: FaultAction) -> None:
 
 async def _power_off_and_redeclare(ctx: FaultContext, action: FaultAction) -> None:
     (taken,) = action.nodes or ()
-    home = ctx.rng(action, "home").choice([node for node in ctx.nodes if node != taken])
+    others = [n for n in ctx.nodes if n != taken and not ctx.processes.is_taken_out(n)]
+    home = ctx.rng(action, "home").choice(others)
     await ctx.at_once([_redeclare(ctx, action, home=home, taken=taken, how="power")])
 
 

@@ -5,10 +5,11 @@ node and withdraws its demand when it ends; the node is brought to the state tha
 to: down beats paused beats running. So a fault's end never revives a node that another one still
 wants down.
 
-A node whose disk fails may end its own process, which is right of it. The demand ``disk`` says that
-it may: found exited, the node is left alone until the last such demand is withdrawn, and is started
-then. A node that can't even start from a corrupted disk gets an empty one, as an operator would
-give it. So a node that ever had a disk fault is looked at before it is believed to run.
+A node whose disk fails may end its own process, which is right of it, and the kernel ends one whose
+machine runs out of memory. The demands ``disk`` and ``starve`` say that it may end: found exited,
+the node is left alone until the last such demand is withdrawn, and is started then. A node that
+can't even start from a corrupted disk gets an empty one, as an operator would give it. So a node
+that ever had such a fault is looked at before it is believed to run.
 """
 
 from __future__ import annotations
@@ -23,8 +24,10 @@ from shalott.cluster.base import Cluster
 
 log = logging.getLogger("shalott.nemesis")
 
-# "disk": its disk fails, and it may exit; "rot": the same by corrupted bytes
-How = Literal["kill", "stop", "power", "pause", "disk", "rot"]
+# "disk": its disk fails, and it may exit; "rot": the same by corrupted bytes; "starve": its machine
+# runs short of something, and it may exit, or be ended by the kernel
+How = Literal["kill", "stop", "power", "pause", "disk", "rot", "starve"]
+_EXCUSES = ("disk", "rot", "starve")
 DownBy = Literal["kill", "stop", "power"]
 State = Literal["running", "paused", "down"]
 
@@ -40,7 +43,8 @@ class _Node:
     demands: dict[int, How] = field(default_factory=dict)  # by fault
     lock: asyncio.Lock = field(default_factory=asyncio.Lock)
     is_dark: bool = False
-    is_suspect: bool = False  # a disk fault has, or had, it: it may exit by itself
+    taken_by: int | None = None  # the fault that took it out of the cluster for good
+    is_suspect: bool = False  # such a fault has, or had, it: it may exit by itself
     is_rotten: bool = False  # its disk holds corrupted bytes
     gave_up: bool = False  # it exited by itself and was not started since
     exit_codes: list[int | None] = field(default_factory=list)  # each time that it gave up
@@ -49,7 +53,7 @@ class _Node:
     @property
     def is_excused(self) -> bool:
         """Whether it may be exited now without anybody having ended it."""
-        return any(how in ("disk", "rot") for how in self.demands.values())
+        return any(how in _EXCUSES for how in self.demands.values())
 
 
 class ProcessStates:
@@ -90,7 +94,7 @@ class ProcessStates:
         """Note what a fault wants of a node, and bring the node to the state that results."""
         node = self._nodes[name]
         node.demands[fault] = how
-        if how in ("disk", "rot"):
+        if how in _EXCUSES:
             node.is_suspect = True
             node.is_rotten = node.is_rotten or how == "rot"
             return
@@ -101,6 +105,20 @@ class ProcessStates:
         self._nodes[name].demands.pop(fault, None)
         await self._settle(name, "kill")
 
+    def take_out(self, fault: int, name: str) -> None:
+        """The node is down by that fault's demand, and stays so when the faults are over."""
+        self._nodes[name].taken_by = fault
+
+    def is_taken_out(self, name: str) -> bool:
+        return self._nodes[name].taken_by is not None
+
+    async def put_back(self, name: str) -> None:
+        """End what ``take_out`` began: the node runs again, unless another fault wants it down."""
+        node = self._nodes[name]
+        if node.taken_by is not None:
+            fault, node.taken_by = node.taken_by, None
+            await self.withdraw(fault, name)
+
     async def is_gone(self, name: str) -> bool:
         """Whether it is down now. One that exited without an excuse any more is started."""
         if self._nodes[name].is_suspect:
@@ -108,10 +126,11 @@ class ProcessStates:
         return self.state(name) == "down"
 
     async def await_up(self, names: Sequence[str], timeout_s: float) -> bool:
-        """Whether none of them is down, waiting for it."""
+        """Whether none of them is down, waiting for it; but for those that were taken out."""
 
         def up() -> bool:
-            return all(self._nodes[name].state != "down" for name in names)
+            nodes = [self._nodes[name] for name in names]
+            return all(node.state != "down" or node.taken_by is not None for node in nodes)
 
         try:
             async with asyncio.timeout(timeout_s), self._changed:
@@ -121,8 +140,10 @@ class ProcessStates:
         return True
 
     async def start_all(self) -> None:
-        """Start whatever does not run, for good: no fault wants anything any more."""
+        """Start whatever does not run and was not taken out: no fault wants anything any more."""
         for name, node in self._nodes.items():
+            if node.taken_by is not None:
+                continue
             async with node.lock:
                 status = await self._cluster.status(name)
                 if status.state == "running" and node.is_rotten:

@@ -4,8 +4,8 @@ A fault is what the nemesis does to nodes, links, clocks and disks of a cluster,
 do to its system. Its record says what it needs, how it is drawn and aimed, what injects it, what
 heals it, what proves either, and what a shrinker may try in its place. A plug-in offers its records
 at the entry-point group ``shalott.nemeses``, or in a module given to ``--load``. The package's own
-are there too, a file a family: partitions.py, processes.py, links.py, clocks.py, disks.py,
-operators.py.
+are there too, a file a family: partitions.py, processes.py, links.py, clients.py, clocks.py,
+disks.py, operators.py, membership.py, rolling.py.
 
 As in Jepsen (jepsen.nemesis: setup, invoke, teardown, fs), but planned: when a fault comes, whom it
 hits and how hard it is stands in the plan as a ``FaultAction``, so that a run can be repeated and
@@ -79,12 +79,14 @@ class FaultRecord:
         ``amount``: one number. ``parameters``: a struct of what else it can be told
         (harness/core/parameters.py); a plan stores its fields in ``FaultAction.parameters``.
         ``choices``: by field, what schedules draw from, weak ones first; other fields keep their
-        defaults.
+        defaults. ``must_tell``: by field without a default that would do, the flag of ``shalott
+        test`` that says it.
     Whom it hits:
         ``target``: the only target that makes sense, such as all, master, or "" if it needs none;
         None: what the run's ``--targets`` say. ``is_single``: never more than one node. ``links``:
         which links it hits, in faults that hit links. ``does_not_heal``: what it does to a node
-        stays, so all such faults of a plan hit the same node, named in the plan.
+        stays, so all such faults of a plan hit the same node, named in the plan. ``one_by_one``: it
+        has its nodes in turn, the next when the system has the one before back.
     When it comes:
         ``takes``: see ``Takes``. ``lane``: faults of one lane never overlap in a schedule of
         ``shalott test``; "": a lane of its own. ``group``: a name that stands for any of several
@@ -113,10 +115,12 @@ class FaultRecord:
     amount: Amount | None = None
     parameters: type[msgspec.Struct] = NoParameters
     choices: Mapping[str, tuple[Any, ...]] = field(default_factory=dict)
+    must_tell: Mapping[str, str] = field(default_factory=dict)
     target: str | None = None
     is_single: bool = False
     links: LinksOf | None = None
     does_not_heal: bool = False
+    one_by_one: bool = False
     takes: Takes = "contact"
     lane: str = ""
     group: str = ""
@@ -135,7 +139,8 @@ class FaultRecord:
 
     @property
     def hits_all(self) -> bool:
-        return self.target == "all"
+        """Whether it has every node at once."""
+        return self.target == "all" and not self.one_by_one
 
     @property
     def is_calm(self) -> bool:

@@ -7,17 +7,20 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from shalott.cluster.base import Capability, System
+from shalott.cluster.base import Capability, ChangesMembers, System
 from shalott.harness.core.errors import UsageError
 from shalott.harness.core.parameters import make_parameters
 from shalott.harness.core.plan import FaultAction
 from shalott.nemesis.record import FAULTS, FaultRecord
 from shalott.nemesis.targets import is_single
+from shalott.nemesis.trigger_words import check_told, check_trigger, needs_of
 
 
 def required_capabilities(actions: Iterable[FaultAction]) -> frozenset[Capability]:
     """What a cluster must be able to do to run these. Raises UsageError for an unknown kind."""
-    return frozenset(need for action in actions for need in FAULTS.find(action.kind).needs)
+    return frozenset(
+        need for action in actions for need in (*FAULTS.find(action.kind).needs, *needs_of(action))
+    )
 
 
 def required_protocols(actions: Iterable[FaultAction]) -> tuple[type, ...]:
@@ -26,8 +29,10 @@ def required_protocols(actions: Iterable[FaultAction]) -> tuple[type, ...]:
     return tuple(dict.fromkeys(asked))
 
 
-def check_system(actions: Sequence[FaultAction], system: System) -> None:
-    """Raise UsageError if the faults ask of the system what it does not offer."""
+def check_system(actions: Sequence[FaultAction], system: System, nodes: Sequence[str] = ()) -> None:
+    """Raise UsageError if the faults ask of the system what it does not offer, or wait for what it
+    does not tell. ``nodes``: all."""
+    check_told(actions, system)
     for protocol in required_protocols(actions):
         if isinstance(system, protocol):
             continue
@@ -37,6 +42,22 @@ def check_system(actions: Sequence[FaultAction], system: System) -> None:
             f"the system {system.name} can't be asked for {names}: it does not offer"
             f" {protocol.__name__} (cluster/base.py); choose another --nemesis, or a --system that"
             " does"
+        )
+    if isinstance(system, ChangesMembers):
+        _check_leaving(actions, system, nodes)
+
+
+def _check_leaving(
+    actions: Sequence[FaultAction], system: ChangesMembers, nodes: Sequence[str]
+) -> None:
+    """Refuse faults of membership where no node can leave. Where some can, a fault that hits
+    another one is skipped."""
+    asking = [a.kind for a in actions if ChangesMembers in FAULTS.find(a.kind).asks]
+    reasons = dict.fromkeys(system.why_not_leave(node) for node in nodes)
+    if asking and reasons and "" not in reasons:
+        raise UsageError(
+            f"no node can leave the cluster, as {' and '.join(dict.fromkeys(asking))} would have"
+            f" it: of each {'; '.join(reasons)}: choose --layout separate, or another --nemesis"
         )
 
 
@@ -53,6 +74,13 @@ def check_actions(actions: Sequence[FaultAction], nodes: Sequence[str]) -> None:
         _check_targets(action, record, nodes)
         _check_amount(action, record)
         make_parameters(record.parameters, action.parameters)
+        check_trigger(action, nodes)
+        for name, flag in record.must_tell.items():
+            if not action.parameters.get(name):
+                raise UsageError(
+                    f"fault {action.id} is {action.kind}, which must be told more: give {flag}, or"
+                    f" the parameter {name} in a plan"
+                )
         if record.does_not_heal:
             spoilt |= dict.fromkeys(action.nodes or (), action.id)
     if len(spoilt) > 1:

@@ -17,7 +17,7 @@ import asyncio
 import logging
 from collections.abc import Coroutine, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
 
@@ -25,15 +25,17 @@ from shalott.cluster.base import Cluster, System
 from shalott.harness.core.errors import ClientError, HarnessError
 from shalott.harness.core.history import Recorder
 from shalott.harness.core.op import NEMESIS
-from shalott.harness.core.plan import FaultAction, Plan
+from shalott.harness.core.plan import FaultAction, Plan, Trigger
 from shalott.harness.core.rng import Stream
 from shalott.nemesis.context import FAILURES, FaultContext
-from shalott.nemesis.cuts import CountedCuts
+from shalott.nemesis.cuts import ClientCuts, CountedCuts
 from shalott.nemesis.process_states import ProcessStates
 from shalott.nemesis.proofs import Prover
 from shalott.nemesis.record import FAULTS, FaultRecord, Step
 from shalott.nemesis.settings import OverlappingSettings
 from shalott.nemesis.targets import is_role, role_nodes
+from shalott.nemesis.trigger_words import trigger_text
+from shalott.nemesis.triggers import TriggerWatch
 
 log = logging.getLogger("shalott.nemesis")
 
@@ -41,6 +43,9 @@ PROOF_TIMEOUT_S = 5.0
 RETURN_TIMEOUT_S = 60.0  # how long a healed link's proof waits for nodes that other faults took
 OBSERVE_TIMEOUT_S = 2.0
 SETTLE_WAIT_MS = 15_000  # how long a ``settle`` fault waits for mirrors to be synchronised
+
+
+T = TypeVar("T")
 
 
 class Skipped(Exception):
@@ -56,6 +61,7 @@ class _Fault:
     ctx: FaultContext
     index: int  # its row
     text: str
+    injected_ns: int = 0
     effective_ns: int | None = None
     healed_ns: int | None = None
     proved_effective: bool | None = None  # None: it could not be looked at yet
@@ -76,6 +82,7 @@ class NemesisRunner:
         recorder: Recorder,
         *,
         queues: Sequence[str] = (),
+        client_ports: Sequence[str] = (),
         settle_wait_ms: int = SETTLE_WAIT_MS,
         proof_timeout_s: float = PROOF_TIMEOUT_S,
     ) -> None:
@@ -88,9 +95,11 @@ class NemesisRunner:
         self._settle_wait_ms = settle_wait_ms
         self._processes = ProcessStates(cluster, self._serves)
         self._cuts = CountedCuts(cluster)
+        self._client_cuts = ClientCuts(cluster, client_ports)
         self._settings = OverlappingSettings(cluster, recorder.now_ns, _planned_drifts(plan))
         self._prover = Prover(recorder, proof_timeout_s)
         self._resolved = {action.id: action for action in plan.faults}
+        self._triggers = TriggerWatch(cluster, system, self._observe, recorder.now_ns)
         self._over = asyncio.Event()
         self._alone = asyncio.Lock()  # held while a ``settle`` fault waits or is in force
         self._tasks: list[asyncio.Task[None]] = []
@@ -141,6 +150,8 @@ class NemesisRunner:
         try:
             if action.settle:
                 await self._await_settled(action)
+            if action.when is not msgspec.UNSET:
+                action = await self._await_trigger(action, action.when)
             action = await self._resolve(action)
             ctx = self._context(action)
             if obstacle := FAULTS.find(action.kind).obstacle(ctx, action):
@@ -167,9 +178,11 @@ class NemesisRunner:
             system=self._system,
             processes=self._processes,
             cuts=self._cuts,
+            client_cuts=self._client_cuts,
             settings=self._settings,
             now_ns=self._recorder.now_ns,
             wait_ms=self._wait_ms,
+            queues=self._queues,
         )
 
     def _begin(self, action: FaultAction, ctx: FaultContext) -> _Fault:
@@ -187,6 +200,7 @@ class NemesisRunner:
     def _complete(self, fault: _Fault) -> None:
         extra = {
             **_extra(fault.action),
+            **fault.ctx.told,
             "effective_ns": fault.effective_ns,
             "healed_ns": fault.healed_ns,
             "proved_effective": bool(fault.proved_effective) and not fault.refused,
@@ -222,7 +236,7 @@ class NemesisRunner:
         return found | ({"replaced": replaced} if replaced else {})
 
     def _record_skip(self, action: FaultAction, reason: str) -> None:
-        if self._over.is_set():
+        if self._over.is_set() and action.when is msgspec.UNSET:
             return
         extra = {
             **_extra(action),
@@ -240,10 +254,10 @@ class NemesisRunner:
 
     async def _await_settled(self, action: FaultAction) -> None:
         """Raise Skipped unless the cluster has synchronised, and there is still time."""
-        settled = await self._unless_over(
+        ended, settled = await self._unless_over(
             self._system.await_settled(self._cluster, self._queues, self._settle_wait_ms)
         )
-        if settled is None:
+        if not ended:
             raise Skipped("the load is over")
         if not settled:
             raise Skipped(
@@ -252,6 +266,37 @@ class NemesisRunner:
             )
         if self._elapsed_ms() + action.duration_ms > self._plan.time_limit_ms:
             raise Skipped("synchronising took so long that no time is left for it")
+
+    async def _await_trigger(self, action: FaultAction, when: Trigger) -> FaultAction:
+        """The action with the time when its trigger fired; Skipped if it did not. The row of the
+        history begins with the waiting."""
+        text = trigger_text(when)
+        extra: dict[str, Any] = {
+            "fault": action.id,
+            "waits_for": text,
+            "within_ms": when.within_ms,
+        }
+        index = self._recorder.invoke(NEMESIS, when.node, "trigger", extra=extra)
+        why, fired = f"its trigger ({text}) had not fired when the load was over", None
+        try:
+            ended, fired = await self._unless_over(self._triggers.wait(when))
+            if ended:
+                why = f"its trigger ({text}) did not fire within {when.within_ms} ms"
+        except FAILURES as error:
+            why = f"its trigger ({text}) can't be waited for: {error}"
+        if fired is None:
+            self._recorder.complete(index, "info", error=why, extra={**extra, "fired": False})
+            raise Skipped(why)
+        seen = {"by": fired.node, "seen": fired.what, "noticed_by": fired.noticed_by}
+        extra |= {"fired": True, **seen, "late_ms_at_most": fired.late_ms}
+        fired_ms = int(self._elapsed_ms())
+        self._recorder.complete(index, "ok", extra=extra)
+        log.info("fault %d: %s", action.id, fired.what)
+        if not await self._wait_ms(when.delay_ms):
+            raise Skipped("the load was over before the trigger's delay was")
+        when = msgspec.structs.replace(when, fired_ms=fired_ms)
+        self._resolved[action.id] = action = msgspec.structs.replace(action, when=when)
+        return action
 
     async def _resolve(self, action: FaultAction) -> FaultAction:
         """The action with its nodes and links as they are now; Skipped if it has no target."""
@@ -291,7 +336,9 @@ class NemesisRunner:
 
     async def _inject(self, fault: _Fault) -> None:
         await self._step(fault, fault.record.inject)
-        fault.effective_ns = self._recorder.now_ns()
+        fault.injected_ns = self._recorder.now_ns()
+        took_hold_ns = fault.ctx.took_hold_ns
+        fault.effective_ns = fault.injected_ns if took_hold_ns is None else took_hold_ns
         fault.refused = fault.ctx.refused
         if fault.ctx.errors:
             fault.proved_effective = False
@@ -345,8 +392,7 @@ class NemesisRunner:
         return (self._recorder.now_ns() - self._origin_ns) / 1e6
 
     def _lasted_ms(self, fault: _Fault) -> float:
-        assert fault.effective_ns is not None
-        return (self._recorder.now_ns() - fault.effective_ns) / 1e6
+        return (self._recorder.now_ns() - fault.injected_ns) / 1e6
 
     async def _wait_ms(self, time_ms: float) -> bool:
         """Whether that time passed; false if the run was over first."""
@@ -357,13 +403,13 @@ class NemesisRunner:
             return not self._over.is_set()
         return False
 
-    async def _unless_over(self, awaitable: Coroutine[Any, Any, bool]) -> bool | None:
-        """Its result; None if the run was over first."""
+    async def _unless_over(self, awaitable: Coroutine[Any, Any, T]) -> tuple[bool, T | None]:
+        """Whether it ended before the run, and its result."""
         task = asyncio.create_task(awaitable)
         over = asyncio.create_task(self._over.wait())
         try:
             await asyncio.wait((task, over), return_when=asyncio.FIRST_COMPLETED)
-            return task.result() if task.done() else None
+            return (True, task.result()) if task.done() else (False, None)
         finally:
             for pending in (task, over):
                 pending.cancel()
@@ -379,6 +425,8 @@ def _extra(action: FaultAction) -> dict[str, Any]:
     told: dict[str, Any] = {"amount": action.amount} if action.amount else {}
     if action.parameters:
         told["parameters"] = action.parameters
+    if action.when is not msgspec.UNSET:
+        told["trigger"] = trigger_text(action.when)
     return {
         "fault": action.id,
         "kind": action.kind,

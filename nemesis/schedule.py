@@ -72,7 +72,8 @@ def make_schedule(
                 seed=stream_key(seed, *key, "firing") >> 1,
                 settle=settle and record.takes_one,
             )
-            atlas, jitter_ms = draw_atlas(seed, nodes), restart_jitter_ms
+            atlas = targets if targets in nodes else draw_atlas(seed, nodes)
+            jitter_ms = restart_jitter_ms
             drawn.append(aim(draft, record, nodes, rng, atlas=atlas, restart_jitter_ms=jitter_ms))
     if wanted and not drawn:
         raise UsageError(

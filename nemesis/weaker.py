@@ -28,6 +28,7 @@ def weaker_actions(action: FaultAction) -> Iterator[FaultAction]:
         yield from _smaller_amounts(action, record)
         yield from _smaller_parameters(action, record)
     yield from _fewer_links_or_nodes(action)
+    yield from _without_trigger(action)
 
 
 def strength(action: FaultAction) -> float:
@@ -83,6 +84,16 @@ def _drawn(action: FaultAction, record: FaultRecord) -> list[tuple[Any, tuple[An
 def _place(value: Any, choices: tuple[Any, ...]) -> int:
     """Behind the last one for what is none of the choices."""
     return choices.index(value) if value in choices else len(choices)
+
+
+def _without_trigger(action: FaultAction) -> Iterator[FaultAction]:
+    """At the time when its trigger fired, where that is known, else at its own time."""
+    when = action.when
+    if when is msgspec.UNSET:
+        return
+    if when.fired_ms is not msgspec.UNSET:
+        yield replace(action, at_ms=when.fired_ms + when.delay_ms, when=msgspec.UNSET)
+    yield replace(action, at_ms=action.at_ms + when.delay_ms, when=msgspec.UNSET)
 
 
 def _fewer_links_or_nodes(action: FaultAction) -> Iterator[FaultAction]:

@@ -6,7 +6,7 @@ client of the first node. It stands in no history: a run whose setup fails has n
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -53,6 +53,7 @@ def make_of_one_port(host: str, port: int) -> Client:
 class Workload:
     """``final_generator`` runs after the heal. ``port`` names the node's port for clients, unless
     these need ``several``. Clients are bound to ``nodes`` in turn: to those of the plan, if empty.
+    ``final_at``: the final generator where only these nodes are left, if it asks each node.
     """
 
     name: str
@@ -64,3 +65,15 @@ class Workload:
     several: SeveralPorts | None = None
     setup: tuple[Invocation, ...] = ()
     nodes: tuple[str, ...] = ()
+    final_at: Callable[[Sequence[str]], Generator] | None = None
+
+    @property
+    def client_ports(self) -> tuple[str, ...]:
+        """The names of the ports that clients use, of any node."""
+        return (self.port,) if self.several is None else self.several.names
+
+    def final_without(self, left_out: Sequence[str], nodes: Sequence[str]) -> Generator:
+        """The final generator of a run that some of the clients' nodes have left for good."""
+        if self.final_at is None or not left_out:
+            return self.final_generator
+        return self.final_at([node for node in nodes if node not in left_out])

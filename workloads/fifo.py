@@ -90,6 +90,7 @@ def fifo_workload(plan: Plan) -> Workload:
         ),
         generator=load_generator(plan),
         final_generator=drain_generator(plan),
+        final_at=partial(drain_generator, plan),
     )
 
 

@@ -13,6 +13,7 @@ asked, so nothing is read at the end but a few polls, which show that the cluste
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 
 import msgspec
@@ -70,10 +71,12 @@ def load_generator(plan: Plan) -> Generator:
     return TimeLimit(paced, plan.time_limit_ms * 1_000_000)
 
 
-def reading_generator(plan: Plan) -> Generator:
-    """Until every queue was read to its end at every node, at most a minute."""
+def reading_generator(plan: Plan, nodes: Sequence[str] | None = None) -> Generator:
+    """Until every queue was read to its end at every node, at most a minute. ``nodes``: all that
+    have a broker, if not given."""
     keys = queue_keys(parameters_of(plan).queues)
-    return TimeLimit(read_all(nodes_hosting(plan, "broker"), keys), READING_LIMIT_MS * 1_000_000)
+    asked = nodes_hosting(plan, "broker") if nodes is None else nodes
+    return TimeLimit(read_all(asked, keys), READING_LIMIT_MS * 1_000_000)
 
 
 def last_words(plan: Plan) -> Generator:
@@ -84,7 +87,8 @@ def last_words(plan: Plan) -> Generator:
 
 def log_workload(plan: Plan) -> Workload:
     """Everything a run needs to know about this workload."""
-    return _workload(plan, "log", reading_generator(plan))
+    workload = _workload(plan, "log", reading_generator(plan))
+    return replace(workload, final_at=partial(reading_generator, plan))
 
 
 def elections_workload(plan: Plan) -> Workload:

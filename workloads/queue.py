@@ -105,10 +105,11 @@ def load_generator(plan: Plan) -> Generator:
     return TimeLimit(paced, plan.time_limit_ms * 1_000_000)
 
 
-def drain_generator(plan: Plan) -> Generator:
-    """Until every node says empty twice, at most a minute."""
+def drain_generator(plan: Plan, nodes: Sequence[str] | None = None) -> Generator:
+    """Until every node says empty twice, at most a minute. ``nodes``: all, if not given."""
     keys = queue_names(parameters_of(plan).queues)
-    return TimeLimit(drain(plan.cluster.nodes, keys), DRAIN_LIMIT_MS * 1_000_000)
+    asked = plan.cluster.nodes if nodes is None else nodes
+    return TimeLimit(drain(asked, keys), DRAIN_LIMIT_MS * 1_000_000)
 
 
 def queue_workload(plan: Plan) -> Workload:
@@ -127,6 +128,7 @@ def queue_workload(plan: Plan) -> Workload:
         ),
         generator=load_generator(plan),
         final_generator=drain_generator(plan),
+        final_at=partial(drain_generator, plan),
     )
 
 

@@ -170,7 +170,9 @@ class PushResponse(msgspec.Struct, frozen=True, kw_only=True):
     """SUCCESS: the follower's log is durably the leader's up to ``match_index``.
     INCONSISTENT_STATE: it is not; ``x_term`` is what the follower has at ``prev_index`` and
     ``x_index`` where that term begins, or ``x_term`` is -1 and its log is too short.
-    ``prev_index`` is that of the request, ``end_index`` is where the follower's log ends.
+    ``prev_index`` is that of the request, ``end_index`` is where the follower's log ends. Of a
+    snapshot that is older than the follower's own, ``end_index`` is where that one ends, and
+    ``x_term`` the term there.
     """
 
     serial: int

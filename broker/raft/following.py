@@ -103,6 +103,10 @@ def _install(s: State, sender: str, request: PushRequest) -> None:
             s.commit_index = snapshot.index
     if s.log.has(snapshot.index, snapshot.term):
         _answer(s, sender, request, match_index=snapshot.index)
+    elif snapshot.index < s.log.first_index:
+        # Its own goes further: a leader that has what this one ends with need not send more.
+        end = s.log.first_index - 1
+        _refuse(s, sender, request, end_index=end, x_term=s.log.term_at(end), x_index=end)
     else:
         _disagree(s, sender, request)
 

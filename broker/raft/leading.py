@@ -224,8 +224,12 @@ def _disagreed(s: State, p: Progress, response: PushResponse) -> None:
             return  # it is being found out already
         if response.type == PushType.COMMIT and s.has_bug("KB-DL-04"):  # no_recompare_when_idle
             return
-    elif response.serial != p.asked_serial or response.type == PushType.INSTALL_SNAPSHOT:
-        return  # a snapshot that does not agree is sent again when it is time
+    elif response.serial != p.asked_serial:
+        return
+    elif response.type == PushType.INSTALL_SNAPSHOT:
+        if response.x_term >= 0 and s.log.has(response.end_index, response.x_term):
+            _compare_from(p, response.end_index)  # its own snapshot goes further, and agrees
+        return  # one that does not agree is sent again when it is time
     if response.end_index < p.match_index:
         # It lost what it had acknowledged: its disk was wiped.
         p.match_index = response.end_index

@@ -23,10 +23,21 @@ _OF_OLD_KINDS: Mapping[str, tuple[Effect, ...]] = {
     "stop": ("ends-processes", "in-order"),
     "restart": ("ends-processes", "in-order"),
     "failover": ("ends-processes",),
+    "remove": ("ends-processes", "in-order", "leaves-cluster"),
+    "add": ("empties-disk", "joins-cluster"),
+    "replace": ("ends-processes", "empties-disk"),
+    "rolling": ("ends-processes", "in-order"),
     "power": ("ends-processes", "loses-unsynced"),
     "wipe": ("ends-processes", "empties-disk"),
     "pause": ("suspends",),
     "partition": ("cuts-links",),
+    "client-cut": ("cuts-clients",),
+    "cpu-starve": ("slows",),
+    "memory-limit": ("starves",),
+    "fd-exhaust": ("starves",),
+    "fork-bomb": ("starves",),
+    "tmp-full": ("starves",),
+    "slow-node": ("troubles-disk",),
     "disk-slow": ("troubles-disk",),
     "disk-short": ("troubles-disk",),
     "disk-full": ("troubles-disk", "fills-disk"),
@@ -177,6 +188,18 @@ class Surroundings:
     def injected(self) -> tuple[Fault, ...]:
         return tuple(fault for fault in self.faults if not fault.skipped)
 
+    @property
+    def left_out(self) -> tuple[str, ...]:
+        """The nodes that had left the cluster for good when the run ended."""
+        out: dict[str, None] = {}
+        for fault in self.injected:
+            for node in fault.nodes if not fault.refused else ():
+                if "leaves-cluster" in fault.effects:
+                    out[node] = None
+                elif "joins-cluster" in fault.effects:
+                    out.pop(node, None)
+        return tuple(out)
+
 
 def read_surroundings(history: History) -> Surroundings:
     """Read the rows of process -1."""
@@ -210,7 +233,7 @@ def read_surroundings(history: History) -> Surroundings:
             restarts.append(OperatorRestart(row["invoke_ns"], done_ns, nodes))
         elif row["f"] == "stall":
             stalls.append(_stall(row, extra, end_ns))
-        elif row["f"] != "probe" and "fault" in extra:
+        elif row["f"] not in ("probe", "trigger") and "fault" in extra:
             faults.append(_fault(row, extra, end_ns))
     return Surroundings(
         faults=tuple(sorted(faults, key=lambda fault: (fault.invoke_ns, fault.id))),

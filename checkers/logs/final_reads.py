@@ -3,8 +3,8 @@
 After the heal every queue is read at every node from offset 0 until a poll finds nothing more. A
 queue's final read at a node is *whole* if those polls join up: each begins at or before the end of
 what was read so far, and one that found nothing begins at that end. A node that says that its queue
-begins later has nothing before that. Only whole final reads of all nodes prove that a message is
-gone; anything less may just not have been read yet.
+begins later has nothing before that. Who left the cluster for good is not read. Only whole final
+reads of all nodes prove that a message is gone; anything less may just not have been read yet.
 """
 
 from __future__ import annotations
@@ -38,7 +38,8 @@ class FinalReads:
 def final_reads(log: LogHistory, around: Surroundings, complete: bool) -> FinalReads:
     """Look at the drain phase."""
     ops, polls = log.ops, log.polls
-    nodes = tuple(ops.node.names[code] for code in np.unique(ops.node.codes))
+    served = tuple(ops.node.names[code] for code in np.unique(ops.node.codes))
+    nodes = tuple(node for node in served if node not in around.left_out)
     used = np.unique(np.concatenate((log.sends.key, polls.key)))
     keys = tuple(ops.key.names[code] for code in used)
     drain, settle = around.phase("drain"), around.phase("settle")

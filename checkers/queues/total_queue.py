@@ -121,7 +121,8 @@ def undrained_queues(ops: Operations, around: Surroundings, complete: bool) -> d
         return dict.fromkeys(queues, "the drain did not end")
     said_empty = ops.error.equal("empty") & ops.type.equal("fail")
     said_empty &= ops.invoke_ns >= drain.begin_ns
-    nodes = [ops.node.names[code] for code in np.unique(ops.node.codes)]
+    served = [ops.node.names[code] for code in np.unique(ops.node.codes)]
+    nodes = [node for node in served if node not in around.left_out]
     silent: dict[str, str] = {}
     for queue in queues:
         own = ops.node.codes[said_empty & ops.key.equal(queue)]

@@ -8,7 +8,8 @@ A broken disk is no such state. A node whose disk returns errors or holds rotten
 give up rather than to promise what it can't keep, so a crash by a storage error is excused from the
 moment when such a fault hit that node. Full disks recover: the excuse ends soon after the fault.
 Failed syncs and rot don't: what was dropped or damaged may be met at any later time. Slow disks and
-short reads and writes excuse nothing.
+short reads and writes excuse nothing. The same holds of a machine that has no memory, files or
+processes left: a call that asks for more fails, and the excuse ends soon after the fault.
 
 ``text`` narrows it to crashes of one kind, whose reason contains it. A search for one bug that
 shows only beside another, which crashes as well, needs that.
@@ -27,11 +28,22 @@ from shalott.harness.core.fault_effects import Effect
 from shalott.harness.core.history import History
 
 S = 1_000_000_000
-STORAGE_ERROR = re.compile(r"\b(StorageError|DiskFull|OSError|the disk)\b")
+# As our own broker names them, and as the C library does.
+STORAGE_ERROR = re.compile(
+    r"\b(StorageError|DiskFull|OSError|the disk|Input/output error|No space left on device)\b"
+)
+# As Python, the JVM, Erlang and the C library say that there is no more of something.
+STARVATION = re.compile(
+    r"\b(StorageError|DiskFull|OSError|MemoryError|BlockingIOError|OutOfMemoryError"
+    r"|can't start new thread|unable to create (new )?native thread|Too many open files"
+    r"|Cannot allocate memory|Resource temporarily unavailable|No space left on device"
+    r"|emfile|enfile|enomem|eagain|enospc|system_limit)\b"
+)
 FOR_EVER_NS = 1 << 62
-# How long after its end a fault with that effect on a node's disk still excuses.
+# How long after its end a fault with that effect on a node still excuses.
 EXCUSES_NS: Mapping[Effect, int] = {
     "fills-disk": S,
+    "starves": S,
     "breaks-disk": FOR_EVER_NS,
     "damages-data": FOR_EVER_NS,
 }
@@ -61,12 +73,12 @@ class Crashes:
 
 
 def is_excused(crash: NodeEvent, faults: Sequence[Fault]) -> bool:
-    """Whether a fault of the node's disk explains it."""
-    if not STORAGE_ERROR.search(str(crash.detail.get("reason", ""))):
-        return False
+    """Whether a fault of the node's disk or machine explains it."""
+    reason = str(crash.detail.get("reason", ""))
     return any(
         crash.node in fault.nodes
         and effect in fault.effects
+        and (STARVATION if effect == "starves" else STORAGE_ERROR).search(reason) is not None
         and fault.invoke_ns <= crash.run_ns <= fault.end_ns + lasting_ns
         for fault in faults
         for effect, lasting_ns in EXCUSES_NS.items()

@@ -6,7 +6,8 @@ killer, an exit of its own, also if the node was started again at once. A broker
 itself within its process is seen by its events, whose incarnation grows though nothing ended it.
 
 A fault excuses what it does to its own nodes: one that ends processes, while it lasts; one that
-fills, breaks or damages a disk, as long as what it spoiled may be met (checkers/runs/crashes.py).
+fills, breaks or damages a disk, as long as what it spoiled may be met, and one that starves a
+machine (checkers/runs/crashes.py).
 An operator who restarts nodes to mend a partition excuses their ends too. A system may name exit
 codes with which its nodes may end.
 

@@ -3,11 +3,11 @@
 After the heal every node runs, no link is cut and no disk is broken: what is still missing when the
 plan's time for settling is over will be missing for ever. The phase ``settle`` records whether the
 cluster settled (``settled``, ``reason``; cluster/systems/settling.py says what that means). Then
-every node that served clients must say of every queue that it is empty (see
-checkers/queues/total_queue.py). Either failing is the anomaly ``stuck``, and so is an operator's
-request that was refused, or not answered, while nothing but its own fault was in force. A run that
-was cut short before its drain ended, or whose history does not say whether it settled, is
-"unknown".
+every node that served clients, and has not left the cluster for good, must say of every queue that
+it is empty (see checkers/queues/total_queue.py). Either failing is the anomaly ``stuck``, and so is
+an operator's request that was refused, or not answered, while nothing but its own fault was in
+force. A run that was cut short before its drain ended, or whose history does not say whether it
+settled, is "unknown".
 
 A plan that does not demand this (its gate must_settle) is not invalid without it. But of a cluster
 that did not come to rest nobody knows what it will make of what it holds, so its run is "unknown".

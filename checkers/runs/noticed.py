@@ -14,8 +14,8 @@ it lasted or shortly after: ``noticed_by`` names who.
 
 All err on the side of "noticed": what this checker says nobody noticed, nobody did. A run is
 "unknown" if its faults include some that must be noticed (they end or suspend processes, or cut
-links) and not one of all its faults was. Faults that were refused or skipped, or that take nothing
-away (slow links and disks, clocks), are counted apart.
+links, or clients off) and not one of all its faults was. Faults that were refused or skipped, or
+that take nothing away (slow links and disks, clocks), are counted apart.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ MS = 1_000_000
 AFTER_NS = 3_000 * MS  # what shows so soon after the end still belongs to the fault
 # What nodes write down in quiet times as well.
 ROUTINE = ("acked", "replica", "events_dropped", "loss_window")
-MUST_SHOW: tuple[Effect, ...] = ("ends-processes", "suspends", "cuts-links")
+MUST_SHOW: tuple[Effect, ...] = ("ends-processes", "suspends", "cuts-links", "cuts-clients")
 # A latency is a sign if it is above the quiet times' longest, and that much above the usual.
 LONGER_FACTOR, LONGER_BY_NS = 3.0, 100 * MS
 QUIET_LEAST = 20  # operations; of fewer nobody knows what is usual, and the median of all must do

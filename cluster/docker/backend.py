@@ -12,51 +12,70 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import docker
 import docker.errors
+import msgspec
 
 from shalott.cluster.base import (
+    Capability,
     CommandResult,
     DiskFaults,
     Endpoint,
     LinkShape,
     NodeExit,
+    NodeSpec,
     NodeStatus,
+    PacketsSeen,
     System,
     Topology,
     ignore_exit,
 )
+from shalott.cluster.disks.control import PowerLoss
+from shalott.cluster.disks.mounting import DiskOptions, names_rule_for
+from shalott.cluster.disks.of_nodes import DISK_CAPABILITIES, NodeDisks
 from shalott.cluster.docker import containers
+from shalott.cluster.docker.clocks import (
+    Clocks,
+    check_image,
+    read_offset_ms,
+    write_in_place,
+)
 from shalott.cluster.docker.containers import CONFIG_DIR, DATA_DIR, Machine
+from shalott.cluster.docker.disks import ContainerDisks, disk_obstacle, find_volume
 from shalott.cluster.docker.engine import Engine
 from shalott.cluster.docker.exits import ExitWatch
-from shalott.cluster.docker.firewall import BridgeFirewall, ChainFirewall, Firewall, list_tables
-from shalott.cluster.docker.images import ensure_image, image_facts
+from shalott.cluster.docker.firewall import list_tables
+from shalott.cluster.docker.images import ensure_image, find_image, image_facts, image_id
+from shalott.cluster.docker.links import ContainerLinks
 from shalott.cluster.docker.names import (
     network_name,
     resource_name,
     run_labels,
     run_token,
-    table_name,
 )
-from shalott.cluster.docker.namespaces import can_enter, datagram_arrives, run_in_namespace
+from shalott.cluster.docker.namespaces import can_enter
 from shalott.cluster.docker.networks import create_network
-from shalott.cluster.docker.probe import datagram_arrives_by_exec
-from shalott.cluster.docker.programs import has_program, is_root
-from shalott.cluster.docker.shaping import (
-    UNSHAPED,
-    listing_script,
-    qdisc_script,
-    read_shape,
-    shaping_capabilities,
+from shalott.cluster.docker.programs import is_root
+from shalott.cluster.docker.resources import (
+    SMALL_TMP,
+    ContainerResources,
+    resource_capabilities,
 )
 from shalott.cluster.docker.sweep import remove_run, sweep_docker
-from shalott.cluster.links import Link, LinkCounts
+from shalott.cluster.faketime import FILE as CLOCK_FILE
+from shalott.cluster.faketime import environment as clock_environment
+from shalott.cluster.faketime import file_text
+from shalott.cluster.following import read_as_process, tail
+from shalott.cluster.links import Link
 from shalott.cluster.owner import this_process
 from shalott.cluster.refusals import refusal
+from shalott.cluster.resources import Shortage
+from shalott.cluster.stalls import Stall
 from shalott.harness.core.errors import HarnessError
 
 log = logging.getLogger("shalott.cluster.docker")
@@ -65,33 +84,64 @@ FIRST_HOST = 11  # the first node's last address byte
 
 
 class DockerCluster:
-    """See ``cluster.base.Cluster``. ``keep``: nothing is removed when the harness ends."""
+    """See ``cluster.base.Cluster``. ``keep``: nothing is removed when the harness ends.
+
+    ``seed``: of what becomes of single packets. ``clocks``: nodes are started so that each can have
+    a clock of its own; the others can't, and pay nothing.
+    ``disk_seed``: the nodes' data lies on disks that can fail and lose their power (disks.py), by
+    draws of that seed, and ``power_loss`` is what becomes of unsynced data; None: it lies on the
+    engine's volumes as they are, which costs nothing.
+    ``small_tmp``: nodes have a small /tmp in memory, which a fault can fill.
+    ``images``: what nodes may be made from besides; they are found, or built, before the boot.
+    """
 
     backend = "docker"
 
-    def __init__(self, nodes: Sequence[str], run_id: str, *, keep: bool = False) -> None:
+    def __init__(
+        self,
+        nodes: Sequence[str],
+        run_id: str,
+        *,
+        keep: bool = False,
+        seed: int = 0,
+        clocks: bool = False,
+        disk_seed: int | None = None,
+        images: Sequence[str] = (),
+        power_loss: PowerLoss = "torn",
+        small_tmp: bool = False,
+    ) -> None:
         self.nodes = tuple(nodes)
-        self.capabilities = shaping_capabilities() | {
-            *("kill", "stop", "pause", "cut", "cut-one-way", "wipe"),
-        }
+        self._tmpfs = SMALL_TMP if small_tmp else {}
+        self._resources = ContainerResources()
+        self._has_clocks = clocks
+        self._clocks = Clocks(self._write_clock)
+        self._disk_seed = disk_seed
+        self._power_loss = power_loss
+        self._disks: ContainerDisks | None = None
         self._engine = Engine()
         self._owner = this_process()
         self._token = run_token(run_id)
         self._labels = run_labels(run_id, self._owner, keep)
+        self._images = tuple(images)
         self._machines: dict[str, Machine] = {}
+        self._past: dict[str, list[str]] = {}  # by node, its former containers
         self._ports: Mapping[str, int] = {}
         self._addresses: dict[str, str] = {}
         self._pids: dict[str, int] = {}  # of running nodes' first processes, as the host sees them
-        self._counts = LinkCounts()
-        self._shapes: dict[Link, LinkShape] = {}
-        self._firewall: Firewall | None = None
-        self._links_lock = asyncio.Lock()  # one change of the whole set at a time
+        self._links = ContainerLinks(self._owner, self._token, seed, self._pid_of, self.run_command)
+        own: frozenset[Capability] = frozenset(
+            {"kill", "stop", "pause", "wipe", "upgrade", "trigger-event"}
+        )
+        self.capabilities = self._links.capabilities | own | resource_capabilities(small_tmp)
+        if clocks and is_root() and can_enter(os.getpid()):
+            self.capabilities |= {"clock"}
+        if disk_obstacle() is None:
+            self.capabilities |= DISK_CAPABILITIES
         self._stopped: set[str] = set()  # paused by SIGSTOP, for lack of the freezer
         self._has_made = False  # whether there may be anything to remove
         self.on_exit: Callable[[NodeExit], None] = ignore_exit
-        self._exits = ExitWatch(self._token, self._exited)
-        self._asking: dict[asyncio.Task[None], None] = {}  # why a node ended
-        self._enters = False  # whether the host can enter the containers' namespaces
+        self._exits = ExitWatch(self._token, self._exited, self._started)
+        self._asking: dict[asyncio.Task[None], None] = {}  # of ends and starts
 
     # -- life
     # ----------------------------------------------------------------------------------------------
@@ -100,53 +150,66 @@ class DockerCluster:
         for sentence in await sweep_docker(self._engine, kept=False):
             log.info("%s", sentence)
         image = await ensure_image(self._engine, system.image)
+        for each in self._images:
+            await find_image(self._engine, each)
         self._ports = system.ports
         self._has_made = True
+        if self._disk_seed is not None:
+            options = DiskOptions(names=names_rule_for(system.image), shared=True)
+            self._disks = ContainerDisks(self._owner, self._disk_seed, options, self._power_loss)
         network = network_name(self._token)
         subnet = await self._engine.call(lambda api: create_network(api, network, self._labels))
         self._addresses = {node: f"{subnet}.{FIRST_HOST + i}" for i, node in enumerate(self.nodes)}
+        self._links.set_addresses(self._addresses)
         for spec in system.node_specs(self._topology()):
             others = {n: a for n, a in self._addresses.items() if n != spec.name}
+            tag = image if spec.image == system.image else await self._image(spec.image)
             self._machines[spec.name] = Machine(
-                spec=spec,
+                spec=await self._with_clock(spec, tag),
                 name=resource_name(self._token, spec.name),
-                image=image if spec.image == system.image else await self._image(spec.image),
+                image=tag,
                 network=network,
                 address=self._addresses[spec.name],
                 hosts=others,
                 labels=self._labels,
+                tmpfs=self._tmpfs,
             )
         self._exits.open()
         await asyncio.gather(*(self._create_and_start(node) for node in self.nodes))
-        self._firewall = await self._choose_firewall()
-        log.info("links: %s", self._firewall.describe())
+        await self._links.open(
+            {node: self._pids[node] for node in self.nodes if node in self._pids}
+        )
 
     async def _image(self, name: str) -> str:
         return await ensure_image(self._engine, name)
 
+    async def _with_clock(self, spec: NodeSpec, image: str) -> NodeSpec:
+        """As it is started if nodes have clocks of their own. Raises UsageError if it can't."""
+        if not self._has_clocks:
+            return spec
+        command = [containers.fill_placeholders(word) for word in spec.command]
+        await self._engine.call(lambda api: check_image(api, image, command, spec.name))
+        return msgspec.structs.replace(
+            spec,
+            files={**spec.files, CLOCK_FILE: file_text(0)},
+            environment={**spec.environment, **clock_environment(CONFIG_DIR)},
+        )
+
     async def _create_and_start(self, node: str) -> None:
         machine = self._machines[node]
         await self._engine.call(lambda api: containers.create(api, machine))
+        if self._disks is not None:
+            volume = await self._engine.call(lambda api: find_volume(api, machine.name))
+            number = self.nodes.index(node)
+            await self._disks.mount(node, volume, number, machine.spec.collect)
         await self._start_container(node)
-
-    async def _choose_firewall(self) -> Firewall:
-        """The bridge if its table really sees the nodes' packets, else a chain in each node."""
-        pids = list(self._pids.values())
-        self._enters = bool(pids) and can_enter(pids[0])
-        if self._enters and is_root() and has_program("nft") and len(self.nodes) > 1:
-            bridge = BridgeFirewall(table_name(self._token, self._owner), self._addresses)
-            source, destination = self.nodes[:2]
-            try:
-                if await bridge.sees(
-                    self._pids[source], self._pids[destination], self._addresses[destination]
-                ):
-                    return bridge
-                await bridge.remove()
-            except HarnessError as error:
-                log.info("no cuts on the host's bridge: %s", error)
-        return ChainFirewall(self._addresses, self._run_network_script)
+        if self._disks is not None:
+            self._disks.check(node, self._pids.get(node), DATA_DIR)
 
     async def teardown(self) -> None:
+        await self._links.close()
+        await self._clocks.close()
+        await self._resources.close()
         if not self._has_made:
             self._engine.close()  # perhaps it could not even be reached
             return
@@ -154,11 +217,12 @@ class DockerCluster:
         await asyncio.gather(*self._asking)
         # An interrupted boot may have calls out that still make things.
         await self._engine.settle()
-        self._counts.clear()
-        self._shapes.clear()
+        if self._disks is not None:
+            await self._disks.remove()  # or their volumes could not be removed
+            self._disks = None
         await remove_run(self._engine, self._token, await list_tables())
-        self._firewall = None
         self._machines.clear()
+        self._past.clear()
         self._pids.clear()
         self._stopped.clear()
         self._has_made = False
@@ -169,10 +233,26 @@ class DockerCluster:
 
     async def start(self, node: str) -> None:
         await self._start_container(node)
-        if self._firewall is not None:
-            await self._firewall.node_started(node)
-        if any(source == node for source, _ in self._shapes):
-            await self._apply_shapes(node)
+        await self._bring_back(node)
+
+    async def _bring_back(self, node: str) -> None:
+        """What a new life of a node's lacks or can't reach, as the one before."""
+        await self._links.node_started(node)
+        await self._resources.started(node, self._pids.get(node))
+
+    def _started(self, node: str) -> None:
+        """By whomever. One that the engine starts by itself is not the old one either."""
+        if self._machine(node).spec.restart_if_exits:
+            bringing = asyncio.create_task(self._bring_back_restarted(node))
+            self._asking[bringing] = None
+            bringing.add_done_callback(self._asking.pop)
+
+    async def _bring_back_restarted(self, node: str) -> None:
+        try:
+            if (await self.status(node)).pid is not None:
+                await self._bring_back(node)
+        except HarnessError as error:
+            log.warning("%s was started by the engine, without its faults: %s", node, error)
 
     async def _start_container(self, node: str) -> None:
         name = self._machine(node).name
@@ -187,6 +267,7 @@ class DockerCluster:
             await self.resume(
                 node
             )  # as the engine does with a frozen one: it could not end otherwise
+        await self._resources.stopping(node)
         is_up = (await self.status(node)).pid is not None
         async with self._exits.asked(node, is_up=is_up):
             await self._engine.call(lambda api: api.stop(name, timeout=timeout_s))
@@ -223,11 +304,15 @@ class DockerCluster:
         self.on_exit(NodeExit(node=node, exit_code=exit_code, out_of_memory=starved))
 
     async def power_off(self, node: str) -> None:
-        raise refusal(self.backend, "power")
+        disks = self._mounted_disks("power")
+        # Its end must not be heard: a machine without power closes no connection.
+        await self._links.run_script(node, "ip link set eth0 down")
+        await self.kill(node)
+        await disks.power(node)
 
     async def pause(self, node: str) -> None:
         name = self._machine(node).name
-        if self._enters:
+        if self._links.enters:
             await self._engine.call(lambda api: api.pause(name))
         else:
             # The engine runs nothing in a frozen container, so there links could not be cut from
@@ -248,7 +333,31 @@ class DockerCluster:
         if (await self.status(node)).state != "exited":
             raise HarnessError(f"{node} runs: its data can't be wiped")
         machine = self._machine(node)
-        await self._engine.call(lambda api: containers.erase_volume(api, machine))
+        if self._disks is not None:
+            await self._disks.disks.wipe(node)
+        else:
+            await self._engine.call(lambda api: containers.erase_volume(api, machine))
+
+    async def image_id(self, image: str) -> str:
+        found = await image_id(self._engine, await find_image(self._engine, image))
+        assert found is not None, f"{image} was there a moment ago"
+        return found
+
+    async def change_image(self, node: str, image: str) -> None:
+        """Its output goes on in the same file; its container is another one."""
+        if (await self.status(node)).state != "exited":
+            raise HarnessError(f"{node} runs: its image can't be changed")
+        old, tag = self._machine(node), await find_image(self._engine, image)
+        new = replace(old, image=tag)
+        past = self._past.setdefault(node, [])
+        name = f"{old.name}-{len(past) + 1}"
+        await self._engine.call(lambda api: containers.replace_container(api, old, new, name))
+        past.append(name)
+        self._machines[node] = new
+
+    async def made_from(self, node: str) -> str:
+        name = self._machine(node).name
+        return await self._engine.call(lambda api: containers.image_of(api, name))
 
     async def status(self, node: str) -> NodeStatus:
         if node not in self._machines:
@@ -267,18 +376,10 @@ class DockerCluster:
     # ---------------------------------------------------------------------------------------------
 
     async def cut(self, links: Sequence[Link]) -> None:
-        self._counts.cut(links)
-        await self._apply_cuts()
+        await self._links.cut(links)
 
     async def mend(self, links: Sequence[Link]) -> None:
-        self._counts.mend(links)
-        await self._apply_cuts()
-
-    async def _apply_cuts(self) -> None:
-        async with self._links_lock:
-            if self._firewall is None:
-                raise HarnessError("links can be cut only while the cluster is up")
-            await self._firewall.drop(self._counts.cut_links())
+        await self._links.mend(links)
 
     async def shape(
         self,
@@ -289,80 +390,104 @@ class DockerCluster:
         rate_bytes_s: int = 0,
         loss: float = 0,
     ) -> None:
-        asked = {"delay": delay_ms, "throttle": rate_bytes_s, "loss": loss}
-        for name, value in asked.items():
-            if value and name not in self.capabilities:
-                raise HarnessError(f"this host's kernel lacks {name} for links between containers")
         shape = LinkShape(delay_ms=delay_ms, rate_bytes_s=rate_bytes_s, loss=loss)
-        if shape == UNSHAPED:
-            self._shapes.pop((source, destination), None)
-        else:
-            self._shapes[source, destination] = shape
-        await self._apply_shapes(source)
+        await self._links.shape(source, destination, shape)
+
+    async def shape_packets(self, source: str, destination: str, shape: LinkShape) -> None:
+        await self._links.shape(source, destination, shape)
 
     async def link_shape(self, source: str, destination: str) -> LinkShape:
-        listing = await self._run_network_script(source, listing_script())
-        return read_shape(listing, self._addresses[destination])
+        return await self._links.shape_of(source, destination)
 
-    async def _apply_shapes(self, source: str) -> None:
-        shapes = {
-            self._addresses[b]: shape for (a, b), shape in self._shapes.items() if a == source
-        }
-        await self._run_network_script(source, qdisc_script(shapes))
+    async def measure_packets(self, source: str, destination: str, count: int) -> PacketsSeen:
+        return await self._links.measure(source, destination, count)
 
-    async def heal(self) -> None:
-        self._counts.clear()
-        if self._firewall is not None:
-            await self._apply_cuts()
-        shaped = list(dict.fromkeys(source for source, _ in self._shapes))
-        self._shapes.clear()
-        await asyncio.gather(*(self._heal_node(node, node in shaped) for node in self.nodes))
+    async def set_client_cuts(self, links: Sequence[Link], ports: Sequence[str]) -> None:
+        """See ``CutsClients``. Between the host and the nodes, at these ports only."""
+        await self._links.set_client_cuts(links, [self._ports[port] for port in ports])
 
-    async def _heal_node(self, node: str, shaped: bool) -> None:
-        state = (await self.status(node)).state
-        if state == "paused":
-            await self.resume(node)
-        if shaped and state in ("running", "paused"):
-            await self._apply_shapes(node)
+    async def client_cuts(self) -> Sequence[Link]:
+        return await self._links.client_cuts()
+
+    def tell_stalls(self, tell: Callable[[Stall], None]) -> None:
+        """See ``CarriesTraffic``."""
+        self._links.tell_stalls(tell)
 
     async def reach(self, source: str, destination: str, timeout_ms: int = 1000) -> bool:
-        states = await asyncio.gather(self.status(source), self.status(destination))
-        pids = [status.pid for status in states]
-        if pids[0] is None or pids[1] is None:
-            return False
-        address = self._addresses[destination]
-        if self._enters:
-            return await asyncio.to_thread(datagram_arrives, pids[0], pids[1], address, timeout_ms)
-        return await datagram_arrives_by_exec(
-            self.run_command, source, destination, address, timeout_ms
-        )
+        return await self._links.reach(source, destination, timeout_ms)
 
-    async def _run_network_script(self, node: str, script: str) -> str:
-        """Run a shell script with the node's own network tools, in its network."""
-        pid = (await self.status(node)).pid
-        if pid is None:
-            return ""  # no process, no network; ``start`` puts everything back
-        if self._enters:
-            return await run_in_namespace(pid, script, own_files=True)
-        result = await self.run_command(node, ["sh", "-c", script])
-        if result.exit_code != 0:
-            raise HarnessError(f"{node}: {result.output.strip()}")
-        return result.output
+    async def heal(self) -> None:
+        await asyncio.gather(*(self._resume_paused(node) for node in self.nodes))
+        await self._links.heal(self._is_up)
+        await self._clocks.heal()
+        await self._resources.heal({node: await self._pid_of(node) for node in self.nodes})
+        if self._disks is not None:
+            await self._disks.disks.heal()
 
-    # -- what only a simulation can do
-    # ---------------------------------------------------------------------------------
+    async def _resume_paused(self, node: str) -> None:
+        if (await self.status(node)).state == "paused":
+            await self.resume(node)
+
+    async def _is_up(self, node: str) -> bool:
+        return (await self.status(node)).pid is not None
+
+    async def _pid_of(self, node: str) -> int | None:
+        return (await self.status(node)).pid
+
+    # -- clocks, disks and resources
+    # ------------------------------------------------------------------------
+
+    clock_error_ms = 5.0  # see ``ReadsClocksRoughly``: a drift is made of steps
 
     async def set_clock(self, node: str, *, offset_ms: float = 0, drift_ppm: float = 0) -> None:
-        raise refusal(self.backend, "clock")
+        """Of the wall clock only: the monotonic one never drifts here."""
+        self._check_clock()
+        await self._clocks.set(node, offset_ms, drift_ppm)
 
     async def clock_offset_ms(self, node: str) -> float:
-        raise refusal(self.backend, "clock")
+        self._check_clock()
+        pid = (await self.status(node)).pid
+        if pid is None:
+            raise HarnessError(f"{node} does not run, so nobody sees its clock")
+        return await read_offset_ms(pid)
+
+    def _check_clock(self) -> None:
+        if not (self._has_clocks and self._links.enters):
+            raise refusal(self.backend, "clock")
+
+    async def _write_clock(self, node: str, text: str) -> None:
+        machine, pid = self._machine(node), self._pids.get(node)
+        path = f"{CONFIG_DIR}/{CLOCK_FILE}"
+        try:
+            if pid is not None:
+                write_in_place(pid, path, text)
+                return
+        except OSError:
+            pass  # it has ended meanwhile
+        files = {CLOCK_FILE: text}
+        await self._engine.call(lambda api: containers.put_files(api, machine, files))
 
     async def set_disk(self, node: str, faults: DiskFaults | None) -> None:
-        raise refusal(self.backend, "disk")
+        await self._mounted_disks("disk").set(node, faults)
 
     async def disk_faults(self, node: str) -> DiskFaults:
-        raise refusal(self.backend, "disk")
+        return await self._mounted_disks("disk").faults(node)
+
+    async def await_syncs(self, node: str, count: int, timeout_ms: int) -> bool:
+        """See ``CountsSyncs``."""
+        return await self._mounted_disks("disk").await_syncs(node, count, timeout_ms)
+
+    async def set_shortage(self, node: str, shortage: Shortage) -> None:
+        """See ``LimitsResources``."""
+        await self._resources.set(node, shortage, await self._pid_of(node))
+
+    async def shortage(self, node: str) -> Shortage:
+        return await self._resources.seen(node, await self._pid_of(node))
+
+    def _mounted_disks(self, what: str) -> NodeDisks:
+        if self._disks is None:
+            raise refusal(self.backend, what)
+        return self._disks.disks
 
     # -- reading
     # -------------------------------------------------------------------------------------------
@@ -388,6 +513,17 @@ class DockerCluster:
 
         return await self._engine.call(execute)
 
+    async def read_data(self, node: str, path: str, offset: int) -> bytes:
+        """See ``ReadsDataFiles``. By the first process's own view where this host may look into it,
+        else by a command in the container, which takes longer."""
+        pid, place = self._pids.get(node), f"{DATA_DIR}/{path}"
+        if pid is not None and self._links.enters:
+            found = await asyncio.to_thread(read_as_process, pid, place, offset)
+            if found is None:
+                raise HarnessError(f"{node} does not run any more")
+            return found
+        return await tail(self.run_command, node, place, offset)
+
     async def output(self, node: str, lines: int = 20) -> str:
         name = self._machine(node).name
         raw = await self._engine.call(lambda api: api.logs(name, tail=lines))
@@ -395,7 +531,10 @@ class DockerCluster:
 
     async def collect(self, into: Path) -> None:
         async def collect_one(node: str, machine: Machine) -> None:
-            await self._engine.call(lambda api: containers.collect(api, machine, into / node))
+            past, place = self._past.get(node, ()), into / node
+            await self._engine.call(lambda api: containers.collect(api, machine, place, past))
+            if self._disks is not None:
+                await self._disks.disks.report(node, into / node)
 
         await asyncio.gather(*(collect_one(*item) for item in self._machines.items()))
 
@@ -406,15 +545,17 @@ class DockerCluster:
         return await image_facts(self._engine, tags[0])
 
     def describe(self) -> Mapping[str, str]:
-        probe = "setns and a datagram" if self._enters else "a datagram sent by exec"
         return {
             "backend": "docker: one container a node",
-            "links": self._firewall.describe() if self._firewall else "not booted",
-            "probe": f"{probe} from the source's network namespace to the destination's",
+            **self._links.describe(),
+            "clocks": "libfaketime" if self._has_clocks else "the host's, as no fault needs others",
             "pause": "the engine's freezer"
-            if self._enters
+            if self._links.enters
             else "SIGSTOP to all processes of the node",
             "kill": "SIGKILL to the whole container",
+            "disks": "a file system with a page cache of its own under each volume"
+            if self._disks is not None
+            else "the engine's volumes",
         }
 
     # -- inside

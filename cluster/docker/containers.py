@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import io
 import tarfile
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -32,6 +32,7 @@ class Machine:
     address: str
     hosts: Mapping[str, str]  # the other nodes' addresses by name
     labels: Mapping[str, str]
+    tmpfs: Mapping[str, str]  # directories in memory, with their mount options
 
 
 def create(api: docker.APIClient, machine: Machine) -> None:
@@ -44,6 +45,7 @@ def create(api: docker.APIClient, machine: Machine) -> None:
         cap_add=["NET_ADMIN"],
         extra_hosts=dict(machine.hosts),
         network_mode=machine.network,
+        tmpfs=dict(machine.tmpfs),
         restart_policy={"Name": restart},
         log_config={"Type": "json-file", "Config": {"max-size": LOG_MAX}},
     )
@@ -59,6 +61,24 @@ def create(api: docker.APIClient, machine: Machine) -> None:
         networking_config=api.create_networking_config({machine.network: endpoint}),
     )
     api.put_archive(machine.name, "/", _config_archive(machine.spec.files))
+
+
+def replace_container(api: docker.APIClient, old: Machine, new: Machine, past: str) -> None:
+    """Make a stopped node's container anew, on the same volume. The old one is kept under the name
+    ``past``, for what it printed; it carries the run's labels, and goes with the run."""
+    api.rename(old.name, past)
+    api.update_container(past, restart_policy={"Name": "no"})
+    create(api, new)
+
+
+def image_of(api: docker.APIClient, name: str) -> str:
+    """The id of the image that a container is made from."""
+    return str(api.inspect_container(name)["Image"])
+
+
+def put_files(api: docker.APIClient, machine: Machine, files: Mapping[str, str]) -> None:
+    """Replace configuration files of a node, whether it runs or not."""
+    api.put_archive(machine.name, "/", _config_archive(files))
 
 
 def fill_placeholders(text: str) -> str:
@@ -122,13 +142,15 @@ def erase_volume(api: docker.APIClient, machine: Machine) -> None:
         api.remove_container(eraser, force=True)
 
 
-def collect(api: docker.APIClient, machine: Machine, into: Path) -> None:
-    """Bring the node's output and its collectable files to ``into``."""
+def collect(api: docker.APIClient, machine: Machine, into: Path, past: Sequence[str] = ()) -> None:
+    """Bring the node's output and its collectable files to ``into``. ``past``: its former
+    containers, the first one first."""
     into.mkdir(parents=True, exist_ok=True)
     try:
         with (into / "output.log").open("wb") as file:
-            for chunk in api.logs(machine.name, stream=True, follow=False):
-                file.write(chunk)
+            for name in (*past, machine.name):
+                for chunk in api.logs(name, stream=True, follow=False):
+                    file.write(chunk)
         for path in machine.spec.collect:
             _bring(api, machine.name, path, into)
     except docker.errors.NotFound:

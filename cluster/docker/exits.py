@@ -1,4 +1,5 @@
-"""ExitWatch: hears from the engine when a node's container ends, and tells ends nobody asked for.
+"""ExitWatch: hears from the engine when a node's container ends or starts, and tells of ends nobody
+asked for, and of all starts: the engine starts some nodes again by itself.
 
 The engine's stream of events is read by a thread of its own, over a connection of its own; it is
 open before the first container starts, so no end is missed. An end that the harness brings about is
@@ -28,11 +29,18 @@ TOLD_WITHIN_S = 5.0
 
 
 class ExitWatch:
-    """``tell`` is called in the event loop with a node and its exit code."""
+    """``tell`` is called in the event loop with a node and its exit code, ``tell_start`` with a
+    node."""
 
-    def __init__(self, token: str, tell: Callable[[str, int | None], None]) -> None:
+    def __init__(
+        self,
+        token: str,
+        tell: Callable[[str, int | None], None],
+        tell_start: Callable[[str], None],
+    ) -> None:
         self._token = token
         self._tell = tell
+        self._tell_start = tell_start
         self._asked: dict[str, asyncio.Event] = {}
         self._api: docker.APIClient | None = None
         self._stream: Any = None
@@ -44,7 +52,7 @@ class ExitWatch:
         self._api = connect()
         filters = {
             "type": ["container"],
-            "event": ["die"],
+            "event": ["die", "start"],
             "label": [f"{LABEL_TOKEN}={self._token}"],
         }
         self._stream = self._api.events(filters=filters, decode=True)
@@ -57,7 +65,11 @@ class ExitWatch:
         try:
             for event in stream:
                 about = event.get("Actor", {}).get("Attributes", {})
-                if LABEL_NODE in about:
+                if LABEL_NODE not in about:
+                    continue
+                if event.get("Action") == "start":
+                    loop.call_soon_threadsafe(self._heard_start, about[LABEL_NODE])
+                else:
                     code = about.get("exitCode")
                     number = int(code) if code is not None else None
                     loop.call_soon_threadsafe(self._heard, about[LABEL_NODE], number)
@@ -65,6 +77,10 @@ class ExitWatch:
             log.warning("the engine tells no more of nodes that end", exc_info=True)
         except RuntimeError:
             pass  # the loop is closed: the run is over
+
+    def _heard_start(self, node: str) -> None:
+        if self._stream is not None:
+            self._tell_start(node)
 
     def _heard(self, node: str, exit_code: int | None) -> None:
         asked = self._asked.get(node)

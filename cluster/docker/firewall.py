@@ -11,7 +11,9 @@ the engine's own host and nothing inside the nodes, and it outlives their restar
 the container. One transaction a node, so a partition takes effect node by node, and a node that
 is started again is without its chain for a moment until it is put back.
 
-Established connections hang and resume in both; nothing but our own table or chain is ever touched.
+Only the first one can cut off clients: it drops what runs between the host and single ports of
+nodes. Established connections hang and resume in both; nothing but our own table or chain is ever
+touched.
 """
 
 from __future__ import annotations
@@ -20,6 +22,8 @@ import asyncio
 import json
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Protocol
+
+import msgspec
 
 from shalott.cluster.docker.namespaces import datagram_arrives
 from shalott.cluster.docker.programs import has_program, is_root, run_program
@@ -32,9 +36,25 @@ CHAIN = "SHALOTT"
 RunInNode = Callable[[str, str], Awaitable[str]]  # (node, shell script) -> output
 
 
+class ClientDrops(msgspec.Struct, frozen=True, kw_only=True):
+    """What is dropped between the host and nodes: (address, port) of what is sent to nodes, and of
+    what comes from them. Sorted."""
+
+    requests: tuple[tuple[str, int], ...] = ()
+    answers: tuple[tuple[str, int], ...] = ()
+
+
+NO_CLIENT_DROPS = ClientDrops()
+
+
 class Firewall(Protocol):
-    async def drop(self, links: Sequence[Link]) -> None:
-        """From now on, drop what these links carry and nothing else."""
+    async def drop(self, links: Sequence[Link], clients: ClientDrops = NO_CLIENT_DROPS) -> None:
+        """From now on, drop what these links carry, and this between the host and nodes, and
+        nothing else. Raises HarnessError."""
+        ...
+
+    async def client_drops(self) -> ClientDrops:
+        """What is dropped between the host and nodes, as the kernel says."""
         ...
 
     async def node_started(self, node: str) -> None:
@@ -55,10 +75,20 @@ class BridgeFirewall:
         self._table = table
         self._addresses = addresses
 
-    async def drop(self, links: Sequence[Link]) -> None:
-        pairs = ", ".join(f"{self._addresses[a]} . {self._addresses[b]}" for a, b in links)
-        elements = f"elements = {{ {pairs} }}" if pairs else ""
-        await nft("-f", "-", script=_table_script(self._table, elements))
+    async def drop(self, links: Sequence[Link], clients: ClientDrops = NO_CLIENT_DROPS) -> None:
+        pairs = [(self._addresses[a], self._addresses[b]) for a, b in links]
+        await nft("-f", "-", script=_table_script(self._table, pairs, clients))
+
+    async def client_drops(self) -> ClientDrops:
+        return ClientDrops(
+            requests=await self._listed("requests"), answers=await self._listed("answers")
+        )
+
+    async def _listed(self, name: str) -> tuple[tuple[str, int], ...]:
+        listed = json.loads(await nft("-j", "list", "set", "bridge", self._table, name))
+        (found,) = [item["set"] for item in listed["nftables"] if "set" in item]
+        pairs = [element["concat"] for element in found.get("elem", ())]
+        return tuple(sorted((str(address), int(port)) for address, port in pairs))
 
     async def node_started(self, node: str) -> None:
         return
@@ -79,19 +109,28 @@ class BridgeFirewall:
         return arrived and await _probe_packets(self._table) > before
 
 
-def _table_script(table: str, elements: str) -> str:
+def _table_script(table: str, pairs: Sequence[tuple[str, str]], clients: ClientDrops) -> str:
     """The table as it shall be, in one transaction. Probe packets are counted, so that ``sees``
     can tell."""
     return f"""table bridge {table}
 delete table bridge {table}
 table bridge {table} {{
-  set cut {{ type ipv4_addr . ipv4_addr; {elements} }}
+  set cut {{ type ipv4_addr . ipv4_addr; {_elements(pairs)} }}
+  set requests {{ type ipv4_addr . inet_service; {_elements(clients.requests)} }}
+  set answers {{ type ipv4_addr . inet_service; {_elements(clients.answers)} }}
   chain between {{ type filter hook forward priority 0;
     udp dport {PROBE_PORT} counter; ip saddr . ip daddr @cut counter drop; }}
-  chain from_host {{ type filter hook output priority 0; ip saddr . ip daddr @cut counter drop; }}
-  chain to_host {{ type filter hook input priority 0; ip saddr . ip daddr @cut counter drop; }}
+  chain from_host {{ type filter hook output priority 0; ip saddr . ip daddr @cut counter drop;
+    ip daddr . tcp dport @requests counter drop; }}
+  chain to_host {{ type filter hook input priority 0; ip saddr . ip daddr @cut counter drop;
+    ip saddr . tcp sport @answers counter drop; }}
 }}
 """
+
+
+def _elements(pairs: Sequence[tuple[str, str | int]]) -> str:
+    told = ", ".join(f"{first} . {second}" for first, second in pairs)
+    return f"elements = {{ {told} }}" if told else ""
 
 
 async def nft(*arguments: str, script: str = "") -> str:
@@ -133,7 +172,12 @@ class ChainFirewall:
         self._run = run_in_node
         self._links: tuple[Link, ...] = ()
 
-    async def drop(self, links: Sequence[Link]) -> None:
+    async def client_drops(self) -> ClientDrops:
+        return NO_CLIENT_DROPS
+
+    async def drop(self, links: Sequence[Link], clients: ClientDrops = NO_CLIENT_DROPS) -> None:
+        if clients != NO_CLIENT_DROPS:
+            raise HarnessError("clients are cut off in the host's bridge, which is out of reach")
         before, self._links = self._links, tuple(links)
         changed = [node for node in self._addresses if _sources(before, node) != self._of(node)]
         await asyncio.gather(*(self._restore(node) for node in changed))

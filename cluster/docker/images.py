@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
-import importlib.metadata
 import io
 import logging
 import re
@@ -28,23 +27,17 @@ from typing import Any
 import docker
 import docker.errors
 
-import shalott
 from shalott.cluster.debian_packages import PINS, read_pins
 from shalott.cluster.docker.engine import Engine
 from shalott.cluster.docker.programs import run_program
+from shalott.cluster.node_tree import OWN_BROKER, broker_files, library_pins, pip_words, read_tree
 from shalott.harness.core.errors import BootFailed
 from shalott.harness.core.steps import tell_step
 
 log = logging.getLogger("shalott.cluster.docker")
 
 BASE_TAG = "debian:bookworm-slim"
-OWN_BROKER = "broker"  # runs the sources of this package
 IMAGES = Path(__file__).parent.parent / "images"
-WIRE_LIBRARIES = (
-    "pamqp",
-    "msgspec",
-    "h11",
-)  # all that the broker imports besides the standard library
 PYTHON_VERSION = "3.11"  # of Debian bookworm
 KEPT_TAGS = 3  # of one recipe; another checkout on this machine may be using an older one
 NAME = re.compile(r"[a-z0-9]+(-[a-z0-9]+)*")  # a part of an image's tag
@@ -65,8 +58,8 @@ class Recipe:
         digest = hashlib.sha256(base_id.encode())
         for path, content in sorted(self.files.items()):
             digest.update(f"\0{path}\0{len(content)}\0".encode() + content)
-        for name in WIRE_LIBRARIES if self.fetch_libraries else ():
-            digest.update(f"\0{name}=={importlib.metadata.version(name)}".encode())
+        for pin in library_pins() if self.fetch_libraries else ():
+            digest.update(f"\0{pin}".encode())
         return f"shalott-{self.name}:{digest.hexdigest()[:12]}"
 
 
@@ -76,8 +69,26 @@ async def ensure_image(engine: Engine, image: str) -> str:
     await _ensure_base(engine)
     if recipe.name == OWN_BROKER and not is_directory(image):
         base = await _ensure(engine, find_recipe("python"))
-        recipe = replace(recipe, base_tag=base, files={**recipe.files, **_broker_files()})
+        recipe = replace(recipe, base_tag=base, files={**recipe.files, **broker_files()})
     return await _ensure(engine, recipe)
+
+
+async def find_image(engine: Engine, image: str) -> str:
+    """The tag of a recipe's image, built if need be, or of one that the engine has. Raises
+    BootFailed."""
+    if is_directory(image) or (IMAGES / image / "Dockerfile").is_file():
+        return await ensure_image(engine, image)
+    if await image_id(engine, image) is None:
+        raise BootFailed(
+            f"there is no image {image}: name a recipe ({', '.join(recipes())}), the absolute path"
+            " of a directory with a Dockerfile, or an image that the engine has"
+        )
+    return image
+
+
+def recipes() -> list[str]:
+    """Our own, by name."""
+    return sorted(path.parent.name for path in IMAGES.glob("*/Dockerfile"))
 
 
 def is_directory(image: str) -> bool:
@@ -99,7 +110,7 @@ def find_recipe(image: str) -> Recipe:
             f"no image can be named after {image}: use lower-case letters, digits and dashes"
         )
     own_python = directory == IMAGES / "python"
-    return Recipe(directory.name, BASE_TAG, _tree(directory), fetch_libraries=own_python)
+    return Recipe(directory.name, BASE_TAG, read_tree(directory), fetch_libraries=own_python)
 
 
 async def image_facts(engine: Engine, tag: str) -> dict[str, str]:
@@ -130,10 +141,10 @@ def pins_of(image: str) -> dict[str, str]:
 
 
 async def _ensure(engine: Engine, recipe: Recipe) -> str:
-    base_id = await _image_id(engine, recipe.base_tag)
+    base_id = await image_id(engine, recipe.base_tag)
     assert base_id is not None, f"{recipe.base_tag} was there a moment ago"
     tag = recipe.tag(base_id)
-    if await _image_id(engine, tag) is None:
+    if await image_id(engine, tag) is None:
         log.info("building the image %s", tag)
         files = dict(recipe.files)
         if recipe.fetch_libraries:
@@ -144,7 +155,9 @@ async def _ensure(engine: Engine, recipe: Recipe) -> str:
     return tag
 
 
-async def _image_id(engine: Engine, tag: str) -> str | None:
+async def image_id(engine: Engine, tag: str) -> str | None:
+    """None if there is no such image."""
+
     def inspect(api: docker.APIClient) -> str | None:
         try:
             return str(api.inspect_image(tag)["Id"])
@@ -155,7 +168,7 @@ async def _image_id(engine: Engine, tag: str) -> str | None:
 
 
 async def _ensure_base(engine: Engine) -> None:
-    if await _image_id(engine, BASE_TAG) is not None:
+    if await image_id(engine, BASE_TAG) is not None:
         return
     tell_step(f"making the base image {BASE_TAG}, once, about half a minute")
     script = IMAGES / "make_base.sh"
@@ -168,40 +181,19 @@ def _last_line(output: str) -> str:
     return (output.strip().splitlines() or ["no output"])[-1]
 
 
-def _broker_files() -> dict[str, bytes]:
-    package = Path(shalott.__path__[0])
-    broker = package / "broker"
-    sources = [package / "__init__.py", *sorted(broker.rglob("*.py"))]
-    return {
-        f"shalott/{path.relative_to(package).as_posix()}": path.read_bytes() for path in sources
-    }
-
-
 async def _wire_libraries(architecture: str) -> dict[str, bytes]:
     """The broker's libraries as the image's Python wants them, in the versions that are installed
     here."""
     platform = PLATFORMS.get(architecture)
     if platform is None:
         raise BootFailed(f"no wheels for the Docker engine's architecture {architecture}")
-    pins = [f"{name}=={importlib.metadata.version(name)}" for name in WIRE_LIBRARIES]
     with tempfile.TemporaryDirectory(prefix="shalott-lib-") as directory:
-        done = await run_program(
-            *(sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--no-compile"),
-            *("--target", directory, "--only-binary=:all:", "--implementation", "cp"),
-            *("--python-version", PYTHON_VERSION, "--platform", platform),
-            *pins,
-        )
+        words = pip_words(directory, PYTHON_VERSION, platform)
+        done = await run_program(sys.executable, *words)
         if done.exit_code != 0:
             reason = _last_line(done.errors)
-            raise BootFailed(f"cannot fetch {' '.join(pins)} for the image: {reason}")
-        return _tree(Path(directory), "lib/")
-
-
-def _tree(directory: Path, prefix: str = "", pattern: str = "*") -> dict[str, bytes]:
-    """Every file under ``directory``, by its path there behind ``prefix``."""
-    found = sorted(path for path in directory.rglob(pattern) if path.is_file())
-    files = [path for path in found if "__pycache__" not in path.parts]
-    return {prefix + path.relative_to(directory).as_posix(): path.read_bytes() for path in files}
+            raise BootFailed(f"cannot fetch {' '.join(library_pins())} for the image: {reason}")
+        return read_tree(Path(directory), "lib/")
 
 
 async def _build(engine: Engine, recipe: Recipe, tag: str, files: Mapping[str, bytes]) -> None:
@@ -232,7 +224,7 @@ async def _build(engine: Engine, recipe: Recipe, tag: str, files: Mapping[str, b
     except asyncio.CancelledError:
         abandoned.set()
         raise
-    if await _image_id(engine, tag) is None:
+    if await image_id(engine, tag) is None:
         raise BootFailed(f"the image {recipe.name} can't be built: {output[-2000:].strip()}")
 
 

@@ -16,9 +16,14 @@ import secrets
 import socket
 import threading
 import time
+from collections.abc import Callable
+from typing import TypeVar
 
 from shalott.cluster.docker.programs import run_program
+from shalott.cluster.packets.numbered import UNSHAPED_TOS
 from shalott.harness.core.errors import HarnessError
+
+Made = TypeVar("Made")
 
 CLONE_NEWNET = 0x40000000
 REPEAT_S = 0.02
@@ -36,21 +41,27 @@ def can_enter(pid: int) -> bool:
 def socket_in_namespace(pid: int) -> socket.socket:
     """A UDP socket in the network namespace of ``pid``. Raises OSError (no such process, no
     right)."""
-    made: list[socket.socket | OSError] = []
+    return in_namespace(pid, lambda: socket.socket(socket.AF_INET, socket.SOCK_DGRAM))
 
-    def enter_and_open() -> None:
+
+def in_namespace(pid: int, make: Callable[[], Made]) -> Made:
+    """What ``make`` makes in the network namespace of ``pid``. Raises OSError."""
+    made: list[Made] = []
+    failed: list[OSError] = []
+
+    def enter_and_make() -> None:
         try:
             _set_network_namespace(pid)
-            made.append(socket.socket(socket.AF_INET, socket.SOCK_DGRAM))
+            made.append(make())
         except OSError as error:
-            made.append(error)
+            failed.append(error)
 
     # The thread ends in the foreign namespace, so it can't be one that serves anybody else.
-    thread = threading.Thread(target=enter_and_open, name="netns")
+    thread = threading.Thread(target=enter_and_make, name="netns")
     thread.start()
     thread.join()
-    if isinstance(made[0], OSError):
-        raise made[0]
+    if failed:
+        raise failed[0]
     return made[0]
 
 
@@ -78,6 +89,7 @@ def datagram_arrives(
             socket_in_namespace(source_pid) as sender,
         ):
             receiver.bind((address, port))
+            sender.setsockopt(socket.IPPROTO_IP, socket.IP_TOS, UNSHAPED_TOS)
             while (left_s := deadline - time.monotonic()) > 0:
                 sender.sendto(token, receiver.getsockname())
                 receiver.settimeout(min(left_s, REPEAT_S))

@@ -16,6 +16,7 @@ import docker
 import docker.errors
 from tenacity import Retrying, retry_if_exception, stop_after_delay, wait_fixed
 
+from shalott.cluster.disks.mounting import sweep_disks
 from shalott.cluster.docker.engine import Engine
 from shalott.cluster.docker.firewall import list_tables, remove_table
 from shalott.cluster.docker.names import (
@@ -25,6 +26,7 @@ from shalott.cluster.docker.names import (
     LABEL_TOKEN,
     TABLE_PATTERN,
 )
+from shalott.cluster.docker.packets import sweep_engines
 from shalott.cluster.owner import liveness, parse_owner, runs
 from shalott.harness.core.errors import HarnessError
 
@@ -55,9 +57,10 @@ class Remains:
 async def sweep_docker(engine: Engine, *, kept: bool) -> list[str]:
     """Remove what dead harnesses left; ``kept``: also what was left running on purpose. Says what
     was removed."""
+    sentences = await sweep_disks()  # or the volumes below them could not be removed
+    sentences += sweep_engines()
     tables = await list_tables()  # before the networks: a live run makes its network first
     remains = await engine.call(lambda api: find_remains(api, LABEL_RUN))
-    sentences = []
     for token, found in sorted(remains.items()):
         owner = parse_owner(found.owner)
         state = liveness(owner) if owner else "unknown"

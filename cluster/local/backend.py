@@ -30,7 +30,13 @@ from shalott.cluster.base import (
     Topology,
     ignore_exit,
 )
+from shalott.cluster.capabilities import MOST
+from shalott.cluster.disks.build import why_not
+from shalott.cluster.disks.control import PowerLoss
+from shalott.cluster.disks.of_nodes import DISK_CAPABILITIES
+from shalott.cluster.following import read_from
 from shalott.cluster.links import Link, LinkCounts
+from shalott.cluster.local.disks import LocalDisks
 from shalott.cluster.local.ports import HOST, port_of, reserve_port
 from shalott.cluster.local.processes import NodeProcess, Program, launch, run_to_end
 from shalott.cluster.local.relaying import RelayProcess
@@ -56,15 +62,31 @@ PROJECT = Path(
 
 
 class LocalCluster:
-    """See ``cluster.base.Cluster``. Everything it writes is under ``work_dir``."""
+    """See ``cluster.base.Cluster``. Everything it writes is under ``work_dir``.
+
+    ``disk_seed``, ``power_loss``: as DockerCluster's; without a seed the nodes' data lies in plain
+    directories. A loss of power is silence for the other nodes; clients, which talk to nodes
+    directly, see their connections reset.
+    """
 
     backend = "local"
 
-    def __init__(self, nodes: Sequence[str], run_id: str, work_dir: Path) -> None:
+    def __init__(
+        self,
+        nodes: Sequence[str],
+        run_id: str,
+        work_dir: Path,
+        *,
+        disk_seed: int | None = None,
+        power_loss: PowerLoss = "torn",
+    ) -> None:
         self.nodes = tuple(nodes)
-        self.capabilities = frozenset(
-            {"kill", "stop", "pause", "cut", "cut-one-way", "delay", "throttle", "wipe"}
-        )
+        self.capabilities = MOST["local"]
+        if why_not() is not None:
+            self.capabilities -= DISK_CAPABILITIES
+        self._disk_seed = disk_seed
+        self._disks = LocalDisks(power_loss)
+        self._dark: dict[str, None] = {}  # nodes without power
         self._run_id = run_id
         self._token = hashlib.sha256(f"{run_id}\0{work_dir.absolute()}".encode()).hexdigest()[:16]
         self._directory = work_dir.absolute() / "local"
@@ -87,6 +109,7 @@ class LocalCluster:
         self._write_state()
         for node in self.nodes:
             self._make_directories(node)
+        for node in self.nodes:
             for port in system.ports:
                 self._holders[node, port] = reserve_port()
         listen = {
@@ -99,6 +122,9 @@ class LocalCluster:
             self._specs[spec.name] = spec
             for path, text in spec.files.items():
                 _write_file(self._config_dir(spec.name) / path, text)
+            if self._disk_seed is not None:
+                seed = self._disk_seed * 1_000 + self.nodes.index(spec.name)
+                await self._disks.mount(spec, self._data_dir(spec.name), seed)
         await asyncio.gather(*(self.start(node) for node in self.nodes))
 
     def _make_directories(self, node: str) -> None:
@@ -110,6 +136,7 @@ class LocalCluster:
     async def teardown(self) -> None:
         await asyncio.gather(*(process.kill() for process in self._processes.values()))
         await asyncio.gather(*self._watching)
+        await self._disks.remove()
         await self._relays.close()
         for holder in self._holders.values():
             holder.close()
@@ -117,6 +144,7 @@ class LocalCluster:
         self._processes.clear()
         self._specs.clear()
         self._counts.clear()
+        self._dark.clear()
         remove_directory(self._directory)
         if self._state_path is not None:
             self._state_path.unlink(missing_ok=True)
@@ -146,6 +174,9 @@ class LocalCluster:
         running = self._processes.get(node)
         if running is not None and running.is_alive:
             return
+        if node in self._dark:
+            del self._dark[node]
+            await self._apply_cuts()
         process = await launch(self._program(node, self._spec(node).command))
         self._processes[node] = process
         self._write_state()
@@ -165,7 +196,11 @@ class LocalCluster:
         await self._process(node).kill()
 
     async def power_off(self, node: str) -> None:
-        raise refusal(self.backend, "power")
+        self._check_disks("power")
+        self._dark[node] = None  # its relays say nothing of its end
+        await self._apply_cuts()
+        await self._process(node).kill()
+        await self._disks.nodes.power(node)
 
     async def pause(self, node: str) -> None:
         await self._process(node).pause()
@@ -176,6 +211,9 @@ class LocalCluster:
     async def wipe(self, node: str) -> None:
         if self._process(node).is_alive:
             raise HarnessError(f"{node} runs: its data can't be wiped")
+        if self._disk_seed is not None:
+            await self._disks.nodes.wipe(node)
+            return
         await asyncio.to_thread(shutil.rmtree, self._data_dir(node))
         self._make_directories(node)
 
@@ -188,11 +226,16 @@ class LocalCluster:
 
     async def cut(self, links: Sequence[Link]) -> None:
         self._counts.cut(links)
-        await self._relays.cut(self._counts.cut_links())
+        await self._apply_cuts()
 
     async def mend(self, links: Sequence[Link]) -> None:
         self._counts.mend(links)
-        await self._relays.cut(self._counts.cut_links())
+        await self._apply_cuts()
+
+    async def _apply_cuts(self) -> None:
+        pairs = [(a, b) for a in self.nodes for b in self.nodes if a != b]
+        dark = [link for link in pairs if any(node in self._dark for node in link)]
+        await self._relays.cut(tuple(dict.fromkeys((*self._counts.cut_links(), *dark))))
 
     def tell_stalls(self, tell: Callable[[Stall], None]) -> None:
         """See ``CarriesTraffic``."""
@@ -219,28 +262,40 @@ class LocalCluster:
         for process in self._processes.values():
             if process.paused:
                 process.resume()
-        await self._relays.cut(())
+        await self._apply_cuts()
         await self._relays.restore_shapes()
+        await self._disks.nodes.heal()
 
     async def reach(self, source: str, destination: str, timeout_ms: int = 1000) -> bool:
         if not (self._process(source).is_alive and self._process(destination).is_alive):
             return False
         return await self._relays.probe(source, destination, timeout_ms)
 
-    # -- what only a simulation can do
-    # ---------------------------------------------------------------------------------
+    # -- disks, and what only other worlds can do
+    # -----------------------------------------------------------------------
+
+    async def set_disk(self, node: str, faults: DiskFaults | None) -> None:
+        self._check_disks("disk")
+        await self._disks.nodes.set(node, faults)
+
+    async def disk_faults(self, node: str) -> DiskFaults:
+        self._check_disks("disk")
+        return await self._disks.nodes.faults(node)
+
+    async def await_syncs(self, node: str, count: int, timeout_ms: int) -> bool:
+        """See ``CountsSyncs``."""
+        self._check_disks("disk")
+        return await self._disks.nodes.await_syncs(node, count, timeout_ms)
+
+    def _check_disks(self, what: str) -> None:
+        if self._disk_seed is None:
+            raise refusal(self.backend, what)
 
     async def set_clock(self, node: str, *, offset_ms: float = 0, drift_ppm: float = 0) -> None:
         raise refusal(self.backend, "clock")
 
     async def clock_offset_ms(self, node: str) -> float:
         raise refusal(self.backend, "clock")
-
-    async def set_disk(self, node: str, faults: DiskFaults | None) -> None:
-        raise refusal(self.backend, "disk")
-
-    async def disk_faults(self, node: str) -> DiskFaults:
-        raise refusal(self.backend, "disk")
 
     # -- reading
     # -------------------------------------------------------------------------------------------
@@ -253,12 +308,17 @@ class LocalCluster:
     ) -> CommandResult:
         return await run_to_end(self._program(node, command), timeout_ms)
 
+    async def read_data(self, node: str, path: str, offset: int) -> bytes:
+        """See ``ReadsDataFiles``."""
+        return await asyncio.to_thread(read_from, self._data_dir(node) / path, offset)
+
     async def output(self, node: str, lines: int = 20) -> str:
         return await asyncio.to_thread(_last_lines, self._output(node), lines)
 
     async def collect(self, into: Path) -> None:
         for node, spec in self._specs.items():
             await asyncio.to_thread(self._collect_node, node, spec, into / node)
+            await self._disks.nodes.report(node, into / node)
 
     def _collect_node(self, node: str, spec: NodeSpec, into: Path) -> None:
         into.mkdir(parents=True, exist_ok=True)
@@ -279,6 +339,9 @@ class LocalCluster:
             "probe": "a byte through the relay's listener and the cut it would meet",
             "pause": "SIGSTOP to the node's process group",
             "kill": "SIGKILL to the node's process group",
+            "disks": "this host's own"
+            if self._disk_seed is None
+            else "a file system with a page cache of its own over each data directory",
         }
 
     # -- inside

@@ -17,6 +17,7 @@ from pathlib import Path
 
 import msgspec
 
+from shalott.cluster.local.disks import unmount_below
 from shalott.cluster.owner import liveness, parse_owner, runs
 from shalott.cluster.waiting import wait_until
 from shalott.harness.core.errors import HarnessError
@@ -81,6 +82,7 @@ async def sweep_local() -> list[str]:
         if owner is None or liveness(owner) != "dead":
             continue
         ended = await end_processes(state.processes)
+        await unmount_below(Path(state.directory))
         remove_directory(Path(state.directory))
         path.unlink(missing_ok=True)
         sentences.append(

@@ -10,10 +10,13 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 import msgspec
 
+from shalott.broker.base.events import Event
 from shalott.cluster.base import (
     CommandResult,
     DiskFaults,
@@ -26,14 +29,17 @@ from shalott.cluster.base import (
     Topology,
     ignore_exit,
 )
+from shalott.cluster.capabilities import MOST
 from shalott.cluster.links import Link
+from shalott.cluster.refusals import refusal
+from shalott.cluster.rot import FaultAtlas
 from shalott.cluster.sim.buggify import ACTIVATION, Buggify
 from shalott.cluster.sim.disk.disk import DiskKnobs, SimDisk
-from shalott.cluster.sim.disk.faults import FaultAtlas
 from shalott.cluster.sim.loop.clock import NodeClock
 from shalott.cluster.sim.loop.loop import START_NS, SimLoop
 from shalott.cluster.sim.machine import EXIT_KILLED, Machine, Program
 from shalott.cluster.sim.network.network import NetworkKnobs, SimNetwork
+from shalott.cluster.told import CLIENTS
 from shalott.harness.core.errors import HarnessError
 from shalott.harness.core.plan import SimPlan
 
@@ -57,13 +63,7 @@ class SimCluster:
         self.nodes = tuple(nodes)
         self._knobs = knobs
         self._make_program = make_program
-        self.capabilities = frozenset(
-            {
-                *("kill", "stop", "pause", "cut", "cut-one-way", "delay", "throttle", "wipe"),
-                *("power", "clock", "loss", "disk-slow", "disk-full", "disk-error", "disk-short"),
-                "disk-corrupt",
-            }
-        )
+        self.capabilities = MOST["sim"]
         self.loop = loop
         self.network = SimNetwork(loop, knobs.seed, _network_knobs(knobs))
         loop.network = self.network
@@ -247,8 +247,35 @@ class SimCluster:
             source, destination, delay_ms=delay_ms, rate_bytes_s=rate_bytes_s, loss=loss
         )
 
+    async def shape_packets(self, source: str, destination: str, shape: LinkShape) -> None:
+        """See ``ShapesPackets``. Raises MissingCapability for what happens to single packets."""
+        if shape.duplicate or shape.reorder or shape.corrupt:
+            raise refusal(self.backend, "packets")
+        self._tell(f"shape {source}->{destination} {shape}")
+        self.network.reshape(source, destination, shape)
+
     async def link_shape(self, source: str, destination: str) -> LinkShape:
         return self.network.shape_of(source, destination)
+
+    def separate_clients(self, ports: Sequence[int]) -> None:
+        """What the harness connects to at these ports of nodes, it connects to from a host of its
+        own, so that clients can be cut off. Before boot: plans without such faults keep one host,
+        and the same run as ever."""
+        self.network.add_host(CLIENTS)
+        self.network.dial_from |= {(HARNESS, port): CLIENTS for port in ports}
+
+    async def set_client_cuts(self, links: Sequence[Link], ports: Sequence[str]) -> None:
+        """See ``CutsClients``."""
+        if not self.network.dial_from:
+            raise HarnessError("the simulation was not told that clients will be cut off")
+        self._tell(f"cut clients {' '.join(map('->'.join, links))}")
+        before = await self.client_cuts()
+        self.network.mend([link for link in before if link not in links])
+        self.network.cut([link for link in links if link not in before])
+
+    async def client_cuts(self) -> Sequence[Link]:
+        ways = [link for node in self.nodes for link in ((CLIENTS, node), (node, CLIENTS))]
+        return sorted(link for link in ways if self.network.is_cut(*link))
 
     async def heal(self) -> None:
         self._tell("heal")
@@ -284,6 +311,40 @@ class SimCluster:
     async def disk_faults(self, node: str) -> DiskFaults:
         return self.machines[node].disk_faults
 
+    # -- what triggers wait for --------------------------------------------------------------------
+
+    def watch_events(self, tell: Callable[[str, Mapping[str, Any]], None]) -> Callable[[], None]:
+        """See ``TellsEventsAtOnce``."""
+        own: dict[str, Callable[[Event], None]] = {}
+        for node, machine in self.machines.items():
+            own[node] = partial(_tell_event, tell, node)
+            machine.event_watchers.append(own[node])
+
+        def stop() -> None:
+            for node, watcher in own.items():
+                self.machines[node].event_watchers.remove(watcher)
+
+        return stop
+
+    async def await_syncs(self, node: str, count: int, timeout_ms: int) -> bool:
+        """See ``CountsSyncs``."""
+        disk, made = self.machines[node].disk, asyncio.Event()
+        last = disk.syncs + count
+
+        def look() -> None:
+            if disk.syncs >= last:
+                made.set()
+
+        disk.sync_watchers.append(look)
+        try:
+            async with asyncio.timeout(timeout_ms / 1000):
+                await made.wait()
+        except TimeoutError:
+            return False
+        finally:
+            disk.sync_watchers.remove(look)
+        return True
+
     # -- reading -----------------------------------------------------------------------------------
 
     def endpoint(self, node: str, port: str) -> Endpoint:
@@ -313,6 +374,10 @@ class SimCluster:
             "pause": "callbacks and timers of the node wait",
             "kill": "the node is frozen; its page cache survives, its peers get resets",
         }
+
+
+def _tell_event(tell: Callable[[str, Mapping[str, Any]], None], node: str, event: Event) -> None:
+    tell(node, msgspec.structs.asdict(event))
 
 
 def _network_knobs(knobs: SimPlan) -> NetworkKnobs:

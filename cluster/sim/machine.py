@@ -70,6 +70,8 @@ class SimEventLog:
         machine.events.append(event)
         loop = machine.loop
         loop.trace.event(loop.now_ns, f"event of {machine.name}", _encode(event))
+        for tell in tuple(machine.event_watchers):
+            tell(event)
 
 
 @dataclass
@@ -93,6 +95,7 @@ class Machine:
     drifts: bool = False
     disk_faults: DiskFaults = field(default_factory=DiskFaults)
     events: list[Event] = field(default_factory=list)
+    event_watchers: list[Callable[[Event], None]] = field(default_factory=list)
     output: deque[str] = field(default_factory=lambda: deque(maxlen=OUTPUT_LINES))
     ended: asyncio.Event = field(default_factory=asyncio.Event)
     stop_asked: asyncio.Event = field(default_factory=asyncio.Event)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import msgspec
 
@@ -37,6 +37,9 @@ class EtcdParameters(msgspec.Struct, frozen=True, kw_only=True):
 
     heartbeat_ms: int = 100
     election_timeout_ms: int = 1000
+    fsync: Annotated[
+        bool, msgspec.Meta(description="Sync before an answer; without: --unsafe-no-fsync.")
+    ] = True
 
 
 class EtcdSystem:
@@ -83,6 +86,7 @@ class EtcdSystem:
             "enable-v2": "false",
             "logger": "zap",
             "log-outputs": "stderr",
+            "unsafe-no-fsync": "false" if self._parameters.fsync else "true",
         }
         return ("etcd", *(f"--{flag}={value}" for flag, value in flags.items()))
 
@@ -193,7 +197,7 @@ SYSTEM = SystemRecord(
     workload="register",
     profiles={"upstream": Profile(), "safe": Profile()},  # its defaults are what its manual wants
     parameters=EtcdParameters,
-    worlds=("docker",),
+    worlds=("docker", "ssh"),
     check=check,
     stays_up=True,
 )

@@ -16,6 +16,7 @@ from shalott.harness.cli.check import add_check_commands
 from shalott.harness.cli.ctl import add_ctl_command
 from shalott.harness.cli.interrupts import quiet_exit
 from shalott.harness.cli.search import add_search_commands
+from shalott.harness.cli.ssh_flags import PANEL, flags_typed, with_ssh_flags
 from shalott.harness.core.doors import load_module, loaded_modules
 from shalott.harness.core.errors import UsageError
 
@@ -28,6 +29,7 @@ def _option(text: str, *names: str, panel: str) -> Any:
 
 
 _RUN, _BROKER, _FAULTS, _JUDGE = "The run", "The broker", "The faults", "The verdict"
+_HOSTS = PANEL
 BugOption = Annotated[
     list[str] | None, _option("A historical bug: see `shalott bugs`.", "--bug", panel=_BROKER)
 ]
@@ -39,6 +41,13 @@ TargetsOption = Annotated[
     str,
     _option("one, minority, majority, all, master, mirrors, controller, or n1+n2.", panel=_FAULTS),
 ]
+TriggerOption = Annotated[
+    list[str] | None,
+    _option("Faults wait for it: master=n2, synchronising, syncs=3, ...", panel=_FAULTS),
+]
+UpgradeOption = Annotated[
+    str, _option("Of rolling-upgrade: an image, or a recipe of one.", panel=_FAULTS)
+]
 LayoutOption = Annotated[
     str, _option("Services on nodes: together, separate, standalone.", panel=_BROKER)
 ]
@@ -46,6 +55,10 @@ PolicyOption = Annotated[
     list[str] | None, _option("KEY=VALUE over the profile's; KEY= drops it.", panel=_BROKER)
 ]
 DeliveryOption = Annotated[str, _option("at-least-once, at-most-once, exactly-once.", panel=_JUDGE)]
+LeaseOption = Annotated[str, _option("When a silent harness's hosts undo all.", panel=_HOSTS)]
+PowerLossOption = Annotated[
+    str, _option("What becomes of unsynced data: torn, drop, keep.", panel=_FAULTS)
+]
 StoreOption = Annotated[Path, typer.Option("--store", help="Where runs are kept.")]
 
 
@@ -55,7 +68,7 @@ def test(
     ] = "",
     system: Annotated[str, _option("What runs on the nodes.", panel=_BROKER)] = "mirrored",
     profile: Annotated[str, _option("upstream or safe.", panel=_BROKER)] = "upstream",
-    cluster: Annotated[str, _option("auto, docker, local or sim.", panel=_RUN)] = "auto",
+    cluster: Annotated[str, _option("auto, docker, local, ssh or sim.", panel=_RUN)] = "auto",
     nodes: Annotated[str, _option("Names n1,n2,n3, or how many.", panel=_RUN)] = "3",
     node_count: Annotated[int, _option("How many nodes; as --nodes COUNT.", panel=_RUN)] = 0,
     layout: LayoutOption = "together",
@@ -69,6 +82,8 @@ def test(
     nemesis_interval: Annotated[str, _option("From fault to fault.", panel=_FAULTS)] = "15",
     nemesis_duration: Annotated[str, _option("A fault's length.", panel=_FAULTS)] = "8",
     targets: TargetsOption = "one",
+    trigger: TriggerOption = None,
+    upgrade_to: UpgradeOption = "",
     policy: PolicyOption = None,
     bug: BugOption = None,
     delivery: DeliveryOption = "at-least-once",
@@ -89,7 +104,10 @@ def test(
     ] = None,
     load: LoadOption = None,
     store: StoreOption = Path("store"),
+    ssh_lease: LeaseOption = "20",
+    power_loss: PowerLossOption = "",
     *,
+    ssh: Mapping[str, Any],
     given: Mapping[str, str | bool],
 ) -> None:
     """Boot a cluster, load it, break it, heal it, drain it, and judge what was lost."""
@@ -105,9 +123,11 @@ def test(
         nodes=str(node_count) if node_count else nodes, layout=layout, concurrency=concurrency,
         rate=rate, time_limit=time_limit, op_timeout=op_timeout, nemesis=nemesis,
         nemesis_interval=nemesis_interval, nemesis_duration=nemesis_duration, targets=targets,
-        policy=tuple(policy or ()), bug=tuple(bug or ()), delivery=delivery, max_rto=max_rto,
-        min_acked=min_acked, min_rate_share=min_rate_share, seed=seed, name=name,
-        leave_db_running=leave_db_running, given=given,
+        upgrade_to=upgrade_to, trigger=tuple(trigger or ()), policy=tuple(policy or ()),
+        bug=tuple(bug or ()), delivery=delivery, max_rto=max_rto, min_acked=min_acked,
+        min_rate_share=min_rate_share, seed=seed, name=name,
+        leave_db_running=leave_db_running, ssh_lease=ssh_lease, power_loss=power_loss,
+        given=given, **ssh,
     )  # fmt: skip
     raise typer.Exit(run_request(request, test_count=test_count, store_root=store, junit=junit))
 
@@ -167,12 +187,17 @@ def bugs(
         tell_bug(bug, Console())
 
 
-def doctor() -> None:
-    """Say what is missing on this machine, and the exact command that installs it."""
+def doctor(*, ssh: Mapping[str, Any]) -> None:
+    """Say what is missing on this machine, or on hosts, and the command that installs it."""
     from rich.console import Console
 
     from shalott.harness.cli.doctor import run_doctor
 
+    if (flags := flags_typed(ssh)) is not None:
+        from shalott.cluster.ssh.inventory import read_hosts
+        from shalott.harness.cli.doctor_hosts import run_doctor_on_hosts
+
+        raise typer.Exit(run_doctor_on_hosts(Console(), read_hosts(flags).hosts))
     raise typer.Exit(run_doctor(Console()))
 
 
@@ -188,11 +213,14 @@ def prepare(
     prepare_images(tuple(system or ()), typer.echo)
 
 
-def clean() -> None:
-    """Remove containers, networks and processes that killed runs left behind."""
+def clean(*, ssh: Mapping[str, Any]) -> None:
+    """Remove containers, networks and processes that killed runs left behind, on hosts too."""
+    from shalott.cluster.ssh.inventory import read_hosts
     from shalott.harness.run.select import sweep_all
 
-    for sentence in sweep_all() or ["Nothing was left behind."]:
+    flags = flags_typed(ssh)
+    hosts = read_hosts(flags) if flags is not None else None
+    for sentence in sweep_all(hosts) or ["Nothing was left behind."]:
         typer.echo(sentence)
 
 
@@ -211,10 +239,10 @@ def make_app(words: Sequence[str] = ()) -> typer.Typer:
         from shalott.harness.run.planning import nemesis_help
 
         helps = {"nemesis": nemesis_help()}
-        app.command("test")(with_parameter_flags(test, shared_flags(), helps))
+        app.command("test")(with_parameter_flags(with_ssh_flags(test), shared_flags(), helps))
     else:
         app.command("test", help=test.__doc__)(_elsewhere)
-    for command in (analyze, report, bugs, doctor, prepare, clean):
+    for command in (analyze, report, bugs, with_ssh_flags(doctor), prepare, with_ssh_flags(clean)):
         app.command()(command)
     add_search_commands(app)
     add_check_commands(app)

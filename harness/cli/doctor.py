@@ -76,6 +76,10 @@ class Machine(Protocol):
         """Which of delay and throttle the kernel can make for containers."""
         ...
 
+    def disk_obstacle(self) -> str | None:
+        """Why containers can have no disks that fail or lose their power; None if they can."""
+        ...
+
     def free_bytes(self) -> int | None:
         """Room for runs in the current directory; None if it can't be written."""
         ...
@@ -87,7 +91,7 @@ def run_doctor(console: Console, machine: Machine | None = None) -> int:
         finding for examine in EXAMINATIONS for finding in examine(machine or ThisMachine())
     ]
     for finding in findings:
-        _print_finding(console, finding)
+        print_finding(console, finding)
     if any(finding.state == "fatal" for finding in findings):
         console.print("\nNo run is possible here until what is marked fatal is mended.")
         return EXIT_NO_RUN
@@ -96,7 +100,7 @@ def run_doctor(console: Console, machine: Machine | None = None) -> int:
     return EXIT_READY
 
 
-def _print_finding(console: Console, finding: Finding) -> None:
+def print_finding(console: Console, finding: Finding) -> None:
     style = {"ok": "green", "missing": "yellow", "fatal": "red"}[finding.state]
     console.print(
         f"[{style}]{finding.state:<8}[/] {escape(finding.subject)}: {escape(finding.found)}",
@@ -201,6 +205,16 @@ def examine_network(machine: Machine) -> Iterator[Finding]:
             )
 
 
+def examine_faulty_disks(machine: Machine) -> Iterator[Finding]:
+    obstacle = machine.disk_obstacle()
+    if obstacle is None:
+        yield Finding("ok", "Power and disk faults", "work for containers")
+        return
+    found, _, fix = obstacle.partition(": ")
+    lacking = "faults of power and disks on docker"
+    yield Finding("missing", "Power and disk faults", found, lacking, fix)
+
+
 def examine_spark(machine: Machine) -> Iterator[Finding]:
     java = machine.program("java")
     if java is None:
@@ -220,6 +234,7 @@ EXAMINATIONS: Sequence[Callable[[Machine], Iterator[Finding]]] = (
     examine_disk,
     examine_docker,
     examine_network,
+    examine_faulty_disks,
     examine_spark,
 )
 
@@ -283,9 +298,15 @@ class ThisMachine:
             api.close()
 
     def shaping(self) -> frozenset[str]:
+        from shalott.cluster.docker.packets import queue_capabilities
         from shalott.cluster.docker.shaping import shaping_capabilities
 
-        return shaping_capabilities()
+        return shaping_capabilities() | queue_capabilities()
+
+    def disk_obstacle(self) -> str | None:
+        from shalott.cluster.docker.disks import disk_obstacle
+
+        return disk_obstacle()
 
     def free_bytes(self) -> int | None:
         if not os.access(".", os.W_OK):

@@ -24,7 +24,14 @@ from shalott.harness.core.history import read_history as read_stored
 from shalott.harness.core.recording import recover
 
 _PARQUET_MAGIC = b"PAR1"
-_NO_FAULTS = ("probe", "observe", "phase", "operator", "stall")  # what else the nemesis records
+_NO_FAULTS = (
+    "probe",
+    "trigger",
+    "observe",
+    "phase",
+    "operator",
+    "stall",
+)  # what else the nemesis records
 
 
 def export_history(

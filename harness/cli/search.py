@@ -72,11 +72,11 @@ def search(
 
 def replay(
     plan: PlanArgument,
-    cluster: Annotated[str, _option("sim, docker or local; else the plan's own.")] = "",
+    cluster: Annotated[str, _option("sim, docker, local or ssh; else the plan's own.")] = "",
     drop_unsupported: Annotated[
         bool, _option("Leave out faults that the cluster can't make.", "--drop-unsupported")
     ] = False,
-    trials: Annotated[int, _option("Runs, where runs differ: docker, local.")] = 1,
+    trials: Annotated[int, _option("Runs, where runs differ: docker, local, ssh.")] = 1,
     load: LoadOption = None,
     store: StoreOption = STORE,
 ) -> None:

@@ -7,7 +7,7 @@ own end, so any subset of a schedule is a schedule.
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 import msgspec
 
@@ -15,6 +15,35 @@ from shalott.harness.core.doors import Requirement
 from shalott.harness.core.errors import UsageError
 
 PLAN_VERSION = 2
+
+
+class Trigger(
+    msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True
+):
+    """What a fault waits for, from its time on (nemesis/triggers.py).
+
+    ``kind``:
+        ``event``: a node writes an event whose kind is ``what``.
+        ``observed``: ``what`` is ``master`` (a node becomes the master of a group),
+        ``synchronising`` (a synchronisation runs) or ``shrinks`` (the set of synchronised replicas
+        loses a member), as nodes tell when they are asked, or as their events tell where these are
+        read.
+        ``syncs``: a node's disk has made so many more syncs of files and directories.
+    ``node``: whose it must be, "" for any; ``group`` and ``role`` narrow events and observations in
+    the same way. ``count``: it must happen so often. ``within_ms``: the fault is skipped if it has
+    not by then. ``delay_ms``: what passes between it and the fault. ``fired_ms``: when it fired,
+    from the beginning of the load; written back by a run, and meaningless to the next one.
+    """
+
+    kind: Literal["event", "observed", "syncs"]
+    what: str = ""
+    node: str = ""
+    group: str = ""
+    role: str = ""
+    count: Annotated[int, msgspec.Meta(ge=1)] = 1
+    within_ms: Annotated[int, msgspec.Meta(ge=1)] = 10_000
+    delay_ms: Annotated[int, msgspec.Meta(ge=0)] = 0
+    fired_ms: int | msgspec.UnsetType = msgspec.UNSET
 
 
 class FaultAction(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -30,6 +59,8 @@ class FaultAction(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     ``kind`` is the name of a fault's record (nemesis/record.py), ``amount`` how much of it there
     is, in the record's unit; 0 for a kind that has no amount. ``parameters`` are what else the
     record can be told, by field of its struct.
+
+    ``when``: what it waits for from ``at_ms`` on; unset, it comes at its time.
     """
 
     id: int
@@ -44,6 +75,40 @@ class FaultAction(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     jitter_ms: int = 0  # of faults that hit every node: spread of the starts
     seed: int = 0  # for what is drawn when it fires
     settle: bool = False  # fire only when mirrors are synchronised again after the last restart
+    when: Trigger | msgspec.UnsetType = msgspec.UNSET
+
+
+class HostPlan(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A Linux host that is reached over SSH, and how. It holds names of keys, never a key.
+
+    ``inner``: the IP address at which the other nodes reach it, if that is not ``address``.
+    ``jump``: the host through which it is reached, as user@address:port. ``directory``: where
+    everything lies, relative to the user's home. ``user`` and ``key``: "" for the harness's own.
+    """
+
+    address: str
+    port: int = 22
+    user: str = ""
+    key: str = ""
+    jump: str = ""
+    sudo: bool = False
+    inner: str = ""
+    known_hosts: str = "~/.ssh/known_hosts"
+    directory: str = ".cache/shalott"
+    python: str = "python3"
+
+
+class SshPlan(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The hosts, in the order of the nodes; there may be more. ``lease_s``: a host that has not
+    heard from the harness for so long undoes everything. ``set_time``: the hosts' own clocks may be
+    set wrong, where a node's program reads no other."""
+
+    hosts: tuple[HostPlan, ...]
+    lease_s: float = 20.0
+    set_time: bool = False
+
+
+PowerLoss = Literal["keep", "drop", "torn"]
 
 
 class ClusterPlan(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -52,6 +117,9 @@ class ClusterPlan(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     backend: str
     nodes: tuple[str, ...]
     leave_running: bool = False
+    ssh: SshPlan | msgspec.UnsetType = msgspec.UNSET  # of the backend ssh
+    # As DiskPlan's, of disks that are not simulated; "torn" if it is not told.
+    power_loss: PowerLoss | msgspec.UnsetType = msgspec.UNSET
 
 
 class SystemPlan(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -112,7 +180,7 @@ class DiskPlan(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     call_us: tuple[int, int] = (5, 60)  # reads and writes, which the page cache answers: range
     sync_us: tuple[int, int] = (200, 3000)
     # What a power loss does to unsynced writes: nothing, some are lost whole, or sectors of them.
-    power_loss: Literal["keep", "drop", "torn"] = "torn"
+    power_loss: PowerLoss = "torn"
 
 
 class ClockPlan(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

@@ -88,7 +88,9 @@ def _count_operations(history: History, counts: Counter[str]) -> None:
     redelivered = pc.sum(pc.and_kleene(is_client, ops["redelivered"])).as_py()
     if redelivered:
         counts["redelivered"] += redelivered
-    ours = pc.invert(pc.is_in(ops["f"], value_set=_strings(("observe", "probe", "phase"))))
+    ours = pc.invert(
+        pc.is_in(ops["f"], value_set=_strings(("observe", "probe", "trigger", "phase")))
+    )
     for row in ops.filter(pc.and_(pc.invert(is_client), ours)).select(["f", "extra"]).to_pylist():
         extra = _decoded(row["extra"])
         if row["f"] == "operator":

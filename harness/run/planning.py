@@ -36,18 +36,22 @@ from shalott.harness.core.parameters import (
 from shalott.harness.core.plan import (
     PARAMETERS_1,
     ClusterPlan,
+    FaultAction,
     GatePlan,
     Plan,
+    PowerLoss,
     SystemPlan,
     WorkloadPlan,
 )
 from shalott.harness.core.quantities import parse_duration_ms
 from shalott.harness.run.request import (
     DELIVERIES,
+    POWER_LOSSES,
     STORE,
     Delivery,
     Request,
     complaints_about,
+    hosts_asked_for,
     one_of,
     parse_concurrency,
     parse_nemeses,
@@ -56,10 +60,11 @@ from shalott.harness.run.request import (
     profile_of,
 )
 from shalott.harness.run.requirements import requirements_of
-from shalott.harness.run.select import make_system
-from shalott.nemesis.record import nemesis_names, usual_nemeses
+from shalott.harness.run.select import hosts_of, make_system
+from shalott.nemesis.record import FAULTS, nemesis_names, usual_nemeses
 from shalott.nemesis.requirements import check_actions, check_system, required_protocols
 from shalott.nemesis.schedule import make_schedule
+from shalott.nemesis.trigger_words import with_triggers
 from shalott.workloads.record import WORKLOADS, WorkloadRecord
 
 __all__ = ["Request", "check_plan", "make_plan", "repeat_command"]
@@ -84,13 +89,20 @@ def make_plan(request: Request, *, backend: str, seed: int) -> Plan:
         targets=request.targets,
         seed=seed,
     )
+    faults = _with_told(faults, request)
     rto = request.max_rto
     own = to_plan(parse_parameters(workload.parameters, request.given, {}))
     plan = Plan(
         name=request.name or f"{system.name}-{request.profile}-{workload.name}",
         seed=seed,
         time_limit_ms=time_limit_ms,
-        cluster=ClusterPlan(backend=backend, nodes=nodes, leave_running=request.leave_db_running),
+        cluster=ClusterPlan(
+            backend=backend,
+            nodes=nodes,
+            leave_running=request.leave_db_running,
+            ssh=hosts_asked_for(request) or msgspec.UNSET,
+            power_loss=_power_loss(request.power_loss),
+        ),
         system=_system_plan(request, system, profile, services),
         workload=WorkloadPlan(
             name=workload.name,
@@ -108,11 +120,33 @@ def make_plan(request: Request, *, backend: str, seed: int) -> Plan:
             orderly_exits=system.orderly_exits,
             min_rate_share=request.min_rate_share,
         ),
-        faults=faults,
+        faults=with_triggers(faults, request.trigger),
     )
     plan = msgspec.structs.replace(plan, requires=requirements_of(plan))
     check_plan(plan)
     return plan
+
+
+def _with_told(faults: Sequence[FaultAction], request: Request) -> tuple[FaultAction, ...]:
+    """With the parameters that only the command line can say. Raises UsageError for a flag that no
+    fault of the plan has."""
+    told = {"--upgrade-to": request.upgrade_to}
+    said: dict[str, None] = {}
+    complete: list[FaultAction] = []
+    for action in faults:
+        flags = FAULTS.find(action.kind).must_tell
+        own = {name: told[flag] for name, flag in flags.items() if told.get(flag)}
+        said |= dict.fromkeys(flags.values())
+        more = {**action.parameters, **own}
+        complete.append(msgspec.structs.replace(action, parameters=more) if own else action)
+    for flag, value in told.items():
+        if value and flag not in said:
+            raise UsageError(f"{flag} is for a fault that --nemesis does not name: leave it out")
+    return tuple(complete)
+
+
+def _power_loss(word: str) -> PowerLoss | msgspec.UnsetType:
+    return next((each for each in POWER_LOSSES if each == word), msgspec.UNSET)
 
 
 def check_request(request: Request) -> None:
@@ -164,8 +198,10 @@ def check_plan(plan: Plan) -> None:
             raise UsageError(sentence)
     record.check(plan)
     check_actions(plan.faults, nodes)
-    if required_protocols(plan.faults):
-        check_system(plan.faults, make_system(plan))
+    if plan.cluster.backend == "ssh":
+        hosts_of(plan)
+    if required_protocols(plan.faults) or any(action.when for action in plan.faults):
+        check_system(plan.faults, make_system(plan), nodes)
 
 
 def _check_parameters(struct: type[msgspec.Struct], values: Mapping[str, Any], of: str) -> None:

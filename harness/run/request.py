@@ -17,15 +17,19 @@ from typing import Any, Literal
 
 import msgspec
 
+from shalott.cluster.ssh.inventory import SshFlags, read_hosts
 from shalott.cluster.systems.record import SYSTEMS, TOGETHER, Profile, SystemRecord
 from shalott.harness.core.complaints import Complaints
 from shalott.harness.core.errors import UsageError
+from shalott.harness.core.plan import PowerLoss, SshPlan
 from shalott.harness.core.quantities import parse_duration_ms
 from shalott.harness.run.select import BACKENDS, check_world, choose_backend
 from shalott.nemesis.record import check_nemesis, usual_nemeses
+from shalott.nemesis.trigger_words import parse_trigger
 
 STORE = Path("store")  # where runs are kept, if nobody says
 Delivery = Literal["at-least-once", "at-most-once", "exactly-once"]
+POWER_LOSSES: tuple[PowerLoss, ...] = ("keep", "drop", "torn")
 DELIVERIES = ("at-least-once", "at-most-once", "exactly-once")
 
 
@@ -50,6 +54,8 @@ class Request:
     nemesis_interval: str = "15"
     nemesis_duration: str = "8"
     targets: str = "one"
+    trigger: tuple[str, ...] = ()
+    upgrade_to: str = ""
     policy: tuple[str, ...] = ()
     bug: tuple[str, ...] = ()
     delivery: str = "at-least-once"
@@ -59,6 +65,17 @@ class Request:
     seed: int | None = None
     name: str = ""
     leave_db_running: bool = False
+    ssh_hosts: str = ""
+    ssh_inventory: str = ""
+    ssh_user: str = ""
+    ssh_key: str = ""
+    ssh_port: int = 0
+    ssh_jump: str = ""
+    ssh_sudo: bool = False
+    ssh_known_hosts: str = ""
+    ssh_set_time: bool = False
+    ssh_lease: str = "20"
+    power_loss: str = ""
     given: Mapping[str, str | bool] = field(default_factory=dict)
 
 
@@ -78,11 +95,18 @@ def complaints_about(request: Request) -> Complaints:
     checks: list[Callable[[], object]] = [
         partial(one_of, "cluster", request.cluster, BACKENDS),
         partial(one_of, "delivery", request.delivery, DELIVERIES),
+        *(
+            partial(one_of, "power-loss", each, POWER_LOSSES)
+            for each in [request.power_loss]
+            if each
+        ),
         partial(parse_nodes, request.nodes),
         partial(parse_concurrency, request.concurrency, 1),
         partial(parse_nemeses, request.nemesis),
         partial(parse_policy, request.policy),
+        *(partial(parse_trigger, text) for text in request.trigger),
         *(partial(parse_duration_ms, f"--{flag}", text) for flag, text in durations.items()),
+        partial(hosts_asked_for, request),
     ]
     if system is not None:
         checks.append(partial(profile_of, system, request.profile))
@@ -91,6 +115,26 @@ def complaints_about(request: Request) -> Complaints:
         with wrong.gathered():
             check()
     return wrong
+
+
+def hosts_asked_for(request: Request) -> SshPlan | None:
+    """The hosts of ``--cluster ssh``, None for other clusters. Raises UsageError."""
+    asked = SshFlags(
+        hosts=request.ssh_hosts,
+        inventory=request.ssh_inventory,
+        user=request.ssh_user,
+        key=request.ssh_key,
+        port=request.ssh_port,
+        jump=request.ssh_jump,
+        sudo=request.ssh_sudo,
+        known_hosts=request.ssh_known_hosts,
+        set_time=request.ssh_set_time,
+    )
+    if request.cluster != "ssh":
+        if asked != SshFlags():
+            raise UsageError("hosts are for --cluster ssh: add it, or leave out the flags --ssh-*")
+        return None
+    return read_hosts(asked, parse_duration_ms("--ssh-lease", request.ssh_lease) / 1000)
 
 
 def refuse_quickly(arguments: Sequence[str]) -> None:
@@ -119,8 +163,8 @@ def _as_typed(arguments: Sequence[str]) -> Request:
         each = fields.get(name)
         if each is not None and isinstance(each.default, str):
             typed[each.name] = value
-        elif name == "--policy":
-            typed["policy"] = (*typed.get("policy", ()), value)
+        elif name in ("--policy", "--trigger"):
+            typed[name[2:]] = (*typed.get(name[2:], ()), value)
     return Request(**typed)
 
 
@@ -131,7 +175,8 @@ def _check_engine(request: Request) -> None:
         return
     worlds = SYSTEMS.find(request.system).worlds
     needed = request.cluster == "docker" and "docker" in worlds
-    if not needed and not (request.cluster == "auto" and worlds == ("docker",)):
+    others = [each for each in worlds if each not in ("docker", "ssh")]
+    if not needed and (request.cluster != "auto" or others):
         return
     from shalott.cluster.docker.reachable import socket_obstacle
 

@@ -11,18 +11,24 @@ import logging
 from dataclasses import dataclass
 from pathlib import Path
 
+import msgspec
+
 from shalott.cluster.base import Cluster, System
+from shalott.cluster.capabilities import RESOURCES
 from shalott.cluster.systems.record import SYSTEMS
 from shalott.harness.core.errors import HarnessError, UsageError
-from shalott.harness.core.plan import Plan
+from shalott.harness.core.plan import Plan, PowerLoss, SshPlan
+from shalott.nemesis.requirements import required_capabilities
+from shalott.nemesis.rolling import images_told
 
 log = logging.getLogger("shalott.run.select")
 
-BACKENDS = ("auto", "docker", "local", "sim")
+BACKENDS = ("auto", "docker", "local", "ssh", "sim")
 WHY = {
     "sim": "every node in one process, in virtual time",
     "local": "one process a node",
     "docker": "one container a node",
+    "ssh": "one host a node",
 }
 PING_TIMEOUT_S = 5
 
@@ -41,7 +47,7 @@ def choose_backend(wanted: str, system: str) -> Choice:
         raise UsageError(f"unknown cluster {wanted}: choose one of {', '.join(BACKENDS)}")
     worlds = SYSTEMS.find(system).worlds
     check_world(wanted, system)
-    if wanted in ("sim", "local"):
+    if wanted in ("sim", "local", "ssh"):
         return Choice(wanted, f"cluster {wanted}: {WHY[wanted]}, as asked for")
     obstacle = docker_obstacle() if "docker" in worlds else f"{system} does not run in containers"
     if obstacle is None:
@@ -52,6 +58,10 @@ def choose_backend(wanted: str, system: str) -> Choice:
     for other in ("local", "sim"):
         if other in worlds:
             return Choice(other, f"cluster {other}: {WHY[other]}, since {obstacle}")
+    if "ssh" in worlds:
+        raise UsageError(
+            f"{system} runs in containers or on hosts over SSH (--cluster ssh) only, and {obstacle}"
+        )
     raise UsageError(f"{system} runs in containers only, and {obstacle}")
 
 
@@ -90,19 +100,73 @@ def docker_obstacle() -> str | None:
 def make_cluster(plan: Plan, run_id: str, work_dir: Path) -> Cluster:
     """The plan's cluster, not booted. ``work_dir`` is the run's own; what is made there is
     removed again."""
+    from shalott.cluster.disks.of_nodes import DISK_CAPABILITIES
+
     choice = choose_backend(plan.cluster.backend, plan.system.name)
     log.info("%s", choice.reason)
+    needs = required_capabilities(plan.faults)
+    needs_disks = bool(needs & DISK_CAPABILITIES)
+    told = plan.cluster.power_loss
+    power_loss: PowerLoss = "torn" if told is msgspec.UNSET else told
     if choice.backend == "docker":
         from shalott.cluster.docker.backend import DockerCluster
 
-        return DockerCluster(plan.cluster.nodes, run_id, keep=plan.cluster.leave_running)
+        if needs_disks and plan.cluster.leave_running:
+            raise UsageError(
+                "disks that can fail end with the harness, so such nodes can't be left running:"
+                " choose another --nemesis"
+            )
+        return DockerCluster(
+            plan.cluster.nodes,
+            run_id,
+            keep=plan.cluster.leave_running,
+            seed=plan.seed,
+            clocks="clock" in needs,
+            small_tmp="fill-tmp" in needs,
+            disk_seed=plan.seed if needs_disks else None,
+            images=images_told(plan.faults),
+            power_loss=power_loss,
+        )
     if plan.cluster.leave_running:
         raise UsageError(
-            "local nodes end with the harness: leave them running with --cluster docker"
+            f"{choice.backend} nodes end with the harness: leave them running with --cluster docker"
+        )
+    if choice.backend == "ssh":
+        from shalott.cluster.ssh.backend import SshCluster
+
+        return SshCluster(
+            plan.cluster.nodes,
+            run_id,
+            hosts_of(plan),
+            seed=plan.seed,
+            clocks="clock" in needs,
+            resources=bool(needs & {*RESOURCES}),
+            small_tmp="fill-tmp" in needs,
+            disk_seed=plan.seed if needs_disks else None,
+            power_loss=power_loss,
         )
     from shalott.cluster.local.backend import LocalCluster
 
-    return LocalCluster(plan.cluster.nodes, run_id, work_dir)
+    return LocalCluster(
+        plan.cluster.nodes,
+        run_id,
+        work_dir,
+        disk_seed=plan.seed if needs_disks else None,
+        power_loss=power_loss,
+    )
+
+
+def hosts_of(plan: Plan) -> SshPlan:
+    """The plan's hosts. Raises UsageError if it names none, or too few."""
+    from shalott.cluster.ssh.inventory import check_hosts
+
+    ssh, nodes = plan.cluster.ssh, plan.cluster.nodes
+    if ssh is msgspec.UNSET:
+        raise UsageError(
+            "the plan names no hosts: --cluster ssh takes them from --ssh-hosts or --ssh-inventory"
+        )
+    check_hosts(ssh.hosts, len(nodes))
+    return ssh
 
 
 def make_system(plan: Plan) -> System:
@@ -110,20 +174,27 @@ def make_system(plan: Plan) -> System:
     return SYSTEMS.find(plan.system.name).make(plan)
 
 
-def sweep_all() -> list[str]:
+def sweep_all(ssh: SshPlan | None = None) -> list[str]:
     """Remove what dead harnesses left, in every backend, and what was left running on purpose.
 
-    What belongs to a live harness stays. One sentence for each thing removed.
+    What belongs to a live harness stays. ``ssh``: the hosts that are swept too, of what was
+    uploaded as well. One sentence for each thing removed.
     """
-    return asyncio.run(_sweep_all())
+    sentences = asyncio.run(_sweep_all())
+    if ssh is not None:
+        from shalott.cluster.ssh.sweep import sweep_hosts
+
+        sentences += sweep_hosts(ssh.hosts)
+    return sentences
 
 
 async def _sweep_all() -> list[str]:
+    from shalott.cluster.disks.mounting import sweep_disks
     from shalott.cluster.local.sweep import sweep_local
 
     sentences = await sweep_local()
     if docker_obstacle() is not None:
-        return sentences
+        return [*sentences, *await sweep_disks()]
     from shalott.cluster.docker.engine import Engine
     from shalott.cluster.docker.sweep import sweep_docker
 

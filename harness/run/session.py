@@ -22,6 +22,7 @@ import typer
 
 from shalott.checkers.base import Result
 from shalott.cluster.base import Cluster, System, ports_of
+from shalott.cluster.refusals import lacking, refusal
 from shalott.harness.core.complaints import Complaints, sentence_of
 from shalott.harness.core.doors import loaded_modules
 from shalott.harness.core.errors import MissingCapability, ShalottError
@@ -179,18 +180,25 @@ def build_world(plan: Plan, directory: RunDirectory) -> World:
 
     run_id = f"{directory.path.name.replace('.', '').lower()}-{os.getpid()}"
     system = select.make_system(plan)
-    check_system(plan.faults, system)
+    check_system(plan.faults, system, plan.cluster.nodes)
     cluster = select.make_cluster(plan, run_id, directory.path / "work")
     missing = sorted(required_capabilities(plan.faults) - cluster.capabilities)
     if missing:
         raise MissingCapability(_why_missing(cluster.backend, missing))
-    queues = WORKLOADS.find(plan.workload.name).build(plan).queues
+    workload = WORKLOADS.find(plan.workload.name).build(plan)
 
     async def announce(booted: Cluster, running: System) -> None:
         note_endpoints(directory.path / ENDPOINTS, booted, running)
 
     def make_nemesis(record: Recorder) -> Nemesis:
-        return NemesisRunner(cluster, system, plan, record, queues=queues)
+        return NemesisRunner(
+            cluster,
+            system,
+            plan,
+            record,
+            queues=workload.queues,
+            client_ports=workload.client_ports,
+        )
 
     return World(
         cluster=cluster,
@@ -202,8 +210,10 @@ def build_world(plan: Plan, directory: RunDirectory) -> World:
 
 
 def _why_missing(backend: str, missing: Sequence[str]) -> str:
+    if "upgrade" in missing:
+        return str(refusal(backend, "upgrade"))
     sentence = (
-        f"the {backend} backend can't {', '.join(missing)} here, which the plan's faults need:"
+        f"the {backend} backend can't {lacking(missing)} here, which the plan's faults need:"
         " choose another --cluster or --nemesis"
     )
     # What the doctor examines; it knows nothing of what a backend never can.

@@ -16,7 +16,10 @@ from contextlib import contextmanager
 from pathlib import Path
 from types import FrameType
 
+import msgspec
+
 from shalott.cluster.base import InspectsMachines
+from shalott.cluster.refusals import lacking
 from shalott.cluster.sim.backend import HARNESS, SimCluster
 from shalott.cluster.sim.loop.loop import START_NS, SimLoop
 from shalott.cluster.sim.loop.processes import SimProcess
@@ -25,7 +28,7 @@ from shalott.cluster.sim.output import captured_output
 from shalott.cluster.systems.record import SYSTEMS
 from shalott.harness.core.errors import MissingCapability
 from shalott.harness.core.history import Recorder
-from shalott.harness.core.plan import Plan, SimPlan
+from shalott.harness.core.plan import DiskPlan, Plan, SimPlan
 from shalott.harness.core.recording import HistoryWriter, RunRecorder
 from shalott.harness.report.meta import Tested
 from shalott.harness.run.run import Outcome, run
@@ -49,7 +52,11 @@ SLACK_MS = 600_000  # of virtual time beyond what the plan allows for, before a 
 
 def sim_knobs(plan: Plan) -> SimPlan:
     """The plan's own, or the defaults under the plan's seed."""
-    return plan.sim if plan.sim is not None else SimPlan(seed=plan.seed)
+    if plan.sim is not None:
+        return plan.sim
+    told = plan.cluster.power_loss
+    disk = DiskPlan() if told is msgspec.UNSET else DiskPlan(power_loss=told)
+    return SimPlan(seed=plan.seed, disk=disk)
 
 
 def make_loop(plan: Plan, trace: Trace) -> SimLoop:
@@ -77,13 +84,26 @@ def make_world(
     those that the system can't be asked for."""
     missing = sorted(required_capabilities(plan.faults) - cluster.capabilities)
     if missing:
-        raise MissingCapability(f"the simulation can't {', '.join(missing)}")
+        of_packets = {"duplicate", "reorder", "corrupt"} & {*missing}
+        why = ": its links carry streams, which have no packets" if of_packets else ""
+        if "upgrade" in missing:
+            why = ": only containers are made from images"
+        raise MissingCapability(f"the simulation can't {lacking(missing)}{why}")
     system = make_system(plan)
-    check_system(plan.faults, system)
-    queues = WORKLOADS.find(plan.workload.name).build(plan).queues
+    check_system(plan.faults, system, plan.cluster.nodes)
+    workload = WORKLOADS.find(plan.workload.name).build(plan)
+    if "cut-clients" in required_capabilities(plan.faults):
+        cluster.separate_clients([system.ports[port] for port in workload.client_ports])
 
     def make_nemesis(record: Recorder) -> Nemesis:
-        return NemesisRunner(cluster, system, plan, record, queues=queues)
+        return NemesisRunner(
+            cluster,
+            system,
+            plan,
+            record,
+            queues=workload.queues,
+            client_ports=workload.client_ports,
+        )
 
     async def inspect() -> None:
         if isinstance(system, InspectsMachines):

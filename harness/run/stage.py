@@ -24,10 +24,12 @@ from shalott.cluster.base import (
     RecordsReplicas,
     System,
     ignore_exit,
+    members_of,
 )
 from shalott.cluster.systems.settling import observe_all
 from shalott.harness.core.client import Client
 from shalott.harness.core.errors import BootFailed, ClientError, Definite, HarnessError, Indefinite
+from shalott.harness.core.generator.base import Generator
 from shalott.harness.core.history import Recorder
 from shalott.harness.core.op import NEMESIS
 from shalott.harness.core.plan import FaultAction, Plan
@@ -117,7 +119,7 @@ class Stage:
                     found.update(await self._settle())
                     await self._look_at_replicas()
                 async with self._phase("drain"):
-                    await interpreter.run(self.workload.final_generator)
+                    await interpreter.run(self._final_generator())
             async with self._phase("end"):
                 pass  # its row says that nothing was left out
         finally:
@@ -132,7 +134,7 @@ class Stage:
         cluster, system = self.world.cluster, self.world.system
         await self.nemesis.heal()
         await cluster.heal()
-        for node in cluster.nodes:
+        for node in members_of(cluster, system):
             if (await cluster.status(node)).state != "running":
                 await cluster.start(node)
         self.healed = True
@@ -180,6 +182,11 @@ class Stage:
             op_timeout_ms=self.plan.workload.op_timeout_ms,
             seed=self.plan.seed,
         )
+
+    def _final_generator(self) -> Generator:
+        members = members_of(self.world.cluster, self.world.system)
+        left_out = [node for node in self.world.cluster.nodes if node not in members]
+        return self.workload.final_without(left_out, self._client_nodes)
 
     @property
     def _client_nodes(self) -> tuple[str, ...]:
@@ -264,7 +271,7 @@ class Stage:
         system = self.world.system
         if not isinstance(system, ExplainsUnsettled):
             return "it does not say what it waits for"
-        seen = await observe_all(self._ask, self.world.cluster.nodes)
+        seen = await observe_all(self._ask, members_of(self.world.cluster, system))
         return system.why_unsettled(seen, self.workload.queues)
 
     @contextlib.asynccontextmanager

@@ -35,7 +35,7 @@ from shalott.harness.search.workers import Simulate
 from shalott.nemesis.requirements import required_capabilities
 
 SIM = "sim"
-CLUSTERS = ("sim", "docker", "local")
+CLUSTERS = ("sim", "docker", "local", "ssh")
 
 
 def replay(

@@ -273,6 +273,17 @@ stop_engine() {
     DOCKERD_STARTED_PID=""
 }
 
+# --- SSH ---------------------------------------------------------------------------------------------------------
+
+# setup_ssh  what hosts in network namespaces are made of, for the tests of the ssh backend. Only root can make any.
+setup_ssh() {
+    if ! can_install; then
+        say "SSH hosts for tests are made as root, on a machine with apt"
+        return 1
+    fi
+    ensure_commands sshd=openssh-server ip=iproute2 iptables=iptables nft=nftables sudo=sudo faketime=faketime
+}
+
 # --- Java --------------------------------------------------------------------------------------------------------
 
 # setup_spark  Java and pyspark, for the Spark jobs alone. Without Java pyspark's 850 MB are not fetched.
@@ -302,4 +313,15 @@ setup_browser() {
         ! command -v "$name" >/dev/null 2>&1 || return 0
     done
     install_packages chromium fonts-dejavu-core
+}
+
+# setup_disks  the file system on which nodes' data directories lie in runs with power and disk faults. Who is not root
+# mounts it with fusermount3.
+setup_disks() {
+    ensure_commands gcc=gcc || return 1
+    if [ "$(id -u)" != 0 ]; then
+        ensure_commands fusermount3=fuse3 || return 1
+    fi
+    setup_venv || return 1
+    "$VENV/bin/python" -m shalott.cluster.disks.build
 }

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import os
 import signal
 from collections.abc import Iterator
@@ -11,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from shalott.cluster.base import Cluster, NodeExit, ignore_exit
+from shalott.cluster.base import Cluster, DiskFaults, NodeExit, ignore_exit
 from shalott.cluster.sim.backend import SimCluster
 from tests.world.cluster.backends import READY_MS, World, booted_world
 from tests.world.cluster.fake_system import NODES, answers, bulk_seconds, echoes, management, starts
@@ -26,8 +27,12 @@ BACK_AFTER_S = 20  # TCP's own retransmission backs off while a link is cut
     params=[
         pytest.param("sim", marks=pytest.mark.sim),
         pytest.param("local", marks=pytest.mark.local),
+        pytest.param("local-disks", marks=pytest.mark.local),
+        pytest.param("ssh", marks=pytest.mark.local),
+        pytest.param("ssh-disks", marks=pytest.mark.local),
         pytest.param("docker", marks=pytest.mark.docker),
         pytest.param("docker-exec", marks=pytest.mark.docker),
+        pytest.param("docker-disks", marks=pytest.mark.docker),
     ],
 )
 def booted(
@@ -39,7 +44,9 @@ def booted(
 
 
 @pytest.fixture
-def world(booted: World) -> World:
+def world(booted: World, request: pytest.FixtureRequest) -> World:
+    if booted.backend.endswith("-disks") and request.function not in NEAR_DISKS:
+        pytest.skip("it has nothing to do with disks")
     booted.run(booted.make_whole())
     return booted
 
@@ -345,6 +352,73 @@ def test_an_end_that_nobody_asked_for_is_told_and_no_other(world: World) -> None
         cluster.on_exit = ignore_exit
 
     world.run(check())
+
+
+KEEP = "echo kept >{data}/kept && sync {data}/kept && sync {data}"
+
+
+def test_a_power_loss_leaves_what_was_synced(world: World) -> None:
+    data = data_directory(world)
+
+    async def check() -> None:
+        before = await starts(world.cluster, "n2")
+        said = await world.cluster.run_command("n2", ["sh", "-c", KEEP.format(data=data)])
+        assert said.exit_code == 0, said
+        await world.cluster.power_off("n2")
+        assert (await world.cluster.status("n2")).state == "exited"
+        await world.cluster.start("n2")
+        await world.system.await_ready(world.cluster, ["n2"], READY_MS)
+        assert await starts(world.cluster, "n2") == before + 1
+        kept = await world.cluster.run_command("n2", ["cat", f"{data}/kept"])
+        assert (kept.exit_code, kept.output.strip()) == (0, "kept")
+
+    world.run(check())
+
+
+def test_disk_faults_are_felt_by_the_nodes_programs_and_healed(world: World) -> None:
+    data = data_directory(world)
+
+    serial = itertools.count()
+
+    async def write(node: str) -> int:
+        """The exit code of a program that writes a new file and syncs it."""
+        file = f"of={data}/filled-{next(serial)}"
+        words = ["dd", "if=/dev/zero", file, "bs=4096", "count=1", "conv=fsync"]
+        return (await world.cluster.run_command(node, words)).exit_code
+
+    async def check() -> None:
+        assert await write("n3") == 0
+        for faults in (DiskFaults(full=True), DiskFaults(fail_sync=True)):
+            await world.cluster.set_disk("n3", faults)
+            assert await world.cluster.disk_faults("n3") == faults
+            assert await write("n3") != 0
+            assert await write("n1") == 0, "others are not hit"
+            await world.cluster.heal()
+            assert await world.cluster.disk_faults("n3") == DiskFaults()
+            assert await write("n3") == 0
+
+    world.run(check())
+
+
+def data_directory(world: World) -> str:
+    """As a node's programs see it. Skips the test where they have no disk that can fail."""
+    found = {"docker-disks": "/data", "ssh-disks": ".", "local-disks": "."}.get(world.backend)
+    if found is not None:
+        return found
+    pytest.skip("its disks are this host's own, or simulated (tests/cluster/sim/disk)")
+
+
+NEAR_DISKS = (
+    test_every_node_answers_after_boot,
+    test_data_and_address_outlive_a_kill,
+    test_kill_returns_when_the_process_is_gone,
+    test_wipe_removes_a_stopped_nodes_data,
+    test_collect_brings_output_and_events_of_all_lives,
+    test_a_power_loss_leaves_what_was_synced,
+    test_disk_faults_are_felt_by_the_nodes_programs_and_healed,
+    test_the_backend_says_how_it_works,
+    test_an_end_that_nobody_asked_for_is_told_and_no_other,
+)
 
 
 async def end_from_outside(cluster: Cluster, node: str) -> None:

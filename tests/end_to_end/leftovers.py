@@ -9,6 +9,7 @@ from typing import Protocol
 
 import msgspec
 
+from shalott.cluster.disks.mounting import SOURCE_PREFIX, find_mounts, find_places
 from shalott.cluster.docker.engine import Engine
 from shalott.cluster.docker.firewall import list_tables
 from shalott.cluster.docker.names import LABEL_RUN, TABLE_PATTERN
@@ -34,7 +35,7 @@ def leftovers(harness: Harness) -> list[str]:
 
 def docker_leftovers(harness: Harness) -> list[str]:
     """The same, and what is in Docker and in the host's firewall."""
-    return [*leftovers(harness), *asyncio.run(_docker(harness.pid))]
+    return [*leftovers(harness), *_disks(harness.pid), *asyncio.run(_docker(harness.pid))]
 
 
 def _processes(harness: Harness) -> list[str]:
@@ -47,6 +48,25 @@ def _processes(harness: Harness) -> list[str]:
             continue
         if str(harness.cwd) in command:
             found.append(f"process {process.name}: {command}")
+    return found
+
+
+def _disks(pid: int) -> list[str]:
+    """Mounts, their directories, and processes whose command lines name the harness as their owner.
+    These are servers of disks, and packet engines."""
+    found = [
+        f"mount {each.mountpoint}"
+        for each in find_mounts()
+        if each.owner is not None and each.owner.pid == pid
+    ]
+    found += [f"directory {place}" for place, owner in find_places() if owner.pid == pid]
+    for process in Path("/proc").glob("[0-9]*"):
+        try:
+            words = (process / "cmdline").read_bytes().decode(errors="replace").split("\0")
+        except (FileNotFoundError, ProcessLookupError):
+            continue
+        if any(_is_of(word.removeprefix(SOURCE_PREFIX), pid) for word in words):
+            found.append(f"process {process.name}: {' '.join(words)}")
     return found
 
 

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import html
 import xml.etree.ElementTree
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -91,6 +91,24 @@ def one_at_a_time(targets: str = "master") -> Scenario:
     )
 
 
+def valid_for_all(run: Done) -> None:
+    """And every node had its turn."""
+    valid(run)
+    assert run.rows("rolling-restart")[0]["extra"]["rolled"] == list(run.plan.cluster.nodes)
+
+
+def in_turn(interval_s: int, judge: Judge = valid) -> Scenario:
+    """Nodes go and come back one after the other, each once the mirrors are synchronised again."""
+    return Scenario(
+        judge,
+        profile="safe",
+        net_tick_ms=2000,
+        time_limit_s=25,
+        interval_s=interval_s,
+        duration_s=2,
+    )
+
+
 SCENARIOS: Mapping[str, Scenario] = {
     "partition-halves": Scenario(loses_on_one_side),
     "partition-random-halves": Scenario(loses_on_one_side),
@@ -102,6 +120,8 @@ SCENARIOS: Mapping[str, Scenario] = {
     "kill": one_at_a_time(),
     "stop": one_at_a_time(),
     "pause": Scenario(conclusive, profile="safe", duration_s=4, targets="master"),
+    "rolling-restart": in_turn(25, valid_for_all),
+    "replace-node": in_turn(12),
     "restart-all": Scenario(conclusive, profile="safe", net_tick_ms=2000, duration_s=2),
 }
 # Names as they are typed: pytest -m docker -k partition_halves
@@ -125,10 +145,10 @@ def arguments(nemesis: str, scenario: Scenario) -> list[str]:
     ]
 
 
-def perform(nemesis: str, cluster: str, cwd: Path) -> Done:
-    """Run it and hold it to what every run owes, and to what this one does."""
+def perform(nemesis: str, cluster: str, cwd: Path, more: Sequence[str] = ()) -> Done:
+    """Run it and hold it to what every run owes, and to what this one does. ``more``: flags."""
     scenario = SCENARIOS[nemesis]
-    run = shalott([*arguments(nemesis, scenario), "--cluster", cluster], cwd)
+    run = shalott([*arguments(nemesis, scenario), "--cluster", cluster, *more], cwd)
     assert run.exit_code in (0, 1, 2), run
     assert_faults_proved(run, nemesis)
     assert len(faults_made(run, nemesis)) >= scenario.faults_min, run

@@ -176,7 +176,7 @@ def test_no_docker_engine(tmp_path: Path) -> None:
     done = shalott(["test", "--cluster", "docker"], tmp_path, environment=environment)
     assert_refused(done, BAD_ARGUMENTS, "no Docker engine on this machine", "apt-get install")
     done = shalott(["test", "--system", "rabbitmq"], tmp_path, environment=environment)
-    assert_refused(done, BAD_ARGUMENTS, "rabbitmq runs in containers only")
+    assert_refused(done, BAD_ARGUMENTS, "rabbitmq runs in containers or on hosts over SSH")
 
 
 def test_report_without_java(tmp_path: Path) -> None:

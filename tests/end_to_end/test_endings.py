@@ -102,3 +102,23 @@ def test_what_a_killed_harness_recorded_is_read_and_what_it_left_is_swept(
     swept = sweep(cluster, swept_in)
     assert swept.exit_code == 0, swept
     assert LEFT[cluster](done) == [], swept
+
+
+@pytest.mark.docker
+def test_a_harness_killed_under_faults_of_disks_packets_and_clocks_leaves_nothing(
+    tmp_path: Path,
+) -> None:
+    """More of them, at random moments: benchmarks/harness_kills.py."""
+    words = [
+        *("test", "--cluster", "docker", "--profile", "safe", "--time-limit", "90"),
+        *("--nemesis", "disk-slow,clock-skew,loss", "--nemesis-interval", "2"),
+        *("--nemesis-duration", "70", "--rate", "100", "--seed", "3"),
+    ]
+    with Running(words, tmp_path / "killed") as running:
+        running.await_fault()
+        there = docker_leftovers(running)
+        done = running.end(signal.SIGKILL)
+    assert sum(line.startswith("mount ") for line in there) == 3, there
+    assert recover(done.directory.recording).ops.num_rows > 100
+    assert clean("docker", tmp_path / "swept").exit_code == 0
+    assert docker_leftovers(done) == []

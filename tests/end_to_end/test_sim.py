@@ -57,4 +57,4 @@ def test_power_losses_of_one_node_at_a_time_lose_nothing_under_safe(tmp_path: Pa
 def test_what_the_simulation_does_not_run_is_refused_in_one_sentence(tmp_path: Path) -> None:
     done = run(tmp_path, "--system", "rabbitmq")
     assert isinstance(done.exception, UsageError)
-    assert "containers only" in str(done.exception)
+    assert "does not run there: use --cluster docker or ssh" in str(done.exception)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from html import unescape
 from pathlib import Path
 from typing import Any
@@ -58,6 +59,28 @@ def test_etcd_is_linearizable_with_quorum_reads_and_not_with_serializable_ones(
     assert again.code == 1, again.printed
     replayed = installed.shalott("replay", str(first / "plan.json"))
     assert replayed.code == 0, replayed.printed
+
+
+POWER = (
+    *("test", "--system", "etcd", "--workload", "register", "--cluster", "docker"),
+    *("--nemesis", "power-all", "--nemesis-interval", "6", "--nemesis-duration", "3"),
+    *("--time-limit", "12", "--op-timeout", "1s", "--seed", "4"),
+)
+
+
+@pytest.mark.docker
+@pytest.mark.skipif(not os.environ.get("SHALOTT_NIGHTLY"), reason="set SHALOTT_NIGHTLY=1")
+def test_etcd_keeps_over_a_loss_of_power_what_it_synced_and_loses_it_without_its_syncs(
+    installed: Installed,
+) -> None:
+    kept = installed.shalott(*POWER)
+    assert kept.code == 0, kept.printed
+    lost = installed.shalott(*POWER, "--no-fsync", "--power-loss", "drop")
+    assert lost.code == 1, lost.printed
+    first, second = installed.runs
+    assert judged(first, "linearizability")["valid"] is True
+    found = judged(second, "linearizability")["anomalies"]
+    assert {each["kind"] for each in found} == {"not-linearizable"}, lost.printed
 
 
 # -- the workload and the fault in the simulation --------------------------------------------------

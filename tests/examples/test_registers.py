@@ -44,6 +44,16 @@ def plan(*faults: FaultAction, **parameters: int) -> Plan:
     )
 
 
+def test_syncs_are_left_out_when_told() -> None:
+    words = [
+        spec.command
+        for fsync in (True, False)
+        for spec in EtcdSystem(EtcdParameters(fsync=fsync)).node_specs(topology())[:1]
+    ]
+    assert "--unsafe-no-fsync=false" in words[0]
+    assert "--unsafe-no-fsync=true" in words[1]
+
+
 # -- the model -------------------------------------------------------------------------------------
 
 
@@ -171,4 +181,5 @@ def test_parameters_are_stored_as_the_plan_has_them() -> None:
     assert msgspec.to_builtins(EtcdParameters()) == {
         "heartbeat_ms": 100,
         "election_timeout_ms": 1000,
+        "fsync": True,
     }

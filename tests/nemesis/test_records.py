@@ -11,7 +11,20 @@ from shalott.checkers.history.faults import read_surroundings
 from shalott.cluster.base import Capability
 from shalott.harness.core.errors import UsageError
 from shalott.harness.core.plan import FaultAction
-from shalott.nemesis import clocks, disks, links, operators, partitions, processes
+from shalott.harness.core.rng import Stream
+from shalott.nemesis import (
+    clients,
+    clocks,
+    disks,
+    links,
+    membership,
+    operators,
+    partitions,
+    processes,
+    resources,
+    rolling,
+)
+from shalott.nemesis.aiming import draw_parameters
 from shalott.nemesis.record import FAULTS, check_nemesis, nemesis_names, usual_nemeses
 from shalott.nemesis.requirements import check_actions, check_system, required_protocols
 from shalott.nemesis.weaker import strength, weaker_actions
@@ -43,7 +56,18 @@ def test_every_fault_says_what_it_needs_and_what_is_drawn() -> None:
 
 
 def test_every_family_comes_through_the_door() -> None:
-    families = (partitions, processes, links, clocks, disks, operators)
+    families = (
+        partitions,
+        processes,
+        links,
+        clients,
+        clocks,
+        disks,
+        operators,
+        membership,
+        rolling,
+        resources,
+    )
     records = [record for family in families for record in family.FAULTS]
     assert {record.name for record in records} == {*FAULTS.names()} and not FAULTS.problems()
     assert all(FAULTS.provider_of(record.name).name == "shalott" for record in records)
@@ -91,6 +115,7 @@ def test_a_weaker_fault_is_weaker(name: str) -> None:
         ("power-redeclare", "DeclaresQueues"),
         ("failover", "FailsOver"),
         ("stray-report", "TakesReports"),
+        ("replace-node", "ChangesMembers"),
     ],
 )
 def test_what_a_system_can_not_be_asked_is_refused_in_one_sentence(kind: str, lacks: str) -> None:
@@ -136,3 +161,9 @@ def test_an_action_stored_before_amounts_were_known_loads() -> None:
     assert loaded.amount == 0
     check_actions((loaded,), NODES)
     check_actions((action("clock-jump", amount=-5000.0),), NODES)
+
+
+def test_what_was_not_told_of_a_link_fault_is_not_in_the_plan() -> None:
+    """So plans and rows of before correlations are as they were."""
+    for record in links.FAULTS:
+        assert draw_parameters(record, lambda name: Stream(1, name)) == {}

@@ -27,6 +27,8 @@ REFUSED = [
     ("master-slave", "kill-redeclare", "DeclaresQueues"),
     ("controller", "power-redeclare", "DeclaresQueues"),
     ("rabbitmq", "failover", "FailsOver"),
+    ("dledger", "remove-node", "ChangesMembers"),
+    ("master-slave", "replace-node", "ChangesMembers"),
 ]
 
 
@@ -67,6 +69,21 @@ def test_who_can_be_asked_what() -> None:
         check_plan(plan_with(kind, "master-slave"))
     for kind in ("kill-redeclare", "power-redeclare"):
         check_plan(plan_with(kind, "mirrored"))
+
+
+def test_nodes_that_host_controllers_can_not_leave() -> None:
+    sentence = (
+        "no node can leave the cluster, as replace-node would have it: of each it hosts a"
+        " controller, and the controllers are a fixed group: choose --layout separate"
+    )
+    with pytest.raises(UsageError, match=sentence):
+        make_plan(Request(system="controller", nemesis="replace-node"), backend="docker", seed=1)
+    for nemesis in ("replace-node", "remove-node"):
+        asked = Request(
+            system="controller", layout="separate", nodes="6", nemesis=nemesis, targets="n2"
+        )
+        plan = make_plan(asked, backend="sim", seed=1)
+        assert {action.nodes for action in plan.faults} == {("n2",)}
 
 
 def test_the_sentence_names_the_system_what_it_lacks_and_the_faults() -> None:

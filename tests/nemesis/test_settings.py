@@ -6,10 +6,12 @@ import asyncio
 import json
 from typing import Any
 
+import msgspec
 import pytest
 
 from shalott.checkers.runs.stats import Stats
 from shalott.cluster.base import SOUND_DISK, DiskFaults, LinkShape
+from shalott.cluster.resources import Shortage
 from shalott.harness.core.plan import ClockPlan, FaultAction, SimPlan
 from shalott.nemesis.grudges import touching
 from shalott.nemesis.record import FAULTS
@@ -29,7 +31,9 @@ def of_kind(kind: str, amount: float = 0, **more: Any) -> FaultAction:
     links = None
     if FAULTS.find(kind).links is not None:
         links = touching(NODES, (node,), outgoing_only=kind.endswith("one-way"))
-    return fault(kind, nodes=(node,), links=links, amount=amount, **more)
+    told = more.pop("parameters", {})
+    made = fault(kind, nodes=(node,), links=links, amount=amount, **more)
+    return msgspec.structs.replace(made, parameters=told)
 
 
 SETTINGS = [
@@ -37,11 +41,23 @@ SETTINGS = [
     ("delay", 50, "shape n3->n2", LinkShape(delay_ms=50)),
     ("delay-one-way", 50, "shape n2->n3", LinkShape(delay_ms=50)),
     ("clog", 2000, "shape n2->n1", LinkShape(rate_bytes_s=2000)),
+    ("jitter", 50, "shape n2->n1", LinkShape(jitter_ms=50)),
+    ("duplicate-one-way", 0.1, "shape n2->n3", LinkShape(duplicate=0.1)),
+    ("reorder", 0.25, "shape n2->n1", LinkShape(reorder=0.25)),
+    ("corrupt", 0.1, "shape n3->n2", LinkShape(corrupt=0.1)),
+    ("rate", 1_000_000, "shape n2->n1", LinkShape(rate_bytes_s=1_000_000)),
     ("disk-slow", 20, "disk n2", DiskFaults(slow_ms=20)),
     ("disk-full", 0, "disk n2", DiskFaults(full=True)),
     ("disk-error", 0, "disk n2", DiskFaults(fail_sync=True)),
     ("disk-short", 0, "disk n2", DiskFaults(short=True)),
     ("disk-corrupt", 16, "disk n2", DiskFaults(corrupt_bytes=16)),
+    ("cpu-starve", 20, "shortage n2", Shortage(cpu_percent=20)),
+    ("memory-limit", 16, "shortage n2", Shortage(memory_left_mib=16)),
+    ("fd-exhaust", 8, "shortage n2", Shortage(files_left=8)),
+    ("fork-bomb", 64, "shortage n2", Shortage(processes_left=64)),
+    ("tmp-full", 0, "shortage n2", Shortage(is_tmp_full=True)),
+    ("pause-process", 0, "shortage n2", Shortage(is_stopped=True)),
+    ("slow-node", 20, "disk n2", DiskFaults(slow_ms=20)),
     ("clock-jump", -5000, "clock n2", None),
     ("clock-skew", 20_000, "drift n2", None),
 ]
@@ -49,7 +65,7 @@ SETTINGS = [
 
 @pytest.mark.parametrize(("kind", "amount", "check", "setting"), SETTINGS)
 def test_a_setting_is_made_proved_restored_and_proved(
-    kind: str, amount: float, check: str, setting: LinkShape | DiskFaults | None
+    kind: str, amount: float, check: str, setting: LinkShape | DiskFaults | Shortage | None
 ) -> None:
     async def scene() -> None:
         s = Scene(of_kind(kind, amount))
@@ -74,6 +90,11 @@ def test_a_setting_is_made_proved_restored_and_proved(
             "delay": BOTH_WAYS,
             "clog": BOTH_WAYS,
             "delay-one-way": OUTGOING,
+            "jitter": BOTH_WAYS,
+            "duplicate-one-way": OUTGOING,
+            "reorder": BOTH_WAYS,
+            "corrupt": BOTH_WAYS,
+            "rate": BOTH_WAYS,
         }
         shapes = [p for p in s.recorder.of("probe") if p["extra"]["check"].startswith("shape")]
         assert len(shapes) == 2 * len(links.get(kind, ()))
@@ -85,10 +106,24 @@ def test_a_setting_is_made_proved_restored_and_proved(
     ("kind", "amount", "defect"),
     [
         ("loss", 0.2, "shape_does_nothing"),
+        ("jitter", 50, "shape_does_nothing"),
+        ("duplicate", 0.1, "shape_does_nothing"),
+        ("reorder-one-way", 0.25, "shape_does_nothing"),
+        ("corrupt", 0.1, "shape_does_nothing"),
+        ("rate", 100_000, "shape_does_nothing"),
+        ("clock-strobe", 500, "clock_does_nothing"),
         ("clog-one-way", 2000, "shape_does_nothing"),
         ("clock-jump", 500, "clock_does_nothing"),
         ("clock-skew", 200, "clock_does_nothing"),
         ("disk-slow", 20, "disk_does_nothing"),
+        ("slow-node", 20, "disk_does_nothing"),
+        ("slow-node", 20, "clock_does_nothing"),
+        ("cpu-starve", 20, "shortage_does_nothing"),
+        ("memory-limit", 16, "shortage_does_nothing"),
+        ("fd-exhaust", 8, "shortage_does_nothing"),
+        ("fork-bomb", 64, "shortage_does_nothing"),
+        ("tmp-full", 0, "shortage_does_nothing"),
+        ("pause-process", 0, "shortage_does_nothing"),
         ("disk-corrupt", 1, "disk_does_nothing"),
         ("power", 0, "power_does_nothing"),
     ],
@@ -116,6 +151,8 @@ def test_a_setting_that_does_nothing_makes_the_run_unknown(
         ("delay", 50, "shape_does_nothing"),
         ("clock-jump", 500, "clock_does_nothing"),
         ("clock-skew", 200_000, "clock_does_nothing"),
+        ("clock-strobe", 500, "clock_does_nothing"),
+        ("reorder", 0.25, "shape_does_nothing"),
         ("disk-full", 0, "disk_does_nothing"),
     ],
 )
@@ -129,6 +166,39 @@ def test_a_setting_that_stays_is_not_proved_healed(kind: str, amount: float, def
         await s.runner.heal()
         assert s.fault()["proved_effective"] is True
         assert s.fault()["proved_healed"] is False
+
+    within(10, scene())
+
+
+def test_a_strobe_sets_the_clock_to_and_fro_until_it_ends() -> None:
+    async def scene() -> None:
+        s = Scene(of_kind("clock-strobe", 500, duration_ms=150, parameters={"period_ms": 20}))
+        run = asyncio.create_task(s.runner.run())
+        seen = []
+        for wanted in (500, -500, 500):
+            await s.cluster.until(lambda now=wanted: s.cluster.clocks["n2"][0] == now)  # type: ignore[misc]
+            seen.append(wanted)
+        await run
+        await s.runner.heal()
+        s.assert_healthy()
+        row = s.fault()
+        assert row["proved_effective"] is True and row["proved_healed"] is True
+        calls = s.cluster.calls.count("set_clock n2")
+        await asyncio.sleep(0.1)
+        assert s.cluster.calls.count("set_clock n2") == calls, "nothing strobes any more"
+
+    within(10, scene())
+
+
+def test_a_correlation_is_handed_on() -> None:
+    async def scene() -> None:
+        s = Scene(of_kind("loss", 0.2, parameters={"correlation": 0.5}, duration_ms=LONG_MS))
+        run = asyncio.create_task(s.runner.run())
+        await s.proved()
+        assert s.cluster.shapes["n2", "n1"] == LinkShape(loss=0.2, correlation=0.5)
+        run.cancel()
+        await s.runner.heal()
+        s.assert_healthy()
 
     within(10, scene())
 
@@ -212,6 +282,8 @@ def test_sums_of_settings() -> None:
     assert add_shapes(
         [LinkShape(loss=0.5, rate_bytes_s=300), LinkShape(loss=0.5, rate_bytes_s=200, delay_ms=1)]
     ) == LinkShape(loss=0.75, rate_bytes_s=200, delay_ms=1)
+    spoilt = [LinkShape(duplicate=0.5, reorder=0.1), LinkShape(duplicate=0.5, jitter_ms=3)]
+    assert add_shapes(spoilt) == LinkShape(duplicate=0.75, reorder=0.1, jitter_ms=3)
     assert add_disks(
         [DiskFaults(slow_ms=5, full=True), DiskFaults(slow_ms=7, short=True, corrupt_bytes=3)]
     ) == DiskFaults(slow_ms=12, full=True, short=True, corrupt_bytes=3)
@@ -402,3 +474,17 @@ def test_rows_of_new_kinds_are_plain_data() -> None:
         assert all(json.loads(row["extra"]) for row in s.recorder.rows)
 
     within(5, scene())
+
+
+def test_a_drift_is_proved_while_another_fault_sets_the_same_clock_to_and_fro() -> None:
+    async def scene() -> None:
+        s = Scene(
+            of_kind("clock-strobe", 5000, number=1, duration_ms=4000),
+            of_kind("clock-skew", 20_000, number=2, at_ms=500, duration_ms=700),
+        )
+        s.system.claims = {"n2": []}
+        await s.perform()
+        for row in s.recorder.faults():
+            assert row["proved_effective"] and row["proved_healed"], s.recorder.of("probe")
+
+    within(20, scene())

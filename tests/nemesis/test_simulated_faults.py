@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from shalott.cluster.base import DeclaresQueues, FailsOver
+from shalott.harness.core.errors import MissingCapability
 from shalott.harness.core.plan import FaultAction, Plan
 from shalott.harness.core.rng import Stream
 from shalott.harness.run.simulate import SimOutcome, simulate
@@ -66,6 +67,10 @@ def fault_rows(outcome: SimOutcome) -> list[dict[str, Any]]:
     ]
 
 
+# Of single packets, which a simulated stream does not have.
+OF_PACKETS = {"duplicate", "reorder", "corrupt"}
+STREAMS = tuple(record for record in links.FAULTS if not OF_PACKETS & {*record.needs})
+
 REDECLARES = tuple(record for record in operators.FAULTS if DeclaresQueues in record.asks)
 BY_HAND = tuple(record for record in operators.FAULTS if DeclaresQueues not in record.asks)
 
@@ -76,7 +81,7 @@ BY_HAND = tuple(record for record in operators.FAULTS if DeclaresQueues not in r
         ("mirrored", partitions.FAULTS, 1500, 1000),
         ("mirrored", processes.FAULTS, 4000, 1500),
         ("mirrored", REDECLARES, 4000, 1500),
-        ("mirrored", (*links.FAULTS, *clocks.FAULTS), 700, 2000),  # each overlaps its neighbours
+        ("mirrored", (*STREAMS, *clocks.FAULTS), 700, 2000),  # each overlaps its neighbours
         ("mirrored", disks.FAULTS, 4000, 1500),
         ("master-slave", BY_HAND, 4000, 1500),
     ],
@@ -106,3 +111,12 @@ def test_a_node_whose_syncs_fail_gives_itself_up_and_the_run_goes_on() -> None:
     assert row["proved_effective"] and row["proved_healed"] and row["error"] is None
     assert outcome.valid != "unknown" and "crashed" not in outcome.anomalies
     assert outcome.virtual_ns > 12_000_000_000
+
+
+def test_what_happens_to_single_packets_is_refused_in_one_sentence() -> None:
+    action = FaultAction(
+        id=1, at_ms=2000, duration_ms=1000, kind="reorder", nodes=("n2",), amount=0.25, seed=1
+    )
+    sentence = r"can't reorder packets \(reorder\): its links carry streams, which have no packets"
+    with pytest.raises(MissingCapability, match=sentence):
+        simulate(plan_of(action, limit_ms=5000))

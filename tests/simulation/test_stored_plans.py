@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
@@ -14,6 +15,10 @@ from tests.tidy.sources import ROOT
 
 PLANS = ROOT / "docs" / "plans"
 TWO_MASTERS = PLANS / "two-masters.json"
+# A search on master-slave under upstream with these three faults found lost writes. This is seed 3
+# of it, changed by hand: three nodes, 14 s, one fault of each kind at other times, a steady rate,
+# and a flush every 5 s instead of 0.5, so that as much is unsynced where a slow host writes little.
+POWER_DISK_CLOCK = PLANS / "power-disk-clock.json"
 
 
 @pytest.mark.sim
@@ -30,3 +35,21 @@ def test_two_masters_lose_messages_in_containers(tmp_path: Path) -> None:
     assert done.exit_code == 1, done.output
     assert "acknowledged messages were lost" in done.output
     assert "two nodes acknowledged writes of one queue" in done.output
+
+
+@pytest.mark.sim
+def test_faults_of_power_disk_and_clock_lose_messages_in_simulation() -> None:
+    plan = load_plan(POWER_DISK_CLOCK)
+    assert {fault.kind for fault in plan.faults} == {"power-all", "disk-error", "clock-jump"}
+    outcome = simulate(plan)
+    assert outcome.error is None
+    assert "lost-write" in outcome.anomalies
+
+
+@pytest.mark.docker
+@pytest.mark.skipif(not os.environ.get("SHALOTT_NIGHTLY"), reason="set SHALOTT_NIGHTLY=1")
+def test_faults_of_power_disk_and_clock_lose_messages_in_containers(tmp_path: Path) -> None:
+    arguments = ["replay", str(POWER_DISK_CLOCK), "--cluster", "docker", "--store", str(tmp_path)]
+    done = CliRunner().invoke(make_app(), arguments)
+    assert done.exit_code == 1, done.output
+    assert "acknowledged messages were lost" in done.output

@@ -17,6 +17,7 @@ ENTRY_POINTS: Mapping[str, str] = {
     "shalott.harness.cli.main": "the command `shalott`",
     "shalott.broker.__main__": "python -m shalott.broker",
     "shalott.cluster.local.relay_process": "python -m, by cluster/local/relaying.py",
+    "shalott.cluster.ssh.agent.main": "what the archive of cluster/ssh/upload.py runs",
     "setup": "the package's build",
     "shalott.checkers.engine.build_engine": "named by setup.py: builds the engine",
 }

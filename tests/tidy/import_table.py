@@ -44,13 +44,20 @@ ROOMS: tuple[Room, ...] = (
     Room("checkers", ("harness.core", "checkers.engine"), COLUMNS, never=("asyncio",)),
     Room("checkers.porcupine", ("harness.core", "checkers"), (*COLUMNS, "cffi")),
     Room("spark_analysis", ("harness.core", "checkers"), (*COLUMNS, "pyspark", "pandas", "rich")),
-    Room("cluster", ("harness.core",), ("msgspec", "h11", "tenacity")),
-    Room("cluster.local", ("harness.core", "cluster"), ("msgspec", "tenacity")),
+    Room("cluster", ("harness.core",), ("msgspec", "h11", "tenacity"), located=("shalott",)),
+    Room("cluster.disks", ("harness.core", "cluster"), ("msgspec",)),
+    Room("cluster.packets", ("harness.core", "cluster"), ("msgspec",)),
+    Room("cluster.local", ("harness.core", "cluster", "cluster.disks"), ("msgspec", "tenacity")),
     Room(
         "cluster.docker",
-        ("harness.core", "cluster"),
+        ("harness.core", "cluster", "cluster.disks", "cluster.packets"),
         ("msgspec", "docker", "requests", "tenacity"),
         located=("shalott",),
+    ),
+    Room(
+        "cluster.ssh",
+        ("harness.core", "cluster", "cluster.disks", "cluster.packets"),
+        ("msgspec", "paramiko"),
     ),
     Room("cluster.sim", ("harness.core", "cluster", "broker.base"), ("msgspec",)),
     Room(
@@ -76,10 +83,10 @@ ROOMS: tuple[Room, ...] = (
         "harness.run",
         (
             *("harness.core", "checkers", "cluster", "cluster.sim", "cluster.systems", "nemesis"),
-            *("workloads", "harness.report"),
+            *("workloads", "harness.report", "cluster.ssh.inventory"),
         ),
         FLOW_LIBRARIES,
-        lazily=("cluster.docker", "cluster.local"),
+        lazily=("cluster.disks", "cluster.docker", "cluster.local", "cluster.ssh"),
     ),
     Room(
         "harness.search",
@@ -94,10 +101,10 @@ ROOMS: tuple[Room, ...] = (
         "harness.cli",
         (
             *("harness.core", "checkers", "cluster.systems.record", "workloads"),
-            *("harness.run", "harness.search", "broker", "broker.base"),
+            *("harness.run", "harness.search", "broker", "broker.base", "cluster.ssh.inventory"),
         ),
         FLOW_LIBRARIES,
-        lazily=("cluster", "spark_analysis", "checkers.porcupine"),
+        lazily=("cluster", "cluster.ssh", "spark_analysis", "checkers.porcupine"),
     ),
 )
 

@@ -45,7 +45,9 @@ PASSES_ON: Mapping[tuple[str, str], str] = {}
 REMINDERS = re.compile(
     r"\b(" + "|".join(("TO" + "DO", "FIX" + "ME", "XX" + "X", "HA" + "CK")) + r")\b"
 )
-MACHINE_PATHS = re.compile(r"(?<![\w.}/-])/(?:work|root|home/\w+|Users/\w+|tmp)(?=[/\"'\s`)]|$)")
+MACHINE_PATHS = re.compile(
+    r"(?<![\w.}/-])/(?:(?:work|root|home/\w+|Users/\w+)(?=[/\"'\s`)]|$)|tmp(?=/))"
+)  # the directory for what is temporary is every machine's; what lies in it is one's
 # (file, text): a path that only looks like one of this machine.
 PLACES_MEANT: Mapping[tuple[str, str], str] = {}
 

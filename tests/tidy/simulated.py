@@ -132,7 +132,6 @@ SIMULATED_EXEMPT: Mapping[tuple[str, str], str] = {
     ("cluster/sim/machine.py", "contexts"): _HOLDS_CONTEXTS,
     ("cluster/sim/loop/processes.py", "contexts"): _HOLDS_CONTEXTS,
     ("cluster/sim/loop/tasks.py", "contexts"): _HOLDS_CONTEXTS,
-    ("cluster/sim/backend.py", "set"): "capabilities are compared, and sorted when told",
     ("cluster/sim/network/addresses.py", "sockets"): "constants, and the error of an unknown name",
     (
         "cluster/sim/loop/loop.py",

@@ -175,6 +175,7 @@ def test_a_reminder_is_found(text: str, count: int) -> None:
         ('path = "/home/someone/project"', 1),
         ("see /root/.cache", 1),
         ("in /tmp/x", 1),
+        ("a full /tmp", 0),
         ("`/work/project`", 1),
         ("GET /api/users/root", 0),
         ("scripts/tmp/x and ./work/x and store/work", 0),

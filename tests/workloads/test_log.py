@@ -58,6 +58,14 @@ def test_the_log_is_read_at_every_node_at_the_end() -> None:
     assert inner.open == tuple((n, key) for n in ("n1", "n2", "n3") for key in queue_keys(2))
 
 
+def test_a_node_that_left_for_good_is_not_read() -> None:
+    workload = log_workload(plan_of())
+    assert workload.final_without((), workload.nodes) is workload.final_generator
+    left = getattr(workload.final_without(("n2",), workload.nodes), "inner", None)
+    assert isinstance(left, ReadAll)
+    assert left.open == tuple((n, key) for n in ("n1", "n3") for key in queue_keys(2))
+
+
 def test_elections_end_with_a_few_polls() -> None:
     plan, count = plan_of("elections"), 0
     final = elections_workload(plan).final_generator

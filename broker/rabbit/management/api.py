@@ -21,6 +21,7 @@ from shalott.broker.rabbit.management import (
     claims,
     clients,
     health,
+    members,
     nodes,
     policies,
     queues,
@@ -36,6 +37,7 @@ ROUTES: tuple[Route, ...] = (
     *clients.ROUTES,
     *health.ROUTES,
     *claims.ROUTES,
+    *members.ROUTES,
 )
 
 

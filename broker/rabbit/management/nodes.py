@@ -9,6 +9,7 @@ from shalott.broker.base.http.messages import Request, Response, json_response, 
 from shalott.broker.rabbit.management.backend import ManagementBackend, Route
 from shalott.broker.rabbit.management.queue_view import queue_rows, view_queues
 from shalott.broker.rabbit.management.topology import exchange_rows
+from shalott.broker.rabbit.metadata.membership import FORGOTTEN
 
 # Below this RabbitMQ stops its publishers; here the health checks say so.
 DISK_FREE_LIMIT_BYTES = 50_000_000
@@ -49,16 +50,22 @@ async def view_node(backend: ManagementBackend, name: str) -> dict[str, Any]:
     }
 
 
+def cluster_nodes(backend: ManagementBackend) -> list[str]:
+    """The nodes that belong to the cluster, as this one's tables have it, running or not."""
+    names = backend.config.node_names
+    return [name for name in names if backend.metadata.read(FORGOTTEN, name) is None]
+
+
 async def list_nodes(
     backend: ManagementBackend, request: Request, parameters: Mapping[str, str]
 ) -> Response:
-    return json_response([await view_node(backend, name) for name in backend.config.node_names])
+    return json_response([await view_node(backend, name) for name in cluster_nodes(backend)])
 
 
 async def show_node(
     backend: ManagementBackend, request: Request, parameters: Mapping[str, str]
 ) -> Response:
-    if parameters["name"] not in backend.config.node_names:
+    if parameters["name"] not in cluster_nodes(backend):
         raise not_found()
     return json_response(await view_node(backend, parameters["name"]))
 

@@ -12,11 +12,12 @@ from shalott.broker.base.errors import ProcessError
 from shalott.broker.rabbit.config import NodeConfig
 from shalott.broker.rabbit.metadata.boot import BootState, choose_loader
 from shalott.broker.rabbit.metadata.healing import is_majority
+from shalott.broker.rabbit.metadata.membership import INCONSISTENT
 from shalott.broker.rabbit.metadata.messages import SERVER, Join, Joined, Reconsider, Status
 from shalott.broker.rabbit.metadata.serving import RETRY_MS
 from shalott.broker.rabbit.metadata.tables import Tables
 from shalott.broker.rabbit.processes.mesh import linked_within_ms
-from shalott.broker.rabbit.processes.messages import Name
+from shalott.broker.rabbit.processes.messages import Failed, Name
 
 if TYPE_CHECKING:
     from shalott.broker.rabbit.metadata.journal import TableJournal
@@ -43,7 +44,7 @@ class Booting:
         states = self._boot_states()
         return [
             n
-            for n in self._config.node_names
+            for n in self._server.belonging()
             if n not in states and n not in self._journal.saw_down
         ]
 
@@ -79,9 +80,9 @@ class Booting:
         ]
         if running:
             await self._join_through(running[0])
-        elif self._may_load_alone() and choose_loader(
-            self._config.node_names, self._boot_states()
-        ) == (self._config.name):
+        elif self._may_load_alone() and choose_loader(server.belonging(), self._boot_states()) == (
+            self._config.name
+        ):
             log.info("loading the tables from this node's disk")
             server.members = {self._config.name: server.me}
             server.set_phase("running")
@@ -93,7 +94,7 @@ class Booting:
         """
         server = self._server
         present = sum(1 for status in server.peers.values() if status.phase != "down") + 1
-        if present == len(self._config.node_names):
+        if present >= len(server.belonging()):
             return True
         linked = len(server.peers) + 1
         pauses = self._config.partition_mode == "pause_minority"
@@ -114,6 +115,9 @@ class Booting:
             )
         except ProcessError as error:
             log.info("could not join through %s: %s", status.members[0].node, error)
+            return
+        if isinstance(answer, Failed) and answer.kind == INCONSISTENT:
+            server.on_refused(answer.text)
             return
         if not isinstance(answer, Joined):
             log.info("not joined yet: %s", answer)

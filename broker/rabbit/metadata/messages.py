@@ -65,6 +65,13 @@ class JoinGroup(Message):
     linked: tuple[str, ...]
 
 
+class JoinRefused(Message):
+    """leader -> booting node: it was forgotten (membership.py), and may not join."""
+
+    member: Member
+    reason: str
+
+
 class Commit(Message):
     """call to the leader -> Committed, Conflicted or Failed("not_leader" | "not_running" |
     "reconciling").
@@ -161,4 +168,5 @@ class Membership(Message):
 MESSAGES: tuple[type[Message], ...] = (
     TableChanged, Member, Status, GroupStatus, Commit, Committed, Conflicted, Apply, Applied, Join,
     JoinGroup, Joined, MemberJoined, Dump, Dumped, Watch, SettleTables, Reconsider, Membership,
+    JoinRefused,
 )  # fmt: skip

@@ -217,7 +217,7 @@ class PartitionHandler(Process):
         if not self._pausing:
             return
         if self._await_all:
-            recovered = len(self._incarnations) + 1 == len(self._config.node_names)
+            recovered = len(self._incarnations) + 1 >= len(self._server.belonging())
         else:
             recovered = self._sees_majority()
         if recovered:
@@ -267,7 +267,7 @@ class PartitionHandler(Process):
         if self._heal_losers or self._coordinator is not None:
             return
         running = server.running_peers()
-        if len(running) + 1 < len(self._config.node_names):
+        if len(running) + 1 < len(server.belonging()):
             return  # who is not back yet could turn the decision (all_rabbit_nodes_up)
         known = server.known_partitions()
         parted = any(known[node] for node in (self._config.name, *running))

@@ -19,7 +19,8 @@ from typing import TYPE_CHECKING
 
 from shalott.broker.rabbit.config import NodeConfig
 from shalott.broker.rabbit.metadata.healing import is_majority
-from shalott.broker.rabbit.metadata.messages import Member
+from shalott.broker.rabbit.metadata.membership import refusal
+from shalott.broker.rabbit.metadata.messages import JoinRefused, Member
 from shalott.broker.rabbit.metadata.raft_log import AddMember, DropMember
 from shalott.broker.rabbit.processes.mesh import linked_within_ms
 from shalott.broker.raft.group import Submitted
@@ -68,6 +69,8 @@ class Housekeeper:
         for member in list(server.state.members.values()):
             if self._is_over(member):
                 self._drop(member, "its run is over, or cut off")
+            elif member.node not in server.belonging():
+                self._drop(member, "it was forgotten")
 
     def _drop(self, member: Member, why: str) -> None:
         if self._is_under_way(self._dropping, member):
@@ -100,6 +103,9 @@ class Housekeeper:
         members = server.state.members
         if not server.raft.is_ready or members.get(member.node) == member:
             return
+        if member.node not in server.belonging():
+            self._refuse(member)
+            return
         is_newest = member == server.me or self._status_is_of(member)
         others = [other for node, other in members.items() if node != member.node]
         strangers = [other.node for other in others if other.node not in linked]
@@ -115,6 +121,13 @@ class Housekeeper:
         submitted = server.propose(AddMember(member))
         if isinstance(submitted, Submitted):
             self._adding[member] = submitted.index
+
+    def _refuse(self, member: Member) -> None:
+        reason = refusal(member.node, self._node)
+        if member == self._server.me:
+            self._server.refused(member, reason)
+        else:
+            self._server.tell(member.node, JoinRefused(member, reason))
 
     def _status_is_of(self, member: Member) -> bool:
         status = self._server.peers.get(member.node)

@@ -26,11 +26,13 @@ from shalott.broker.rabbit.config import NodeConfig
 from shalott.broker.rabbit.metadata import raft_log
 from shalott.broker.rabbit.metadata.api import TableChanged
 from shalott.broker.rabbit.metadata.healing import is_majority
+from shalott.broker.rabbit.metadata.membership import belonging
 from shalott.broker.rabbit.metadata.messages import (
     Applied,
     Commit,
     GroupStatus,
     JoinGroup,
+    JoinRefused,
     Member,
     Membership,
     Phase,
@@ -110,6 +112,7 @@ class MajorityServer(Process):
         self.on_status: Callable[[], None] = lambda: None
         self.on_lost: Callable[[str], None] = lambda why: None
         self.on_failed: Callable[[str], None] = lambda why: None
+        self.on_refused: Callable[[str], None] = lambda why: None
         self._env = env
         self._config = config
         self._me = Member(config.name, env.incarnation, 0)
@@ -196,6 +199,14 @@ class MajorityServer(Process):
             self._changed.clear()
             await self._changed.wait()
 
+    def belonging(self) -> tuple[str, ...]:
+        return belonging(self._config.node_names, self.tables)
+
+    def refused(self, member: Member, reason: str) -> None:
+        """``member``, which was forgotten, may not join."""
+        if member == self._me and self.phase == "booting":
+            self.on_refused(reason)
+
     def running_peers(self) -> list[str]:
         return [node for node, status in self.peers.items() if status.phase == "running"]
 
@@ -226,6 +237,9 @@ class MajorityServer(Process):
                 self._peer_status(message)
             case JoinGroup(member, linked):
                 self._housekeeper.wants_to_join(member, linked)
+            case JoinRefused(member, reason):
+                self.refused(member, reason)
+                return
             case Applied():
                 self._writes.member_has(message)
                 return

@@ -99,7 +99,13 @@ class GroupMember(msgspec.Struct, frozen=True, array_like=True):
     alive: bool = True
 
 
-Record = QueueRow | ExchangeRow | BindingRow | PolicyRow | GroupRow
+class ForgottenRow(msgspec.Struct, frozen=True, kw_only=True, tag_field="record", tag="forgotten"):
+    """A node that the cluster was told to forget (membership.py)."""
+
+    node: str
+
+
+Record = QueueRow | ExchangeRow | BindingRow | PolicyRow | GroupRow | ForgottenRow
 
 # table -> whether it is kept on disk. Keys: see the functions below.
 TABLES: Mapping[str, bool] = {
@@ -109,6 +115,7 @@ TABLES: Mapping[str, bool] = {
     "binding": True,
     "policy": True,
     "gm_group": False,
+    "forgotten": True,
 }
 
 

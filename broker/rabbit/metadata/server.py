@@ -24,6 +24,7 @@ from shalott.broker.rabbit.config import NodeConfig
 from shalott.broker.rabbit.metadata.api import TableChanged
 from shalott.broker.rabbit.metadata.booting import Booting
 from shalott.broker.rabbit.metadata.leading import Leadership
+from shalott.broker.rabbit.metadata.membership import INCONSISTENT, belonging, refusal
 from shalott.broker.rabbit.metadata.messages import (
     SERVER,
     Applied,
@@ -91,6 +92,7 @@ class MetadataServer(Process):
         self.on_status: Callable[[], None] = lambda: None
         self.on_lost: Callable[[str], None] = lambda why: None
         self.on_failed: Callable[[str], None] = lambda why: None
+        self.on_refused: Callable[[str], None] = lambda why: None
 
     # -- TableServer -------------------------------------------------------------------------------
 
@@ -155,6 +157,9 @@ class MetadataServer(Process):
         while self.tables.version < version:
             self.changed.clear()
             await self.changed.wait()
+
+    def belonging(self) -> tuple[str, ...]:
+        return belonging(self._config.node_names, self.tables)
 
     def running_peers(self) -> list[str]:
         return [node for node, status in self.peers.items() if status.phase == "running"]
@@ -290,6 +295,8 @@ class MetadataServer(Process):
     async def _join(self, member: Member, linked: tuple[str, ...]) -> Message:
         if self.phase != "running" or self.leader != self._me or self._leadership.is_reconciling:
             return Failed("not_leader", str(self.leader))
+        if member.node not in self.belonging():
+            return Failed(INCONSISTENT, refusal(member.node, self._config.name))
         strangers = [n for n in self.members if n not in linked and n != self._config.name]
         if any(node != member.node for node in strangers):
             return Failed("not_linked", ", ".join(strangers))

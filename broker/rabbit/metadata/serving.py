@@ -29,6 +29,7 @@ class TableServer(Protocol):
     on_status: Callable[[], None]  # somebody's status changed
     on_lost: Callable[[str], None]  # this node is no member any more: it must boot anew
     on_failed: Callable[[str], None]  # its disk failed for good: the node must give itself up
+    on_refused: Callable[[str], None]  # the cluster has forgotten this node: it can't start
 
     @property
     def tables(self) -> Tables: ...
@@ -73,6 +74,10 @@ class TableServer(Protocol):
 
     async def await_version(self, version: int) -> None:
         """Return once this node's tables are at least at ``version``."""
+        ...
+
+    def belonging(self) -> tuple[str, ...]:
+        """The configured nodes that were not forgotten (membership.py), whether they run or not."""
         ...
 
     def running_peers(self) -> list[str]:

@@ -8,7 +8,7 @@ rabbit/rabbit_mirror_queue_misc.erl and rabbit_mirror_queue_slave.erl (init_it).
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -209,6 +209,32 @@ def forget_orphan(tx: Transaction, key: str, owner: Pid) -> bool:
     """The exclusive queue of a connection that is no more."""
     row = read_any(tx, key)
     return row is not None and row.exclusive_owner == owner and delete(tx, row)
+
+
+def forget_master(
+    tx: Transaction, key: str, node: str, running: Sequence[str]
+) -> Literal["kept", "promoted", "deleted"]:
+    """The cluster forgets ``node``, which had the last master of a durable queue and is down.
+
+    A mirror whose node is down too takes its place, the oldest first, and recovers the queue when
+    it is back; without one the queue is gone (rabbit_amqqueue:forget_all_durable). Stricter than
+    there: a queue that has a process on a running node is kept, for that one decides.
+    """
+    live, durable = read(tx, key), read_durable(tx, key)
+    if durable is None or durable.pid is None or durable.pid.node != node:
+        return "kept"
+    pids = () if live is None else (live.pid, *live.slave_pids)
+    if any(pid is not None and pid.node in running for pid in pids):
+        return "kept"
+    heirs = [heir for heir in durable.recoverable_slaves if heir not in (node, *running)]
+    if not heirs:
+        delete(tx, durable)
+        return "deleted"
+    nobody = Pid(heirs[0], 0, 0)  # a process that never was (node_to_fake_pid)
+    if live is not None:
+        tx.delete(QUEUE, key)
+    tx.write(DURABLE, key, msgspec.structs.replace(durable, pid=nobody))
+    return "promoted"
 
 
 # -- mirrors ---------------------------------------------------------------------------------------

@@ -69,6 +69,7 @@ class Node:
         self._life: asyncio.Task[None] | None = None
         self.metadata_server.on_lost = lambda why: self.restart(why, wait_for_go=False)
         self.metadata_server.on_failed = self.fail
+        self.metadata_server.on_refused = lambda why: self._give_up(ConfigError(why))
 
     @classmethod
     async def open(

@@ -7,6 +7,8 @@ No login is needed, as on RocketMQ's ports. Errors look as in broker/rabbit/mana
     GET  /api/health                   200 when all services run, else 503
     GET  /api/shalott/ha-status        the body of GET_BROKER_HA_STATUS (907), with nodes by name
     GET  /api/shalott/sync-state-set   what the controllers' leader knows of the set (1006)
+    GET  /api/shalott/members          whom the controllers know in this group, and who lives
+    DELETE /api/shalott/members/NODE   have them forget that node's broker (1011), which is down
     GET  /api/shalott/epoch-cache      the epochs of this broker's log (1007)
     GET  /api/shalott/log-digest       ?from=&to=&block=: the log, block by block
     GET  /api/shalott/queue-digest     ?from=: the consume queues: how many messages, and which
@@ -17,7 +19,7 @@ No login is needed, as on RocketMQ's ports. Errors look as in broker/rabbit/mana
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -37,7 +39,7 @@ from shalott.broker.base.http.router import RouteOf, find
 from shalott.broker.rocket.commitlog.api import Store
 from shalott.broker.rocket.commitlog.replica import Replica
 from shalott.broker.rocket.controller.client import ControllerClient
-from shalott.broker.rocket.controller.messages import NO_BROKER_ID
+from shalott.broker.rocket.controller.messages import NO_BROKER_ID, ReplicaIdentity
 from shalott.broker.rocket.ha.replica import MasterSlaveReplica
 from shalott.broker.rocket.nameserver.server import NameServer
 from shalott.broker.rocket.node.log_digest import (
@@ -239,6 +241,37 @@ async def sync_state_set(
     return json_response(msgspec.to_builtins(known, str_keys=True))
 
 
+async def members(node: RocketNode, request: Request, parameters: Mapping[str, str]) -> Response:
+    known = await _replicas(node)
+    alive = [replica for replica in known if replica.alive]
+    return json_response(
+        {
+            "node": node.config.name,
+            "members": _nodes(node, known),
+            "running_nodes": _nodes(node, alive),
+        }
+    )
+
+
+def _nodes(node: RocketNode, replicas: Sequence[ReplicaIdentity]) -> list[str]:
+    """Whose brokers they are, each once: one that lost its identity is registered twice."""
+    names = [node.book.node_of(replica.broker_address) for replica in replicas]
+    return sorted(dict.fromkeys(name for name in names if name))
+
+
+async def forget_member(
+    node: RocketNode, request: Request, parameters: Mapping[str, str]
+) -> Response:
+    """By every id that it has. The controllers refuse it while it lives."""
+    name, settings = parameters["name"], node.config.broker
+    known = await _replicas(node)
+    ids = [r.broker_id for r in known if node.book.node_of(r.broker_address) == name]
+    if not ids:
+        raise not_found()
+    await controllers(node).clean_broker_data(settings.cluster_name, settings.broker_name, ids)
+    return Response(204)
+
+
 async def epoch_cache(
     node: RocketNode, request: Request, parameters: Mapping[str, str]
 ) -> Response:
@@ -258,7 +291,7 @@ async def elect_master(
     client, settings = controllers(node), node.config.broker
     broker_id = NO_BROKER_ID
     if wanted.broker is not None:
-        broker_id = await _id_of(node, client, wanted.broker)
+        broker_id = await _id_of(node, wanted.broker)
     election = await client.elect_master(
         settings.cluster_name,
         settings.broker_name,
@@ -276,12 +309,16 @@ async def elect_master(
     )
 
 
-async def _id_of(node: RocketNode, client: ControllerClient, name: str) -> int:
-    """A broker's id by its node's name. Raises ApiError(400)."""
+async def _replicas(node: RocketNode) -> Sequence[ReplicaIdentity]:
+    """Whom the controllers know in this node's group."""
     group = node.config.broker.broker_name
-    known = (await client.sync_state_data([group])).get(group)
-    replicas = () if known is None else (*known.in_sync_replicas, *known.not_in_sync_replicas)
-    for replica in replicas:
+    known = (await controllers(node).sync_state_data([group])).get(group)
+    return () if known is None else (*known.in_sync_replicas, *known.not_in_sync_replicas)
+
+
+async def _id_of(node: RocketNode, name: str) -> int:
+    """A broker's id by its node's name. Raises ApiError(400)."""
+    for replica in await _replicas(node):
         if node.book.node_of(replica.broker_address) == name:
             return replica.broker_id
     raise bad_request(f"the controllers know no broker on {name}")
@@ -292,6 +329,8 @@ ROUTES: tuple[RouteOf[RocketNode], ...] = (
     RouteOf("GET", "/api/health", health),
     RouteOf("GET", "/api/shalott/ha-status", ha_status),
     RouteOf("GET", "/api/shalott/sync-state-set", sync_state_set),
+    RouteOf("GET", "/api/shalott/members", members),
+    RouteOf("DELETE", "/api/shalott/members/:name", forget_member),
     RouteOf("GET", "/api/shalott/epoch-cache", epoch_cache),
     RouteOf("GET", "/api/shalott/log-digest", log_digest),
     RouteOf("GET", "/api/shalott/queue-digest", queue_digest),

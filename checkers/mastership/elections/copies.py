@@ -31,7 +31,9 @@ from shalott.harness.core.fault_effects import Effect
 WITHOUT, LACKS, FEW = "acked-without-member", "member-lacks-acked", "too-few-copies"
 KINDS = (WITHOUT, LACKS, FEW)
 # What may take a line that was told away, or what a log holds.
-SILENCING = frozenset[Effect]({"ends-processes", "suspends", "troubles-disk", "empties-disk"})
+SILENCING = frozenset[Effect](
+    {"ends-processes", "suspends", "troubles-disk", "empties-disk", "slows", "starves"}
+)
 
 
 @dataclass(frozen=True, slots=True)

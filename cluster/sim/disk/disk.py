@@ -21,8 +21,8 @@ from typing import TypeVar
 import msgspec
 
 from shalott.cluster.base import SOUND_DISK, DiskFaults
+from shalott.cluster.rot import FaultAtlas, choose_bit
 from shalott.cluster.sim.disk.calls import CallLine, TimerLoop
-from shalott.cluster.sim.disk.faults import FaultAtlas, choose_bit
 from shalott.cluster.sim.disk.names import Tree, split
 from shalott.cluster.sim.disk.page_cache import PAGE_BYTES, Inode, PowerLoss
 from shalott.cluster.sim.loop.trace import Trace
@@ -65,6 +65,7 @@ class SimDisk:
         self.knobs = knobs if knobs is not None else DiskKnobs()
         self.faults: DiskFaults = SOUND_DISK
         self.syncs = 0
+        self.sync_watchers: list[Callable[[], None]] = []  # called at every sync
         self._seed = seed
         self._atlas = atlas
         if atlas is not None:
@@ -117,7 +118,7 @@ class SimDisk:
     async def sync_dir(self, path: str) -> None:
         def effect() -> None:
             directory = self._tree.find_directory(path)
-            self.syncs += 1
+            self._count_sync()
             if self.faults.fail_sync:
                 raise OSError(errno.EIO, "the disk can't write the directory", path)
             self._tree.sync(directory)
@@ -135,6 +136,11 @@ class SimDisk:
 
     async def free_bytes(self) -> int:
         return await self._call(self._room_bytes, "free bytes")
+
+    def _count_sync(self) -> None:
+        self.syncs += 1
+        for tell in tuple(self.sync_watchers):
+            tell()
 
     # -- crashes and faults ------------------------------------------------------------------------
 
@@ -266,7 +272,7 @@ class SimDisk:
         self._used_bytes += len(inode.cached) - before
 
     def _sync(self, inode: Inode) -> None:
-        self.syncs += 1
+        self._count_sync()
         if self.faults.fail_sync:
             inode.fail_sync()
             raise OSError(errno.EIO, "the disk can't write the file")

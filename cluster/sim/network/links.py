@@ -102,13 +102,18 @@ class Link:
         "_clog_key",
         "_clogged_until_ns",
         "_drawn",
+        "_jitter_draw",
         "_jitter_ns",
         "_key",
         "_loss",
         "_loss_key",
+        "_lost_before",
+        "_own_jitter_ns",
         "_own_loss",
         "_plain",
         "_prune_at",
+        "_repeat",
+        "_repeat_key",
         "blocks",
         "cuts",
         "destination",
@@ -126,6 +131,7 @@ class Link:
         self._key = stream_key(seed, "link", name)
         self._loss_key = stream_key(seed, "link", name, "loss")
         self._clog_key = stream_key(seed, "link", name, "clog")
+        self._repeat_key = stream_key(seed, "link", name, "repeat")
         self._drawn = 0
         loopback = source is destination
         if loopback:
@@ -134,7 +140,7 @@ class Link:
             spread_key = stream_key(seed, "link", name, "spread")
             spread_ns = draw_u64(spread_key, 0) % (knobs.spread_us * US + 1)
             self._base_ns = max(1, knobs.latency_us * US + spread_ns)
-        self._jitter_ns = 0 if loopback else knobs.jitter_us * US
+        self._own_jitter_ns = 0 if loopback else knobs.jitter_us * US
         self._own_loss = 0.0 if loopback else knobs.loss
         self._clog = 0 if loopback else threshold(knobs.clog)
         self._clog_max_ns = knobs.clog_ms_max * MS
@@ -156,6 +162,10 @@ class Link:
         """What holds for segments that depart from now on."""
         self.shape = shape
         self.latency_ns = self._base_ns + int(shape.delay_ms * MS)
+        self._jitter_ns = self._own_jitter_ns + int(shape.jitter_ms * MS)
+        self._repeat = threshold(shape.correlation)
+        self._lost_before: bool | None = None
+        self._jitter_draw: int | None = None
         # Lost by the shape or, having passed that, by the link itself.
         self._loss = threshold(shape.loss + (1 - shape.loss) * self._own_loss)
         self._busy_until_ns = 0
@@ -179,8 +189,20 @@ class Link:
         segment.depart_ns = depart_ns
         arrival_ns = depart_ns + self.latency_ns
         if self._jitter_ns:
-            arrival_ns += (draw_u64(self._key, number) & (WORD - 1)) * self._jitter_ns >> 32
+            arrival_ns += self._jitter(number)
         return arrival_ns
+
+    def _jitter(self, number: int) -> int:
+        draw = draw_u64(self._key, number) & (WORD - 1)
+        if self._repeat:
+            if self._jitter_draw is not None and self._repeats(2 * number):
+                draw = self._jitter_draw
+            self._jitter_draw = draw
+        return draw * self._jitter_ns >> 32
+
+    def _repeats(self, number: int) -> bool:
+        """Whether a segment meets what the one before it met."""
+        return draw_u64(self._repeat_key, number) >> 32 < self._repeat
 
     def _departure(self, segment: Segment, now_ns: int, number: int) -> int:
         depart_ns = now_ns
@@ -201,6 +223,13 @@ class Link:
         return depart_ns
 
     def _loses(self, number: int, attempt: int) -> bool:
+        if self._repeat and not attempt:
+            if self._lost_before is None or not self._repeats(2 * number + 1):
+                self._lost_before = self._draws_loss(number, 0)
+            return self._lost_before
+        return self._draws_loss(number, attempt)
+
+    def _draws_loss(self, number: int, attempt: int) -> bool:
         return draw_u64(self._loss_key, number * (RETRIES_MAX + 1) + attempt) >> 32 < self._loss
 
     def _unclogged_ns(self, now_ns: int, number: int) -> int:
@@ -220,7 +249,7 @@ class Link:
             return None
         at_ns = max(now_ns, self._clogged_until_ns) + self.latency_ns
         if self._jitter_ns:
-            at_ns += (draw_u64(self._key, number) & (WORD - 1)) * self._jitter_ns >> 32
+            at_ns += self._jitter(number)
         return at_ns
 
     # -- who sends over it -------------------------------------------------------------------------

@@ -44,6 +44,8 @@ class SimNetwork:
         self.bytes = 0
         self._seed = seed
         self._kill_key = stream_key(seed, "network", "kill")
+        # Of connections from a host to a port: another host that they come from.
+        self.dial_from: dict[tuple[str, int], str] = {}
         self._numbers = 0
         self._hosts: dict[str, Host] = {}
         self._addresses: dict[str, Host] = {}
@@ -114,6 +116,9 @@ class SimNetwork:
         for source, destination in links:
             self._between(source, destination).mend()
 
+    def is_cut(self, source: str, destination: str) -> bool:
+        return self._between(source, destination).cuts > 0
+
     def heal(self) -> None:
         """Undo all cuts, shapes and clogs."""
         for link in list(self._links.values()):
@@ -129,6 +134,9 @@ class SimNetwork:
         loss: float = 0,
     ) -> None:
         shape = LinkShape(delay_ms=delay_ms, rate_bytes_s=rate_bytes_s, loss=loss)
+        self.reshape(source, destination, shape)
+
+    def reshape(self, source: str, destination: str, shape: LinkShape) -> None:
         self._between(source, destination).reshape(shape)
 
     def shape_of(self, source: str, destination: str) -> LinkShape:
@@ -150,7 +158,7 @@ class SimNetwork:
     async def create_connection(
         self, protocol_factory: ProtocolFactory, host: str | None, port: int
     ) -> tuple[SimTransport, asyncio.BaseProtocol]:
-        process, source = self.loop.process, self._here()
+        process, source = self.loop.process, self._dialling_from(int(port))
         address = self._resolve(host or LOOPBACK)
         if address == ANY:
             address = LOOPBACK
@@ -210,6 +218,11 @@ class SimNetwork:
     async def getaddrinfo(self, host: str | None, port: int) -> list[tuple[Any, ...]]:
         address = self._resolve(LOOPBACK if host is None else host)
         return [stream_info((address, port))]
+
+    def _dialling_from(self, port: int) -> Host:
+        here = self._here()
+        other = self.dial_from.get((here.name, port))
+        return here if other is None else self._hosts[other]
 
     def _here(self) -> Host:
         process = self.loop.process

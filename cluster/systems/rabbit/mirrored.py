@@ -21,7 +21,7 @@ from typing import Any
 import msgspec
 
 from shalott.broker.rabbit.config import NodeConfig
-from shalott.cluster.base import Cluster, NodeSpec, Topology
+from shalott.cluster.base import Cluster, NodeSpec, Topology, members_of
 from shalott.cluster.systems import settling
 from shalott.cluster.systems.events import event_row, read_event_file
 from shalott.cluster.systems.management import (
@@ -42,6 +42,7 @@ log = logging.getLogger("shalott.cluster.systems")
 
 KNOWN_AFTER_S = 10  # and two net ticks: then every node has noticed what became of the others
 RESTART_TIMEOUT_MS = 60000
+MEMBERS_TIMEOUT_MS = 10000  # the node that is asked may wait for a leader
 
 
 class MirroredSystem:
@@ -50,12 +51,15 @@ class MirroredSystem:
     name = "mirrored"
     ports: Mapping[str, int] = RABBIT_PORTS
     image = "broker"
+    events_file = "events.jsonl"
+    tells_synchronisations = True
 
     def __init__(self, plan: SystemPlan, seed: int, *, durable: bool = True) -> None:
         self._plan = plan
         self._parameters = make_parameters(MirroredParameters, plan.parameters)
         self._seed = seed
         self._durable = durable  # the queues
+        self.left_out: tuple[str, ...] = ()
 
     def node_specs(self, topology: Topology) -> Sequence[NodeSpec]:
         return [
@@ -138,20 +142,44 @@ class MirroredSystem:
     async def mend_partition(self, cluster: Cluster) -> Sequence[str]:
         known_within_s = KNOWN_AFTER_S + 2 * self._parameters.net_tick_ms / 1000
         restarted = await settling.smaller_side(
-            self._observer(cluster), cluster.nodes, known_within_s
+            self._observer(cluster), members_of(cluster, self), known_within_s
         )
         for node in restarted:
             log.info("restarting %s, on the smaller side of a partition", node)
             await cluster.stop(node)
         await asyncio.gather(*(cluster.start(node) for node in restarted))
         if restarted:
-            await self.await_ready(cluster, cluster.nodes, RESTART_TIMEOUT_MS)
+            await self.await_ready(cluster, members_of(cluster, self), RESTART_TIMEOUT_MS)
         return restarted
 
     async def await_settled(self, cluster: Cluster, queues: Sequence[str], timeout_ms: int) -> bool:
+        nodes = members_of(cluster, self)
         return await settling.await_settled(
-            self._observer(cluster), cluster.nodes, queues, self._plan.policy, timeout_ms
+            self._observer(cluster), nodes, queues, self._plan.policy, timeout_ms
         )
+
+    def why_not_leave(self, node: str) -> str:
+        return ""
+
+    async def members(self, cluster: Cluster, node: str) -> Sequence[str]:
+        answer = await management(cluster, node).get("/api/shalott/members")
+        found: Sequence[str] = answer["members"]
+        return found
+
+    async def running_members(self, cluster: Cluster, node: str) -> Sequence[str]:
+        answer = await management(cluster, node).get("/api/shalott/members")
+        found: Sequence[str] = answer["running_nodes"]
+        return found
+
+    async def forget(self, cluster: Cluster, node: str, by: str) -> None:
+        if node in await self.members(cluster, by):
+            await management(cluster, by, MEMBERS_TIMEOUT_MS).delete(_member_path(node))
+        self.left_out = (*self.left_out, node)
+
+    async def admit(self, cluster: Cluster, node: str, by: str) -> None:
+        if node not in await self.members(cluster, by):
+            await management(cluster, by, MEMBERS_TIMEOUT_MS).put(_member_path(node), {})
+        self.left_out = tuple(other for other in self.left_out if other != node)
 
     async def inspect(self, machines: Mapping[str, Any]) -> None:
         from shalott.cluster.systems.rabbit.simulated_replicas import record_replicas
@@ -177,6 +205,10 @@ class MirroredSystem:
             for event in read_event_file(directory / "events.jsonl")
         ]
         return sorted(rows, key=lambda row: int(row["run_ns"]))
+
+
+def _member_path(node: str) -> str:
+    return f"/api/shalott/members/{node}"
 
 
 def _node_seed(seed: int, node: str) -> int:

@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from shalott.cluster.base import Cluster, NodeSpec, Topology
+from shalott.cluster.base import Cluster, NodeSpec, Topology, members_of
 from shalott.cluster.systems import settling
 from shalott.cluster.systems.events import event_row
 from shalott.cluster.systems.management import (
@@ -57,12 +57,14 @@ class RabbitmqSystem:
     name = "rabbitmq"
     ports: Mapping[str, int] = RABBIT_PORTS
     image = "rabbitmq"
+    tells_synchronisations = True
     packages: Sequence[str] = ("rabbitmq-server", "erlang-base")
 
     def __init__(self, plan: SystemPlan, *, durable: bool = True) -> None:
         self._plan = plan
         self._parameters = make_parameters(RabbitmqParameters, plan.parameters)
         self._durable = durable  # the queues
+        self.left_out: tuple[str, ...] = ()
 
     def node_specs(self, topology: Topology) -> Sequence[NodeSpec]:
         nodes = sorted(topology.listen)
@@ -161,7 +163,7 @@ class RabbitmqSystem:
 
     async def _membership(self, cluster: Cluster, node: str) -> tuple[list[str], list[str]]:
         """(running nodes, nodes from which it is partitioned), as ``node`` sees them."""
-        answer = await management(cluster, node, MEMBERSHIP_TIMEOUT_MS).get(NODES)
+        answer = await self._nodes(cluster, node)
         try:
             running = sorted(short_name(item["name"]) for item in answer if item["running"])
             own = [item for item in answer if item["name"] == PREFIX + node]
@@ -169,6 +171,31 @@ class RabbitmqSystem:
         except (KeyError, TypeError) as error:
             raise Definite(f"{node} answered with something else than nodes") from error
         return running, sorted(short_name(name) for name in partitions)
+
+    async def _nodes(self, cluster: Cluster, node: str) -> Any:
+        return await management(cluster, node, MEMBERSHIP_TIMEOUT_MS).get(NODES)
+
+    def why_not_leave(self, node: str) -> str:
+        return ""
+
+    async def members(self, cluster: Cluster, node: str) -> Sequence[str]:
+        return [short_name(item["name"]) for item in await self._nodes(cluster, node)]
+
+    async def running_members(self, cluster: Cluster, node: str) -> Sequence[str]:
+        running, _ = await self._membership(cluster, node)
+        return running
+
+    async def forget(self, cluster: Cluster, node: str, by: str) -> None:
+        if node in await self.members(cluster, by):
+            words = ["rabbitmqctl", "forget_cluster_node", f"{PREFIX}{node}"]
+            done = await cluster.run_command(by, words, CTL_TIMEOUT_MS)
+            if done.exit_code != 0:
+                raise Definite(" ".join(done.output.split()) or f"exit code {done.exit_code}")
+        self.left_out = (*self.left_out, node)
+
+    async def admit(self, cluster: Cluster, node: str, by: str) -> None:
+        """An empty node finds the others by the list in its configuration, and joins by itself."""
+        self.left_out = tuple(other for other in self.left_out if other != node)
 
     @property
     def wants_mending(self) -> bool:
@@ -179,7 +206,7 @@ class RabbitmqSystem:
     async def mend_partition(self, cluster: Cluster) -> Sequence[str]:
         known_within_s = KNOWN_AFTER_S + 2 * self._parameters.net_tick_ms / 1000
         restarted = await settling.smaller_side(
-            self._observer(cluster), cluster.nodes, known_within_s
+            self._observer(cluster), members_of(cluster, self), known_within_s
         )
         # All of them stop before one starts: a node that starts must not find its own side again.
         for node in restarted:
@@ -187,7 +214,7 @@ class RabbitmqSystem:
             await self._control(cluster, node, "stop_app")
         await asyncio.gather(*(self._control(cluster, node, "start_app") for node in restarted))
         if restarted:
-            await self.await_ready(cluster, cluster.nodes, RESTART_TIMEOUT_MS)
+            await self.await_ready(cluster, members_of(cluster, self), RESTART_TIMEOUT_MS)
         return restarted
 
     async def _control(self, cluster: Cluster, node: str, command: str) -> None:
@@ -200,7 +227,7 @@ class RabbitmqSystem:
     async def await_settled(self, cluster: Cluster, queues: Sequence[str], timeout_ms: int) -> bool:
         return await settling.await_settled(
             self._observer(cluster),
-            cluster.nodes,
+            members_of(cluster, self),
             queues,
             self._plan.policy,
             timeout_ms,

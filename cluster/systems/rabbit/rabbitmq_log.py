@@ -111,9 +111,10 @@ class _LogReader:
             yield from self._take_roles(event)
             yield event("", "role", role="stopped")
         elif text.startswith(STARTING):
-            yield from self._take_roles(event)
+            # The roles ended with the last life, nobody knows when: only the new one speaks now.
             self._incarnation += 1
             yield event("", "starting")
+            yield from self._take_roles(event)
         elif text.startswith(STARTED):
             yield event("", "role", role="running")
 

@@ -36,6 +36,12 @@ def make_elected(plan: Plan) -> System:
     return RocketmqSystem(plan.system, plan.seed)
 
 
+def make_controllers(plan: Plan) -> System:
+    from shalott.cluster.systems.rocket.controllers import ControllerSystem
+
+    return ControllerSystem(plan.system, plan.seed)
+
+
 def broker_program(spec: NodeSpec, seed: int, buggify: Any) -> Any:
     from shalott.cluster.systems.broker_program import broker_program
 
@@ -124,7 +130,7 @@ def _record(
         workload="log",
         profiles={"upstream": Profile(), "safe": Profile(policy=SAFE_SETTINGS[name])},
         parameters=NoParameters,
-        worlds=("docker", "local", "sim"),
+        worlds=("docker", "local", "ssh", "sim"),
         check=check,
         layouts=layouts_of(name),
         serves="broker",
@@ -150,5 +156,8 @@ DLEDGER = _record(
     notices_after_ms=dledger_notices_after_ms,
 )
 CONTROLLER = _record(
-    "controller", "the same brokers under controllers that elect masters", promises_of_controller
+    "controller",
+    "the same brokers under controllers that elect masters",
+    promises_of_controller,
+    make_controllers,
 )

@@ -24,7 +24,7 @@ from tenacity import wait_fixed
 from shalott.broker.rocket.remoting.client import RemotingClient, Unanswered, Unreachable
 from shalott.broker.rocket.remoting.codes import RequestCode, ResponseCode
 from shalott.broker.rocket.remoting.command import Command
-from shalott.cluster.base import Cluster, NodeSpec, Topology
+from shalott.cluster.base import Cluster, NodeSpec, Topology, members_of
 from shalott.cluster.systems.events import event_row, read_event_file
 from shalott.cluster.systems.management import CONFIGURE_WITHIN_S, RETRY_S, management
 from shalott.cluster.systems.rocket import replicas, settling
@@ -64,6 +64,7 @@ class RocketmqSystem:
     """
 
     image = "broker"
+    events_file = "events.jsonl"
 
     def __init__(self, plan: SystemPlan, seed: int) -> None:
         self.name = plan.name
@@ -165,7 +166,8 @@ class RocketmqSystem:
         return seen | {name: answer[name] for name in SERVICE_VIEWS if name in answer}
 
     async def await_settled(self, cluster: Cluster, queues: Sequence[str], timeout_ms: int) -> bool:
-        reason = await settling.await_settled(self._observer(cluster), cluster.nodes, timeout_ms)
+        nodes = members_of(cluster, self)
+        reason = await settling.await_settled(self._observer(cluster), nodes, timeout_ms)
         if reason:
             log.warning("the cluster has not settled within %d ms: %s", timeout_ms, reason)
         return not reason
@@ -186,7 +188,7 @@ class RocketmqSystem:
             except (HarnessError, OSError, TimeoutError) as error:
                 raise Indefinite(str(error) or type(error).__name__) from error
 
-        await replicas.record_logs(record, cluster.nodes, ask, get)
+        await replicas.record_logs(record, members_of(cluster, self), ask, get)
 
     def _observer(self, cluster: Cluster) -> Observe:
         async def observe(node: str) -> Mapping[str, Any]:

@@ -145,6 +145,8 @@ class Drain(msgspec.Struct, frozen=True):
         if self.finished:
             return None, self
         node = context.node
+        if node not in self.nodes:
+            return Pending(), self
         open_keys = [key for key in self.keys if self.empties[node, key] < EMPTIES_WANTED]
         if not open_keys:
             return Pending(), self

@@ -58,7 +58,7 @@ def _extent(action: FaultAction, node_count: int) -> int:
     """How much it hits. Who is not resolved yet may be anybody."""
     links = len(action.links) if action.links is not None else 0
     nodes = len(action.nodes) if action.nodes is not None else node_count
-    return links + nodes + bool(action.jitter_ms)
+    return links + nodes + bool(action.jitter_ms) + (action.when is not msgspec.UNSET)
 
 
 def _loudness(sim: SimPlan | None) -> int:
@@ -145,6 +145,8 @@ def fewer_nodes(plan: Plan) -> Iterator[Plan]:
 
 def _without(action: FaultAction, gone: str) -> FaultAction | None:
     """The action with one node less; None if nothing of it is left."""
+    if action.when is not msgspec.UNSET and action.when.node == gone:
+        return None
     names = action.target.split("+")
     target = "+".join(name for name in names if name != gone)
     nodes, links = action.nodes, action.links

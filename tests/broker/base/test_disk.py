@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -13,8 +13,7 @@ from shalott.broker.base.errors import StorageError
 from shalott.cluster.sim.disk.disk import SimDisk
 from tests.world.clock.stock_loop import StockLoop
 from tests.world.disk.memory_disk import MemoryDisk
-
-pytestmark = pytest.mark.unit
+from tests.world.disk.mounted_disk import MountedDisk, MountWorld
 
 DISKS: dict[str, Callable[[Path], Disk]] = {
     "os": lambda root: OsDisk(root / "node"),
@@ -23,8 +22,23 @@ DISKS: dict[str, Callable[[Path], Disk]] = {
 }
 
 
-@pytest.fixture(params=list(DISKS))
+@pytest.fixture(scope="module")
+def mount() -> Iterator[MountWorld]:
+    world = MountWorld()
+    yield world
+    world.close()
+
+
+@pytest.fixture(
+    params=[
+        *(pytest.param(name, marks=pytest.mark.unit) for name in DISKS),
+        pytest.param("mounted", marks=pytest.mark.local),
+    ]
+)
 def make_disk(request: pytest.FixtureRequest, tmp_path: Path) -> Callable[[], Disk]:
+    if request.param == "mounted":
+        world: MountWorld = request.getfixturevalue("mount")
+        return lambda: MountedDisk(world, seed=1)
     return lambda: DISKS[request.param](tmp_path)
 
 
@@ -182,6 +196,7 @@ def test_there_is_room(make_disk: Callable[[], Disk]) -> None:
 # -- OsDisk alone ----------------------------------------------------------------------------------
 
 
+@pytest.mark.unit
 def test_a_symbolic_link_does_not_lead_out(tmp_path: Path) -> None:
     async def body() -> None:
         disk = OsDisk(tmp_path / "node")
@@ -194,6 +209,7 @@ def test_a_symbolic_link_does_not_lead_out(tmp_path: Path) -> None:
     assert not (tmp_path / "escaped").exists()
 
 
+@pytest.mark.unit
 def test_an_empty_directory_can_be_removed_a_full_one_not(tmp_path: Path) -> None:
     async def body() -> None:
         disk = OsDisk(tmp_path)
@@ -208,6 +224,7 @@ def test_an_empty_directory_can_be_removed_a_full_one_not(tmp_path: Path) -> Non
     asyncio.run(body())
 
 
+@pytest.mark.unit
 def test_a_write_whose_caller_was_cancelled_happens_all_the_same(tmp_path: Path) -> None:
     async def body() -> None:
         disk = OsDisk(tmp_path)

@@ -189,6 +189,53 @@ def test_what_a_follower_has_beyond_its_leader_goes_without_new_entries() -> Non
     assert script.log("a") == [b"1"]
 
 
+def test_a_follower_whose_snapshot_goes_further_than_its_leaders_is_not_lost() -> None:
+    """The leader knows nothing of it yet, and has no more of the log than behind its snapshot."""
+    script = Script("abc")
+    script.elect("b")
+    script.propose("b", b"1", b"2")
+    script.pass_time(100)
+    script.group.take_snapshot("a")
+    script.propose("b", b"3", b"4")
+    script.pass_time(100)
+    script.group.take_snapshot("c")
+    script.isolate("ab", "c")
+    script.elect("a")
+    script.group.step("a", api.ConnectionChanged("c", True))
+    script.heal()
+    script.propose("a", b"5")
+    script.pass_time(2_000)
+    assert script.commit("c") == script.commit("a")
+    assert script.log("c")[-1] == b"5"
+
+
+def test_a_snapshot_that_the_leaders_do_not_have_agrees_to_nothing() -> None:
+    """A majority of disks was wiped: what the third had compacted is not what comes there now."""
+    script = Script("abc")
+    script.group.watch_committed = False
+    script.elect("a")
+    script.propose("a", b"1", b"2")
+    script.pass_time(100)
+    script.group.take_snapshot("c")
+    script.isolate("ab", "c")
+    for name in "ab":
+        script.group.crash(name)
+        script.group.wipe(name)
+        script.group.start(name)
+    script.group.leaders.clear()
+    script.elect("b")
+    script.elect("a")
+    script.propose("a", b"other 1")
+    script.pass_time(100)
+    script.group.take_snapshot("a")
+    script.isolate("ac", "b")
+    script.group.step("a", api.ConnectionChanged("c", True))
+    committed = script.commit("a")
+    script.propose("a", b"other 2", b"other 3")
+    script.pass_time(100)
+    assert script.commit("a") == committed
+
+
 def test_proposals_are_refused_when_too_much_is_pending() -> None:
     settings = msgspec.structs.replace(FAST, no_op_on_election=False, max_pending_entries=2)
     script = Script("abc", settings=settings)

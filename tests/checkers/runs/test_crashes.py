@@ -46,7 +46,14 @@ def test_only_crashes_of_one_kind_count_where_that_is_asked() -> None:
 
 @pytest.mark.parametrize("kind", ["disk-full", "disk-error", "disk-corrupt"])
 @pytest.mark.parametrize(
-    "error", ["StorageError: short", "DiskFull: no room", "OSError: [Errno 5] Input/output error"]
+    "error",
+    [
+        "StorageError: short",
+        "DiskFull: no room",
+        "OSError: [Errno 5] Input/output error",
+        "checkpoint: Input/output error",
+        "journal: No space left on device",
+    ],
 )
 def test_a_storage_error_under_a_disk_fault_is_excused(kind: str, error: str) -> None:
     story = crashed(reason=f"crash: {error}").fault(1, kind, 15, 25, ["n2"])

@@ -48,6 +48,19 @@ def test_a_node_that_never_says_empty_is_stuck() -> None:
     assert result.counts["undrained-count"] == 1
 
 
+def test_a_node_that_left_for_good_is_not_asked() -> None:
+    def left(**more: object) -> Story:
+        return story().fault(1, "remove-node", 5, 6, ["n1"], **more)
+
+    only_n2 = left().empty(64.5, nodes=("n2",)).history()
+    assert Liveness().check(only_n2).valid is True
+    back = left().fault(2, "add-node", 9, 10, ["n1"]).empty(64.5, nodes=("n2",)).history()
+    refused = left(refused="n2 would not").empty(64.5, nodes=("n2",)).history()
+    skipped = left(skipped="it was removed").empty(64.5, nodes=("n2",)).history()
+    for history in (back, refused, skipped):
+        assert Liveness().check(history).counts["undrained-count"] == 1
+
+
 def test_an_operator_who_is_refused_while_nothing_else_is_broken_is_stuck() -> None:
     refused = story().fault(1, "kill-redeclare", 10, 20, ["n1"], refused="n2 did not answer")
     (anomaly,) = Liveness().check(refused.empty(64.5).history()).anomalies

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -12,12 +13,12 @@ import pytest
 
 from shalott.broker.config import load_config
 from shalott.broker.rabbit.config import NodeConfig, Peer
-from shalott.cluster.base import Endpoint, Topology
+from shalott.cluster.base import CommandResult, Endpoint, Topology, members_of
 from shalott.cluster.systems.rabbit.mirrored import MirroredSystem, to_toml
 from shalott.cluster.systems.rabbit.rabbitmq import RabbitmqSystem, claim_of
 from shalott.cluster.systems.rabbit.rabbitmq_log import read_log
 from shalott.cluster.systems.settling import mirrors_wanted, why_unsettled
-from shalott.harness.core.errors import UsageError
+from shalott.harness.core.errors import Definite, UsageError
 from shalott.harness.core.history import EVENT_SCHEMA
 from shalott.harness.core.plan import SystemPlan
 
@@ -111,6 +112,62 @@ def test_a_rabbitmq_claim_is_as_the_node_itself_sees_it() -> None:
 # -- settling ----------------------------------------------------------------------------------
 
 AUTOMATIC = {"ha-mode": "all", "ha-sync-mode": "automatic"}
+
+
+class Ctl:
+    """A cluster whose rabbitmqctl answers as it is told."""
+
+    nodes = ("n1", "n2", "n3")
+
+    def __init__(self, exit_code: int = 0, output: str = "") -> None:
+        self.result = CommandResult(exit_code=exit_code, output=output)
+        self.asked: list[tuple[str, Sequence[str]]] = []
+
+    async def run_command(
+        self, node: str, command: Sequence[str], timeout_ms: int = 0
+    ) -> CommandResult:
+        self.asked.append((node, command))
+        return self.result
+
+
+def rabbitmq_of(*members: str, running: Sequence[str] = ("n1", "n2")) -> RabbitmqSystem:
+    """One whose nodes list these members."""
+    system = RabbitmqSystem(system_plan(name="rabbitmq"))
+
+    async def nodes(cluster: Any, node: str) -> Any:
+        return [{"name": f"rabbit@{name}", "running": name in running} for name in members]
+
+    system._nodes = nodes  # type: ignore[method-assign]
+    return system
+
+
+def test_rabbitmq_forgets_a_node_and_lets_it_in_again() -> None:
+    async def scene() -> None:
+        cluster: Any = Ctl()
+        system = rabbitmq_of("n1", "n2", "n3")
+        assert await system.members(cluster, "n1") == ["n1", "n2", "n3"]
+        assert await system.running_members(cluster, "n1") == ["n1", "n2"]
+        await system.forget(cluster, "n3", "n2")
+        assert cluster.asked == [("n2", ["rabbitmqctl", "forget_cluster_node", "rabbit@n3"])]
+        assert system.left_out == ("n3",) and members_of(cluster, system) == ("n1", "n2")
+        await system.admit(cluster, "n3", "n1")
+        assert members_of(cluster, system) == ("n1", "n2", "n3")
+        forgotten = rabbitmq_of("n1", "n2")  # by an answer that was lost
+        await forgotten.forget(cluster, "n3", "n1")
+        assert len(cluster.asked) == 1 and forgotten.left_out == ("n3",)
+
+    asyncio.run(scene())
+
+
+def test_what_rabbitmqctl_refuses_is_said_in_its_words() -> None:
+    async def scene() -> None:
+        refusing: Any = Ctl(exit_code=69, output="Error:\nRabbitMQ on node rabbit@n3 must be\n")
+        system = rabbitmq_of("n1", "n2", "n3")
+        with pytest.raises(Definite, match="Error: RabbitMQ on node rabbit@n3 must be"):
+            await system.forget(refusing, "n3", "n1")
+        assert system.left_out == ()
+
+    asyncio.run(scene())
 
 
 def seen(**changes: Any) -> dict[str, Mapping[str, Any] | None]:
@@ -245,3 +302,15 @@ def test_rabbitmqs_log_tells_who_was_promoted_and_when_roles_ended(tmp_path: Pat
     ]
     assert {event.node for event in events} == {"n1"}
     assert events[0].wall_ns == 1795268113338507000
+
+
+def test_roles_of_a_killed_broker_end_in_its_next_life(tmp_path: Path) -> None:
+    """When they ended nobody knows; what comes after the kill is no sign of the old life."""
+    path = tmp_path / "rabbit@n1.log"
+    lines = LOG.splitlines(keepends=True)
+    stopped = next(at for at, line in enumerate(lines) if "Successfully stopped" in line)
+    path.write_text("".join([*lines[:stopped], *lines[stopped + 1 :]]))
+    events = list(read_log(path))
+    (begun,) = [at for at, e in enumerate(events) if e.kind == "starting" and e.incarnation == 2]
+    ended = events[begun + 1]
+    assert (ended.group, ended.kind, ended.role, ended.incarnation) == ("q2", "role", "none", 2)

@@ -70,6 +70,14 @@ NO_IMAGE = EngineFacts(version="27.1")
         ),
         (FakeMachine(shapes=frozenset(), is_root=False), ["missing  Kernel: delay: not tried"]),
         (
+            FakeMachine(disks="there is no /dev/fuse: sudo modprobe fuse"),
+            ["missing  Power and disk faults: there is no /dev/fuse\n", "sudo modprobe fuse"],
+        ),
+        (
+            FakeMachine(disks="only root mounts disks for containers"),
+            ["missing  Power and disk faults: only root", "faults of power and disks on docker"],
+        ),
+        (
             FakeMachine(programs=without("java")),
             ["missing  Java", "shalott report", "sudo apt-get install -y default-jre-headless"],
         ),
@@ -114,11 +122,12 @@ def test_every_finding_that_is_not_ok_says_what_it_disables() -> None:
         missing={"": ("rich",), "spark": ("pyspark",)},
         facts=NO_ENGINE,
         shapes=frozenset(),
+        disks="only root mounts disks for containers",
         free=None,
     )
     _, output = examine(bare)
     complaints = [line for line in output.splitlines() if line.startswith(("missing", "fatal"))]
-    assert len(complaints) == output.count("without it:") == 9
+    assert len(complaints) == output.count("without it:") == 10
 
 
 def test_the_machine_that_runs_the_tests_can_be_examined() -> None:

@@ -40,7 +40,10 @@ def test_a_missing_engine_is_told_where_only_containers_would_do(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("DOCKER_HOST", f"unix://{tmp_path}/nothing.sock")
-    with pytest.raises(UsageError, match="^rabbitmq runs in containers only, and no Docker engine"):
+    with pytest.raises(
+        UsageError,
+        match="^rabbitmq runs .* only, and no Docker engine",
+    ):
         refuse_quickly(["--system", "rabbitmq"])
     refuse_quickly(["--system", "mirrored"])  # processes would do
 

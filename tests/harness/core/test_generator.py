@@ -160,6 +160,12 @@ def test_a_node_that_is_done_waits_for_the_others() -> None:
     assert isinstance(generator.next(context(300 * MS, "n2"))[0], Scheduled)
 
 
+def test_a_node_that_is_not_asked_waits_for_the_others() -> None:
+    generator: Generator = drain(("n1",), ("q",))
+    assert generator.next(context(0, "n2"))[0] == Pending()
+    assert isinstance(generator.next(context(0, "n1"))[0], Scheduled)
+
+
 def test_two_workers_asking_at_once_are_one_answer() -> None:
     generator: Generator = drain(("n1",), ("q",))
     generator = generator.update(completed("n1", "fail", "empty", now_ns=0))

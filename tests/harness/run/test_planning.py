@@ -46,6 +46,17 @@ def test_the_safe_profile_and_overrides() -> None:
     assert other.system.parameters["partition_mode"] == "autoheal"
 
 
+def test_what_a_power_loss_takes_is_in_the_plan_only_if_it_was_told() -> None:
+    assert "power_loss" not in dump_cluster(plan_of())
+    assert dump_cluster(plan_of(power_loss="drop"))["power_loss"] == "drop"
+    with pytest.raises(UsageError, match="unknown power-loss half: choose one of keep, drop, torn"):
+        plan_of(power_loss="half")
+
+
+def dump_cluster(plan: Plan) -> dict[str, object]:
+    return dict(msgspec.to_builtins(plan.cluster))
+
+
 def test_the_seed_decides_the_plan() -> None:
     request = Request()
     assert make_plan(request, backend="b", seed=1) == make_plan(request, backend="b", seed=1)
@@ -176,7 +187,7 @@ def drawn_request(draw: random.Random) -> Request:
     if draw.random() < 0.5:
         given["net-tick"] = draw.choice(("1s", "1500ms", "4"))
     policies = ("ha-params=2", "x=y z", "text='quoted' \"twice\"", "ha-sync-mode=", "n=-1.5")
-    return Request(
+    request = Request(
         profile=draw.choice(("upstream", "safe")),
         cluster=draw.choice(("sim", "local", "docker")),
         nodes=draw.choice(("3", "5", "a,b,c")),
@@ -196,6 +207,11 @@ def drawn_request(draw: random.Random) -> Request:
         leave_db_running=draw.random() < 0.3,
         given=given,
     )
+    if request.nemesis == "none":
+        return request
+    waits = ((), ("shrinks",), (f"master={request.nodes[:1]},within=20s", "kill:syncs=3"))
+    number = 3 if request.nodes == "a,b,c" else 2
+    return dataclasses.replace(request, trigger=draw.choice(waits[:number]))
 
 
 def test_the_printed_command_is_read_again_as_the_same_plan(

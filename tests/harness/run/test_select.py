@@ -61,8 +61,8 @@ def test_auto_falls_back_to_local_and_says_why() -> None:
     ("wanted", "system", "words"),
     [
         ("docker", "mirrored", "cluster docker can't be used: no Docker engine"),
-        ("auto", "rabbitmq", "rabbitmq runs in containers only"),
-        ("local", "rabbitmq", "rabbitmq runs in containers only"),
+        ("auto", "rabbitmq", "rabbitmq runs in containers or on hosts over SSH"),
+        ("local", "rabbitmq", "rabbitmq does not run there: use --cluster docker or ssh"),
         ("cloud", "mirrored", "unknown cluster cloud"),
     ],
 )

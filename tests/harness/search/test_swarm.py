@@ -63,7 +63,9 @@ def test_every_knob_is_drawn() -> None:
     constant = {name for name, values in seen.items() if len(values) == 1}
     assert constant == {
         "version", "name", "time_limit_ms", "quiet_ms", "settle_timeout_ms",
-        "cluster.backend", "cluster.leave_running", "system.name", "system.profile", "system.bugs",
+        "cluster.backend", "cluster.leave_running", "cluster.ssh",
+        "cluster.power_loss", "system.name",
+        "system.profile", "system.bugs",
         "system.services", "system.operator", "workload.name", "workload.ack_mode",
          "workload.durable", "workload.persistent", "workload.confirms", "workload.depth",
          "workload.ack_after_ms", "gates.delivery",

@@ -10,18 +10,22 @@ from collections.abc import Coroutine, Iterator
 from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
+import msgspec
 import pytest
 
 from shalott.cluster.base import Cluster
 from shalott.cluster.docker import backend as docker_backend
+from shalott.cluster.docker import links as docker_links
 from shalott.cluster.docker.backend import DockerCluster
 from shalott.cluster.local.backend import LocalCluster
 from shalott.cluster.sim.backend import HARNESS, SimCluster
 from shalott.cluster.sim.loop.loop import SimLoop
 from shalott.cluster.sim.loop.processes import SimProcess
-from shalott.harness.core.plan import SimPlan
+from shalott.cluster.ssh.backend import SshCluster
+from shalott.harness.core.plan import SimPlan, SshPlan
 from tests.world.cluster.fake_program import fake_program
 from tests.world.cluster.fake_system import NODES, FakeSystem
+from tests.world.cluster.ssh_hosts import ssh_hosts
 
 T = TypeVar("T")
 SERIAL = itertools.count(1)
@@ -32,10 +36,33 @@ def fresh_run_id() -> str:
     return f"contract-{os.getpid()}-{next(SERIAL)}"
 
 
-def make(backend: str, run_id: str, work_dir: Path) -> Cluster:
-    if backend == "local":
-        return LocalCluster(NODES, run_id, work_dir)
-    return DockerCluster(NODES, run_id)
+HOSTS = "SHALOTT_TEST_SSH_HOSTS"  # the hosts' plan as JSON, for processes that tests start
+
+
+def make(backend: str, run_id: str, work_dir: Path, *, clocks: bool = False) -> Cluster:
+    """``clocks``: with nodes that can have clocks of their own, where there are such.
+
+    ``local-disks``, ``docker-disks``, ``ssh-disks``: with data on disks that can fail.
+    ``docker-all``, ``ssh-all``: with everything that a fault may need; ``ssh-clocks``: with
+    ``clocks``; ``ssh-resources``: with nodes that can be short of something.
+    """
+    is_all = backend.endswith("-all")
+    clocks = clocks or is_all or backend.endswith("-clocks")
+    disk_seed = 1 if is_all or backend.endswith("-disks") else None
+    if backend.startswith("local"):
+        return LocalCluster(NODES, run_id, work_dir, disk_seed=disk_seed)
+    if backend.startswith("ssh"):
+        plan = msgspec.json.decode(os.environ[HOSTS], type=SshPlan)
+        return SshCluster(
+            NODES,
+            run_id,
+            plan,
+            clocks=clocks,
+            resources=is_all or backend.endswith("-resources"),
+            small_tmp=is_all or backend.endswith("-resources"),
+            disk_seed=disk_seed,
+        )
+    return DockerCluster(NODES, run_id, clocks=clocks, disk_seed=disk_seed, small_tmp=is_all)
 
 
 class Runner(Protocol):
@@ -59,7 +86,8 @@ class SimRunner:
 class World:
     """A booted cluster and the event loop that it lives on."""
 
-    def __init__(self, runner: Runner, cluster: Cluster) -> None:
+    def __init__(self, runner: Runner, cluster: Cluster, backend: str) -> None:
+        self.backend = backend  # as ``booted_world`` has it
         self._runner = runner
         self.cluster = cluster
         self.system = FakeSystem()
@@ -78,16 +106,25 @@ class World:
 
 @contextlib.contextmanager
 def booted_world(backend: str, work_dir: Path) -> Iterator[World]:
-    """A cluster of fake nodes on ``sim``, ``local``, ``docker``, or ``docker-exec``: that is what
-    a user without root gets, chains and probes through exec."""
+    """A cluster of fake nodes on ``sim``, ``local``, ``ssh``, ``docker``, ``*-disks`` (see
+    ``make``), or ``docker-exec``: that is what a user without root gets, chains and probes through
+    exec."""
     if backend == "sim":
         yield from _booted_in_simulation()
         return
-    with pytest.MonkeyPatch.context() as patch, asyncio.Runner() as runner:
+    with (
+        contextlib.ExitStack() as stack,
+        pytest.MonkeyPatch.context() as patch,
+        asyncio.Runner() as runner,
+    ):
+        if backend.startswith("ssh"):
+            hosts = stack.enter_context(ssh_hosts(work_dir / "hosts", len(NODES)))
+            patch.setenv(HOSTS, msgspec.json.encode(hosts.plan()).decode())
         if backend == "docker-exec":
-            patch.setattr(docker_backend, "can_enter", lambda pid: False)
+            for module in (docker_backend, docker_links):
+                patch.setattr(module, "can_enter", lambda pid: False)
         cluster = make(backend, fresh_run_id(), work_dir)
-        world = World(runner, cluster)
+        world = World(runner, cluster, backend)
         try:
             runner.run(cluster.boot(world.system))
             yield world
@@ -98,7 +135,7 @@ def booted_world(backend: str, work_dir: Path) -> Iterator[World]:
 def _booted_in_simulation() -> Iterator[World]:
     loop = SimLoop()
     cluster = SimCluster(NODES, loop, SimPlan(seed=1), fake_program)
-    world = World(SimRunner(loop), cluster)
+    world = World(SimRunner(loop), cluster, "sim")
     try:
         world.run(cluster.boot(world.system))
         yield world

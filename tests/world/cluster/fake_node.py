@@ -6,6 +6,8 @@ Standard library only: it runs inside a container as well; ``Life`` is what a si
 (fake_program.py) does otherwise than an operating system. On its management port it answers
 
   GET /deaf                 from now on SIGTERM is ignored
+  GET /use/<what>           200 if there is some left of it: a file, a thread, room in /tmp; a MiB
+                            of memory, 64 of which it takes; CPU: how many seconds 0.1 s of it take
   GET /starts               how often it has been started over its data directory
   GET /echo/<peer>          200 if a byte sent to the peer's cluster port comes back within a second
   GET /bulk/<peer>          how many seconds 128 KiB take to come back
@@ -16,9 +18,12 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 import signal
 import sys
+import threading
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -35,7 +40,7 @@ class Life:
         """Count this start where it outlives the process, and say so; returns the count."""
         path = Path(self.config["data_dir"]) / "starts"
         starts = 1 + (int(path.read_text()) if path.exists() else 0)
-        path.write_text(str(starts))
+        keep(path, str(starts))
         event = {
             "at_ns": time.monotonic_ns(),
             "wall_ns": time.time_ns(),
@@ -57,12 +62,44 @@ class Life:
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
 
 
+def keep(path: Path, text: str) -> None:
+    """Write a file that outlives a loss of power."""
+    fresh = path.with_suffix(".new")
+    with fresh.open("w") as file:
+        file.write(text)
+        file.flush()
+        os.fsync(file.fileno())
+    fresh.replace(path)
+    directory = os.open(path.parent, os.O_RDONLY)
+    os.fsync(directory)
+    os.close(directory)
+
+
+def burn() -> float:
+    """How long it takes to spend 0.1 s of CPU."""
+    began, until = time.monotonic(), time.process_time() + 0.1
+    while time.process_time() < until:
+        pass
+    return time.monotonic() - began
+
+
 class FakeNode:
     def __init__(self, config: dict[str, Any], life: Life) -> None:
         self.config = config
         self.life = life
         self.starts = 0
+        self.kept: list[object] = []
+        self.uses: dict[str, Callable[[], object]] = {
+            "cpu": burn,
+            "memory": lambda: self.keep(b"x" * (64 << 20)),
+            "file": lambda: self.keep(os.open("/dev/null", os.O_RDONLY)),
+            "thread": lambda: threading.Thread(target=lambda: None).start(),
+            "tmp": lambda: self.keep(Path("/tmp", "used").write_bytes(bytes(4096))),
+        }
         self.held: dict[str, tuple[asyncio.StreamReader, asyncio.StreamWriter]] = {}
+
+    def keep(self, something: object) -> None:
+        self.kept.append(something)
 
     async def run(self) -> None:
         self.starts = await self.life.note_start()
@@ -97,6 +134,11 @@ class FakeNode:
         if path == "/deaf":
             self.life.go_deaf()
             return 200, {}
+        if path.startswith("/use/"):
+            try:
+                return 200, self.uses[path.removeprefix("/use/")]()
+            except (OSError, RuntimeError) as error:
+                return 507, str(error)
         if path.startswith("/bulk/"):
             return 200, await self.bulk_seconds(path.removeprefix("/bulk/"))
         if path.startswith("/echo/"):

@@ -20,6 +20,7 @@ class FakeMachine:
     missing: Mapping[str, Sequence[str]] = field(default_factory=dict)
     facts: EngineFacts = EngineFacts(version="27.1", has_base_image=True)
     shapes: frozenset[str] = frozenset({"delay", "throttle"})
+    disks: str | None = None
     free: int | None = 50_000_000_000
 
     def missing_distributions(self, extra: str = "") -> Sequence[str]:
@@ -33,6 +34,9 @@ class FakeMachine:
 
     def shaping(self) -> frozenset[str]:
         return self.shapes
+
+    def disk_obstacle(self) -> str | None:
+        return self.disks
 
     def free_bytes(self) -> int | None:
         return self.free

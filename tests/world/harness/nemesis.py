@@ -16,7 +16,8 @@ from typing import Any
 
 import pyarrow as pa
 
-from shalott.cluster.base import SOUND_DISK, DiskFaults, LinkShape, NodeStatus
+from shalott.cluster.base import SOUND_DISK, DiskFaults, Endpoint, LinkShape, NodeStatus
+from shalott.cluster.resources import PLENTY, Shortage
 from shalott.harness.core.errors import Definite, HarnessError, Indefinite, MissingCapability
 from shalott.harness.core.history import EMPTY_EVENTS, HISTORY_SCHEMA, History
 from shalott.harness.core.op import OpType
@@ -40,8 +41,10 @@ class FakeCluster:
     capabilities = frozenset(
         {
             *("kill", "stop", "pause", "cut", "cut-one-way", "delay", "throttle", "wipe", "power"),
+            *("jitter", "duplicate", "reorder", "corrupt"),
             *("clock", "loss", "disk-slow", "disk-full", "disk-error", "disk-short"),
-            "disk-corrupt",
+            *("disk-corrupt", "cut-clients", "upgrade", "limit-cpu", "limit-memory"),
+            *("limit-files", "limit-processes", "fill-tmp", "stop-process"),
         }
     )
 
@@ -53,13 +56,21 @@ class FakeCluster:
         self.cut_does_nothing = False
         self.mend_does_nothing = False
         self.kill_does_nothing = False
+        self.stop_does_nothing = False
+        self.images = dict.fromkeys(nodes, "id of old")
+        self.change_image_does_nothing = False
         self.cuts_both_ways = False
         self.shapes: dict[tuple[str, str], LinkShape] = {}
         self.shape_does_nothing = False
+        self.clients_cut: tuple[tuple[str, str], ...] = ()
+        self.client_cuts_do_nothing = False
+        self.client_cuts_stay = False
         self.clocks = dict.fromkeys(nodes, (0.0, 0.0, 0))  # offset ms, drift ppm, since when
         self.clock_does_nothing = False
         self.disks = dict.fromkeys(nodes, SOUND_DISK)
         self.disk_does_nothing = False
+        self.shortages = dict.fromkeys(nodes, PLENTY)
+        self.shortage_does_nothing = False
         self.gives_up: set[str] = set()
         self.rotten: set[str] = set()
         self.exit_codes: dict[str, int] = {}
@@ -89,7 +100,8 @@ class FakeCluster:
 
     async def stop(self, node: str, timeout_ms: int = 20000) -> None:
         self._call("stop", node)
-        self._move(node, ["running"], "exited")
+        if not self.stop_does_nothing:
+            self._move(node, ["running"], "exited")
 
     async def kill(self, node: str) -> None:
         self._call("kill", node)
@@ -112,6 +124,18 @@ class FakeCluster:
         if fails and node in self.gives_up and self.states[node] == "running":
             self.states[node] = "exited"
             self.exit_codes[node] = 70
+
+    async def image_id(self, image: str) -> str:
+        return f"id of {image}"
+
+    async def change_image(self, node: str, image: str) -> None:
+        self._call("change_image", node)
+        self._move(node, ["exited"], "exited")
+        if not self.change_image_does_nothing:
+            self.images[node] = f"id of {image}"
+
+    async def made_from(self, node: str) -> str:
+        return self.images[node]
 
     async def pause(self, node: str) -> None:
         self._call("pause", node)
@@ -141,6 +165,19 @@ class FakeCluster:
         ends = self.states[source], self.states[destination]
         return "exited" not in ends and self.cuts[source, destination] <= 0
 
+    def endpoint(self, node: str, port: str) -> Endpoint:
+        return Endpoint(node, 1)
+
+    async def set_client_cuts(self, links: Sequence[tuple[str, str]], ports: Sequence[str]) -> None:
+        self._call("set_client_cuts", " ".join(f"{a}->{b}" for a, b in links))
+        if not self.client_cuts_do_nothing or not links:
+            self.clients_cut = tuple(links)
+        if not links and self.client_cuts_stay:
+            self.clients_cut = (("n2", "clients"),)
+
+    async def client_cuts(self) -> Sequence[tuple[str, str]]:
+        return self.clients_cut
+
     async def shape(
         self,
         source: str,
@@ -153,6 +190,11 @@ class FakeCluster:
         self._call("shape", f"{source}->{destination}")
         if not self.shape_does_nothing:
             shape = LinkShape(delay_ms=delay_ms, rate_bytes_s=rate_bytes_s, loss=loss)
+            self.shapes[source, destination] = shape
+
+    async def shape_packets(self, source: str, destination: str, shape: LinkShape) -> None:
+        self._call("shape", f"{source}->{destination}")
+        if not self.shape_does_nothing:
             self.shapes[source, destination] = shape
 
     async def link_shape(self, source: str, destination: str) -> LinkShape:
@@ -180,6 +222,17 @@ class FakeCluster:
     async def disk_faults(self, node: str) -> DiskFaults:
         return self.disks[node]
 
+    async def set_shortage(self, node: str, shortage: Shortage) -> None:
+        self._call("set_shortage", node)
+        if not self.shortage_does_nothing:
+            self.shortages[node] = shortage
+        if shortage.memory_left_mib and node in self.gives_up and self.states[node] == "running":
+            self.states[node] = "exited"
+            self.exit_codes[node] = 137
+
+    async def shortage(self, node: str) -> Shortage:
+        return self.shortages[node]
+
     async def heal(self) -> None:
         self._call("heal")
         self.cuts.clear()
@@ -206,6 +259,7 @@ class FakeSystem:
     """``claims`` by node; a node without an entry can't be asked."""
 
     name = "fake"
+    ports: Mapping[str, int] = {"amqp": 1, "management": 2}
 
     def __init__(self, claims: Mapping[str, Sequence[Mapping[str, Any]]] | None = None) -> None:
         self.claims = dict(claims or {})
@@ -215,6 +269,14 @@ class FakeSystem:
         self.keeps_dead_queues = False
         self.operated: list[str] = []  # what an operator or a stranger did
         self.has_no_slave = False
+        self.members_by_node: dict[str, list[str]] = {node: list(NODES) for node in NODES}
+        self.left_out: tuple[str, ...] = ()
+        self.forgets_nothing = False  # and says that it did
+        self.refuses_to_forget = False
+        self.admits_nobody = False  # and says that it did
+        self.refuses_to_admit = False
+        self.stays_alone: set[str] = set()  # who joins and never runs with the others
+        self.tied: set[str] = set()  # who can't leave
 
     async def declare_queue(self, cluster: object, node: str, queue: str) -> None:
         self.queues.setdefault(queue, node)
@@ -235,6 +297,37 @@ class FakeSystem:
     async def report_nonsense(self, cluster: object, node: str) -> Callable[[], None]:
         self.operated.append(f"report to {node}")
         return lambda: self.operated.append(f"hang up on {node}")
+
+    def why_not_leave(self, node: str) -> str:
+        return "it is tied" if node in self.tied else ""
+
+    async def members(self, cluster: object, node: str) -> Sequence[str]:
+        return self.members_by_node[node]
+
+    async def running_members(self, cluster: FakeCluster, node: str) -> Sequence[str]:
+        return [
+            other
+            for other in self.members_by_node[node]
+            if cluster.states[other] == "running" and other not in self.stays_alone
+        ]
+
+    async def forget(self, cluster: object, node: str, by: str) -> None:
+        self.operated.append(f"{by} forgets {node}")
+        if self.refuses_to_forget:
+            raise Definite(f"{node} must be stopped")
+        self.left_out = (*self.left_out, node)
+        for members in self.members_by_node.values():
+            if node in members and not self.forgets_nothing:
+                members.remove(node)
+
+    async def admit(self, cluster: object, node: str, by: str) -> None:
+        self.operated.append(f"{by} admits {node}")
+        if self.refuses_to_admit:
+            raise Definite("there is no room")
+        self.left_out = tuple(other for other in self.left_out if other != node)
+        for members in self.members_by_node.values():
+            if node not in members and not self.admits_nobody:
+                members.append(node)
 
     async def observe(self, cluster: object, node: str) -> Mapping[str, Any]:
         if node not in self.claims:

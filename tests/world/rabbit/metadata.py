@@ -81,14 +81,14 @@ class World:
         for node in NODES:
             self.make(node)
 
-    def make(self, node: str) -> None:
+    def make(self, node: str, incarnation: int = 1) -> None:
         peers = tuple(Peer(name, "", 1) for name in NODES if name != node)
         config = NodeConfig(
             name=node, data_dir="", peers=peers, net_tick_ms=200, partition_mode=self.partition_mode
         )
         env = Env(
             node,
-            1,
+            incarnation,
             SystemClock(),
             seeded_rng(NODES.index(node), 1),  # equal numbers would make every vote a draw
             None,  # type: ignore[arg-type]

@@ -19,6 +19,7 @@ from shalott.broker.base.env import Env
 from shalott.broker.rabbit.config import NodeConfig, Peer
 from shalott.broker.rabbit.metadata import messages, partitions, raft_transport
 from shalott.broker.rabbit.metadata.access import ReplicatedMetadata
+from shalott.broker.rabbit.metadata.membership import FORGOTTEN
 from shalott.broker.rabbit.metadata.messages import SERVER, Member
 from shalott.broker.rabbit.metadata.opening import AnyServer
 from shalott.broker.rabbit.metadata.partitions import PartitionHandler
@@ -110,6 +111,10 @@ class SlowDisk:
         self._disk.fault = self._is_done
         return storage
 
+    def replace(self) -> None:
+        """The node is down, and gets an empty one."""
+        self._disk, self.lost_power, self.dies = MemoryDisk(), False, None
+
     def _begins(self) -> float:
         if self.dies is not None and self._rng.below(2):
             self._die()
@@ -175,7 +180,7 @@ class Life:
 
         def told(index: int, command: Command) -> Outcome:
             outcome = apply(index, command)
-            rows = getattr(outcome, "rows", ())
+            rows = [row for row in getattr(outcome, "rows", ()) if row.table != FORGOTTEN]
             world.ledger.saw([row for row in rows if row.version == server.tables.version])
             world.watch()
             return outcome

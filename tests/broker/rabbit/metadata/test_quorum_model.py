@@ -316,7 +316,7 @@ PLANTED: tuple[tuple[Plant, str, int], ...] = (
     (votes_for_shorter_logs, "no-answered-write-is-lost", 517),
     (answers_before_a_majority_has_it, "what-was-answered-is-everywhere", 500),
     (answers_before_the_members_have_it, "what-was-answered-is-everywhere", 500),
-    (half_is_a_majority, "one-write-a-version", 502),
+    (half_is_a_majority, "one-write-a-version", 560),
     (reads_what_is_here, "reads-never-go-back", 534),
     (forgets_at_every_join, "no-answered-write-is-lost", 507),
     (forgets_at_every_join, "no-settled-row-is-undone", 517),

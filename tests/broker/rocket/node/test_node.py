@@ -184,6 +184,14 @@ def test_brokers_find_controllers_by_the_string_of_their_addresses(tmp_path: Pat
             # A node without a broker says what the controllers know, and that it has no broker.
             known = asyncio.run(server.management.get("/api/shalott/sync-state-set"))
             assert len(known["shalott"]["inSyncReplicas"]) == 2
+            told = asyncio.run(server.management.get("/api/shalott/members"))
+            assert told["members"] == told["running_nodes"] == ["n2", "n3"]
+            other = next(node.name for node in brokers if node.name != name)
+            member = f"/api/shalott/members/{other}"
+            alive = asyncio.run(server.management.request("DELETE", member))
+            assert alive.status == 400 and "is alive" in str(alive.json())
+            stranger = asyncio.run(server.management.request("DELETE", "/api/shalott/members/n9"))
+            assert stranger.status == 404
             refused = asyncio.run(server.management.request("GET", "/api/shalott/ha-status"))
             assert refused.status == 503
             assert "this node hosts no broker: nameserver, controller" in str(refused.json())

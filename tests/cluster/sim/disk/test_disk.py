@@ -1,4 +1,8 @@
-"""Calls of a simulated disk, what a kill and a power loss leave of them, and that seeds repeat."""
+"""Calls of a simulated disk, what a kill leaves of those under way, and that seeds repeat.
+
+What kills, power losses, and faults leave of files and names is the contract of
+tests/cluster/disks/test_crash_contract.py.
+"""
 
 from __future__ import annotations
 
@@ -122,21 +126,6 @@ def test_a_paused_programs_calls_wait_for_it_in_order() -> None:
 # -- kill ------------------------------------------------------------------------------------------
 
 
-def test_a_kill_keeps_everything_that_was_done_and_voids_handles() -> None:
-    async def body(loop: SimLoop, disk: SimDisk) -> None:
-        file = await disk.open("d/f", create=True)
-        await file.pwrite(b"never synced", 0)
-        disk.kill()
-        assert disk.read_all("d/f") == b"never synced"
-        with pytest.raises(OSError, match="closed"):
-            await file.pwrite(b"from beyond", 0)
-        await file.close()
-        again = await disk.open("d/f", create=False)
-        assert await again.pread(100, 0) == b"never synced"
-
-    simulate(body)
-
-
 def test_calls_under_way_at_a_kill_happened_up_to_some_point() -> None:
     """The first few, perhaps some pages of the next, and nothing after that."""
     size = 3 * 4096
@@ -161,177 +150,6 @@ def test_calls_under_way_at_a_kill_happened_up_to_some_point() -> None:
     assert 0 in lengths, "sometimes nothing happened"
     assert any(length % size for length in lengths), "sometimes a write is cut off"
     assert any(length >= size for length in lengths), "sometimes a call was done"
-
-
-# -- power loss ------------------------------------------------------------------------------------
-
-
-def test_what_was_synced_survives_every_power_loss() -> None:
-    async def body(loop: SimLoop, disk: SimDisk) -> None:
-        await stored(disk, "a/b/f", b"synced" * 500)
-        for _ in range(3):
-            disk.power_loss()
-            assert disk.files() == ["a/b/f"]
-            assert disk.read_all("a/b/f") == b"synced" * 500
-
-    outcomes(body)
-
-
-def test_unsynced_writes_are_lost_kept_or_torn_at_sectors() -> None:
-    async def body(loop: SimLoop, disk: SimDisk) -> bytes:
-        file = await stored(disk, "f", b"a" * 4096)
-        await file.pwrite(b"b" * 4096, 0)
-        disk.power_loss()
-        return disk.read_all("f")
-
-    found = outcomes(body)
-    for content in found:
-        assert len(content) == 4096
-        for start in range(0, 4096, 512):
-            assert content[start : start + 512] in (b"a" * 512, b"b" * 512), "a torn sector"
-    assert b"a" * 4096 in found
-    assert b"b" * 4096 in found
-    # Sectors reach the platter in any order, not only the first ones first.
-    assert any(b"ab" in content and content[0] == ord("a") for content in found)
-    assert any(b"ba" in content for content in found)
-
-
-def test_a_grown_file_may_be_too_short_or_hold_zeros() -> None:
-    async def body(loop: SimLoop, disk: SimDisk) -> bytes:
-        file = await stored(disk, "f", b"")
-        await file.pwrite(b"x" * 3000, 0)
-        disk.power_loss()
-        return disk.read_all("f")
-
-    found = outcomes(body)
-    assert {len(content) for content in found} > {0, 3000}
-    assert any(0 < len(content) < 3000 for content in found)
-    assert any(b"\0" in content for content in found)
-
-
-def test_a_later_write_to_a_sector_never_survives_without_the_earlier_one() -> None:
-    async def body(loop: SimLoop, disk: SimDisk) -> bytes:
-        file = await stored(disk, "f", b"." * 512)
-        await file.pwrite(b"1", 0)
-        await file.pwrite(b"2", 1)
-        disk.power_loss()
-        return disk.read_all("f")[:2]
-
-    assert set(outcomes(body)) == {b"..", b"1.", b"12"}
-
-
-def test_a_lost_truncation_takes_what_came_after_with_it() -> None:
-    async def body(loop: SimLoop, disk: SimDisk) -> bytes:
-        file = await stored(disk, "f", b"old" * 300)
-        await file.truncate(0)
-        await file.pwrite(b"new", 0)
-        disk.power_loss()
-        return disk.read_all("f")
-
-    found = outcomes(body)
-    assert set(found) == {b"old" * 300, b"", b"new", b"\0\0\0"}
-
-
-def test_drop_only_disks_lose_whole_operations_from_the_end() -> None:
-    async def body(loop: SimLoop, disk: SimDisk) -> bytes:
-        file = await stored(disk, "f", b"")
-        for number in range(4):
-            await file.pwrite(bytes([65 + number]) * 700, number * 700)
-        disk.power_loss()
-        return disk.read_all("f")
-
-    whole = b"".join(bytes([65 + number]) * 700 for number in range(4))
-    found = outcomes(body, DiskKnobs(power_loss="drop"))
-    assert set(found) == {whole[:size] for size in range(0, 2801, 700)}
-    assert set(outcomes(body, DiskKnobs(power_loss="keep"))) == {whole}
-
-
-# -- names -----------------------------------------------------------------------------------------
-
-
-def test_syncing_a_file_does_not_make_its_name_durable() -> None:
-    async def body(loop: SimLoop, disk: SimDisk) -> tuple[str, ...]:
-        file = await disk.open("d/f", create=True)
-        await file.pwrite(b"synced", 0)
-        await file.sync()
-        await disk.sync_dir("d")  # but not the root: d itself may go
-        disk.power_loss()
-        for path in disk.files():
-            assert disk.read_all(path) == b"synced"
-        return tuple(disk.files())
-
-    assert set(outcomes(body)) == {(), ("d/f",)}
-
-
-def test_a_rename_is_done_or_undone_never_half_also_between_directories() -> None:
-    async def body(loop: SimLoop, disk: SimDisk) -> tuple[tuple[str, bytes], ...]:
-        await stored(disk, "a/f", b"old")
-        await stored(disk, "b/g", b"replaced")
-        await disk.rename("a/f", "b/g")
-        disk.power_loss()
-        return tuple((path, disk.read_all(path)) for path in disk.files())
-
-    undone = (("a/f", b"old"), ("b/g", b"replaced"))
-    assert set(outcomes(body)) == {undone, (("b/g", b"old"),)}
-
-
-@pytest.mark.parametrize("synced", ["a", "b"])
-def test_syncing_either_directory_makes_a_rename_between_them_durable(synced: str) -> None:
-    async def body(loop: SimLoop, disk: SimDisk) -> list[str]:
-        await stored(disk, "a/f", b"")
-        await stored(disk, "b/g", b"")
-        await disk.rename("a/f", "a/h")
-        await disk.rename("a/h", "b/i")
-        await disk.sync_dir(synced)
-        disk.power_loss()
-        return disk.files()
-
-    assert all(found == ["b/g", "b/i"] for found in outcomes(body))
-
-
-def test_what_took_a_freed_name_never_survives_without_the_rename_that_freed_it() -> None:
-    async def body(loop: SimLoop, disk: SimDisk) -> tuple[tuple[str, bytes], ...]:
-        await stored(disk, "f", b"old")
-        await disk.rename("f", "g")
-        file = await disk.open("f", create=True)
-        await file.pwrite(b"new", 0)
-        await file.sync()
-        disk.power_loss()
-        return tuple((path, disk.read_all(path)) for path in disk.files())
-
-    undone, renamed = (("f", b"old"),), (("g", b"old"),)
-    assert set(outcomes(body)) == {undone, renamed, (("f", b"new"), ("g", b"old"))}
-
-
-def test_a_removed_file_may_come_back_and_then_has_its_bytes() -> None:
-    async def body(loop: SimLoop, disk: SimDisk) -> tuple[str, ...]:
-        file = await stored(disk, "f", b"bytes")
-        await file.close()
-        await disk.remove("f")
-        assert disk.used_bytes == 0
-        disk.power_loss()
-        assert all(disk.read_all(path) == b"bytes" for path in disk.files())
-        assert disk.used_bytes == 5 * len(disk.files())
-        return tuple(disk.files())
-
-    assert set(outcomes(body)) == {(), ("f",)}
-
-
-def test_a_rename_over_a_file_before_its_sync_may_leave_an_empty_file() -> None:
-    """The classic mistake: the new name is durable and the new bytes are not."""
-
-    async def body(loop: SimLoop, disk: SimDisk) -> bytes:
-        await stored(disk, "f", b"old")
-        file = await disk.open("f.new", create=True)
-        await file.pwrite(b"new", 0)
-        await disk.rename("f.new", "f")
-        await disk.sync_dir("")
-        disk.power_loss()
-        return disk.read_all("f")
-
-    found = outcomes(body)
-    assert b"" in found
-    assert b"old" not in found
 
 
 # -- inspection and repetition ---------------------------------------------------------------------

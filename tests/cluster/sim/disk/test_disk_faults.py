@@ -7,8 +7,8 @@ import errno
 import pytest
 
 from shalott.cluster.base import DiskFaults
+from shalott.cluster.rot import FaultAtlas
 from shalott.cluster.sim.disk.disk import DiskKnobs, SimDisk
-from shalott.cluster.sim.disk.faults import FaultAtlas
 from shalott.cluster.sim.loop.loop import SimLoop
 from shalott.cluster.sim.loop.processes import SimProcess
 from tests.world.disk.disk_runs import outcomes, simulate, stored
@@ -69,26 +69,6 @@ def test_a_disk_has_an_end() -> None:
     simulate(body, knobs=DiskKnobs(capacity_bytes=1000))
 
 
-def test_a_failed_sync_leaves_pages_clean_that_no_later_sync_writes() -> None:
-    async def body(loop: SimLoop, disk: SimDisk) -> None:
-        file = await stored(disk, "f", b"old")
-        await file.pwrite(b"new", 0)
-        disk.set_faults(DiskFaults(fail_sync=True))
-        for call in (file.sync, lambda: disk.sync_dir("")):
-            with pytest.raises(OSError) as raised:
-                await call()
-            assert raised.value.errno == errno.EIO
-        disk.set_faults(None)
-        await file.sync()  # and this promises nothing about what the failed one should have saved
-        assert disk.read_all("f") == b"new", "readers see it still"
-        disk.kill()
-        assert disk.read_all("f") == b"new"
-        disk.power_loss()
-        assert disk.read_all("f") == b"old"
-
-    outcomes(body)
-
-
 def test_transfers_are_short_but_never_nothing() -> None:
     async def body(loop: SimLoop, disk: SimDisk) -> None:
         file = await stored(disk, "f", b"x" * 100)
@@ -102,41 +82,6 @@ def test_transfers_are_short_but_never_nothing() -> None:
         assert await file.pread(10, 100) == b""
         disk.set_faults(None)
         assert len(await file.pread(100, 0)) == 100
-
-    simulate(body)
-
-
-def test_rot_flips_bits_of_synced_bytes_and_no_heal_undoes_it() -> None:
-    async def body(loop: SimLoop, disk: SimDisk) -> None:
-        await stored(disk, "f", bytes(2000))
-        unsynced = await disk.open("g", create=True)
-        await unsynced.pwrite(bytes(2000), 0)
-        disk.set_faults(DiskFaults(corrupt_bytes=5))
-        damaged = disk.read_all("f")
-        assert 1 <= sum(byte != 0 for byte in damaged) <= 5
-        assert all(byte.bit_count() <= 5 for byte in damaged)
-        assert disk.rotten_bytes == {"f": 5}
-        assert disk.read_all("g") == bytes(2000), "what is not on the platter does not rot there"
-        disk.set_faults(DiskFaults(corrupt_bytes=5))
-        assert disk.read_all("f") == damaged, "only a raise rots more"
-        disk.set_faults(None)
-        disk.power_loss()
-        assert disk.read_all("f") == damaged
-        disk.set_faults(DiskFaults(corrupt_bytes=1))
-        assert sum(disk.rotten_bytes.values()) == 6
-
-    outcomes(body)
-
-
-def test_an_unsynced_write_hides_the_rot_below_it() -> None:
-    async def body(loop: SimLoop, disk: SimDisk) -> None:
-        file = await stored(disk, "f", bytes(100))
-        await file.pwrite(b"x" * 100, 0)
-        disk.set_faults(DiskFaults(corrupt_bytes=20))
-        assert disk.read_all("f") == b"x" * 100
-        await file.sync()
-        disk.power_loss()
-        assert disk.read_all("f") == b"x" * 100
 
     simulate(body)
 

@@ -1,28 +1,23 @@
 """After any operations a kill loses nothing and a power loss leaves a legal disk.
 
-The oracle is made of the operations alone. Of a file: what was synced is there; every byte has a
-value that the file had at that place at some moment since the last sync; so has every sector as a
-whole, unless a truncation came between; the size is one that it passed through. Of a name: what it
-led to when its directory was last synced, or something that it led to since.
+The oracle, made of the operations alone, is tests/world/disk/legality.py.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 
 import pytest
 from hypothesis import event, given
 from hypothesis import strategies as st
 
 from shalott.cluster.sim.disk.disk import DiskKnobs, SimDisk
-from shalott.cluster.sim.disk.page_cache import SECTOR_BYTES
 from tests.world.clock.stock_loop import StockLoop
+from tests.world.disk.legality import PATHS, Model, ModelFile, is_legal
 
 pytestmark = pytest.mark.explore
 
-PATHS = ("a", "b", "d/a", "d/b")
 PATH = st.sampled_from(PATHS)
 Action = tuple[str, str, str, int, int]  # verb, path, other path, offset or size, length
 ACTIONS = st.lists(
@@ -38,66 +33,6 @@ ACTIONS = st.lists(
     min_size=4,
     max_size=24,
 )
-
-
-@dataclass(eq=False)
-class ModelFile:
-    """``images``: its content at the last sync and after each change since."""
-
-    images: list[bytes] = field(default_factory=lambda: [b""])
-    truncated: bool = False
-
-    @property
-    def content(self) -> bytes:
-        return self.images[-1]
-
-    def write(self, offset: int, data: bytes) -> None:
-        grown = self.content.ljust(offset, b"\0")
-        self.images.append(grown[:offset] + data + grown[offset + len(data) :])
-
-    def truncate(self, size: int) -> None:
-        self.images.append(self.content[:size].ljust(size, b"\0"))
-        self.truncated = True
-
-    def sync(self) -> None:
-        del self.images[:-1]
-        self.truncated = False
-
-    def explains(self, found: bytes) -> bool:
-        if len(self.images) == 1:
-            return found == self.content
-        sizes = [len(image) for image in self.images]
-        if not min(sizes) <= len(found) <= max(sizes):
-            return False
-        padded = [image.ljust(len(found), b"\0")[: len(found)] for image in self.images]
-        step = 1 if self.truncated else SECTOR_BYTES
-        return all(
-            any(found[at : at + step] == image[at : at + step] for image in padded)
-            for at in range(0, len(found), step)
-        )
-
-
-@dataclass
-class Model:
-    """``bindings[path]``: what it led to at its directory's last sync and since."""
-
-    bindings: dict[str, list[ModelFile | None]] = field(
-        default_factory=lambda: {path: [None] for path in PATHS}
-    )
-    d_is_durable: bool = False
-
-    def at(self, path: str) -> ModelFile | None:
-        return self.bindings[path][-1]
-
-    def bind(self, path: str, file: ModelFile | None) -> None:
-        self.bindings[path].append(file)
-
-    def sync_directory(self, directory: str) -> None:
-        for path in PATHS:
-            if path.rpartition("/")[0] == directory:
-                del self.bindings[path][:-1]
-        if not directory:
-            self.d_is_durable = True
 
 
 async def act(disk: SimDisk, model: Model, actions: Sequence[Action]) -> None:
@@ -132,13 +67,6 @@ async def act(disk: SimDisk, model: Model, actions: Sequence[Action]) -> None:
                 await file.sync()
                 known.sync()
             await file.close()
-
-
-def is_legal(model: Model, path: str, found: bytes | None) -> bool:
-    possible = model.bindings[path]
-    if found is None:
-        return None in possible or (path.startswith("d/") and not model.d_is_durable)
-    return any(file is not None and file.explains(found) for file in possible)
 
 
 def content(disk: SimDisk, path: str) -> bytes | None:

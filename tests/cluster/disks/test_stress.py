@@ -1,0 +1,151 @@
+"""Processes that do random things to a mounted disk are killed, and the power is lost: the oracle
+knows what may be found. And without any fault, the file system behaves as any other."""
+
+from __future__ import annotations
+
+import asyncio
+import mmap
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from shalott.cluster.disks.control import FaultDisk
+from shalott.cluster.disks.mounting import DiskOptions, NamesRule
+from shalott.harness.core.rng import Stream
+from tests.world.disk.legality import PATHS, Model, is_legal
+from tests.world.disk.mounted_disk import MountWorld
+from tests.world.disk.stressed import act_and_die, draw, models_of
+
+pytestmark = pytest.mark.local
+
+SEEDS = 220
+
+
+def content(root: Path, path: str) -> bytes | None:
+    return (root / path).read_bytes() if (root / path).is_file() else None
+
+
+def is_seen(model: Model, found: dict[str, bytes | None]) -> bool:
+    """Whether it is what a process would find without a power loss."""
+    for path in PATHS:
+        known = model.at(path)
+        if found[path] != (None if known is None else known.content):
+            return False
+    return True
+
+
+def test_a_write_killed_at_a_page_border_is_legal_and_half_a_page_is_not() -> None:
+    actions = [("truncate", "a", "a", 10, 1), ("write", "a", "a", 4000, 1000)]
+
+    def found(size: int) -> dict[str, bytes | None]:
+        content = (bytes(4000) + bytes([2]) * 1000)[:size]
+        return {path: content if path == "a" else None for path in PATHS}
+
+    models = models_of(actions, 1, journal=False)
+    seen = {size: any(is_seen(model, found(size)) for model in models) for size in range(5001)}
+    assert {size for size, legal in seen.items() if legal} == {10, 4096, 5000}
+
+
+def counts_room(mount: MountWorld, disk: FaultDisk) -> bool:
+    """Whether every file's size is counted once; the kernel closes a dead process's files late."""
+    files = {path.stat().st_ino: path.stat().st_size for path in files_of(mount.root)}
+
+    async def agrees() -> bool:
+        for _ in range(200):
+            if (await disk.status()).used_bytes == sum(files.values()):
+                return True
+            await asyncio.sleep(0.01)
+        return False
+
+    return mount.run(agrees())
+
+
+def files_of(root: Path) -> list[Path]:
+    return [path for path in root.rglob("*") if path.is_file()]
+
+
+@pytest.mark.parametrize("names", ["posix", "journal"])
+def test_whatever_a_process_did_a_power_loss_leaves_a_legal_disk(names: NamesRule) -> None:
+    mount, losses = MountWorld(DiskOptions(names=names)), 0
+    root = mount.root
+    try:
+        for seed in range(SEEDS if names == "posix" else SEEDS // 2):
+            disk = mount.fresh(seed)
+            (root / "d").mkdir()
+            (root / "d" / "made").touch()
+            actions = draw(seed)
+            done = act_and_die(root, actions, 1 + Stream(seed, "die").below(len(actions)))
+            models = models_of(actions, done, journal=names == "journal")
+            before = {path: content(root, path) for path in PATHS}
+            assert any(is_seen(model, before) for model in models), f"seed {seed}: a kill"
+            assert counts_room(mount, disk), f"seed {seed}: room"
+            mount.run(disk.power())
+            found = {path: content(root, path) for path in PATHS}
+            legal = [all(is_legal(model, p, found[p]) for p in PATHS) for model in models]
+            assert any(legal), f"seed {seed}: {done} of {actions}"
+            losses += found != before
+            mount.run(disk.power())
+            assert {p: content(root, p) for p in PATHS} == found, f"seed {seed}: twice"
+            assert {p: content(mount.backing, p) for p in PATHS} == found, f"seed {seed}: backing"
+    finally:
+        mount.close()
+    assert losses > SEEDS // 5, "most of the runs left something unsynced"
+
+
+# -- without faults --------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def mount() -> Iterator[MountWorld]:
+    world = MountWorld(DiskOptions(dirty_limit_bytes=200_000))  # so that it writes back, too
+    yield world
+    world.close()
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_reads_writes_maps_and_truncations_are_those_of_a_plain_file(
+    mount: MountWorld, seed: int
+) -> None:
+    """As fsx does it (Apple's and the Linux Test Project's)."""
+    mount.fresh(seed)
+    draws, path, largest = Stream(seed, "fsx"), mount.root / "f", 150_000
+    expected, descriptor = bytearray(), os.open(path, os.O_RDWR | os.O_CREAT)
+    for number in range(900):
+        offset, length = draws.below(largest), 1 + draws.below(20_000)
+        end, verb = offset + length, draws.below(10)
+        data = bytes([number % 251 + 1]) * length
+        if verb <= 2:
+            assert os.pwrite(descriptor, data, offset) == length
+            expected.extend(bytes(max(0, end - len(expected))))
+            expected[offset:end] = data
+        elif verb == 3 and offset < len(expected):
+            with mmap.mmap(descriptor, len(expected)) as mapped:
+                part = min(length, len(expected) - offset)
+                mapped[offset : offset + part] = data[:part]
+                expected[offset : offset + part] = data[:part]
+        elif verb == 4:
+            os.ftruncate(descriptor, offset)
+            del expected[offset:]
+            expected.extend(bytes(offset - len(expected)))
+        elif verb == 5:
+            os.fsync(descriptor)
+        elif verb == 6 and number % 3 == 0:
+            os.posix_fallocate(descriptor, offset, length)
+            expected.extend(bytes(max(0, end - len(expected))))
+        elif verb == 7 and number % 5 == 0:
+            os.close(descriptor)
+            descriptor = os.open(path, os.O_RDWR)
+        elif verb == 8 and expected:
+            with mmap.mmap(descriptor, len(expected), access=mmap.ACCESS_READ) as mapped:
+                assert mapped[:] == expected
+        else:
+            assert os.pread(descriptor, length, offset) == expected[offset:end]
+        assert os.fstat(descriptor).st_size == len(expected)
+    os.close(descriptor)
+    assert path.read_bytes() == expected
+    mount.unmount()
+    assert (mount.backing / "f").read_bytes() == expected, "an orderly end writes everything back"
+    mount.mount()
+    assert path.read_bytes() == expected

@@ -1,0 +1,58 @@
+"""The document's table says what the records, the worlds and the systems say."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import get_args
+
+import pytest
+
+from shalott.cluster.base import Capability
+from shalott.cluster.capabilities import MOST, RESOURCES
+from shalott.cluster.disks.of_nodes import DISK_CAPABILITIES
+from shalott.cluster.packets.shaping import TRIALS
+from shalott.cluster.refusals import CAN, lacking
+from shalott.cluster.ssh.facts import ALWAYS, CLOCKS, CUTS
+from shalott.nemesis.record import FAULTS
+from tests.nemesis.fault_table import DOCUMENT, asked_of, drawn, lacks, shown, systems
+from tests.world.cluster.backends import fresh_run_id, make
+
+
+@pytest.mark.unit
+def test_the_document_shows_the_table() -> None:
+    """To draw it anew: python -m tests.nemesis.fault_table."""
+    assert shown(DOCUMENT.read_text()) == drawn()
+
+
+@pytest.mark.unit
+def test_all_faults_of_the_simulation_can_be_made_in_containers() -> None:
+    for record in FAULTS.records():
+        assert lacks(record, "sim") or not lacks(record, "docker"), record.name
+
+
+@pytest.mark.unit
+def test_every_fault_can_be_made_somewhere_and_asked_of_somebody() -> None:
+    known = systems()
+    for record in FAULTS.records():
+        assert any(not lacks(record, world) for world in MOST), record.name
+        assert asked_of(record, known), record.name
+
+
+@pytest.mark.unit
+def test_hosts_can_do_no_more_than_the_table_says() -> None:
+    links = {*CUTS, *TRIALS}
+    assert {*ALWAYS, *links, *CLOCKS, *DISK_CAPABILITIES, "cut-clients", *RESOURCES} == MOST["ssh"]
+
+
+@pytest.mark.docker
+def test_containers_can_do_no_more_than_the_table_says(tmp_path: Path) -> None:
+    cluster = make("docker", fresh_run_id(), tmp_path, clocks=True)
+    assert cluster.capabilities <= MOST["docker"]
+
+
+@pytest.mark.unit
+def test_every_capability_has_words_for_who_lacks_it() -> None:
+    assert {*CAN} == {*get_args(Capability)}
+    assert lacking(["clock", "loss"]) == (
+        "set clocks of nodes wrong (clock) nor lose packets (loss)"
+    )

@@ -38,14 +38,21 @@ async def run_program(*command: str, script: str = "") -> Outcome:
         process = await asyncio.shield(starting)
         output, errors = await process.communicate(script.encode())
     except asyncio.CancelledError:
-        with contextlib.suppress(OSError):  # there is no such program, or it has ended
-            process = await starting
-            os.killpg(process.pid, signal.SIGTERM)  # with what it has started itself
-            await process.communicate()
+        with contextlib.suppress(OSError):  # there is no such program
+            await _end(await starting)
         raise
     assert process.returncode is not None
     texts = [stream.decode(errors="replace") for stream in (output, errors)]
     return Outcome(process.returncode, *texts)
+
+
+async def _end(process: asyncio.subprocess.Process) -> None:
+    """End it with what it has started itself, and wait for that however often it is cancelled."""
+    with contextlib.suppress(ProcessLookupError):  # it has ended, and its loop was not told yet
+        os.killpg(process.pid, signal.SIGTERM)
+    while process.returncode is None:
+        with contextlib.suppress(asyncio.CancelledError):
+            await process.communicate()
 
 
 def is_root() -> bool:

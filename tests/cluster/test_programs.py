@@ -53,3 +53,38 @@ def test_a_cancelled_caller_takes_the_whole_program_along(
 
     monkeypatch.setattr(asyncio, "create_subprocess_exec", start)
     asyncio.run(scenario())
+
+
+@pytest.mark.parametrize("cancels", [1, 2])
+def test_a_cancelled_caller_waits_for_the_end_of_one_that_can_not_be_signalled_any_more(
+    cancels: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It ends by itself at that very moment: it is reaped, and its loop was not told yet."""
+    create, started = asyncio.create_subprocess_exec, []
+    reader, writer = os.pipe()
+
+    async def start(*arguments: Any, **settings: Any) -> asyncio.subprocess.Process:
+        started.append(await create(*arguments, **settings))
+        return started[-1]
+
+    def no_such_group(pid: int, number: int) -> None:
+        asyncio.get_running_loop().call_later(0.05, os.close, writer)
+        raise ProcessLookupError
+
+    async def scenario() -> None:
+        os.set_inheritable(reader, True)
+        script = f"read line </proc/{os.getpid()}/fd/{reader}"
+        running = asyncio.create_task(run_program("sh", "-c", script))
+        assert await wait_until(lambda: bool(started), 5, 0.001)
+        for _ in range(cancels):
+            running.cancel()
+            await asyncio.sleep(0)
+            await asyncio.sleep(0)
+        await asyncio.wait([running], timeout=5)
+        assert running.done() and running.cancelled()
+        assert started[0].returncode is not None
+
+    monkeypatch.setattr(asyncio, "create_subprocess_exec", start)
+    monkeypatch.setattr(os, "killpg", no_such_group)
+    asyncio.run(scenario())
+    os.close(reader)

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from typing import Protocol, runtime_checkable
 
+from shalott.harness.core.history import Recorder
 from shalott.harness.core.op import Completion, Invocation
 
 
@@ -22,6 +23,16 @@ class Client(Protocol):
     async def invoke(self, invocation: Invocation) -> Completion: ...
 
     async def close(self) -> None: ...
+
+
+@runtime_checkable
+class Recording(Protocol):
+    """A client to which things happen between operations, as deliveries to a consumer: it records
+    them itself, under the process that it serves."""
+
+    def record_in(self, recorder: Recorder, process: int, node: str) -> None:
+        """Called once, before ``open``."""
+        ...
 
 
 @runtime_checkable

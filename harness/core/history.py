@@ -119,6 +119,23 @@ class Recorder(Protocol):
         """Record its end, once. What is given here replaces what the invocation said."""
         ...
 
+    def happened(
+        self,
+        process: int,
+        node: str,
+        f: str,
+        *,
+        key: str = "",
+        value: int | None = None,
+        offset: int | None = None,
+        redelivered: bool | None = None,
+        error: str | None = None,
+        extra: Mapping[str, Any] | None = None,
+    ) -> None:
+        """Record what nobody asked for and what is over now, as a delivery: one row, ok, that
+        begins and ends at one moment."""
+        ...
+
 
 def write_history(table: pa.Table, path: Path) -> None:
     """One row an operation, as Parquet. The caller sees to atomic renames."""

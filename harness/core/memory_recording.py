@@ -91,6 +91,25 @@ class MemoryRecorder:
             self.counts[kind] += 1
         self._ends[index] = (kind, self._stamp_ns(), value, offset, redelivered, error, text)
 
+    def happened(
+        self,
+        process: int,
+        node: str,
+        f: str,
+        *,
+        key: str = "",
+        value: int | None = None,
+        offset: int | None = None,
+        redelivered: bool | None = None,
+        error: str | None = None,
+        extra: Mapping[str, Any] | None = None,
+    ) -> None:
+        index = self.invoke(process, node, f, key=key)
+        text = None if extra is None else self._encode(extra).decode()
+        self.counts["ok"] += process != NEMESIS
+        now_ns = self._invoke_ns[index]
+        self._ends[index] = ("ok", now_ns, value, offset, redelivered, error, text)
+
     def _stamp_ns(self) -> int:
         """Now, and after whatever was recorded before: equal times would hide the order."""
         self._last_ns = max(self._clock_ns() - self._origin_ns, self._last_ns + 1)

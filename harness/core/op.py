@@ -18,11 +18,13 @@ NEMESIS = -1  # the process id of faults, probes and observations
 
 
 class Invocation(msgspec.Struct, frozen=True, kw_only=True):
-    """What a generator asks a worker to do."""
+    """What a generator asks a worker to do. ``extra``: what its client needs to know besides; it
+    stands in the history until the completion says something else."""
 
     f: str
     key: str = ""
     value: int | None = None
+    extra: dict[str, Any] | None = None
 
 
 class Completion(msgspec.Struct, frozen=True, kw_only=True):

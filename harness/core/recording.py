@@ -25,11 +25,13 @@ from shalott.harness.core.history import EMPTY_EVENTS, HISTORY_SCHEMA, History, 
 from shalott.harness.core.op import NEMESIS, OpType
 
 FLUSH_INTERVAL_S = 0.1  # the contract is 250 ms
+HAPPENED = "happened"
 PARSE_BLOCK_BYTES = 8 << 20  # larger than any line: observations grow with queues and nodes
 
 
 class Record(msgspec.Struct, omit_defaults=True):
-    """One line of the recording. ``type``: invoke, ok, fail, info; begin and end frame the file."""
+    """One line of the recording. ``type``: invoke; ok, fail, info; happened, which is a whole row;
+    begin and end frame the file."""
 
     index: int
     type: str
@@ -184,6 +186,27 @@ class HistoryWriter:
             )
         )
 
+    def happened(
+        self,
+        process: int,
+        node: str,
+        f: str,
+        *,
+        key: str = "",
+        value: int | None = None,
+        offset: int | None = None,
+        redelivered: bool | None = None,
+        error: str | None = None,
+        extra: Mapping[str, Any] | None = None,
+    ) -> None:
+        index = self._next_index
+        self._next_index = index + 1
+        self.counts["ok"] += process != NEMESIS
+        text = None if extra is None else _json_text(extra)
+        stamp_ns = self._stamp_ns()
+        what = (process, node, f, key, value, offset, redelivered, error, text)
+        self._append(Record(index, HAPPENED, stamp_ns, *what))
+
     def flush(self) -> None:
         """Hand what was recorded to the operating system; raises StoreError if it won't take it."""
         try:
@@ -276,14 +299,16 @@ def _parse_lines(lines: bytes) -> pa.Table:
 def _pair(records: pa.Table) -> pa.Table:
     """Join completions to invocations, column by column: no Python object is made for a row."""
     kind = records["type"]
-    invocations = records.filter(pc.equal(kind, "invoke"))
-    completions = records.filter(pc.is_in(kind, value_set=pa.array(["ok", "fail", "info"])))
+    invocations = records.filter(pc.is_in(kind, value_set=pa.array(["invoke", HAPPENED])))
+    outcomes = pa.array(["ok", "fail", "info", HAPPENED])
+    completions = records.filter(pc.is_in(kind, value_set=outcomes))
     count = invocations.num_rows
     position = np.full(count, -1, dtype=np.int64)
     completed = completions["index"].to_numpy()
     known = completed < count
     position[completed[known]] = np.flatnonzero(known)
     ends = completions.take(pa.array(position, mask=position < 0))
+    types = pc.coalesce(ends["type"], "info")
     columns = {
         "index": invocations["index"],
         "process": invocations["process"],
@@ -292,7 +317,7 @@ def _pair(records: pa.Table) -> pa.Table:
         "key": pc.coalesce(invocations["key"], ""),
         "value": pc.coalesce(ends["value"], invocations["value"]),
         "offset": ends["offset"],
-        "type": pc.coalesce(ends["type"], "info"),
+        "type": pc.if_else(pc.equal(types, HAPPENED), "ok", types),
         "invoke_ns": invocations["at_ns"],
         "complete_ns": ends["at_ns"],
         "redelivered": ends["redelivered"],

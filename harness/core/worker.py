@@ -12,7 +12,7 @@ import asyncio
 import logging
 from collections.abc import Callable
 
-from shalott.harness.core.client import Client, Watchful
+from shalott.harness.core.client import Client, Recording, Watchful
 from shalott.harness.core.errors import ClientError, Definite, ShalottError, Unreachable
 from shalott.harness.core.history import Recorder
 from shalott.harness.core.op import Completion, Invocation, OpType
@@ -65,6 +65,7 @@ class Worker:
             invocation.f,
             key=invocation.key,
             value=invocation.value,
+            extra=invocation.extra,
             due_ns=due_ns,
         )
         client = self._client
@@ -126,6 +127,8 @@ class Worker:
         """A client that is open, or why there is none. Nothing was asked of the system yet."""
         client = self._make_client(self.node)
         self._client = client
+        if isinstance(client, Recording):
+            client.record_in(self._record, self.process, self.node)
         try:
             async with asyncio.timeout(self._timeout_s):
                 await client.open()

@@ -73,6 +73,33 @@ class TracedRecorder:
             extra=extra,
         )
 
+    def happened(
+        self,
+        process: int,
+        node: str,
+        f: str,
+        *,
+        key: str = "",
+        value: int | None = None,
+        offset: int | None = None,
+        redelivered: bool | None = None,
+        error: str | None = None,
+        extra: Mapping[str, Any] | None = None,
+    ) -> None:
+        said = _encode((process, node, f, key, value, offset, redelivered, error, extra))
+        self._trace.event(self._clock_ns(), "happened", said)
+        self._recorder.happened(
+            process,
+            node,
+            f,
+            key=key,
+            value=value,
+            offset=offset,
+            redelivered=redelivered,
+            error=error,
+            extra=extra,
+        )
+
     async def keep_flushed(self) -> None:
         await self._recorder.keep_flushed()
 

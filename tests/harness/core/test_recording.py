@@ -41,6 +41,25 @@ def record_three(writer: HistoryWriter, clock: Ticks) -> None:
     assert third == 2
 
 
+def test_what_happened_is_one_row_that_begins_and_ends_at_one_moment(tmp_path: Path) -> None:
+    clock = Ticks()
+    writer = HistoryWriter(tmp_path / "history.jsonl", clock_ns=clock)
+    memory = MemoryRecorder(clock, clock)
+    for recorder in (writer, memory):
+        first = recorder.invoke(0, "n1", "enqueue", key="q", value=7)
+        recorder.happened(3, "n2", "deliver", key="q", value=7, redelivered=True, extra={"tag": 1})
+        recorder.complete(first, "ok")
+        recorder.close()
+        assert recorder.counts == {"ok": 2, "fail": 0, "info": 0}
+    rows = recover(tmp_path / "history.jsonl").ops.to_pylist()
+    assert rows == memory.history().ops.to_pylist()
+    happened = rows[1]
+    assert happened["invoke_ns"] == happened["complete_ns"] == rows[0]["invoke_ns"] + 1
+    assert (happened["type"], happened["process"], happened["f"]) == ("ok", 3, "deliver")
+    assert (happened["value"], happened["redelivered"]) == (7, True)
+    assert happened["extra"] == '{"tag":1}'
+
+
 def test_pairs_invocations_with_completions(tmp_path: Path) -> None:
     clock = Ticks()
     writer = HistoryWriter(tmp_path / "history.jsonl", clock_ns=clock)

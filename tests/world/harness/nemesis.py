@@ -241,6 +241,22 @@ class FakeCluster:
             if state == "paused":
                 self.states[node] = "running"
 
+    def happened(
+        self,
+        process: int,
+        node: str,
+        f: str,
+        *,
+        key: str = "",
+        value: int | None = None,
+        offset: int | None = None,
+        redelivered: bool | None = None,
+        error: str | None = None,
+        extra: Mapping[str, Any] | None = None,
+    ) -> None:
+        index = self.invoke(process, node, f, key=key, value=value, extra=extra)
+        self.complete(index, "ok", error=error)
+
     async def until(self, condition: Callable[[], bool]) -> None:
         """Wait for a change that makes the condition true."""
         async with asyncio.timeout(5):

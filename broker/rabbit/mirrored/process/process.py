@@ -198,12 +198,19 @@ class QueueProcess(Process):
         match self.shell.monitors.take(message):
             case "peer":
                 await self._peer_down(message.pid)
+            case "user" if self.state.is_blocked:
+                # Not before what it sent: its acknowledgements would come too late, and what it
+                # acknowledged would be given to somebody else.
+                self._stash.append(message)
             case "user":
-                match self.state.role:
-                    case Master() as master:
-                        master.process_down(message.pid)
-                    case Mirror() as mirror:
-                        mirror.channel_down(message.pid)
+                self._user_down(message.pid)
+
+    def _user_down(self, pid: Pid) -> None:
+        match self.state.role:
+            case Master() as master:
+                master.process_down(pid)
+            case Mirror() as mirror:
+                mirror.channel_down(pid)
 
     async def _peer_down(self, pid: Pid) -> None:
         state, shell = self.state, self.shell
@@ -231,6 +238,9 @@ class QueueProcess(Process):
             await self._unstash(self._stash.popleft())
 
     async def _unstash(self, item: Message | tuple[Message, Caller]) -> None:
+        if isinstance(item, Down):
+            self._user_down(item.pid)
+            return
         if isinstance(item, Message):
             self._handle_in_role(item)
             return

@@ -235,3 +235,29 @@ def test_roles_and_epochs_are_in_the_event_log() -> None:
             assert roles == [("q", "master", version), ("q", "none", version)]
 
     run(scenario())
+
+
+def test_what_a_channel_acknowledged_before_it_died_stays_so_when_its_queue_was_busy() -> None:
+    async def scenario() -> None:
+        async with Cluster("a") as cluster:
+            node, channel, other = cluster["a"], cluster["a"].channel(), cluster["a"].channel()
+            await node.declare("q")
+            await channel.publish_all("q", bodies(2))
+            first, second = await channel.get("q"), await channel.get("q")
+            assert first is not None and second is not None
+            process = node.process("q")
+            assert process is not None
+            process.state.sync.as_master = object()  # type: ignore[assignment]
+            channel.settle("q", [first.ack_id])
+            await node.runtime.kill(channel.pid)
+            waiting = asyncio.ensure_future(other.get("q"))  # stands behind the channel's death
+            await asyncio.sleep(0.05)
+            assert not waiting.done()
+            process.state.sync.as_master = None
+            other.publish("q", b"2")  # any message lets the process go on
+            got = await waiting
+            assert got is not None
+            assert (got.content.body, got.redelivered) == (b"1", True)
+            assert await other.drain("q") == [b"2"]
+
+    run(scenario())

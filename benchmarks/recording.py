@@ -1,10 +1,12 @@
 """How many operations a second the harness records against a client that does nothing.
 
-    python -m benchmarks.recording [SECONDS]
+    python -m benchmarks.recording [SECONDS] [deliveries]
 
 Everything but the network is the real thing: the queue workload's generator with its rate limit far
-away, workers with their timeouts, the recorder with its flushes, the progress line on. Prints what
-was measured, and ends with 1 if the history is not whole or the rate is below the promise of 5,000.
+away, workers with their timeouts, the recorder with its flushes, the progress line on. With
+``deliveries`` no worker asks: a consumer's client records each delivery and its acknowledgement as
+the workload consume does. Prints what was measured, and ends with 1 if the history is not whole or
+the rate is below the promise of 5,000 rows a second.
 """
 
 from __future__ import annotations
@@ -33,6 +35,7 @@ from shalott.harness.run.stage import Stage
 PROMISED_HZ = 5000
 NODES = ("n1", "n2", "n3")
 CONCURRENCY = 12
+PREFETCH = 100  # deliveries that come at once
 
 
 class NothingClient:
@@ -86,11 +89,36 @@ async def measure(path: Path, seconds: float) -> tuple[int, float, float]:
     return sum(record.counts.values()), took_s, cpu_s
 
 
+async def measure_deliveries(path: Path, seconds: float) -> tuple[int, float, float]:
+    """The same of deliveries, each acknowledged, as one consumer's client records them."""
+    record = HistoryWriter(path)
+    flushing = asyncio.create_task(record.keep_flushed())
+    began_s, cpu_s, tag = time.perf_counter(), time.process_time(), 0
+    while time.perf_counter() - began_s < seconds:
+        for _ in range(PREFETCH):
+            tag += 1
+            given = {"consumer": "c12.3", "channel": "n1.12.3", "tag": tag}
+            record.happened(
+                3, "n1", "deliver", key="shalott.1", value=tag, redelivered=False, extra=given
+            )
+            said = {"channel": "n1.12.3", "tag": tag}
+            index = record.invoke(3, "n1", "ack", key="shalott.1", value=tag, extra=said)
+            record.complete(index, "ok")
+        await asyncio.sleep(0)
+    took_s, cpu_s = time.perf_counter() - began_s, time.process_time() - cpu_s
+    flushing.cancel()
+    await asyncio.gather(flushing, return_exceptions=True)
+    record.close()
+    return sum(record.counts.values()), took_s, cpu_s
+
+
 def main() -> int:
-    seconds = float(sys.argv[1]) if len(sys.argv) > 1 else 5.0
+    words = [word for word in sys.argv[1:] if word != "deliveries"]
+    seconds = float(words[0]) if words else 5.0
+    task = measure_deliveries if "deliveries" in sys.argv else measure
     with tempfile.TemporaryDirectory() as directory:
         path = Path(directory, "history.jsonl")
-        count, took_s, cpu_s = asyncio.run(measure(path, seconds))
+        count, took_s, cpu_s = asyncio.run(task(path, seconds))
         size = path.stat().st_size
         began_s = time.perf_counter()
         history = recover(path)

@@ -72,7 +72,7 @@ ROOMS: tuple[Room, ...] = (
     Room(
         "workloads",
         ("harness.core", "checkers", "cluster", "cluster.systems.record", "broker.rocket.remoting"),
-        ("msgspec", "pamqp", "pika", "aio_pika", "tenacity"),
+        ("msgspec", "pamqp", "pika", "aio_pika", "rocketmq", "tenacity"),
     ),
     Room(
         "harness.report",

@@ -54,6 +54,10 @@ class Workload:
     """``final_generator`` runs after the heal. ``port`` names the node's port for clients, unless
     these need ``several``. Clients are bound to ``nodes`` in turn: to those of the plan, if empty.
     ``final_at``: the final generator where only these nodes are left, if it asks each node.
+
+    ``queues`` are those that are watched: a cluster has settled when they have, and faults of a
+    master are faults of one of theirs. The system declares them before the setup, unless the setup
+    does (``declares_queues``).
     """
 
     name: str
@@ -66,6 +70,7 @@ class Workload:
     setup: tuple[Invocation, ...] = ()
     nodes: tuple[str, ...] = ()
     final_at: Callable[[Sequence[str]], Generator] | None = None
+    declares_queues: bool = False
 
     @property
     def client_ports(self) -> tuple[str, ...]:

@@ -36,6 +36,17 @@ class Recording(Protocol):
 
 
 @runtime_checkable
+class Holding(Protocol):
+    """A client that holds things between operations, as subscriptions, which it may lose at any
+    time: generators are told of them (``Context.holds``)."""
+
+    @property
+    def holds(self) -> tuple[str, ...]:
+        """Their names, as the workload's generator knows them."""
+        ...
+
+
+@runtime_checkable
 class Watchful(Protocol):
     """A client that notices, between two operations, that what it holds is no longer its own."""
 

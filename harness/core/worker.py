@@ -12,7 +12,7 @@ import asyncio
 import logging
 from collections.abc import Callable
 
-from shalott.harness.core.client import Client, Recording, Watchful
+from shalott.harness.core.client import Client, Holding, Recording, Watchful
 from shalott.harness.core.errors import ClientError, Definite, ShalottError, Unreachable
 from shalott.harness.core.history import Recorder
 from shalott.harness.core.op import Completion, Invocation, OpType
@@ -103,6 +103,12 @@ class Worker:
                 await client.until_lost()
         except TimeoutError:
             pass
+
+    @property
+    def holds(self) -> tuple[str, ...]:
+        """What its client holds, if that is one that says so."""
+        client = self._client
+        return client.holds if isinstance(client, Holding) else ()
 
     @property
     def backoff_s(self) -> float:

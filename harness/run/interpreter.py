@@ -60,7 +60,7 @@ class Interpreter:
 async def _serve(worker: Worker, cell: _Cell) -> None:
     """One worker's loop."""
     while True:
-        answer = cell.ask(worker.process, worker.node)
+        answer = cell.ask(worker)
         if answer is None:
             return
         if isinstance(answer, Pending):
@@ -92,8 +92,9 @@ class _Cell:
         self._change = asyncio.Event()
         self._waiting = 0
 
-    def ask(self, process: int, node: str) -> Answer:
-        context = Context(self.now_ns(), process, node, self.in_flight)
+    def ask(self, worker: Worker) -> Answer:
+        now_ns, in_flight = self.now_ns(), self.in_flight
+        context = Context(now_ns, worker.process, worker.node, in_flight, worker.holds)
         answer, self.generator = self.generator.next(context)
         if answer is None:
             self._wake()  # a phase may have ended for those who wait

@@ -207,7 +207,8 @@ class Stage:
         if self.world.announce is not None:
             await self.world.announce(cluster, system)
         await system.await_ready(cluster, cluster.nodes, BOOT_TIMEOUT_MS)
-        await system.configure(cluster, self.workload.queues)
+        own = () if self.workload.declares_queues else self.workload.queues
+        await system.configure(cluster, own)
         await self._set_up()
 
     async def _set_up(self) -> None:

@@ -1,10 +1,9 @@
-"""One AMQP 0-9-1 connection with one channel, small enough to know what was sent and what came
-back.
+"""One AMQP 0-9-1 connection, small enough to know what was sent and what came back.
 
 The frames are pamqp's; this file adds the handshake, heartbeats and content assembly. Whoever uses
-the channel reads its events in order (``next_event``) and finds out here, and only here, that the
-connection is gone and why (``lost``). It runs on any event loop that has create_connection and
-call_later.
+channel 1 reads its events in order (``next_event``) and finds out here, and only here, that the
+connection is gone and why (``lost``). Other channels each have a ``Receiver``, which is called as
+their events come (``attach``). It runs on any event loop that has create_connection and call_later.
 """
 
 from __future__ import annotations
@@ -13,7 +12,9 @@ import asyncio
 import os
 import struct
 from collections import deque
+from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Protocol
 
 from pamqp import commands, frame
 from pamqp.base import Frame
@@ -46,10 +47,11 @@ _CLIENT_PROPERTIES: dict[str, FieldValue] = {
 
 @dataclass(frozen=True, slots=True)
 class Content:
-    """A method that carries a message: basic.get-ok or basic.return."""
+    """A method that carries a message: basic.get-ok, basic.deliver or basic.return."""
 
     method: Frame
     body: bytes
+    properties: commands.Basic.Properties | None = None
 
 
 Event = Frame | Content
@@ -59,27 +61,56 @@ class ConnectionLost(Exception):
     """The connection ended; what was under way may or may not have reached the server."""
 
 
+class Receiver(Protocol):
+    """Who is told what happens on a channel, from inside the event loop's read: it can't wait."""
+
+    def received(self, event: Event) -> None: ...
+
+    def lost(self, reason: str) -> None:
+        """The connection ended. Called once, and nothing after it."""
+        ...
+
+
+def ignore_blocking(why: str | None) -> None:
+    """In place of who wants to know it."""
+
+
 class Connection(asyncio.Protocol):
     """An open connection. ``lost`` says why it ended, and is None while it lives."""
 
     def __init__(self) -> None:
         self.lost: str | None = None
         self.blocked: str | None = None
+        self.on_blocked: Callable[[str | None], None] = ignore_blocking  # why; None: no longer
         self.frame_max = 131072
         self._transport: asyncio.Transport | None = None
         self._buffer = bytearray()
         self._events: deque[Event] = deque()
         self._waiter: asyncio.Future[None] | None = None
-        self._content: _PartialContent | None = None
+        self._contents: dict[int, _PartialContent] = {}  # by channel
+        self._receivers: dict[int, Receiver] = {}  # of the channels but 1, by number
         self._heartbeat_s = 0.0
         self._heard_at = 0.0
         self._timer: asyncio.TimerHandle | None = None
 
     # What the user of the connection calls.
 
-    def send(self, *methods: Frame) -> None:
-        """Send methods on the channel."""
-        self._write(b"".join(frame.marshal(method, CHANNEL) for method in methods))
+    def attach(self, receiver: Receiver) -> int:
+        """The number of a channel that is free, whose events ``receiver`` is given from now on."""
+        number = CHANNEL + 1
+        while number in self._receivers:
+            number += 1
+        self._receivers[number] = receiver
+        return number
+
+    def detach(self, channel: int) -> None:
+        """The channel is closed, or of no interest any more in a connection that ends."""
+        self._receivers.pop(channel, None)
+        self._contents.pop(channel, None)
+
+    def send(self, *methods: Frame, channel: int = CHANNEL) -> None:
+        """Send methods on a channel."""
+        self._write(b"".join(frame.marshal(method, channel) for method in methods))
 
     def send_content(
         self, method: Frame, properties: commands.Basic.Properties, body: bytes
@@ -179,15 +210,22 @@ class Connection(asyncio.Protocol):
     def _end(self, reason: str) -> None:
         if self.lost is None:
             self.lost = reason
+            receivers, self._receivers = self._receivers, {}
+            for receiver in receivers.values():
+                receiver.lost(reason)
         self._wake()
 
     def _wake(self) -> None:
         if self._waiter is not None and not self._waiter.done():
             self._waiter.set_result(None)
 
-    def _push(self, event: Event) -> None:
-        self._events.append(event)
-        self._wake()
+    def _push(self, channel: int, event: Event) -> None:
+        receiver = self._receivers.get(channel)
+        if receiver is not None:
+            receiver.received(event)
+        elif channel <= CHANNEL:  # else it was closed
+            self._events.append(event)
+            self._wake()
 
     def _take_frame(self) -> tuple[int, object] | None:
         """One whole frame off the buffer."""
@@ -216,29 +254,32 @@ class Connection(asyncio.Protocol):
                     self._transport.close()
             case commands.Connection.Blocked():
                 self.blocked = value.reason or "blocked"
+                self.on_blocked(self.blocked)
             case commands.Connection.Unblocked():
                 self.blocked = None
+                self.on_blocked(None)
             case commands.Basic.GetOk() | commands.Basic.Return() | commands.Basic.Deliver():
-                self._content = _PartialContent(value)
+                self._contents[channel] = _PartialContent(value)
             case ContentHeader() | ContentBody():
-                self._add_content(value)
+                self._add_content(channel, value)
             case Frame():
-                self._push(value)
+                self._push(channel, value)
             case _:
                 raise ValueError(f"an unexpected frame {value!r} on channel {channel}")
 
-    def _add_content(self, value: ContentHeader | ContentBody) -> None:
-        content = self._content
+    def _add_content(self, channel: int, value: ContentHeader | ContentBody) -> None:
+        content = self._contents.get(channel)
         if content is None:
             raise ValueError("content without a method")
         if isinstance(value, ContentHeader):
             content.missing_bytes = value.body_size
+            content.properties = value.properties
         else:
             content.body += value.value
             content.missing_bytes -= len(value.value)
         if content.missing_bytes <= 0:
-            self._content = None
-            self._push(Content(content.method, bytes(content.body)))
+            del self._contents[channel]
+            self._push(channel, Content(content.method, bytes(content.body), content.properties))
 
     def _start_heartbeats(self, heartbeat_s: float) -> None:
         self._heartbeat_s = heartbeat_s
@@ -260,10 +301,11 @@ class Connection(asyncio.Protocol):
 class _PartialContent:
     """A message whose frames are still arriving."""
 
-    __slots__ = ("body", "method", "missing_bytes")
+    __slots__ = ("body", "method", "missing_bytes", "properties")
 
     def __init__(self, method: Frame) -> None:
         self.method = method
+        self.properties: commands.Basic.Properties | None = None
         self.body = bytearray()
         self.missing_bytes = 0
 

@@ -23,6 +23,7 @@ class Context(msgspec.Struct, frozen=True):
     process: int
     node: str
     in_flight: int = 0  # operations of all processes that have not completed yet
+    holds: tuple[str, ...] = ()  # what the client of who asks holds (``Holding``)
 
 
 class Scheduled(msgspec.Struct, frozen=True):

@@ -108,7 +108,7 @@ MUTANTS: tuple[Mutant, ...] = (
         edits=(
             Edit(
                 f"{_REPLICA}/mirror.py",
-                "                    mark = self.queue.publish(content)\n",
+                "                    mark = self.queue.publish(content, expiry=expiry)\n",
                 "                    mark = self.queue.mark()\n"
                 "                    if content.id % 5:\n"
                 "                        mark = self.queue.publish(content)\n",
@@ -169,8 +169,8 @@ MUTANTS: tuple[Mutant, ...] = (
         edits=(
             Edit(
                 f"{_REPLICA}/sync.py",
-                "for h in queue.contents()]",
-                "for h in reversed(queue.contents())]",
+                "        self._messages = queue.contents()\n",
+                "        self._messages = queue.contents()[::-1]\n",
             ),
             _QUIET_MIRROR,
         ),

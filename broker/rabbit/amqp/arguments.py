@@ -15,6 +15,7 @@ from shalott.broker.rabbit.amqp.errors import PRECONDITION_FAILED, SYNTAX_ERROR,
 
 _MAX_NESTING = 32  # of tables and arrays in each other
 _MAX_MS = 2**32 - 1  # timers can't be longer
+MAX_PRIORITY = 255  # an octet (rabbit_common/include/rabbit.hrl)
 
 
 def plain_table(table: Mapping[str, Any] | None) -> dict[str, Any]:
@@ -59,8 +60,10 @@ def _check_expires(value: Any) -> str | None:
     return _check_milliseconds(value) or ("must not be zero" if value == 0 else None)
 
 
-def _refuse_priorities(value: Any) -> str | None:
-    return "asks for a priority queue: this broker has none, its queues are first in, first out"
+def _check_max_priority(value: Any) -> str | None:
+    return _check_non_negative(value) or (
+        f"must be {MAX_PRIORITY} at most" if value > MAX_PRIORITY else None
+    )
 
 
 def _check_string(value: Any) -> str | None:
@@ -83,7 +86,7 @@ _QUEUE_CHECKS: Mapping[str, Callable[[Any], str | None]] = {
     "x-dead-letter-routing-key": _check_string,
     "x-max-length": _check_non_negative,
     "x-max-length-bytes": _check_non_negative,
-    "x-max-priority": _refuse_priorities,
+    "x-max-priority": _check_max_priority,
     "x-overflow": _one_of("drop-head", "reject-publish", "reject-publish-dlx"),
     "x-queue-mode": _one_of("default", "lazy"),
     "x-queue-type": _one_of("classic"),
@@ -99,6 +102,7 @@ _COMPARED_AT_QUEUE_REDECLARE = (
     "x-dead-letter-routing-key",
     "x-max-length",
     "x-max-length-bytes",
+    "x-max-priority",
     "x-overflow",
     "x-single-active-consumer",
 )

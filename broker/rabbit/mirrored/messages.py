@@ -39,11 +39,15 @@ class SyncAnswer(Message, frozen=True):
     wanted: bool
 
 
+# Content, redelivered, unacknowledged, ns that are left of its time to live (None: for ever).
+Synced = tuple[Content, bool, bool, int | None]
+
+
 class SyncBatch(Message, frozen=True):
-    """master -> mirror: (content, redelivered, unacknowledged) in order. Answered by SyncNext."""
+    """master -> mirror: messages in order. Answered by SyncNext."""
 
     ref: int
-    messages: tuple[tuple[Content, bool, bool], ...]
+    messages: tuple[Synced, ...]
 
 
 class SyncNext(Message, frozen=True):

@@ -7,7 +7,7 @@ import logging
 from collections.abc import Callable
 
 from shalott.broker.base.disk import Disk
-from shalott.broker.base.env import never
+from shalott.broker.base.env import Clock, never
 from shalott.broker.base.errors import StorageError
 from shalott.broker.rabbit.metadata.records import QueueRow
 from shalott.broker.rabbit.storage.backing_queue import BackingQueue
@@ -22,8 +22,9 @@ class QueueStorage:
     opens.
     """
 
-    def __init__(self, disk: Disk, buggify: Callable[[str], bool] = never) -> None:
+    def __init__(self, disk: Disk, clock: Clock, buggify: Callable[[str], bool] = never) -> None:
         self._disk = disk
+        self._clock = clock
         self._buggify = buggify
         self._open: dict[str, BackingQueue] = {}
 
@@ -34,9 +35,10 @@ class QueueStorage:
     async def open_empty(self, row: QueueRow) -> tuple[BackingQueue, int]:
         """An empty queue, and how many messages of a former life were discarded for it."""
         discarded = await self.wipe(row.key)
+        levels = max_priority(row)
         if not row.durable:
-            return BackingQueue.in_memory(), discarded
-        queue = await BackingQueue.create(self._disk, self.directory(row.key))
+            return BackingQueue.in_memory(max_priority=levels), discarded
+        queue = await BackingQueue.create(self._disk, self.directory(row.key), max_priority=levels)
         queue.buggify = self._buggify
         self._open[row.key] = queue
         return queue, discarded
@@ -44,9 +46,12 @@ class QueueStorage:
     async def recover(self, row: QueueRow) -> BackingQueue:
         """What the queue held when it was last open here. Raises StorageError."""
         await self._close_former(row.key)
+        levels = max_priority(row)
         if not row.durable:
-            return BackingQueue.in_memory()
-        queue = await BackingQueue.recover(self._disk, self.directory(row.key))
+            return BackingQueue.in_memory(max_priority=levels)
+        queue = await BackingQueue.recover(
+            self._disk, self.directory(row.key), max_priority=levels, clock=self._clock
+        )
         queue.buggify = self._buggify
         self._open[row.key] = queue
         return queue
@@ -71,3 +76,9 @@ class QueueStorage:
         former = self._open.pop(key, None)
         if former is not None:
             await former.abandon()
+
+
+def max_priority(row: QueueRow) -> int | None:
+    """None: the queue has no priorities. Not a matter of policies: it can't change."""
+    value = row.arguments.get("x-max-priority")
+    return value if isinstance(value, int) else None

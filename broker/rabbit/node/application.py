@@ -64,7 +64,9 @@ class Application:
             config,
             metadata,
             QueueStorage(
-                LazySyncDisk(env.disk) if env.has_bug("OUR-03") else env.disk, env.buggify
+                LazySyncDisk(env.disk) if env.has_bug("OUR-03") else env.disk,
+                env.clock,
+                env.buggify,
             ),
             dead_letters=self.dead_letters.of,
             fail=fail,

@@ -6,28 +6,27 @@ What happens in memory is synchronous; what happens on disk follows by group com
 ``durable_mark`` has reached it, the message is on disk and its publish may be confirmed.
 
 Theory. Every message gets a serial number when it is published; order is the order of serials, also
-after a requeue. Only persistent messages of a durable queue (one with a journal) are journaled: a
-Published record each, and a Removed record for those acked, dropped or purged. Deliveries are not
-journaled: after an unclean end every message that is recovered counts as redelivered, because it
-may have been delivered (RabbitMQ does the same). A clean ``close`` appends the serials that were
-delivered, so that a graceful restart keeps the exact flags. Losing an unsynced Removed record makes
-an acked message come back; that is the one anomaly that a crash may show here, and AMQP allows it.
+after a requeue; a queue with priorities has one such order for each (entries.py). Only persistent
+messages of a durable queue (one with a journal) are journaled: a Published record each, and a
+Removed record for those acked, dropped or purged. Deliveries are not journaled: after an unclean
+end every message that is recovered counts as redelivered, because it may have been delivered
+(RabbitMQ does the same). A clean ``close`` appends the serials that were delivered, so that a
+graceful restart keeps the exact flags. Losing an unsynced Removed record makes an acked message
+come back; that is the one anomaly that a crash may show here, and AMQP allows it.
 """
 
 from __future__ import annotations
 
-import enum
-import heapq
-from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from typing import NamedTuple
 
 from shalott.broker.base.disk import Disk
-from shalott.broker.base.env import never
+from shalott.broker.base.env import Clock, never
 from shalott.broker.base.errors import StorageError
 from shalott.broker.base.journal import Journal
 from shalott.broker.rabbit.amqp.queue_protocol import Content
 from shalott.broker.rabbit.storage import recovery
+from shalott.broker.rabbit.storage.entries import Entry, Expiry, Line, Lines, Order, Place
 from shalott.broker.rabbit.storage.flusher import Flusher
 from shalott.broker.rabbit.storage.queue_records import Closed, Published, Removed, encode_record
 
@@ -37,27 +36,6 @@ Record = bytes  # inside the class, ``bytes`` is a property
 COMPACT_MIN_GARBAGE_BYTES = 1 << 20
 # Where buggify makes it happen early: still, so much is garbage, and such a part of what is kept.
 EARLY_MIN_GARBAGE_BYTES, EARLY_MIN_GARBAGE_SHARE = 4096, 1 / 8
-
-
-class Place(enum.IntEnum):
-    """Where a message is."""
-
-    READY = 0
-    UNACKED = 1
-    GONE = 2  # removed, but an ordering structure may still refer to it
-
-
-class Entry:
-    """One message. ``record_bytes`` is its size in the journal, 0 if it isn't there."""
-
-    __slots__ = ("content", "place", "record_bytes", "redelivered", "serial")
-
-    def __init__(self, serial: int, content: Content, redelivered: bool, place: Place) -> None:
-        self.serial = serial
-        self.content = content
-        self.redelivered = redelivered
-        self.place = place
-        self.record_bytes = 0
 
 
 class Fetched(NamedTuple):
@@ -74,6 +52,7 @@ class Held(NamedTuple):
     content: Content
     redelivered: bool
     unacked: bool
+    expiry: Expiry | None = None
 
 
 class BackingQueue:
@@ -83,49 +62,69 @@ class BackingQueue:
     whatever was there) or ``recover`` (durable, with what a former life left).
     """
 
-    def __init__(self, disk: Disk | None, directory: str, journal: Journal | None) -> None:
-        """Use the constructors below."""
+    def __init__(
+        self,
+        disk: Disk | None,
+        directory: str,
+        journal: Journal | None,
+        max_priority: int | None = None,
+    ) -> None:
+        """Use the constructors below. ``max_priority`` None: the queue has no priorities."""
         self._disk = disk
         self._directory = directory
         self._flusher = None if journal is None else Flusher(journal, self._compaction)
         self._serial = 0
         # In order of serials, because a message enters once and never moves.
         self._entries: dict[int, Entry] = {}
-        # Ready messages: never fetched ones in order, and requeued ones by serial. Removed ones
-        # linger in both until they surface.
-        self._fresh: deque[Entry] = deque()
-        self._requeued: list[tuple[int, Entry]] = []
+        self._order: Order = Line() if max_priority is None else Lines(max_priority)
+        self.has_priorities = max_priority is not None
         self._ready = 0
         self._ready_bytes = 0
         self._bytes = 0
         self._live_record_bytes = 0
+        self.expiring = 0  # messages whose time to live is limited
         self.buggify: Callable[[str], bool] = never  # of the node's Env
 
     # -- life --------------------------------------------------------------------------------------
 
     @classmethod
-    def in_memory(cls) -> BackingQueue:
+    def in_memory(cls, *, max_priority: int | None = None) -> BackingQueue:
         """For a queue that is not durable: no journal; every mark is 0 and durable at once."""
-        return cls(None, "", None)
+        return cls(None, "", None, max_priority)
 
     @classmethod
-    async def create(cls, disk: Disk, directory: str) -> BackingQueue:
+    async def create(
+        cls, disk: Disk, directory: str, *, max_priority: int | None = None
+    ) -> BackingQueue:
         """A durable queue that starts empty: what ``directory`` held is wiped. Mirrors start so."""
         await recovery.wipe(disk, directory)
-        return cls(disk, directory, await recovery.open_journal(disk, directory))
+        journal = await recovery.open_journal(disk, directory)
+        return cls(disk, directory, journal, max_priority)
 
     @classmethod
-    async def recover(cls, disk: Disk, directory: str) -> BackingQueue:
+    async def recover(
+        cls,
+        disk: Disk,
+        directory: str,
+        *,
+        max_priority: int | None = None,
+        clock: Clock | None = None,
+    ) -> BackingQueue:
         """Rebuild from ``directory`` after any end; empty if there is nothing. All are ready.
 
+        ``clock`` tells what is left of a message's time to live; without it nothing expires.
         Raises StorageError if the journal is corrupted in the middle (the file is left as it is),
         and DiskFull if there is no room to note that it was opened.
         """
         journal = await recovery.open_journal(disk, directory)
         found = await recovery.replay(journal)
-        queue = cls(disk, directory, journal)
+        queue = cls(disk, directory, journal, max_priority)
         for message in found.messages:
-            entry = Entry(message.serial, message.content, message.redelivered, Place.READY)
+            expiry = None
+            if clock is not None and message.expires_wall_ns is not None:
+                # Time went on while the queue was down.
+                expiry = Expiry.after(clock, message.expires_wall_ns - clock.wall_ns())
+            entry = Entry(message.serial, message.content, message.redelivered, Place.READY, expiry)
             queue._enter(entry)
             queue._count_record(entry, message.record_bytes)
         queue._serial = found.last_serial
@@ -191,28 +190,34 @@ class BackingQueue:
 
     # -- messages in -------------------------------------------------------------------------------
 
-    def publish(self, content: Content, *, redelivered: bool = False) -> int:
+    def publish(
+        self, content: Content, *, redelivered: bool = False, expiry: Expiry | None = None
+    ) -> int:
         """Append at the tail. Returns its mark: 0 if there is nothing to wait for.
 
         The id must not be here already: one queue takes a message once.
         """
-        return self._take_in(content, redelivered, Place.READY)
+        return self._take_in(content, redelivered, Place.READY, expiry)
 
-    def publish_delivered(self, content: Content, *, redelivered: bool = False) -> int:
+    def publish_delivered(
+        self, content: Content, *, redelivered: bool = False, expiry: Expiry | None = None
+    ) -> int:
         """Add a message to the unacknowledged ones: it was delivered without having waited.
 
         Returns its mark.
         """
-        return self._take_in(content, redelivered, Place.UNACKED)
+        return self._take_in(content, redelivered, Place.UNACKED, expiry)
 
-    def _take_in(self, content: Content, redelivered: bool, place: Place) -> int:
+    def _take_in(
+        self, content: Content, redelivered: bool, place: Place, expiry: Expiry | None
+    ) -> int:
         assert content.id not in self._entries, f"message {content.id} is here already"
         self._serial += 1
-        entry = Entry(self._serial, content, redelivered, place)
+        entry = Entry(self._serial, content, redelivered, place, expiry)
         self._enter(entry)
         if self._flusher is None or not content.persistent:
             return 0
-        record = encode_record(Published(entry.serial, redelivered, content))
+        record = encode_record(_record_of(entry, redelivered))
         self._count_record(entry, len(record))
         # A flush may come late: nothing is promised before it.
         return self._flusher.append(record, eager=not self.buggify("storage.flush_late"))
@@ -222,11 +227,13 @@ class BackingQueue:
         self._entries[entry.content.id] = entry
         self._bytes += size
         if entry.place is Place.READY:
-            self._fresh.append(entry)
+            self._order.add(entry)
             self._ready += 1
             self._ready_bytes += size
         else:
             entry.redelivered = True  # should it ever become ready
+        if entry.expiry is not None:
+            self.expiring += 1
 
     def _count_record(self, entry: Entry, size: int) -> None:
         entry.record_bytes = size
@@ -236,12 +243,12 @@ class BackingQueue:
 
     def peek(self) -> Held | None:
         """The next message that ``fetch`` would take."""
-        entry = self._head()
+        entry = self._order.head()
         return None if entry is None else _held(entry)
 
     def fetch(self, *, no_ack: bool = False) -> Fetched | None:
         """Take the head: it becomes unacknowledged, or with ``no_ack`` it is gone."""
-        entry = self._head()
+        entry = self._order.head()
         if entry is None:
             return None
         redelivered = entry.redelivered
@@ -259,7 +266,7 @@ class BackingQueue:
         fetched.
         """
         taken: list[Entry] = []
-        while len(taken) < count and (entry := self._head()) is not None:
+        while len(taken) < count and (entry := self._order.head()) is not None:
             self._to_unacked(entry)
             entry.redelivered = True
             taken.append(entry)
@@ -281,7 +288,7 @@ class BackingQueue:
             entry.place = Place.READY
             self._ready += 1
             self._ready_bytes += len(entry.content.body)
-            heapq.heappush(self._requeued, (entry.serial, entry))
+            self._order.put_back(entry)
         return [entry.content.id for entry in entries]
 
     def discard(self, ids: Iterable[int]) -> list[int]:
@@ -298,24 +305,8 @@ class BackingQueue:
         """Forget everything, unacknowledged too; returns how many. (Mirrors, before a sync.)"""
         return len(self._remove(list(self._entries.values())))
 
-    def _head(self) -> Entry | None:
-        """The first ready entry. Removes the stale entries before it."""
-        while self._fresh and self._fresh[0].place is not Place.READY:
-            self._fresh.popleft()
-        while self._requeued and self._requeued[0][1].place is not Place.READY:
-            heapq.heappop(self._requeued)
-        fresh = self._fresh[0] if self._fresh else None
-        requeued = self._requeued[0][1] if self._requeued else None
-        if fresh is None or requeued is None:
-            return fresh or requeued
-        return fresh if fresh.serial < requeued.serial else requeued
-
     def _to_unacked(self, head: Entry) -> None:
-        """Take the entry that ``_head`` returned out of its ordering structure."""
-        if self._fresh and self._fresh[0] is head:
-            self._fresh.popleft()
-        else:
-            heapq.heappop(self._requeued)
+        self._order.take(head)
         head.place = Place.UNACKED
         self._ready -= 1
         self._ready_bytes -= len(head.content.body)
@@ -334,6 +325,8 @@ class BackingQueue:
             entry.place = Place.GONE
             self._bytes -= size
             self._live_record_bytes -= entry.record_bytes
+            if entry.expiry is not None:
+                self.expiring -= 1
             del self._entries[entry.content.id]
         if journaled and self._flusher is not None:
             self._flusher.append(encode_record(Removed(journaled)), eager=False)
@@ -342,7 +335,7 @@ class BackingQueue:
     # -- looks -------------------------------------------------------------------------------------
 
     def contents(self) -> list[Held]:
-        """Everything, ready and unacknowledged, in order: what a synchronisation sends."""
+        """Everything, ready and unacknowledged, by serial: what a synchronisation sends."""
         return [_held(entry) for entry in self._entries.values()]
 
     def unacked_ids(self) -> list[int]:
@@ -397,11 +390,13 @@ class BackingQueue:
         # A snapshot: those removed while it is being written are in it, and a Removed record
         # follows.
         live = [entry for entry in self._entries.values() if entry.record_bytes]
-        return (
-            encode_record(Published(entry.serial, entry.redelivered, entry.content))
-            for entry in live
-        )
+        return (encode_record(_record_of(entry, entry.redelivered)) for entry in live)
 
 
 def _held(entry: Entry) -> Held:
-    return Held(entry.content, entry.redelivered, entry.place is Place.UNACKED)
+    return Held(entry.content, entry.redelivered, entry.place is Place.UNACKED, entry.expiry)
+
+
+def _record_of(entry: Entry, redelivered: bool) -> Published:
+    expires_ns = None if entry.expiry is None else entry.expiry.wall_ns
+    return Published(entry.serial, redelivered, entry.content, expires_ns)

@@ -8,11 +8,12 @@ from shalott.broker.rabbit.amqp.queue_protocol import Content
 
 
 class Published(msgspec.Struct, frozen=True, array_like=True, tag=1):
-    """A message came in."""
+    """A message came in. ``expires_wall_ns``: when its time to live is over by the node's clock."""
 
     serial: int
     redelivered: bool
     content: Content
+    expires_wall_ns: int | None = None
 
 
 class Removed(msgspec.Struct, frozen=True, array_like=True, tag=2):

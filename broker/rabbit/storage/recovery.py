@@ -29,6 +29,7 @@ class RecoveredMessage(NamedTuple):
     content: Content
     redelivered: bool
     record_bytes: int
+    expires_wall_ns: int | None = None
 
 
 class Recovered(NamedTuple):
@@ -50,8 +51,9 @@ async def replay(journal: Journal) -> Recovered:
         for data in journal.replay():
             last = decode_record(data)
             if isinstance(last, Published):
-                found = RecoveredMessage(last.serial, last.content, last.redelivered, len(data))
-                messages[last.serial] = found
+                messages[last.serial] = RecoveredMessage(
+                    last.serial, last.content, last.redelivered, len(data), last.expires_wall_ns
+                )
                 last_serial = max(last_serial, last.serial)
             elif isinstance(last, Removed):
                 for serial in last.serials:

@@ -335,7 +335,7 @@ class TestNode:
 
     def start_supervisor(self, **more: Any) -> None:
         context = QueueContext(
-            self.env, self.config, self.metadata, QueueStorage(self.disk), **more
+            self.env, self.config, self.metadata, QueueStorage(self.disk, self.env.clock), **more
         )
         self.supervisor = QueueSupervisor(context)
         supervisor = self.supervisor

@@ -14,11 +14,15 @@ from shalott.broker.rabbit.processes.messages import Codec, Message, Pid
 
 
 class Published(Message, frozen=True):
-    """``delivered``: it went straight to a consumer and waits for its acknowledgement."""
+    """``delivered``: it went straight to a consumer and waits for its acknowledgement.
+
+    ``ttl_ms`` is how long it may live from now on, None for ever.
+    """
 
     channel: Pid
     content: Content
     delivered: bool = False
+    ttl_ms: int | None = None
 
 
 class Discarded(Message, frozen=True):
@@ -32,11 +36,17 @@ class Discarded(Message, frozen=True):
 
 class Dropped(Message, frozen=True):
     """``count`` messages left the head, which leaves ``remaining`` ready ones; they wait for an
-    acknowledgement if ``ack_required``."""
+    acknowledgement if ``ack_required``.
+
+    A queue with priorities says which ones they were (``ids``): its head is not always the oldest,
+    so a mirror that has the newest messages only can't tell from the number whether they were among
+    its own. (The original tells the number only, and such a mirror drops too little.)
+    """
 
     remaining: int
     count: int
     ack_required: bool
+    ids: tuple[int, ...] = ()
 
 
 class Acked(Message, frozen=True):

@@ -2,13 +2,15 @@
 letters.
 
 The master alone decides; its mirrors are told as drops (rabbit/rabbit_amqqueue_process.erl).
-Messages expire from the head only, so one that waits behind a longer-lived one expires late.
-Deadlines count from when this process got the message: they start again with a restart of the node,
-or with a promotion.
+Messages expire from the head only, so one that waits behind a longer-lived one expires late. Time
+counts from the publish, also for a message that went straight to a consumer, and a requeue, a
+promotion or a restart does not prolong it: the backing queue keeps it (storage/entries.py). A
+policy's time to live holds for what is published under it.
 """
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Iterable, Sequence
 
 from shalott.broker.rabbit.amqp.queue_protocol import Content
@@ -19,6 +21,7 @@ from shalott.broker.rabbit.mirrored.replica import instructions as ins
 from shalott.broker.rabbit.mirrored.replica.shell import Shell
 from shalott.broker.rabbit.processes.messages import Message
 from shalott.broker.rabbit.storage.backing_queue import BackingQueue
+from shalott.broker.rabbit.storage.entries import Expiry
 
 REFUSING = ("reject-publish", "reject-publish-dlx")
 
@@ -34,9 +37,8 @@ class Limits:
         self._shell = shell
         self._queue = queue
         self.dead_letters: DeadLetter | None = None
-        self._deadlines: dict[int, int] = {}  # message id -> monotonic ns
         self._last_use_ns = 0
-        self._expiry_timer_runs = False
+        self._expiry_timer: tuple[int, asyncio.TimerHandle] | None = None  # monotonic ns
         self._unused_timer_runs = False
         self.is_unused = False  # x-expires has passed
         self.update(row)
@@ -56,53 +58,46 @@ class Limits:
 
     # -- time to live ------------------------------------------------------------------------------
 
-    def note(self, content: Content) -> None:
-        """``content`` was enqueued now."""
-        ttl = self._ttl_of(content)
-        if ttl is not None:
-            self._deadlines[content.id] = self._now_ns() + ttl * 1_000_000
-            self._arm()
+    def ttl_ms(self, content: Content) -> int | None:
+        """How long ``content`` may live, if it is published now."""
+        if self._ttl_ms is None:
+            return content.expiration_ms
+        if content.expiration_ms is None:
+            return self._ttl_ms
+        return min(self._ttl_ms, content.expiration_ms)
 
-    def note_present(self) -> None:
-        """The same for everything that is in the queue already."""
-        for held in self._queue.contents():
-            self.note(held.content)
-
-    def forget(self, ids: Iterable[int]) -> None:
-        for message_id in ids:
-            self._deadlines.pop(message_id, None)
-
-    def purged(self) -> None:
-        """Most messages went: keep the deadlines of those that are left."""
-        self._deadlines = {m: at for m, at in self._deadlines.items() if m in self._queue}
+    def expiry(self, ttl_ms: int | None) -> Expiry | None:
+        """When that is over, from now."""
+        return None if ttl_ms is None else Expiry.after(self._shell.env.clock, ttl_ms * 1_000_000)
 
     def expire(self) -> None:
         """Drop what is overdue at the head."""
-        expired: list[Content] = []
-        now = self._now_ns() if self._deadlines else 0
-        while self._deadlines and (head := self._queue.peek()) is not None:
-            deadline = self._deadlines.get(head.content.id)
-            if deadline is None or deadline > now:
-                break
-            expired.append(head.content)
-            self._queue.drop(1)
-            del self._deadlines[head.content.id]
-        self._dropped(expired, "expired")
-        self._arm()
-
-    def _ttl_of(self, content: Content) -> int | None:
-        ttls = [ttl for ttl in (self._ttl_ms, content.expiration_ms) if ttl is not None]
-        return min(ttls, default=None)
-
-    def _arm(self) -> None:
-        if self._expiry_timer_runs or not self._deadlines:
+        if not self._queue.expiring:
             return
+        expired: list[Content] = []
+        now = self._now_ns()
         head = self._queue.peek()
-        deadline = None if head is None else self._deadlines.get(head.content.id)
-        if deadline is not None:
-            self._expiry_timer_runs = True
-            delay_ms = max(0.0, (deadline - self._now_ns()) / 1_000_000)
-            self._shell.after(delay_ms + 1, ExpiryTimer())
+        while head is not None and head.expiry is not None and head.expiry.at_ns <= now:
+            expired += self._queue.drop(1)
+            head = self._queue.peek()
+        self._dropped(expired, "expired")
+        self.watch_head()
+
+    def watch_head(self) -> None:
+        """See that it expires in time, though nobody may ask for it."""
+        head = self._queue.peek() if self._queue.expiring else None
+        if head is not None and head.expiry is not None:
+            self._arm(head.expiry.at_ns)
+
+    def _arm(self, at_ns: int) -> None:
+        """One timer at a time: the earliest that was wanted. Who is early looks again."""
+        if self._expiry_timer is not None:
+            due_ns, timer = self._expiry_timer
+            if due_ns <= at_ns:
+                return
+            timer.cancel()
+        delay_ms = max(0.0, (at_ns - self._now_ns()) / 1_000_000)
+        self._expiry_timer = at_ns, self._shell.after(delay_ms + 1, ExpiryTimer())
 
     # -- length ------------------------------------------------------------------------------------
 
@@ -126,7 +121,6 @@ class Limits:
         dropped: list[Content] = []
         while self._queue.ready and self._is_over():
             dropped += self._queue.drop(1)
-        self.forget(content.id for content in dropped)
         self._dropped(dropped, "maxlen")
 
     def _is_over(self) -> bool:
@@ -136,7 +130,8 @@ class Limits:
 
     def _dropped(self, contents: list[Content], reason: str) -> None:
         if contents:
-            self._shell.broadcast(ins.Dropped(self._queue.ready, len(contents), False))
+            ids = tuple(c.id for c in contents) if self._queue.has_priorities else ()
+            self._shell.broadcast(ins.Dropped(self._queue.ready, len(contents), False, ids))
             self._dead_letter(contents, reason)
 
     # -- dead letters ------------------------------------------------------------------------------
@@ -163,7 +158,7 @@ class Limits:
         """Whether ``message`` was one of the timers. ``in_use``: the queue has consumers."""
         match message:
             case ExpiryTimer():
-                self._expiry_timer_runs = False
+                self._expiry_timer = None
                 expire()
             case UnusedTimer():
                 self._unused_timer_runs = False

@@ -68,7 +68,7 @@ class Master:
             shell.monitor(row.exclusive_owner)
         for channel in heritage.senders:
             shell.monitor(channel)
-        self.limits.note_present()
+        self.limits.watch_head()
         self._deliveries = heritage.deliveries
 
     def take_deliveries(self) -> None:
@@ -135,10 +135,10 @@ class Master:
             self.confirms.refuse(message)
             return
         self.confirms.owe(message)
-        if not self._deliver_at_once(message):
-            mark = self.queue.publish(content)
-            self.limits.note(content)
-            self._tell(message, ins.Published(message.channel, content))
+        ttl_ms = self.limits.ttl_ms(content)
+        if not self._deliver_at_once(message, ttl_ms):
+            mark = self.queue.publish(content, expiry=self.limits.expiry(ttl_ms))
+            self._tell(message, ins.Published(message.channel, content, ttl_ms=ttl_ms))
             self.confirms.await_durable(mark, content.id)
             self._expire()
             self.deliver_ready()
@@ -161,7 +161,7 @@ class Master:
             self.confirms.confirm(content.id)
         return True
 
-    def _deliver_at_once(self, message: Publish) -> bool:
+    def _deliver_at_once(self, message: Publish, ttl_ms: int | None) -> bool:
         """To a consumer that is waiting, past the queue, if there is nothing in it."""
         if self.queue.ready:
             return False
@@ -174,8 +174,8 @@ class Master:
             ack_id = self.consumers.next_ack_id()
             self.confirms.confirm(content.id)
         else:
-            mark = self.queue.publish_delivered(content)
-            self._tell(message, ins.Published(message.channel, content, delivered=True))
+            mark = self.queue.publish_delivered(content, expiry=self.limits.expiry(ttl_ms))
+            self._tell(message, ins.Published(message.channel, content, True, ttl_ms))
             ack_id = self.consumers.delivered(request.channel, content.id, consumer)
             self.confirms.await_durable(mark, content.id)
         self.shell.send(
@@ -217,6 +217,7 @@ class Master:
         fetched = self._fetch(request.no_ack)
         if fetched is None:
             return GotEmpty()
+        self._expire()  # what is the head now
         content = fetched.content
         ack_id = (
             self.consumers.next_ack_id()
@@ -228,9 +229,8 @@ class Master:
     def _fetch(self, no_ack: bool) -> Fetched | None:
         fetched = self.queue.fetch(no_ack=no_ack)
         if fetched is not None:
-            if no_ack:
-                self.limits.forget((fetched.content.id,))
-            self.shell.broadcast(ins.Dropped(self.queue.ready, 1, not no_ack))
+            ids = (fetched.content.id,) if self.queue.has_priorities else ()
+            self.shell.broadcast(ins.Dropped(self.queue.ready, 1, not no_ack, ids))
         return fetched
 
     def consume(self, request: Consume) -> Message:
@@ -257,6 +257,7 @@ class Master:
                 self.shell.pid, request.tag, ack_id, fetched.redelivered, fetched.content
             )
             self.shell.send(request.channel, delivery)
+        self._expire()  # what is the head now
 
     def settle(self, request: Settle) -> None:
         ids = self.consumers.settle(request.channel, request.ack_ids)
@@ -271,7 +272,6 @@ class Master:
     def ack(self, ids: Iterable[int]) -> None:
         acked = self.queue.ack(ids)
         if acked:
-            self.limits.forget(acked)
             self.shell.broadcast(ins.Acked(tuple(acked)))
 
     def _requeue(self, ids: Iterable[int]) -> None:
@@ -285,12 +285,12 @@ class Master:
         if not self._rules.tells_requeued:
             self.queue.requeue(self.queue.unacked_ids())
             self.limits.trim()
-            return
-        self._requeue(self.queue.unacked_ids())
+        else:
+            self._requeue(self.queue.unacked_ids())
+        self._expire()
 
     def purge(self) -> int:
         count = self.queue.purge()
-        self.limits.purged()
         self.shell.broadcast(ins.Dropped(0, count, False))
         return count
 

@@ -16,15 +16,16 @@ from collections import deque
 from dataclasses import dataclass, field
 from typing import Literal
 
-from shalott.broker.rabbit.amqp.queue_protocol import Content, Publish
+from shalott.broker.rabbit.amqp.queue_protocol import Publish
 from shalott.broker.rabbit.metadata.records import QueueRow
-from shalott.broker.rabbit.mirrored.messages import SenderDeathTimer
+from shalott.broker.rabbit.mirrored.messages import SenderDeathTimer, Synced
 from shalott.broker.rabbit.mirrored.replica import instructions as ins
 from shalott.broker.rabbit.mirrored.replica.confirms import DurableMarks, Outbox
 from shalott.broker.rabbit.mirrored.replica.inheritance import Inheritance
 from shalott.broker.rabbit.mirrored.replica.shell import Shell
 from shalott.broker.rabbit.processes.messages import Pid
 from shalott.broker.rabbit.storage.backing_queue import BackingQueue
+from shalott.broker.rabbit.storage.entries import Expiry
 
 # How long after a channel's death the master is reminded of it, if it hasn't said anything.
 SENDER_DEATH_MS = 20_000
@@ -129,12 +130,13 @@ class Mirror:
     def apply(self, instruction: ins.Instruction) -> None:
         """Do as the master did. SyncStart and DeleteAndTerminate are the process's business."""
         match instruction:
-            case ins.Published(channel, content, delivered):
+            case ins.Published(channel, content, delivered, ttl_ms):
                 self._match(channel, content.id, "published")
+                expiry = None if ttl_ms is None else self._expiry(ttl_ms * 1_000_000)
                 if delivered:
-                    mark = self.queue.publish_delivered(content)
+                    mark = self.queue.publish_delivered(content, expiry=expiry)
                 else:
-                    mark = self.queue.publish(content)
+                    mark = self.queue.publish(content, expiry=expiry)
                 self._await(mark, content.id)
             case ins.Discarded(channel, message_id):
                 self._match(channel, message_id, "discarded")
@@ -165,9 +167,25 @@ class Mirror:
         # An unsynchronised mirror holds the tail of the master's messages, so it may have less to
         # drop.
         count = max(0, self.queue.ready - instruction.remaining)
-        self.queue.drop(count, ack_required=instruction.ack_required)
+        if instruction.ids:
+            count = self._drop_those(instruction)
+        else:
+            self.queue.drop(count, ack_required=instruction.ack_required)
         if not instruction.ack_required:
             self._change_delta(count - instruction.count)
+
+    def _drop_those(self, instruction: ins.Dropped) -> int:
+        """What is ready here is ready at the master, in the same order: what was its head is the
+        head here, or is not here. Returns how many were."""
+        count = 0
+        for message_id in instruction.ids:
+            head = self.queue.peek()
+            if head is not None and head.content.id == message_id:
+                count += len(self.queue.drop(1, ack_required=instruction.ack_required))
+        return count
+
+    def _expiry(self, left_ns: int) -> Expiry:
+        return Expiry.after(self.shell.env.clock, left_ns)
 
     def _set_delta(self, delta: int) -> None:
         if delta == 0 and self.depth_delta != 0:
@@ -233,13 +251,12 @@ class Mirror:
     def _master_depth(self) -> int | None:
         return None if self.depth_delta is None else self.depth_delta + self.queue.depth
 
-    def take_synced(self, messages: tuple[tuple[Content, bool, bool], ...]) -> None:
-        """A batch of (content, redelivered, unacknowledged), in the master's order."""
-        for content, redelivered, unacked in messages:
-            if unacked:
-                mark = self.queue.publish_delivered(content, redelivered=redelivered)
-            else:
-                mark = self.queue.publish(content, redelivered=redelivered)
+    def take_synced(self, messages: tuple[Synced, ...]) -> None:
+        """A batch, in the master's order."""
+        for content, redelivered, unacked, left_ns in messages:
+            publish = self.queue.publish_delivered if unacked else self.queue.publish
+            expiry = None if left_ns is None else self._expiry(left_ns)
+            mark = publish(content, redelivered=redelivered, expiry=expiry)
             if content.id in self._statuses:
                 self._await(mark, content.id)
 

@@ -12,12 +12,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Literal
 
-from shalott.broker.rabbit.amqp.queue_protocol import Content
 from shalott.broker.rabbit.mirrored.messages import (
     SyncAborted,
     SyncAnswer,
     SyncBatch,
     SyncComplete,
+    Synced,
     SyncNext,
 )
 from shalott.broker.rabbit.mirrored.replica import instructions as ins
@@ -47,7 +47,7 @@ class MasterSync:
         self._ref = ref
         self._batch_size = batch_size
         self._on_end = on_end
-        self._messages = [(h.content, h.redelivered, h.unacked) for h in queue.contents()]
+        self._messages = queue.contents()
         self._sent = 0
         self._asked: dict[Pid, None] = dict.fromkeys(mirrors)
         self._ready: dict[Pid, bool] = {}  # mirror -> has taken what it was sent
@@ -113,14 +113,18 @@ class MasterSync:
                 self._ready[mirror] = False
                 self._shell.send(mirror, SyncBatch(self._ref, batch))
 
-    def _next_batch(self) -> tuple[tuple[Content, bool, bool], ...]:
+    def _next_batch(self) -> tuple[Synced, ...]:
         start, size = self._sent, 0
         while self._sent < len(self._messages) and self._sent - start < self._batch_size:
-            size += len(self._messages[self._sent][0].body)
+            size += len(self._messages[self._sent].content.body)
             self._sent += 1
             if size >= BATCH_BYTES_MAX:
                 break
-        return tuple(self._messages[start : self._sent])
+        clock = self._shell.env.clock
+        return tuple(
+            (h.content, h.redelivered, h.unacked, h.expiry and h.expiry.left_ns(clock))
+            for h in self._messages[start : self._sent]
+        )
 
     def _end(self, outcome: Outcome) -> None:
         self.is_over = True

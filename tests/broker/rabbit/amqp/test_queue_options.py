@@ -11,6 +11,7 @@ from typing import Any
 
 import pika.exceptions
 import pytest
+from pika import BasicProperties
 from pika.adapters.blocking_connection import BlockingChannel
 
 from tests.broker.rabbit.amqp.pika_flows import closes_channel, connected, queue
@@ -249,13 +250,33 @@ def test_exclusive_use_and_a_single_active_consumer_exclude_each_other(node: Nod
         one.basic_consume("opt.single", lambda *_: None, exclusive=True)
 
 
-def test_priority_queues_are_refused_in_plain_words(node: NodeProcess) -> None:
+def test_messages_of_higher_priority_go_first_up_to_the_queues_maximum(node: NodeProcess) -> None:
+    arguments = {"x-max-priority": 5}
+    with queue(node.address, "opt.levels", arguments=arguments) as channel:
+        for body, priority in ((b"none", None), (b"5", 5), (b"200", 200), (b"1", 1), (b"0", 0)):
+            properties = BasicProperties(priority=priority)
+            channel.basic_publish("", "opt.levels", body, properties, mandatory=True)
+        taken = [channel.basic_get("opt.levels", auto_ack=True)[2] for _ in range(5)]
+        assert taken == [b"5", b"200", b"1", b"none", b"0"]
+
+
+@pytest.mark.parametrize("value", [-1, 256, "5", True])
+def test_a_maximum_priority_is_a_number_that_an_octet_holds(node: NodeProcess, value: Any) -> None:
     with (
         channels(node, 1) as (channel,),
-        closes_channel(406, "invalid arg 'x-max-priority' for queue 'opt.levels': '5' asks"),
+        closes_channel(406, "invalid arg 'x-max-priority' for queue 'opt.levels'"),
     ):
-        channel.queue_declare("opt.levels", arguments={"x-max-priority": 5})
+        channel.queue_declare("opt.levels", arguments={"x-max-priority": value})
     assert not exists(node, "opt.levels")
+
+
+def test_the_maximum_priority_of_a_queue_can_not_change(node: NodeProcess) -> None:
+    with (
+        queue(node.address, "opt.fixed", arguments={"x-max-priority": 5}),
+        channels(node, 1) as (channel,),
+        closes_channel(406, "inequivalent arg 'x-max-priority'"),
+    ):
+        channel.queue_declare("opt.fixed", durable=True, arguments={"x-max-priority": 6})
 
 
 def test_recover_brings_back_what_was_not_acknowledged_in_order_and_redelivered(

@@ -13,6 +13,7 @@ import pytest
 
 from shalott.broker.base.errors import BrokerError
 from shalott.broker.rabbit.amqp import queue_protocol as qp
+from shalott.broker.rabbit.mirrored.replica.mirror import Mirror
 from tests.world.clock.latency import Latency
 from tests.world.rabbit.queues import Cluster, TestChannel, run, until
 
@@ -196,13 +197,15 @@ def test_the_same_history_under_upstream_defaults_can_lose() -> None:
     run(scenario())
 
 
+@pytest.mark.parametrize("levels", [None, 3])
 @pytest.mark.parametrize("seed", range(4))
-def test_mirrors_hold_what_their_master_holds(seed: int) -> None:
+def test_mirrors_hold_what_their_master_holds(seed: int, levels: int | None) -> None:
     async def scenario() -> None:
         rng = random.Random(seed)
         async with Cluster("abc", seed=seed) as cluster:
             await cluster.set_policy({"ha-mode": "all"})
-            await cluster["a"].declare("q", arguments={"x-max-length": 60})
+            limits = {"x-max-length": 60} if levels is None else LIMITS | {"x-max-priority": levels}
+            await cluster["a"].declare("q", arguments=limits)
             await cluster.mirrored_on("q", "bc")
             channels = [cluster[rng.choice("abc")].channel() for _ in range(3)]
             held: list[tuple[TestChannel, int]] = []
@@ -215,30 +218,69 @@ def test_mirrors_hold_what_their_master_holds(seed: int) -> None:
                     assert process is not None and process.role is not None
                     assert process.role.is_synchronised  # type: ignore[union-attr]
 
-    async def operate(
-        cluster: Cluster,
-        channel: TestChannel,
-        held: list[tuple[TestChannel, int]],
-        number: int,
-        rng: random.Random,
-    ) -> None:
-        draw = rng.random()
-        if draw < 0.55:
-            channel.publish("q", b"%d" % number, persistent=rng.random() < 0.7)
-        elif draw < 0.75:
-            no_ack = rng.random() < 0.3
-            got = await channel.get("q", no_ack=no_ack)
-            if got is not None and not no_ack:
-                held.append((channel, got.ack_id))
-        elif draw < 0.95 and held:
-            owner, ack_id = held.pop(rng.randrange(len(held)))
-            owner.settle("q", [ack_id], rng.choice(["ack", "requeue", "reject"]))
-        elif draw < 0.96:
-            await channel.ask("q", qp.Purge())
-        elif draw < 0.98:
-            request = qp.Consume(channel.pid, f"t{number}", rng.random() < 0.5, False, 2)
-            await channel.ask("q", request)
-            await asyncio.sleep(0.01)
-            await channel.ask("q", qp.CancelConsumer(channel.pid, f"t{number}"))
+    run(scenario())
+
+
+@pytest.mark.parametrize("levels", [None, 3])
+@pytest.mark.parametrize("seed", range(4))
+def test_unsynchronised_mirrors_know_how_much_they_lack(seed: int, levels: int | None) -> None:
+    """A mirror that starts empty while there are messages has a part of them, and no other."""
+
+    async def scenario() -> None:
+        rng = random.Random(seed)
+        async with Cluster("ab", seed=seed) as cluster:
+            await cluster.set_policy({"ha-mode": "all", "ha-sync-mode": "manual"})
+            limits = {} if levels is None else LIMITS | {"x-max-priority": levels}
+            await cluster["a"].declare("q", arguments=limits)
+            await cluster.mirrored_on("q", "b")
+            channels = [cluster["a"].channel() for _ in range(3)]
+            held: list[tuple[TestChannel, int]] = []
+            for number in range(400):
+                await operate(cluster, rng.choice(channels), held, number, rng)
+                if number % 100 == 20:
+                    await cluster.kill("b")
+                    cluster.boot("b")
+                    await cluster.mirrored_on("q", "b", synchronised=False)
+                if number % 20 == 19:
+                    await until(lambda: knows_what_it_lacks(cluster), "the mirror follows")
 
     run(scenario())
+
+
+def knows_what_it_lacks(cluster: Cluster) -> bool:
+    master, mirror = cluster["a"].contents("q"), cluster["b"].contents("q")
+    process = cluster["b"].process("q")
+    assert process is not None and isinstance(process.role, Mirror)
+    part = [held for held in master if held in mirror]
+    return part == mirror and process.role.depth_delta == len(master) - len(mirror)
+
+
+LIMITS = {"x-max-length": 60, "x-message-ttl": 400}
+
+
+async def operate(
+    cluster: Cluster,
+    channel: TestChannel,
+    held: list[tuple[TestChannel, int]],
+    number: int,
+    rng: random.Random,
+) -> None:
+    draw = rng.random()
+    if draw < 0.55:
+        priority = rng.randrange(5)
+        channel.publish("q", b"%d" % number, persistent=rng.random() < 0.7, priority=priority)
+    elif draw < 0.75:
+        no_ack = rng.random() < 0.3
+        got = await channel.get("q", no_ack=no_ack)
+        if got is not None and not no_ack:
+            held.append((channel, got.ack_id))
+    elif draw < 0.95 and held:
+        owner, ack_id = held.pop(rng.randrange(len(held)))
+        owner.settle("q", [ack_id], rng.choice(["ack", "requeue", "reject"]))
+    elif draw < 0.96:
+        await channel.ask("q", qp.Purge())
+    elif draw < 0.98:
+        request = qp.Consume(channel.pid, f"t{number}", rng.random() < 0.5, False, 2)
+        await channel.ask("q", request)
+        await asyncio.sleep(0.01)
+        await channel.ask("q", qp.CancelConsumer(channel.pid, f"t{number}"))

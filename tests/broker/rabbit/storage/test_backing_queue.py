@@ -23,8 +23,9 @@ DIRECTORY = "queues/orders"
 JOURNAL = f"{DIRECTORY}/journal"
 
 
-def message(number: int, *, persistent: bool = True, size: int = 4) -> Content:
-    return Content(number, "", "orders", b"", bytes([number % 256]) * size, persistent)
+def message(number: int, *, persistent: bool = True, size: int = 4, priority: int = 0) -> Content:
+    body = bytes([number % 256]) * size
+    return Content(number, "", "orders", b"", body, persistent, priority)
 
 
 def filled(numbers: Iterable[int]) -> BackingQueue:
@@ -126,6 +127,50 @@ def test_purge_spares_the_unacknowledged_and_clear_spares_nothing() -> None:
     assert queue.clear() == 2
     assert (queue.depth, queue.ready, queue.bytes, queue.ready_bytes) == (0, 0, 0, 0)
     assert queue.fetch() is None
+
+
+def prioritised(max_priority: int, *priorities: int) -> BackingQueue:
+    """Messages 0, 1, ... of these priorities."""
+    queue = BackingQueue.in_memory(max_priority=max_priority)
+    for number, priority in enumerate(priorities):
+        queue.publish(message(number, priority=priority))
+    return queue
+
+
+def test_higher_priorities_go_first_and_equals_as_they_came() -> None:
+    queue = prioritised(9, 1, 5, 0, 5, 1, 9)
+    assert [taken for taken, _ in fetch_all(queue)] == [5, 1, 3, 0, 4, 2]
+
+
+def test_a_priority_above_the_maximum_counts_as_the_maximum() -> None:
+    queue = prioritised(2, 2, 200, 1, 2)
+    assert [taken for taken, _ in fetch_all(queue)] == [0, 1, 3, 2]
+    assert [taken for taken, _ in fetch_all(prioritised(0, 0, 7, 3))] == [0, 1, 2]
+
+
+def test_a_queue_without_priorities_ignores_them() -> None:
+    queue = BackingQueue.in_memory()
+    for number, priority in enumerate((0, 9, 4)):
+        queue.publish(message(number, priority=priority))
+    assert [taken for taken, _ in fetch_all(queue)] == [0, 1, 2]
+
+
+def test_requeued_messages_go_back_to_their_place_within_their_priority() -> None:
+    queue = prioritised(5, 0, 5, 5, 0)
+    assert [taken for taken, _ in fetch_all(queue)] == [1, 2, 0, 3]
+    queue.publish(message(4, priority=5))
+    queue.publish(message(5))
+    queue.requeue([3, 0, 2])
+    assert fetch_all(queue) == [(2, True), (4, False), (0, True), (3, True), (5, False)]
+
+
+def test_what_takes_from_the_head_takes_of_the_highest_priority() -> None:
+    """As RabbitMQ documents it of length limits: higher ones may go to make way for lower ones."""
+    queue = prioritised(5, 0, 1, 5)
+    assert [content.id for content in queue.drop(2)] == [2, 1]
+    queue.publish(message(3, priority=3))
+    head = queue.peek()
+    assert head is not None and head.content.id == 3
 
 
 def test_contents_are_in_order_whatever_happened() -> None:

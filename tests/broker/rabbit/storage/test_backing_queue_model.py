@@ -3,7 +3,8 @@
 The model says for each message when its publish and its removal were promised to be durable. A
 crash takes the disk as it is at that instant, a power loss with any of the unsynced sectors
 missing. Then: nothing durable is lost, nothing durably removed comes back, nothing else appears,
-and the order is the old one.
+and the order is the old one. Priorities and times to live are drawn as well: a queue may have one
+order for each priority, and what is left of a message's time is what it was.
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ from shalott.broker.rabbit.amqp.queue_protocol import Content
 from shalott.broker.rabbit.storage import backing_queue as backing_queue_module
 from shalott.broker.rabbit.storage import flusher as flusher_module
 from shalott.broker.rabbit.storage.backing_queue import BackingQueue
+from shalott.broker.rabbit.storage.entries import Expiry
 from tests.world.disk.memory_disk import MemoryDisk
 
 pytestmark = pytest.mark.explore
@@ -41,6 +43,20 @@ class Modelled:
     unacked: bool = False
     published_mark: int = 0  # 0: durable from the start
     removed_mark: int | None = None  # None: it is here
+    expires_wall_ns: int | None = None
+
+
+class SteadyClock:
+    """Of a life. Monotonic time starts anew in each; the wall clock goes on."""
+
+    def __init__(self, lives: int) -> None:
+        self._lives = lives
+
+    def monotonic_ns(self) -> int:
+        return 7 * self._lives
+
+    def wall_ns(self) -> int:
+        return 1_000_000 + 1000 * self._lives
 
 
 class BackingQueueMachine(RuleBasedStateMachine):
@@ -50,6 +66,8 @@ class BackingQueueMachine(RuleBasedStateMachine):
         self.disk = MemoryDisk()
         self.model: list[Modelled] = []
         self.next_id = 1
+        self.lives = 1
+        self.max_priority: int | None = None
         # No timer may fire by itself: what happens must depend on the rules alone.
         self.patches = [
             mock.patch.object(backing_queue_module, "COMPACT_MIN_GARBAGE_BYTES", 300),
@@ -61,9 +79,24 @@ class BackingQueueMachine(RuleBasedStateMachine):
     def run(self, coroutine: Coroutine[Any, Any, T]) -> T:
         return self.loop.run_until_complete(coroutine)
 
-    @initialize()
-    def create(self) -> None:
-        self.queue = self.run(BackingQueue.create(self.disk, DIRECTORY))
+    @initialize(max_priority=st.none() | st.integers(0, 3))
+    def create(self, max_priority: int | None) -> None:
+        self.max_priority = max_priority
+        self.queue = self.run(BackingQueue.create(self.disk, DIRECTORY, max_priority=max_priority))
+
+    def recover(self, disk: MemoryDisk) -> BackingQueue:
+        self.lives += 1
+        return self.run(
+            BackingQueue.recover(
+                disk, DIRECTORY, max_priority=self.max_priority, clock=SteadyClock(self.lives)
+            )
+        )
+
+    def expiry(self, wall_ns: int | None) -> Expiry | None:
+        clock = SteadyClock(self.lives)
+        if wall_ns is None:
+            return None
+        return Expiry(clock.monotonic_ns() + wall_ns - clock.wall_ns(), wall_ns)
 
     def teardown(self) -> None:
         for patch in self.patches:
@@ -77,7 +110,12 @@ class BackingQueueMachine(RuleBasedStateMachine):
         return [each for each in self.model if each.removed_mark is None]
 
     def ready(self) -> list[Modelled]:
-        return [each for each in self.here() if not each.unacked]
+        """In the order in which they are handed out: the highest priority first."""
+        ready = [each for each in self.here() if not each.unacked]
+        if self.max_priority is None:
+            return ready
+        top = self.max_priority
+        return sorted(ready, key=lambda each: -min(each.content.priority, top))
 
     def unacked(self) -> list[Modelled]:
         return [each for each in self.here() if each.unacked]
@@ -94,14 +132,28 @@ class BackingQueueMachine(RuleBasedStateMachine):
         for each in messages:
             each.removed_mark = self.queue.mark()
 
-    @rule(persistent=st.booleans(), delivered=st.booleans(), size=st.integers(0, 120))
-    def publish(self, persistent: bool, delivered: bool, size: int) -> None:
-        content = Content(self.next_id, "x", "k", b"p", b"b" * size, persistent, 3, 1000)
+    @rule(
+        persistent=st.booleans(),
+        delivered=st.booleans(),
+        size=st.integers(0, 120),
+        priority=st.integers(0, 4),
+        expires_wall_ns=st.none() | st.integers(1, 2_000_000),
+    )
+    def publish(
+        self,
+        persistent: bool,
+        delivered: bool,
+        size: int,
+        priority: int,
+        expires_wall_ns: int | None,
+    ) -> None:
+        content = Content(self.next_id, "x", "k", b"p", b"b" * size, persistent, priority, 1000)
         self.next_id += 1
         publish = self.queue.publish_delivered if delivered else self.queue.publish
-        mark = self.in_loop(lambda: publish(content))
+        expiry = self.expiry(expires_wall_ns)
+        mark = self.in_loop(lambda: publish(content, expiry=expiry))
         assert (mark > 0) == persistent
-        self.model.append(Modelled(content, delivered, delivered, mark))
+        self.model.append(Modelled(content, delivered, delivered, mark, None, expires_wall_ns))
 
     @rule(no_ack=st.booleans())
     def fetch(self, no_ack: bool) -> None:
@@ -177,7 +229,7 @@ class BackingQueueMachine(RuleBasedStateMachine):
             image = self.disk.after_power_loss(lambda: rng.random() < 0.5)
         self.run(self.queue.abandon())
         self.disk = image
-        self.queue = self.run(BackingQueue.recover(image, DIRECTORY))
+        self.queue = self.recover(image)
         found = {held.content.id: held for held in self.queue.contents()}
         for each in self.model:
             removed_for_good = each.removed_mark is not None and each.removed_mark <= durable
@@ -195,7 +247,7 @@ class BackingQueueMachine(RuleBasedStateMachine):
     def restart(self) -> None:
         """A clean end: exactly the persistent messages, with their flags."""
         self.run(self.queue.close())
-        self.queue = self.run(BackingQueue.recover(self.disk, DIRECTORY))
+        self.queue = self.recover(self.disk)
         self.model = [each for each in self.here() if each.content.persistent]
         for each in self.model:
             each.unacked = False
@@ -204,11 +256,19 @@ class BackingQueueMachine(RuleBasedStateMachine):
     @invariant()
     def it_is_as_the_model_says(self) -> None:
         here = self.here()
-        expected = [(each.content, each.redelivered, each.unacked) for each in here]
+        expected = [
+            (each.content, each.redelivered, each.unacked, self.expiry(each.expires_wall_ns))
+            for each in here
+        ]
         assert self.queue.contents() == expected
         assert self.queue.ready == len(self.ready())
         assert self.queue.unacked == len(self.unacked())
         assert self.queue.depth == len(here)
+        assert self.queue.expiring == sum(each.expires_wall_ns is not None for each in here)
+        head = self.queue.peek()
+        assert (None if head is None else head.content) == next(
+            (each.content for each in self.ready()), None
+        )
         assert self.queue.bytes == sum(len(each.content.body) for each in here)
         assert self.queue.ready_bytes == sum(len(each.content.body) for each in self.ready())
 

@@ -86,6 +86,18 @@ class AmqpChannel:
         else:
             await connection.close()
 
+    @property
+    def owes_an_answer(self) -> bool:
+        """Whether an operation is under way, or ended without an answer."""
+        return self._unsettled
+
+    def hang_up(self) -> None:
+        """Drop the connection without a word. It may be opened again."""
+        connection, self._connection = self._connection, None
+        self.is_open, self.why_lost = False, "hung up"
+        if connection is not None:
+            connection.abort("hung up")
+
     async def ready(self) -> Connection:
         """A connection with an open channel on which nothing was asked yet."""
         connection = self._connection

@@ -1,0 +1,140 @@
+"""What the workload ``consume`` can be told: its queues, its publishers, its consumers."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+import msgspec
+
+from shalott.harness.core.errors import UsageError
+from shalott.harness.core.parameters import make_parameters
+from shalott.harness.core.plan import Plan
+from shalott.workloads.clients.body import SMALLEST_BYTES
+
+Share = Annotated[float, msgspec.Meta(ge=0, le=1)]
+OfOperations = Annotated[
+    float, msgspec.Meta(ge=0, le=0.2, description="Share of the operations; the rest publish.")
+]
+OfConsumers = Annotated[float, msgspec.Meta(ge=0, le=1, description="Share of the consumers.")]
+OfDeliveries = Annotated[
+    float, msgspec.Meta(ge=0, le=0.5, description="Share of the deliveries; the rest is acked.")
+]
+OfPublishes = Annotated[float, msgspec.Meta(ge=0, le=1, description="Share of the publishes.")]
+
+PLAIN = "plain"
+FEATURES = (
+    "ttl",  # the queue's
+    "message-ttl",  # messages have one of their own
+    "length",  # max-length, drop-head
+    "reject",  # max-length, reject-publish
+    "dead-letters",
+    "single-active",
+    "priorities",  # of messages
+    "expires",
+    "exclusive",  # its consumers ask for it
+    "recreated",  # deleted and declared again
+)
+USUAL_KINDS = (
+    PLAIN,
+    "dead-letters",
+    "single-active",
+    "ttl+dead-letters",
+    "length+dead-letters",
+    "exclusive",
+    "recreated",
+)
+
+
+class ConsumeParameters(msgspec.Struct, frozen=True, kw_only=True):
+    """Queue number n has the n-th of ``kinds``, which begin anew when they end; a kind is ``plain``
+    or features joined by +. Which parameter is about what is in its description."""
+
+    kinds: Annotated[
+        tuple[str, ...],
+        msgspec.Meta(description=f"What queues have: plain, or of {', '.join(FEATURES)}, by +."),
+    ] = USUAL_KINDS
+    queues: Annotated[int, msgspec.Meta(ge=0, description="How many; 0: one of each kind.")] = 0
+    consumers: Annotated[
+        int, msgspec.Meta(ge=1, le=16, description="How many each queue has, at most.")
+    ] = 2
+    body_bytes: Annotated[
+        int, msgspec.Meta(ge=SMALLEST_BYTES, description="Size of a message.")
+    ] = 64
+
+    # What queues have, whose kind says so.
+    ttl_ms: Annotated[int, msgspec.Meta(ge=1, description="Of queues, or of messages.")] = 1000
+    max_length: Annotated[int, msgspec.Meta(ge=1, description="Messages, at most.")] = 20
+    expires_ms: Annotated[
+        int, msgspec.Meta(ge=1, description="A queue without a consumer is deleted.")
+    ] = 1000
+    max_priority: Annotated[
+        int, msgspec.Meta(ge=1, le=10, description="Of messages of queues that have priorities.")
+    ] = 3
+
+    # Publishers.
+    fanout: OfPublishes = 0.15
+    unrouted: OfPublishes = 0.05
+    unroutable: OfPublishes = 0.02
+
+    # Consumers that come and go.
+    cancels: OfOperations = 0.02
+    closes: OfOperations = 0.02
+    hang_ups: OfOperations = 0.01
+    deletes: OfOperations = 0.01
+    away_ms: Annotated[
+        int, msgspec.Meta(ge=0, description="A consumer that was ended is away so long, at most.")
+    ] = 1500
+
+    # What they are like.
+    prefetch: Annotated[
+        Literal["mixed", "one", "window", "unlimited"],
+        msgspec.Meta(description="Of each consumer."),
+    ] = "mixed"
+    window: Annotated[int, msgspec.Meta(ge=1, description="The largest prefetch.")] = 10
+    per_channel: OfConsumers = 0.25
+    no_ack: OfConsumers = 0.0
+    cancel_on_failover: OfConsumers = 0.3
+    consumer_priorities: OfConsumers = 0.2
+    shared_channels: OfConsumers = 0.25
+
+    # How they settle.
+    settle_ms: Annotated[
+        int, msgspec.Meta(ge=0, description="After so long, at the latest half of the time.")
+    ] = 200
+    batches: OfConsumers = 0.3
+    shuffled: OfConsumers = 0.3
+    nacks: OfDeliveries = 0.03
+    rejects: OfDeliveries = 0.03
+    requeued: Annotated[
+        float, msgspec.Meta(ge=0, le=1, description="Share of the nacked and rejected.")
+    ] = 0.7
+    never: OfDeliveries = 0.01
+    recovers: OfDeliveries = 0.005
+
+
+def parameters_of(plan: Plan) -> ConsumeParameters:
+    return make_parameters(ConsumeParameters, plan.workload.parameters)
+
+
+def features_of(kind: str) -> tuple[str, ...]:
+    """None of ``plain``. Raises UsageError: a kind that can't be."""
+    if kind == PLAIN:
+        return ()
+    features = tuple(kind.split("+"))
+    unknown = [feature for feature in features if feature not in FEATURES]
+    if unknown:
+        raise UsageError(
+            f"--kinds {kind}: unknown {unknown[0]}: give {PLAIN}, or of {', '.join(FEATURES)}"
+        )
+    if "length" in features and "reject" in features:
+        raise UsageError(f"--kinds {kind}: a queue that is full drops or rejects, not both")
+    return features
+
+
+def check_parameters(plan: Plan) -> None:
+    """Raises UsageError."""
+    parameters = parameters_of(plan)
+    if not parameters.kinds:
+        raise UsageError("--kinds: give at least one")
+    for kind in parameters.kinds:
+        features_of(kind)

@@ -41,6 +41,7 @@ from shalott.workloads.clients.rocketmq import (
 EMPTY = "empty"
 ROUTE_POLL_MS = 30_000  # pollNameServerInterval
 POLL_WAIT_MS = 100
+PROPERTIES = {"tag": "TAGS", "delay": "DELAY"}  # of a message, by their names in a send's extra
 # What our brokers' remarks say of a message that is not SEND_OK
 # (broker/rocket/processor/outcomes.py).
 NOTHING_STORED = "nothing was stored"
@@ -107,14 +108,20 @@ class LogClient:
         deadline_s = asyncio.get_running_loop().time() + self._op_timeout_ms / 1000
         if invocation.f == "send":
             assert invocation.value is not None
-            return await self._send(topic, int(queue), invocation.value, deadline_s)
+            return await self._send(topic, int(queue), invocation, deadline_s)
         if invocation.f == "poll":
             return await self._poll(invocation, topic, int(queue), deadline_s)
         raise Definite(f"a log client knows no {invocation.f}")
 
     # -- send --------------------------------------------------------------------------------------
 
-    async def _send(self, topic: str, queue_id: int, value: int, deadline_s: float) -> Completion:
+    async def _send(
+        self, topic: str, queue_id: int, invocation: Invocation, deadline_s: float
+    ) -> Completion:
+        """With the tag and the delay level that ``extra`` has. A delayed message gets its offset
+        when it is due, so none is told."""
+        extra, value = invocation.extra or {}, invocation.value or 0
+        properties = {name: str(extra[key]) for key, name in PROPERTIES.items() if key in extra}
         queue, master = await self._master(topic, queue_id)
         body = encode_body(value, self._body_bytes)
         try:
@@ -123,6 +130,7 @@ class LogClient:
                 queue,
                 body,
                 unique_key=f"{value:032X}",
+                properties=properties,
                 timeout_ms=_left_ms(deadline_s),
             )
         except RocketError as error:
@@ -130,7 +138,7 @@ class LogClient:
             raise _fate_of_send(error) from error
         if sent.code != ResponseCode.SUCCESS:
             raise Indefinite(f"{sent.code.name} at queue offset {sent.queue_offset}")
-        return Completion(type="ok", offset=sent.queue_offset)
+        return Completion(type="ok", offset=None if "delay" in extra else sent.queue_offset)
 
     async def _master(self, topic: str, queue_id: int) -> tuple[Queue, str]:
         """Whom to ask. Raises Definite: nothing was sent to a broker yet."""
@@ -206,7 +214,9 @@ class LogClient:
         if not records:
             raise Definite("the broker found messages and sent none")
         self._stands[key] = records[-1][0] + 1
-        return Completion(type="ok", extra={"from": start, "records": records})
+        extra = {"from": start, "records": records}
+        retried = [(one.queue_offset, one.reconsumed) for one in pulled.messages if one.reconsumed]
+        return Completion(type="ok", extra=extra | ({"reconsumed": retried} if retried else {}))
 
 
 def _fate_of_send(error: RocketError) -> Definite | Indefinite:

@@ -11,7 +11,7 @@ Order of calls and headers are the Java client's (client/impl/MQClientAPIImpl.ja
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
@@ -107,6 +107,7 @@ class Pulled:
     min_offset: int
     max_offset: int
     messages: tuple[PulledMessage, ...]
+    suggested_id: int = 0  # of the broker to pull from next; 0 is the master
 
 
 STORED_CODES = (
@@ -124,7 +125,10 @@ PULL_CODES = (
 
 
 class RocketClient:
-    """``dial`` says where an address that a route names is reached; addresses are "host:port"."""
+    """``dial`` says where an address that a route names is reached; addresses are "host:port".
+
+    ``on_push`` gets what brokers tell without being asked, with their address.
+    """
 
     def __init__(
         self,
@@ -133,11 +137,12 @@ class RocketClient:
         dial: Dial,
         group: str = "shalott",
         timeout_ms: float = 3000,
+        on_push: Callable[[str, Command], None] | None = None,
     ) -> None:
         self._name_servers = tuple(name_servers)
         self._group = group
         self._timeout_ms = timeout_ms
-        self._remoting = RemotingClient(dial)
+        self._remoting = RemotingClient(dial, on_push=on_push)
         self._turn = 0
 
     async def close(self) -> None:
@@ -151,12 +156,12 @@ class RocketClient:
         for address in self._name_servers:
             try:
                 header = RouteOfTopic(topic=topic)
-                answer = await self._ask(address, RequestCode.GET_ROUTEINFO_BY_TOPIC, header)
+                answer = await self.ask(address, RequestCode.GET_ROUTEINFO_BY_TOPIC, header)
             except (NotSent, Unknown) as error:
                 failed = error
                 continue
             try:
-                return decode_body(_success(answer).body, TopicRoute)
+                return decode_body(success(answer).body, TopicRoute)
             except BadBody as error:
                 raise Unknown(str(error)) from error
         raise failed
@@ -192,10 +197,15 @@ class RocketClient:
         body: bytes,
         *,
         unique_key: str,
-        properties: dict[str, str] | None = None,
+        properties: Mapping[str, str] | None = None,
+        reconsumed: int = 0,
+        max_reconsume: int | None = None,
         timeout_ms: float | None = None,
     ) -> Sent:
-        """Send one message to the broker at ``address``."""
+        """Send one message to the broker at ``address``.
+
+        ``reconsumed`` and ``max_reconsume``: of one that a consumer sends to its retry topic.
+        """
         # Not the time of day: clients run in simulations too, and nobody reads it.
         born_ms = int(asyncio.get_running_loop().time() * 1000)
         header = SendMessageV2(
@@ -206,8 +216,10 @@ class RocketClient:
             born_timestamp=born_ms,
             properties=encode_properties({UNIQUE_KEY: unique_key, **(properties or {})}),
             broker_name=queue.broker_name,
+            reconsume_times=reconsumed,
+            consume_retry_times=max_reconsume,
         )
-        answer = await self._ask(
+        answer = await self.ask(
             address, RequestCode.SEND_MESSAGE_V2, header, body=body, timeout_ms=timeout_ms
         )
         if answer.code not in STORED_CODES:
@@ -224,8 +236,12 @@ class RocketClient:
         max_messages: int = 32,
         wait_ms: int = 0,
         timeout_ms: float | None = None,
+        subscription: str = "*",
     ) -> Pulled:
-        """Pull from ``offset`` on; wait for the first message if there is none yet."""
+        """Pull from ``offset`` on; wait for the first message if there is none yet.
+
+        ``subscription``: "a || b" for messages with one of these tags.
+        """
         header = PullMessage(
             consumer_group=self._group,
             topic=queue.topic,
@@ -234,9 +250,10 @@ class RocketClient:
             max_msg_nums=max_messages,
             sys_flag=PULL_SUBSCRIPTION | (PULL_SUSPEND if wait_ms > 0 else 0),
             suspend_timeout_millis=wait_ms,
+            subscription=subscription,
         )
         patience_ms = wait_ms + PULL_GRACE_MS if timeout_ms is None else timeout_ms
-        answer = await self._ask(address, RequestCode.PULL_MESSAGE, header, timeout_ms=patience_ms)
+        answer = await self.ask(address, RequestCode.PULL_MESSAGE, header, timeout_ms=patience_ms)
         if answer.code not in PULL_CODES:
             raise Refused(answer.code, answer.remark)
         result = _header(answer, PullResult)
@@ -250,6 +267,7 @@ class RocketClient:
             result.min_offset,
             result.max_offset,
             messages,
+            result.suggest_which_broker_id,
         )
 
     async def min_offset(self, address: str, queue: Queue) -> int:
@@ -266,10 +284,12 @@ class RocketClient:
         header = QueueOfTopic(topic=queue.topic, queue_id=queue.queue_id, timestamp=timestamp_ms)
         return await self._offset(address, RequestCode.SEARCH_OFFSET_BY_TIMESTAMP, header)
 
-    async def consumer_offset(self, address: str, queue: Queue) -> int | None:
-        """Where the group stands; None if it never said so."""
+    async def consumer_offset(
+        self, address: str, queue: Queue, group: str | None = None
+    ) -> int | None:
+        """Where the group, by default this client's, stands; None if it never said so."""
         header = ConsumerOffset(
-            consumer_group=self._group, topic=queue.topic, queue_id=queue.queue_id
+            consumer_group=group or self._group, topic=queue.topic, queue_id=queue.queue_id
         )
         try:
             return await self._offset(address, RequestCode.QUERY_CONSUMER_OFFSET, header)
@@ -278,20 +298,22 @@ class RocketClient:
                 return None
             raise
 
-    async def commit_offset(self, address: str, queue: Queue, offset: int) -> None:
+    async def commit_offset(
+        self, address: str, queue: Queue, offset: int, group: str | None = None
+    ) -> None:
         """The group has consumed everything before ``offset``."""
         header = ConsumerOffset(
-            consumer_group=self._group,
+            consumer_group=group or self._group,
             topic=queue.topic,
             queue_id=queue.queue_id,
             commit_offset=offset,
         )
-        _success(await self._ask(address, RequestCode.UPDATE_CONSUMER_OFFSET, header))
+        success(await self.ask(address, RequestCode.UPDATE_CONSUMER_OFFSET, header))
 
     async def _offset(self, address: str, code: RequestCode, header: msgspec.Struct) -> int:
-        return _header(_success(await self._ask(address, code, header)), Offset).offset
+        return _header(success(await self.ask(address, code, header)), Offset).offset
 
-    async def _ask(
+    async def ask(
         self,
         address: str,
         code: RequestCode,
@@ -299,9 +321,14 @@ class RocketClient:
         *,
         body: bytes = b"",
         timeout_ms: float | None = None,
+        as_cpp: bool = False,
     ) -> Command:
-        """Raises NotSent and Unknown."""
-        request = Command(code=code, ext=to_ext(header), body=body, language=Language.PYTHON)
+        """Any request. Raises NotSent and Unknown.
+
+        ``as_cpp``: in the name of a C++ client, for whom some bodies are other ones.
+        """
+        language = Language.CPP if as_cpp else Language.PYTHON
+        request = Command(code=code, ext=to_ext(header), body=body, language=language)
         patience_ms = self._timeout_ms if timeout_ms is None else timeout_ms
         try:
             return await self._remoting.invoke(address, request, patience_ms)
@@ -311,7 +338,8 @@ class RocketClient:
             raise Unknown(str(error)) from error
 
 
-def _success(answer: Command) -> Command:
+def success(answer: Command) -> Command:
+    """The answer, if it says so. Raises Refused."""
     if answer.code != ResponseCode.SUCCESS:
         raise Refused(answer.code, answer.remark)
     return answer

@@ -29,7 +29,9 @@ class Malformed(Exception):
 
 @dataclass(frozen=True, slots=True)
 class PulledMessage:
-    """``is_sound``: the body is what the CRC that was stored with it says."""
+    """``is_sound``: the body is what the CRC that was stored with it says. ``reconsumed``: how
+    often it was sent back before.
+    """
 
     queue_id: int
     queue_offset: int
@@ -39,6 +41,7 @@ class PulledMessage:
     properties: Mapping[str, str]
     stored_ms: int
     is_sound: bool
+    reconsumed: int = 0
 
 
 def decode_messages(data: bytes) -> list[PulledMessage]:
@@ -62,7 +65,7 @@ def _decode_message(data: bytes, start: int) -> tuple[PulledMessage, int]:
         at += _HOST_V6_BYTES if sys_flag & _BORN_HOST_V6 else _HOST_BYTES
         (stored_ms,) = struct.unpack_from(">q", data, at)
         at += 8 + (_HOST_V6_BYTES if sys_flag & _STORE_HOST_V6 else _HOST_BYTES)
-        _, _, body_length = _TAIL.unpack_from(data, at)
+        reconsumed, _, body_length = _TAIL.unpack_from(data, at)
         body, at = _take(data, at + _TAIL.size, body_length)
         topic, at = _take_counted(data, at, ">H" if magic == MAGIC_V2 else ">B")
         properties, at = _take_counted(data, at, ">H")
@@ -77,6 +80,7 @@ def _decode_message(data: bytes, start: int) -> tuple[PulledMessage, int]:
             properties=dict(_pairs(properties.decode())),
             stored_ms=stored_ms,
             is_sound=zlib.crc32(body) & 0x7FFFFFFF == crc & 0x7FFFFFFF,
+            reconsumed=reconsumed,
         )
     except (struct.error, UnicodeDecodeError) as error:
         raise Malformed(f"a message at {start} can't be read: {error}") from error

@@ -25,6 +25,7 @@ from shalott.workloads.clients.body import decode_body
 from shalott.workloads.clients.recovering.amqp_tap import Message
 
 CORRUPTED = "corrupted"
+CUT_OFF = "the consumer had been cancelled by the server"
 _CONSUME = commands.Basic.Consume.index
 
 
@@ -67,8 +68,10 @@ class _Consumer:
 
 @dataclass(slots=True)
 class _Said:
+    """``queues``: those whose masters have not answered since."""
+
     row: int
-    queue: str
+    queues: list[str]
 
 
 @dataclass(slots=True)
@@ -85,6 +88,7 @@ class _Channel:
     unsettled: dict[int, tuple[str, int | None]] = field(default_factory=dict)  # queue, value
     said: list[_Said] = field(default_factory=list)
     checks: deque[tuple[str, int]] = field(default_factory=deque)  # queue, so much was said
+    cut_off: dict[str, None] = field(default_factory=dict)  # queues
     recovers: deque[int] = field(default_factory=deque)
     highest: int = 0  # delivery tag
     published: dict[int, int] = field(default_factory=dict)  # value, by sequence number
@@ -156,7 +160,7 @@ class ConnectionRows:
             "priority": arguments.get("x-priority", 0),
             "cancel_on_failover": bool(arguments.get("x-cancel-on-ha-failover", False)),
             "no_ack": bool(method.no_ack),
-            "tag": tag,
+            "consumer_tag": tag,  # the library's, which may be that of an earlier consumer
             "active_ns": None,
             "leaving_ns": None,
         }
@@ -190,8 +194,10 @@ class ConnectionRows:
         value = messages[0][1] if messages and not multiple else None
         f = method.name.rpartition(".")[2].lower()
         row = self._ledger.invoke(f, queue, value, extra)
-        # What settles messages of several queues is proved by none of them.
-        channel.said.append(_Said(row, queue if len(queues) <= 1 else ""))
+        if any(each in channel.cut_off for each in queues):
+            self._recorder.complete(row, "info", error=CUT_OFF)
+        else:
+            channel.said.append(_Said(row, queues or [""]))
 
     def _publish(self, channel: _Channel, message: Message) -> None:
         value = decode_body(message.body)
@@ -220,18 +226,24 @@ class ConnectionRows:
             case commands.Basic.ConsumeOk() if channel.asking:
                 consumer = channel.asking.popleft()
                 consumer.extra["active_ns"] = self._recorder.now_ns()
-                consumer.extra["tag"] = str(method.consumer_tag)
+                consumer.extra["consumer_tag"] = str(method.consumer_tag)
                 channel.consumers[str(method.consumer_tag)] = consumer
+                channel.cut_off.pop(consumer.queue, None)
             case commands.Basic.Deliver() if message is not None:
                 self._deliver(channel, method, message)
             case commands.Basic.CancelOk():
                 self._end_consumer(channel, str(method.consumer_tag), "cancelled")
             case commands.Basic.Cancel():
+                cancelled = channel.consumers.get(str(method.consumer_tag))
+                if cancelled is not None:
+                    self._cut_off(channel, cancelled.queue)
                 self._end_consumer(channel, str(method.consumer_tag), "cancelled-by-server")
             case commands.Queue.DeclareOk() if channel.checks:
                 self._checked(channel, *channel.checks.popleft())
             case commands.Basic.RecoverOk() if channel.recovers:
-                self._recorder.complete(channel.recovers.popleft(), "ok")
+                channel.unsettled.clear()
+                told = {"channel": channel.name, "upto": channel.highest}
+                self._recorder.complete(channel.recovers.popleft(), "ok", extra=told)
             case commands.Basic.Return() if message is not None:
                 self._returned(method, message)
             case commands.Basic.Ack() | commands.Basic.Nack():
@@ -279,16 +291,27 @@ class ConnectionRows:
 
     def _checked(self, channel: _Channel, queue: str, count: int) -> None:
         """The queue's master has answered what was sent behind the first ``count``."""
-        kept = []
-        for place, said in enumerate(channel.said):
-            if place < count and queue and said.queue == queue:
-                self._recorder.complete(said.row, "ok")
-            else:
-                kept.append((place, said))
-        before = sum(place < count for place, _ in kept)
-        gone = count - before
-        channel.said = [said for _, said in kept]
-        channel.checks = deque((name, max(0, many - gone)) for name, many in channel.checks)
+        for said in channel.said[:count]:
+            if queue in said.queues:
+                said.queues.remove(queue)
+                if not said.queues:
+                    self._recorder.complete(said.row, "ok")
+        self._keep_said(channel, [bool(said.queues) for said in channel.said])
+
+    def _keep_said(self, channel: _Channel, keep: list[bool]) -> None:
+        """Forget the others. Questions under way count what was said before them."""
+        channel.checks = deque((name, sum(keep[:count])) for name, count in channel.checks)
+        channel.said = [said for said, stays in zip(channel.said, keep, strict=True) if stays]
+
+    def _cut_off(self, channel: _Channel, queue: str) -> None:
+        """The server cancelled a consumer: its queue is gone, or has another master. Nothing that
+        was said of its deliveries can be proved by asking."""
+        channel.cut_off[queue] = None
+        keep = [queue not in said.queues for said in channel.said]
+        for said, stays in zip(channel.said, keep, strict=True):
+            if not stays:
+                self._recorder.complete(said.row, "info", error=CUT_OFF)
+        self._keep_said(channel, keep)
 
     def _returned(self, method: commands.Basic.Return, message: Message) -> None:
         value = decode_body(message.body)
@@ -326,9 +349,14 @@ class ConnectionRows:
     ) -> None:
         channel = self._channels.pop(number)
         for consumer in (*channel.consumers.values(), *channel.asking):
-            its = "refused" if refused and consumer in channel.asking else ended
+            its, kind = ended, "ok" if consumer.extra["active_ns"] is not None else "info"
+            if refused and consumer in channel.asking:
+                its, kind = "refused", "fail"
             self._recorder.complete(
-                consumer.row, "ok", error=error, extra={**consumer.extra, "ended": its}
+                consumer.row,
+                kind,  # type: ignore[arg-type]
+                error=error,
+                extra={**consumer.extra, "ended": its},
             )
         for row in (*(said.row for said in channel.said), *channel.recovers):
             self._recorder.complete(row, "info", error=f"{ended}: {error}" if error else ended)

@@ -148,7 +148,8 @@ async def _pass_on(
             _, channel, value = frame.unmarshal(raw)
             _assemble(carried, channel, value, tell)
             writer.write(raw)
-            await writer.drain()
+            if not begins:  # what a client sends is read at once, even if the node takes none
+                await writer.drain()
     except asyncio.IncompleteReadError:
         return "closed"
     except OSError as error:

@@ -18,6 +18,7 @@ from shalott.broker.rocket.processor.groups import Groups
 from shalott.broker.rocket.processor.hosts import stored_host
 from shalott.broker.rocket.processor.locks import QueueLocks
 from shalott.broker.rocket.processor.tables import Tables
+from shalott.broker.rocket.remoting.command import Command
 from shalott.broker.rocket.remoting.server import Caller
 
 NS_PER_MS = 1_000_000
@@ -77,6 +78,12 @@ class Broker:
             for queue_id in list(queues):
                 end = self.store.queue_range(topic, queue_id)[1]
                 self.tables.limit_offset(group, topic, queue_id, end)
+
+    def tell(self, caller: Caller, command: Command) -> None:
+        """Push it to a client, and wait for nothing."""
+        task = asyncio.create_task(caller.push(command), name="tell a client")
+        self.pushes[task] = None
+        task.add_done_callback(lambda done: self.pushes.pop(done, None))
 
     def now_ms(self) -> int:
         """Of the clock that never goes back."""

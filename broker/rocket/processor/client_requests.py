@@ -62,9 +62,7 @@ def notify(broker: Broker, changed: Mapping[str, Sequence[Caller]]) -> None:
         for caller in callers:
             ext = {"consumerGroup": group}
             command = Command(code=RequestCode.NOTIFY_CONSUMER_IDS_CHANGED, ext=ext)
-            task = asyncio.create_task(caller.push(command), name="notify consumer")
-            broker.pushes[task] = None
-            task.add_done_callback(lambda done: broker.pushes.pop(done, None))
+            broker.tell(caller, command)
 
 
 async def expire_clients(broker: Broker) -> None:

@@ -94,6 +94,11 @@ class Groups(Generic[Connection]):
             return []
         return list(dict.fromkeys(m.client_id for m in self._consumers[group].members))
 
+    def connections(self, group: str) -> list[Connection]:
+        """Of a consumer group's members."""
+        known = self._consumers.get(group)
+        return [] if known is None else [member.connection for member in known.members]
+
     def consumer(self, group: str) -> ConsumerData | None:
         known = self._consumers.get(group)
         return None if known is None else known.data

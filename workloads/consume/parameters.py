@@ -10,6 +10,7 @@ from shalott.harness.core.errors import UsageError
 from shalott.harness.core.parameters import make_parameters
 from shalott.harness.core.plan import Plan
 from shalott.workloads.clients.body import SMALLEST_BYTES
+from shalott.workloads.clients.recovering.clients import AmqpClientName, check_client
 
 Share = Annotated[float, msgspec.Meta(ge=0, le=1)]
 OfOperations = Annotated[
@@ -53,6 +54,10 @@ class ConsumeParameters(msgspec.Struct, frozen=True, kw_only=True):
         tuple[str, ...],
         msgspec.Meta(description=f"What queues have: plain, or of {', '.join(FEATURES)}, by +."),
     ] = USUAL_KINDS
+    client: Annotated[
+        AmqpClientName,
+        msgspec.Meta(description="Who consumes: own, or a library with its own recovery."),
+    ] = "own"
     queues: Annotated[int, msgspec.Meta(ge=0, description="How many; 0: one of each kind.")] = 0
     consumers: Annotated[
         int, msgspec.Meta(ge=1, le=16, description="How many each queue has, at most.")
@@ -138,3 +143,4 @@ def check_parameters(plan: Plan) -> None:
         raise UsageError("--kinds: give at least one")
     for kind in parameters.kinds:
         features_of(kind)
+    check_client(parameters.client, plan.cluster.backend)

@@ -32,6 +32,7 @@ from shalott.workloads.base import Workload
 from shalott.workloads.clients.amqp_consumer import ConsumerClients
 from shalott.workloads.clients.amqp_declarations import EXCHANGE_PREFIX
 from shalott.workloads.clients.body import SMALLEST_BYTES
+from shalott.workloads.clients.recovering.clients import make_clients
 from shalott.workloads.consume.parameters import (
     USUAL_KINDS,
     ConsumeParameters,
@@ -145,10 +146,14 @@ def consume_workload(plan: Plan) -> Workload:
         queues=topology.lasting,
         declares_queues=True,
         port="amqp",
-        make_client=ConsumerClients(
-            declarations=topology.declarations(),
-            body_bytes=topology.parameters.body_bytes,
-            op_timeout_ms=plan.workload.op_timeout_ms,
+        make_client=make_clients(
+            topology.parameters.client,
+            ConsumerClients(
+                declarations=topology.declarations(),
+                body_bytes=topology.parameters.body_bytes,
+                op_timeout_ms=plan.workload.op_timeout_ms,
+            ),
+            plan.workload.concurrency,
         ),
         setup=set_up(topology),
         generator=load_generator(plan, topology),
@@ -167,6 +172,7 @@ def consume_rules(plan: Plan) -> ConsumeRules:
         queues=topology_of(parameters_of(plan)).rules(),
         keeps_acknowledged=plan.gates.delivery != "at-most-once",
         stuck_after_ms=STUCK_AFTER_MS,
+        client=parameters_of(plan).client,
     )
 
 

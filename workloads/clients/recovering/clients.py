@@ -1,0 +1,63 @@
+"""Who consumes: our own client, or a library that recovers by itself (``--client``)."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from shalott.harness.core.client import Client
+from shalott.harness.core.errors import UsageError
+from shalott.workloads.base import MakeClient
+from shalott.workloads.clients.amqp_consumer import ConsumerClients
+from shalott.workloads.clients.recovering.aio_pika_library import AioPika
+from shalott.workloads.clients.recovering.consumer_client import (
+    LibraryHost,
+    MakeLibrary,
+    RecoveringClient,
+    quieten_libraries,
+)
+from shalott.workloads.clients.recovering.hosts import Hosts
+from shalott.workloads.clients.recovering.library import require_library
+from shalott.workloads.clients.recovering.pika_library import Pika
+
+OWN = "own"
+AmqpClientName = Literal["own", "aio-pika", "pika"]
+_LIBRARIES: dict[str, MakeLibrary] = {"aio-pika": AioPika, "pika": Pika}
+
+
+def refuse_in_simulation(name: str, backend: str) -> None:
+    """Raises UsageError: libraries have clocks, sockets and threads of their own."""
+    if name != OWN and backend == "sim":
+        raise UsageError(
+            f"--client {name} runs on real clusters only: a simulated network has no place for a"
+            " library with sockets of its own"
+        )
+
+
+def check_client(name: AmqpClientName, backend: str) -> None:
+    """Raises UsageError for a client that can't be had there."""
+    refuse_in_simulation(name, backend)
+    if name != OWN:
+        require_library(name)
+
+
+def make_clients(name: AmqpClientName, own: ConsumerClients, threads: int) -> MakeClient:
+    """Clients of one run, by where their node listens."""
+    if name == OWN:
+        return own
+    hosts: Hosts[LibraryHost] = Hosts()
+    make_library = _LIBRARIES[name]
+
+    def make(host: str, port: int) -> Client:
+        quieten_libraries()
+        return RecoveringClient(
+            host,
+            port,
+            make_library=make_library,
+            own=own(host, port),
+            hosts=hosts,
+            threads=threads,
+            body_bytes=own.body_bytes,
+            op_timeout_ms=own.op_timeout_ms,
+        )
+
+    return make

@@ -76,6 +76,7 @@ class Consumers:
         self._held: deque[Deliver] = deque()  # beyond the channel-wide prefetch
         self._prefetch = 0  # for consumers to come
         self._channel_prefetch = 0
+        self._limits: dict[Pid, int] = {}  # what queue processes were told of it; else 0
 
     @property
     def unsettled(self) -> int:
@@ -99,11 +100,8 @@ class Consumers:
             raise AmqpError(NOT_IMPLEMENTED, text)
         if method.global_:
             self._channel_prefetch = method.prefetch_count
-            limit = ChannelLimit(self._context.pid, self._channel_prefetch)
-            processes = dict.fromkeys(c.process for c in self._consumers.values())
-            for process in processes:
-                if process is not None:
-                    self._context.services.runtime.send(process, limit)
+            for process in dict.fromkeys(c.process for c in self._consumers.values()):
+                self._send_limit(process)
         else:
             self._prefetch = method.prefetch_count
         await self._context.port.send(commands.Basic.QosOk())
@@ -148,7 +146,7 @@ class Consumers:
         )
         consumer = Consumer(name, request)
         row = await self._access.available(name)
-        self._send_limit(row)
+        self._send_limit(row.pid)
         asked, answer = await self._access.ask(name, request)
         if isinstance(answer, Failed) and answer.kind == "access_refused":
             text = f"queue '{row.name}' in vhost '{row.vhost}' in exclusive use"
@@ -226,6 +224,7 @@ class Consumers:
 
     async def on_down(self, process: Pid, reason: str) -> None:
         """A queue process ended. "normal": its queue was deleted; all else is a failover."""
+        self._limits.pop(process, None)
         self._deliveries.process_down(process)
         self._held = deque(held for held in self._held if held.process != process)
         for consumer in list(self._consumers.values()):
@@ -257,7 +256,7 @@ class Consumers:
             return
         if row.pid is None or not queues.is_available(row):
             return
-        self._send_limit(row)
+        self._send_limit(row.pid)
         try:
             answer = await self._context.services.runtime.call(
                 row.pid, consumer.request, timeout_ms=None, caller=self._context.pid
@@ -273,11 +272,16 @@ class Consumers:
         assert row.pid is not None
         consumer.process = row.pid
         self._context.watch(row.pid)
+        self._send_limit(row.pid)  # it may be another one than was looked up first
 
-    def _send_limit(self, row: QueueRow) -> None:
-        if self._channel_prefetch and row.pid is not None:
-            limit = ChannelLimit(self._context.pid, self._channel_prefetch)
-            self._context.services.runtime.send(row.pid, limit)
+    def _send_limit(self, process: Pid | None) -> None:
+        """A queue process keeps what it was told, also while nobody consumes from it."""
+        limit = self._channel_prefetch
+        if process is not None and self._limits.get(process, 0) != limit:
+            self._context.watch(process)
+            self._limits[process] = limit
+            message = ChannelLimit(self._context.pid, limit)
+            self._context.services.runtime.send(process, message)
 
     async def _pass_on(self, consumer: Consumer, message: Deliver) -> None:
         tag = self._deliveries.next_tag()

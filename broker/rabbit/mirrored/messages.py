@@ -39,8 +39,8 @@ class SyncAnswer(Message, frozen=True):
     wanted: bool
 
 
-# Content, redelivered, unacknowledged, ns that are left of its time to live (None: for ever).
-Synced = tuple[Content, bool, bool, int | None]
+# Content, unacknowledged, ns that are left of its time to live (None: for ever).
+Synced = tuple[Content, bool, int | None]
 
 
 class SyncBatch(Message, frozen=True):

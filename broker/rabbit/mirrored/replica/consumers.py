@@ -28,9 +28,8 @@ class ChannelUse:
 
     prefetch: int = 0
     counted: int = 0  # unsettled deliveries to its consumers (not to basic.get)
-    deliveries: dict[int, tuple[int, str | None]] = field(
-        default_factory=dict
-    )  # ack id -> (message id, tag)
+    # ack id -> (message id, its consumer)
+    deliveries: dict[int, tuple[int, Consumer | None]] = field(default_factory=dict)
 
 
 class Consumers:
@@ -122,7 +121,7 @@ class Consumers:
         """Note a delivery to be settled (``consumer`` None: basic.get); returns its ack id."""
         ack_id = self.next_ack_id()
         use = self._channel(channel)
-        use.deliveries[ack_id] = (message_id, None if consumer is None else consumer.request.tag)
+        use.deliveries[ack_id] = (message_id, consumer)
         if consumer is not None:
             consumer.unsettled += 1
             use.counted += 1
@@ -144,11 +143,9 @@ class Consumers:
             delivery = use.deliveries.pop(ack_id, None)
             if delivery is None:
                 continue
-            message, tag = delivery
+            message, consumer = delivery
             messages.append(message)
-            if tag is not None:
+            if consumer is not None:  # it may be cancelled, and another one have its tag
                 use.counted -= 1
-                consumer = self._consumers.get((channel, tag))
-                if consumer is not None:
-                    consumer.unsettled -= 1
+                consumer.unsettled -= 1
         return messages

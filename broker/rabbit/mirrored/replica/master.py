@@ -75,7 +75,8 @@ class Master:
         """What came from channels when this was a mirror, and was never told by the dead master."""
         deliveries, self._deliveries = self._deliveries, []
         for delivery in deliveries:
-            self.publish(delivery)
+            # It may have given them straight to consumers.
+            self.publish(delivery, redelivered=True)
 
     @property
     def has_flags(self) -> bool:
@@ -111,6 +112,7 @@ class Master:
             case CancelConsumer(channel, tag):
                 if self.consumers.cancel(channel, tag):
                     self._user_left()
+                    self.deliver_ready()  # another one may be the single active consumer now
                 return Done()
             case Purge():
                 return Count(self.purge())
@@ -123,7 +125,7 @@ class Master:
 
     # -- publishing --------------------------------------------------------------------------------
 
-    def publish(self, message: Publish) -> None:
+    def publish(self, message: Publish, *, redelivered: bool = False) -> None:
         content = message.content
         self.shell.monitor(message.channel)
         if self._is_known(message):
@@ -136,8 +138,9 @@ class Master:
             return
         self.confirms.owe(message)
         ttl_ms = self.limits.ttl_ms(content)
-        if not self._deliver_at_once(message, ttl_ms):
-            mark = self.queue.publish(content, expiry=self.limits.expiry(ttl_ms))
+        if not self._deliver_at_once(message, ttl_ms, redelivered):
+            expiry = self.limits.expiry(ttl_ms)
+            mark = self.queue.publish(content, redelivered=redelivered, expiry=expiry)
             self._tell(message, ins.Published(message.channel, content, ttl_ms=ttl_ms))
             self.confirms.await_durable(mark, content.id)
             self._expire()
@@ -161,7 +164,7 @@ class Master:
             self.confirms.confirm(content.id)
         return True
 
-    def _deliver_at_once(self, message: Publish, ttl_ms: int | None) -> bool:
+    def _deliver_at_once(self, message: Publish, ttl_ms: int | None, redelivered: bool) -> bool:
         """To a consumer that is waiting, past the queue, if there is nothing in it."""
         if self.queue.ready:
             return False
@@ -179,7 +182,7 @@ class Master:
             ack_id = self.consumers.delivered(request.channel, content.id, consumer)
             self.confirms.await_durable(mark, content.id)
         self.shell.send(
-            request.channel, Deliver(self.shell.pid, request.tag, ack_id, False, content)
+            request.channel, Deliver(self.shell.pid, request.tag, ack_id, redelivered, content)
         )
         return True
 

@@ -136,7 +136,8 @@ class Mirror:
                 if delivered:
                     mark = self.queue.publish_delivered(content, expiry=expiry)
                 else:
-                    mark = self.queue.publish(content, expiry=expiry)
+                    # The news of a delivery may die with the master, so each counts as delivered.
+                    mark = self.queue.publish(content, redelivered=True, expiry=expiry)
                 self._await(mark, content.id)
             case ins.Discarded(channel, message_id):
                 self._match(channel, message_id, "discarded")
@@ -253,10 +254,10 @@ class Mirror:
 
     def take_synced(self, messages: tuple[Synced, ...]) -> None:
         """A batch, in the master's order."""
-        for content, redelivered, unacked, left_ns in messages:
+        for content, unacked, left_ns in messages:
             publish = self.queue.publish_delivered if unacked else self.queue.publish
             expiry = None if left_ns is None else self._expiry(left_ns)
-            mark = publish(content, redelivered=redelivered, expiry=expiry)
+            mark = publish(content, redelivered=True, expiry=expiry)
             if content.id in self._statuses:
                 self._await(mark, content.id)
 

@@ -122,7 +122,7 @@ class MasterSync:
                 break
         clock = self._shell.env.clock
         return tuple(
-            (h.content, h.redelivered, h.unacked, h.expiry and h.expiry.left_ns(clock))
+            (h.content, h.unacked, h.expiry and h.expiry.left_ns(clock))
             for h in self._messages[start : self._sent]
         )
 

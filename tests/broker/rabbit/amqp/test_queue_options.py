@@ -250,6 +250,19 @@ def test_exclusive_use_and_a_single_active_consumer_exclude_each_other(node: Nod
         one.basic_consume("opt.single", lambda *_: None, exclusive=True)
 
 
+def test_a_limit_of_the_channel_that_was_taken_back_is_forgotten_by_the_queue(
+    node: NodeProcess,
+) -> None:
+    with queue(node.address, "opt.limit") as publisher, channels(node, 1) as (channel,):
+        publish(publisher, "opt.limit", b"0", b"1", b"2")
+        channel.basic_qos(prefetch_count=1, global_qos=True)
+        former = Collector(channel, "opt.limit", "former")
+        former.await_bodies(b"0")
+        channel.basic_cancel("former")
+        channel.basic_qos(prefetch_count=0, global_qos=True)
+        Collector(channel, "opt.limit", "later").await_bodies(b"1", b"2")
+
+
 def test_messages_of_higher_priority_go_first_up_to_the_queues_maximum(node: NodeProcess) -> None:
     arguments = {"x-max-priority": 5}
     with queue(node.address, "opt.levels", arguments=arguments) as channel:

@@ -7,7 +7,7 @@ compared as integers. Nullable integers come with a mask; nothing here makes a P
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
@@ -22,6 +22,17 @@ Bools = npt.NDArray[np.bool_]
 Codes = npt.NDArray[np.int32]
 
 NEVER = np.iinfo(np.int64).max  # the time of what never happened
+
+# What consumers' clients write down between the operations that they are asked for: nobody asked
+# for it, and it proves no service (docs/consumers.md).
+BETWEEN: Final = (
+    *("channel", "consumer", "deliver", "ack", "nack", "reject", "recover", "blocked"),
+    *("member", "assignment", "lock", "send-back", "commit", "moved"),
+)
+# Asked for, but of a client alone: done whatever the system makes of it.
+UNANSWERED: Final = ("hang-up", "close-channel", "die")
+# Keys of publishes that go to no queue by name.
+EXCHANGE: Final = "exchange/"
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +54,10 @@ class Operations:
 
     def __len__(self) -> int:
         return len(self.index)
+
+    def take(self, rows: Bools) -> Operations:
+        """Some of them."""
+        return Operations(**{name: getattr(self, name)[rows] for name in self.__slots__})
 
 
 def client_operations(history: History) -> Operations:
@@ -67,6 +82,13 @@ def client_operations(history: History) -> Operations:
         redelivered=_booleans(pc.fill_null(ops["redelivered"], False)),
         error=_words(ops["error"]),
     )
+
+
+def asked_operations(history: History) -> Operations:
+    """Those that somebody asked for: without what consumers write down between them."""
+    ops = client_operations(history)
+    between = ops.f.among(BETWEEN)
+    return ops.take(~between) if between.any() else ops
 
 
 def _integers(column: pa.ChunkedArray, default: int | None = None) -> Any:

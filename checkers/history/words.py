@@ -29,5 +29,8 @@ class Words:
         wanted = [code for code, name in enumerate(self.names) if name in names]
         return np.asarray(np.isin(self.codes, wanted))
 
+    def __getitem__(self, rows: Rows) -> Words:
+        return self.take(rows)
+
     def take(self, rows: Rows) -> Words:
         return Words(self.codes[rows], self.names)

@@ -27,7 +27,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from shalott.checkers.base import OPERATIONS_MAX, Anomaly, Result
-from shalott.checkers.history.columns import Bools, Ints, Operations, client_operations
+from shalott.checkers.history.columns import EXCHANGE, Bools, Ints, Operations, client_operations
 from shalott.checkers.history.faults import Surroundings, read_surroundings
 from shalott.checkers.history.tenures import read_events
 from shalott.checkers.queues.guarantees import CAREFUL, ClientGuarantees
@@ -110,8 +110,9 @@ class TotalQueue:
 
 def undrained_queues(ops: Operations, around: Surroundings, complete: bool) -> dict[str, str]:
     """Queues that can't be known to be empty at the end, each with the reason."""
-    enqueued = ops.f.equal("enqueue")
-    queues = [ops.key.names[code] for code in np.unique(ops.key.codes[enqueued])]
+    asked = ops.f.among(("enqueue", "dequeue"))
+    names = [ops.key.names[code] for code in np.unique(ops.key.codes[asked])]
+    queues = [name for name in names if not name.startswith(EXCHANGE)]
     drain = around.phase("drain")
     if not complete:
         return dict.fromkeys(queues, "the recording was cut short")

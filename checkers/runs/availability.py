@@ -18,7 +18,13 @@ from typing import Any
 import numpy as np
 
 from shalott.checkers.base import Anomaly, Result
-from shalott.checkers.history.columns import Ints, Operations, client_operations
+from shalott.checkers.history.columns import (
+    EXCHANGE,
+    UNANSWERED,
+    Ints,
+    Operations,
+    asked_operations,
+)
 from shalott.checkers.history.faults import (
     Fault,
     Stall,
@@ -40,7 +46,8 @@ class Availability:
     name: str = "availability"
 
     def check(self, history: History) -> Result:
-        ops = client_operations(history)
+        ops = asked_operations(history)
+        ops = ops.take(~ops.f.among(UNANSWERED))
         around = read_surroundings(history)
         service = Service.read(ops, around)
         faults = [service.around_fault(fault) for fault in around.injected]
@@ -137,12 +144,14 @@ class Service:
         acked = acked[np.argsort(ops.invoke_ns[acked], kind="stable")]
         loaded = acked[(ops.invoke_ns[acked] >= begin_ns) & (ops.complete_ns[acked] <= end_ns)]
         used = ops.key.codes[(ops.invoke_ns >= begin_ns) & (ops.invoke_ns <= end_ns)]
+        names = {int(code): ops.key.names[code] for code in np.unique(used)}
         return Service(
             ops=ops,
             acked=acked,
             times={
-                ops.key.names[code]: np.sort(ops.complete_ns[loaded[ops.key.codes[loaded] == code]])
-                for code in np.unique(used)
+                name: np.sort(ops.complete_ns[loaded[ops.key.codes[loaded] == code]])
+                for code, name in names.items()
+                if not name.startswith(EXCHANGE)  # no queue of its own
             },
             begin_ns=begin_ns,
             end_ns=end_ns,

@@ -28,7 +28,7 @@ from typing import Any
 import numpy as np
 
 from shalott.checkers.base import Result
-from shalott.checkers.history.columns import NEVER, Bools, Ints, Operations, client_operations
+from shalott.checkers.history.columns import NEVER, Bools, Ints, Operations, asked_operations
 from shalott.checkers.history.faults import Fault, Observation, Surroundings, read_surroundings
 from shalott.checkers.history.tenures import NodeEvent, read_events
 from shalott.harness.core.fault_effects import Effect
@@ -145,7 +145,7 @@ class _Witnesses:
 
     @staticmethod
     def of(history: History, around: Surroundings) -> _Witnesses:
-        ops = client_operations(history)
+        ops = asked_operations(history)
         ends_ns = np.where(ops.complete_ns == NEVER, around.end_ns, ops.complete_ns)
         quiet = np.ones(len(ops), dtype=np.bool_)
         for fault in around.injected:

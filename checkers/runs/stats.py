@@ -14,12 +14,13 @@ from typing import Any
 import numpy as np
 
 from shalott.checkers.base import Result
-from shalott.checkers.history.columns import NEVER, Bools, Operations, client_operations
+from shalott.checkers.history.columns import BETWEEN, NEVER, Bools, Operations, client_operations
 from shalott.checkers.history.faults import Surroundings, read_surroundings
 from shalott.harness.core.history import History
 
 QUANTILES = (0, 0.5, 0.95, 0.99, 1)
 MS = 1_000_000
+_LASTING = ("channel", "consumer", "blocked", "member", "assignment", "deliver")  # no latencies
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +53,7 @@ class Stats:
         )
 
     def _doubts(self, ops: Operations, around: Surroundings, complete: bool) -> Iterator[str]:
-        acked = int(ops.type.equal("ok").sum())
+        acked = int((ops.type.equal("ok") & ~ops.f.among(BETWEEN)).sum())
         if acked < self.min_acked:
             yield (
                 f"Only {acked} operations were acknowledged; fewer than {self.min_acked} "
@@ -72,7 +73,8 @@ def _silence_after_heal(ops: Operations, around: Surroundings) -> Iterator[str]:
     if heal is None or heal.end_ns is None:
         yield "The history has no completed heal: nothing is known about the healed cluster."
         return
-    answered = ops.type.equal("ok") | (ops.type.equal("fail") & ops.error.equal("empty"))
+    answered = ops.type.equal("ok") & ~ops.f.among(BETWEEN)
+    answered |= ops.type.equal("fail") & ops.error.equal("empty")
     if not (answered & (ops.invoke_ns >= heal.end_ns)).any():
         yield "No operation was acknowledged after the heal."
 
@@ -91,7 +93,7 @@ def _summary(ops: Operations, rows: Bools) -> dict[str, Any]:
     return {
         "count": int(rows.sum()),
         **{f"{t}-count": int((rows & ops.type.equal(t)).sum()) for t in ("ok", "fail", "info")},
-        "latency_ms": _latencies_ms(ops, rows & ops.type.equal("ok")),
+        "latency_ms": _latencies_ms(ops, rows & ops.type.equal("ok") & ~ops.f.among(_LASTING)),
     }
 
 

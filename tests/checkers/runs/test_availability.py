@@ -118,3 +118,17 @@ def test_slaves_that_answer_polls_hide_no_outage_of_a_log() -> None:
     assert row["recovery_ms"] == pytest.approx(8600)
     assert row["longest_gap_ms"] == pytest.approx(9000)
     assert result.counts["acknowledged-fraction"] == pytest.approx(52 / 60)
+
+
+def test_deliveries_and_channels_that_are_closed_prove_no_service() -> None:
+    story = outage(20, 28).fault(1, "kill", 19.9, 25, ["n1"])
+    for f in ("deliver", "channel", "close-channel", "hang-up"):
+        story.row(f, 22, took=0, key="q")
+    (row,) = check(story).detail["faults"]
+    assert row["recovery_ms"] == pytest.approx(8600)
+
+
+def test_an_exchange_is_no_queue_that_has_an_outage() -> None:
+    story = outage(0, 0).enqueue(99, 5, "fail", key="exchange/silent")
+    result = check(story)
+    assert result.detail["longest-gap"]["queue"] == "q"

@@ -101,3 +101,11 @@ def test_of_a_plan_that_does_not_demand_it_an_unsettled_run_is_unknown() -> None
     )
     for told in (story(), story(None), Story()):
         assert Liveness(is_promised=False).check(told.history()).valid is True
+
+
+def test_a_queue_that_is_only_drained_must_be_empty_and_an_exchange_need_not() -> None:
+    told = story().empty(64.5).enqueue(9, 9, key="exchange/fanout")
+    told.row("dequeue", 65, key="q.dead", value=9)
+    result = Liveness().check(told.history())
+    assert [anomaly.detail["queue"] for anomaly in result.anomalies] == ["q.dead"]
+    assert Liveness().check(told.empty(65.5, key="q.dead").history()).valid is True

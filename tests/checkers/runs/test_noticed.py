@@ -180,3 +180,9 @@ def test_an_unproved_fault_is_told() -> None:
                          proved_effective=False)  # fmt: skip
     assert check(story).counts["unproved-fault-count"] == 1
     assert "1 was not proved" in summaries([check(story)])[0]
+
+
+def test_a_consumer_that_hangs_up_is_no_witness() -> None:
+    story = short_partition(calm()).row("ack", 21, kind="info", error="hung-up")
+    story.row("consumer", 19, took=2, error="hung-up")
+    assert noticed_by(story) == []

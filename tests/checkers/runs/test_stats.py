@@ -97,3 +97,20 @@ def test_skipped_fault_is_noted_and_harmless_beside_others() -> None:
 
 def test_recording_cut_short() -> None:
     assert check(sound(), complete=False).valid == "unknown"
+
+
+def test_what_consumers_write_down_is_no_acknowledged_operation() -> None:
+    story = sound().row("deliver", 30, took=0).row("channel", 30, took=20)
+    story.row("ack", 31, took=0.5)
+    result = check(story, min_acked=11)
+    assert result.valid == "unknown"
+    assert result.counts["ok-count"] == 13
+    by_f = result.detail["by-f"]
+    assert by_f["channel"]["latency_ms"] == {} == by_f["deliver"]["latency_ms"]
+    assert by_f["ack"]["latency_ms"]["1"] == 500
+
+
+def test_a_delivery_is_no_answer_after_the_heal() -> None:
+    story = sound().row("deliver", 64.6, took=0)
+    story.rows = [row for row in story.rows if row["error"] != "empty"]
+    assert check(story).notes == ("No operation was acknowledged after the heal.",)

@@ -11,8 +11,8 @@ import pyarrow.compute as pc
 
 from shalott.checkers.base import Anomaly, Result
 from shalott.harness.core.history import History
-from shalott.harness.report import draw
-from shalott.harness.report.run_picture import Bar
+from shalott.harness.report.plots import draw
+from shalott.harness.report.plots.bars import Bar
 from shalott.harness.report.words import LOSS_WINDOWS, is_about_logs, weight
 
 ANOMALIES_MAX = 40  # shown of one kind

@@ -20,7 +20,8 @@ from shalott.cluster.systems.record import SYSTEMS
 from shalott.harness.core.history import History
 from shalott.harness.core.parameters import flags_of
 from shalott.harness.core.plan import Plan
-from shalott.harness.report import draw
+from shalott.harness.report.consumers.rows import ROUND_TRIPS
+from shalott.harness.report.consumers.section import consumer_section
 from shalott.harness.report.data import Probe, Timeline, read_timeline
 from shalott.harness.report.findings import (
     anomaly_groups,
@@ -32,8 +33,16 @@ from shalott.harness.report.findings import (
 from shalott.harness.report.linearizability import object_timelines, timeline_assets
 from shalott.harness.report.message_outcomes import message_outcomes
 from shalott.harness.report.meta import ReportMeta, facts_told
+from shalott.harness.report.plots import draw
+from shalott.harness.report.plots.series import (
+    OUTCOMES,
+    WRITES,
+    Clients,
+    latencies,
+    rates,
+    read_clients,
+)
 from shalott.harness.report.run_picture import build_stage, fault_target
-from shalott.harness.report.series import OUTCOMES, WRITES, Clients, latencies, rates, read_clients
 from shalott.harness.report.words import (
     LOSS_WINDOWS,
     findings,
@@ -55,6 +64,8 @@ def render_report(plan: Plan, history: History, results: Sequence[Result], meta:
     """The whole page as text."""
     timeline = read_timeline(history, plan.cluster.nodes, plan.observe_interval_ms)
     clients = read_clients(history)
+    consumers = consumer_section(history, results, timeline.end_ns)
+    drawn = clients.only(ROUND_TRIPS) if consumers else clients
     ordered = sorted(results, key=lambda result: severity(result.valid))
     groups = anomaly_groups(ordered, history)
     word, _, rest = headline(ordered).partition(":")
@@ -77,11 +88,12 @@ def render_report(plan: Plan, history: History, results: Sequence[Result], meta:
             outcomes=_outcomes(clients),
             stage=build_stage(
                 timeline,
-                rates(clients, timeline.end_ns),
-                latencies(clients, timeline.end_ns),
+                rates(drawn, timeline.end_ns),
+                latencies(drawn, timeline.end_ns),
                 loss_bars(results),
                 double_tenure_bars(results),
             ),
+            consumers=consumers,
             timeline=timeline,
             anomalies=groups,
             anomaly_count=sum(group.total for group in groups),

@@ -9,32 +9,14 @@ from typing import Any
 import numpy as np
 
 from shalott.checkers.history.faults import Fault
-from shalott.harness.report import draw
 from shalott.harness.report.data import Span, Timeline
-from shalott.harness.report.draw import Shape, Tick
-from shalott.harness.report.series import OUTCOMES, Floats, Latencies, Rates
+from shalott.harness.report.plots import draw
+from shalott.harness.report.plots.bars import Bar, RatePanel
+from shalott.harness.report.plots.draw import Shape, Tick
+from shalott.harness.report.plots.series import OUTCOMES, Floats, Latencies, Rates
 
 GROUPS_MAX = 12  # queues drawn; the rest are named
 SPANS_MAX = 4000
-
-
-@dataclass(frozen=True, slots=True)
-class Bar:
-    """Something with a beginning and an end on the time axis, in ms."""
-
-    begin: float
-    end: float
-    kind: str
-    label: str
-    title: str
-    row: int = 0
-
-
-@dataclass(frozen=True, slots=True)
-class RatePanel:
-    f: str
-    ticks: list[Tick]
-    shapes: list[Shape]
 
 
 @dataclass(frozen=True, slots=True)

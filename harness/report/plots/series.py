@@ -8,6 +8,7 @@ the broker's speed.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -49,6 +50,21 @@ class Clients:
     @property
     def latency_ns(self) -> Ints:
         return np.asarray(np.maximum(self.end_ns - self.invoke_ns, 1), dtype=np.int64)
+
+    def only(self, names: Sequence[str]) -> Clients:
+        """Those whose f is one of ``names``."""
+        kept = tuple(name for name in self.names if name in names)
+        place = np.array([kept.index(n) if n in kept else -1 for n in self.names], dtype=np.int64)
+        f = place[self.f] if len(self.f) else self.f
+        rows = f >= 0
+        return Clients(
+            kept,
+            f[rows],
+            self.outcome[rows],
+            self.invoke_ns[rows],
+            self.end_ns[rows],
+            self.completed[rows],
+        )
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from shalott.harness.report.series import TILE_COLUMNS, TILE_ROWS, Floats, Latencies
+from shalott.harness.report.plots.series import TILE_COLUMNS, TILE_ROWS, Floats, Latencies
 
 HEIGHT = 1000
 _SHADES = 5

@@ -12,6 +12,7 @@ every answer with the request that it answers, before the client has it. Neither
 from __future__ import annotations
 
 import asyncio
+import logging
 import socket
 import struct
 from collections.abc import Callable
@@ -22,8 +23,9 @@ from shalott.broker.rocket.remoting.codec import FrameError, FrameReader
 from shalott.broker.rocket.remoting.codes import RequestCode, ResponseCode
 from shalott.broker.rocket.remoting.command import Command
 
+log = logging.getLogger("shalott.clients")
+
 HOST = "127.0.0.1"
-READ_BYTES = 1 << 16
 _LENGTH = struct.Struct(">i")
 _WORD = struct.Struct(">I")
 _HEADER_BYTES = (1 << 24) - 1
@@ -59,8 +61,10 @@ class RemotingTap:
         if behind not in self._ports:
             self._ports[behind] = 0
 
-            async def accepted(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-                await self._serve(behind, reader, writer)
+            def accepted(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+                task = asyncio.create_task(self._serve(behind, reader, writer), name="tap")
+                self._tasks[task] = None
+                task.add_done_callback(lambda done: self._over(done, writer))
 
             server = await asyncio.start_server(accepted, HOST, 0)
             self._servers.append(server)
@@ -80,14 +84,9 @@ class RemotingTap:
     async def _serve(
         self, behind: str, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
     ) -> None:
-        task = asyncio.current_task()
-        assert task is not None
-        self._tasks[task] = None
         try:
             far_reader, far_writer = await asyncio.open_connection(*self._dial(behind))
         except OSError:
-            writer.transport.abort()
-            del self._tasks[task]
             return
         asked: dict[int, Command] = {}
         ways = (
@@ -99,10 +98,14 @@ class RemotingTap:
         finally:
             for way in ways:
                 way.cancel()
-            writer.transport.abort()
             far_writer.transport.abort()
             await asyncio.gather(*ways, return_exceptions=True)
-            del self._tasks[task]
+
+    def _over(self, done: asyncio.Task[None], writer: asyncio.StreamWriter) -> None:
+        del self._tasks[done]
+        writer.transport.abort()
+        if not done.cancelled() and (error := done.exception()) is not None:
+            log.error("a connection was cut", exc_info=error)
 
     async def _ask(
         self,

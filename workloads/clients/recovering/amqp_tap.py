@@ -10,6 +10,7 @@ connection that can't be made to the node, or ends on one side, ends on the othe
 from __future__ import annotations
 
 import asyncio
+import logging
 import struct
 from collections.abc import Callable
 from typing import Protocol
@@ -18,6 +19,8 @@ from pamqp import commands, frame
 from pamqp.base import Frame
 from pamqp.body import ContentBody
 from pamqp.header import ContentHeader
+
+log = logging.getLogger("shalott.clients")
 
 HOST = "127.0.0.1"
 CONNECT_TIMEOUT_S = 5.0
@@ -85,17 +88,20 @@ class AmqpTap:
             await self.cut()
             await server.wait_closed()
 
-    async def _accepted(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        task = asyncio.current_task()
-        assert task is not None
+    def _accepted(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        task = asyncio.create_task(self._serve(reader, writer), name="amqp tap")
         self._connections[task] = None
-        try:
-            await self._serve(reader, writer)
-        except asyncio.CancelledError:
-            writer.transport.abort()  # cut: nobody waits for this task's outcome
-        finally:
-            _close(writer)
-            del self._connections[task]
+
+        def over(done: asyncio.Task[None]) -> None:
+            del self._connections[done]
+            if done.cancelled():
+                writer.transport.abort()
+            else:
+                _close(writer)
+                if (error := done.exception()) is not None:
+                    log.error("a connection was cut", exc_info=error)
+
+        task.add_done_callback(over)
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:

@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import re
 from collections.abc import Awaitable, Callable
 from typing import Any
 
@@ -35,6 +36,7 @@ from shalott.workloads.clients.recovering.hosts import Hosts
 from shalott.workloads.clients.recovering.library import Library, Outgoing
 
 READING_S = 0.05  # what a library has sent is read by the tap within this
+_ADDRESS = re.compile(r" at 0x[0-9a-f]+")  # of objects that libraries name
 LIBRARY_LOGGERS = ("aio_pika", "aiormq", "pika")
 
 MakeLibrary = Callable[[int], Library]
@@ -262,9 +264,9 @@ class RecoveringClient:
 
 def fate_of_enqueue(seen: Published, error: Exception | None, extra: dict[str, Any]) -> Completion:
     """By what was on the wire and what the library said. Raises Definite or Indefinite."""
-    said = "" if error is None else f"{type(error).__name__}: {error}"
+    said = "" if error is None else _ADDRESS.sub("", f"{type(error).__name__}: {error}")
     if isinstance(error, Indefinite):
-        raise Indefinite(said)  # it may still be under way
+        raise Indefinite(str(error))  # it may still be under way
     if seen.sent == 0:
         if error is None:
             raise Indefinite("the library says it is confirmed, and nothing was sent")

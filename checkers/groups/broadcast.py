@@ -1,0 +1,89 @@
+"""Broadcast groups: every member gets every message from where it began, as long as it lives.
+
+Its offsets are its own, so there is nothing to ask a broker for. A *hole* is an acknowledged
+message before another one that the member was given, long enough before its end that the listener
+had time for it. One that is behind all of them is ``unseen`` where the member lived until the run
+was over and had time after the heal.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from shalott.checkers.groups.fates import subscribed
+from shalott.checkers.groups.reading import GroupHistory
+from shalott.checkers.groups.turns import MS
+from shalott.checkers.history.columns import Ints
+from shalott.checkers.logs.records import NOWHERE, OK
+
+HOLE_NS = 10_000 * MS  # what lies between may still wait for the listener
+
+
+@dataclass(frozen=True, slots=True)
+class Missed:
+    """Messages that one assignment of a broadcast member was not given."""
+
+    kind: str  # broadcast-hole, broadcast-unseen
+    assignment: int
+    messages: Ints
+
+
+@dataclass(frozen=True, slots=True)
+class Broadcast:
+    missed: tuple[Missed, ...]
+    judged: int  # pairs of a message and a member
+    given: int  # of them
+
+
+def broadcast(story: GroupHistory, deadline_ns: Ints) -> Broadcast:
+    """``deadline_ns``: by group, when at the latest all that had
+    been sent should have been given to everybody."""
+    owned, rows = story.assignments, story.deliveries
+    flags = np.array([*(group.broadcast for group in story.rules.groups), False])
+    missed: list[Missed] = []
+    judged = given = 0
+    by_member = np.argsort(rows.member, kind="stable")
+    members = rows.member[by_member]
+    for row in np.flatnonzero(flags[owned.group] & (owned.offset > NOWHERE)).tolist():
+        first, end = np.searchsorted(members, (owned.member[row], owned.member[row] + 1))
+        own = by_member[first:end]
+        own = own[rows.key[own] == owned.key[row]]
+        due = _due(story, row)
+        offset = story.messages.offset[due]
+        got = np.isin(due, rows.message[own])
+        judged, given = judged + len(due), given + int(got.sum())
+        quiet_ns = HOLE_NS + _longest_ns(story, own)
+        timely = own[rows.begin_ns[own] + quiet_ns <= owned.end_ns[row]]
+        reach = int(rows.offset[timely].max(initial=-1))
+        holes = due[~got & (offset < reach)]
+        if len(holes):
+            missed.append(Missed("broadcast-hole", row, holes))
+        deadline = int(deadline_ns[owned.group[row]])
+        if owned.end_ns[row] >= deadline:
+            sent_ns = story.messages.end_ns[due]
+            unseen = due[~got & (offset >= reach) & (sent_ns <= deadline)]
+            if len(unseen):
+                missed.append(Missed("broadcast-unseen", row, unseen))
+    return Broadcast(tuple(missed), judged, given)
+
+
+def _due(story: GroupHistory, row: int) -> Ints:
+    """What an assignment should give its member: acknowledged, wanted, behind its beginning, and
+    in the log to the end."""
+    owned, messages, final = story.assignments, story.messages, story.final
+    own = (messages.outcome == OK) & (messages.key == owned.key[row])
+    own &= messages.offset >= max(0, int(owned.offset[row]))
+    own &= messages.end_ns <= owned.end_ns[row]
+    own &= subscribed(story, int(owned.group[row]))
+    there = final.message[final.key == owned.key[row]]
+    found = np.flatnonzero(own)
+    return found[np.isin(found, there)]
+
+
+def _longest_ns(story: GroupHistory, deliveries: Ints) -> int:
+    """How long the slowest of these took, five times."""
+    rows = story.deliveries
+    took = rows.end_ns[deliveries] - rows.begin_ns[deliveries]
+    return 5 * int(took.max(initial=0))

@@ -1,0 +1,201 @@
+"""What became of each acknowledged message for each group: exactly one row of FATES.
+
+In this order, the first that is so:
+
+- ``filtered``: the group does not subscribe to its tag;
+- ``consumed``: a listener returned success for it;
+- ``dead-lettered``: it is in the group's dead letters;
+- ``pending``: it is in the retry topic behind the group's offset, waits for its delay, or is in its
+  queue behind the group's offset;
+- ``unread``: what was read at the end is not whole, so nobody knows;
+- ``lost``: no node's log of its topic has it;
+- ``consumed-unsure``: it was delivered, and nobody saw how that ended;
+- ``retry-lost``: it was sent back, that was acknowledged, it is due, and it is nowhere;
+- ``passed-over``: the group was to begin at the end of the queue, or the operator set it forward;
+- ``skipped``: it is in its queue before the group's offset, and never got to a listener that ended.
+
+A broadcast group has no offsets at brokers, and no fates: see broadcast.py.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from shalott.checkers.groups.offsets import LAST, NO_FLOOR, OffsetBook
+from shalott.checkers.groups.reading import SUCCESS, UNSEEN, GroupHistory
+from shalott.checkers.groups.retries import LATE_NS, due_ns
+from shalott.checkers.history.columns import NEVER, Bools, Codes, Ints
+from shalott.checkers.logs.records import FAIL, NOWHERE, OK
+
+FATES = (
+    *("filtered", "consumed", "dead-lettered", "pending", "unread", "lost", "consumed-unsure"),
+    *("retry-lost", "passed-over", "skipped"),
+)
+FATE = {name: code for code, name in enumerate(FATES)}
+UNTOLD = -2  # what the master says of an offset at the end, if nobody was told
+
+
+@dataclass(frozen=True, slots=True)
+class Fates:
+    """One row a group and acknowledged message of its topics; broadcast groups have none."""
+
+    group: Codes
+    message: Ints
+    fate: Codes  # in FATES
+
+    def count(self, group: int, fate: str) -> int:
+        return int(((self.group == group) & (self.fate == FATE[fate])).sum())
+
+    def of(self, fate: str) -> Ints:
+        """Positions of the rows with this fate."""
+        return np.flatnonzero(self.fate == FATE[fate])
+
+
+def fates(story: GroupHistory, book: OffsetBook, floor: Ints) -> Fates:
+    """Decide for every group and message. ``floor``: of each assignment."""
+    found: list[tuple[int, Ints, Codes]] = []
+    acked = story.messages.outcome == OK
+    for number, group in enumerate(story.rules.groups):
+        if group.broadcast:
+            continue
+        keys = [code for code, topic in enumerate(story.keys.topics) if topic in group.topics]
+        own = np.flatnonzero(acked & np.isin(story.messages.key, keys))
+        found.append((number, own, _of_group(story, book, floor, number)[own]))
+    return Fates(
+        np.concatenate([np.full(len(own), n, np.int32) for n, own, _ in found] or [_NONE]),
+        np.concatenate([own for _, own, _ in found] or [_NONE.astype(np.int64)]),
+        np.concatenate([fate for _, _, fate in found] or [_NONE]),
+    )
+
+
+_NONE: Codes = np.zeros(0, dtype=np.int32)
+
+
+def _of_group(story: GroupHistory, book: OffsetBook, floor: Ints, number: int) -> Codes:
+    """By message of the run: its fate, were it one of the group's topics."""
+    count, messages, keys = len(story.messages), story.messages, story.keys
+    rows = story.deliveries
+    own = (rows.group == number) & (rows.message >= 0)
+    offsets = final_offsets(story, number)
+    place = _last_place(story, messages.key)
+    at_topic = offsets[messages.key]
+    retry_key = _code_of(keys.retry_of, number)
+    retried = _last_in(story, retry_key)
+    retry_offset = max(int(offsets[retry_key]), 0) if retry_key >= 0 else 0
+    dead = _last_in(story, _code_of(keys.dead_of, number)) >= 0
+    sent = story.send_backs
+    sent_own = (sent.group == number) & (sent.message >= 0)
+    was_sent = _any(count, sent.message[sent_own & (sent.type == OK)])
+    may_be_sent = _any(count, sent.message[sent_own & (sent.type != FAIL)])
+    waits = np.zeros(count, dtype=np.int64)
+    waiting = np.flatnonzero(sent_own & (sent.type != FAIL))
+    np.maximum.at(waits, sent.message[waiting], due_ns(story, waiting))
+    read_ns = _read_ns(story, retry_key)
+    in_retry = (retried >= retry_offset) & (retried >= 0)
+    in_retry |= may_be_sent & (waits + LATE_NS > read_ns) & (waits > 0) & (retried < 0)
+    whole = story.final.whole[messages.key] & (at_topic != UNTOLD)
+    unread = ~whole | (may_be_sent & ~_is_read(story, number, retry_key))
+    delayed = (messages.delay > 0) & (place < 0)
+    delayed &= _send_due_ns(story) + LATE_NS > story.final.read_ns[messages.key]
+    steps: tuple[tuple[str, Bools], ...] = (
+        ("filtered", ~subscribed(story, number)),
+        ("consumed", _any(count, rows.message[own & (rows.outcome == SUCCESS)])),
+        ("dead-lettered", dead),
+        ("pending", in_retry),
+        ("unread", unread),
+        ("pending", delayed),
+        ("lost", place < 0),
+        ("pending", place >= np.maximum(at_topic, 0)),
+        ("consumed-unsure", _any(count, rows.message[own & (rows.outcome == UNSEEN)])),
+        ("retry-lost", was_sent),
+        ("passed-over", _passed_over(story, book, floor, number, place)),
+    )
+    fate = np.full(count, FATE["skipped"], dtype=np.int32)
+    for name, mask in reversed(steps):
+        fate[mask] = FATE[name]
+    return fate
+
+
+def subscribed(story: GroupHistory, number: int) -> Bools:
+    """By message: whether the group wants its tag."""
+    tags = story.rules.groups[number].tags
+    if not tags:
+        return np.ones(len(story.messages), dtype=np.bool_)
+    wanted = [code for code, tag in enumerate(story.tags) if tag in tags]
+    return np.isin(story.messages.tag, wanted)
+
+
+def final_offsets(story: GroupHistory, number: int) -> Ints:
+    """By key: the group's offset at the end; NOWHERE: it has none; UNTOLD: nobody was told."""
+    offsets = np.full(len(story.keys.names) + 1, UNTOLD, dtype=np.int64)
+    rows = story.offsets
+    for row in np.flatnonzero((rows.group == number) & (rows.type == OK)).tolist():
+        offsets[rows.key[row]] = rows.offset[row]
+    return offsets
+
+
+def _last_place(story: GroupHistory, key: Codes) -> Ints:
+    """By message: its last offset in its own queue, in any final read; -1: it is not there."""
+    final, place = story.final, np.full(len(story.messages), -1, dtype=np.int64)
+    own = np.flatnonzero(final.message >= 0)
+    own = own[final.key[own] == key[final.message[own]]]
+    np.maximum.at(place, final.message[own], final.offset[own])
+    return place
+
+
+def _last_in(story: GroupHistory, key: int) -> Ints:
+    """By message: its last offset in that queue; -1: it is not there."""
+    final, place = story.final, np.full(len(story.messages), -1, dtype=np.int64)
+    own = np.flatnonzero((final.message >= 0) & (final.key == key) & (key >= 0))
+    np.maximum.at(place, final.message[own], final.offset[own])
+    return place
+
+
+def _code_of(column: Codes, number: int) -> int:
+    found = np.flatnonzero(column == number)
+    return int(found[0]) if len(found) else -1
+
+
+def _read_ns(story: GroupHistory, key: int) -> int:
+    """When the queue was read at the end; the end of the run if it was not."""
+    read_ns = int(story.final.read_ns[key]) if key >= 0 else NEVER
+    return story.end_ns if read_ns == NEVER else read_ns
+
+
+def _is_read(story: GroupHistory, number: int, retry_key: int) -> bool:
+    """Whether the group's retries and dead letters were, to their ends."""
+    dead_key = _code_of(story.keys.dead_of, number)
+    return all(key >= 0 and bool(story.final.whole[key]) for key in (retry_key, dead_key))
+
+
+def _send_due_ns(story: GroupHistory) -> Ints:
+    """By message: when its own delay is over at the latest."""
+    levels = np.array([0, *story.rules.levels_ms], dtype=np.int64) * 1_000_000
+    level = np.minimum(story.messages.delay, len(levels) - 1)
+    return story.messages.end_ns + levels[level]
+
+
+def _any(count: int, messages: Ints) -> Bools:
+    found = np.zeros(count, dtype=np.bool_)
+    found[messages] = True
+    return found
+
+
+def _passed_over(
+    story: GroupHistory, book: OffsetBook, floor: Ints, number: int, place: Ints
+) -> Bools:
+    """By message: whether it stood before where the group was told to begin."""
+    rows, resets = story.assignments, story.resets
+    found, key = np.zeros(len(story.messages), dtype=np.bool_), story.messages.key
+    known = place > NOWHERE
+    begun = (rows.group == number) & (rows.why == LAST) & (floor == NO_FLOOR)
+    for row in np.flatnonzero(begun).tolist():
+        found |= known & (key == rows.key[row]) & (place < rows.offset[row])
+    for row in np.flatnonzero(resets.group == number).tolist():
+        at_ns = int(resets.begin_ns[row])
+        from_ = book.floor(number, int(resets.key[row]), at_ns, at_ns)
+        between = (place >= from_) & (place < resets.offset[row])
+        found |= known & (key == resets.key[row]) & between
+    return found

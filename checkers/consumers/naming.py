@@ -1,0 +1,151 @@
+"""Names as small integers, and messages found by their queue and value."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from shalott.checkers.consumers.rows import NONE, Death
+from shalott.checkers.history.columns import Codes, Ints
+from shalott.checkers.history.words import Words
+
+FACTOR = np.uint64(0x9E3779B97F4A7C15)
+DENSE = 8  # a table of values may be so many times as long as there are values
+
+
+class Names:
+    """Strings in the order in which they were seen first. "" has no code: NONE."""
+
+    def __init__(self, known: Iterable[str] = ()) -> None:
+        self._codes = {name: code for code, name in enumerate(dict.fromkeys(known)) if name}
+
+    @property
+    def all(self) -> tuple[str, ...]:
+        return tuple(self._codes)
+
+    def code(self, name: str | None) -> int:
+        if not name:
+            return NONE
+        return self._codes.setdefault(name, len(self._codes))
+
+    def codes_of(self, words: Words, rows: Ints) -> Ints:
+        """Of a column's rows; only what stands there is named."""
+        picked = words.codes[rows]
+        table = np.full(len(words.names) + 1, NONE, dtype=np.int64)
+        for code in np.flatnonzero(np.bincount(picked, minlength=len(words.names))):
+            table[code] = self.code(words.names[code])
+        return np.asarray(table[picked])
+
+    def codes_in(self, column: pa.ChunkedArray | pa.Array) -> Ints:
+        if not len(column):
+            return np.zeros(0, dtype=np.int64)
+        encoded = pc.dictionary_encode(pc.fill_null(column, ""))
+        if isinstance(encoded, pa.ChunkedArray):
+            encoded = encoded.combine_chunks()
+        if isinstance(encoded, pa.ChunkedArray):
+            encoded = encoded.chunk(0)
+        table = [self.code(name) for name in encoded.dictionary.to_pylist()]
+        codes: Ints = np.array(table, dtype=np.int64)
+        found: Ints = codes[encoded.indices.to_numpy(zero_copy_only=False)]
+        return found
+
+
+def places(queue: Ints, value: Ints, queues: int) -> Callable[[Ints, Ints], Ints]:
+    """A look-up of (queue, value) pairs: the position of each that is wanted, NONE if there is
+    none. Of several that are equal the first counts."""
+    order = np.argsort(value, kind="stable")
+    values = value[order]
+    fresh = np.ones(len(values), dtype=np.bool_)
+    fresh[1:] = values[1:] != values[:-1]
+    distinct = values[fresh]
+    width = max(queues, 1)
+    number = np.empty(len(value), dtype=np.int64)
+    number[order] = np.cumsum(fresh) - 1
+    table = np.full(len(distinct) * width + 1, NONE, dtype=np.int64)
+    backwards = np.arange(len(value))[::-1]
+    table[(number * width + queue)[::-1]] = backwards
+    find = _finder(distinct)
+
+    def look_up(wanted_queue: Ints, wanted_value: Ints) -> Ints:
+        if not len(distinct):
+            return np.full(len(wanted_queue), NONE, dtype=np.int64)
+        at = find(wanted_value)
+        known = (at >= 0) & (wanted_queue >= 0) & (wanted_queue < width)
+        return table[np.where(known, at * width + wanted_queue, len(table) - 1)]
+
+    return look_up
+
+
+def _finder(distinct: Ints) -> Callable[[Ints], Ints]:
+    """Where each wanted value is among the sorted ones, NONE if nowhere."""
+    if not len(distinct):
+        return lambda wanted: np.full(len(wanted), NONE, dtype=np.int64)
+    low, high = int(distinct[0]), int(distinct[-1])
+    if high - low < DENSE * len(distinct) + 1024:  # a table beats a search
+        table = np.full(high - low + 1, NONE, dtype=np.int64)
+        table[distinct - low] = np.arange(len(distinct))
+
+        def in_table(wanted: Ints) -> Ints:
+            inside = (wanted >= low) & (wanted <= high)
+            return np.where(inside, table[np.where(inside, wanted - low, 0)], NONE)
+
+        return in_table
+
+    def by_search(wanted: Ints) -> Ints:
+        order = np.argsort(wanted)  # a search for rising values stays in the cache
+        found = np.empty(len(wanted), dtype=np.int64)
+        found[order] = np.searchsorted(distinct, wanted[order])
+        found = np.minimum(found, len(distinct) - 1)
+        return np.where(distinct[found] == wanted, found, NONE)
+
+    return by_search
+
+
+def lives_of(deaths: pa.ChunkedArray) -> tuple[Codes, tuple[tuple[Death, ...], ...]]:
+    """Each row's deaths as a code, and the deaths of each code, the latest first; 0: none."""
+    life = np.zeros(len(deaths), dtype=np.int32)
+    lives: list[tuple[Death, ...]] = [()]
+    if deaths.null_count == len(deaths):
+        return life, tuple(lives)
+    rows = np.flatnonzero(pc.is_valid(deaths).to_numpy())
+    if not len(rows):
+        return life, tuple(lives)
+    told = deaths.take(pa.array(rows)).combine_chunks()
+    told = pa.concat_arrays(told.chunks) if isinstance(told, pa.ChunkedArray) else told
+    marks = _marks(told)
+    _, first, which = np.unique(marks, return_index=True, return_inverse=True)
+    codes = []
+    for place in first:
+        found = tuple(
+            Death(each["queue"] or "", each["reason"] or "", int(each["count"] or 1))
+            for each in told[int(place)].as_py()
+            if each is not None
+        )
+        codes.append(lives.index(found) if found in lives else len(lives))
+        lives += [found] if found not in lives else []
+    life[rows] = np.array(codes, dtype=np.int32)[which]
+    return life, tuple(lives)
+
+
+def _marks(told: Any) -> Any:
+    """A number a list, equal for equal ones: a polynomial over its entries, modulo 2^64."""
+    lengths = pc.list_value_length(told).to_numpy(zero_copy_only=False).astype(np.int64)
+    flat = pc.list_flatten(told)
+    marks = np.zeros(len(told), dtype=np.uint64)
+    if not len(flat):
+        return marks
+    words = pc.binary_join_element_wise(
+        pc.fill_null(flat.field("queue"), ""), pc.fill_null(flat.field("reason"), ""), "\n"
+    )
+    word = np.asarray(Names().codes_in(words)).astype(np.uint64) + np.uint64(1)
+    count = np.asarray(pc.fill_null(flat.field("count"), 1).to_numpy(zero_copy_only=False))
+    entry = (word << np.uint64(40)) + count.astype(np.uint64)
+    begin = np.concatenate(([0], np.cumsum(lengths)))[:-1]
+    for depth in range(int(lengths.max())):
+        has = lengths > depth
+        marks[has] = marks[has] * FACTOR + entry[begin[has] + depth]
+    return marks

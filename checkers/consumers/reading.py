@@ -1,0 +1,238 @@
+"""From a history to its rows as columns, once for all judges of a run.
+
+Nothing here makes a Python object of a publish, a delivery or an acknowledgement. Consumers and
+channels, of which there are few, are read one by one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from shalott.checkers.consumers.extras import DEATHS, integers, parse, parse_repeated
+from shalott.checkers.consumers.naming import Names, lives_of, places
+from shalott.checkers.consumers.parties import read_changes, read_channels, read_consumers
+from shalott.checkers.consumers.rows import (
+    FAIL,
+    INFO,
+    NONE,
+    OK,
+    Deliveries,
+    Published,
+    Rows,
+)
+from shalott.checkers.consumers.rules import ConsumeRules
+from shalott.checkers.consumers.settling import (
+    ACK,
+    RECOVER,
+    REJECT,
+    REQUEUE,
+    Settlements,
+    settle,
+)
+from shalott.checkers.history.columns import NEVER, Ints, Operations, client_operations
+from shalott.harness.core.history import History
+
+SETTLING = ("ack", "nack", "reject", "recover")
+PUBLISHES = pa.schema(
+    [("to", pa.list_(pa.string())), ("ttl_ms", pa.int64()), ("priority", pa.int64())]
+)
+DELIVERED = pa.schema(
+    [("consumer", pa.string()), ("channel", pa.string()), ("tag", pa.int64()), ("deaths", DEATHS)]
+)
+SETTLED = pa.schema(
+    [
+        ("channel", pa.string()),
+        ("tag", pa.int64()),
+        ("upto", pa.int64()),
+        ("multiple", pa.bool_()),
+        ("requeue", pa.bool_()),
+    ]
+)
+
+
+def read_rows(history: History, rules: ConsumeRules, ops: Operations | None = None) -> Rows:
+    """``ops`` are the history's, if somebody has them already."""
+    ops = client_operations(history) if ops is None else ops
+    extra = history.ops["extra"]
+    if len(ops) != history.ops.num_rows:
+        extra = extra.filter(pc.greater_equal(history.ops["process"], 0))
+    names = Names([rule.name for rule in rules.queues])
+    channels, consumers = Names(), Names()
+    published = _published(ops, extra, names)
+    settlements = _settlements(ops, extra, channels)
+    parties = read_consumers(ops, extra, names, channels, consumers)
+    deliveries, lives = _deliveries(
+        ops, extra, names, channels, consumers, published, settlements, parties
+    )
+    changes = read_changes(ops, names)
+    emptied, emptied_by = _emptied(ops, names)
+    return Rows(
+        queues=names.all,
+        published=published,
+        deliveries=deliveries,
+        settlements=settlements,
+        consumers=parties.known(consumers.all),
+        channels=read_channels(ops, extra, channels, settlements, parties),
+        changes=changes,
+        lives=lives,
+        emptied=emptied,
+        emptied_by=emptied_by,
+        nodes=tuple(ops.node.names[code] for code in np.unique(ops.node.codes)),
+    )
+
+
+def _rows_of(ops: Operations, *names: str) -> Ints:
+    return np.flatnonzero(ops.f.among(names))
+
+
+def _cells(extra: pa.ChunkedArray, rows: Ints) -> pa.ChunkedArray:
+    return extra if len(rows) == len(extra) else extra.take(pa.array(rows))
+
+
+def _published(ops: Operations, extra: pa.ChunkedArray, queues: Names) -> Published:
+    rows = np.flatnonzero(ops.f.equal("enqueue") & ops.has_value)
+    said = parse_repeated(_cells(extra, rows), PUBLISHES)
+    keys = queues.codes_of(ops.key, rows)
+    row, queue = np.arange(len(rows)), keys
+    to = said["to"].combine_chunks() if said["to"].null_count < len(rows) else None
+    if to is not None:
+        row, queue = _routed(to, keys, queues)
+    which = rows[row]
+    kinds = np.array([{"ok": OK, "fail": FAIL}.get(name, INFO) for name in ops.type.names])
+    distinct = pc.count_distinct(pa.array(ops.value[rows])).as_py()
+    return Published(
+        index=ops.index[which],
+        process=ops.process[which],
+        node=ops.node.take(which),
+        queue=queue.astype(np.int64),
+        value=ops.value[which],
+        ack=kinds[ops.type.codes[which]].astype(np.int32),
+        invoke_ns=ops.invoke_ns[which],
+        complete_ns=ops.complete_ns[which],
+        ttl_ms=integers(said["ttl_ms"], NONE)[row],
+        priority=integers(said["priority"], 0)[row],
+        repeated=len(rows) - int(distinct),
+    )
+
+
+def _routed(to: Any, keys: Ints, queues: Names) -> tuple[Ints, Ints]:
+    """Of each (publish, queue) the position of the publish, and the queue."""
+    to = pa.concat_arrays(to.chunks) if isinstance(to, pa.ChunkedArray) else to
+    named = np.asarray(pc.is_valid(to).to_numpy(zero_copy_only=False), dtype=np.bool_)
+    lengths = np.asarray(pc.fill_null(pc.list_value_length(to), 0).to_numpy(zero_copy_only=False))
+    flat = queues.codes_in(pc.list_flatten(to))
+    counts = np.where(named, lengths, 1)
+    row = np.repeat(np.arange(len(keys)), counts)
+    queue = keys[row]
+    queue[named[row]] = flat
+    return row, queue
+
+
+def _settlements(ops: Operations, extra: pa.ChunkedArray, channels: Names) -> Settlements:
+    rows = _rows_of(ops, *SETTLING)
+    rows = rows[~ops.type.equal("fail")[rows]]
+    said = parse(_cells(extra, rows), SETTLED)
+    tag, upto = integers(said["tag"], NONE), integers(said["upto"], NONE)
+    several = np.asarray(pc.fill_null(said["multiple"], False).to_numpy(), dtype=np.bool_)
+    several |= upto >= 0
+    several |= ops.f.equal("recover")[rows]
+    upto = np.where(several, np.where(upto >= 0, upto, tag), NONE)
+    requeue = np.asarray(pc.fill_null(said["requeue"], False).to_numpy(), dtype=np.bool_)
+    kind = np.where(ops.f.equal("ack")[rows], ACK, np.where(requeue, REQUEUE, REJECT))
+    kind = np.where(ops.f.equal("recover")[rows], RECOVER, kind)
+    ok = ops.type.equal("ok")[rows]
+    return Settlements(
+        index=ops.index[rows],
+        channel=channels.codes_in(said["channel"]),
+        tag=np.where(several, NONE, tag),
+        upto=upto,
+        kind=kind.astype(np.int32),
+        ok=ok,
+        sent_ns=ops.invoke_ns[rows],
+        done_ns=np.where(ok, ops.complete_ns[rows], NEVER),
+    )
+
+
+def _deliveries(
+    ops: Operations,
+    extra: pa.ChunkedArray,
+    queues: Names,
+    channels: Names,
+    consumers: Names,
+    published: Published,
+    settlements: Settlements,
+    parties: Any,
+) -> tuple[Deliveries, tuple[Any, ...]]:
+    taken = ops.f.equal("dequeue")
+    damaged = ops.error.equal("corrupted") & ~ops.has_value
+    came = (taken & (ops.has_value | damaged)) | ops.f.equal("deliver")
+    rows = np.flatnonzero(came & (~ops.type.equal("fail") | damaged))
+    at_ns = np.where(ops.complete_ns[rows] == NEVER, ops.invoke_ns[rows], ops.complete_ns[rows])
+    if len(rows) and (np.diff(at_ns) < 0).any():
+        order = np.argsort(at_ns, kind="stable")
+        rows, at_ns = rows[order], at_ns[order]
+    said = parse(_cells(extra, rows), DELIVERED)
+    is_take = taken[rows]
+    consumer = np.where(is_take, NONE, consumers.codes_in(said["consumer"]))
+    channel = np.where(is_take, NONE, channels.codes_in(said["channel"]))
+    tag = integers(said["tag"], NONE)
+    queue = queues.codes_of(ops.key, rows)
+    value = ops.value[rows]
+    life, lives = lives_of(said["deaths"])
+    auto = is_take | parties.automatic(consumer)
+    message = _messages(published, queue, value, life, lives, queues)
+    message[~ops.has_value[rows]] = NONE
+    found = Deliveries(
+        index=ops.index[rows],
+        begin_ns=ops.invoke_ns[rows],
+        at_ns=at_ns,
+        queue=queue,
+        value=value,
+        damaged=~ops.has_value[rows],
+        flagged=ops.redelivered[rows],
+        taken=is_take,
+        consumer=consumer,
+        channel=channel,
+        tag=tag,
+        life=life,
+        message=message,
+        settled=settle(channel, tag, auto, settlements),
+    )
+    return found, lives
+
+
+def _messages(
+    published: Published,
+    queue: Ints,
+    value: Ints,
+    life: Any,
+    lives: Sequence[Sequence[Any]],
+    queues: Names,
+) -> Ints:
+    """Which message each copy is. One that died is that of the queue where it died first, of those
+    that it was published to."""
+    where = places(published.queue, published.value, len(queues.all))
+    message = where(queue, value)
+    message[life > 0] = NONE
+    for code in range(1, len(lives)):
+        own = np.flatnonzero(life == code)
+        for death in lives[code]:  # the earliest is the last, and is looked up last
+            origin = queues.code(death.queue)
+            found = where(np.full(len(own), origin), value[own])
+            message[own] = np.where(found >= 0, found, message[own])
+    return message
+
+
+def _emptied(ops: Operations, queues: Names) -> tuple[dict[int, Ints], dict[int, Any]]:
+    said = ops.f.equal("dequeue") & ops.type.equal("fail") & ops.error.equal("empty")
+    rows = np.flatnonzero(said)
+    codes = queues.codes_of(ops.key, rows)
+    return (
+        {int(code): ops.invoke_ns[rows[codes == code]] for code in np.unique(codes)},
+        {int(code): ops.node.codes[rows[codes == code]] for code in np.unique(codes)},
+    )

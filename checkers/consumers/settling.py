@@ -1,0 +1,108 @@
+"""Which deliveries an acknowledgement settles, for all of them at once.
+
+A row that settles says the tag of one delivery, or, with ``multiple``, the highest tag that it
+settles: then it means every unsettled one of its channel up to that (AMQP 0-9-1, basic.ack; tag 0
+is all, and the row says which was the highest). basic.recover is the same for all that were
+delivered before it. The first row that means a delivery settles it, in the order in which they were
+sent. A channel's tags only grow, so the first of the multiple ones that goes as far as a tag is
+found by bisection in the running maximum.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from shalott.checkers.history.columns import NEVER, Bools, Codes, Ints
+
+NOT, ACK, REQUEUE, REJECT, RECOVER, AUTO = range(6)
+SETTLEMENTS = ("unsettled", "acknowledged", "requeued", "rejected", "recovered", "automatic")
+NOWHERE = -1
+
+
+@dataclass(frozen=True, slots=True)
+class Settlements:
+    """Rows that settle something, in the order in which they were sent."""
+
+    index: Ints  # in the history
+    channel: Ints
+    tag: Ints  # NOWHERE with multiple
+    upto: Ints  # NOWHERE without
+    kind: Codes  # ACK, REQUEUE, REJECT or RECOVER
+    ok: Bools  # it was proved to have arrived
+    sent_ns: Ints
+    done_ns: Ints  # of those that are ok, when that was known; else NEVER
+
+
+@dataclass(frozen=True, slots=True)
+class Settled:
+    """A row a delivery: how it was settled, if it was."""
+
+    by: Ints  # position in the Settlements, NOWHERE if none
+    kind: Codes  # position in SETTLEMENTS
+    ok: Bools
+    sent_ns: Ints  # NEVER
+    done_ns: Ints  # NEVER unless ok
+
+
+def settle(channel: Ints, tag: Ints, auto: Bools, rows: Settlements) -> Settled:
+    """``auto``: deliveries that need no acknowledgement, which none of the rows can mean."""
+    count = len(rows.index)
+    far = count  # behind every row
+    first = np.minimum(_singly(channel, tag, rows, far), _multiply(channel, tag, rows, far))
+    first = np.where(auto, far, first)
+    found = first < far
+    by = np.where(found, first, NOWHERE)
+    kind = np.where(found, _taken(rows.kind, first, NOT), np.where(auto, AUTO, NOT))
+    return Settled(
+        by=by,
+        kind=kind.astype(np.int32),
+        ok=_taken(rows.ok, first, False),
+        sent_ns=_taken(rows.sent_ns, first, NEVER),
+        done_ns=_taken(rows.done_ns, first, NEVER),
+    )
+
+
+def _taken(column: Any, place: Ints, default: object) -> Any:
+    """``column[place]``, and the default for what lies behind its end."""
+    return np.append(column, np.array(default, dtype=column.dtype))[place]
+
+
+def _singly(channel: Ints, tag: Ints, rows: Settlements, far: int) -> Ints:
+    """Of each delivery the first row with its tag."""
+    single = np.flatnonzero(rows.tag >= 0)
+    if not len(single):
+        return np.full(len(channel), far, dtype=np.int64)
+    width = int(max(tag.max(initial=0), rows.tag[single].max())) + 2
+    keys = rows.channel[single] * width + rows.tag[single]
+    order = np.argsort(keys, kind="stable")  # of equal ones the first sent stays first
+    keys, single = keys[order], single[order]
+    wanted = channel * width + np.clip(tag, -1, width - 1)
+    return _lookup(keys, single, wanted, far)
+
+
+def _lookup(keys: Ints, places: Ints, wanted: Ints, far: int) -> Ints:
+    """``places`` of the first of the sorted keys that is equal to each that is wanted."""
+    order = np.argsort(wanted, kind="stable")  # a search for rising values stays in the cache
+    at = np.empty(len(wanted), dtype=np.int64)
+    at[order] = np.searchsorted(keys, wanted[order])
+    at = np.minimum(at, len(keys) - 1)
+    return np.where((keys[at] == wanted) & (wanted >= 0), places[at], far)
+
+
+def _multiply(channel: Ints, tag: Ints, rows: Settlements, far: int) -> Ints:
+    """Of each delivery the first multiple row of its channel that goes as far as its tag."""
+    several = np.flatnonzero(rows.upto >= 0)
+    if not len(several):
+        return np.full(len(channel), far, dtype=np.int64)
+    several = several[np.argsort(rows.channel[several], kind="stable")]
+    owner = rows.channel[several]
+    width = int(max(tag.max(initial=0), rows.upto[several].max())) + 2
+    # The channel in the key keeps the running maximum from crossing into the next channel.
+    reached = np.maximum.accumulate(owner * width + rows.upto[several])
+    wanted = channel * width + np.clip(tag, 0, width - 1)
+    at = np.minimum(np.searchsorted(reached, wanted), len(several) - 1)
+    meant = (owner[at] == channel) & (reached[at] >= wanted) & (channel >= 0) & (tag >= 0)
+    return np.where(meant, several[at], far)

@@ -108,7 +108,8 @@ MUTANTS: tuple[Mutant, ...] = (
         edits=(
             Edit(
                 f"{_REPLICA}/mirror.py",
-                "                    mark = self.queue.publish(content, expiry=expiry)\n",
+                "                    mark = self.queue.publish(content, redelivered=True,"
+                " expiry=expiry)\n",
                 "                    mark = self.queue.mark()\n"
                 "                    if content.id % 5:\n"
                 "                        mark = self.queue.publish(content)\n",

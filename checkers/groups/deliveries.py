@@ -142,7 +142,7 @@ def _explain_one(story: GroupHistory, now: Ints, then: Ints, cause: Codes) -> No
     rows = story.deliveries
     _set(cause, now[rows.outcome[then] == SUSPEND], "suspended")
     later = rows.outcome[then] == LATER
-    _set(cause, now[later & ~_sent_back(story, then)], "local-retry")
+    _set(cause, now[later & ~_sent_back(story, then, now)], "local-retry")
     _set_told_back(story, now, rows.begin_ns[then], cause)
 
 
@@ -160,13 +160,23 @@ def _set_told_back(story: GroupHistory, now: Ints, since_ns: Ints, cause: Codes)
     return moved | reset
 
 
-def _sent_back(story: GroupHistory, deliveries: Ints) -> Bools:
-    """By delivery: whether its message was sent back from there, and that was answered."""
+def _sent_back(story: GroupHistory, then: Ints, now: Ints) -> Bools:
+    """By pair: whether the message was sent back from there in between, and that was answered."""
     rows, sent = story.deliveries, story.send_backs.take(story.send_backs.type == OK)
     width = np.int64(max(int(rows.offset.max(initial=0)), int(sent.offset.max(initial=0))) + 2)
     keys = np.int64(len(story.keys.names) + 1)
-    mine = (rows.member[deliveries] * keys + rows.key[deliveries]) * width + rows.offset[deliveries]
-    return np.isin(mine, (sent.member * keys + sent.key) * width + sent.offset)
+    asked = (sent.member * keys + sent.key) * width + sent.offset
+    mine = (rows.member[now] * keys + rows.key[now]) * width + rows.offset[now]
+    # A place is asked for a few times at most, but the places are many.
+    order = np.lexsort((sent.begin_ns, asked))
+    asked, begin_ns = asked[order], sent.begin_ns[order]
+    found = np.zeros(len(now), dtype=np.bool_)
+    first, end = np.searchsorted(asked, mine), np.searchsorted(asked, mine, side="right")
+    for pair in np.flatnonzero(end > first).tolist():
+        own = begin_ns[first[pair] : end[pair]]
+        since_ns, until_ns = rows.begin_ns[then[pair]], rows.begin_ns[now[pair]]
+        found[pair] = bool(((own >= since_ns) & (own <= until_ns)).any())
+    return found
 
 
 def _was_reset(story: GroupHistory, now: Ints, since_ns: Ints) -> Bools:

@@ -78,19 +78,9 @@ def two_workers(story: GroupHistory) -> Iterator[Clash]:
     mine = np.flatnonzero(is_orderly(story, rows))
     mine = mine[np.lexsort((rows.begin_ns[mine], rows.key[mine], rows.group[mine]))]
     then, now = _overlaps(story, mine)
-    disturbed = story.turns.disturbed(rows.begin_ns[then] - LOCK_NS, rows.begin_ns[now])
-    for first, second, is_disturbed in zip(
-        then.tolist(), now.tolist(), disturbed.tolist(), strict=True
-    ):
-        asked_ns = _last_lock_ns(story, first, int(rows.begin_ns[second]))
+    for first, second in zip(then.tolist(), now.tolist(), strict=True):
         at_ns = int(rows.begin_ns[second])
-        if asked_ns is None:
-            excused = is_disturbed
-        else:
-            since, until = np.array([asked_ns]), np.array([at_ns])
-            expired = at_ns + SLACK_NS >= asked_ns + LOCK_NS
-            excused = expired or bool(story.turns.disturbed(since, until)[0])
-        if not excused:
+        if not _is_excused(story, first, second, at_ns):
             yield Clash(
                 "work-of-two",
                 int(rows.group[second]),
@@ -100,6 +90,16 @@ def two_workers(story: GroupHistory) -> Iterator[Clash]:
                 f"{story.members[rows.member[second]]} was given offset {rows.offset[second]}"
                 f" while {story.members[rows.member[first]]} worked on {rows.offset[first]}",
             )
+
+
+def _is_excused(story: GroupHistory, first: int, second: int, at_ns: int) -> bool:
+    """Whether either went by a lock that another master had given, or the first one's expired."""
+    asked_ns = [_last_lock_ns(story, each, at_ns) for each in (first, second)]
+    begin_ns = int(story.deliveries.begin_ns[first])
+    since_ns = [begin_ns - LOCK_NS if each is None else each for each in asked_ns]
+    if story.turns.disturbed(np.array(since_ns), np.array([at_ns, at_ns])).any():
+        return True
+    return asked_ns[0] is not None and at_ns + SLACK_NS >= asked_ns[0] + LOCK_NS
 
 
 def _overlaps(story: GroupHistory, order: Ints) -> tuple[Ints, Ints]:

@@ -16,22 +16,32 @@ from pamqp.heartbeat import Heartbeat
 
 @dataclass
 class Session:
-    """One client connection, as a script sees it."""
+    """One client connection, as a script sees it. ``channel``: of the last frame that came, and
+    where what is sent goes unless another is named."""
 
     reader: asyncio.StreamReader
     writer: asyncio.StreamWriter
     received: list[object]
+    channel: int = 1
 
-    def send(self, *methods: Frame, channel: int = 1) -> None:
+    def send(self, *methods: Frame, channel: int | None = None) -> None:
+        number = self.channel if channel is None else channel
         for method in methods:
-            self.writer.write(frame.marshal(method, channel))
+            self.writer.write(frame.marshal(method, number))
 
-    def send_content(self, method: Frame, body: bytes) -> None:
-        properties = commands.Basic.Properties()
-        self.send(method)
-        self.writer.write(frame.marshal(ContentHeader(0, len(body), properties), 1))
+    def send_content(
+        self,
+        method: Frame,
+        body: bytes,
+        properties: commands.Basic.Properties | None = None,
+        channel: int | None = None,
+    ) -> None:
+        number = self.channel if channel is None else channel
+        header = ContentHeader(0, len(body), properties or commands.Basic.Properties())
+        self.send(method, channel=number)
+        self.writer.write(frame.marshal(header, number))
         if body:
-            self.writer.write(frame.marshal(ContentBody(body), 1))
+            self.writer.write(frame.marshal(ContentBody(body), number))
 
     async def receive(self) -> object:
         """The next frame that is not a heartbeat."""
@@ -39,9 +49,10 @@ class Session:
             head = await self.reader.readexactly(7)
             size = int.from_bytes(head[3:7], "big")
             rest = await self.reader.readexactly(size + 1)
-            value = frame.unmarshal(head + rest)[2]
+            _, channel, value = frame.unmarshal(head + rest)
             if not isinstance(value, Heartbeat):
                 self.received.append(value)
+                self.channel = channel
                 return value
 
 

@@ -21,15 +21,15 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Protocol
 
 from shalott.broker.rocket.remoting.codes import ResponseCode
 from shalott.checkers.groups.rules import Group
+from shalott.harness.core.client import Client
 from shalott.harness.core.errors import Definite, Indefinite
 from shalott.harness.core.history import Recorder
 from shalott.harness.core.op import Completion, Invocation, OpType
 from shalott.workloads.clients import rocket_requests as requests
-from shalott.workloads.clients.log_client import LogClient
 from shalott.workloads.clients.rocket_consuming import MemberSettings, fate_of
 from shalott.workloads.clients.rocket_listener import Listener
 from shalott.workloads.clients.rocket_member import Member
@@ -41,6 +41,36 @@ BEHIND = "behind"
 LEAVING_SHARE = 0.8  # of an operation's time: what is not done by then is left undone
 
 
+class GroupMember(Protocol):
+    """Our own (rocket_member.py), or a library's. Begins when it is made."""
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def group(self) -> Group: ...
+
+    def stands_at(self, key: str) -> int | None: ...
+
+    async def leave(self) -> None: ...
+
+    async def end(self, ended: str) -> None: ...
+
+
+class MakeMember(Protocol):
+    def __call__(
+        self,
+        name: str,
+        group: Group,
+        *,
+        settings: MemberSettings,
+        name_server: str,
+        dial: Dial,
+        listener: Listener,
+        rows: Rows,
+    ) -> GroupMember: ...
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupMeans:
     """What all clients of a run share: its groups by name, and what their listeners do. ``topic``:
@@ -50,13 +80,14 @@ class GroupMeans:
     groups: Mapping[str, Group]
     members: MemberSettings
     listener: Listener
+    make_member: MakeMember = Member
 
 
 class GroupClient:
     """``name_server`` is the node's, as host:port; ``log`` sends and polls there."""
 
     def __init__(
-        self, name_server: str, log: LogClient, means: GroupMeans, *, dial: Dial, op_timeout_ms: int
+        self, name_server: str, log: Client, means: GroupMeans, *, dial: Dial, op_timeout_ms: int
     ) -> None:
         self._name_server = name_server
         self._log = log
@@ -65,7 +96,7 @@ class GroupClient:
         self._op_timeout_ms = op_timeout_ms
         self._client = RocketClient([name_server], dial=dial, timeout_ms=op_timeout_ms / 3)
         self._routes = Routes(self._client, means.members.route_poll_ms)
-        self._members: list[Member] = []
+        self._members: list[GroupMember] = []
         self._joined = 0
         self._rows: Rows | None = None
 
@@ -107,7 +138,7 @@ class GroupClient:
             self._means.listener.calm = True
         name = f"{group.name}-{rows.process}-{self._joined}"
         self._joined += 1
-        member = Member(
+        member = self._means.make_member(
             name,
             group,
             settings=self._means.members,
@@ -131,7 +162,7 @@ class GroupClient:
             await member.end("died")
         return Completion(type="ok", extra={"members": [one.name for one in chosen]})
 
-    async def _leave(self, member: Member) -> None:
+    async def _leave(self, member: GroupMember) -> None:
         """In order, or, if that takes too long, without."""
         try:
             async with asyncio.timeout(self._op_timeout_ms / 1000 * LEAVING_SHARE):

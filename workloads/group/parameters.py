@@ -13,7 +13,15 @@ from shalott.harness.core.errors import UsageError
 from shalott.harness.core.parameters import make_parameters
 from shalott.harness.core.plan import Plan
 from shalott.workloads.clients.body import SMALLEST_BYTES
+from shalott.workloads.clients.cpp.clients import (
+    BROKERS_MAX_RECONSUME,
+    BROKERS_RETRY_LEVEL,
+    STUCK_AFTER_MS,
+    RocketClientName,
+    check_client,
+)
 from shalott.workloads.clients.rocket_requests import DEAD_PREFIX, SCHEDULE_TOPIC, retry_topic
+from shalott.workloads.record import Values
 
 TOPIC_PREFIX = "shalott"
 # messageDelayLevel of RocketMQ: 1s 5s 10s 30s 1m to 10m 20m 30m 1h 2h; level 1 is the first.
@@ -40,6 +48,10 @@ class GroupParameters(msgspec.Struct, frozen=True, kw_only=True):
     which no attempt can consume). Of members' changes ``die`` of the goings are without a word.
     """
 
+    client: Annotated[
+        RocketClientName,
+        msgspec.Meta(description="Who makes up the groups: own, or cpp, RocketMQ's C++ client."),
+    ] = "own"
     topics: Annotated[int, msgspec.Meta(ge=1, le=9, description="How many topics.")] = 2
     queues: Annotated[int, msgspec.Meta(ge=1, le=16, description="Queues of each topic.")] = 3
     groups: Annotated[
@@ -134,9 +146,22 @@ def _group(parameters: GroupParameters, name: str) -> Group:
     )
 
 
+def as_the_client_can(values: Values, serving: int) -> Values:
+    """What the C++ client leaves to the broker can't be chosen."""
+    if values.get("client", "own") == "own":
+        return values
+    return {
+        **values,
+        "retry_level": BROKERS_RETRY_LEVEL,
+        "max_reconsume": BROKERS_MAX_RECONSUME,
+        "stuck_after_ms": values.get("stuck_after_ms") or STUCK_AFTER_MS,
+    }
+
+
 def check(plan: Plan) -> None:
     """Raises UsageError."""
     parameters = parameters_of(plan)
+    check_client(parameters.client, plan.cluster.backend)
     if not parameters.groups:
         raise UsageError("--groups: name at least one")
     for name in parameters.groups:
@@ -185,6 +210,7 @@ def rules_of(plan: Plan) -> GroupRules:
         keeps_acknowledged=promises_of(plan).keeps_acknowledged,
         offsets_follow_ms=int(policy.get("broker.slave_sync_interval_ms", SLAVES_COPY_MS)),
         stuck_after_ms=stuck_after_ms(parameters),
+        client=parameters.client,
     )
 
 

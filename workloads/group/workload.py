@@ -34,6 +34,7 @@ from shalott.harness.core.plan import Plan, nodes_hosting
 from shalott.harness.core.rng import stream_key
 from shalott.workloads.base import SeveralPorts, Workload
 from shalott.workloads.clients.body import SMALLEST_BYTES
+from shalott.workloads.clients.cpp.clients import member_maker, sending_client
 from shalott.workloads.clients.log_client import LogClient
 from shalott.workloads.clients.rocket_consuming import MemberSettings
 from shalott.workloads.clients.rocket_group_client import GroupClient, GroupMeans
@@ -41,6 +42,7 @@ from shalott.workloads.clients.rocket_listener import Listener
 from shalott.workloads.group.parameters import (
     GroupParameters,
     all_keys,
+    as_the_client_can,
     check,
     consumed_keys,
     groups_of,
@@ -105,6 +107,7 @@ def _means(plan: Plan, parameters: GroupParameters) -> GroupMeans:
             suspend=parameters.suspend,
             poison=parameters.poison,
         ),
+        make_member=member_maker(parameters.client, parameters.body_bytes),
     )
 
 
@@ -124,7 +127,15 @@ def make_group_client(
         route_poll_ms=ROUTE_POLL_MS,
     )
     timeout_ms = plan.workload.op_timeout_ms
-    return GroupClient(f"{host}:{port}", log, means, dial=dial, op_timeout_ms=timeout_ms)
+    sender = sending_client(
+        parameters_of(plan).client,
+        f"{host}:{port}",
+        log,
+        dial=dial,
+        body_bytes=parameters_of(plan).body_bytes,
+        op_timeout_ms=timeout_ms,
+    )
+    return GroupClient(f"{host}:{port}", sender, means, dial=dial, op_timeout_ms=timeout_ms)
 
 
 # -- what they do ----------------------------------------------------------------------------------
@@ -267,6 +278,7 @@ WORKLOAD = WorkloadRecord(
     summary="consumer groups of several topics: rebalances, retries, locks, delays, resets",
     needs=(REMOTING,),
     parameters=GroupParameters,
+    complete=as_the_client_can,
     build=group_workload,
     checkers=group_workload_checkers,
     check=check,

@@ -5,8 +5,9 @@ in place of each broker's address, and so do the store hosts of pulled messages,
 send messages back. Everything else goes through as it came, byte by byte. A connection that can't
 be made, or ends on one side, ends on the other.
 
-``on_request`` is told of every request a client makes, before it is passed on, and ``on_answer`` of
-every answer with the request that it answers, before the client has it. Neither may change them.
+Whoever listens (``Listening``) is told of every request a client makes, before it is passed on, of
+every answer with the request that it answers, before the client has it, and of the requests whose
+connection ended before their answer.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ import logging
 import socket
 import struct
 from collections.abc import Callable
+from typing import Protocol
 
 import msgspec
 
@@ -35,23 +37,24 @@ _BORN_HOST_V6, _STORE_HOST_V6 = 0x10, 0x20
 _HOST_BYTES, _HOST_V6_BYTES, _STORED_BYTES = 8, 20, 8
 
 Dial = Callable[[str], tuple[str, int]]
-OnRequest = Callable[[str, Command], None]  # the address that is asked
-OnAnswer = Callable[[str, Command, Command], None]  # the address, the request, its answer
 
 
-def _ignore(*_: object) -> None:
-    pass
+class Listening(Protocol):
+    """``behind``: the address that is asked."""
+
+    def asked(self, behind: str, request: Command) -> None: ...
+
+    def answered(self, behind: str, request: Command, answer: Command) -> None: ...
+
+    def unanswered(self, behind: str, request: Command) -> None: ...
 
 
 class RemotingTap:
-    """``dial`` says where an address that a route names is reached. ``open`` before use."""
+    """``dial`` says where an address that a route names is reached."""
 
-    def __init__(
-        self, dial: Dial, *, on_request: OnRequest = _ignore, on_answer: OnAnswer = _ignore
-    ) -> None:
+    def __init__(self, dial: Dial, listening: Listening) -> None:
         self._dial = dial
-        self._on_request = on_request
-        self._on_answer = on_answer
+        self._listening = listening
         self._ports: dict[str, int] = {}  # of the tap, by the address behind it
         self._servers: list[asyncio.Server] = []
         self._tasks: dict[asyncio.Task[None], None] = {}
@@ -100,6 +103,8 @@ class RemotingTap:
                 way.cancel()
             far_writer.transport.abort()
             await asyncio.gather(*ways, return_exceptions=True)
+            for request in asked.values():
+                self._listening.unanswered(behind, request)
 
     def _over(self, done: asyncio.Task[None], writer: asyncio.StreamWriter) -> None:
         del self._tasks[done]
@@ -117,8 +122,9 @@ class RemotingTap:
         while True:
             raw, command = await _read_frame(reader)
             if not command.is_response:
-                asked[command.opaque] = command
-                self._on_request(behind, command)
+                if not command.is_oneway:
+                    asked[command.opaque] = command
+                self._listening.asked(behind, command)
             writer.write(raw)
             await writer.drain()
 
@@ -133,7 +139,7 @@ class RemotingTap:
             raw, command = await _read_frame(reader)
             request = asked.pop(command.opaque, None) if command.is_response else None
             if request is not None:
-                self._on_answer(behind, request, command)
+                self._listening.answered(behind, request, command)
                 raw = await self._rewritten(behind, request, raw, command)
             writer.write(raw)
             await writer.drain()

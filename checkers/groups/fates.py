@@ -96,7 +96,7 @@ def _of_group(story: GroupHistory, book: OffsetBook, floor: Ints, number: int) -
     in_retry = (retried >= retry_offset) & (retried >= 0)
     in_retry |= may_be_sent & (waits + LATE_NS > read_ns) & (waits > 0) & (retried < 0)
     whole = story.final.whole[messages.key] & (at_topic != UNTOLD)
-    unread = ~whole | (may_be_sent & ~_is_read(story, number, retry_key))
+    unread = ~whole if _is_read(story, number, retry_key) else ~whole | may_be_sent
     delayed = (messages.delay > 0) & (place < 0)
     delayed &= _send_due_ns(story) + LATE_NS > story.final.read_ns[messages.key]
     steps: tuple[tuple[str, Bools], ...] = (

@@ -173,6 +173,10 @@ class Program:
         self._verdicts.pop(id).put(success)
 
     def _leave(self) -> None:
+        # Beside the reading: the library waits for its listeners, who wait for verdicts.
+        threading.Thread(target=self._shut_down, daemon=True).start()
+
+    def _shut_down(self) -> None:
         if self._consumer is not None:
             self._consumer.shutdown()
         if self._producer is not None:

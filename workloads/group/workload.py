@@ -13,6 +13,7 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 
 from shalott.checkers.base import Checker
+from shalott.checkers.groups.checkers import group_checkers
 from shalott.checkers.mastership.elections.regressions import Elections
 from shalott.checkers.runs.convergence import Convergence
 from shalott.harness.core.client import Client
@@ -48,6 +49,7 @@ from shalott.workloads.group.parameters import (
     groups_of,
     keys_of,
     parameters_of,
+    rules_of,
     schedule_keys,
     stuck_after_ms,
     tags_of,
@@ -222,7 +224,8 @@ def _last_questions(parameters: GroupParameters) -> tuple[Invocation, ...]:
 def group_workload_checkers(plan: Plan) -> Sequence[Checker]:
     """What groups were promised, who was master, and what every run has."""
     equal = () if plan.gates.must_converge else (Convergence(),)  # with the gate it is there
-    return (Elections(), *invariant_checkers(plan), *run_checkers(plan), *equal)
+    own = group_checkers(rules_of(plan))
+    return (*own, Elections(), *invariant_checkers(plan), *run_checkers(plan), *equal)
 
 
 # -- how a search draws it -------------------------------------------------------------------------

@@ -10,13 +10,14 @@ queue, not sufficient, and says nothing of what never came out (total-queue does
 What was observed first need not have been first. Three rules keep it sound:
 
 - The first delivery lies between the earliest call and the earliest return of a message's observed
-  deliveries. If the earliest is flagged as redelivered, an earlier one reached nobody: it may have
-  been at any time since the enqueue was called.
+  deliveries.
 - A dequeue that ended without an answer (info, or failed otherwise than by an empty queue: a master
-  may have died with its answer) may have been the first delivery of one message, which comes again
-  without a flag if the new master does not know. A message that was overtaken is excused if such a
-  dequeue was called before; each excuses one. That is a matching of nested sets, and the monitor
-  does it, if overtaken messages are given to it as never dequeued.
+  may have died with its answer), or with a body that can't be read, may have been the first
+  delivery of one message. A message that was overtaken is excused if such a dequeue was called
+  before; each excuses one. That is a matching of nested sets, and the monitor does it, if overtaken
+  messages are given to it as never dequeued. The flag redelivered excuses nothing by itself: every
+  delivery is a dequeue of this history, and a promoted mirror flags all that it has, whether or not
+  anybody ever got it (rabbit/rabbit_mirror_queue_slave.erl).
 - An enqueue without an answer, of a message that came out, happened before it came out. One that
   failed, and an unknown value, are total-queue's business and left out.
 """
@@ -115,7 +116,8 @@ def _excuses(ops: Operations, history: ConcurrentHistory) -> Bools:
     """Dequeues that may have delivered a message to nobody."""
     unanswered = (history.type == INFO) | (history.type == FAIL)
     said_empty = ops.error.equal(EMPTY)[np.searchsorted(ops.index, history.place)]
-    return np.asarray(history.f.equal("dequeue") & unanswered & ~said_empty)
+    unreadable = (history.type == OK) & (history.argument.kind == 0)
+    return np.asarray(history.f.equal("dequeue") & (unanswered | unreadable) & ~said_empty)
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,8 +161,9 @@ def first_deliveries(history: ConcurrentHistory, flags: Bools) -> FirstDeliverie
     enqueue_call = history.call[enqueues].astype(np.int64)
     ret = history.ret[delivery].astype(np.int64)
     enqueue_ret = np.minimum(history.ret[enqueues], ret)
-    call = np.where(flagged, enqueue_call, earliest_call)
-    return FirstDeliveries(enqueues, delivery, enqueue_call, enqueue_ret, call, ret, flagged)
+    return FirstDeliveries(
+        enqueues, delivery, enqueue_call, enqueue_ret, earliest_call, ret, flagged
+    )
 
 
 def monitored(

@@ -56,9 +56,21 @@ def test_concurrent_dequeues_may_have_been_in_any_order() -> None:
 
 
 def test_a_redelivered_message_may_have_been_delivered_to_nobody_before() -> None:
-    result = judge(swapped(redelivered=True))
+    result = judge(swapped(redelivered=True).row("dequeue", 4, kind="info", process=3))
     assert result.valid is True
     assert result.counts["redelivered-first-count"] == 1
+
+
+def test_a_flag_alone_excuses_nothing() -> None:
+    """A promoted mirror flags all that it has: that must not hide in which order it has it."""
+    result = judge(swapped(redelivered=True))
+    assert result.valid is False
+    assert result.counts["redelivered-first-count"] == 1
+
+
+def test_a_delivery_that_could_not_be_read_may_have_been_of_any_message() -> None:
+    assert judge(swapped().row("dequeue", 4, error="corrupted", process=3)).valid is True
+    assert judge(swapped().row("dequeue", 5.5, error="corrupted", process=3)).valid is False
 
 
 def test_a_redelivered_message_still_overtakes_others() -> None:

@@ -14,13 +14,19 @@ from shalott.checkers.base import Checker, Result
 from shalott.checkers.consumers.case import Reader
 from shalott.checkers.consumers.finding import Promise, PromiseChecker
 from shalott.checkers.consumers.leaving import cancel
+from shalott.checkers.consumers.lifetimes import max_length, ttl
+from shalott.checkers.consumers.ordering import queue_order
+from shalott.checkers.consumers.precedence import consumer_priority, priority
+from shalott.checkers.consumers.prefetching import prefetch
 from shalott.checkers.consumers.redeliveries import (
     acked_again,
     delivered_at_once,
     redelivered_flag,
 )
 from shalott.checkers.consumers.rules import ConsumeRules
+from shalott.checkers.consumers.sharing import exclusive, single_active
 from shalott.checkers.consumers.stories import consumer_fates
+from shalott.checkers.consumers.waiting import consumer_liveness
 from shalott.harness.core.history import History
 
 PROMISES: Final = (
@@ -44,6 +50,62 @@ PROMISES: Final = (
         source="RabbitMQ, AMQP 0-9-1 Model Explained; Consumer Acknowledgements, Automatic"
         " Requeueing of Deliveries",
         judge=delivered_at_once,
+    ),
+    Promise(
+        name="queue-order",
+        promise="What is before another message in the queue is delivered before it, also after a"
+        " requeue.",
+        source="RabbitMQ, Queues, Message Ordering; Consumer Acknowledgements, Negative"
+        " Acknowledgement and Requeuing of Deliveries; AMQP 0-9-1, 4.7",
+        judge=queue_order,
+    ),
+    Promise(
+        name="single-active",
+        promise="Of single active consumers one is served, and another only when it has left.",
+        source="RabbitMQ, Consumers, Single Active Consumer",
+        judge=single_active,
+    ),
+    Promise(
+        name="exclusive",
+        promise="An exclusive consumer is the only one of its queue.",
+        source="AMQP 0-9-1, basic.consume, exclusive; RabbitMQ, Consumers, Exclusivity",
+        judge=exclusive,
+    ),
+    Promise(
+        name="prefetch",
+        promise="Never more unsettled deliveries with a consumer, or on a channel, than its limit.",
+        source="AMQP 0-9-1, basic.qos; RabbitMQ, Consumer Prefetch",
+        judge=prefetch,
+    ),
+    Promise(
+        name="ttl",
+        promise="A message expires neither early nor never.",
+        source="RabbitMQ, Time-To-Live and Expiration",
+        judge=ttl,
+    ),
+    Promise(
+        name="max-length",
+        promise="A queue holds no more ready messages than it may.",
+        source="RabbitMQ, Queue Length Limit",
+        judge=max_length,
+    ),
+    Promise(
+        name="priority",
+        promise="A message is not delivered while one of higher priority waits.",
+        source="RabbitMQ, Classic Queues Support Priorities",
+        judge=priority,
+    ),
+    Promise(
+        name="consumer-priority",
+        promise="A consumer is served only while those of higher priority have no room.",
+        source="RabbitMQ, Consumer Priorities",
+        judge=consumer_priority,
+    ),
+    Promise(
+        name="consumer-liveness",
+        promise="No consumer is idle while messages wait for it, from some time after the heal on.",
+        source="RabbitMQ, Queues; the plan's time stuck_after_ms",
+        judge=consumer_liveness,
     ),
     Promise(
         name="cancel",

@@ -70,7 +70,7 @@ class Redeliveries:
 
 
 def judge_pairs(case: Case) -> Redeliveries:
-    pairs = read_pairs(case)
+    pairs = case.once(read_pairs)
     return Redeliveries(
         pairs, _acked_again(case, pairs), _unflagged(case, pairs), _twice(case, pairs)
     )

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import itertools
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -40,15 +40,16 @@ class Published:
 
 
 class Ledger:
-    """What a client's connections have in common: names, and what became of its publishes."""
+    """What a client's connections have in common: names, and what became of its publishes.
+    ``numbers``: of the connections of the whole run."""
 
-    def __init__(self, recorder: Recorder, process: int, node: str) -> None:
+    def __init__(self, recorder: Recorder, process: int, node: str, numbers: Iterator[int]) -> None:
         self.recorder = recorder
         self.process = process
         self.node = node
         self.published: dict[int, Published] = {}
         self.over: str | None = None  # why connections end from now on: hung-up, closed
-        self._numbers = itertools.count(1)
+        self._numbers = numbers
 
     def connection(self) -> ConnectionRows:
         return ConnectionRows(self, f"{self.process}.{next(self._numbers)}")

@@ -56,6 +56,7 @@ def make_clients(name: AmqpClientName, own: ConsumerClients, threads: int) -> Ma
             own=own(host, port),
             hosts=hosts,
             threads=threads,
+            numbers=own.numbers,
             body_bytes=own.body_bytes,
             op_timeout_ms=own.op_timeout_ms,
         )

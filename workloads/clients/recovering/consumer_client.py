@@ -18,7 +18,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import re
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
 from typing import Any
 
 from shalott.harness.core.client import Client
@@ -78,7 +78,7 @@ class LibraryHost:
 
 class RecoveringClient:
     """``make_library`` is given the timeout of an operation, in ms. ``own``: our client of the same
-    node, which is never told to record."""
+    node, which is never told to record. ``numbers``: of the run's connections."""
 
     def __init__(
         self,
@@ -89,6 +89,7 @@ class RecoveringClient:
         own: Client,
         hosts: Hosts[LibraryHost],
         threads: int,
+        numbers: Iterator[int],
         body_bytes: int,
         op_timeout_ms: int,
     ) -> None:
@@ -99,6 +100,7 @@ class RecoveringClient:
         self._own_open = False
         self._hosts = hosts
         self._threads = threads
+        self._numbers = numbers
         self._body_bytes = body_bytes
         self._op_timeout_ms = op_timeout_ms
         self._recorder: Recorder | None = None
@@ -120,7 +122,7 @@ class RecoveringClient:
             return
         host = self._hosts.take(self._process % self._threads)
         if host is None:
-            ledger = Ledger(self._recorder, self._process, self._node)
+            ledger = Ledger(self._recorder, self._process, self._node, self._numbers)
             library = self._make_library(self._op_timeout_ms)
             host = LibraryHost(library, ledger, self._host, self._port)
             await host.open()

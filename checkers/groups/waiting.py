@@ -72,7 +72,7 @@ def waiting(story: GroupHistory, fates: Fates, deadlines: Ints) -> list[Waiting]
         if group.broadcast:
             continue
         close_ns = int(np.minimum(lives.end_ns[lives.group == number], story.end_ns).max(initial=0))
-        is_over = close_ns + TOLERANCE_NS >= deadlines[number]
+        is_over = close_ns + TOLERANCE_NS >= int(deadlines[number])
         own = pending[fates.group[pending] == number]
         ready_ns = _ready_ns(story, number)[fates.message[own]]
         old: Bools = ready_ns + patience_ns <= close_ns + TOLERANCE_NS

@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+import msgspec
+
 from shalott.checkers.base import Result
 from shalott.checkers.groups.checkers import group_checkers
 from shalott.checkers.groups.rules import Group, GroupRules
@@ -264,6 +266,7 @@ def judged(told: Told, **more: Any) -> Mapping[str, Result]:
     verdict = check_all(group_checkers(told.rules), told.history(**more))
     for result in verdict.results:
         assert not any("crashed" in note for note in result.notes), result.notes
+        assert msgspec.json.encode(result)  # results.json takes no numbers of numpy's
     return {result.checker: result for result in verdict.results}
 
 

@@ -79,7 +79,7 @@ async def pull(broker: Broker, request: Command, caller: Caller) -> Command:
         if not await broker.replica.readable():
             return not_readable()
         got = await _get(broker, header)
-    return _answer(header, got)
+    return _answer(header, got, is_master=broker.is_master)
 
 
 def not_readable() -> Command:
@@ -142,7 +142,7 @@ async def _wait_for_more(broker: Broker, header: PullHeader, caller: Caller) -> 
         await asyncio.gather(arrived, closed, return_exceptions=True)
 
 
-def _answer(header: PullHeader, got: Got) -> Command:
+def _answer(header: PullHeader, got: Got, *, is_master: bool) -> Command:
     messages = got.messages
     if _is_nothing_new(got, header):
         code, remark = ResponseCode.PULL_NOT_FOUND, got.status.value
@@ -151,11 +151,18 @@ def _answer(header: PullHeader, got: Got) -> Command:
         messages = wanted_by(header.subscription, messages)
         if not messages:
             code, remark = ResponseCode.PULL_RETRY_IMMEDIATELY, "no message of these tags"
-    elif got.status is GetStatus.RETRY:
+    elif got.status is GetStatus.RETRY or not (is_master or got.status is GetStatus.TOO_SMALL):
+        # A slave may be behind its reader: only a master knows that there is no such offset
+        # (upstream: offsetCheckInSlave, which is off).
         code, remark = ResponseCode.PULL_RETRY_IMMEDIATELY, got.status.value
     else:
         code, remark = ResponseCode.PULL_OFFSET_MOVED, got.status.value
-    next_offset = header.offset if code == ResponseCode.PULL_NOT_FOUND else got.next_offset
+    next_offset = got.next_offset
+    if code == ResponseCode.PULL_NOT_FOUND or (
+        code == ResponseCode.PULL_RETRY_IMMEDIATELY
+        and got.status in (GetStatus.TOO_FAR, GetStatus.NO_QUEUE)
+    ):
+        next_offset = header.offset
     ext = {
         "suggestWhichBrokerId": str(MASTER_ID),
         "nextBeginOffset": str(next_offset),

@@ -132,6 +132,24 @@ def test_slaves_serve_reads_and_leave_offsets_to_the_master() -> None:
     in_world(test)
 
 
+def test_a_slave_that_is_behind_its_reader_takes_no_offset_back() -> None:
+    """Who heeds it would skip what it holds, or read again what it has."""
+
+    async def test(world: World) -> None:
+        await world.send()
+        await world.settle()
+        world.replica.role = "slave"
+        for offset, queue in ((7, 0), (3, 1)):
+            answer = await world.pull(offset, queue=queue)
+            assert answer.code == ResponseCode.PULL_RETRY_IMMEDIATELY
+            assert answer.ext["nextBeginOffset"] == str(offset) and not answer.body
+        assert (await world.pull(1)).code == ResponseCode.PULL_NOT_FOUND
+        world.replica.role = "master"
+        assert (await world.pull(7)).code == ResponseCode.PULL_OFFSET_MOVED
+
+    in_world(test)
+
+
 def test_a_pull_of_what_has_gone_is_told_where_the_queue_begins() -> None:
     async def test(world: World) -> None:
         for _ in range(3):

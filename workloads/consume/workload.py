@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from functools import partial
 
 from shalott.checkers.base import Checker
+from shalott.checkers.consumers.checkers import consumer_checkers
 from shalott.checkers.consumers.rules import ConsumeRules
 from shalott.harness.core.drawing import Draw
 from shalott.harness.core.generator.base import Generator
@@ -177,7 +178,8 @@ def consume_rules(plan: Plan) -> ConsumeRules:
 
 
 def consume_checkers(plan: Plan) -> Sequence[Checker]:
-    return run_checkers(plan)
+    """What consumers were promised, and what every run is judged by."""
+    return (*consumer_checkers(consume_rules(plan)), *run_checkers(plan))
 
 
 def one_of_each(values: Values, serving: int) -> Values:

@@ -55,6 +55,9 @@ class Workload:
     these need ``several``. Clients are bound to ``nodes`` in turn: to those of the plan, if empty.
     ``final_at``: the final generator where only these nodes are left, if it asks each node.
 
+    ``writes_until_drained``: the system itself writes until the final generator is done (retries,
+    delayed messages), so its replicas are compared then, and not before.
+
     ``queues`` are those that are watched: a cluster has settled when they have, and faults of a
     master are faults of one of theirs. The system declares them before the setup, unless the setup
     does (``declares_queues``).
@@ -71,6 +74,7 @@ class Workload:
     nodes: tuple[str, ...] = ()
     final_at: Callable[[Sequence[str]], Generator] | None = None
     declares_queues: bool = False
+    writes_until_drained: bool = False
 
     @property
     def client_ports(self) -> tuple[str, ...]:

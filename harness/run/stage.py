@@ -71,7 +71,8 @@ WatchStalls = Callable[[Cluster, Recorder], contextlib.AbstractAsyncContextManag
 class World:
     """Where a run takes place. The nemesis is made when there is a history to record in.
 
-    ``inspect`` is called between settling and draining, in worlds that can look into their nodes;
+    ``inspect`` is called between settling and draining, in worlds that can look into their nodes,
+    or after it (Workload.writes_until_drained);
     ``announce`` when the nodes have been started, in worlds whose nodes others can ask.
     ``watch_stalls`` records what keeps the harness from running, in worlds where time passes.
     """
@@ -117,9 +118,12 @@ class Stage:
                     await self.heal()
                 async with self._phase("settle") as found:
                     found.update(await self._settle())
-                    await self._look_at_replicas()
+                    if not self.workload.writes_until_drained:
+                        await self._look_at_replicas()
                 async with self._phase("drain"):
                     await interpreter.run(self._final_generator())
+                    if self.workload.writes_until_drained:
+                        await self._look_at_replicas()
             async with self._phase("end"):
                 pass  # its row says that nothing was left out
         finally:

@@ -82,6 +82,7 @@ def group_workload(plan: Plan) -> Workload:
         several=SeveralPorts(PORTS, make_client, partial(port_at, plan)),
         nodes=nodes_hosting(plan, "broker"),
         final_at=partial(final_generator, plan),
+        writes_until_drained=True,
     )
 
 

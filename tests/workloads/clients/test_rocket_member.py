@@ -64,6 +64,7 @@ def test_who_leaves_commits_first_and_the_other_goes_on_there() -> None:
         first = groups.join(ALL)
         await asyncio.sleep(1)
         groups.join(ALL)
+        await asyncio.sleep(1)
         await send_many(groups, 10)
         await asyncio.sleep(2)
         await first.leave()

@@ -39,7 +39,6 @@ SETTINGS = MemberSettings(
     parallel=4,
     retry_level=1,
 )
-NOTHING = {"slow": 0.0, "later": 0.0, "suspend": 0.0, "poison": 0.0}
 
 
 class Groups:
@@ -50,7 +49,9 @@ class Groups:
         self.world = world
         self.name_server = name_server
         self.recorder = MemoryRecorder(lambda: int(loop.time() * 1e9), lambda: 0)
-        self.listener = Listener(seed=1, process_ms=10, slow_ms=1000, **NOTHING)
+        self.listener = Listener(
+            seed=1, process_ms=10, slow_ms=1000, slow=0, later=0, suspend=0, poison=0
+        )
         self.members: list[Member] = []
 
     async def make_topic(self, name: str, queues: int) -> None:

@@ -16,6 +16,7 @@ from shalott.broker.rocket.processor.properties import UNIQ_KEY, properties_of
 from shalott.broker.rocket.processor.send_header import SendHeader, read_send_header
 from shalott.broker.rocket.processor.storing import ensure_topic, find_topic, not_master, put
 from shalott.broker.rocket.processor.topics import (
+    DEAD_LETTER_QUEUES,
     DLQ_PREFIX,
     PERM_INHERIT,
     RETRY_PREFIX,
@@ -50,14 +51,16 @@ async def send(broker: Broker, request: Command, caller: Caller) -> Command:
     if not topic.perm & PERM_WRITE:
         remark = f"the broker's sending message to topic[{topic.topic_name}] is forbidden"
         return response(ResponseCode.NO_PERMISSION, f"{remark}: {NOTHING_STORED}")
-    if header.queue_id >= queues_of(topic):
+    is_dead = topic.topic_name != header.topic
+    if header.queue_id >= queues_of(topic) and not is_dead:
         remark = f"request queueId[{header.queue_id}] is illegal, {topic}: {NOTHING_STORED}"
         return response(ResponseCode.SYSTEM_ERROR, remark)
     queue_id = header.queue_id
-    if queue_id < 0:
+    if queue_id < 0 or is_dead:  # the queue was one of the retry topic's
         queue_id = broker.env.choose_index(topic.write_queue_nums)
     messages = _messages(broker, header, request.body, topic.topic_name, queue_id, caller)
-    if not header.batch:  # a batch is of one queue, and a delay would spread it over several
+    # A batch is of one queue, and a delay would spread it over several.
+    if not header.batch and not is_dead:
         messages = [delayed(broker, one, delay_level_of(one.properties)) for one in messages]
     result = await put(broker, messages)
     return send_answer(result, queue_id, _transaction_id(header))
@@ -91,7 +94,7 @@ def send_topic(broker: Broker, header: SendHeader) -> TopicConfig | None:
         if limit < 0:
             limit = broker.tables.group(group).retry_max_times
         if header.reconsume_times > limit:
-            return ensure_topic(broker, dead_letter_topic(group), queues=1)
+            return ensure_topic(broker, dead_letter_topic(group), queues=DEAD_LETTER_QUEUES)
         return ensure_topic(broker, name, queues=1)
     known = find_topic(broker, name)
     if known is not None or not broker.config.auto_create_topics:

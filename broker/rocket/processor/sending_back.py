@@ -25,7 +25,11 @@ from shalott.broker.rocket.processor.properties import (
 )
 from shalott.broker.rocket.processor.stored import flags_to_store_again, read_stored
 from shalott.broker.rocket.processor.storing import ensure_topic, not_master, put
-from shalott.broker.rocket.processor.topics import dead_letter_topic, retry_topic
+from shalott.broker.rocket.processor.topics import (
+    DEAD_LETTER_QUEUES,
+    dead_letter_topic,
+    retry_topic,
+)
 from shalott.broker.rocket.processor.viewing import read_message
 from shalott.broker.rocket.remoting.codes import ResponseCode
 from shalott.broker.rocket.remoting.command import Command, response
@@ -52,7 +56,8 @@ async def send_back(broker: Broker, request: Command, caller: Caller) -> Command
         topic, level = dead_letter_topic(group), 0
     else:
         topic, level = retry_topic(group), level or FIRST_RETRY_LEVEL + times
-    config = ensure_topic(broker, topic, queues=max(1, settings.retry_queue_nums))
+    queues = DEAD_LETTER_QUEUES if level <= 0 else max(1, settings.retry_queue_nums)
+    config = ensure_topic(broker, topic, queues=queues)
     message = replace(
         original.message,
         topic=topic,

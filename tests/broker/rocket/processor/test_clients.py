@@ -12,6 +12,7 @@ import pytest
 from shalott.broker.rocket.processor.delays import deliver_delayed
 from shalott.broker.rocket.processor.locks import LOCK_EXPIRES_MS, QueueLocks
 from shalott.broker.rocket.processor.tables import Tables
+from shalott.broker.rocket.processor.topics import SubscriptionGroup
 from shalott.broker.rocket.remoting.codes import RequestCode, ResponseCode
 from shalott.broker.rocket.remoting.command import Command
 from tests.world.rocket.broker import World, in_world, messages_of
@@ -175,6 +176,34 @@ def test_a_message_sent_back_comes_again_later_and_ends_among_the_dead_letters()
         assert await world.bodies("%DLQ%g") == [b"x"]
         delivering.cancel()
         await asyncio.gather(delivering, return_exceptions=True)
+
+    in_world(test)
+
+
+@pytest.mark.parametrize("times", [2, 3])
+def test_what_an_orderly_consumer_retried_too_often_is_a_dead_letter_at_once(times: int) -> None:
+    """It sends to the retry topic, with the delay of a retry; dead letters are not delayed."""
+
+    async def test(world: World) -> None:
+        retry = {"reconsumeTimes": times, "maxReconsumeTimes": 2}
+        answer = await world.send(b"x", "%RETRY%g", 0, properties="DELAY\x018\x02", **retry)
+        assert answer.code == ResponseCode.SUCCESS
+        assert await world.bodies("%RETRY%g") == []
+        assert await world.bodies("%DLQ%g") == ([b"x"] if times > 2 else [])
+
+    in_world(test)
+
+
+def test_dead_letters_have_one_queue_however_many_the_retries_have() -> None:
+    async def test(world: World) -> None:
+        world.broker.tables.groups["g"] = SubscriptionGroup(group_name="g", retry_queue_nums=4)
+        for number in range(8):
+            sent = await world.send(b"%d" % number)
+            await world.settle()
+            offset = int(sent.ext["msgId"][16:], 16)
+            back = {"offset": offset, "group": "g", "delayLevel": -1}
+            await world.ask(RequestCode.CONSUMER_SEND_MSG_BACK, back)
+        assert len(await world.bodies("%DLQ%g")) == 8
 
     in_world(test)
 

@@ -193,7 +193,7 @@ def _passed_over(
     begun = (rows.group == number) & (rows.why == LAST) & (floor == NO_FLOOR)
     for row in np.flatnonzero(begun).tolist():
         found |= known & (key == rows.key[row]) & (place < rows.offset[row])
-    for row in np.flatnonzero(resets.group == number).tolist():
+    for row in np.flatnonzero((resets.group == number) & (resets.type != FAIL)).tolist():
         at_ns = int(resets.begin_ns[row])
         from_ = book.floor(number, int(resets.key[row]), at_ns, at_ns)
         between = (place >= from_) & (place < resets.offset[row])

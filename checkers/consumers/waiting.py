@@ -6,9 +6,10 @@ begins with the heal, with the queue's last change of masters or end of a synchr
 consumer, and with its room, whichever is last; what the harness stood still is taken off.
 
 Theory. A consumer was *idle* from one delivery to the next, or to when it left, if its client had
-room for more and says so by what it had settled with an answer. Of a stretch of that kind, longer
-than the plan allows, each message is told that was ready all through it, and came out later. Among
-single active consumers only one is served: there everybody must have been idle.
+room for more and says so by what it had settled with an answer. A message was ready from its
+confirm, or from when it was back, until it came out. Where both go together for longer than the
+plan allows, the consumer was stuck. Among single active consumers only one is served: there
+everybody must have been idle.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ from shalott.checkers.consumers.case import Case
 from shalott.checkers.consumers.copies import read_pairs
 from shalott.checkers.consumers.finding import Finding
 from shalott.checkers.consumers.grouping import by_channel, by_consumer
+from shalott.checkers.consumers.intervals import Stretch, without
 from shalott.checkers.consumers.rows import OK
 from shalott.checkers.consumers.settling import RECOVER, REQUEUE
 from shalott.checkers.history.columns import NEVER, Ints
@@ -63,9 +65,9 @@ def consumer_liveness(case: Case) -> Finding:
     anomalies: list[Anomaly] = []
     for code in present:
         for each in idle[code]:
-            if _only_one_served(case, code) and not _all_idle(case, each, idle):
-                continue
-            anomalies += _stuck(case, each, ready)
+            parts = _all_idle(case, each, idle) if _only_one_served(case, code) else [each]
+            for part in parts:
+                anomalies += _stuck(case, part, ready)
     return Finding(
         judged=len(present),
         anomalies=anomalies[:STUCK_MAX],
@@ -131,21 +133,17 @@ def _only_one_served(case: Case, code: int) -> bool:
     return case.queue_rules(int(case.rows.consumers.queue[code])).single_active
 
 
-def _all_idle(case: Case, idle: Idle, others: dict[int, list[Idle]]) -> bool:
+def _all_idle(case: Case, idle: Idle, others: dict[int, list[Idle]]) -> list[Idle]:
+    """The parts of it in which every other consumer that may have been there was idle too."""
     consumers = case.rows.consumers
+    parts: list[Stretch] = [(idle.begin_ns, idle.end_ns)]
     for code in np.flatnonzero(consumers.queue == consumers.queue[idle.consumer]):
-        begin_ns = max(idle.begin_ns, int(min(consumers.active_ns[code], consumers.begin_ns[code])))
-        end_ns = min(idle.end_ns, int(consumers.end_ns[code]))
-        if code == idle.consumer or begin_ns >= end_ns:
+        begin_ns, end_ns = int(consumers.begin_ns[code]), int(consumers.end_ns[code])
+        if code == idle.consumer or begin_ns == NEVER:
             continue
-        end_ns = min(end_ns, int(consumers.leaving_ns[code]))
-        covering = (
-            each.begin_ns <= begin_ns and end_ns <= each.end_ns
-            for each in others.get(int(code), [])
-        )
-        if not any(covering):
-            return False
-    return True
+        own = [(each.begin_ns, each.end_ns) for each in others.get(int(code), [])]
+        parts = without(parts, without([(begin_ns, min(end_ns, NEVER - 1))], own))
+    return [Idle(idle.consumer, begin_ns, end_ns) for begin_ns, end_ns in parts]
 
 
 @dataclass(frozen=True, slots=True)
@@ -185,8 +183,10 @@ def _waits(case: Case) -> _Waits:
 
 def _stuck(case: Case, idle: Idle, ready: _Waits) -> list[Anomaly]:
     consumers = case.rows.consumers
-    waits = ready.queue == consumers.queue[idle.consumer]
-    waits &= (ready.begin_ns <= idle.begin_ns) & (ready.end_ns >= idle.end_ns)
+    both_ns = np.minimum(ready.end_ns, idle.end_ns) - np.maximum(ready.begin_ns, idle.begin_ns)
+    allowed_ns = case.rules.stuck_after_ms * MS
+    allowed_ns += stalled_ns(case.around.stalls, idle.begin_ns, idle.end_ns, S)
+    waits = (ready.queue == consumers.queue[idle.consumer]) & (both_ns > allowed_ns)
     found = np.flatnonzero(waits)
     if not len(found):
         return []
@@ -199,8 +199,8 @@ def _stuck(case: Case, idle: Idle, ready: _Waits) -> list[Anomaly]:
         Anomaly(
             kind="stuck",
             summary=f"{name} was given nothing for {(idle.end_ns - idle.begin_ns) / S:.1f} s from"
-            f" {idle.begin_ns / S:.1f} s on, though it had room and {len(found)} messages waited in"
-            f" {queue}",
+            f" {idle.begin_ns / S:.1f} s on, though it had room, and {len(found)} messages waited"
+            f" in {queue} for {int(both_ns[found].max()) / S:.1f} s of it",
             operations=(int(consumers.index[idle.consumer]), *map(int, indexes.ravel())),
             detail={
                 "consumer": name,

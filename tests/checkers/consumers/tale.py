@@ -47,7 +47,7 @@ class Tale(Story):
 
     # -- publishers --------------------------------------------------------------------------------
 
-    def publish(self, *values: int, at: float = 1, kind: str = "ok", **more: Any) -> Tale:
+    def publish(self, *values: int, at: float = 2, kind: str = "ok", **more: Any) -> Tale:
         """One after the other, 20 ms apart. ``to``, ``ttl_ms``, ``priority`` go into extra."""
         for number, value in enumerate(values):
             extra = {key: more[key] for key in ("to", "ttl_ms", "priority") if key in more}

@@ -92,7 +92,7 @@ class CppSender:
             await self._forget_process()
             said = {"error": str(error)}
         await asyncio.sleep(0 if "status" in said else READING_S)
-        return self._fate(invocation, said)
+        return fate_of_send(invocation, said, self._sent.queues.pop(invocation.value, []))
 
     async def _send(self, invocation: Invocation, value: int) -> Mapping[str, Any]:
         process = await self._producer()
@@ -140,13 +140,13 @@ class CppSender:
         if self._waiting is not None and not self._waiting.done():
             self._waiting.set_exception(Unreachable(words))
 
-    def _fate(self, invocation: Invocation, said: Mapping[str, Any]) -> Completion:
-        queues = self._sent.queues.pop(invocation.value or 0, [])
-        if not queues:
-            raise Definite(f"nothing was sent: {said.get('error', '')}")
-        where = f"sent {len(queues)} times: {', '.join(queues)}"
-        status = said.get("status", said.get("error", ""))
-        if status != "OK" or queues != [invocation.key]:
-            raise Indefinite(f"{status}; {where}")
-        is_delayed = "delay" in (invocation.extra or {})
-        return Completion(type="ok", offset=None if is_delayed else int(said["offset"]))
+
+def fate_of_send(invocation: Invocation, said: Mapping[str, Any], queues: list[str]) -> Completion:
+    """By what the producer said and the queues that it was sent to. Raises Definite, Indefinite."""
+    if not queues:
+        raise Definite(f"nothing was sent: {said.get('error', '')}")
+    status = said.get("status", said.get("error", ""))
+    if status != "OK" or queues != [invocation.key]:
+        raise Indefinite(f"{status}; sent {len(queues)} times: {', '.join(queues)}")
+    is_delayed = "delay" in (invocation.extra or {})
+    return Completion(type="ok", offset=None if is_delayed else int(said["offset"]))

@@ -8,6 +8,7 @@ was over and had time after the heal.
 
 from __future__ import annotations
 
+import itertools
 from dataclasses import dataclass
 
 import numpy as np
@@ -46,13 +47,16 @@ def broadcast(story: GroupHistory, deadline_ns: Ints) -> Broadcast:
     judged = given = 0
     by_member = np.argsort(rows.member, kind="stable")
     members = rows.member[by_member]
+    kept = _kept(story)
     for row in np.flatnonzero(flags[owned.group] & (owned.offset > NOWHERE)).tolist():
         first, end = np.searchsorted(members, (owned.member[row], owned.member[row] + 1))
         own = by_member[first:end]
         own = own[rows.key[own] == owned.key[row]]
-        due = _due(story, row)
+        due = _due(story, row, kept[owned.key[row]])
         offset = story.messages.offset[due]
-        got = np.isin(due, rows.message[own])
+        has = np.zeros(len(story.messages) + 2, dtype=np.bool_)  # the last are not messages
+        has[rows.message[own]] = True
+        got = has[due]
         judged, given = judged + len(due), given + int(got.sum())
         quiet_ns = HOLE_NS + _longest_ns(story, own)
         timely = own[rows.begin_ns[own] + quiet_ns <= owned.end_ns[row]]
@@ -69,17 +73,27 @@ def broadcast(story: GroupHistory, deadline_ns: Ints) -> Broadcast:
     return Broadcast(tuple(missed), judged, given)
 
 
-def _due(story: GroupHistory, row: int) -> Ints:
-    """What an assignment should give its member: acknowledged, wanted, behind its beginning, and
-    in the log to the end."""
-    owned, messages, final = story.assignments, story.messages, story.final
-    own = (messages.outcome == OK) & (messages.key == owned.key[row])
-    own &= messages.offset >= max(0, int(owned.offset[row]))
-    own &= messages.end_ns <= owned.end_ns[row]
-    own &= subscribed(story, int(owned.group[row]))
-    there = final.message[final.key == owned.key[row]]
-    found = np.flatnonzero(own)
-    return found[np.isin(found, there)]
+def _kept(story: GroupHistory) -> list[Ints]:
+    """By key: the acknowledged messages that have an offset there, and are in a final read."""
+    messages, final = story.messages, story.final
+    there = np.zeros(len(messages), dtype=np.bool_)
+    own = np.flatnonzero(final.message >= 0)
+    own = own[final.key[own] == messages.key[final.message[own]]]
+    there[final.message[own]] = True
+    known = np.flatnonzero(there & (messages.outcome == OK) & (messages.offset > NOWHERE))
+    order = known[np.argsort(messages.key[known], kind="stable")]
+    bounds = np.searchsorted(messages.key[order], np.arange(len(story.keys.names) + 1))
+    return [order[first:end] for first, end in itertools.pairwise(bounds.tolist())]
+
+
+def _due(story: GroupHistory, row: int, kept: Ints) -> Ints:
+    """What an assignment should give its member, of what its queue keeps: what it subscribes to,
+    behind its beginning, and sent while it had the queue."""
+    owned, messages = story.assignments, story.messages
+    own = messages.offset[kept] >= max(0, int(owned.offset[row]))
+    own &= messages.end_ns[kept] <= owned.end_ns[row]
+    own &= subscribed(story, int(owned.group[row]))[kept]
+    return kept[own]
 
 
 def _longest_ns(story: GroupHistory, deliveries: Ints) -> int:

@@ -30,7 +30,7 @@ BETWEEN: Final = (
     *("member", "assignment", "lock", "send-back", "commit", "moved"),
 )
 # Asked for, but of a client alone: done whatever the system makes of it.
-UNANSWERED: Final = ("hang-up", "close-channel", "die")
+UNANSWERED: Final = ("hang-up", "close-channel", "join", "leave", "die")
 # Keys of publishes that go to no queue by name.
 EXCHANGE: Final = "exchange/"
 

@@ -199,7 +199,7 @@ def _misplaced(case: Case, requeued: _Requeued) -> tuple[Ints, Ints]:
     kept = np.flatnonzero(following >= 0)
     own, following = own[kept], following[kept]
     wrong = _comes_behind(case, own, following)
-    wrong &= _came_later(case, own, requeued.back_ns[kept], following)
+    wrong &= _came_later(case, own, following)
     return own[wrong], following[wrong]
 
 
@@ -235,11 +235,15 @@ def _comes_behind(case: Case, own: Ints, following: Ints) -> Bools:
     return np.asarray(behind & fresh & quiet)
 
 
-def _came_later(case: Case, own: Ints, back_ns: Ints, following: Ints) -> Bools:
-    """Whether the requeued message waited while the other was sent: it came later, and for sure."""
+def _came_later(case: Case, own: Ints, following: Ints) -> Bools:
+    """Whether the requeued message waited while the other was sent: it came later, and for sure.
+
+    What counts is when it came first after the requeue was sent: then somebody had it again, be it
+    before the requeue's answer."""
     deliveries = case.rows.deliveries
+    sent_ns = deliveries.settled.sent_ns[own]
     alive = np.where(deliveries.life == 0, deliveries.message, -1)
-    again = _Next(alive, deliveries.at_ns).after(deliveries.message[own], back_ns)
+    again = _Next(alive, deliveries.at_ns).after(deliveries.message[own], sent_ns)
     came_ns = np.append(deliveries.at_ns, -1)[again]
     same = deliveries.channel[own] == np.append(deliveries.channel, -2)[again]
     late_ns = np.where(same, 0, LATE_NS)

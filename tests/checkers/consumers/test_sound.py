@@ -36,6 +36,7 @@ SOUND: dict[str, Callable[[], Tale]] = {
     "a channel's limit": lambda: shared_channel(),
     "recovered": lambda: recovered(),
     "requeued, and next": lambda: requeued().consume(1, 3.2, flagged=True).consume(2, 3.4),
+    "requeued, and given again before the answer": lambda: _again_before_the_answer(),
     "requeued, to another that is read late": lambda: (
         requeued().consumer("d").consume(2, 3.2).consume(1, 3.3, "d", flagged=True)
     ),
@@ -148,6 +149,16 @@ SOUND: dict[str, Callable[[], Tale]] = {
 def _unanswered() -> Tale:
     story = Tale().publish(1).consumer("c", end=4, ended="lost")
     return story.ack(3.1, story.deliver(1, 3), sure=False, took=None)
+
+
+def _again_before_the_answer() -> Tale:
+    """The new delivery is given back as well, when another message has come."""
+    story = Tale().publish(1).publish(2, at=3.5).consumer("c", prefetch=10)
+    story.settle("nack", 3.1, story.deliver(1, 3), requeue=True, took=0.3)
+    again = story.deliver(1, 3.2, flagged=True)
+    story.consume(2, 3.6)
+    story.settle("nack", 3.8, again, requeue=True)
+    return story.consume(1, 3.9, flagged=True)
 
 
 def _window_over_failover() -> Tale:

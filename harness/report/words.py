@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from shalott.checkers.base import Result, merge_valid
+from shalott.harness.report.consumers.words import good_news, own_words
 
 # RabbitMQ's documented ways to lose or repeat messages, and what closes each.
 LOSS_WINDOWS: dict[str, tuple[str, str]] = {
@@ -216,6 +217,9 @@ def _texts(results: Sequence[Result], name: str) -> list[str]:
 
 
 def _good_news(results: Sequence[Result]) -> str:
+    of_consumers = good_news(results)
+    if of_consumers:
+        return of_consumers
     counts = {name: number for result in results for name, number in result.counts.items()}
     if "acknowledged-count" not in counts and "linearized-count" in counts:
         objects = counts["object-count"]
@@ -240,7 +244,8 @@ def findings(results: Sequence[Result]) -> list[tuple[bool | str, str, str]]:
     found: list[tuple[bool | str, str, str]] = []
     words = {**_KINDS, **_LOG_KINDS} if is_about_logs(results) else _KINDS
     for result in results:
-        kinds = _sentences(result, words)
+        own = own_words(result.checker)
+        kinds = _sentences(result, {**own, **{k: v for k, v in words.items() if k not in own}})
         found += [(weight(result, kind), result.checker, sentence) for kind, sentence in kinds]
         reasons = [v for v, checker, _ in found if checker == result.checker]
         if result.valid is not True and result.valid not in reasons:
@@ -275,7 +280,7 @@ def _sentences(result: Result, kind_words: Mapping[str, tuple[str, str]]) -> lis
     ranks = {kind: rank for rank, kind in enumerate(kind_words)}
     found = []
     for kind in sorted(kinds, key=lambda kind: ranks.get(kind, len(ranks))):
-        number = int(result.counts.get(f"{kind}-count", len(kinds[kind])))
+        number = _number(result, kind)
         doubtful = kind == "lost" and weight(result, kind) == "unknown"
         if kind in kind_words:
             words = _MISSING if doubtful else kind_words[kind]
@@ -286,6 +291,15 @@ def _sentences(result: Result, kind_words: Mapping[str, tuple[str, str]]) -> lis
             text = kinds[kind][0] + (f" ({number - 1:,} more)" if number > 1 else "")
         found.append((kind, _sentence(text)))
     return found
+
+
+def _number(result: Result, kind: str) -> int:
+    """How often; consumers' checkers tell many of a kind as one anomaly."""
+    own = [anomaly.detail for anomaly in result.anomalies if anomaly.kind == kind]
+    told = result.counts.get(f"{kind}-count")
+    if told is None and own_words(result.checker):
+        return sum(detail.get("count", 1) for detail in own)
+    return len(own) if told is None else int(told)
 
 
 def _unexplained(result: Result) -> int:

@@ -111,6 +111,10 @@ def _queue(
             at = until + rng.uniform(0.2, 2) * S
     for number in range(messages):
         _message(told, rng, queue, people, first + number, rng.uniform(0, LOAD_S) * S)
+    for name in (queue, f"{queue}.dead"):
+        for node in NODES:
+            told.add("dequeue", 59 * S, 59.01 * S, key=name, node=node, type="fail",
+                     error="empty", process=2)  # fmt: skip
 
 
 def _message(
@@ -119,7 +123,10 @@ def _message(
 ) -> None:  # fmt: skip
     kind = "ok" if rng.random() < 0.97 else "info"
     told.add("enqueue", at, at + rng.exponential(6) * MS + MS, key=queue, value=value, type=kind)
-    if rng.random() < 0.01:
+    chance = rng.random()
+    if chance < 0.02:  # half of them are lost
+        if chance < 0.01:
+            told.add("dequeue", 57 * S, 57.01 * S, key=queue, value=value, process=2)
         return
     at += rng.lognormal(1.5, 1) * MS + (rng.exponential(2) * S if 8 * S < at < 18 * S else 0)
     again = False
@@ -137,8 +144,22 @@ def _message(
             at = one.end + rng.uniform(1, 400) * MS
             continue
         extra = {"channel": one.channel, "tag": one.tag}
-        if rng.random() < 0.95:
-            told.add("ack", done, done + 5 * MS, key=queue, value=value, extra=extra)
+        chance = rng.random()
+        if chance < 0.95:
+            known = "ok" if chance < 0.9 else "info"
+            told.add("ack", done, done + 5 * MS, key=queue, value=value, type=known, extra=extra)
+            return
+        if chance < 0.96:
+            extra |= {"multiple": True, "upto": one.tag}
+            told.add("ack", done, done + 5 * MS, key=queue, extra=extra)
+            return
+        if chance < 0.98:
+            told.add("reject", done, done + 5 * MS, key=queue, value=value,
+                     extra={**extra, "requeue": False})  # fmt: skip
+            if chance < 0.97:
+                deaths = [{"queue": queue, "reason": "rejected", "count": 1}]
+                told.add("dequeue", 58 * S, 58.01 * S, key=f"{queue}.dead", value=value,
+                         process=2, extra={"deaths": deaths})  # fmt: skip
             return
         told.add(
             "nack", done, done + 5 * MS, key=queue, value=value, extra={**extra, "requeue": True}
@@ -154,24 +175,46 @@ def group_run(
     told = Told()
     surroundings(told)
     keys = [f"orders/{number}" for number in range(queues)]
+    logs: dict[str, list[int]] = {key: [] for key in keys}
     sends = []
     for number in range(messages):
         key, at = str(rng.choice(keys)), rng.uniform(0, LOAD_S) * S
-        sends.append((key, number, number // queues, at))
+        offset = len(logs[key])
+        logs[key].append(number)
+        sends.append((key, number, offset, at))
         told.add(
             "send", at, at + rng.exponential(4) * MS + MS, key=key, value=number,
-            offset=number // queues, extra={"tag": "a"},
+            offset=offset, extra={"tag": str(rng.choice(("a", "b")))},
         )  # fmt: skip
     for group in groups:
-        _group(told, rng, group, keys, sends)
+        logs |= _group(told, rng, group, keys, sends)
     told.add("reset", 40 * S, 40.1 * S, key=keys[0], offset=0, extra={"group": groups[0]})
+    lost = set(rng.integers(0, messages, messages // 100).tolist())
+    for key, log in logs.items():
+        _read_at_the_end(told, key, [value for value in enumerate(log) if value[1] not in lost])
+        for group in groups:
+            told.add("final-offset", 64 * S, 64.01 * S, key=key, process=2,
+                     offset=len(log) - int(rng.integers(0, 3)), extra={"group": group})  # fmt: skip
     return told.history()
+
+
+def _read_at_the_end(told: Told, key: str, log: Sequence[tuple[int, int]]) -> None:
+    """Each node's log to its end. A gap is what compaction leaves: nobody asks for it again."""
+    end = log[-1][0] + 1 if log else 0
+    for node in NODES:
+        records = [list(record) for record in log]
+        extra: dict[str, Any] = {"from": 0, "records": records}
+        told.add("poll", 62 * S, 62.01 * S, key=key, node=node, value=0, process=2, extra=extra)
+        empty: dict[str, Any] = {"from": end, "records": []}
+        told.add("poll", 63 * S, 63.01 * S, key=key, node=node, value=end, process=2, type="fail",
+                 error="empty", extra=empty)  # fmt: skip
 
 
 def _group(
     told: Told, rng: np.random.Generator, group: str, keys: Sequence[str],
     sends: Sequence[tuple[str, int, int, float]],
-) -> None:  # fmt: skip
+) -> dict[str, list[int]]:  # fmt: skip
+    """Returns the group's own logs: retries, and dead letters."""
     cuts = [0.5 * S, *sorted(rng.uniform(5, 50, 4) * S), 61 * S]
     had: list[tuple[str, str, float, float]] = []
     for epoch, (begin, end) in enumerate(zip(cuts, cuts[1:], strict=False)):
@@ -192,13 +235,16 @@ def _group(
         whole = {"member": member, "group": group, "broadcast": False, "orderly": False,
                  "tags": [], "ended": "left"}  # fmt: skip
         told.add("member", spans[0][0], spans[-1][1], key=group, extra=whole)
+    own: dict[str, list[int]] = {f"%RETRY%{group}/0": [], f"%DLQ%{group}/0": []}
     for key, value, offset, sent in sends:
-        _consumed(told, rng, group, had, key, value, offset, sent)
+        if rng.random() < 0.99:  # else it is skipped
+            _consumed(told, rng, group, had, key, value, offset, sent, own)
+    return own
 
 
 def _consumed(
     told: Told, rng: np.random.Generator, group: str, had: Sequence[tuple[str, str, float, float]],
-    key: str, value: int, offset: int, sent: float,
+    key: str, value: int, offset: int, sent: float, own: dict[str, list[int]],
 ) -> None:  # fmt: skip
     at, times = sent + rng.lognormal(2, 1) * MS, 0
     for _ in range(5):
@@ -206,18 +252,26 @@ def _consumed(
         if member is None:
             at += 400 * MS
             continue
-        outcome = str(rng.choice(("success", "later", "dropped"), p=(0.9, 0.07, 0.03)))
+        outcome = str(rng.choice(("success", "later", "dropped", ""), p=(0.88, 0.08, 0.03, 0.01)))
         extra = {"member": member, "group": group, "outcome": outcome, "reconsumed": times,
                  "tag": "a", "origin": "orders"}  # fmt: skip
         done = at + rng.exponential(60) * MS
-        told.add("deliver", at, done, key=key, value=value, offset=offset,
-                 redelivered=times > 0, extra=extra)  # fmt: skip
-        if outcome == "success":
+        if not outcome:  # its member died, as far as anybody can say
+            del extra["outcome"]
+        told.add("deliver", at, done if outcome else None, key=key, value=value, offset=offset,
+                 redelivered=times > 0, type="ok" if outcome else "info", extra=extra)  # fmt: skip
+        if outcome in ("success", ""):
             return
         if outcome == "later":
             back = {"member": member, "group": group, "level": 0, "reconsumed": times}
-            told.add("send-back", done, done + 4 * MS, key=key, value=value, extra=back)
-            key, times = f"%RETRY%{group}/0", times + 1
+            told.add("send-back", done, done + 4 * MS, key=key, value=value, offset=offset,
+                     extra=back)  # fmt: skip
+            times += 1
+            key = f"%RETRY%{group}/0" if times < 3 else f"%DLQ%{group}/0"
+            offset = len(own[key])
+            own[key].append(value)
+            if times == 3:
+                return
         at = done + 10 * MS + (times and 1 * S)
 
 

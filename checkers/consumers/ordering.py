@@ -160,7 +160,9 @@ def _requeued(case: Case, plain: Bools) -> _Requeued:
     own = own[plain[deliveries.queue[own]]]
     done = case.calm.quiet.at(deliveries.queue[own], settled.done_ns[own])
     own = own[done == case.quiet[own]]
-    full = _full_windows(case)[own] & (settled.kind[own] == REQUEUE)
+    full = _full_windows(case)[own]
+    # recover-ok is the channel's answer: the queue may have heard nothing yet.
+    own, full = (column[full | (settled.kind[own] == REQUEUE)] for column in (own, full))
     return _Requeued(own, np.where(full, settled.sent_ns[own], settled.done_ns[own]), full)
 
 

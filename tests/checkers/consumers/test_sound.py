@@ -37,6 +37,7 @@ SOUND: dict[str, Callable[[], Tale]] = {
     "recovered": lambda: recovered(),
     "requeued, and next": lambda: requeued().consume(1, 3.2, flagged=True).consume(2, 3.4),
     "requeued, and given again before the answer": lambda: _again_before_the_answer(),
+    "recovered, and the queue has not heard of it": lambda: _recovered_late(),
     "requeued, to another that is read late": lambda: (
         requeued().consumer("d").consume(2, 3.2).consume(1, 3.3, "d", flagged=True)
     ),
@@ -159,6 +160,12 @@ def _again_before_the_answer() -> Tale:
     story.consume(2, 3.6)
     story.settle("nack", 3.8, again, requeue=True)
     return story.consume(1, 3.9, flagged=True)
+
+
+def _recovered_late() -> Tale:
+    story = Tale().publish(1, 2).consumer("c", prefetch=3)
+    story.recover(3.5, story.deliver(1, 3))
+    return story.consume(2, 3.52).consume(1, 3.53, flagged=True)
 
 
 def _window_over_failover() -> Tale:

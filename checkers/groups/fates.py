@@ -25,7 +25,7 @@ import numpy as np
 
 from shalott.checkers.groups.offsets import LAST, NO_FLOOR, OffsetBook
 from shalott.checkers.groups.reading import SUCCESS, UNSEEN, GroupHistory
-from shalott.checkers.groups.retries import LATE_NS, due_ns
+from shalott.checkers.groups.retries import LATE_NS, delayed_due_ns, due_ns
 from shalott.checkers.history.columns import NEVER, Bools, Codes, Ints
 from shalott.checkers.logs.records import FAIL, NOWHERE, OK
 
@@ -98,7 +98,7 @@ def _of_group(story: GroupHistory, book: OffsetBook, floor: Ints, number: int) -
     whole = story.final.whole[messages.key] & (at_topic != UNTOLD)
     unread = ~whole if _is_read(story, number, retry_key) else ~whole | may_be_sent
     delayed = (messages.delay > 0) & (place < 0)
-    delayed &= _send_due_ns(story) + LATE_NS > story.final.read_ns[messages.key]
+    delayed &= delayed_due_ns(story) + LATE_NS > story.final.read_ns[messages.key]
     steps: tuple[tuple[str, Bools], ...] = (
         ("filtered", ~subscribed(story, number)),
         ("consumed", _any(count, rows.message[own & (rows.outcome == SUCCESS)])),
@@ -168,13 +168,6 @@ def _is_read(story: GroupHistory, number: int, retry_key: int) -> bool:
     """Whether the group's retries and dead letters were, to their ends."""
     dead_key = _code_of(story.keys.dead_of, number)
     return all(key >= 0 and bool(story.final.whole[key]) for key in (retry_key, dead_key))
-
-
-def _send_due_ns(story: GroupHistory) -> Ints:
-    """By message: when its own delay is over at the latest."""
-    levels = np.array([0, *story.rules.levels_ms], dtype=np.int64) * 1_000_000
-    level = np.minimum(story.messages.delay, len(levels) - 1)
-    return story.messages.end_ns + levels[level]
 
 
 def _any(count: int, messages: Ints) -> Bools:

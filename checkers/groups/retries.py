@@ -45,8 +45,30 @@ def delay_ns(story: GroupHistory, level: Ints, reconsumed: Ints) -> Ints:
 def due_ns(story: GroupHistory, rows: Ints) -> Ints:
     """By position in the send-backs: when it comes again at the latest, if all is well."""
     sent = story.send_backs
-    end_ns = np.where(sent.end_ns == NEVER, sent.begin_ns + UNSEEN_NS, sent.end_ns)
-    return np.asarray(end_ns[rows] + delay_ns(story, sent.level[rows], sent.reconsumed[rows]))
+    end_ns = np.where(sent.end_ns == NEVER, sent.begin_ns + UNSEEN_NS, sent.end_ns)[rows]
+    wait_ns = delay_ns(story, sent.level[rows], sent.reconsumed[rows])
+    return _by_right_clocks(story, sent.begin_ns[rows], end_ns, wait_ns)
+
+
+def delayed_due_ns(story: GroupHistory) -> Ints:
+    """By message: when it is in its queue at the latest, if it was sent at all."""
+    messages = story.messages
+    end_ns = np.where(messages.end_ns == NEVER, messages.begin_ns + UNSEEN_NS, messages.end_ns)
+    zero = np.zeros(len(messages), dtype=np.int64)
+    wait_ns = delay_ns(story, messages.delay, zero)
+    due_ns_ = _by_right_clocks(story, messages.begin_ns, end_ns, wait_ns)
+    return np.where(messages.delay > 0, due_ns_, end_ns)
+
+
+def _by_right_clocks(story: GroupHistory, begin_ns: Ints, end_ns: Ints, wait_ns: Ints) -> Ints:
+    """When delays are over by clocks that may be wrong for a time: what was stored in a future is
+    due when its level's delay is over, counted from when somebody knows the time again
+    (ScheduleMessageService.correctDeliverTimestamp)."""
+    due = end_ns + wait_ns
+    for wrong_ns, right_ns in story.turns.clocks:
+        touched = (begin_ns <= right_ns) & (due >= wrong_ns)
+        due = np.where(touched, np.maximum(due, right_ns + wait_ns), due)
+    return np.asarray(due)
 
 
 def is_orderly(story: GroupHistory, rows: Rows) -> Bools:

@@ -15,7 +15,7 @@ import numpy as np
 from shalott.checkers.groups.fates import Fates
 from shalott.checkers.groups.orderly import LOCK_NS
 from shalott.checkers.groups.reading import ENDS, GroupHistory
-from shalott.checkers.groups.retries import delay_ns, due_ns
+from shalott.checkers.groups.retries import LATE_NS, delayed_due_ns, due_ns
 from shalott.checkers.groups.turns import MS
 from shalott.checkers.history.columns import NEVER, Bools, Ints
 from shalott.checkers.history.faults import stalled_ns
@@ -67,7 +67,7 @@ def waiting(story: GroupHistory, fates: Fates, deadlines: Ints) -> list[Waiting]
     """Every group that has offsets at brokers."""
     found, lives = [], story.lives
     pending = fates.of("pending")
-    patience_ns = story.rules.stuck_after_ms * MS
+    patience_ns = max(story.rules.stuck_after_ms * MS, LATE_NS)
     for number, group in enumerate(story.rules.groups):
         if group.broadcast:
             continue
@@ -84,10 +84,7 @@ def waiting(story: GroupHistory, fates: Fates, deadlines: Ints) -> list[Waiting]
 
 def _ready_ns(story: GroupHistory, number: int) -> Ints:
     """By message: from when on the group could consume it, at the latest."""
-    messages, sent = story.messages, story.send_backs
-    zero = np.zeros(len(messages), dtype=np.int64)
-    own_ns = delay_ns(story, messages.delay, zero) * (messages.delay > 0)
-    ready_ns = np.where(messages.end_ns == NEVER, messages.begin_ns, messages.end_ns) + own_ns
+    sent, ready_ns = story.send_backs, delayed_due_ns(story)
     mine = np.flatnonzero((sent.group == number) & (sent.message >= 0) & (sent.type != FAIL))
     np.maximum.at(ready_ns, sent.message[mine], due_ns(story, mine))
     return np.asarray(ready_ns)

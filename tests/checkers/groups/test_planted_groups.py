@@ -395,3 +395,14 @@ def test_rows_that_are_not_as_they_should_be_are_counted() -> None:
     told = rebalanced()
     told.story.row("deliver", 20.0, value=100, offset=0, extra={"member": "x", "group": "nobody's"})
     assert set(broken(told)) == {"group-fates"}
+
+
+def test_what_was_stored_in_a_future_is_due_when_the_clock_is_right() -> None:
+    """Of the retry that never came: a clock that was wrong until the end explains it, one that has
+    been right for long does not."""
+    late = retry_that_never_came()
+    late.story.fault(1, "clock-jump", 6.0, 58.0, nodes=("n1",))
+    assert broken(late) == {"retry-delay": ("retry-lost",)}
+    wrong = retry_that_never_came()
+    wrong.story.fault(1, "clock-jump", 6.0, 62.0, nodes=("n1",))
+    assert broken(wrong) == {"group-liveness": ()}  # it may just have come too late

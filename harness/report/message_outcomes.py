@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from shalott.checkers.base import Result
+from shalott.harness.report.consumers.outcomes import OF_GROUPS, OF_QUEUES, OUTSIDE_BAR
 
 # outcome, colour, whether it is bad news, meaning
 _OUTCOMES = (
@@ -61,6 +62,8 @@ class OutcomeTable:
 def message_outcomes(results: Sequence[Result]) -> OutcomeTable | None:
     """What became of the messages, by the checker that counted them."""
     counts = next((r.counts for r in results if "delivered-once-count" in r.counts), None)
+    if counts is None and (of_consumers := _outcomes_of_consumers(results)):
+        return of_consumers
     if counts is None:
         return _log_outcomes(results)
     rows = [
@@ -70,6 +73,25 @@ def message_outcomes(results: Sequence[Result]) -> OutcomeTable | None:
         for name, colour, bad, text in _OUTCOMES
     ]
     return OutcomeTable(int(counts.get("attempt-count", 0)), rows)
+
+
+def _outcomes_of_consumers(results: Sequence[Result]) -> OutcomeTable | None:
+    """Of queues with consumers, or of groups: there a message counts for each group."""
+    for result in results:
+        if not {"consumed-count", "delivery-count"} <= result.counts.keys():
+            continue
+        is_group = "filtered-count" in result.counts
+        kinds = OF_GROUPS if is_group else OF_QUEUES
+        sent = "acknowledged (once for each group)" if is_group else "published"
+        rows = [
+            MessageOutcome(
+                name, int(result.counts.get(f"{name}-count", 0)), colour, bad,
+                name not in OUTSIDE_BAR, text,
+            )
+            for name, colour, bad, text in kinds
+        ]  # fmt: skip
+        return OutcomeTable(sum(row.count for row in rows if row.in_bar), rows, sent)
+    return None
 
 
 def _log_outcomes(results: Sequence[Result]) -> OutcomeTable | None:

@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from shalott.checkers.history.columns import NEVER, Bools, Codes, Ints
-from shalott.harness.report.consumers.rows import Names, Rows, common, pairs
+from shalott.harness.report.consumers.rows import DEAD_LETTERS, Names, Rows, common, pairs
 
 # What became of a delivery. DONE and those before it are the last that its queue owes a consumer.
 NO_ACK, ACKED, DROPPED, REQUEUED, RECOVERED, ENDED, OPEN = range(7)
@@ -224,6 +224,26 @@ def lanes_of_messages(rows: Rows, found: Deliveries) -> Codes:
     is_wide = np.array([*(name in groups for name in found.lane.names), False])[found.lane.codes]
     (groups_codes, holders), _ = common(found.lane, found.holder)
     return np.where(is_wide, holders, groups_codes).astype(np.int32)
+
+
+@dataclass(frozen=True, slots=True)
+class Letters:
+    """Dead letters of groups as polls found them, one row a record."""
+
+    lane: Names
+    value: Ints
+    at_ns: Ints
+
+
+def group_dead_letters(rows: Rows) -> Letters:
+    """What lies in the groups' dead letters."""
+    names, polls = rows.names("key"), rows.of("poll")
+    groups = tuple(name.partition(DEAD_LETTERS)[2].rpartition("/")[0] for name in names.names)
+    records = rows.table["x_records"].combine_chunks().take(pa.array(polls))
+    poll = polls[pc.list_parent_indices(records).to_numpy()]
+    values = pc.fill_null(pc.list_element(pc.list_flatten(records), 1), 0)
+    value = np.asarray(values.to_numpy(zero_copy_only=False), dtype=np.int64)
+    return Letters(Names(names.codes[poll], groups), value, rows.begin_ns[poll])
 
 
 def dead_letters(rows: Rows) -> list[tuple[str, str, int]]:

@@ -15,10 +15,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from shalott.checkers.history.columns import NEVER, Bools, Codes, Ints
-from shalott.harness.report.consumers.deliveries import Deliveries
+from shalott.harness.report.consumers.deliveries import Deliveries, group_dead_letters
 from shalott.harness.report.consumers.rows import Floats, Names, Rows, common, names_of, pairs
-
-_DEAD_LETTERS = -1  # the level of a message that is sent back for good
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,9 +83,8 @@ def _ends(rows: Rows, found: Deliveries) -> Iterator[_Part]:
     done = np.flatnonzero(found.is_last & (found.end_ns < NEVER))
     yield found.lane.take(done), found.value[done], found.end_ns[done]
     if rows.kind == "group":
-        back = rows.of("send-back")
-        back = back[rows.integers("x_level", 0)[back] == _DEAD_LETTERS]
-        yield rows.names("x_group").take(back), rows.value[back], rows.begin_ns[back]
+        letters = group_dead_letters(rows)
+        yield letters.lane, letters.value, letters.at_ns
         return
     yield from _dequeues(rows)
     carriers = rows.of("deliver", "dequeue")

@@ -23,6 +23,8 @@ Floats = npt.NDArray[np.float64]
 # unasked, or are too few to be drawn as a rate.
 ROUND_TRIPS = ("enqueue", "send", "dequeue", "poll", "commit", "send-back")
 
+DEAD_LETTERS = "%DLQ%"  # what the queues of groups' dead letters begin with; no other is read here
+
 _BLOCK_BYTES = 1 << 24  # no row is longer
 _LARGE = pa.large_string()
 _DEATHS = pa.list_(pa.struct([("queue", pa.string()), ("reason", pa.string())]))
@@ -40,9 +42,10 @@ _CONSUME = pa.schema(
 _GROUP = pa.schema(
     [
         *((name, pa.string()) for name in ("member", "group", "outcome", "ended", "why", "tag")),
-        *((name, pa.int64()) for name in ("level", "delay")),
+        *((name, pa.int64()) for name in ("delay",)),
         ("broadcast", pa.bool_()),
         ("tags", pa.list_(pa.string())),
+        ("records", pa.list_(pa.list_(pa.int64()))),
     ]
 )
 _WANTED = {
@@ -50,7 +53,7 @@ _WANTED = {
         *("enqueue", "channel", "consumer", "deliver", "ack", "nack", "reject", "recover"),
         *("dequeue", "delete-queue", "blocked"),
     ),
-    "group": ("send", "member", "assignment", "deliver", "send-back", "reset"),
+    "group": ("send", "member", "assignment", "deliver", "reset", "poll"),
 }
 
 
@@ -113,7 +116,8 @@ def read_rows(history: History) -> Rows | None:
     else:
         return None
     mine = pc.and_(pc.greater_equal(ops["process"], 0), pc.is_in(ops["f"], pa.array(_WANTED[kind])))
-    ops = ops.filter(mine)
+    dead = pc.starts_with(ops["key"], DEAD_LETTERS)
+    ops = ops.filter(pc.and_(mine, pc.or_(dead, pc.not_equal(ops["f"], "poll"))))
     try:
         extra = read_extra(ops["extra"], fields)
     except pa.ArrowInvalid:

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import pyarrow as pa
 
 from shalott.checkers.base import Result
 from shalott.checkers.history.columns import Bools
@@ -18,6 +17,7 @@ from shalott.harness.report.consumers.deliveries import (
     dead_letters,
     deliveries_again,
     deliveries_of,
+    group_dead_letters,
     lanes_of_messages,
 )
 from shalott.harness.report.consumers.lag import (
@@ -27,6 +27,11 @@ from shalott.harness.report.consumers.lag import (
     lag_panels,
     wait_pictures,
     wait_tables,
+)
+from shalott.harness.report.consumers.outcomes import (
+    LaneTable,
+    explained_causes,
+    outcomes_by_lane,
 )
 from shalott.harness.report.consumers.passages import passages_of
 from shalott.harness.report.consumers.picture import Block, build_blocks, pick_blocks
@@ -56,6 +61,8 @@ class ConsumerSection:
     blocked: list[Bar]
     causes: list[Cause]
     again: int
+    explained: list[tuple[str, int]]
+    outcomes: LaneTable | None
     dead: list[tuple[str, str, int]]
     wait_tables: list[tuple[str, list[Waits]]]
     wait_lanes_left_out: int
@@ -97,6 +104,8 @@ def consumer_section(
         blocked=_blocked(rows, end_ns),
         causes=causes_of(rows.kind, found, again),
         again=len(again.row),
+        explained=explained_causes(results),
+        outcomes=outcomes_by_lane(results),
         dead=dead_letters(rows) if rows.kind == "consume" else _dead_of_groups(rows),
         wait_tables=wait_tables(passages, names),
         wait_lanes_left_out=max(0, len(names) - len(wait_tables(passages, names)[0][1])),
@@ -211,10 +220,9 @@ def _findings(results: Sequence[Result]) -> Mapping[str, list[Bar]]:
 
 
 def _dead_of_groups(rows: Rows) -> list[tuple[str, str, int]]:
-    """Messages that members sent to the dead letters, by group."""
-    back = rows.of("send-back")
-    back = back[rows.integers("x_level", 0)[back] == -1]
-    groups = pa.array(rows.names("x_group").take(back).words(), pa.string())
-    table = pa.table({"group": groups, "value": rows.value[back]})
-    counted = table.group_by("group").aggregate([("value", "count_distinct")]).to_pylist()
-    return sorted((row["group"], "sent there", row["value_count_distinct"]) for row in counted)
+    """Messages that were in the groups' dead letters at the end."""
+    letters = group_dead_letters(rows)
+    found: dict[str, set[int]] = {}
+    for group, value in zip(letters.lane.words(), letters.value.tolist(), strict=True):
+        found.setdefault(group, set()).add(value)
+    return sorted((group, "retries used up", len(values)) for group, values in found.items())

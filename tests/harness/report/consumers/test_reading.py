@@ -232,8 +232,9 @@ def test_a_message_is_every_groups_that_wants_it() -> None:
     told.row("send", 3, key="u/0", value=3, offset=0, extra={"tag": "red"})
     listened(told, "a", "all", 1, 4)
     listened(told, "a", "all", 2, 5, "later")
-    back = {"member": "a", "group": "all", "level": -1, "reconsumed": 16}
-    told.row("send-back", 6, key="t/0", value=2, extra=back)
+    for at in (6, 7):
+        extra = {"from": 0, "records": [[0, 2]]}
+        told.row("poll", at, key="%DLQ%all/0", value=0, extra=extra)
     assert ways(told) == [("all", 1, 4, 4.5), ("all", 2, 5, 6), ("some", 2, None, None)]
 
 

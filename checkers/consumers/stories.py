@@ -48,7 +48,7 @@ def consumer_fates(case: Case, history: History) -> Finding:
     loss, lost_anomalies = _loss(case, fates, history) if lost.any() else ({}, [])
     phantom = (published.ack == FAIL) & fates.came_out
     early = (deliveries.message >= 0) & (
-        deliveries.at_ns < published.invoke_ns[np.maximum(deliveries.message, 0)]
+        deliveries.at_ns < np.append(published.invoke_ns, 0)[deliveries.message]
     )
     unknown = (deliveries.message < 0) & ~deliveries.damaged
     undue = undue_letters(case)

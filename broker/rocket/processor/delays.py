@@ -64,19 +64,44 @@ def delayed(broker: Broker, message: Message, level: int) -> Message:
     )
 
 
+class StoringClock:
+    """How far ahead of ours the clock was by which a level's messages were stored.
+
+    A clock that was set ahead for a minute must not delay what it stored then by a minute. Upstream
+    delivers such messages at once (correctDeliverTimestamp), hence too early; here the delay counts
+    from when the message was seen, and from as much later for those behind it.
+    """
+
+    def __init__(self) -> None:
+        self._ahead_ms = self._last_ms = 0
+
+    def stored_ms(self, store_ms: int, now_ms: int) -> int:
+        """When the head of the queue was stored, by our clock, or later."""
+        if store_ms < self._last_ms:  # by another clock, or one that was set right
+            self._ahead_ms = 0
+        self._last_ms = store_ms
+        self._ahead_ms = max(self._ahead_ms, store_ms - now_ms)
+        return store_ms - self._ahead_ms
+
+    def drained(self) -> None:
+        """Nothing waits: who stores next may have another clock."""
+        self._ahead_ms = self._last_ms = 0
+
+
 async def deliver_delayed(broker: Broker) -> None:
     """Deliver what is due while this broker is the master, until cancelled."""
+    clocks = [StoringClock() for _ in LEVELS_S]
     while True:
         if broker.is_master and SCHEDULE_TOPIC in broker.tables.topics:
             idle = True
             for level in range(1, len(LEVELS_S) + 1):
-                idle &= await _deliver_level(broker, level)
+                idle &= await _deliver_level(broker, level, clocks[level - 1])
             await asyncio.sleep(TICK_S if idle else AGAIN_S)
         else:
             await asyncio.sleep(AGAIN_S)
 
 
-async def _deliver_level(broker: Broker, level: int) -> bool:
+async def _deliver_level(broker: Broker, level: int, clock: StoringClock) -> bool:
     """Whether all that is due is delivered."""
     first, end = broker.store.queue_range(SCHEDULE_TOPIC, level - 1)
     offset = min(max(broker.tables.delays.get(level, 0), first), end)
@@ -87,13 +112,15 @@ async def _deliver_level(broker: Broker, level: int) -> bool:
         if got.status is not GetStatus.FOUND or not got.messages:
             return True
         waiting = read_stored(got.messages[0])
-        if waiting.store_ms + 1000 * LEVELS_S[level - 1] > broker.wall_ms():
+        now_ms = broker.wall_ms()
+        if clock.stored_ms(waiting.store_ms, now_ms) + 1000 * LEVELS_S[level - 1] > now_ms:
             return True
         result = await put(broker, [_due(broker, waiting)])
         if result.status is not PutStatus.PUT_OK:
             return False
         offset = got.next_offset
         broker.tables.put_delay(level, offset)
+    clock.drained()
     return True
 
 

@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from shalott.broker.rocket.processor.delays import deliver_delayed
+from shalott.broker.rocket.processor.delays import StoringClock, deliver_delayed
 from shalott.broker.rocket.processor.locks import LOCK_EXPIRES_MS, QueueLocks
 from shalott.broker.rocket.processor.tables import Tables
 from shalott.broker.rocket.processor.topics import SubscriptionGroup
@@ -178,6 +178,19 @@ def test_a_message_sent_back_comes_again_later_and_ends_among_the_dead_letters()
         await asyncio.gather(delivering, return_exceptions=True)
 
     in_world(test)
+
+
+def test_a_clock_that_was_ahead_delays_what_was_stored_by_it_no_longer() -> None:
+    """Nor what lies behind that; and what was stored when it was right again is not early."""
+    clock = StoringClock()
+    assert clock.stored_ms(69_000, 70_000) == 69_000
+    assert clock.stored_ms(130_000, 70_100) == 70_100  # a minute ahead; seen 100 ms later
+    assert clock.stored_ms(130_000, 71_000) == 70_100
+    assert clock.stored_ms(130_500, 71_100) == 70_600
+    assert clock.stored_ms(70_900, 71_600) == 70_900
+    assert clock.stored_ms(71_000, 70_950) == 70_950
+    clock.drained()
+    assert clock.stored_ms(500_000, 500_100) == 500_000
 
 
 @pytest.mark.parametrize("times", [2, 3])

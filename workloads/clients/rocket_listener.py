@@ -6,7 +6,7 @@ consumer can't do with is one that none of its group can do with.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal
 
 from shalott.checkers.groups.rules import Group
@@ -37,6 +37,7 @@ class Listener:
     suspend: float
     poison: float
     calm: bool = False
+    _keys: dict[tuple[str, str], int] = field(default_factory=dict)
 
     def work(self, group: Group, value: int, attempt: int) -> Work:
         """Of the ``attempt``-th time that a message of the group is consumed, counted from 0."""
@@ -58,4 +59,8 @@ class Listener:
         return "success"
 
     def _draw(self, group: Group, what: str, place: int) -> float:
-        return draw_float(stream_key(self.seed, "listener", what, group.name), place)
+        key = self._keys.get((what, group.name))
+        if key is None:
+            key = stream_key(self.seed, "listener", what, group.name)
+            self._keys[what, group.name] = key
+        return draw_float(key, place)

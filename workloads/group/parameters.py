@@ -36,9 +36,6 @@ SLAVES_COPY_MS = 10_000  # unless the plan says otherwise
 SLACK_MS = 15_000  # beyond all that a group may have to wait for
 FEATURES = ("concurrent", "orderly", "tagged", "broadcast")
 
-Positive = Annotated[int, msgspec.Meta(ge=1)]
-Share = Annotated[float, msgspec.Meta(ge=0, le=1)]
-
 
 class GroupParameters(msgspec.Struct, frozen=True, kw_only=True):
     """Names of ``groups`` say what they are: concurrent, orderly, tagged (they want all tags but

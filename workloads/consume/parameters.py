@@ -12,16 +12,6 @@ from shalott.harness.core.plan import Plan
 from shalott.workloads.clients.body import SMALLEST_BYTES
 from shalott.workloads.clients.recovering.clients import AmqpClientName, check_client
 
-Share = Annotated[float, msgspec.Meta(ge=0, le=1)]
-OfOperations = Annotated[
-    float, msgspec.Meta(ge=0, le=0.2, description="Share of the operations; the rest publish.")
-]
-OfConsumers = Annotated[float, msgspec.Meta(ge=0, le=1, description="Share of the consumers.")]
-OfDeliveries = Annotated[
-    float, msgspec.Meta(ge=0, le=0.5, description="Share of the deliveries; the rest is acked.")
-]
-OfPublishes = Annotated[float, msgspec.Meta(ge=0, le=1, description="Share of the publishes.")]
-
 PLAIN = "plain"
 FEATURES = (
     "ttl",  # the queue's
@@ -76,45 +66,77 @@ class ConsumeParameters(msgspec.Struct, frozen=True, kw_only=True):
         int, msgspec.Meta(ge=1, le=10, description="Of messages of queues that have priorities.")
     ] = 3
 
-    # Publishers.
-    fanout: OfPublishes = 0.15
-    unrouted: OfPublishes = 0.05
-    unroutable: OfPublishes = 0.02
+    # Publishers. Shares of the publishes.
+    fanout: Annotated[
+        float, msgspec.Meta(ge=0, le=1, description="Publishes to exchanges that are bound.")
+    ] = 0.15
+    unrouted: Annotated[
+        float, msgspec.Meta(ge=0, le=1, description="Publishes to an alternate exchange.")
+    ] = 0.05
+    unroutable: Annotated[
+        float, msgspec.Meta(ge=0, le=1, description="Publishes that have no route.")
+    ] = 0.02
 
-    # Consumers that come and go.
-    cancels: OfOperations = 0.02
-    closes: OfOperations = 0.02
-    hang_ups: OfOperations = 0.01
-    deletes: OfOperations = 0.01
+    # Consumers that come and go. Shares of the operations; what is left publishes.
+    cancels: Annotated[
+        float, msgspec.Meta(ge=0, le=0.2, description="Operations that cancel a consumer.")
+    ] = 0.02
+    closes: Annotated[
+        float, msgspec.Meta(ge=0, le=0.2, description="Operations that close a channel.")
+    ] = 0.02
+    hang_ups: Annotated[
+        float, msgspec.Meta(ge=0, le=0.2, description="Operations that drop a connection.")
+    ] = 0.01
+    deletes: Annotated[
+        float, msgspec.Meta(ge=0, le=0.2, description="Operations that delete a queue.")
+    ] = 0.01
     away_ms: Annotated[
         int, msgspec.Meta(ge=0, description="A consumer that was ended is away so long, at most.")
     ] = 1500
 
-    # What they are like.
+    # What they are like. Shares of the consumers.
     prefetch: Annotated[
         Literal["mixed", "one", "window", "unlimited"],
-        msgspec.Meta(description="Of each consumer."),
+        msgspec.Meta(description="Of each consumer; mixed: one of all."),
     ] = "mixed"
     window: Annotated[int, msgspec.Meta(ge=1, description="The largest prefetch.")] = 10
-    per_channel: OfConsumers = 0.25
-    no_ack: OfConsumers = 0.0
-    cancel_on_failover: OfConsumers = 0.3
-    consumer_priorities: OfConsumers = 0.2
-    shared_channels: OfConsumers = 0.25
+    per_channel: Annotated[
+        float, msgspec.Meta(ge=0, le=1, description="Consumers whose limit is the channel's.")
+    ] = 0.25
+    no_ack: Annotated[
+        float, msgspec.Meta(ge=0, le=1, description="Consumers that do not acknowledge.")
+    ] = 0.0
+    cancel_on_failover: Annotated[
+        float, msgspec.Meta(ge=0, le=1, description="Consumers with x-cancel-on-ha-failover.")
+    ] = 0.3
+    consumer_priorities: Annotated[
+        float, msgspec.Meta(ge=0, le=1, description="Consumers with an x-priority of 1 to 3.")
+    ] = 0.2
+    shared_channels: Annotated[
+        float, msgspec.Meta(ge=0, le=1, description="Consumers on a channel that has some.")
+    ] = 0.25
 
     # How they settle.
     settle_ms: Annotated[
-        int, msgspec.Meta(ge=0, description="After so long, at the latest half of the time.")
+        int, msgspec.Meta(ge=0, description="The slowest settle a delivery so long after it came.")
     ] = 200
-    batches: OfConsumers = 0.3
-    shuffled: OfConsumers = 0.3
-    nacks: OfDeliveries = 0.03
-    rejects: OfDeliveries = 0.03
+    batches: Annotated[
+        float, msgspec.Meta(ge=0, le=1, description="Consumers that settle several at once.")
+    ] = 0.3
+    shuffled: Annotated[
+        float, msgspec.Meta(ge=0, le=1, description="Consumers that settle out of order.")
+    ] = 0.3
+    nacks: Annotated[float, msgspec.Meta(ge=0, le=0.5, description="Deliveries nacked.")] = 0.03
+    rejects: Annotated[float, msgspec.Meta(ge=0, le=0.5, description="Deliveries rejected.")] = 0.03
     requeued: Annotated[
-        float, msgspec.Meta(ge=0, le=1, description="Share of the nacked and rejected.")
+        float, msgspec.Meta(ge=0, le=1, description="Share of those that is to come again.")
     ] = 0.7
-    never: OfDeliveries = 0.01
-    recovers: OfDeliveries = 0.005
+    never: Annotated[
+        float, msgspec.Meta(ge=0, le=0.5, description="Deliveries that are never settled.")
+    ] = 0.01
+    recovers: Annotated[
+        float, msgspec.Meta(ge=0, le=0.5, description="Deliveries answered by basic.recover.")
+    ] = 0.005
 
 
 def parameters_of(plan: Plan) -> ConsumeParameters:

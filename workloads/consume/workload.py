@@ -205,6 +205,8 @@ _KINDS = (
     "length+dead-letters",
     "reject",
     "reject+ttl+dead-letters",
+    "priorities",
+    "priorities+dead-letters",
 )
 
 

@@ -8,7 +8,8 @@
     expired              its time to live had passed while it could be in the queue
     dropped              so many others came that the queue's length may have pushed it out
     deleted              its queue was deleted, or had no consumer for as long as it may have none
-    dead-letter-unsafe   one of the first three policies should have made it a dead letter, and
+    sent-untold          it may have been sent to a no_ack consumer whose channel ended meanwhile
+    dead-letter-unsafe   rejection, expiry or length should have made it a dead letter, and
                          something happened near it: those are published without confirms
     dead-letter-missing  the same, and nothing happened
     doubtful             none of these, and its queue was not emptied
@@ -43,6 +44,7 @@ FATES = (
     "expired",
     "dropped",
     "deleted",
+    "sent-untold",
     "dead-letter-unsafe",
     "dead-letter-missing",
     "doubtful",
@@ -50,8 +52,8 @@ FATES = (
 )
 (
     CONSUMED, DRAINED, DEAD_LETTERED, UNSURE, REJECTED, EXPIRED, DROPPED, DELETED,
-    UNSAFE, MISSING, DOUBTFUL, LOST,
-) = range(12)  # fmt: skip
+    UNTOLD, UNSAFE, MISSING, DOUBTFUL, LOST,
+) = range(13)  # fmt: skip
 NOT_ACKNOWLEDGED = -1
 
 
@@ -81,6 +83,7 @@ def message_fates(case: Case) -> Fates:
         (MISSING, gone.missing),
         (UNSAFE, gone.unsafe),
         (DOUBTFUL, gone.doubtful),
+        (UNTOLD, gone.untold),
         (DELETED, gone.deleted),
         (DROPPED, gone.dropped),
         (EXPIRED, gone.expired),

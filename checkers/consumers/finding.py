@@ -74,8 +74,8 @@ class PromiseChecker:
         )
 
 
-# What a library that recovers by itself may do on its own account: publish a message twice. All else
-# is the server's, as the rows of such a library are read off the wire.
+# What a library that recovers by itself may do on its own account: publish a message twice. All
+# else is the server's, as the rows of such a library are read off the wire.
 OF_CLIENTS = ("acked-again", "twice-at-once", "unflagged")
 
 

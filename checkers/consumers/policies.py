@@ -25,6 +25,7 @@ from shalott.checkers.consumers.intervals import Stretch, union, without
 from shalott.checkers.consumers.rows import FAIL, NONE
 from shalott.checkers.consumers.rules import QueueRules
 from shalott.checkers.consumers.settling import REJECT
+from shalott.checkers.consumers.untold import maybe_sent
 from shalott.checkers.history.columns import NEVER, Bools, Ints
 
 MS = 1_000_000
@@ -41,6 +42,7 @@ class Removals:
     deleted: Bools
     unsafe: Bools
     missing: Bools
+    untold: Bools  # sent to a consumer that acknowledges nothing, perhaps, and never read
     doubtful: Bools  # it may lie among dead letters that were not drained
 
 
@@ -48,7 +50,7 @@ def removals(case: Case, gone: Ints, open_queues: Bools) -> Removals:
     """``gone``: acknowledged messages that never came to an end that was seen. ``open_queues``:
     those that were not drained."""
     size = len(case.rows.published.index)
-    found = Removals(*(np.zeros(size, dtype=np.bool_) for _ in range(7)))
+    found = Removals(*(np.zeros(size, dtype=np.bool_) for _ in range(8)))
     queue = case.rows.published.queue[gone]
     for code in np.unique(queue):
         _of_queue(case, int(code), gone[queue == code], open_queues, found)
@@ -58,6 +60,7 @@ def removals(case: Case, gone: Ints, open_queues: Bools) -> Removals:
 def _of_queue(case: Case, code: int, gone: Ints, open_queues: Bools, found: Removals) -> None:
     rules = case.queue_rules(code)
     found.deleted[gone] = _deleted(case, code, rules, gone)
+    found.untold[gone] = maybe_sent(case, code, gone)
     reject_ns, reject_end_ns = _rejections(case, gone)
     rejected = reject_ns < NEVER
     expired = _expired(case, code, rules, gone)
@@ -77,6 +80,8 @@ def _of_queue(case: Case, code: int, gone: Ints, open_queues: Bools, found: Remo
     if target != NONE and open_queues[target]:
         found.doubtful[gone] = taken
         return
+    if target != NONE:
+        found.untold[gone] |= taken & maybe_sent(case, target, gone)
     calm = _calm(case, code, target)
     begin_ns, end_ns = _when_taken(case, code, rules, gone)
     begin_ns = np.where(rejected, np.minimum(reject_ns, begin_ns), begin_ns)

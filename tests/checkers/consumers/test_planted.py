@@ -41,6 +41,14 @@ PLANTED: dict[str, tuple[Callable[[], Tale], dict[str, list[str]]]] = {
         ),
         {"consumer-fates": ["lost"]},
     ),
+    "lost when nobody could take it without a word": (
+        lambda: Tale().publish(1, at=5).consumer("c", end=4, no_ack=True),
+        {"consumer-fates": ["lost"]},
+    ),
+    "lost long after one hung up that takes without a word": (
+        lambda: Tale().publish(1, at=12).consumer("c", end=4, ended="hung-up", no_ack=True),
+        {"consumer-fates": ["lost"]},
+    ),
     "lost after a requeue": (
         lambda: requeued().consume(2, 3.5),
         {"consumer-fates": ["lost"]},

@@ -35,6 +35,9 @@ SOUND: dict[str, Callable[[], Tale]] = {
     "tag 0": lambda: tag_zero(),
     "a channel's limit": lambda: shared_channel(),
     "recovered": lambda: recovered(),
+    "sent to one that had just hung up, and needs no acknowledgement": lambda: (
+        Tale().publish(1, at=5).consumer("c", end=4.9, ended="hung-up", no_ack=True)
+    ),
     "requeued, and next": lambda: requeued().consume(1, 3.2, flagged=True).consume(2, 3.4),
     "requeued, and given again before the answer": lambda: _again_before_the_answer(),
     "recovered, and the queue has not heard of it": lambda: _recovered_late(),

@@ -124,13 +124,24 @@ class Found:
     operations: tuple[int, ...]
 
 
+# What a library decides by itself: whom it gives what, when it commits, where it begins. What locks,
+# offsets and retries a broker answers with is the broker's.
+OF_CLIENTS = (
+    *("skipped", "after-commit", "unexplained", "work-of-two", "stuck", "unsubscribed"),
+    *("order-back", "order-over", "order-at-once", "commit-back", "offset-not-taken"),
+    *("spurious-end", "retry-unasked", "retry-twice", "broadcast-hole", "broadcast-unseen"),
+)
+
+
 def anomalies_of(case: Case, found: Iterable[Found]) -> tuple[Anomaly, ...]:
     """One anomaly a kind, with the story of the first and the operations of many."""
     by_kind: dict[str, list[Found]] = {}
     for each in found:
         by_kind.setdefault(each.kind, []).append(each)
     anomalies = []
+    client = case.story.rules.client
     for kind, those in by_kind.items():
+        blamed = client != "own" and kind in OF_CLIENTS
         operations = dict.fromkeys(index for each in those for index in each.operations)
         groups = sorted({case.group(each.group) for each in those if each.group >= 0})
         more = f" And {len(those) - 1} more." if len(those) > 1 else ""
@@ -139,7 +150,8 @@ def anomalies_of(case: Case, found: Iterable[Found]) -> tuple[Anomaly, ...]:
                 kind=kind,
                 summary=f"{those[0].text}{more}",
                 operations=tuple(operations)[:OPERATIONS_MAX],
-                detail={"count": len(those), "groups": groups},
+                detail={"count": len(those), "groups": groups}
+                | ({"by": "client", "client": client} if blamed else {}),
             )
         )
     return tuple(anomalies)

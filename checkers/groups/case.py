@@ -124,8 +124,8 @@ class Found:
     operations: tuple[int, ...]
 
 
-# What a library decides by itself: whom it gives what, when it commits, where it begins. What locks,
-# offsets and retries a broker answers with is the broker's.
+# What a library decides by itself: whom it gives what, when it commits, where it begins. What
+# locks, offsets and retries a broker answers with is the broker's.
 OF_CLIENTS = (
     *("skipped", "after-commit", "unexplained", "work-of-two", "stuck", "unsubscribed"),
     *("order-back", "order-over", "order-at-once", "commit-back", "offset-not-taken"),

@@ -81,8 +81,8 @@ class GroupParameters(msgspec.Struct, frozen=True, kw_only=True):
         int, msgspec.Meta(ge=0, le=18, description="Of every retry; 0: the broker chooses.")
     ] = 1
     process_ms: Annotated[int, msgspec.Meta(ge=0, description="A message takes, on average.")] = 20
-    slow_ms: Annotated[int, msgspec.Meta(ge=0, description="A slow one takes.")] = 2000
-    suspend_ms: Annotated[int, msgspec.Meta(ge=1, description="An orderly queue waits.")] = 500
+    slow_for_ms: Annotated[int, msgspec.Meta(ge=0, description="A slow one takes.")] = 2000
+    suspend_for_ms: Annotated[int, msgspec.Meta(ge=1, description="An orderly queue waits.")] = 500
     parallel: Annotated[
         int, msgspec.Meta(ge=1, description="Messages at once of a concurrent member.")
     ] = 8
@@ -193,7 +193,7 @@ def stuck_after_ms(parameters: GroupParameters) -> int:
     if any(group.orderly for group in groups_of(parameters)):
         waits_ms += LOCK_EXPIRES_MS
     intervals_ms = 2 * parameters.rebalance_ms + parameters.heartbeat_ms + 2 * parameters.persist_ms
-    return waits_ms + intervals_ms + parameters.slow_ms + SLACK_MS
+    return waits_ms + intervals_ms + parameters.slow_for_ms + SLACK_MS
 
 
 def rules_of(plan: Plan) -> GroupRules:

@@ -9,9 +9,11 @@ import pytest
 
 from shalott.cluster.systems.rocket.profiles import SAFE_SETTINGS
 from shalott.harness.core.errors import UsageError
+from shalott.harness.core.parameters import flags_of
 from shalott.harness.core.plan import Plan
 from shalott.harness.run.planning import Request, make_plan
 from shalott.workloads.group.parameters import (
+    GroupParameters,
     all_keys,
     consumed_keys,
     parameters_of,
@@ -103,3 +105,8 @@ def test_the_report_says_who_consumes() -> None:
     assert words == (
         "groups concurrent, orderly, tagged, broadcast of 2 members, 2 topics of 3 queues"
     )
+
+
+def test_every_parameter_has_a_flag_of_its_own() -> None:
+    names = [flag.name for flag in flags_of(GroupParameters)]
+    assert len(names) == len(dict.fromkeys(names))

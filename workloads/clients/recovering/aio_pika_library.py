@@ -96,10 +96,11 @@ class AioPika:
             expiration=None if message.ttl_ms is None else message.ttl_ms / 1000,
             priority=message.priority,
         )
-        exchange = self._publisher.default_exchange
-        if message.exchange:
-            exchange = await self._publisher.get_exchange(message.exchange, ensure=False)
-        await exchange.publish(outgoing, message.routing_key, timeout=self._timeout_s)
+        async with asyncio.timeout(self._timeout_s):  # being cancelled, it sends nothing later
+            exchange = self._publisher.default_exchange
+            if message.exchange:
+                exchange = await self._publisher.get_exchange(message.exchange, ensure=False)
+            await exchange.publish(outgoing, message.routing_key)
 
     # -- consumers ---------------------------------------------------------------------------------
 

@@ -175,8 +175,7 @@ class RecoveringClient:
         published = self._host_of_library.ledger.published
         error: Exception | None = None
         try:
-            async with asyncio.timeout(self._op_timeout_ms / 1000):
-                await library.publish(message)
+            await library.publish(message)
         except Exception as raised:  # noqa: BLE001 - what was on the wire says what it means
             error = raised
             await asyncio.sleep(READING_S)

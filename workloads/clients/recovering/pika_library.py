@@ -352,6 +352,18 @@ class _Job:
     begun: bool = False
     given_up: bool = False
 
+    def give_up(self) -> bool:
+        """Nobody waits for it any more. Whether it was not begun, and never will be."""
+        with self.lock:
+            self.given_up = True
+            return not self.begun
+
+    def begin(self) -> bool:
+        """Whether it is still to be done."""
+        with self.lock:
+            self.begun = not self.given_up
+            return self.begun
+
 
 class _Publisher(threading.Thread):
     """Publishes one message after the other, each until it is confirmed; connects when it must.
@@ -373,11 +385,11 @@ class _Publisher(threading.Thread):
             async with asyncio.timeout(timeout_s):
                 await job.done
         except TimeoutError as error:
-            with job.lock:
-                job.given_up = True
-                if not job.begun:
-                    raise Definite("pika's publisher is busy") from error
+            if job.give_up():
+                raise Definite("pika's publisher is busy") from error
             raise Indefinite(f"pika: no answer in {timeout_s:g} s") from error
+        finally:
+            job.give_up()  # whoever waited may have been cancelled: it must not be sent later
 
     async def end(self) -> None:
         self._jobs.put(None)
@@ -392,11 +404,8 @@ class _Publisher(threading.Thread):
                 continue
             if job is None:
                 break
-            with job.lock:
-                if job.given_up:
-                    continue
-                job.begun = True
-            self._finish(job)
+            if job.begin():
+                self._finish(job)
         self._disconnect()
 
     def _finish(self, job: _Job) -> None:

@@ -57,6 +57,7 @@ class OutcomeTable:
     total: int
     rows: list[MessageOutcome]
     sent: str = "enqueued"  # how the messages got there
+    each: str = ""  # how often one counts, if not once
 
 
 def message_outcomes(results: Sequence[Result]) -> OutcomeTable | None:
@@ -82,7 +83,7 @@ def _outcomes_of_consumers(results: Sequence[Result]) -> OutcomeTable | None:
             continue
         is_group = "filtered-count" in result.counts
         kinds = OF_GROUPS if is_group else OF_QUEUES
-        sent = "acknowledged (once for each group)" if is_group else "published"
+        sent, each = ("acknowledged", ", one for each group") if is_group else ("published", "")
         rows = [
             MessageOutcome(
                 name, int(result.counts.get(f"{name}-count", 0)), colour, bad,
@@ -90,7 +91,7 @@ def _outcomes_of_consumers(results: Sequence[Result]) -> OutcomeTable | None:
             )
             for name, colour, bad, text in kinds
         ]  # fmt: skip
-        return OutcomeTable(sum(row.count for row in rows if row.in_bar), rows, sent)
+        return OutcomeTable(sum(row.count for row in rows if row.in_bar), rows, sent, each)
     return None
 
 

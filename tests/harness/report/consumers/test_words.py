@@ -10,7 +10,9 @@ from shalott.checkers.consumers.rules import ConsumeRules, QueueRules
 from shalott.checkers.groups.checkers import group_checkers
 from shalott.checkers.groups.rules import Group, GroupRules
 from shalott.harness.core.history import History
+from shalott.harness.report.consumers.outcomes import explained_causes, outcomes_by_lane
 from shalott.harness.report.consumers.words import own_words
+from shalott.harness.report.message_outcomes import message_outcomes
 from shalott.harness.report.words import findings, headline
 from tests.harness.report.consumers.made_up import consume_run, group_run
 
@@ -96,3 +98,26 @@ def test_a_valid_run_says_how_much_was_judged() -> None:
         "Valid: nothing was lost or skipped of 80 acknowledged messages, counted for each group;"
         " 84 deliveries, 4 of them again."
     )
+
+
+def test_every_message_is_in_one_row_of_what_became_of_them() -> None:
+    queues = message_outcomes(of_consume(consume_run()))
+    assert queues is not None and queues.sent == "published"
+    assert queues.total == 3000 == sum(row.count for row in queues.rows if row.in_bar)
+    groups = message_outcomes(of_group(group_run()))
+    assert groups is not None and groups.each
+    assert groups.total == 2 * 3000
+    rows = {row.name: row.count for row in groups.rows}
+    assert rows["consumed"] > 5000 and rows["lost"] > 0 and rows["skipped"] > 0
+
+
+def test_the_checkers_tables_are_laid_out_by_queue_and_by_group() -> None:
+    for results, lanes in ((of_consume(consume_run()), "q"), (of_group(group_run()), "g")):
+        table = outcomes_by_lane(results)
+        assert table is not None
+        assert [lane for lane, _ in table.rows][:2] == [f"{lanes}1", f"{lanes}2"]
+        assert table.columns[0] == "consumed" and table.bad[table.columns.index("lost")]
+        assert all(len(counts) == len(table.columns) for _, counts in table.rows)
+        explained = explained_causes(results)
+        assert explained == sorted(explained, key=lambda cause: (-cause[1], cause[0]))
+        assert len(explained) > 2

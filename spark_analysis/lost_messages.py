@@ -25,7 +25,7 @@ _IS_DEQUEUE = F.col("f").isin("dequeue", "drain")
 _IS_DELIVERY = _IS_DEQUEUE & F.col("value").isNotNull() & (F.col("type") != "fail")
 _IS_BARE = _IS_DELIVERY & ~F.coalesce(F.col("redelivered"), F.lit(False))
 _IS_CORRUPTED = _IS_DEQUEUE & (F.coalesce(F.col("error"), F.lit("")) == "corrupted")
-_NEVER = F.lit((1 << 63) - 1)  # as in checkers.history.columns: the time of what never happened
+NEVER = F.lit((1 << 63) - 1)  # as in checkers.history.columns: the time of what never happened
 
 
 def messages(ops: DataFrame) -> DataFrame:
@@ -37,7 +37,7 @@ def messages(ops: DataFrame) -> DataFrame:
         F.min(F.when(_IS_ENQUEUE, F.struct("index", "key", "type", "invoke_ns"))).alias("enqueue"),
         F.count_if(_IS_DELIVERY).alias("delivered"),
         F.count_if(_IS_BARE).alias("bare"),
-        F.min(F.when(_IS_DELIVERY, F.coalesce(F.col("complete_ns"), _NEVER))).alias("first_end_ns"),
+        F.min(F.when(_IS_DELIVERY, F.coalesce(F.col("complete_ns"), NEVER))).alias("first_end_ns"),
         F.max(F.when(_IS_BARE, F.col("invoke_ns"))).alias("last_bare_ns"),
         F.min(F.when(_IS_DELIVERY, F.struct("index", "key"))).alias("first"),
         F.max(F.when(_IS_DELIVERY, F.col("index"))).alias("last_index"),

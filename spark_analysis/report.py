@@ -3,6 +3,7 @@
 Reads the runs with Spark, prints one line a run, and writes into ``out``:
 
     lost_messages.parquet   one row a run and queue (spark_analysis.schema.LOST_MESSAGES)
+    consumed_messages.parquet  of runs with consumers: one row a run and queue, or group (CONSUMED)
     dual_masters.parquet    two nodes that were masters of one queue at once (DUAL_MASTERS)
     tenure_times.parquet     how often and how long that was, by queue (TENURE_TIMES)
     report.json, report.md  the table of runs
@@ -28,6 +29,7 @@ from rich.table import Table
 from rich.text import Text
 
 from shalott.harness.core.errors import StoreError
+from shalott.spark_analysis.consumer_counts import GROUPS, QUEUES, counted
 from shalott.spark_analysis.runs import Run, find_runs, read_ops, runs_frame, runs_rows
 from shalott.spark_analysis.spark import cache_directory, local_session, require_spark
 
@@ -71,6 +73,7 @@ class RunLine(msgspec.Struct, frozen=True, kw_only=True):
     double_tenure_ns: int  # effective, no instant counted twice
     undrained: tuple[str, ...]
     differs: dict[str, tuple[int, int]]  # name -> here, by the checkers
+    consumed: dict[str, int] = {}  # of runs with consumers, by the names of CONSUMED
 
 
 class FleetReport(msgspec.Struct, frozen=True, kw_only=True):
@@ -84,6 +87,7 @@ class FleetReport(msgspec.Struct, frozen=True, kw_only=True):
 
 class _Tables(msgspec.Struct, frozen=True):
     lost: pa.Table
+    consumed: pa.Table
     dual: pa.Table
     times: pa.Table
     undrained: Mapping[str, tuple[str, ...]]
@@ -111,8 +115,6 @@ def _analyse(spark: SparkSession, store: Path, runs: Sequence[Run]) -> _Tables:
     from shalott.spark_analysis import schema
     from shalott.spark_analysis.claims import UNDRAINED, claims, claims_here
     from shalott.spark_analysis.dual_masters import dual_masters, tenure_times
-    from shalott.spark_analysis.log_messages import log_messages
-    from shalott.spark_analysis.lost_messages import lost_messages
 
     with ThreadPoolExecutor(1) as beside:
         # Python reads while the JVM is at work on the other job.
@@ -121,8 +123,8 @@ def _analyse(spark: SparkSession, store: Path, runs: Sequence[Run]) -> _Tables:
         else:
             tasks = -(-len(runs) // RUNS_A_TASK)
             reading = beside.submit(claims(runs_frame(spark, runs), tasks).toArrow)
-        ops = read_ops(spark, store, runs)
-        lost = lost_messages(ops).unionByName(log_messages(ops)).toArrow()
+        lost = _lost(spark, store, [run for run in runs if not run.has_consumers])
+        consumed = _consumed(spark, store, [run for run in runs if run.has_consumers])
         claimed = reading.result()
     undrained: dict[str, tuple[str, ...]] = {}
     for row in claimed.filter(pc.equal(claimed["source"], UNDRAINED)).to_pylist():
@@ -132,10 +134,41 @@ def _analyse(spark: SparkSession, store: Path, runs: Sequence[Run]) -> _Tables:
     times = tenure_times(spark.createDataFrame(dual, schema.DUAL_MASTERS)).toArrow()
     return _Tables(
         lost=_sorted(lost, "run", "queue"),
+        consumed=_sorted(consumed, "run", "lane"),
         dual=_sorted(dual, "run", "group", "kind", "begin_ns"),
         times=_sorted(times, "run", "group", "kind"),
         undrained=undrained,
     )
+
+
+def _lost(spark: SparkSession, store: Path, runs: Sequence[Run]) -> pa.Table:
+    """Of runs without consumers (schema LOST_MESSAGES)."""
+    from shalott.spark_analysis import schema
+    from shalott.spark_analysis.log_messages import log_messages
+    from shalott.spark_analysis.lost_messages import lost_messages
+
+    if not runs:
+        return spark.createDataFrame([], schema.LOST_MESSAGES).toArrow()
+    ops = read_ops(spark, store, runs)
+    return lost_messages(ops).unionByName(log_messages(ops)).toArrow()
+
+
+def _consumed(spark: SparkSession, store: Path, runs: Sequence[Run]) -> pa.Table:
+    """Of runs with consumers (schema CONSUMED)."""
+    from shalott.spark_analysis import schema
+    from shalott.spark_analysis.consumed_messages import consumed_messages
+    from shalott.spark_analysis.group_messages import group_messages
+
+    found = spark.createDataFrame([], schema.CONSUMED)
+    queues = [run for run in runs if run.workload == QUEUES]
+    if queues:
+        rows = [(run.run, queue) for run in queues for queue in run.taking]
+        taking = spark.createDataFrame(rows, "run string, queue string")
+        found = found.unionByName(consumed_messages(read_ops(spark, store, queues), taking))
+    groups = [run for run in runs if run.workload == GROUPS]
+    if groups:
+        found = found.unionByName(group_messages(read_ops(spark, store, groups)))
+    return found.toArrow()
 
 
 def _sorted(table: pa.Table, *names: str) -> pa.Table:
@@ -151,6 +184,8 @@ def _line(run: Run, tables: _Tables) -> RunLine:
         counts["lost_provably"] += 0 if row["queue"] in undrained else row["lost"]
     for row in _rows_of(tables.dual, run):
         counts[row["kind"]] += 1
+    consumed = counted(_rows_of(tables.consumed, run), undrained)
+    counts |= _as_messages(consumed, _rows_of(tables.consumed, run))
     effective = [row for row in _rows_of(tables.times, run) if row["kind"] == "effective"]
     return RunLine(
         run=run.run,
@@ -167,8 +202,29 @@ def _line(run: Run, tables: _Tables) -> RunLine:
             name: (count, run.judged[COMPARED[name]])
             for name, count in counts.items()
             if run.judged.get(COMPARED[name], count) != count
+        }
+        | {
+            name: (count, run.judged_consumers[name])
+            for name, count in consumed.items()
+            if run.judged_consumers.get(name, count) != count
         },
+        consumed=consumed,
     )
+
+
+def _as_messages(consumed: Mapping[str, int], rows: Sequence[Mapping[str, Any]]) -> dict[str, int]:
+    """A run's counts under the names of COMPARED, for the table of all runs."""
+    if not consumed:
+        return {}
+    bare = sum(row["again_unflagged"] for row in rows)
+    return {
+        "attempts": consumed["attempts"],
+        "acknowledged": consumed["acknowledged"],
+        "lost": sum(row["lost"] for row in rows),
+        "lost_provably": consumed["lost"],
+        "duplicated": bare,
+        "redelivered": consumed["again"] - bare,
+    }
 
 
 def _rows_of(table: pa.Table, run: Run) -> list[dict[str, Any]]:
@@ -179,6 +235,7 @@ def _rows_of(table: pa.Table, run: Run) -> list[dict[str, Any]]:
 def _write(out: Path, tables: _Tables, report: FleetReport) -> None:
     for name, table in (
         ("lost_messages", tables.lost),
+        ("consumed_messages", tables.consumed),
         ("dual_masters", tables.dual),
         ("tenure_times", tables.times),
     ):
@@ -189,11 +246,16 @@ def _write(out: Path, tables: _Tables, report: FleetReport) -> None:
 
 
 HEADINGS = (
-    *("run", "system", "verdict", "acked", "lost", "again", "phantom"),
+    *("run", "system", "verdict", "acked", "lost", "again", "phantom", "skipped", "dead letters"),
     *("claimed", "effective", "both masters"),
 )
 
-LEFT_OUT = ("system", "phantom")  # on the terminal, whose lines are short
+LEFT_OUT = (
+    "system",
+    "phantom",
+    "skipped",
+    "dead letters",
+)  # on the terminal, whose lines are short
 
 
 def _cells(line: RunLine) -> list[str]:
@@ -209,6 +271,8 @@ def _cells(line: RunLine) -> list[str]:
         f"{counts['lost']:,}{doubt}",
         f"{counts['duplicated'] + counts['redelivered']:,}",
         f"{counts['phantom']:,}",
+        f"{line.consumed.get('skipped', 0):,}",
+        f"{line.consumed.get('dead_lettered', 0):,}",
         f"{counts['claimed']:,}",
         f"{counts['effective']:,}",
         seconds,
@@ -261,7 +325,7 @@ def _print(report: FleetReport, out: Path, console: Console) -> None:
         justify: Literal["left", "right"] = "left" if place < 3 else "right"
         table.add_column(HEADINGS[place], justify=justify, overflow="fold", no_wrap=not is_name)
     for line in report.runs:
-        is_bad = line.counts["lost"] or line.counts["effective"]
+        is_bad = line.counts["lost"] or line.counts["effective"] or line.consumed.get("skipped")
         cells = _cells(line)
         table.add_row(*(Text(cells[place]) for place in shown), style="red" if is_bad else None)
     console.print(table)

@@ -11,7 +11,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -21,6 +21,7 @@ import pyarrow.parquet as pq
 
 from shalott.harness.core.errors import UsageError
 from shalott.harness.core.history import ADDED_COLUMNS, HISTORY_SCHEMA
+from shalott.spark_analysis.consumer_counts import GROUPS, QUEUES, judged, taking_queues
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -48,16 +49,23 @@ class _System(msgspec.Struct):
     parameters: dict[str, Any] = {}
 
 
+class _Workload(msgspec.Struct, frozen=True):
+    name: str = ""
+    parameters: dict[str, Any] = {}
+
+
 class _Plan(msgspec.Struct):
     name: str
     seed: int
     system: _System
+    workload: _Workload = _Workload()
     observe_interval_ms: int = 500
 
 
 class _Result(msgspec.Struct):
     checker: str
     counts: dict[str, float] = {}
+    detail: Any = None
 
 
 class _Results(msgspec.Struct):
@@ -80,6 +88,13 @@ class Run:
     complete: bool
     valid: bool | str | None  # as the harness judged it; None: it did not
     judged: dict[str, int]  # the counts that a report compares
+    workload: str = ""
+    taking: tuple[str, ...] = ()  # queues from which policies may take messages
+    judged_consumers: dict[str, int] = field(default_factory=dict)
+
+    @property
+    def has_consumers(self) -> bool:
+        return self.workload in (QUEUES, GROUPS)
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,6 +150,9 @@ def _read_run(store: Path, directory: Path) -> Run:
     if not found.equals(HISTORY_SCHEMA) and not found.equals(_OLDER_SCHEMA):
         raise pa.ArrowInvalid("its history has other columns than this version's")
     results = _read_results(directory / RESULTS)
+    workload = plan.workload
+    taking = taking_queues(workload.name, workload.parameters)
+    told = [(one.counts, one.detail) for one in results.results] if results else []
     return Run(
         run=str(directory.resolve().relative_to(_base(store))),
         history=history.resolve(),
@@ -147,6 +165,9 @@ def _read_run(store: Path, directory: Path) -> Run:
         complete=not (directory / CUT_SHORT).exists(),
         valid=results.valid if results else None,
         judged=_judged(results) if results else {},
+        workload=workload.name,
+        taking=taking,
+        judged_consumers=judged(workload.name, told, taking),
     )
 
 
@@ -184,7 +205,7 @@ def runs_frame(spark: SparkSession, runs: Sequence[Run]) -> DataFrame:
 
 
 def read_ops(spark: SparkSession, store: Path, runs: Sequence[Run]) -> DataFrame:
-    """The histories of all runs of one store, with the column ``run``."""
+    """The histories of all runs of one store, with the column ``run``; there must be one."""
     from pyspark.sql import functions as F  # noqa: N812
 
     from shalott.spark_analysis import schema

@@ -65,6 +65,20 @@ LOST_MESSAGES = _struct(
     *((f"{kind}_operations", _LONGS) for kind in EVIDENCE),
 )
 
+# Of runs with consumers: one row a run and queue (kind consume) or consumer group (kind group).
+CONSUMED_COUNTS = (
+    *("attempts", "acknowledged", "deliveries", "again", "again_unflagged"),
+    *("consumed", "drained", "dead_lettered", "unsure", "skipped", "gone", "lost"),
+)
+CONSUMED_EVIDENCE = ("lost", "skipped", "again")
+CONSUMED = _struct(
+    ("run", _STRING),
+    ("kind", _STRING),
+    ("lane", _STRING),
+    *((name, _LONG) for name in CONSUMED_COUNTS),
+    *((f"{name}_operations", _LONGS) for name in CONSUMED_EVIDENCE),
+)
+
 # What one node said or did as master of one group. ``source``, by the nodes' events: logged (a
 # tenure), acted (acknowledged writes), epoch (one of two that acted in one epoch, see claims.py);
 # by the harness's polls: seen (a tenure), polled (one answer), answered (writes that clients got

@@ -14,7 +14,7 @@ In this order, the first that is so:
 - ``passed-over``: the group was to begin at the end of the queue, or the operator set it forward;
 - ``skipped``: it is in its queue before the group's offset, and never got to a listener that ended.
 
-A broadcast group has no offsets at brokers, and no fates: see broadcast.py.
+A broadcast group has no offsets at brokers, and is judged apart: see broadcast.py.
 """
 
 from __future__ import annotations
@@ -74,12 +74,12 @@ _NONE: Codes = np.zeros(0, dtype=np.int32)
 
 
 def _of_group(story: GroupHistory, book: OffsetBook, floor: Ints, number: int) -> Codes:
-    """By message of the run: its fate, were it one of the group's topics."""
+    """By message of the run: its outcome, were it one of the group's topics."""
     count, messages, keys = len(story.messages), story.messages, story.keys
     rows = story.deliveries
     own = (rows.group == number) & (rows.message >= 0)
     offsets = final_offsets(story, number)
-    place = _last_place(story, messages.key)
+    place = places(story, messages.key)
     at_topic = offsets[messages.key]
     retry_key = _code_of(keys.retry_of, number)
     retried = _last_in(story, retry_key)
@@ -136,7 +136,7 @@ def final_offsets(story: GroupHistory, number: int) -> Ints:
     return offsets
 
 
-def _last_place(story: GroupHistory, key: Codes) -> Ints:
+def places(story: GroupHistory, key: Codes) -> Ints:
     """By message: its last offset in its own queue, in any final read; -1: it is not there."""
     final, place = story.final, np.full(len(story.messages), -1, dtype=np.int64)
     own = np.flatnonzero(final.message >= 0)

@@ -20,7 +20,7 @@ class Promise:
 PROMISES: tuple[Promise, ...] = (
     Promise(
         "group-fates",
-        "Every acknowledged message is in its topic's log, and each group has one fate for it.",
+        "Every acknowledged message is in its topic's log, and each group has one outcome for it.",
         "RocketMQ's documentation, Best Practice for Producer: SEND_OK; checkers/logs",
     ),
     Promise(

@@ -1,4 +1,4 @@
-"""What the checkers of messages say: their fates, what was skipped, what came again, and why."""
+"""What the checkers of messages say: their outcomes, what was skipped, what came again, and why."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def told_fates(case: Case) -> Findings:
 
 
 def _of_group(case: Case, number: int) -> dict[str, Any]:
-    """What the report draws of a group: its fates, its deliveries, and how far behind it ended."""
+    """What the report draws of a group: outcomes, deliveries, and how far behind it ended."""
     story, judged = case.story, case.judged
     group, own = story.rules.groups[number], case.story.deliveries.group == number
     classes = np.bincount(judged.class_[own], minlength=len(CLASSES))

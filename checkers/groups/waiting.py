@@ -1,6 +1,7 @@
 """Groups that are stuck: messages wait, members live, and nothing happens.
 
-When everything is healed a group has ``stuck_after_ms`` to consume what waits. It has more where
+When everything is healed a group has ``stuck_after_ms`` to consume what waits, or at least to go
+on with it. It has more where
 something keeps its queues that nobody can ask back: the lock of an orderly member that died is its
 for 60 s (RebalanceLockManager), and one whose death a broker may not have noticed is a member, with
 queues, for two minutes (CHANNEL_EXPIRED_TIMEOUT). Stalls of the harness do not count.
@@ -12,7 +13,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from shalott.checkers.groups.fates import Fates
+from shalott.checkers.groups.fates import Fates, final_offsets, places
 from shalott.checkers.groups.orderly import LOCK_NS
 from shalott.checkers.groups.reading import ENDS, GroupHistory
 from shalott.checkers.groups.retries import LATE_NS, delayed_due_ns, due_ns
@@ -30,7 +31,7 @@ DIED = ENDS.index("died")
 @dataclass(frozen=True, slots=True)
 class Waiting:
     """One group at the end. ``lives``: it had members as long as it takes. ``stuck``: positions
-    in the fates that had waited long enough; ``undecided``: what the members had no time for."""
+    in ``fates`` that had waited long enough; ``undecided``: what the members had no time for."""
 
     group: int
     lives: bool
@@ -75,11 +76,26 @@ def waiting(story: GroupHistory, fates: Fates, deadlines: Ints) -> list[Waiting]
         is_over = close_ns + TOLERANCE_NS >= int(deadlines[number])
         own = pending[fates.group[pending] == number]
         ready_ns = _ready_ns(story, number)[fates.message[own]]
-        old: Bools = ready_ns + patience_ns <= close_ns + TOLERANCE_NS
+        idle_ns = np.maximum(ready_ns, _last_given_ns(story, number)[fates.message[own]])
+        old: Bools = idle_ns + patience_ns <= close_ns + TOLERANCE_NS
         is_stuck = old & is_over
         may_be = ~is_stuck & (ready_ns <= close_ns) & (close_ns >= (_healed_ns(story) or NEVER))
         found.append(Waiting(number, is_over, own[is_stuck], own[may_be]))
     return found
+
+
+def _last_given_ns(story: GroupHistory, number: int) -> Ints:
+    """By message: when the group was last given anything from where the message waits. A group
+    that is slow, but goes on, is not stuck."""
+    rows, keys = story.deliveries, story.keys
+    given_ns = np.zeros(len(keys.names) + 1, dtype=np.int64)
+    own = np.flatnonzero(rows.group == number)
+    np.maximum.at(given_ns, rows.key[own], np.minimum(rows.end_ns[own], story.end_ns))
+    key = story.messages.key
+    here = places(story, key) >= np.maximum(final_offsets(story, number)[key], 0)
+    retry = np.flatnonzero(keys.retry_of == number)
+    elsewhere_ns = int(given_ns[retry].max(initial=0))
+    return np.where(here, given_ns[key], elsewhere_ns)
 
 
 def _ready_ns(story: GroupHistory, number: int) -> Ints:

@@ -184,7 +184,7 @@ class Naive:
 
 
 def compare(number: int) -> list[str]:
-    """The fates of one history, by the columns and by the oracle; returns those that were seen."""
+    """Compare one history by the columns and by the oracle; returns the outcomes that were seen."""
     history, rules = random_history(Stream(15, f"fates-{number}"))
     case = Case(history, rules)
     fates, messages = case.fates, case.story.messages

@@ -154,6 +154,13 @@ def to_everybody() -> Told:
     return told.member("b.3", 9.0).assigned("b.3", 9.5, offset=2).consumes("b.3", 2, 6, 10.0)
 
 
+def slow() -> Told:
+    """It goes on to the end, and has not come to its end."""
+    told = Told(CONCURRENT, stuck_after_ms=2000).sends(60).member("c.1").assigned("c.1")
+    told.consumes("c.1", 0, 45, 20.0, each=1.0).commits("c.1", 45, 64.9)
+    return told
+
+
 def unfinished() -> Told:
     """Nobody lived long enough after the heal: what waits is pending."""
     told = Told(CONCURRENT).sends(6).member("c.1", end=3.0, ended="died")
@@ -211,6 +218,10 @@ def test_what_was_not_read_is_not_known() -> None:
         "group-fates",
         "group-not-skipped",
     }
+
+
+def test_a_group_that_is_slow_is_not_stuck() -> None:
+    assert broken(slow()) == {"group-liveness": ()}  # it did not have the time
 
 
 def test_causes_are_counted() -> None:

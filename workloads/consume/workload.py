@@ -272,7 +272,7 @@ WORKLOAD = WorkloadRecord(
     lower=("queues", "consumers"),
     calm={
         "body_bytes": SMALLEST_BYTES,
-        "kinds": ("plain",),
+        "kinds": ["plain"],
         "fanout": 0.0,
         "unrouted": 0.0,
         "unroutable": 0.0,

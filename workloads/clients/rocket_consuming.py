@@ -210,7 +210,7 @@ class Consumption:
         again = 0
         while True:
             async with self._means.slots:
-                if self.stopping or not self.pulled.holds(message):
+                if self.stopping or self.dropped or not self.pulled.holds(message):
                     return
                 self._busy += 1
                 try:
@@ -235,7 +235,7 @@ class Consumption:
 
     async def _consume_in_order(self) -> None:
         again = 0
-        while not self.stopping:
+        while not self.stopping and not self.dropped:
             message = self.pulled.first
             if message is None:
                 self._changed.clear()

@@ -12,7 +12,7 @@ from typing import Any
 
 import msgspec
 
-from shalott.broker.rocket.remoting.codes import RequestCode
+from shalott.broker.rocket.remoting.codes import RequestCode, ResponseCode
 from shalott.broker.rocket.remoting.command import Command
 from shalott.checkers.groups.rules import Group
 from shalott.workloads.clients.rocketmq import Queue, RocketClient, Unknown, success
@@ -205,7 +205,7 @@ async def send_to_retry(
     properties.setdefault(ORIGIN_ID, properties.get("UNIQ_KEY", ""))
     properties[DELAY] = str(level)
     key = properties.pop("UNIQ_KEY", "")
-    await client.send(
+    sent = await client.send(
         address,
         Queue(retry_topic(group.name), broker_name, 0),
         message.body,
@@ -214,6 +214,8 @@ async def send_to_retry(
         reconsumed=times,
         max_reconsume=group.max_reconsume,
     )
+    if sent.code != ResponseCode.SUCCESS:
+        raise Unknown(f"it was stored, and may not stay: {sent.code.name}")
 
 
 async def reset(

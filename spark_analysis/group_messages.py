@@ -111,7 +111,8 @@ def _with_ends(
     offsets = _offsets(rows)
     dead = _kept_for(final, _DEAD, "dead")
     retried = _kept_for(final, _RETRY, "retried")
-    retries = offsets.where(F.col("key").startswith(_RETRY))
+    own_retries = F.concat(F.lit(_RETRY), F.col("group"))
+    retries = offsets.where(_topic("key") == own_retries)
     retries = retries.select("run", "group", F.col("committed").alias("retries_committed"))
     return (
         wanted.join(given, of_group, "left")

@@ -60,9 +60,15 @@ class Operations:
         return Operations(**{name: getattr(self, name)[rows] for name in self.__slots__})
 
 
+_LOOKED_AT = (
+    "index", "process", "node", "f", "key", "value", "type", "invoke_ns", "complete_ns",
+    "redelivered", "error",
+)  # fmt: skip
+
+
 def client_operations(history: History) -> Operations:
     """The clients' operations, as columns."""
-    ops = history.ops
+    ops = history.ops.select(_LOOKED_AT)
     process = _integers(ops["process"])
     mask = None if (process >= 0).all() else pa.array(process >= 0)
     if mask is not None:

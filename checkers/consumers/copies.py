@@ -1,7 +1,9 @@
 """Deliveries of one copy of a message, one after the other.
 
 A copy is a message in one queue in one life: what was dead-lettered is another copy. A delivery and
-the one before it are what rules about redelivery speak of.
+the one before it are what rules about redelivery speak of. Two dead letters of one message look
+alike, and there may be two of them if the queue where it died had another master meanwhile: then it
+may have died twice. Such pairs are none.
 """
 
 from __future__ import annotations
@@ -12,7 +14,7 @@ import numpy as np
 
 from shalott.checkers.consumers.case import Case
 from shalott.checkers.consumers.rows import Deliveries
-from shalott.checkers.history.columns import Ints
+from shalott.checkers.history.columns import Bools, Ints
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +40,26 @@ def read_pairs(case: Case) -> Pairs:
     same = np.ones(max(len(order) - 1, 0), dtype=np.bool_)
     for column in (deliveries.message, deliveries.queue, deliveries.life):
         same &= column[order[1:]] == column[order[:-1]]
-    return Pairs(order[:-1][same], order[1:][same])
+    pairs = Pairs(order[:-1][same], order[1:][same])
+    one = _is_one_copy(case, pairs)
+    return Pairs(pairs.before[one], pairs.again[one])
+
+
+def _is_one_copy(case: Case, pairs: Pairs) -> Bools:
+    """Whether one master ruled every queue where it died, from the publish to the delivery."""
+    deliveries, published, ruled = case.rows.deliveries, case.rows.published, case.calm.ruled
+    found = np.ones(len(pairs), dtype=np.bool_)
+    life = deliveries.life[pairs.again]
+    for code in np.unique(life[life > 0]):
+        own = np.flatnonzero(life == code)
+        again = pairs.again[own]
+        begun_ns = published.invoke_ns[deliveries.message[again]]
+        for name in dict.fromkeys(death.queue for death in case.rows.lives[code]):
+            place = case.rows.queues.index(name) if name in case.rows.queues else -1
+            places = np.full(len(own), place)
+            since = ruled.at(places, begun_ns)
+            found[own] &= (since >= 0) & (since == ruled.at(places, deliveries.at_ns[again]))
+    return found
 
 
 def _not_alone(deliveries: Deliveries, known: Ints, messages: int) -> Ints:

@@ -33,6 +33,7 @@ from shalott.checkers.queues.outcomes import Deliveries, MessageOutcomes, Messag
 from shalott.harness.core.history import History
 
 QUEUES_MAX = 1000
+NOT_PROMISED = ("dead-letter-unsafe", "dead-letter-missing", "lost")  # if a plan promises nothing
 
 
 def consumer_fates(case: Case, history: History) -> Finding:
@@ -80,7 +81,7 @@ def consumer_fates(case: Case, history: History) -> Finding:
     return Finding(
         judged=int((published.ack == OK).sum()),
         anomalies=anomalies,
-        excused=("dead-letter-unsafe",),
+        excused=("dead-letter-unsafe",) if case.rules.keeps_acknowledged else NOT_PROMISED,
         counts=_counts(case, fates, kinds),
         doubts=doubts if serious else (),
         notes=() if serious else doubts,

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from shalott.checkers.consumers.rules import QueueRules
 from tests.checkers.consumers.tale import Tale
 
@@ -35,9 +37,16 @@ def died_with(value: int) -> Tale:
     return story
 
 
-def failover(at: float = 20, queue: QueueRules = Q, **consumer: object) -> Tale:
-    """n1 is killed, and n2 promoted one second later."""
-    story = Tale(queue, ruled=False)
+def failover(
+    at: float = 20,
+    queue: QueueRules = Q,
+    others: Sequence[QueueRules] = (),
+    **consumer: object,
+) -> Tale:
+    """n1 is killed, and n2 promoted one second later. ``others`` are n3's all the time."""
+    story = Tale(queue, *others, ruled=False)
+    for other in others:
+        story.master("n3", 0.2, 66, queue=other.name)
     story.master("n1", 0.2, at - 0.1).role("n2", 0.3, "mirror")
     story.fault(1, "kill", at, at + 8, ["n1"], effects=["ends-processes"])
     story.master("n2", at + 1, 66, 2, how="promoted")

@@ -38,6 +38,10 @@ SOUND: dict[str, Callable[[], Tale]] = {
     "sent to one that had just hung up, and needs no acknowledgement": lambda: (
         Tale().publish(1, at=5).consumer("c", end=4.9, ended="hung-up", no_ack=True)
     ),
+    "dead-lettered by two masters": lambda: _died_twice(),
+    "lost, where nothing is promised": lambda: (
+        Tale(keeps_acknowledged=False).publish(1, 2).take(2)
+    ),
     "requeued, and next": lambda: requeued().consume(1, 3.2, flagged=True).consume(2, 3.4),
     "requeued, and given again before the answer": lambda: _again_before_the_answer(),
     "recovered, and the queue has not heard of it": lambda: _recovered_late(),
@@ -169,6 +173,17 @@ def _recovered_late() -> Tale:
     story = Tale().publish(1, 2).consumer("c", prefetch=3)
     story.recover(3.5, story.deliver(1, 3))
     return story.consume(2, 3.52).consume(1, 3.53, flagged=True)
+
+
+def _died_twice() -> Tale:
+    """The mirror had not heard that it was rejected: it is delivered and rejected again."""
+    story = failover(queue=QueueRules(name="q", dead_letters="d"), others=[QueueRules(name="d")])
+    story.publish(1, at=19).consumer("e", queue="d")
+    for at, again in ((19.5, False), (22, True)):
+        story.settle("reject", at + 0.1, story.deliver(1, at, flagged=again))
+        tag = story.deliver(1, at + 0.3, "e", queue="d", deaths=[("q", "rejected")])
+        story.ack(at + 0.4, tag, "e", queue="d")
+    return story
 
 
 def _window_over_failover() -> Tale:

@@ -19,7 +19,7 @@ from shalott.checkers.groups.turns import MS
 from shalott.checkers.history.columns import NEVER, Bools, Codes, Ints
 from shalott.checkers.logs.records import FAIL, OK
 
-EARLY_NS = 500 * MS  # what the clocks of two nodes may be apart
+EARLY_NS = 500 * MS  # of the node's clock and the harness's, with drift
 LATE_NS = 5_000 * MS  # what a broker may take to deliver what is due
 UNSEEN_NS = 30_000 * MS  # so long may what nobody answered be on its way
 
@@ -61,14 +61,22 @@ def delayed_due_ns(story: GroupHistory) -> Ints:
 
 
 def _by_right_clocks(story: GroupHistory, begin_ns: Ints, end_ns: Ints, wait_ns: Ints) -> Ints:
-    """When delays are over by clocks that may be wrong for a time: what was stored in a future is
-    due when its level's delay is over, counted from when somebody knows the time again
-    (ScheduleMessageService.correctDeliverTimestamp)."""
+    """When delays are over by clocks that may be wrong for a time, or another master's: what was
+    stored in a future is due when its level's delay is over, counted from when somebody knows the
+    time again (ScheduleMessageService.correctDeliverTimestamp)."""
     due = end_ns + wait_ns
-    for wrong_ns, right_ns in story.turns.clocks:
+    turns = story.turns
+    ruled = zip(turns.begin_ns.tolist(), turns.end_ns.tolist(), strict=True)
+    for wrong_ns, right_ns in (*turns.clocks, *ruled):
         touched = (begin_ns <= right_ns) & (due >= wrong_ns)
         due = np.where(touched, np.maximum(due, right_ns + wait_ns), due)
     return np.asarray(due)
+
+
+def _by_other_clocks(story: GroupHistory, since_ns: Ints, until_ns: Ints) -> Bools:
+    """By pair: whether the clock that ended a delay may not be the one that began it."""
+    turns = story.turns
+    return turns.wrong_clocks(since_ns, until_ns) | turns.disturbed(since_ns, until_ns)
 
 
 def is_orderly(story: GroupHistory, rows: Rows) -> Bools:
@@ -95,7 +103,7 @@ def too_early(story: GroupHistory) -> Iterator[Breach]:
     retries, at = retries[known], at[known]
     early = rows.begin_ns[retries] + EARLY_NS < soonest[at]
     since_ns = sent.begin_ns[possible[at]]
-    early &= ~story.turns.wrong_clocks(since_ns, rows.begin_ns[retries])
+    early &= ~_by_other_clocks(story, since_ns, rows.begin_ns[retries])
     for row, ask in zip(retries[early].tolist(), at[early].tolist(), strict=True):
         by_ms = (int(soonest[ask]) - int(rows.begin_ns[row])) / MS
         yield Breach(
@@ -197,7 +205,7 @@ def delayed_early(story: GroupHistory) -> Iterator[Breach]:
         story, messages.delay[message], np.zeros(len(message), dtype=np.int64)
     )
     early = rows.begin_ns[known] + EARLY_NS < soonest
-    early &= ~story.turns.wrong_clocks(messages.begin_ns[message], rows.begin_ns[known])
+    early &= ~_by_other_clocks(story, messages.begin_ns[message], rows.begin_ns[known])
     for row in known[early].tolist():
         at = int(rows.message[row])
         by_ms = (int(rows.begin_ns[row]) - int(messages.begin_ns[at])) / MS

@@ -102,8 +102,18 @@ def test_publishers_and_consumers_that_stay() -> None:
     published = {row["value"] for row in told.of_f("enqueue")}
     assert {row["value"] for row in told.of_f("deliver")} == published
     assert not [row for row in told.of_f("deliver") if row["redelivered"]]
-    masters = {row["key"] for row in told.of_f("deliver")}
-    assert masters == {"shalott.1", "shalott.2"}
+    assert {row["key"] for row in told.of_f("deliver")} == {"shalott.1", "shalott.2"}
+
+
+def test_queues_are_spread_over_the_nodes() -> None:
+    outcome = simulate(plan_of(**{"time_limit_ms": (2000,), "queues": (3,), "kind-3": ("ttl",)}))
+    assert outcome.history is not None
+    masters = [
+        (row["group"], row["node"])
+        for row in outcome.history.events.to_pylist()
+        if row["kind"] == "role" and row["role"] == "master"
+    ]
+    assert [node for _, node in masters[:3]] == ["n1", "n2", "n3"], masters
 
 
 def test_what_a_fanout_exchange_copies_comes_out_of_every_queue() -> None:

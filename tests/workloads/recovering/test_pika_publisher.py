@@ -10,14 +10,14 @@ import pytest
 
 from shalott.harness.core.errors import Definite, Indefinite
 from shalott.workloads.clients.recovering.library import Outgoing
-from shalott.workloads.clients.recovering.pika_library import _Publisher
+from shalott.workloads.clients.recovering.pika_publisher import PikaPublisher
 
 pytestmark = pytest.mark.unit
 
 MESSAGE = Outgoing("", "q", b"x")
 
 
-class Publisher(_Publisher):
+class Publisher(PikaPublisher):
     """Sends nowhere; what it is asked to send is held until it may go on."""
 
     def __init__(self) -> None:

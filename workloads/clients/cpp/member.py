@@ -101,18 +101,17 @@ class CppMember:
     async def _join(self) -> None:
         await self._process.start()
         group = self.group
-        await self._process.ask(
-            "join",
-            JOIN_TIMEOUT_S,
-            name_server=await self._tap.address(self._name_server),
-            group=group.name,
-            instance=self.name,
-            topics=list(group.topics),
-            tags=" || ".join(group.tags) or "*",
-            orderly=group.orderly,
-            broadcast=group.broadcast,
-            threads=self._settings.parallel,
-        )
+        wanted = {
+            "name_server": await self._tap.address(self._name_server),
+            "group": group.name,
+            "instance": self.name,
+            "topics": list(group.topics),
+            "tags": " || ".join(group.tags) or "*",
+            "orderly": group.orderly,
+            "broadcast": group.broadcast,
+            "threads": self._settings.parallel,
+        }
+        await self._process.ask("join", wanted, JOIN_TIMEOUT_S)
 
     def _process_ended(self, words: str) -> None:
         if self._joined and not self._ended:
@@ -143,7 +142,7 @@ class CppMember:
         try:
             await asyncio.sleep(work.time_ms / 1000)
             outcome: str = "success" if value is None else work.outcome
-            self._process.tell("verdict", id=said["id"], success=outcome == "success")
+            self._process.tell("verdict", {"id": said["id"], "success": outcome == "success"})
         except (asyncio.CancelledError, Unreachable) as error:
             self._rows.end(row, "info", error=GONE, **told)
             if isinstance(error, asyncio.CancelledError):

@@ -20,7 +20,7 @@ from typing import Any
 
 from shalott.harness.core.errors import Unreachable, UsageError
 
-PROGRAM = "shalott.workloads.clients.cpp.program"
+PROGRAM = Path(__file__).with_name("program.py")
 START_TIMEOUT_S = 20.0  # 0.2 s on an idle machine
 LEAVE_TIMEOUT_S = 10.0
 LAST_WORDS_BYTES = 2000
@@ -59,7 +59,7 @@ class CppProcess:
         self._home = Path(tempfile.mkdtemp(prefix="shalott-cpp-"))
         with self._errors_file.open("wb") as errors:  # noqa: ASYNC230 - a file of ours
             self._process = await asyncio.create_subprocess_exec(
-                *(sys.executable, "-m", PROGRAM, str(self._body_bytes)),
+                *(sys.executable, "-P", str(PROGRAM), str(self._body_bytes)),
                 stdin=asyncio.subprocess.PIPE,
                 stdout=asyncio.subprocess.PIPE,
                 stderr=errors,
@@ -70,13 +70,13 @@ class CppProcess:
         self._reader = asyncio.create_task(self._read(self._process), name="cpp client")
         await self._answered(START_TIMEOUT_S)
 
-    async def ask(self, do: str, timeout_s: float, **what: object) -> None:
+    async def ask(self, do: str, what: Mapping[str, object], timeout_s: float) -> None:
         """Do what has one answer. Raises Unreachable if it failed or the process is gone."""
         self._answer = asyncio.get_running_loop().create_future()
-        self.tell(do, **what)
+        self.tell(do, what)
         await self._answered(timeout_s)
 
-    def tell(self, do: str, **what: object) -> None:
+    def tell(self, do: str, what: Mapping[str, object]) -> None:
         """Do what has none, or answers with what is said later."""
         process = self._process
         if process is None or process.stdin is None or process.stdin.is_closing():
@@ -86,7 +86,7 @@ class CppProcess:
     async def leave(self) -> None:
         """Shut the library down, which says goodbye to brokers, and end the process."""
         with contextlib.suppress(Unreachable):
-            await self.ask("leave", LEAVE_TIMEOUT_S)
+            await self.ask("leave", {}, LEAVE_TIMEOUT_S)
         await self.kill()
 
     async def kill(self) -> None:

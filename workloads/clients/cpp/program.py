@@ -1,5 +1,4 @@
-"""RocketMQ's C++ client in a process of its own: ``python -m shalott.workloads.clients.cpp.program
-BODY_BYTES``.
+"""RocketMQ's C++ client in a process of its own: ``python program.py BODY_BYTES``.
 
 The library has threads that outlive what they were started for, prints, and can only be killed with
 its process. So it is driven over pipes: one JSON object a line comes in on standard input, one goes

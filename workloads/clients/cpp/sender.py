@@ -98,16 +98,16 @@ class CppSender:
         process = await self._producer()
         extra, (topic, _, number) = invocation.extra or {}, invocation.key.rpartition("/")
         self._waiting = asyncio.get_running_loop().create_future()
-        process.tell(
-            "send",
-            id=value,
-            topic=topic,
-            queue=int(number),
-            body=encode_body(value, self._body_bytes).hex(),
-            tag=extra.get("tag", ""),
-            delay=extra.get("delay", 0),
-            retries=RETRIES,
-        )
+        message = {
+            "id": value,
+            "topic": topic,
+            "queue": int(number),
+            "body": encode_body(value, self._body_bytes).hex(),
+            "tag": extra.get("tag", ""),
+            "delay": extra.get("delay", 0),
+            "retries": RETRIES,
+        }
+        process.tell("send", message)
         return await self._waiting
 
     async def _producer(self) -> CppProcess:
@@ -116,14 +116,13 @@ class CppSender:
             process = CppProcess(self._body_bytes, self._said, self._ended)
             self._process = process
             await process.start()
-            await process.ask(
-                "produce",
-                self._timeout_ms / 1000,
-                name_server=await self._tap.address(self._name_server),
-                group=GROUP,
-                instance=f"producer-{id(self)}",
-                timeout_ms=max(1000, self._timeout_ms // 3),
-            )
+            wanted = {
+                "name_server": await self._tap.address(self._name_server),
+                "group": GROUP,
+                "instance": f"producer-{id(self)}",
+                "timeout_ms": max(1000, self._timeout_ms // 3),
+            }
+            await process.ask("produce", wanted, self._timeout_ms / 1000)
         return self._process
 
     async def _forget_process(self) -> None:

@@ -38,8 +38,8 @@ UNANSWERED = "the connection ended before the answer"
 
 @dataclass(slots=True)
 class Assignment:
-    """A queue that is the member's. ``busy``: messages that the listener works on. ``pending``:
-    offsets that were pulled and not consumed."""
+    """A queue that is the member's. ``busy`` counts messages that the listener works on;
+    ``pending`` has the offsets that were pulled and not consumed."""
 
     row: int
     start: int

@@ -19,15 +19,15 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import functools
-import queue as queues
 import threading
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from shalott.harness.core.errors import Definite, Indefinite, Unreachable
 from shalott.harness.core.generator.subscriptions import Subscription, Verdict
 from shalott.workloads.clients.recovering.library import Outgoing
+from shalott.workloads.clients.recovering.pika_publisher import PikaPublisher
 from shalott.workloads.clients.recovering.settling import Settler
 
 if TYPE_CHECKING:
@@ -36,7 +36,6 @@ if TYPE_CHECKING:
 HEARTBEAT_S = 10
 SOCKET_TIMEOUT_S, STACK_TIMEOUT_S = 2.0, 5.0
 RETRY_DELAY_S = 1.0
-PUMP_S = 0.5  # an idle publisher answers heartbeats so often
 END_S = 1.0  # threads are waited for so long
 
 
@@ -59,7 +58,7 @@ class Pika:
     def __init__(self, op_timeout_ms: int) -> None:
         self._timeout_s = op_timeout_ms / 1000
         self._parameters: pika.ConnectionParameters | None = None
-        self._publisher: _Publisher | None = None
+        self._publisher: PikaPublisher | None = None
         self._threads: list[_ConsumerThread] = []
         self._calm = False
 
@@ -69,7 +68,7 @@ class Pika:
 
     async def open(self, host: str, port: int) -> None:
         self._parameters = _parameters(host, port)
-        self._publisher = _Publisher(self._parameters)
+        self._publisher = PikaPublisher(self._parameters)
         self._publisher.start()
         try:
             await self._publisher.do(None, self._timeout_s)
@@ -339,120 +338,3 @@ class _ConsumerThread(threading.Thread):
 def _set(future: asyncio.Future[None]) -> None:
     if not future.done():
         future.set_result(None)
-
-
-# -- publishing ------------------------------------------------------------------------------------
-
-
-@dataclass(slots=True)
-class _Job:
-    message: Outgoing | None  # None: only connect
-    done: asyncio.Future[None]
-    lock: threading.Lock = field(default_factory=threading.Lock)
-    begun: bool = False
-    given_up: bool = False
-
-    def give_up(self) -> bool:
-        """Nobody waits for it any more. Whether it was not begun, and never will be."""
-        with self.lock:
-            self.given_up = True
-            return not self.begun
-
-    def begin(self) -> bool:
-        """Whether it is still to be done."""
-        with self.lock:
-            self.begun = not self.given_up
-            return self.begun
-
-
-class _Publisher(threading.Thread):
-    """Publishes one message after the other, each until it is confirmed; connects when it must.
-    Nothing is published twice: pika's README has no loop for that."""
-
-    def __init__(self, parameters: pika.ConnectionParameters) -> None:
-        super().__init__(name="pika publisher", daemon=True)
-        self._parameters = parameters
-        self._loop = asyncio.get_running_loop()
-        self._jobs: queues.SimpleQueue[_Job | None] = queues.SimpleQueue()
-        self._connection: Any = None
-        self._channel: Any = None
-
-    async def do(self, message: Outgoing | None, timeout_s: float) -> None:
-        """Raises what pika raises; Definite if nothing was begun in time, else Indefinite."""
-        job = _Job(message, self._loop.create_future())
-        self._jobs.put(job)
-        try:
-            async with asyncio.timeout(timeout_s):
-                await job.done
-        except TimeoutError as error:
-            if job.give_up():
-                raise Definite("pika's publisher is busy") from error
-            raise Indefinite(f"pika: no answer in {timeout_s:g} s") from error
-        finally:
-            job.give_up()  # whoever waited may have been cancelled: it must not be sent later
-
-    async def end(self) -> None:
-        self._jobs.put(None)
-        await asyncio.to_thread(self.join, END_S)
-
-    def run(self) -> None:
-        while True:
-            try:
-                job = self._jobs.get(timeout=PUMP_S)
-            except queues.Empty:
-                self._pump()
-                continue
-            if job is None:
-                break
-            if job.begin():
-                self._finish(job)
-        self._disconnect()
-
-    def _finish(self, job: _Job) -> None:
-        error: Exception | None = None
-        try:
-            self._publish(job.message)
-        except Exception as raised:  # noqa: BLE001 - whoever waits for it is told, whatever it is
-            error = raised
-        with contextlib.suppress(RuntimeError):  # the run is over
-            self._loop.call_soon_threadsafe(_settle, job.done, error)
-
-    def _publish(self, message: Outgoing | None) -> None:
-        import pika
-
-        if self._connection is None or not self._connection.is_open:
-            self._connection = pika.BlockingConnection(self._parameters)
-            self._channel = None
-        if self._channel is None or not self._channel.is_open:
-            self._channel = self._connection.channel()
-            self._channel.confirm_delivery()
-        if message is None:
-            return
-        properties = pika.BasicProperties(
-            delivery_mode=pika.DeliveryMode.Persistent.value,
-            expiration=None if message.ttl_ms is None else str(message.ttl_ms),
-            priority=message.priority,
-        )
-        self._channel.basic_publish(
-            message.exchange, message.routing_key, message.body, properties, mandatory=True
-        )
-
-    def _pump(self) -> None:
-        """Heartbeats are answered only while something is done with the connection."""
-        if self._connection is not None and self._connection.is_open:
-            with contextlib.suppress(Exception):
-                self._connection.process_data_events(0)
-
-    def _disconnect(self) -> None:
-        if self._connection is not None and self._connection.is_open:
-            with contextlib.suppress(Exception):
-                self._connection.close()
-
-
-def _settle(future: asyncio.Future[None], error: Exception | None) -> None:
-    if future.done():
-        return
-    if error is None:
-        future.set_result(None)
-    else:
-        future.set_exception(error)

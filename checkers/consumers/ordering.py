@@ -32,10 +32,10 @@ import numpy as np
 from shalott.checkers.consumers.case import Case
 from shalott.checkers.consumers.finding import Finding, anomaly_of
 from shalott.checkers.consumers.grouping import split_by
-from shalott.checkers.consumers.prefetching import ranks, settled_before
+from shalott.checkers.consumers.prefetching import own_windows, settled_before
 from shalott.checkers.consumers.redeliveries import LATE_NS
 from shalott.checkers.consumers.rows import FAIL, OK
-from shalott.checkers.consumers.settling import AUTO, RECOVER, REQUEUE
+from shalott.checkers.consumers.settling import RECOVER, REQUEUE
 from shalott.checkers.history.columns import NEVER, Bools, Ints
 
 FAR = np.iinfo(np.int64).max
@@ -168,20 +168,18 @@ def _requeued(case: Case, plain: Bools) -> _Requeued:
 
 def _full_windows(case: Case) -> Bools:
     """Of each delivery whether its consumer's window was full when it was settled."""
-    consumers, deliveries = case.rows.consumers, case.rows.deliveries
+    deliveries, windows = case.rows.deliveries, case.once(own_windows)
     found = np.zeros(len(deliveries.index), dtype=np.bool_)
-    limit = np.append(consumers.prefetch, 0)[deliveries.consumer]
-    shared = np.append(consumers.shared, False)[deliveries.consumer]
-    counts = (limit > 0) & ~shared & (case.quiet >= 0) & (deliveries.settled.kind != AUTO)
-    own = np.flatnonzero(counts & ~deliveries.taken)
-    if not len(own):
+    if not len(windows.row):
         return found
-    number, _ = ranks(deliveries.consumer[own], case.quiet[own])
-    sent_ns = np.minimum(deliveries.settled.sent_ns[own], int(deliveries.at_ns.max()) + 1)
-    width = int(max(deliveries.at_ns.max(), sent_ns.max())) + 2
-    came = np.sort(number * width + deliveries.at_ns[own])
+    at_ns, number = deliveries.at_ns[windows.row], windows.number
+    last_ns = int(at_ns.max()) + 1
+    sent_ns = np.minimum(deliveries.settled.sent_ns[windows.row], last_ns)
+    width = last_ns + 2
+    came = np.sort(number * width + at_ns)
     given = np.searchsorted(came, number * width + sent_ns) - np.searchsorted(came, number * width)
-    found[own] = given - settled_before(case, own, number, sent_ns) >= limit[own]
+    unsettled = given - settled_before(case, windows, sent_ns)
+    found[windows.row] = unsettled >= windows.limit
     return found
 
 

@@ -14,12 +14,24 @@ limit, such in which every queue was quiet.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import numpy as np
 
 from shalott.checkers.consumers.case import Case
 from shalott.checkers.consumers.finding import Finding, anomaly_of
 from shalott.checkers.consumers.settling import AUTO
-from shalott.checkers.history.columns import Ints
+from shalott.checkers.history.columns import Bools, Ints
+
+
+@dataclass(frozen=True, slots=True)
+class Windows:
+    """Deliveries that count against a limit of their holder's, in order of time."""
+
+    row: Ints  # positions in the deliveries
+    number: Ints  # of the holder, a consumer or a channel, in one quiet stretch
+    rank: Ints  # how many of that came before
+    limit: Ints
 
 
 def prefetch(case: Case) -> Finding:
@@ -28,19 +40,10 @@ def prefetch(case: Case) -> Finding:
     Source: in the module's docstring.
     """
     consumers, deliveries = case.rows.consumers, case.rows.deliveries
-    limit = np.append(consumers.prefetch, 0)[deliveries.consumer]
-    shared = np.append(consumers.shared, False)[deliveries.consumer]
-    counts = (limit > 0) & ~deliveries.taken & (deliveries.settled.kind != AUTO)
-    own = np.flatnonzero(counts & ~shared & (case.quiet >= 0))
-    over = [_over(case, own, deliveries.consumer[own], case.quiet[own], limit[own])]
-    together = np.flatnonzero(counts & shared)
-    everywhere = np.full(len(together), len(case.rows.queues))
-    quiet = case.calm.quiet.at(everywhere, deliveries.at_ns[together])
-    together, quiet = together[quiet >= 0], quiet[quiet >= 0]
-    over.append(_over(case, together, deliveries.channel[together], quiet, limit[together]))
-    found = np.sort(np.concatenate(over))
+    own, shared = case.once(own_windows), _shared_windows(case)
+    found = np.sort(np.concatenate((_over(case, own), _over(case, shared))))
     return Finding(
-        judged=len(own) + len(together),
+        judged=len(own.row) + len(shared.row),
         anomalies=anomaly_of(
             case, "prefetch", found, [consumers.index[deliveries.consumer[found]]],
             "delivered beyond the limit of unsettled deliveries",
@@ -49,20 +52,46 @@ def prefetch(case: Case) -> Finding:
     )  # fmt: skip
 
 
-def _over(case: Case, own: Ints, holder: Ints, stretch: Ints, limit: Ints) -> Ints:
-    """The deliveries that made too many with their holder, a consumer or a channel."""
-    if not len(own):
-        return own
-    number, rank = ranks(holder, stretch)
-    at_ns = case.rows.deliveries.at_ns[own]
-    settled = settled_before(case, own, number, at_ns)
-    return own[rank + 1 - settled > limit]
+def own_windows(case: Case) -> Windows:
+    """Those of consumers with a limit of their own."""
+    deliveries = case.rows.deliveries
+    limit, shared = _limits(case)
+    own = np.flatnonzero((limit > 0) & ~shared & (case.quiet >= 0))
+    return Windows(own, *ranks(deliveries.consumer[own], case.quiet[own]), limit[own])
+
+
+def _shared_windows(case: Case) -> Windows:
+    """Those of channels with a limit for all their consumers together."""
+    deliveries = case.rows.deliveries
+    limit, shared = _limits(case)
+    own = np.flatnonzero((limit > 0) & shared)
+    everywhere = np.full(len(own), len(case.rows.queues))
+    quiet = case.calm.quiet.at(everywhere, deliveries.at_ns[own])
+    own, quiet = own[quiet >= 0], quiet[quiet >= 0]
+    return Windows(own, *ranks(deliveries.channel[own], quiet), limit[own])
+
+
+def _limits(case: Case) -> tuple[Ints, Bools]:
+    """Of each delivery the limit that it counts against, 0 if none, and whether it is shared."""
+    consumers, deliveries = case.rows.consumers, case.rows.deliveries
+    limit = np.append(consumers.prefetch, 0)[deliveries.consumer]
+    counts = ~deliveries.taken & (deliveries.settled.kind != AUTO)
+    return np.where(counts, limit, 0), np.append(consumers.shared, False)[deliveries.consumer]
+
+
+def _over(case: Case, windows: Windows) -> Ints:
+    """The deliveries that made too many."""
+    if not len(windows.row):
+        return windows.row
+    at_ns = case.rows.deliveries.at_ns[windows.row]
+    settled = settled_before(case, windows, at_ns)
+    return np.asarray(windows.row[windows.rank + 1 - settled > windows.limit])
 
 
 def ranks(holder: Ints, stretch: Ints) -> tuple[Ints, Ints]:
     """Of rows in order of time: a number for each pair of holder and stretch, and how many rows of
     that pair came before."""
-    width = int(stretch.max()) + 1
+    width = int(stretch.max(initial=0)) + 1
     key = holder * width + stretch
     distinct, number = np.unique(key, return_inverse=True)
     order = np.argsort(number, kind="stable")
@@ -72,11 +101,11 @@ def ranks(holder: Ints, stretch: Ints) -> tuple[Ints, Ints]:
     return number, rank
 
 
-def settled_before(case: Case, own: Ints, number: Ints, at_ns: Ints) -> Ints:
-    """How many deliveries of the same number had been settled, by what was sent before."""
-    sent_ns = case.rows.deliveries.settled.sent_ns[own]
+def settled_before(case: Case, windows: Windows, at_ns: Ints) -> Ints:
+    """How many deliveries of each one's holder had been settled, by what was sent before."""
+    sent_ns = case.rows.deliveries.settled.sent_ns[windows.row]
     last_ns = int(at_ns.max()) + 1
     width = last_ns + 2
-    sent = np.sort(number * width + np.minimum(sent_ns, last_ns))
-    begin = np.searchsorted(sent, number * width)
-    return np.searchsorted(sent, number * width + at_ns) - begin
+    sent = np.sort(windows.number * width + np.minimum(sent_ns, last_ns))
+    begin = np.searchsorted(sent, windows.number * width)
+    return np.searchsorted(sent, windows.number * width + at_ns) - begin

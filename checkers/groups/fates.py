@@ -25,7 +25,7 @@ import numpy as np
 
 from shalott.checkers.groups.offsets import LAST, NO_FLOOR, OffsetBook
 from shalott.checkers.groups.reading import SUCCESS, UNSEEN, GroupHistory
-from shalott.checkers.groups.retries import LATE_NS, delayed_due_ns, due_ns
+from shalott.checkers.groups.retries import delayed_due_ns, due_ns, late_ns
 from shalott.checkers.history.columns import NEVER, Bools, Codes, Ints
 from shalott.checkers.logs.records import FAIL, NOWHERE, OK
 
@@ -94,11 +94,11 @@ def _of_group(story: GroupHistory, book: OffsetBook, floor: Ints, number: int) -
     np.maximum.at(waits, sent.message[waiting], due_ns(story, waiting))
     read_ns = _read_ns(story, retry_key)
     in_retry = (retried >= retry_offset) & (retried >= 0)
-    in_retry |= may_be_sent & (waits + LATE_NS > read_ns) & (waits > 0) & (retried < 0)
+    in_retry |= may_be_sent & (waits + late_ns(story) > read_ns) & (waits > 0) & (retried < 0)
     whole = story.final.whole[messages.key] & (at_topic != UNTOLD)
     unread = ~whole if _is_read(story, number, retry_key) else ~whole | may_be_sent
     delayed = (messages.delay > 0) & (place < 0)
-    delayed &= delayed_due_ns(story) + LATE_NS > story.final.read_ns[messages.key]
+    delayed &= delayed_due_ns(story) + late_ns(story) > story.final.read_ns[messages.key]
     steps: tuple[tuple[str, Bools], ...] = (
         ("filtered", ~subscribed(story, number)),
         ("consumed", _any(count, rows.message[own & (rows.outcome == SUCCESS)])),

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 
 import numpy as np
 
-from shalott.checkers.base import Anomaly
+from shalott.checkers.base import OPERATIONS_MAX, Anomaly
 from shalott.checkers.groups.case import Case, Findings, Found, anomalies_of
 from shalott.checkers.groups.deliveries import assignment_of
 from shalott.checkers.groups.fates import subscribed
@@ -99,14 +99,15 @@ def retry_delay(case: Case) -> Findings:
     """retry-delay: neither early nor never."""
     fates, sent = case.fates, case.story.send_backs
     found = list(_breaches(case, too_early(case.story)))
-    for row in fates.of("retry-lost").tolist():
+    for number, row in enumerate(fates.of("retry-lost").tolist()):
         group, message = int(fates.group[row]), int(fates.message[row])
-        own = sent.index[(sent.group == group) & (sent.message == message)]
+        own = (sent.group == group) & (sent.message == message)
+        proof = tuple(sent.index[own].tolist()) if number < OPERATIONS_MAX else ()
         text = (
             f"Group {case.group(group)} sent back {case.message(message)}, which was acknowledged;"
             " it is due, and neither in the retry topic nor in the dead letters."
         )
-        found.append(Found("retry-lost", group, text, tuple(own.tolist())))
+        found.append(Found("retry-lost", group, text, proof))
     return Findings(
         kinds=("retry-early", "retry-lost"),
         anomalies=anomalies_of(case, found),

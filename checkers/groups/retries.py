@@ -17,6 +17,7 @@ import numpy as np
 from shalott.checkers.groups.reading import GroupHistory, Rows
 from shalott.checkers.groups.turns import MS
 from shalott.checkers.history.columns import NEVER, Bools, Codes, Ints
+from shalott.checkers.history.faults import stalled_ns
 from shalott.checkers.logs.records import FAIL, OK
 
 EARLY_NS = 500 * MS  # of the node's clock and the harness's, with drift
@@ -48,6 +49,11 @@ def due_ns(story: GroupHistory, rows: Ints) -> Ints:
     end_ns = np.where(sent.end_ns == NEVER, sent.begin_ns + UNSEEN_NS, sent.end_ns)[rows]
     wait_ns = delay_ns(story, sent.level[rows], sent.reconsumed[rows])
     return _by_right_clocks(story, sent.begin_ns[rows], end_ns, wait_ns)
+
+
+def late_ns(story: GroupHistory) -> int:
+    """How long after it is due something may still be on its way; stalls are charged to nobody."""
+    return LATE_NS + stalled_ns(story.around.stalls, 0, story.end_ns)
 
 
 def delayed_due_ns(story: GroupHistory) -> Ints:

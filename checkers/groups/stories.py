@@ -107,9 +107,10 @@ def not_skipped(case: Case) -> Findings:
     """group-not-skipped: what an offset passed, though nobody had it to the end."""
     fates = case.fates
     found = []
+    offsets = [final_offsets(case.story, group) for group in range(len(case.story.rules.groups))]
     for row in fates.of("skipped").tolist():
         group, message = int(fates.group[row]), int(fates.message[row])
-        offset = final_offsets(case.story, group)[case.story.messages.key[message]]
+        offset = offsets[group][case.story.messages.key[message]]
         text = (
             f"Group {case.group(group)} skipped {case.message(message)}: its offset there is"
             f" {offset}, and no member was given it to the end."

@@ -16,7 +16,7 @@ import numpy as np
 from shalott.checkers.groups.fates import Fates, final_offsets, places
 from shalott.checkers.groups.orderly import LOCK_NS
 from shalott.checkers.groups.reading import ENDS, GroupHistory
-from shalott.checkers.groups.retries import LATE_NS, delayed_due_ns, due_ns
+from shalott.checkers.groups.retries import delayed_due_ns, due_ns, late_ns
 from shalott.checkers.groups.turns import MS
 from shalott.checkers.history.columns import NEVER, Bools, Ints
 from shalott.checkers.history.faults import stalled_ns
@@ -68,7 +68,7 @@ def waiting(story: GroupHistory, fates: Fates, deadlines: Ints) -> list[Waiting]
     """Every group that has offsets at brokers."""
     found, lives = [], story.lives
     pending = fates.of("pending")
-    patience_ns = max(story.rules.stuck_after_ms * MS, LATE_NS)
+    patience_ns = max(story.rules.stuck_after_ms * MS, late_ns(story))
     for number, group in enumerate(story.rules.groups):
         if group.broadcast:
             continue

@@ -61,9 +61,9 @@ def rows_of(outcome: SimOutcome) -> list[Row]:
     ]
 
 
-def run(seed: int = 1, system: str = "controller", **knobs: Any) -> list[Row]:
+def run(plan: Plan) -> list[Row]:
     """The rows of a run that is valid."""
-    outcome = simulate(plan_of(seed, system, **knobs))
+    outcome = simulate(plan)
     wrong = [(r.checker, r.notes, r.anomalies) for r in outcome.results if r.valid is not True]
     assert outcome.valid is True, wrong
     return rows_of(outcome)
@@ -82,7 +82,7 @@ def sent(rows: list[Row]) -> set[int]:
 
 
 def test_members_that_stay_consume_everything_once() -> None:
-    rows = run()
+    rows = run(plan_of())
     assert len(sent(rows)) > 50
     for group in ("concurrent", "orderly"):
         values = Counter(row["value"] for row in of_f(rows, "deliver", group=group))
@@ -92,14 +92,14 @@ def test_members_that_stay_consume_everything_once() -> None:
 
 
 def test_a_tagged_group_gets_its_tags_and_no_others() -> None:
-    rows = run(tags=(3,))
+    rows = run(plan_of(tags=(3,)))
     wanted = {row["value"] for row in of_f(rows, "send") if row["extra"]["tag"] != "tag2"}
     assert {row["value"] for row in of_f(rows, "deliver", group="tagged")} == wanted
     assert len(wanted) < len(sent(rows))
 
 
 def test_every_member_of_a_broadcast_gets_everything() -> None:
-    rows = run()
+    rows = run(plan_of())
     got = Counter(row["value"] for row in of_f(rows, "deliver", group="broadcast"))
     assert got == dict.fromkeys(sent(rows), 3)  # two, and the one that the drain adds
     assert not of_f(rows, "commit", group="broadcast")
@@ -107,7 +107,7 @@ def test_every_member_of_a_broadcast_gets_everything() -> None:
 
 
 def test_retries_and_dead_letters() -> None:
-    rows = run(later=(0.1,), poison=(0.1,), groups=(("concurrent",),))
+    rows = run(plan_of(later=(0.1,), poison=(0.1,), groups=(("concurrent",),)))
     again = [row for row in of_f(rows, "deliver") if row["key"] == "%RETRY%concurrent/0"]
     assert {row["extra"]["reconsumed"] for row in again} == {1, 2}
     assert all(row["redelivered"] and row["extra"]["origin"].startswith("shalott") for row in again)
@@ -121,7 +121,7 @@ def test_retries_and_dead_letters() -> None:
 
 
 def test_an_orderly_group_locks_suspends_and_gives_up() -> None:
-    rows = run(suspend=(0.2,), poison=(0.05,), groups=(("orderly",),))
+    rows = run(plan_of(suspend=(0.2,), poison=(0.05,), groups=(("orderly",),)))
     assert Counter(row["extra"]["outcome"] for row in of_f(rows, "deliver"))["suspend"] > 10
     assert {row["extra"]["held"] for row in of_f(rows, "lock")} >= {True}
     assert any(row["type"] == "ok" for row in of_f(rows, "send-back"))
@@ -132,7 +132,7 @@ def test_an_orderly_group_locks_suspends_and_gives_up() -> None:
 
 
 def test_delayed_messages_have_no_offset_until_they_are_due() -> None:
-    rows = run(delayed=(0.3,), groups=(("concurrent",),))
+    rows = run(plan_of(delayed=(0.3,), groups=(("concurrent",),)))
     delayed = {r["value"]: r for r in of_f(rows, "send") if "delay" in r["extra"]}
     assert len(delayed) > 10 and all(row["offset"] is None for row in delayed.values())
     levels_ns = {1: 1e9, 2: 5e9}
@@ -143,7 +143,7 @@ def test_delayed_messages_have_no_offset_until_they_are_due() -> None:
 
 
 def test_members_come_go_and_die() -> None:
-    rows = run(change_ms=(700,), die=(0.5,), time_limit_ms=(15_000,))
+    rows = run(plan_of(change_ms=(700,), die=(0.5,), time_limit_ms=(15_000,)))
     ended = Counter(row["extra"]["ended"] for row in of_f(rows, "member"))
     assert ended["died"] >= 2 and ended["left"] >= 12
     assert Counter(row["extra"]["ended"] for row in of_f(rows, "assignment"))["rebalanced"] >= 4
@@ -151,7 +151,9 @@ def test_members_come_go_and_die() -> None:
 
 
 def test_the_operator_resets_offsets() -> None:
-    rows = run(reset_ms=(2000,), groups=(("concurrent", "tagged"),), time_limit_ms=(20_000,))
+    rows = run(
+        plan_of(reset_ms=(2000,), groups=(("concurrent", "tagged"),), time_limit_ms=(20_000,))
+    )
     done = [row for row in of_f(rows, "reset") if row["type"] == "ok"]
     assert len(done) >= 4 and all(row["offset"] is not None for row in done)
     assert len({row["key"] for row in done}) > 1
@@ -162,13 +164,15 @@ def test_the_operator_resets_offsets() -> None:
 @pytest.mark.parametrize("system", ["master-slave", "dledger", "controller"])
 def test_rows_keep_the_contract_while_masters_die(system: str) -> None:
     rows = run(
-        3,
-        system,
-        schedule=KILLS,
-        time_limit_ms=(12_000,),
-        change_ms=(1500,),
-        die=(0.5,),
-        **dict.fromkeys(("later", "suspend", "delayed"), (0.1,)),
+        plan_of(
+            3,
+            system,
+            schedule=KILLS,
+            time_limit_ms=(12_000,),
+            change_ms=(1500,),
+            die=(0.5,),
+            **dict.fromkeys(("later", "suspend", "delayed"), (0.1,)),
+        )
     )
     names = [row["extra"]["member"] for row in of_f(rows, "member")]
     assert len(names) == len(set(names))

@@ -265,7 +265,7 @@ class RecoveringClient:
 
 def fate_of_enqueue(seen: Published, error: Exception | None, extra: dict[str, Any]) -> Completion:
     """By what was on the wire and what the library said. Raises Definite or Indefinite."""
-    said = "" if error is None else _ADDRESS.sub("", f"{type(error).__name__}: {error}")
+    said = "" if error is None else _words(error)
     if isinstance(error, Indefinite):
         raise Indefinite(str(error))  # it may still be under way
     if seen.sent == 0:
@@ -282,3 +282,8 @@ def fate_of_enqueue(seen: Published, error: Exception | None, extra: dict[str, A
         raise Indefinite(f"the library says it is confirmed, and no confirm came{times}")
     confirmed = ", though it was confirmed" if seen.acked else ""
     raise Indefinite(f"{said}{confirmed}{times}")
+
+
+def _words(error: Exception) -> str:
+    text = str(error) if isinstance(error, Definite) else f"{type(error).__name__}: {error}"
+    return _ADDRESS.sub("", text).removesuffix(": ")

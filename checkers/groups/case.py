@@ -124,12 +124,13 @@ class Found:
     operations: tuple[int, ...]
 
 
-# What a library decides by itself: whom it gives what, when it commits, where it begins. What
-# locks, offsets and retries a broker answers with is the broker's.
+# What a library decides by itself: whom it gives what, when it commits, where it begins, and which
+# broker it asks for locks and offsets, by routes that may be old. Logs and delays are the broker's.
 OF_CLIENTS = (
     *("skipped", "after-commit", "unexplained", "work-of-two", "stuck", "unsubscribed"),
     *("order-back", "order-over", "order-at-once", "commit-back", "offset-not-taken"),
-    *("spurious-end", "retry-unasked", "retry-twice", "broadcast-hole", "broadcast-unseen"),
+    *("lock-of-two", "offset-back", "spurious-zero", "spurious-end"),
+    *("retry-unasked", "retry-twice", "broadcast-hole", "broadcast-unseen"),
 )
 
 

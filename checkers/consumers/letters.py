@@ -9,6 +9,7 @@ from __future__ import annotations
 import numpy as np
 
 from shalott.checkers.consumers.case import Case
+from shalott.checkers.consumers.policies import come_behind
 from shalott.checkers.consumers.rows import NONE, Death
 from shalott.checkers.consumers.settling import REJECT
 from shalott.checkers.history.columns import Bools, Ints
@@ -43,6 +44,11 @@ def _was_due(case: Case, death: Death, own: Ints, *, latest: bool) -> Bools:
         yes &= (published.ttl_ms[message] != NONE) | (rules.ttl_ms > 0)
     elif death.reason == "maxlen":
         yes &= rules.max_length > 0
+        pushed = any(each.dead_letters == rules.name for each in case.rules.queues)
+        if latest and not pushed:  # dead letters push as well, unseen
+            came_ns = deliveries.at_ns[own]
+            behind = come_behind(case, code, message, came_ns)
+            yes &= (behind >= rules.max_length) | (published.queue[message] != code)
     elif death.reason == "rejected":
         refused = (deliveries.settled.kind == REJECT) & (deliveries.queue == code)
         refused &= deliveries.message >= 0

@@ -9,10 +9,11 @@ the front of the queue to make room", or publishes rejected.
 
 Theory. A dead letter of which the queue says "expired" that is seen sooner than its time to live
 after its publish was begun, is too early, whatever happened. A message that is delivered later than
-its time to live (and ``LATE_NS``) after it was confirmed is too late, if the queue was quiet from
-its publish on: a new master may count anew. A consumer of a channel with a limit of its own may be
-sent later what the queue gave in time, and is not judged. For the length those messages count that
-were certainly ready: confirmed, and not given to anybody until ``LATE_NS`` before they came.
+its time to live (and ``LATE_NS``) after it was confirmed, and after the quiet stretch began in
+which it was delivered, is too late: a new master may count anew, from when it is one. A consumer of
+a channel with a limit of its own may be sent later what the queue gave in time, and is not judged.
+For the length those messages count that were certainly ready: confirmed, and not given to anybody
+until ``LATE_NS`` before they came.
 """
 
 from __future__ import annotations
@@ -101,11 +102,10 @@ def _delivered_late(case: Case) -> Ints:
     shared = np.append(case.rows.consumers.shared, False)[deliveries.consumer[own]]
     due = (ttl_ms[message] >= 0) & (published.ack[message] == OK) & ~shared
     own, message = own[due], message[due]
-    late = (
-        deliveries.begin_ns[own] > published.complete_ns[message] + ttl_ms[message] * MS + LATE_NS
-    )
-    quiet = (case.quiet[own] == case.published_quiet[message]) & (case.quiet[own] >= 0)
-    return np.asarray(own[late & quiet])
+    # Whoever is the master by now began to count no later than the quiet stretch.
+    since_ns = np.maximum(published.complete_ns[message], case.calm.quiet.begin_of(case.quiet[own]))
+    late = deliveries.begin_ns[own] > since_ns + ttl_ms[message] * MS + LATE_NS
+    return np.asarray(own[late & (case.quiet[own] >= 0)])
 
 
 def max_length(case: Case) -> Finding:

@@ -22,7 +22,7 @@ import numpy as np
 from shalott.checkers.consumers.calm import S
 from shalott.checkers.consumers.case import Case
 from shalott.checkers.consumers.intervals import Stretch, union, without
-from shalott.checkers.consumers.rows import FAIL, NONE
+from shalott.checkers.consumers.rows import FAIL, NONE, OK
 from shalott.checkers.consumers.rules import QueueRules
 from shalott.checkers.consumers.settling import REJECT
 from shalott.checkers.consumers.untold import maybe_sent
@@ -134,11 +134,20 @@ def _dropped(case: Case, code: int, rules: QueueRules, gone: Ints) -> Bools:
         return np.zeros(len(gone), dtype=np.bool_)
     if any(each.dead_letters == rules.name for each in case.rules.queues):
         return np.ones(len(gone), dtype=np.bool_)  # dead letters push as well, unseen
+    return np.asarray(come_behind(case, code, gone) >= rules.max_length)
+
+
+def come_behind(case: Case, code: int, messages: Ints, until_ns: Ints | None = None) -> Ints:
+    """How many others can have come behind each message in its queue, if their publish was begun
+    before ``until_ns``."""
     published = case.rows.published
     others = np.flatnonzero((published.queue == code) & (published.ack != FAIL))
-    ends = np.sort(np.where(published.ack[others] == 0, published.complete_ns[others], NEVER))
-    behind = len(ends) - np.searchsorted(ends, published.invoke_ns[gone], side="right") - 1
-    return np.asarray(behind >= rules.max_length)
+    ends = np.sort(np.where(published.ack[others] == OK, published.complete_ns[others], NEVER))
+    before = np.searchsorted(ends, published.invoke_ns[messages], side="right")
+    begun = np.full(len(messages), len(others), dtype=np.int64)
+    if until_ns is not None:
+        begun = np.searchsorted(np.sort(published.invoke_ns[others]), until_ns)
+    return np.asarray(begun - before - 1)
 
 
 def _rejections(case: Case, gone: Ints) -> tuple[Ints, Ints]:

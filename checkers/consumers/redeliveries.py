@@ -12,7 +12,8 @@ What is certain, and nothing else is judged:
   since its delivery, so the master had it; and the same master ruled until the next delivery. Or a
   mirror was promoted since, but so long after that it had been told (``PROPAGATED_NS``).
 - *Without the flag*: one master ruled from the one delivery to the next. Two of its deliveries
-  lack the flag; or one comes, long after another, without it.
+  lack the flag; or one comes, long after another, without it. Or a mirror was promoted since, so
+  long after that it had been told of the first.
 - *Twice at once*: the queue was quiet, the first had not been settled, and both channels were
   answered later on.
 
@@ -30,7 +31,7 @@ from shalott.checkers.consumers.calm import S
 from shalott.checkers.consumers.case import Case
 from shalott.checkers.consumers.copies import Pairs, read_pairs
 from shalott.checkers.consumers.finding import Finding, anomaly_of
-from shalott.checkers.consumers.settling import ACK, AUTO, RECOVER, REQUEUE
+from shalott.checkers.consumers.settling import ACK, AUTO, RECOVER, REJECT, REQUEUE
 from shalott.checkers.history.columns import NEVER, Bools, Ints
 
 LATE_NS = S  # how much later than another client one may read what was sent before
@@ -77,7 +78,7 @@ def judge_pairs(case: Case) -> Redeliveries:
 
 
 def acked_again(case: Case) -> Finding:
-    """A message that its consumer acknowledged is not delivered again.
+    """A message that its consumer acknowledged, or rejected for good, is not delivered again.
 
     Source: RabbitMQ, Consumer Acknowledgements and Publisher Confirms, Delivery Acknowledgement
     Modes: an acknowledged message "should be discarded" by the broker. Under failover: L9.
@@ -91,7 +92,7 @@ def acked_again(case: Case) -> Finding:
         judged=int(sure.sum()),
         anomalies=anomaly_of(
             case, "acked-again", again, [acks],
-            "delivered again after the acknowledgement had taken effect",
+            "delivered again after the acknowledgement, or rejection, had taken effect",
         ),
         counts={"acked-again-count": len(again)},
     )  # fmt: skip
@@ -108,7 +109,8 @@ def redelivered_flag(case: Case) -> Finding:
 
     Source: AMQP 0-9-1, basic.deliver.redelivered: "indicates that the message has been previously
     delivered"; RabbitMQ, Reliability Guide, Consumer Side: "if a message is delivered and then
-    requeued, RabbitMQ will set the redelivered flag". Not promised across a failover.
+    requeued, RabbitMQ will set the redelivered flag". A mirror that was promoted flags what it had
+    been told of.
     """
     found = case.once(judge_pairs)
     again = found.pairs.again[found.unflagged]
@@ -146,29 +148,58 @@ def _acked_again(case: Case, pairs: Pairs) -> Bools:
     deliveries, settled = case.rows.deliveries, case.rows.deliveries.settled
     before, again = pairs.before, pairs.again
     done_ns = settled.done_ns[before]
-    sure = (settled.kind[before] == ACK) & settled.ok[before]
+    sure = ((settled.kind[before] == ACK) | (settled.kind[before] == REJECT)) & settled.ok[before]
+    sure &= ~_looks_like_another(case, pairs)
     sure &= deliveries.begin_ns[again] > done_ns
     queue = deliveries.queue[before]
     given, done = case.quiet[before], case.calm.quiet.at(queue, np.where(sure, done_ns, -1))
     in_peace = sure & (given >= 0) & (given == done)
     same_master = (case.ruled[before] == case.ruled[again]) & (case.ruled[before] >= 0)
     told = case.calm.quiet.end_of(done) >= done_ns + np.where(sure, PROPAGATED_NS, 0)
-    chain = case.calm.inherited
-    heirs = chain.at(queue, deliveries.at_ns[before])
-    same_line = (heirs >= 0) & (heirs == chain.at(queue, deliveries.at_ns[again]))
+    same_line = _same_line(case, pairs)
     return np.asarray(in_peace & (same_master | (told & same_line)))
+
+
+def _same_line(case: Case, pairs: Pairs) -> Bools:
+    """Whether whoever made the later delivery inherited from who made the one before."""
+    deliveries, chain = case.rows.deliveries, case.calm.inherited
+    queue = deliveries.queue[pairs.before]
+    line = chain.at(queue, deliveries.at_ns[pairs.before])
+    return np.asarray((line >= 0) & (line == chain.at(queue, deliveries.at_ns[pairs.again])))
+
+
+def _looks_like_another(case: Case, pairs: Pairs) -> Bools:
+    """Dead letters of which neither delivery is flagged: rather two letters than one come again."""
+    deliveries = case.rows.deliveries
+    bare = ~deliveries.flagged[pairs.before] & ~deliveries.flagged[pairs.again]
+    return np.asarray(bare & (deliveries.life[pairs.again] > 0))
+
+
+def dead_letters_again(case: Case) -> Pairs:
+    """Two dead letters of one message, in one queue, for one death."""
+    pairs = case.once(read_pairs)
+    one_master = (case.ruled[pairs.before] == case.ruled[pairs.again]) & (
+        case.ruled[pairs.again] >= 0
+    )
+    two = _looks_like_another(case, pairs) & one_master
+    return Pairs(pairs.before[two], pairs.again[two])
 
 
 def _unflagged(case: Case, pairs: Pairs) -> Bools:
     deliveries = case.rows.deliveries
     before, again = pairs.before, pairs.again
     one_master = (case.ruled[before] == case.ruled[again]) & (case.ruled[again] >= 0)
+    # An heir knows what a quiet queue had delivered long before.
+    known_ns = deliveries.at_ns[before] + PROPAGATED_NS
+    told = (case.quiet[before] >= 0) & (case.calm.quiet.end_of(case.quiet[before]) >= known_ns)
+    inherited = told & _same_line(case, pairs)
     long_after = deliveries.begin_ns[again] > deliveries.at_ns[before] + LATE_NS
     long_after &= (case.quiet[before] == case.quiet[again]) & (case.quiet[again] >= 0)
     taken_later = deliveries.taken[before] & (deliveries.begin_ns[again] > deliveries.at_ns[before])
     bare = ~deliveries.flagged[again]
     proved = ~deliveries.flagged[before] | long_after | taken_later
-    return np.asarray(one_master & bare & proved)
+    judged = (one_master & proved) | (inherited & ~one_master)
+    return np.asarray(judged & bare & ~_looks_like_another(case, pairs))
 
 
 def _twice(case: Case, pairs: Pairs) -> Bools:
@@ -181,6 +212,7 @@ def _twice(case: Case, pairs: Pairs) -> Bools:
         deliveries.taken[again] | (alive_ns[deliveries.channel[again]] >= at_ns)
     )
     quiet = (case.quiet[before] == case.quiet[again]) & (case.quiet[again] >= 0)
+    held &= ~_looks_like_another(case, pairs)
     return np.asarray(held & living & quiet & ~deliveries.taken[before])
 
 

@@ -21,7 +21,13 @@ from shalott.checkers.consumers.fates import (
 from shalott.checkers.consumers.finding import Finding, anomaly_of
 from shalott.checkers.consumers.leaving import served_after_leaving
 from shalott.checkers.consumers.letters import undue_letters
-from shalott.checkers.consumers.redeliveries import CLASSES, causes, classes, judge_pairs
+from shalott.checkers.consumers.redeliveries import (
+    CLASSES,
+    causes,
+    classes,
+    dead_letters_again,
+    judge_pairs,
+)
 from shalott.checkers.consumers.rows import FAIL, INFO, OK, Published
 from shalott.checkers.history.columns import Bools, Ints, Operations
 from shalott.checkers.history.words import Words
@@ -52,7 +58,7 @@ def consumer_fates(case: Case, history: History) -> Finding:
         deliveries.at_ns < np.append(published.invoke_ns, 0)[deliveries.message]
     )
     unknown = (deliveries.message < 0) & ~deliveries.damaged
-    undue = undue_letters(case)
+    undue, twice = undue_letters(case), dead_letters_again(case)
     anomalies = [
         *lost_anomalies,
         *_of_messages(case, "dead-letter-missing", fates.fate == MISSING,
@@ -66,6 +72,8 @@ def consumer_fates(case: Case, history: History) -> Finding:
                     "delivered although nobody had published such to this queue"),
         *anomaly_of(case, "corrupted", np.flatnonzero(deliveries.damaged), [],
                     "damaged: the body failed its CRC"),
+        *anomaly_of(case, "dead-letter-twice", twice.again, [deliveries.index[twice.before]],
+                    "dead-lettered twice by one master"),
         *anomaly_of(case, "dead-letter-undue", undue, [],
                     "among the dead letters for a reason that was not there"),
     ]  # fmt: skip

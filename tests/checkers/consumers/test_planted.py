@@ -85,6 +85,14 @@ PLANTED: dict[str, tuple[Callable[[], Tale], dict[str, list[str]]]] = {
         lambda: dead(letters(), 1, 65, "maxlen"),
         {"consumer-fates": ["dead-letter-undue"]},
     ),
+    "dead-lettered twice": (
+        lambda: dead(dead(rejected(letters()), 1, 65), 1, 65.1),
+        {"consumer-fates": ["dead-letter-twice"]},
+    ),
+    "dropped from a queue that was not full": (
+        lambda: dead(letters(max_length=3).publish(2, at=3).take(2), 1, 65.1, "maxlen"),
+        {"consumer-fates": ["dead-letter-undue"]},
+    ),
     "phantom": (
         lambda: Tale().publish(1, kind="fail").take(1),
         {"consumer-fates": ["phantom"]},
@@ -114,6 +122,10 @@ PLANTED: dict[str, tuple[Callable[[], Tale], dict[str, list[str]]]] = {
         lambda: failover().publish(1, at=5).consume(1, 6).consume(1, 40, flagged=True),
         {"acked-again": ["acked-again"]},
     ),
+    "rejected, and it comes again": (
+        lambda: rejected(Tale().publish(1)).take(1, flagged=True),
+        {"acked-again": ["acked-again"]},
+    ),
     "one of a multiple acknowledgement again": (
         lambda: multiple().take(3, flagged=True),
         {"acked-again": ["acked-again"]},
@@ -124,6 +136,10 @@ PLANTED: dict[str, tuple[Callable[[], Tale], dict[str, list[str]]]] = {
     ),
     "without the flag after a requeue": (
         lambda: requeued().consume(1, 3.2).consume(2, 3.4),
+        {"redelivered-flag": ["unflagged"]},
+    ),
+    "without the flag by an heir that knew": (
+        lambda: given(failover().publish(1, at=6), 1, 7).consume(1, 22),
         {"redelivered-flag": ["unflagged"]},
     ),
     "twice at once": (
@@ -189,6 +205,10 @@ PLANTED: dict[str, tuple[Callable[[], Tale], dict[str, list[str]]]] = {
         lambda: (
             Tale(QueueRules(name="q", ttl_ms=1000)).publish(1).consumer("c").consume(1, 6)
         ),
+        {"ttl": ["delivered-expired"]},
+    ),
+    "an heir forgets that it dies": (
+        lambda: failover(queue=QueueRules(name="q", ttl_ms=3000)).publish(1, at=19).take(1),
         {"ttl": ["delivered-expired"]},
     ),
     "a requeue gives it a new life": (

@@ -2,8 +2,8 @@
 
 Source: AMQP 0-9-1, basic.cancel: after it the server sends no more messages for that consumer,
 except those that were under way before cancel-ok; RabbitMQ's guides Consumers, Cancellation, and
-Consumer Cancel Notification; Classic Queue Mirroring, Cancelling Consumers upon Failover: "clients
-that are consuming with x-cancel-on-ha-failover will be cancelled on failover".
+Consumer Cancel Notification; Classic Queue Mirroring, Cancelling Consumers upon Failover: clients
+that consume with x-cancel-on-ha-failover are cancelled then.
 """
 
 from __future__ import annotations

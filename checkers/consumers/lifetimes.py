@@ -1,11 +1,11 @@
 """How long messages stay: time to live, and the length of a queue.
 
 Sources. RabbitMQ, Time-To-Live and Expiration: "the server guarantees that dead messages will not
-be delivered using basic.deliver or included in a basic.get-ok response"; "the original expiry time
-of a message is preserved if it is requeued". A queue knows of a message at the earliest when its
+be delivered using basic.deliver or included in a basic.get-ok response"; the original expiry time
+of a message is preserved if it is requeued. A queue knows of a message at the earliest when its
 publish was begun and at the latest when it was confirmed. RabbitMQ, Queue Length Limit, for ready
-messages: "maximum number of messages can be set"; "messages will be dropped or dead-lettered from
-the front of the queue to make room", or publishes rejected.
+messages: the oldest ones are dropped or dead-lettered from the front of the queue, or publishes
+rejected.
 
 Theory. A dead letter of which the queue says "expired" that is seen sooner than its time to live
 after its publish was begun, is too early, whatever happened. A message that is delivered later than

@@ -15,9 +15,10 @@ was begun. What is before another and waits in the queue is delivered before it:
   the one that is before comes first. On one channel the client sees the order itself; on different
   ones only if the second came more than ``LATE_NS`` sooner.
 - *after a requeue*: a message that a consumer gave back is in its old place or further ahead. What
-  its channel is sent next was sent when it was back for sure, if that came after the requeue's
-  answer, or if the consumer's window was full when it sent the requeue: then the broker could send
-  it nothing before. So that is no message that comes behind it and that nobody had been given.
+  its channel is sent next was sent when it was back for sure, if that came ``LATE_NS`` after the
+  requeue's answer (RabbitMQ's queues answer sooner than they requeue), or if the consumer's window
+  was full when it sent the requeue and nothing else of it was settled since: then the broker could
+  send it nothing before. So that is no message that comes behind it and that nobody had been given.
 
 With message priorities (x-max-priority) none of this holds between levels, and such queues are left
 to ``priority``.
@@ -31,7 +32,7 @@ import numpy as np
 
 from shalott.checkers.consumers.case import Case
 from shalott.checkers.consumers.finding import Finding, anomaly_of
-from shalott.checkers.consumers.grouping import split_by
+from shalott.checkers.consumers.grouping import by_consumer, split_by
 from shalott.checkers.consumers.prefetching import own_windows, settled_before
 from shalott.checkers.consumers.redeliveries import LATE_NS
 from shalott.checkers.consumers.rows import FAIL, OK
@@ -163,7 +164,8 @@ def _requeued(case: Case, plain: Bools) -> _Requeued:
     full = _full_windows(case)[own]
     # recover-ok is the channel's answer: the queue may have heard nothing yet.
     own, full = (column[full | (settled.kind[own] == REQUEUE)] for column in (own, full))
-    return _Requeued(own, np.where(full, settled.sent_ns[own], settled.done_ns[own]), full)
+    back_ns = np.where(full, settled.sent_ns[own], settled.done_ns[own] + LATE_NS)
+    return _Requeued(own, back_ns, full)
 
 
 def _full_windows(case: Case) -> Bools:
@@ -198,9 +200,10 @@ def _misplaced(case: Case, requeued: _Requeued) -> tuple[Ints, Ints]:
     )
     kept = np.flatnonzero(following >= 0)
     own, following = own[kept], following[kept]
-    wrong = _comes_behind(case, own, following)
-    wrong &= _came_later(case, own, following)
-    return own[wrong], following[wrong]
+    wrong = np.flatnonzero(_comes_behind(case, own, following) & _came_later(case, own, following))
+    own, following, full = own[wrong], following[wrong], requeued.full[kept][wrong]
+    proved = ~full | _alone(case, own, following)
+    return own[proved], following[proved]
 
 
 class _Next:
@@ -233,6 +236,20 @@ def _comes_behind(case: Case, own: Ints, following: Ints) -> Bools:
     fresh = (case.first[other] == following) & ~deliveries.flagged[following]
     quiet = case.quiet[own] == case.quiet[following]
     return np.asarray(behind & fresh & quiet)
+
+
+def _alone(case: Case, own: Ints, following: Ints) -> Bools:
+    """Whether the consumer settled nothing else until then: RabbitMQ's acks overtake requeues."""
+    deliveries, settled = case.rows.deliveries, case.rows.deliveries.settled
+    held = case.once(by_consumer)
+    found = np.ones(len(own), dtype=np.bool_)
+    for place, (row, other) in enumerate(zip(own, following, strict=True)):
+        others = held.of(int(deliveries.consumer[row]))
+        others = others[settled.by[others] != settled.by[row]]
+        sent_ns = settled.sent_ns[others]
+        since = sent_ns >= settled.sent_ns[row]
+        found[place] = not (since & (sent_ns <= deliveries.at_ns[other])).any()
+    return found
 
 
 def _came_later(case: Case, own: Ints, following: Ints) -> Bools:

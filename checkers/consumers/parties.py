@@ -123,16 +123,17 @@ def read_channels(
     codes = [channels.code(said["channel"]) for said in told]
     names = channels.all
     end_ns = np.full(len(names), NEVER, dtype=np.int64)
-    ended, by_client = [""] * len(names), np.zeros(len(names), dtype=np.bool_)
+    ended, error = [""] * len(names), [""] * len(names)
+    by_client = np.zeros(len(names), dtype=np.bool_)
     alive_ns = _last_answers(len(names), settlements, parties)
     for row, code, said in zip(rows, codes, told, strict=True):
         if code == NONE:
             continue
         end_ns[code] = ops.complete_ns[row]
         ended[code] = said["ended"] or ""
-        without_error = not ops.error.names[ops.error.codes[row]]
-        by_client[code] = without_error and ended[code] in ("channel-closed", "closed")
-    return Channels(names, end_ns, tuple(ended), by_client, alive_ns)
+        error[code] = ops.error.names[ops.error.codes[row]]
+        by_client[code] = not error[code] and ended[code] in ("channel-closed", "closed")
+    return Channels(names, end_ns, tuple(ended), tuple(error), by_client, alive_ns)
 
 
 def _last_answers(count: int, settlements: Settlements, parties: Parties) -> Ints:

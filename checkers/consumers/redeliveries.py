@@ -2,9 +2,9 @@
 
 Sources. AMQP 0-9-1, basic.deliver, field redelivered; RabbitMQ's guide Consumer Acknowledgements
 and Publisher Confirms, sections Automatic Requeueing of Deliveries and When Will Nacked Messages
-Be Redelivered; on failover its guide Classic Queue Mirroring, Non-graceful Master Failure: "all
-unacknowledged messages are requeued; clients may see duplicates", which docs/loss-windows.md calls
-L9: an acknowledgement that had not reached the mirrors is not known to who is promoted.
+Be Redelivered; on failover its guide Classic Queue Mirroring, Non-graceful Master Failure: all
+unacknowledged messages are requeued, and clients may see duplicates, which docs/loss-windows.md
+calls L9: an acknowledgement that had not reached the mirrors is not known to who is promoted.
 
 What is certain, and nothing else is judged:
 
@@ -31,10 +31,12 @@ from shalott.checkers.consumers.calm import S
 from shalott.checkers.consumers.case import Case
 from shalott.checkers.consumers.copies import Pairs, read_pairs
 from shalott.checkers.consumers.finding import Finding, anomaly_of
+from shalott.checkers.consumers.refusals import refused_acks
 from shalott.checkers.consumers.settling import ACK, AUTO, RECOVER, REJECT, REQUEUE
 from shalott.checkers.history.columns import NEVER, Bools, Ints
 
 LATE_NS = S  # how much later than another client one may read what was sent before
+HANDLED_NS = S // 4  # by then a queue has done what it was sent before it answered
 PROPAGATED_NS = 2 * S  # by then the mirrors of a quiet queue have been told
 
 CLASSES = (
@@ -81,7 +83,7 @@ def acked_again(case: Case) -> Finding:
     """A message that its consumer acknowledged, or rejected for good, is not delivered again.
 
     Source: RabbitMQ, Consumer Acknowledgements and Publisher Confirms, Delivery Acknowledgement
-    Modes: an acknowledged message "should be discarded" by the broker. Under failover: L9.
+    Modes: an acknowledged message is done with, and the broker deletes it. Under failover: L9.
     """
     found = case.once(judge_pairs)
     settled = case.rows.deliveries.settled
@@ -90,10 +92,11 @@ def acked_again(case: Case) -> Finding:
     sure = (settled.kind == ACK) & settled.ok
     return Finding(
         judged=int(sure.sum()),
-        anomalies=anomaly_of(
-            case, "acked-again", again, [acks],
-            "delivered again after the acknowledgement, or rejection, had taken effect",
-        ),
+        anomalies=[
+            *anomaly_of(case, "acked-again", again, [acks],
+                        "delivered again after the acknowledgement or rejection had taken effect"),
+            *refused_acks(case),
+        ],
         counts={"acked-again-count": len(again)},
     )  # fmt: skip
 
@@ -107,9 +110,9 @@ def _index(case: Case, deliveries: Ints) -> Ints:
 def redelivered_flag(case: Case) -> Finding:
     """A master flags what it delivers again.
 
-    Source: AMQP 0-9-1, basic.deliver.redelivered: "indicates that the message has been previously
-    delivered"; RabbitMQ, Reliability Guide, Consumer Side: "if a message is delivered and then
-    requeued, RabbitMQ will set the redelivered flag". A mirror that was promoted flags what it had
+    Source: AMQP 0-9-1, basic.deliver.redelivered: indicates that the message has been previously
+    delivered; RabbitMQ, Reliability Guide, Consumer Side: if a message is delivered and then
+    requeued, RabbitMQ will set the redelivered flag. A mirror that was promoted flags what it had
     been told of.
     """
     found = case.once(judge_pairs)
@@ -129,7 +132,7 @@ def redelivered_flag(case: Case) -> Finding:
 def delivered_at_once(case: Case) -> Finding:
     """An unsettled message is with one consumer.
 
-    Source: RabbitMQ, AMQP 0-9-1 Model, Queues: "a message is delivered to one consumer"; it is
+    Source: RabbitMQ, AMQP 0-9-1 Model Explained: messages are load balanced between consumers; one is
     given to another only when it was requeued.
     """
     found = case.once(judge_pairs)
@@ -150,6 +153,9 @@ def _acked_again(case: Case, pairs: Pairs) -> Bools:
     done_ns = settled.done_ns[before]
     sure = ((settled.kind[before] == ACK) | (settled.kind[before] == REJECT)) & settled.ok[before]
     sure &= ~_looks_like_another(case, pairs)
+    # RabbitMQ's queues answer, and hear of a channel's end, before they settle what came first.
+    end_ns = np.append(case.rows.channels.end_ns, NEVER)[deliveries.channel[before]]
+    sure &= end_ns - HANDLED_NS > np.where(sure, done_ns, 0)
     sure &= deliveries.begin_ns[again] > done_ns
     queue = deliveries.queue[before]
     given, done = case.quiet[before], case.calm.quiet.at(queue, np.where(sure, done_ns, -1))

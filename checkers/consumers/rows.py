@@ -90,6 +90,7 @@ class Channels:
     name: tuple[str, ...]
     end_ns: Ints  # NEVER if no row says it
     ended: tuple[str, ...]
+    error: tuple[str, ...]
     by_client: Bools
     alive_ns: Ints
 

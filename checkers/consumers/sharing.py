@@ -1,9 +1,9 @@
 """Queues that serve one consumer alone: single active consumers, and exclusive ones.
 
-Sources. RabbitMQ, Consumers, Single Active Consumer: "only one consumer at a time consumes from a
-queue", and another takes over when it is cancelled or dies; a consumer that comes later does not
-take its place. RabbitMQ, Consumers, Exclusivity, and AMQP 0-9-1, basic.consume.exclusive: "only
-this consumer can access the queue".
+Sources. RabbitMQ, Consumers, Single Active Consumer: only one consumer at a time consumes from a
+queue, and another takes over when it is cancelled or dies; a consumer that comes later does not
+take its place. RabbitMQ, Consumers, Exclusivity, and AMQP 0-9-1, basic.consume.exclusive: only
+this consumer can access the queue.
 
 Theory. Two consumers are served in one quiet stretch. Both channels were answered after the second
 of the two deliveries, and neither consumer had begun to leave by then: so both were there from the

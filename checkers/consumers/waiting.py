@@ -1,7 +1,7 @@
 """consumer-liveness: no consumer is left idle while messages wait for it.
 
-Source: RabbitMQ, Queues: "messages are delivered to consumers as soon as they are available" to
-consumers with room; nothing is promised of how soon while the cluster is disturbed. So the time
+Source: RabbitMQ, Consumers: a subscribed consumer is pushed messages as they become available, as
+long as it has room; nothing is promised of how soon while the cluster is disturbed. So the time
 begins with the heal, with the queue's last change of masters or end of a synchronisation, with the
 consumer, and with its room, whichever is last; what the harness stood still is taken off.
 

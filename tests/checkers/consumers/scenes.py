@@ -99,3 +99,13 @@ def deleted(story: Tale, at: float, kind: str = "ok") -> Tale:
 
 def single(*values: int) -> Tale:
     return Tale(QueueRules(name="q", single_active=True)).publish(*values)
+
+
+def refused(third: int) -> Tale:
+    """Two acknowledgements, and a third of the given tag, after which the server closes."""
+    story = Tale().publish(1, 2, 3).consumer("c", end=5, ended="channel-closed", channel="x")
+    story.channel("x", 0.4, 5, "channel-closed", error="406 unknown delivery tag 3")
+    tags = [story.deliver(value, 3 + value / 10, channel="x") for value in (1, 2, 3)]
+    story.ack(4, tags[0], channel="x").ack(4.1, tags[1], channel="x")
+    story.ack(4.9, third, channel="x", sure=False)
+    return story if third == 3 else story.take(3, flagged=True)

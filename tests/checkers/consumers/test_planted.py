@@ -18,6 +18,7 @@ from tests.checkers.consumers.scenes import (
     given,
     letters,
     multiple,
+    refused,
     rejected,
     requeued,
     single,
@@ -125,6 +126,10 @@ PLANTED: dict[str, tuple[Callable[[], Tale], dict[str, list[str]]]] = {
     "rejected, and it comes again": (
         lambda: rejected(Tale().publish(1)).take(1, flagged=True),
         {"acked-again": ["acked-again"]},
+    ),
+    "an acknowledgement is refused": (
+        lambda: refused(3),
+        {"acked-again": ["refused-ack"]},
     ),
     "one of a multiple acknowledgement again": (
         lambda: multiple().take(3, flagged=True),

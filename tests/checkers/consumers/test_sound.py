@@ -15,6 +15,7 @@ from tests.checkers.consumers.scenes import (
     given,
     letters,
     multiple,
+    refused,
     rejected,
     requeued,
     single,
@@ -42,6 +43,8 @@ SOUND: dict[str, Callable[[], Tale]] = {
     "lost, where nothing is promised": lambda: (
         Tale(keeps_acknowledged=False).publish(1, 2).take(2)
     ),
+    "an acknowledgement is refused that was the second": lambda: refused(2),
+    "acknowledged in one breath with a requeue": lambda: _in_one_breath(),
     "requeued, and next": lambda: requeued().consume(1, 3.2, flagged=True).consume(2, 3.4),
     "requeued, and given again before the answer": lambda: _again_before_the_answer(),
     "recovered, and the queue has not heard of it": lambda: _recovered_late(),
@@ -184,6 +187,14 @@ def _died_twice() -> Tale:
         tag = story.deliver(1, at + 0.3, "e", queue="d", deaths=[("q", "rejected")])
         story.ack(at + 0.4, tag, "e", queue="d")
     return story
+
+
+def _in_one_breath() -> Tale:
+    """The acknowledgement overtakes the requeue, and makes room for the next one."""
+    story = Tale().publish(1, 2, 3).consumer("c", prefetch=2)
+    one, two = story.deliver(1, 3), story.deliver(2, 3.1)
+    story.settle("nack", 3.2, one, requeue=True).ack(3.2, two)
+    return story.consume(3, 3.21).consume(1, 3.4, flagged=True)
 
 
 def _window_over_failover() -> Tale:

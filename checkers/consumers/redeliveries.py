@@ -132,8 +132,8 @@ def redelivered_flag(case: Case) -> Finding:
 def delivered_at_once(case: Case) -> Finding:
     """An unsettled message is with one consumer.
 
-    Source: RabbitMQ, AMQP 0-9-1 Model Explained: messages are load balanced between consumers; one is
-    given to another only when it was requeued.
+    Source: RabbitMQ, AMQP 0-9-1 Model Explained: messages are load balanced between consumers; one
+    is given to another only when it was requeued.
     """
     found = case.once(judge_pairs)
     again = found.pairs.again[found.twice]

@@ -231,6 +231,10 @@ class Store(Protocol):
         """Queue offsets (first, end); (0, 0) for a queue that is not there."""
         ...
 
+    def queue_end(self, topic: str, queue_id: int) -> int:
+        """The end that the log gives a queue at a master, whether or not that may be read yet."""
+        ...
+
     def queues(self) -> list[tuple[str, int]]:
         """Every (topic, queue id) that the consume queues know, sorted."""
         ...

@@ -326,6 +326,10 @@ class MessageStore:
         queue = self._queues.queues.get((topic, queue_id))
         return (0, 0) if queue is None else (queue.first, queue.end)
 
+    def queue_end(self, topic: str, queue_id: int) -> int:
+        """See Store."""
+        return self._queues.next_offsets.get((topic, queue_id), 0)
+
     def queues(self) -> list[Key]:
         """See Store."""
         return sorted(self._queues.queues)

@@ -76,7 +76,8 @@ class Broker:
         for key, queues in self.tables.offsets.items():
             topic, _, group = key.partition("@")
             for queue_id in list(queues):
-                end = self.store.queue_range(topic, queue_id)[1]
+                # Of the log: what is not confirmed again yet is there all the same.
+                end = self.store.queue_end(topic, queue_id)
                 self.tables.limit_offset(group, topic, queue_id, end)
 
     def tell(self, caller: Caller, command: Command) -> None:

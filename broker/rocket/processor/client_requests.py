@@ -28,6 +28,8 @@ EXPIRE_INTERVAL_S = 10.0  # ClientHousekeepingService
 
 async def heart_beat(broker: Broker, request: Command, caller: Caller) -> Command:
     heartbeat = decode_json(request.body, Heartbeat)
+    if caller.closed.is_set():  # it came with the connection's end, which was seen first
+        return response(ResponseCode.SUCCESS)
     for consumer in heartbeat.consumers:
         group = broker.tables.group(consumer.group)
         if broker.is_master and group.retry_queue_nums > 0:

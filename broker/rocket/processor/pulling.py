@@ -74,12 +74,16 @@ async def pull(broker: Broker, request: Command, caller: Caller) -> Command:
     if not await broker.replica.readable():
         return not_readable()
     got = await _get(broker, header)
-    if _is_nothing_new(got, header) and header.sys_flag & PULL_SUSPEND and header.suspend_ms > 0:
+    if (
+        _is_nothing_new(broker, got, header)
+        and header.sys_flag & PULL_SUSPEND
+        and header.suspend_ms > 0
+    ):
         await _wait_for_more(broker, header, caller)
         if not await broker.replica.readable():
             return not_readable()
         got = await _get(broker, header)
-    return _answer(header, got, is_master=broker.is_master)
+    return _answer(broker, header, got)
 
 
 def not_readable() -> Command:
@@ -118,11 +122,16 @@ async def _get(broker: Broker, header: PullHeader) -> Got:
     )
 
 
-def _is_nothing_new(got: Got, header: PullHeader) -> bool:
-    """A queue that was never written to is empty for who begins at its beginning."""
-    return got.status is GetStatus.NO_NEW or (
-        got.status is GetStatus.NO_QUEUE and header.offset == 0
-    )
+def _is_nothing_new(broker: Broker, got: Got, header: PullHeader) -> bool:
+    """A queue that was never written to is empty for who begins at its beginning. A master that
+    has just started may have to wait before it lets anybody read what its log has.
+    """
+    if got.status is GetStatus.NO_NEW:
+        return True
+    if got.status not in (GetStatus.NO_QUEUE, GetStatus.TOO_FAR):
+        return False
+    end = broker.store.queue_end(header.topic, header.queue_id) if broker.is_master else 0
+    return header.offset <= end
 
 
 async def _wait_for_more(broker: Broker, header: PullHeader, caller: Caller) -> None:
@@ -142,16 +151,18 @@ async def _wait_for_more(broker: Broker, header: PullHeader, caller: Caller) -> 
         await asyncio.gather(arrived, closed, return_exceptions=True)
 
 
-def _answer(header: PullHeader, got: Got, *, is_master: bool) -> Command:
+def _answer(broker: Broker, header: PullHeader, got: Got) -> Command:
     messages = got.messages
-    if _is_nothing_new(got, header):
+    if _is_nothing_new(broker, got, header):
         code, remark = ResponseCode.PULL_NOT_FOUND, got.status.value
     elif got.status is GetStatus.FOUND:
         code, remark = ResponseCode.SUCCESS, ""
         messages = wanted_by(header.subscription, messages)
         if not messages:
             code, remark = ResponseCode.PULL_RETRY_IMMEDIATELY, "no message of these tags"
-    elif got.status is GetStatus.RETRY or not (is_master or got.status is GetStatus.TOO_SMALL):
+    elif got.status is GetStatus.RETRY or not (
+        broker.is_master or got.status is GetStatus.TOO_SMALL
+    ):
         # A slave may be behind its reader: only a master knows that there is no such offset
         # (upstream: offsetCheckInSlave, which is off).
         code, remark = ResponseCode.PULL_RETRY_IMMEDIATELY, got.status.value

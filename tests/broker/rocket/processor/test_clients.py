@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import zlib
+from types import SimpleNamespace
 from typing import Any
 
 import msgspec
 import pytest
 
+from shalott.broker.rocket.processor.client_requests import heart_beat
 from shalott.broker.rocket.processor.delays import StoringClock, deliver_delayed
 from shalott.broker.rocket.processor.locks import LOCK_EXPIRES_MS, QueueLocks
 from shalott.broker.rocket.processor.tables import Tables
@@ -176,6 +178,17 @@ def test_a_message_sent_back_comes_again_later_and_ends_among_the_dead_letters()
         assert await world.bodies("%DLQ%g") == [b"x"]
         delivering.cancel()
         await asyncio.gather(delivering, return_exceptions=True)
+
+    in_world(test)
+
+
+def test_a_heartbeat_that_comes_after_its_connections_end_makes_nobody_a_member() -> None:
+    async def test(world: World) -> None:
+        caller = SimpleNamespace(closed=asyncio.Event())
+        caller.closed.set()
+        beat = Command(code=RequestCode.HEART_BEAT, body=heartbeat("ghost"))
+        await heart_beat(world.broker, beat, caller)  # type: ignore[arg-type]
+        assert await consumers(world) == []
 
     in_world(test)
 

@@ -150,6 +150,32 @@ def test_a_slave_that_is_behind_its_reader_takes_no_offset_back() -> None:
     in_world(test)
 
 
+def test_a_master_takes_no_offset_back_that_its_log_has() -> None:
+    """After a restart it may have to wait before it lets anybody read to its end."""
+
+    async def test(world: World) -> None:
+        store = world.replica.store
+        store.set_confirm_offset(0)
+        for number in range(3):
+            await world.send(b"%d" % number)
+        world.broker.tables.put_offset("g", "t", 0, 2)
+        world.broker.take_over()
+        assert world.broker.tables.offset("g", "t", 0) == 2
+        for offset in (0, 2, 3):
+            waits = await world.pull(offset)
+            assert waits.code == ResponseCode.PULL_NOT_FOUND
+            assert waits.ext["nextBeginOffset"] == str(offset)
+        assert (await world.pull(4)).code == ResponseCode.PULL_OFFSET_MOVED
+        store.set_confirm_offset(store.log.max_offset)
+        await world.settle()
+        assert (await world.pull(2)).code == ResponseCode.SUCCESS
+        world.broker.tables.put_offset("g", "t", 0, 9)
+        world.broker.take_over()
+        assert world.broker.tables.offset("g", "t", 0) == 3
+
+    in_world(test)
+
+
 def test_a_pull_of_what_has_gone_is_told_where_the_queue_begins() -> None:
     async def test(world: World) -> None:
         for _ in range(3):

@@ -86,7 +86,6 @@ class Parties:
             leaving_ns=integers([each.at("leaving_ns") for each in all_]),
             end_ns=integers([each.end_ns for each in all_]),
             ended=tuple(each.said.get("ended") or "" for each in all_),
-            is_whole=np.array([bool(each.said.get("ended")) for each in all_], dtype=np.bool_),
         )
 
 
@@ -124,7 +123,6 @@ def read_channels(
     names = channels.all
     end_ns = np.full(len(names), NEVER, dtype=np.int64)
     ended, error = [""] * len(names), [""] * len(names)
-    by_client = np.zeros(len(names), dtype=np.bool_)
     alive_ns = _last_answers(len(names), settlements, parties)
     for row, code, said in zip(rows, codes, told, strict=True):
         if code == NONE:
@@ -132,8 +130,7 @@ def read_channels(
         end_ns[code] = ops.complete_ns[row]
         ended[code] = said["ended"] or ""
         error[code] = ops.error.names[ops.error.codes[row]]
-        by_client[code] = not error[code] and ended[code] in ("channel-closed", "closed")
-    return Channels(names, end_ns, tuple(ended), tuple(error), by_client, alive_ns)
+    return Channels(names, end_ns, tuple(ended), tuple(error), alive_ns)
 
 
 def _last_answers(count: int, settlements: Settlements, parties: Parties) -> Ints:

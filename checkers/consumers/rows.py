@@ -73,7 +73,6 @@ class Consumers:
     leaving_ns: Ints
     end_ns: Ints
     ended: tuple[str, ...]
-    is_whole: Bools  # its row says all of the above
 
     def __len__(self) -> int:
         return len(self.name)
@@ -91,7 +90,6 @@ class Channels:
     end_ns: Ints  # NEVER if no row says it
     ended: tuple[str, ...]
     error: tuple[str, ...]
-    by_client: Bools
     alive_ns: Ints
 
 

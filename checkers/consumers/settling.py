@@ -18,7 +18,6 @@ import numpy as np
 from shalott.checkers.history.columns import NEVER, Bools, Codes, Ints
 
 NOT, ACK, REQUEUE, REJECT, RECOVER, AUTO = range(6)
-SETTLEMENTS = ("unsettled", "acknowledged", "requeued", "rejected", "recovered", "automatic")
 NOWHERE = -1
 
 
@@ -41,7 +40,7 @@ class Settled:
     """A row a delivery: how it was settled, if it was."""
 
     by: Ints  # position in the Settlements, NOWHERE if none
-    kind: Codes  # position in SETTLEMENTS
+    kind: Codes  # NOT, ACK, REQUEUE, REJECT, RECOVER or AUTO
     ok: Bools
     sent_ns: Ints  # NEVER
     done_ns: Ints  # NEVER unless ok

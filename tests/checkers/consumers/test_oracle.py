@@ -15,11 +15,11 @@ from shalott.checkers.consumers.checkers import consumer_checkers
 from shalott.checkers.consumers.fates import FATES, message_fates
 from shalott.checkers.consumers.redeliveries import CLASSES
 from shalott.checkers.consumers.rules import ConsumeRules, QueueRules
-from shalott.checkers.consumers.settling import SETTLEMENTS
 from shalott.harness.core.history import EMPTY_EVENTS, HISTORY_SCHEMA, History
 from tests.checkers.consumers.interpreter import Told, interpret
 
 MS = 1_000_000
+SETTLEMENTS = ("unsettled", "acknowledged", "requeued", "rejected", "recovered", "automatic")
 MISSING = ("dead-letter-missing", "dead-letter-unsafe")
 
 

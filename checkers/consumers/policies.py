@@ -47,8 +47,8 @@ class Removals:
 
 
 def removals(case: Case, gone: Ints, open_queues: Bools) -> Removals:
-    """What may have become of those that are ``gone``, acknowledged messages without an end that was
-    seen. ``open_queues`` were not drained."""
+    """What may have become of those that are ``gone``, acknowledged messages whose end nobody saw.
+    ``open_queues`` were not drained."""
     size = len(case.rows.published.index)
     found = Removals(*(np.zeros(size, dtype=np.bool_) for _ in range(8)))
     queue = case.rows.published.queue[gone]

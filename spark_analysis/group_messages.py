@@ -2,12 +2,13 @@
 them in one run, in the columns of CONSUMED.
 
 A group's messages are those of the topics that its members were assigned, with a tag that they
-subscribe to. ``gone``: acknowledged, and neither consumed (a listener returned success) nor in the
+subscribe to. ``unsure``: behind the group's offset, and nobody saw how a delivery of it ended.
+``gone``: acknowledged, and neither that, nor consumed (a listener returned success), nor in the
 group's dead letters at the end. Of these are ``lost``: those that no final read of their queue
 has, and that do not wait in the retry topic; and ``skipped``: those that lie before the group's
-offset, were never given to a listener whose end nobody saw, never sent back, and not passed over on
-purpose. A delayed message is not called lost: how long it may take is the plan's. A broadcast group
-has no offsets at brokers: its members' deliveries are counted, each member's by itself.
+offset, were never sent back, and not passed over on purpose. A delayed message is not called lost:
+how long it may take is the plan's. A broadcast group has no offsets at brokers: its members'
+deliveries are counted, each member's by itself.
 """
 
 from __future__ import annotations
@@ -142,12 +143,14 @@ def _passed(rows: DataFrame) -> DataFrame:
 
 def _of_messages(ends: DataFrame) -> DataFrame:
     acked = F.col("type") == "ok"
-    is_gone = acked & (F.col("consumed") == 0) & F.col("dead").isNull()
+    is_open = acked & (F.col("consumed") == 0) & F.col("dead").isNull()
     waits = F.col("retried").isNotNull() & (F.col("retried") >= F.col("retries_committed"))
+    is_behind = F.coalesce(F.col("place") < F.col("committed"), F.lit(False))
+    is_unsure = is_open & ~waits & is_behind & (F.col("unseen") > 0)
+    is_gone = is_open & ~is_unsure
     is_lost = is_gone & ~waits & F.col("place").isNull() & ~F.col("delayed")
     is_passed = F.coalesce(F.col("told_to_begin") > F.col("place"), F.lit(False))
-    is_skipped = is_gone & ~waits & ~is_passed & (F.col("unseen") == 0) & (F.col("sent_back") == 0)
-    is_skipped &= F.coalesce(F.col("place") < F.col("committed"), F.lit(False))
+    is_skipped = is_gone & ~waits & ~is_passed & (F.col("sent_back") == 0) & is_behind
     return ends.groupBy("run", F.col("group").alias("lane")).agg(
         F.count("value").alias("attempts"),
         F.count_if(acked).alias("acknowledged"),
@@ -155,6 +158,7 @@ def _of_messages(ends: DataFrame) -> DataFrame:
         F.count_if(acked & (F.col("consumed") == 0) & F.col("dead").isNotNull()).alias(
             "dead_lettered"
         ),
+        F.count_if(is_unsure).alias("unsure"),
         F.count_if(is_gone).alias("gone"),
         F.count_if(is_lost).alias("lost"),
         F.count_if(is_skipped).alias("skipped"),

@@ -167,7 +167,7 @@ def test_a_simulated_run_is_counted_as_its_own_results_say(
 
     command = (
         f"test --system {system} --workload {workload} --cluster sim --nemesis kill --seed 5"
-        f" --time-limit 6 --rate 60 --store {tmp_path}"
+        f" --time-limit 8 --nemesis-interval 3 --nemesis-duration 2 --rate 60 --store {tmp_path}"
     )
     code = "from shalott.harness.cli.main import main; main()"
     done = subprocess.run(

@@ -242,11 +242,10 @@ class Channel(Process):
             self.deliver(done)
 
     async def _recover(self, method: commands.Basic.Recover) -> None:
-        await self.consumers.recover(bool(method.requeue))
-        await self._port.send(commands.Basic.RecoverOk())
+        await self.consumers.recover(bool(method.requeue), answers=True)
 
     async def _recover_async(self, method: commands.Basic.RecoverAsync) -> None:
-        await self.consumers.recover(bool(method.requeue))
+        await self.consumers.recover(bool(method.requeue), answers=False)
 
     async def _flow(self, method: commands.Channel.Flow) -> None:
         if not method.active:

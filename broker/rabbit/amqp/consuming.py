@@ -193,10 +193,13 @@ class Consumers:
         outcome = "requeue" if method.requeue else "reject"
         await self._settle(method.delivery_tag or 0, multiple=False, outcome=outcome)
 
-    async def recover(self, requeue: bool) -> None:
+    async def recover(self, requeue: bool, *, answers: bool) -> None:
+        """What was held back goes behind recover-ok: what comes before it is taken back."""
         if not requeue:
             raise AmqpError(NOT_IMPLEMENTED, "basic.recover with requeue=false")
         self._tell_queues(self._deliveries.settle_all(), "requeue")
+        if answers:
+            await self._context.port.send(commands.Basic.RecoverOk())
         await self._send_held()
 
     # -- from queue processes ----------------------------------------------------------------------

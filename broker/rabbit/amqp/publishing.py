@@ -49,8 +49,9 @@ class Publisher:
 
     @property
     def has_verdicts(self) -> bool:
-        """Whether ``flush`` has something to send."""
-        return self._unconfirmed.decided > 0
+        """Whether ``flush`` has something to send, or to look at again."""
+        unconfirmed = self._unconfirmed
+        return unconfirmed.decided > 0 or unconfirmed.in_question or bool(self._suspects)
 
     @property
     def flush_due(self) -> bool:

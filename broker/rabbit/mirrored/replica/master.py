@@ -245,7 +245,11 @@ class Master:
         return Done()
 
     def deliver_ready(self) -> None:
-        """Hand out messages while there are some, and consumers that may have them."""
+        """Hand out messages while there are some, and consumers that may have them.
+
+        What is overdue goes before each one (rabbit_amqqueue_process fetches so): a dead message is
+        never delivered, though it became the head a moment ago.
+        """
         self._expire()
         while self.queue.ready and (consumer := self.consumers.next_ready()) is not None:
             request = consumer.request
@@ -260,7 +264,7 @@ class Master:
                 self.shell.pid, request.tag, ack_id, fetched.redelivered, fetched.content
             )
             self.shell.send(request.channel, delivery)
-        self._expire()  # what is the head now
+            self._expire()
 
     def settle(self, request: Settle) -> None:
         ids = self.consumers.settle(request.channel, request.ack_ids)

@@ -11,11 +11,13 @@ from typing import Any
 
 import pika.exceptions
 import pytest
+from pamqp import commands
 from pika import BasicProperties
 from pika.adapters.blocking_connection import BlockingChannel
 
 from tests.broker.rabbit.amqp.pika_flows import closes_channel, connected, queue
 from tests.world.processes.rabbit import NodeProcess, running_nodes
+from tests.world.rabbit.raw_client import opened
 
 pytestmark = pytest.mark.local
 
@@ -337,3 +339,25 @@ def test_a_policy_that_shortens_a_queue_drops_its_head_at_once(node: NodeProcess
         )
         asyncio.run(node.management.delete("/api/policies/%2F/short"))
         assert channel.basic_get("opt.policy", auto_ack=True)[2] == b"3"
+
+
+def test_what_the_channels_limit_held_back_comes_behind_recover_ok(node: NodeProcess) -> None:
+    """A client takes what came before recover-ok for taken back, and would never settle it."""
+    with opened(node.address) as client:
+        for name in ("opt.held.1", "opt.held.2"):
+            client.declare(name)
+            client.publish(name, name.encode())
+        client.send(1, commands.Basic.Qos(prefetch_count=1, global_=True))
+        client.expect(commands.Basic.QosOk, 1)
+        for name in ("opt.held.1", "opt.held.2"):
+            client.send(1, commands.Basic.Consume(queue=name, consumer_tag=name))
+        client.send(1, commands.Queue.Declare(queue="opt.held.2", passive=True))
+        came = [client.receive()[1]]
+        while not isinstance(came[-1], commands.Queue.DeclareOk):
+            came.append(client.receive()[1])
+        assert [isinstance(frame, commands.Basic.Deliver) for frame in came].count(True) == 1
+        client.send(1, commands.Basic.Recover(requeue=True))
+        client.expect(commands.Basic.RecoverOk, 1)
+        client.expect(commands.Basic.Deliver, 1)
+        for name in ("opt.held.1", "opt.held.2"):
+            client.send(1, commands.Queue.Delete(queue=name, nowait=True))

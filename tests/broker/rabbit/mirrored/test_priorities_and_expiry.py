@@ -281,3 +281,23 @@ def test_a_message_that_becomes_the_head_expires_though_nobody_asks() -> None:
             await until(lambda: cluster["a"].contents("q") == [(b"for ever", True)], "it expires")
 
     run(scenario())
+
+
+def test_what_is_overdue_behind_another_is_not_delivered_with_it() -> None:
+    """A consumer with room takes all that is ready at once: the dead among it are left out."""
+
+    async def scenario() -> None:
+        async with Cluster("a") as cluster:
+            await cluster["a"].declare("q")
+            channel, consumer = cluster["a"].channel(), cluster["a"].channel()
+            channel.publish("q", b"first")
+            channel.publish("q", b"dead", expiration_ms=50)
+            channel.publish("q", b"last")
+            await confirmed(channel)
+            await asyncio.sleep(0.2)  # virtual time
+            await consumer.ask("q", qp.Consume(consumer.pid, "t", False, False, 0))
+            await until(lambda: len(consumer.deliveries) >= 2, "deliveries")
+            bodies = [delivery.content.body for delivery in consumer.deliveries]
+            assert bodies == [b"first", b"last"]
+
+    run(scenario())

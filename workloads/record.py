@@ -33,7 +33,9 @@ class WorkloadRecord:
     (harness/core/parameters.py). ``checkers``: what judges it besides the checkers that every run
     has. ``complete``: given the struct's values and how many nodes serve clients, the values that a
     plan stores. ``check``: raises UsageError for a plan that it can't have. ``draw``: values for a
-    search's run; what it leaves out has its default. ``describe``: a few words for the report.
+    search's run; what it leaves out has its default. ``search``: fields of a swarm by name
+    (harness/search/drawing/swarm.py) that searches with this workload have, whatever the system.
+    ``describe``: a few words for the report.
 
     For shrinking: ``lower`` names whole numbers that may be made smaller, down to 1; ``calm`` has
     the values that a parameter may be put to because there it does least.
@@ -48,6 +50,7 @@ class WorkloadRecord:
     complete: Callable[[Values, int], Values] = lambda values, serving: values
     check: Callable[[Plan], None] = lambda plan: None
     draw: Callable[[Draw], Values] = lambda draw: {}
+    search: Values = field(default_factory=dict)
     describe: Callable[[Plan], str] = lambda plan: ""
     lower: tuple[str, ...] = ()
     calm: Values = field(default_factory=dict)

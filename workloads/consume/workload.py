@@ -14,7 +14,7 @@ from functools import partial
 from shalott.checkers.base import Checker
 from shalott.checkers.consumers.checkers import consumer_checkers
 from shalott.checkers.consumers.rules import ConsumeRules
-from shalott.harness.core.drawing import Draw
+from shalott.harness.core.drawing import Draw, Range
 from shalott.harness.core.generator.base import Generator
 from shalott.harness.core.generator.combinators import Phases, Stagger, TimeLimit
 from shalott.harness.core.generator.consumers import (
@@ -47,6 +47,8 @@ from shalott.workloads.record import Values, WorkloadRecord
 AMQP = "amqp-0-9-1"
 NS_PER_MS = 1_000_000
 STUCK_AFTER_MS = 10_000
+# Consumers come, settle and go in a second or two: many short runs show more than a few long ones.
+SEARCHED = {"time_limit_ms": (15_000, 15_000, 30_000), "interval_ms": Range(3000, 8000, 500)}
 CONSUME_OUT_MS = STUCK_AFTER_MS + 5_000
 STOP_MS = 15_000
 DECLARE_MS = 15_000
@@ -268,6 +270,7 @@ WORKLOAD = WorkloadRecord(
     build=consume_workload,
     checkers=consume_checkers,
     draw=draw_parameters,
+    search=SEARCHED,
     describe=describe,
     lower=("queues", "consumers"),
     calm={

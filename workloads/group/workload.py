@@ -60,6 +60,8 @@ from shalott.workloads.log import PORTS, REMOTING, ROUTE_POLL_MS, dial, port_at
 from shalott.workloads.log_promises import invariant_checkers
 from shalott.workloads.record import Values, WorkloadRecord
 
+# Consumers come, settle and go in a second or two: many short runs show more than a few long ones.
+SEARCHED = {"time_limit_ms": (15_000, 15_000, 30_000), "interval_ms": Range(3000, 8000, 500)}
 READING_LIMIT_MS = 60_000
 LEAVING_LIMIT_MS = 15_000
 LATE_MS = 15_000  # the drain goes on so long after everything should have been consumed
@@ -287,6 +289,7 @@ WORKLOAD = WorkloadRecord(
     checkers=group_workload_checkers,
     check=check,
     draw=draw_parameters,
+    search=SEARCHED,
     describe=describe,
     lower=("topics", "queues", "members", "max_reconsume", "delay_levels"),
     calm={

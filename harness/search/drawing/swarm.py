@@ -148,11 +148,12 @@ class Subject:
 def plain_subject(system: str, profile: str, workload: str = "") -> Subject:
     """What a search without a scenario is about: all that the profile promises to survive."""
     search = search_of(system, profile)
+    own = WORKLOADS.find(workload).search if workload else {}
     name = f"{system}-{profile}" + (f"-{workload}" if workload else "")
     return Subject(
         system=system,
         profile=profile,
-        swarm=USUAL.but(**search.settings),
+        swarm=USUAL.but(**{**search.settings, **own}),
         name=name,
         workload=workload,
     )

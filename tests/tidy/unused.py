@@ -20,7 +20,6 @@ from tests.tidy.sources import PACKAGES, Source
 NO_USER_HERE: Mapping[tuple[str, str], str] = {
     ("checkers/linearizability/explaining/timeline.py", "timeline_html"): "for notebooks",
     ("checkers/linearizability/explaining/timeline.py", "write_timeline"): "the same",
-    ("harness/core/generator/combinators.py", "Phases"): "for workloads from outside",
 }
 # Distributions whose import has another name.
 IMPORTED_AS: Mapping[str, str] = {"aio-pika": "aio_pika", "pytest-timeout": "pytest_timeout"}

@@ -73,8 +73,10 @@ class MakeMember(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupMeans:
-    """What all clients of a run share: its groups by name, and what their listeners do. ``topic``:
-    one that has a route, whatever is sent."""
+    """What all clients of a run share: its groups by name, and what their listeners do.
+
+    ``topic`` is one that has a route, whatever is sent.
+    """
 
     topic: str
     groups: Mapping[str, Group]

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
 
@@ -26,6 +26,8 @@ _PAIRS = re.compile(rb'"?(\d+)"?\s*:\s*(-?\d+)')
 _PLACES = re.compile(rb"\{[^{}]*\}(?:\s*:\s*-?\d+)?")
 _QUEUE_ID, _OFFSET = re.compile(rb'"queueId"\s*:\s*(\d+)'), re.compile(rb'"offset"\s*:\s*(-?\d+)')
 _AFTER = re.compile(rb"\}\s*:\s*(-?\d+)$")
+
+Body = TypeVar("Body", bound=msgspec.Struct)
 
 
 class _Ids(msgspec.Struct):
@@ -250,7 +252,7 @@ async def delay_offsets(client: RocketClient, address: str) -> dict[int, int]:
     return {int(level): int(offset) for level, offset in _PAIRS.findall(table)}
 
 
-def _decoded(body: bytes, shape: Any) -> Any:
+def _decoded(body: bytes, shape: type[Body]) -> Body:
     try:
         return msgspec.json.decode(body, type=shape)
     except msgspec.DecodeError as error:

@@ -87,7 +87,7 @@ def latest(cwd: Path) -> Path:
 
 
 MISTAKES = [
-    (["test", "--workload", "stack"], "unknown workload stack: choose one of elections, fifo,"),
+    (["test", "--workload", "stack"], "unknown workload stack: choose one of consume, elections, fifo,"),
     (
         ["test", "--workload", "lock", "--ack-mode", "auto"],
         "--ack-mode is a parameter of fifo and queue, not of the workload lock",

@@ -21,7 +21,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from shalott.checkers.consumers.intervals import Stretch, Timetable, without
+from shalott.checkers.consumers.intervals import Stretch, Timetable, union, without
 from shalott.checkers.consumers.rows import QueueChange
 from shalott.checkers.history.columns import NEVER
 from shalott.checkers.history.faults import Surroundings
@@ -46,11 +46,13 @@ GENTLE = {"ends-processes", "in-order"}  # effects that leave an heir all that w
 
 @dataclass(frozen=True, slots=True)
 class Calm:
-    """By queue. The last place of ``quiet`` stands for all queues together."""
+    """By queue. The last place of ``quiet`` stands for all queues together. ``troubles``: what
+    disturbs every queue, in order."""
 
     ruled: Timetable
     quiet: Timetable
     inherited: Timetable
+    troubles: tuple[Stretch, ...]
 
 
 def read_calm(
@@ -75,7 +77,12 @@ def read_calm(
     everywhere = quiet[0] if quiet else []
     for other in quiet[1:]:
         everywhere = _both(everywhere, other, around.end_ns)
-    return Calm(Timetable.of(ruled), Timetable.of([*quiet, everywhere]), Timetable.of(inherited))
+    return Calm(
+        Timetable.of(ruled),
+        Timetable.of([*quiet, everywhere]),
+        Timetable.of(inherited),
+        tuple(union(troubles)),
+    )
 
 
 def _both(one: Sequence[Stretch], other: Sequence[Stretch], end_ns: int) -> list[Stretch]:

@@ -182,17 +182,29 @@ def _deleted(case: Case, code: int, rules: QueueRules, gone: Ints) -> Bools:
 
 
 def _without_consumers(case: Case, code: int) -> list[Stretch]:
-    """When the queue had certainly no consumer that was known to live."""
+    """When the queue had no consumer that was known to live."""
     consumers, end_ns = case.rows.consumers, case.around.end_ns
     own = np.flatnonzero((consumers.queue == code) & (consumers.active_ns < NEVER))
-    used = [
-        (
-            int(consumers.active_ns[each]),
-            int(min(consumers.leaving_ns[each], consumers.end_ns[each], end_ns)),
-        )
-        for each in own
-    ]
+    used = [(int(consumers.active_ns[each]), _lived_ns(case, int(each))) for each in own]
     return without([(0, end_ns)], union(stretch for stretch in used if stretch[0] <= stretch[1]))
+
+
+def _lived_ns(case: Case, consumer: int) -> int:
+    """Until when a consumer was surely there, as its queue sees it.
+
+    A client waits in vain for a node that lost power, or is cut off, and sees the end of its
+    consumer long after the queue did. So from the first trouble on that it was not heard of after,
+    nobody knows.
+    """
+    consumers, channel = case.rows.consumers, int(case.rows.consumers.channel[consumer])
+    leaving_ns, end_ns = consumers.leaving_ns[consumer], consumers.end_ns[consumer]
+    until_ns = int(min(leaving_ns, end_ns, case.around.end_ns))
+    heard_ns = int(case.rows.channels.alive_ns[channel]) if channel >= 0 else NONE
+    heard_ns = max(heard_ns, int(consumers.active_ns[consumer]))
+    for begin_ns, ended_ns in case.calm.troubles:
+        if ended_ns >= heard_ns:
+            return min(until_ns, max(heard_ns, begin_ns))
+    return until_ns
 
 
 def _when_taken(case: Case, code: int, rules: QueueRules, gone: Ints) -> tuple[Ints, Ints]:

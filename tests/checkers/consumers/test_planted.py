@@ -70,6 +70,22 @@ PLANTED: dict[str, tuple[Callable[[], Tale], dict[str, list[str]]]] = {
         lambda: deleted(Tale().publish(1), 5, "fail"),
         {"consumer-fates": ["lost"]},
     ),
+    "gone from a queue that somebody used, and nothing happened": (
+        lambda: (
+            Tale(QueueRules(name="q", expires_ms=5000)).publish(1, at=19).publish(2, at=21)
+            .consumer("c", end=64.5, ended="hung-up").consume(1, 19.1)
+        ),
+        {"consumer-fates": ["lost"]},
+    ),
+    "gone from a queue whose consumer was heard of after the fault": (
+        lambda: (
+            Tale(QueueRules(name="q", expires_ms=5000)).publish(1, at=40).publish(2, at=41)
+            .consumer("c", end=64.5)
+            .fault(1, "power", 20, 24, ["n2"], effects=["ends-processes"]).consume(1, 40.1)
+            .consume(3, 60.2).publish(3, at=60.1)
+        ),
+        {"consumer-fates": ["lost"]},
+    ),
     "rejected, and no dead letter": (
         lambda: rejected(letters()),
         {"consumer-fates": ["dead-letter-missing"]},

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from typing import Any
 
 import pytest
 
@@ -80,6 +81,10 @@ SOUND: dict[str, Callable[[], Tale]] = {
     ),
     "deleted": lambda: deleted(Tale().publish(1), 5),
     "deleted while nobody used it": lambda: Tale(QueueRules(name="q", expires_ms=2000)).publish(1),
+    "deleted while its consumer's node was without power": lambda: _expired_at_a_fault(),
+    "deleted while its consumer was cut off, and never heard of it": lambda: _expired_at_a_fault(
+        "partition", ["cuts-links"], end=63, ended="closed"
+    ),
     "a dead letter lost near a fault": lambda: rejected(
         letters().fault(1, "kill", 3, 4, ["n3"], effects=["ends-processes"])
     ),
@@ -160,6 +165,16 @@ SOUND: dict[str, Callable[[], Tale]] = {
 def _unanswered() -> Tale:
     story = Tale().publish(1).consumer("c", end=4, ended="lost")
     return story.ack(3.1, story.deliver(1, 3), sure=False, took=None)
+
+
+def _expired_at_a_fault(
+    kind: str = "power", effects: Sequence[str] = ("ends-processes",), **consumer: Any
+) -> Tale:
+    """The queue's master hears of it soon, its client when it has waited long enough."""
+    story = Tale(QueueRules(name="q", expires_ms=1000)).publish(1, at=19).publish(2, at=21)
+    story.consumer("c", **{"end": 25, "ended": "hung-up", **consumer})
+    story.consume(1, 19.1).fault(1, kind, 20, 24, ["n2"], effects=list(effects))
+    return story.publish(3, at=27).consumer("d", 26).consume(3, 27.1, "d")
 
 
 def _again_before_the_answer() -> Tale:

@@ -14,7 +14,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.json
 
-from shalott.checkers.history.columns import Ints
+from shalott.checkers.consumers.naming import Names
+from shalott.checkers.history.cells import CellReader
+from shalott.checkers.history.columns import Bools, Ints
 from shalott.checkers.history.faults import decode_object
 
 BLOCK_BYTES = 4 << 20  # larger than any cell, small enough for all cores to have some
@@ -23,6 +25,61 @@ DISTINCT_PART = 4  # where at most every fourth cell is new, the distinct ones a
 DEATHS = pa.list_(
     pa.struct([("queue", pa.string()), ("reason", pa.string()), ("count", pa.int64())])
 )
+
+
+class Extras:
+    """The column of a history, by rows of its clients' operations. ``places``: where these are."""
+
+    def __init__(self, column: pa.ChunkedArray, places: Ints | None) -> None:
+        self._column, self._places = column, places
+        self._reader = CellReader(column)
+
+    def _where(self, rows: Ints) -> Ints:
+        return rows if self._places is None else self._places[rows]
+
+    def take(self, rows: Ints) -> pa.ChunkedArray:
+        """The cells themselves."""
+        where = self._where(rows)
+        return self._column if len(where) == len(self._column) else self._column.take(where)
+
+    def said(self, rows: Ints, schema: pa.Schema) -> Said:
+        """What the cells of these rows say."""
+        return Said(self, self._reader, rows, self._where(rows), schema)
+
+
+class Said:
+    """The columns of a schema. ``odd``: positions of cells that say more than numbers, truths and
+    plain texts; ``table`` has those."""
+
+    def __init__(
+        self, extras: Extras, reader: CellReader, rows: Ints, where: Ints, schema: pa.Schema
+    ) -> None:
+        def of(kind: pa.DataType) -> list[str]:
+            return [field.name for field in schema if field.type == kind]
+
+        self._cells = reader.read(
+            where, integers=of(pa.int64()), truths=of(pa.bool_()), texts=of(pa.string())
+        )
+        self.odd = self._cells.odd
+        self.table = parse(extras.take(rows[self.odd]), schema)
+
+    def integers(self, key: str, default: int) -> Ints:
+        found = self._cells.integers(key, default)
+        found[self.odd] = integers(self.table[key], default)
+        return found
+
+    def truths(self, key: str) -> Bools:
+        found = self._cells.truths(key)
+        found[self.odd] = pc.fill_null(self.table[key], False).to_numpy()
+        return found
+
+    def codes(self, key: str, names: Names) -> Ints:
+        """Of a text, by ``names``."""
+        words = self._cells.texts[key]
+        table = np.array([names.code(name) for name in words.names], dtype=np.int64)
+        found: Ints = table[words.codes]
+        found[self.odd] = names.codes_in(self.table[key])
+        return found
 
 
 def parse(cells: pa.ChunkedArray, schema: pa.Schema) -> pa.Table:

@@ -57,7 +57,8 @@ class Names:
 def places(queue: Ints, value: Ints, queues: int) -> Callable[[Ints, Ints], Ints]:
     """A look-up of (queue, value) pairs: the position of each that is wanted, NONE if there is
     none. Of several that are equal the first counts."""
-    order = np.argsort(value, kind="stable")
+    rising = not len(value) or bool((value[1:] >= value[:-1]).all())  # as generators give them
+    order = np.arange(len(value)) if rising else np.argsort(value, kind="stable")
     values = value[order]
     fresh = np.ones(len(values), dtype=np.bool_)
     fresh[1:] = values[1:] != values[:-1]

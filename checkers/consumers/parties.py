@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from shalott.checkers.consumers.extras import parse
+from shalott.checkers.consumers.extras import Extras, parse
 from shalott.checkers.consumers.naming import Names
 from shalott.checkers.consumers.rows import NONE, Channels, Consumers, QueueChange
 from shalott.checkers.consumers.settling import Settlements
@@ -90,10 +90,10 @@ class Parties:
 
 
 def read_consumers(
-    ops: Operations, extra: pa.ChunkedArray, queues: Names, channels: Names, consumers: Names
+    ops: Operations, extra: Extras, queues: Names, channels: Names, consumers: Names
 ) -> Parties:
     rows = np.flatnonzero(ops.f.equal("consumer"))
-    told = parse(extra.take(pa.array(rows)), CONSUMER).to_pylist()
+    told = parse(extra.take(rows), CONSUMER).to_pylist()
     keys = queues.codes_of(ops.key, rows)
     found: dict[int, Party] = {}
     for row, queue, said in zip(rows, keys, told, strict=True):
@@ -111,14 +111,14 @@ def read_consumers(
 
 def read_channels(
     ops: Operations,
-    extra: pa.ChunkedArray,
+    extra: Extras,
     channels: Names,
     settlements: Settlements,
     parties: Parties,
 ) -> Channels:
     """Every channel that anything names."""
     rows = np.flatnonzero(ops.f.equal("channel"))
-    told = parse(extra.take(pa.array(rows)), CHANNEL).to_pylist()
+    told = parse(extra.take(rows), CHANNEL).to_pylist()
     codes = [channels.code(said["channel"]) for said in told]
     names = channels.all
     end_ns = np.full(len(names), NEVER, dtype=np.int64)

@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from shalott.checkers.consumers.extras import DEATHS, integers, parse, parse_repeated
+from shalott.checkers.consumers.extras import DEATHS, Extras, integers, parse_repeated
 from shalott.checkers.consumers.naming import Names, lives_of, places
 from shalott.checkers.consumers.parties import read_changes, read_channels, read_consumers
 from shalott.checkers.consumers.rows import (
@@ -58,9 +58,10 @@ SETTLED = pa.schema(
 def read_rows(history: History, rules: ConsumeRules, ops: Operations | None = None) -> Rows:
     """``ops`` are the history's, if somebody has them already."""
     ops = client_operations(history) if ops is None else ops
-    extra = history.ops["extra"]
+    places = None
     if len(ops) != history.ops.num_rows:
-        extra = extra.filter(pc.greater_equal(history.ops["process"], 0))
+        places = np.flatnonzero(history.ops["process"].to_numpy() >= 0)
+    extra = Extras(history.ops["extra"], places)
     names = Names([rule.name for rule in rules.queues])
     channels, consumers = Names(), Names()
     published = _published(ops, extra, names)
@@ -90,13 +91,9 @@ def _rows_of(ops: Operations, *names: str) -> Ints:
     return np.flatnonzero(ops.f.among(names))
 
 
-def _cells(extra: pa.ChunkedArray, rows: Ints) -> pa.ChunkedArray:
-    return extra if len(rows) == len(extra) else extra.take(pa.array(rows))
-
-
-def _published(ops: Operations, extra: pa.ChunkedArray, queues: Names) -> Published:
+def _published(ops: Operations, extra: Extras, queues: Names) -> Published:
     rows = np.flatnonzero(ops.f.equal("enqueue") & ops.has_value)
-    said = parse_repeated(_cells(extra, rows), PUBLISHES)
+    said = parse_repeated(extra.take(rows), PUBLISHES)
     keys = queues.codes_of(ops.key, rows)
     row, queue = np.arange(len(rows)), keys
     to = said["to"].combine_chunks() if said["to"].null_count < len(rows) else None
@@ -133,22 +130,21 @@ def _routed(to: Any, keys: Ints, queues: Names) -> tuple[Ints, Ints]:
     return row, queue
 
 
-def _settlements(ops: Operations, extra: pa.ChunkedArray, channels: Names) -> Settlements:
+def _settlements(ops: Operations, extra: Extras, channels: Names) -> Settlements:
     rows = _rows_of(ops, *SETTLING)
     rows = rows[~ops.type.equal("fail")[rows]]
-    said = parse(_cells(extra, rows), SETTLED)
-    tag, upto = integers(said["tag"], NONE), integers(said["upto"], NONE)
-    several = np.asarray(pc.fill_null(said["multiple"], False).to_numpy(), dtype=np.bool_)
-    several |= upto >= 0
+    said = extra.said(rows, SETTLED)
+    tag, upto = said.integers("tag", NONE), said.integers("upto", NONE)
+    several = said.truths("multiple") | (upto >= 0)
     several |= ops.f.equal("recover")[rows]
     upto = np.where(several, np.where(upto >= 0, upto, tag), NONE)
-    requeue = np.asarray(pc.fill_null(said["requeue"], False).to_numpy(), dtype=np.bool_)
+    requeue = said.truths("requeue")
     kind = np.where(ops.f.equal("ack")[rows], ACK, np.where(requeue, REQUEUE, REJECT))
     kind = np.where(ops.f.equal("recover")[rows], RECOVER, kind)
     ok = ops.type.equal("ok")[rows]
     return Settlements(
         index=ops.index[rows],
-        channel=channels.codes_in(said["channel"]),
+        channel=said.codes("channel", channels),
         tag=np.where(several, NONE, tag),
         upto=upto,
         kind=kind.astype(np.int32),
@@ -160,7 +156,7 @@ def _settlements(ops: Operations, extra: pa.ChunkedArray, channels: Names) -> Se
 
 def _deliveries(
     ops: Operations,
-    extra: pa.ChunkedArray,
+    extra: Extras,
     queues: Names,
     channels: Names,
     consumers: Names,
@@ -176,14 +172,16 @@ def _deliveries(
     if len(rows) and (np.diff(at_ns) < 0).any():
         order = np.argsort(at_ns, kind="stable")
         rows, at_ns = rows[order], at_ns[order]
-    said = parse(_cells(extra, rows), DELIVERED)
+    said = extra.said(rows, DELIVERED)
     is_take = taken[rows]
-    consumer = np.where(is_take, NONE, consumers.codes_in(said["consumer"]))
-    channel = np.where(is_take, NONE, channels.codes_in(said["channel"]))
-    tag = integers(said["tag"], NONE)
+    consumer = np.where(is_take, NONE, said.codes("consumer", consumers))
+    channel = np.where(is_take, NONE, said.codes("channel", channels))
+    tag = said.integers("tag", NONE)
     queue = queues.codes_of(ops.key, rows)
     value = ops.value[rows]
-    life, lives = lives_of(said["deaths"])
+    odd, lives = lives_of(said.table["deaths"])
+    life = np.zeros(len(rows), dtype=np.int32)
+    life[said.odd] = odd
     auto = is_take | parties.automatic(consumer)
     message = _messages(published, queue, value, life, lives, queues)
     message[~ops.has_value[rows]] = NONE

@@ -33,7 +33,7 @@ import numpy as np
 from shalott.checkers.consumers.case import Case
 from shalott.checkers.consumers.finding import Finding, anomaly_of
 from shalott.checkers.consumers.grouping import by_consumer, split_by
-from shalott.checkers.consumers.prefetching import own_windows, settled_before
+from shalott.checkers.consumers.prefetching import Tally, own_settled, own_windows
 from shalott.checkers.consumers.redeliveries import LATE_NS
 from shalott.checkers.consumers.rows import FAIL, OK
 from shalott.checkers.consumers.settling import RECOVER, REQUEUE
@@ -161,27 +161,27 @@ def _requeued(case: Case, plain: Bools) -> _Requeued:
     own = own[plain[deliveries.queue[own]]]
     done = case.calm.quiet.at(deliveries.queue[own], settled.done_ns[own])
     own = own[done == case.quiet[own]]
-    full = _full_windows(case)[own]
+    full = _full_windows(case, own)
     # recover-ok is the channel's answer: the queue may have heard nothing yet.
     own, full = (column[full | (settled.kind[own] == REQUEUE)] for column in (own, full))
     back_ns = np.where(full, settled.sent_ns[own], settled.done_ns[own] + LATE_NS)
     return _Requeued(own, back_ns, full)
 
 
-def _full_windows(case: Case) -> Bools:
-    """Of each delivery whether its consumer's window was full when it was settled."""
+def _full_windows(case: Case, own: Ints) -> Bools:
+    """Of these deliveries whether their consumer's window was full when they were settled."""
     deliveries, windows = case.rows.deliveries, case.once(own_windows)
-    found = np.zeros(len(deliveries.index), dtype=np.bool_)
+    found = np.zeros(len(own), dtype=np.bool_)
     if not len(windows.row):
         return found
-    at_ns, number = deliveries.at_ns[windows.row], windows.number
-    last_ns = int(at_ns.max()) + 1
-    sent_ns = np.minimum(deliveries.settled.sent_ns[windows.row], last_ns)
-    width = last_ns + 2
-    came = np.sort(number * width + at_ns)
-    given = np.searchsorted(came, number * width + sent_ns) - np.searchsorted(came, number * width)
-    unsettled = given - settled_before(case, windows, sent_ns)
-    found[windows.row] = unsettled >= windows.limit
+    place = np.minimum(np.searchsorted(windows.row, own), len(windows.row) - 1)
+    known = windows.row[place] == own
+    place, sent_ns = place[known], deliveries.settled.sent_ns[own[known]]
+    at_ns = deliveries.at_ns[windows.row]
+    number = windows.number[place]
+    given = Tally.of(windows.number, at_ns, int(at_ns.max())).before(number, sent_ns)
+    unsettled = given - case.once(own_settled).before(number, sent_ns)
+    found[known] = unsettled >= windows.limit[place]
     return found
 
 

@@ -41,7 +41,14 @@ def prefetch(case: Case) -> Finding:
     """
     consumers, deliveries = case.rows.consumers, case.rows.deliveries
     own, shared = case.once(own_windows), _shared_windows(case)
-    found = np.sort(np.concatenate((_over(case, own), _over(case, shared))))
+    found = np.sort(
+        np.concatenate(
+            (
+                _over(case, own, case.once(own_settled)),
+                _over(case, shared, settled_in(case, shared)),
+            )
+        )
+    )
     return Finding(
         judged=len(own.row) + len(shared.row),
         anomalies=anomaly_of(
@@ -79,12 +86,12 @@ def _limits(case: Case) -> tuple[Ints, Bools]:
     return np.where(counts, limit, 0), np.append(consumers.shared, False)[deliveries.consumer]
 
 
-def _over(case: Case, windows: Windows) -> Ints:
+def _over(case: Case, windows: Windows, settled_by: Tally) -> Ints:
     """The deliveries that made too many."""
     if not len(windows.row):
         return windows.row
     at_ns = case.rows.deliveries.at_ns[windows.row]
-    settled = settled_before(case, windows, at_ns)
+    settled = settled_by.before(windows.number, at_ns)
     return np.asarray(windows.row[windows.rank + 1 - settled > windows.limit])
 
 
@@ -101,11 +108,33 @@ def ranks(holder: Ints, stretch: Ints) -> tuple[Ints, Ints]:
     return number, rank
 
 
-def settled_before(case: Case, windows: Windows, at_ns: Ints) -> Ints:
-    """How many deliveries of each one's holder had been settled, by what was sent before."""
-    sent_ns = case.rows.deliveries.settled.sent_ns[windows.row]
-    last_ns = int(at_ns.max()) + 1
-    width = last_ns + 2
-    sent = np.sort(windows.number * width + np.minimum(sent_ns, last_ns))
-    begin = np.searchsorted(sent, windows.number * width)
-    return np.searchsorted(sent, windows.number * width + at_ns) - begin
+@dataclass(frozen=True, slots=True)
+class Tally:
+    """Instants by number, to be counted."""
+
+    keys: Ints
+    width: int
+
+    @classmethod
+    def of(cls, number: Ints, at_ns: Ints, last_ns: int) -> Tally:
+        """``last_ns``: no instant counts beyond it."""
+        width = last_ns + 2
+        return cls(np.sort(number * width + np.minimum(at_ns, last_ns + 1)), width)
+
+    def before(self, number: Ints, at_ns: Ints) -> Ints:
+        """How many of each number lie before an instant."""
+        begin = np.searchsorted(self.keys, number * self.width)
+        until = np.minimum(at_ns, self.width - 1)
+        return np.searchsorted(self.keys, number * self.width + until) - begin
+
+
+def settled_in(case: Case, windows: Windows) -> Tally:
+    """The settlements of each one's holder, by when they were sent."""
+    deliveries = case.rows.deliveries
+    last_ns = int(deliveries.at_ns.max(initial=0)) + 1
+    return Tally.of(windows.number, deliveries.settled.sent_ns[windows.row], last_ns)
+
+
+def own_settled(case: Case) -> Tally:
+    """Those of consumers with a limit of their own."""
+    return settled_in(case, case.once(own_windows))

@@ -16,7 +16,7 @@ from typing import Any
 
 from shalott.checkers.consumers.rules import QueueRules
 from shalott.harness.core.generator.consumers import Route, Slot
-from shalott.workloads.clients.amqp_declarations import (
+from shalott.workloads.clients.consuming.declarations import (
     EXCHANGE_PREFIX,
     Declaration,
     ExchangeDeclaration,

@@ -30,9 +30,9 @@ from shalott.harness.core.op import Invocation
 from shalott.harness.core.plan import Plan
 from shalott.harness.core.rng import stream_key
 from shalott.workloads.base import Workload
-from shalott.workloads.clients.amqp_consumer import ConsumerClients
-from shalott.workloads.clients.amqp_declarations import EXCHANGE_PREFIX
 from shalott.workloads.clients.body import SMALLEST_BYTES
+from shalott.workloads.clients.consuming.client import ConsumerClients
+from shalott.workloads.clients.consuming.declarations import EXCHANGE_PREFIX
 from shalott.workloads.clients.recovering.clients import make_clients
 from shalott.workloads.consume.parameters import (
     USUAL_KINDS,
@@ -159,6 +159,7 @@ def consume_workload(plan: Plan) -> Workload:
             plan.workload.concurrency,
         ),
         setup=set_up(topology),
+        setup_repeats=True,
         generator=load_generator(plan, topology),
         final_generator=final_generator(plan, topology),
         final_at=partial(final_generator, plan, topology),

@@ -87,7 +87,10 @@ def latest(cwd: Path) -> Path:
 
 
 MISTAKES = [
-    (["test", "--workload", "stack"], "unknown workload stack: choose one of consume, elections, fifo,"),
+    (
+        ["test", "--workload", "stack"],
+        "unknown workload stack: choose one of consume, elections,",
+    ),
     (
         ["test", "--workload", "lock", "--ack-mode", "auto"],
         "--ack-mode is a parameter of fifo and queue, not of the workload lock",

@@ -6,7 +6,7 @@ import pytest
 
 from shalott.checkers.consumers.rules import QueueRules
 from shalott.harness.core.errors import UsageError
-from shalott.workloads.clients.amqp_declarations import ExchangeDeclaration, QueueDeclaration
+from shalott.workloads.clients.consuming.declarations import ExchangeDeclaration, QueueDeclaration
 from shalott.workloads.consume.parameters import FEATURES, ConsumeParameters, features_of
 from shalott.workloads.consume.topology import Topology, topology_of
 

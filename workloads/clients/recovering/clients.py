@@ -7,7 +7,7 @@ from typing import Literal
 from shalott.harness.core.client import Client
 from shalott.harness.core.errors import UsageError
 from shalott.workloads.base import MakeClient
-from shalott.workloads.clients.amqp_consumer import ConsumerClients
+from shalott.workloads.clients.consuming.client import ConsumerClients
 from shalott.workloads.clients.recovering.aio_pika_library import AioPika
 from shalott.workloads.clients.recovering.consumer_client import (
     LibraryHost,

@@ -28,8 +28,8 @@ from shalott.harness.core.generator.subscriptions import subscription_of
 from shalott.harness.core.history import Recorder
 from shalott.harness.core.op import Completion, Invocation
 from shalott.workloads.clients.amqp import AmqpQueueClient
-from shalott.workloads.clients.amqp_declarations import EXCHANGE_PREFIX
 from shalott.workloads.clients.body import encode_body
+from shalott.workloads.clients.consuming.declarations import EXCHANGE_PREFIX
 from shalott.workloads.clients.recovering.amqp_rows import Ledger, Published
 from shalott.workloads.clients.recovering.amqp_tap import AmqpTap
 from shalott.workloads.clients.recovering.hosts import Hosts

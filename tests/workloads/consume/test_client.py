@@ -19,9 +19,9 @@ from shalott.harness.core.history import History
 from shalott.harness.core.memory_recording import MemoryRecorder
 from shalott.harness.core.op import Invocation
 from shalott.harness.core.recording import loop_clock_ns
-from shalott.workloads.clients.amqp_consumer import AmqpConsumerClient, ConsumerClients
-from shalott.workloads.clients.amqp_declarations import QueueDeclaration
 from shalott.workloads.clients.body import encode_body
+from shalott.workloads.clients.consuming.client import AmqpConsumerClient, ConsumerClients
+from shalott.workloads.clients.consuming.declarations import QueueDeclaration
 from tests.world.rabbit.scripted_server import FakeServer, Session, fake_server
 
 pytestmark = pytest.mark.unit

@@ -24,8 +24,8 @@ from pamqp.base import Frame
 
 from shalott.harness.core.generator.subscriptions import PLAIN, Settling, Subscription, Verdict
 from shalott.workloads.clients.amqp_connection import Connection, Content, Event
-from shalott.workloads.clients.amqp_rows import Rows
 from shalott.workloads.clients.body import decode_body
+from shalott.workloads.clients.consuming.rows import Rows
 
 CORRUPTED = "corrupted"
 PROOF_S = 0.05  # so long a settlement waits for others before the question that proves it

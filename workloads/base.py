@@ -1,7 +1,8 @@
 """A workload: what the clients do in one run, as values that the flow uses without knowing more.
 
 ``setup`` is done once, when the queues are there and before the load: one after the other, by a
-client of the first node. It stands in no history: a run whose setup fails has not booted.
+client of the first node. It stands in no history: a run whose setup fails has not booted. What may
+be asked twice (``setup_repeats``) is asked again while messages get lost and leaders change.
 """
 
 from __future__ import annotations
@@ -71,6 +72,7 @@ class Workload:
     make_client: MakeClient = make_of_one_port
     several: SeveralPorts | None = None
     setup: tuple[Invocation, ...] = ()
+    setup_repeats: bool = False
     nodes: tuple[str, ...] = ()
     final_at: Callable[[Sequence[str]], Generator] | None = None
     declares_queues: bool = False

@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -28,10 +29,17 @@ from shalott.cluster.base import (
 )
 from shalott.cluster.systems.settling import observe_all
 from shalott.harness.core.client import Client
-from shalott.harness.core.errors import BootFailed, ClientError, Definite, HarnessError, Indefinite
+from shalott.harness.core.errors import (
+    BootFailed,
+    ClientError,
+    Definite,
+    HarnessError,
+    Indefinite,
+    Unreachable,
+)
 from shalott.harness.core.generator.base import Generator
 from shalott.harness.core.history import Recorder
-from shalott.harness.core.op import NEMESIS
+from shalott.harness.core.op import NEMESIS, Invocation
 from shalott.harness.core.plan import FaultAction, Plan
 from shalott.harness.core.recording import RunRecorder, record_to_file
 from shalott.harness.core.worker import describe
@@ -41,6 +49,8 @@ from shalott.workloads.base import Workload
 log = logging.getLogger("shalott.run")
 
 BOOT_TIMEOUT_MS = 120_000
+SETUP_PAUSE_S = 0.5
+SETUP_REFUSALS = 10  # that many may be a node's that has not heard of everything yet
 OBSERVE_TIMEOUT_S = 2.0
 LAST_LINES = 20  # of a node that died
 
@@ -216,18 +226,35 @@ class Stage:
         await self._set_up()
 
     async def _set_up(self) -> None:
-        """What the workload needs before anything is measured. Raises BootFailed."""
-        if not self.workload.setup:
-            return
+        """What the workload needs before anything is measured. Raises BootFailed.
+
+        A message may be lost and a leader change while queues are declared, which is no reason to
+        give a run up: what may be asked for twice is asked for again.
+        """
+        left = deque(self.workload.setup)
+        until_ns, refusals = self.record.now_ns() + BOOT_TIMEOUT_MS * 1_000_000, 0
+        while left:
+            try:
+                await self._ask_for(left)
+            except ClientError as error:
+                refusals += isinstance(error, Definite) and not isinstance(error, Unreachable)
+                is_over = refusals > SETUP_REFUSALS or self.record.now_ns() >= until_ns
+                if is_over or not self.workload.setup_repeats:
+                    text = f"the workload can't be set up: {describe(error)}"
+                    raise BootFailed(text) from error
+                log.info("the set-up is tried again: %s", describe(error))
+                await asyncio.sleep(SETUP_PAUSE_S)
+
+    async def _ask_for(self, left: deque[Invocation]) -> None:
+        """With one client, until nothing is left. Raises ClientError."""
         client = self._make_client(self._client_nodes[0])
         try:
             await client.open()
-            for invocation in self.workload.setup:
-                done = await client.invoke(invocation)
+            while left:
+                done = await client.invoke(left[0])
                 if done.type != "ok":
                     raise Definite(done.error or done.type)
-        except ClientError as error:
-            raise BootFailed(f"the workload can't be set up: {describe(error)}") from error
+                left.popleft()
         finally:
             await client.close()
 

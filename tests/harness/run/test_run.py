@@ -10,10 +10,11 @@ import msgspec
 import pytest
 
 from shalott.harness.core.doors import load_module
-from shalott.harness.core.errors import BootFailed, HarnessError
+from shalott.harness.core.errors import BootFailed, Definite, HarnessError, Indefinite
 from shalott.harness.core.op import Invocation
 from shalott.harness.core.plan import Plan
 from shalott.harness.report.results import read_results
+from shalott.harness.run import stage
 from shalott.harness.run.run import Outcome, run
 from shalott.harness.run.store import RunDirectory, Store
 from tests.checkers.runs.test_extra_checkers import PLUG_IN
@@ -135,6 +136,35 @@ def test_a_workload_that_can_not_be_set_up_has_not_booted(runs: Runner) -> None:
     assert outcome.exit_code == 255
     assert "the workload can't be set up: no sing here" in outcome.failures[0]
     assert phases(outcome) == ["boot"]
+
+
+@pytest.mark.parametrize("fails", [Indefinite("no answer"), Definite("no queue yet")])
+def test_what_may_be_set_up_twice_is_asked_for_again(runs: Runner, fails: Exception) -> None:
+    setup = (
+        Invocation(f="enqueue", key="q.1", value=98),
+        Invocation(f="enqueue", key="q.1", value=99),
+    )
+    memory = MemoryWorld(Trap(refusals=[fails, fails]), setup=setup, setup_repeats=True)
+    outcome = runs(memory, memory_plan())
+    assert not outcome.failures
+    rows = outcome.directory.load_history().ops.to_pylist()
+    assert sum(row["f"] == "dequeue" and row["value"] in (98, 99) for row in rows) == 2
+
+
+def test_what_may_not_be_set_up_twice_is_asked_for_once(runs: Runner) -> None:
+    setup = (Invocation(f="enqueue", key="q.1", value=1),)
+    memory = MemoryWorld(Trap(refusals=[Indefinite("no answer")]), setup=setup)
+    outcome = runs(memory, memory_plan())
+    assert "the workload can't be set up: no answer" in outcome.failures[0]
+
+
+def test_a_set_up_that_is_refused_again_and_again_has_not_booted(
+    runs: Runner, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(stage, "SETUP_PAUSE_S", 0)
+    memory = MemoryWorld(setup=(Invocation(f="sing"),), setup_repeats=True)
+    outcome = runs(memory, memory_plan())
+    assert "the workload can't be set up: no sing here" in outcome.failures[0]
 
 
 def test_a_cluster_that_does_not_settle_is_drained_and_said_so(runs: Runner) -> None:

@@ -56,6 +56,7 @@ class Trap:
     settles: bool = True
     parted_from: tuple[str, ...] = ()  # what every node says when it is asked
     hang: str = ""  # names a method that never returns
+    refusals: list[Exception] = field(default_factory=list)  # of the first enqueues
 
     async def spring(self, method: str) -> None:
         if self.crash == method:
@@ -107,6 +108,8 @@ class MemoryClient:
             raise Indefinite("the connection was lost")
         if invocation.f == "enqueue":
             assert invocation.value is not None
+            if self._service.trap.refusals:
+                raise self._service.trap.refusals.pop()
             self._service.enqueue(invocation.key, invocation.value)
             return Completion(type="ok")
         if invocation.f != "dequeue":
@@ -319,6 +322,7 @@ class MemoryWorld:
     system: MemorySystem = field(init=False)
     record: WorkloadRecord = field(init=False)
     setup: tuple[Invocation, ...] = ()
+    setup_repeats: bool = False
     nemeses: list[MemoryNemesis] = field(default_factory=list)
     make_recorder: Callable[[Path], RunRecorder] = record_to_file
 
@@ -377,6 +381,7 @@ class MemoryWorld:
             generator=TimeLimit(paced, plan.time_limit_ms * 1_000_000),
             final_generator=TimeLimit(drain(plan.cluster.nodes, QUEUES), 5_000_000_000),
             setup=self.setup,
+            setup_repeats=self.setup_repeats,
         )
 
 

@@ -25,61 +25,20 @@ from pamqp.base import Frame
 from shalott.harness.core.generator.subscriptions import PLAIN, Settling, Subscription, Verdict
 from shalott.workloads.clients.amqp_connection import Connection, Content, Event
 from shalott.workloads.clients.body import decode_body
+from shalott.workloads.clients.consuming.bookkeeping import (
+    ChannelEnded,
+    Consumer,
+    Question,
+    Unsettled,
+    Waiter,
+    settlement_of,
+    told_in,
+)
 from shalott.workloads.clients.consuming.rows import Rows
 
 CORRUPTED = "corrupted"
 PROOF_S = 0.05  # so long a settlement waits for others before the question that proves it
 _CONSUME = commands.Basic.Consume.index
-
-
-class ChannelEnded(Exception):
-    """The channel ended before it answered. ``refused``: by the method that was sent last."""
-
-    def __init__(self, text: str, *, refused: bool) -> None:
-        super().__init__(text)
-        self.refused = refused
-
-
-@dataclass(slots=True, eq=False)
-class Consumer:
-    """One consumer as its client sees it. ``active_ns``: when consume-ok came."""
-
-    name: str
-    queue: str
-    wanted: Subscription
-    extra: dict[str, Any]
-    row: int
-    active_ns: int | None = None
-    leaving_ns: int | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Unsettled:
-    """A delivery of which nothing was said yet. ``kept``: nothing will be."""
-
-    queue: str
-    value: int | None
-    kept: bool
-
-
-@dataclass(slots=True, eq=False)
-class Question:
-    """Passive declares that were sent together; the rows that their answers prove."""
-
-    rows: list[int]
-    missing: int  # answers
-    ready: int = 0  # messages, by the last answer
-    answered: asyncio.Future[None] | None = None
-
-
-@dataclass(slots=True, eq=False)
-class Waiter:
-    """Somebody who waits for an answer of that kind. ``index``: of the method that was sent."""
-
-    kind: type[Frame]
-    index: int
-    future: asyncio.Future[None]
-    tag: str | None = None
 
 
 @dataclass(slots=True, eq=False)
@@ -359,7 +318,7 @@ class ConsumerChannel:
         for other in settled:
             del self.unsettled[other]
         row = self.rows.begin(said, own.queue, extra, None if verdict.multiple else own.value)
-        self._send(_settlement(tag, verdict))
+        self._send(settlement_of(tag, verdict))
         if any(queue in self._cut_off for queue in queues):
             self.rows.end(row, "info", error="the consumer had been cancelled by the server")
             self._close_if_idle()
@@ -464,28 +423,3 @@ class ConsumerChannel:
 
     def _send(self, *methods: Frame) -> None:
         self.connection.send(*methods, channel=self.number)
-
-
-def _settlement(tag: int, verdict: Verdict) -> Frame:
-    if verdict.said == "ack":
-        return commands.Basic.Ack(delivery_tag=tag, multiple=verdict.multiple)
-    if verdict.said == "nack":
-        return commands.Basic.Nack(
-            delivery_tag=tag, multiple=verdict.multiple, requeue=verdict.requeue
-        )
-    return commands.Basic.Reject(delivery_tag=tag, requeue=verdict.requeue)
-
-
-def told_in(properties: commands.Basic.Properties) -> dict[str, Any]:
-    """What a row says of a message besides its body: its deaths and its priority."""
-    told: dict[str, Any] = {}
-    deaths = (properties.headers or {}).get("x-death")
-    if isinstance(deaths, list):
-        told["deaths"] = [
-            {name: death.get(name) for name in ("queue", "reason", "count")}
-            for death in deaths
-            if isinstance(death, dict)
-        ]
-    if properties.priority is not None:
-        told["priority"] = properties.priority
-    return told

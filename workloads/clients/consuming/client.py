@@ -38,13 +38,13 @@ from shalott.harness.core.op import Completion, Invocation
 from shalott.workloads.clients.amqp_channel import GUEST, AmqpChannel, Credentials
 from shalott.workloads.clients.amqp_connection import Connection, Content
 from shalott.workloads.clients.body import decode_body, encode_body
-from shalott.workloads.clients.consuming.channel import (
+from shalott.workloads.clients.consuming.bookkeeping import (
     CORRUPTED,
     ChannelEnded,
     Consumer,
-    ConsumerChannel,
     told_in,
 )
+from shalott.workloads.clients.consuming.channel import ConsumerChannel
 from shalott.workloads.clients.consuming.declarations import EXCHANGE_PREFIX, Declarations
 from shalott.workloads.clients.consuming.rows import Rows
 

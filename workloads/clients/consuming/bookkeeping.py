@@ -12,6 +12,8 @@ from pamqp.base import Frame
 
 from shalott.harness.core.generator.subscriptions import Subscription, Verdict
 
+CORRUPTED = "corrupted"
+
 
 class ChannelEnded(Exception):
     """The channel ended before it answered. ``refused``: by the method that was sent last."""

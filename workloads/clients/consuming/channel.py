@@ -26,6 +26,7 @@ from shalott.harness.core.generator.subscriptions import PLAIN, Settling, Subscr
 from shalott.workloads.clients.amqp_connection import Connection, Content, Event
 from shalott.workloads.clients.body import decode_body
 from shalott.workloads.clients.consuming.bookkeeping import (
+    CORRUPTED,
     ChannelEnded,
     Consumer,
     Question,
@@ -36,7 +37,6 @@ from shalott.workloads.clients.consuming.bookkeeping import (
 )
 from shalott.workloads.clients.consuming.rows import Rows
 
-CORRUPTED = "corrupted"
 PROOF_S = 0.05  # so long a settlement waits for others before the question that proves it
 _CONSUME = commands.Basic.Consume.index
 

@@ -18,6 +18,7 @@ from shalott.broker.rabbit.metadata.records import QueueRow
 from shalott.broker.rabbit.mirrored import policy, rows
 from shalott.broker.rabbit.mirrored.messages import Declared, StopProcess, StopTimeout
 from shalott.broker.rabbit.mirrored.modes import RecoverStart
+from shalott.broker.rabbit.mirrored.process import roles
 from shalott.broker.rabbit.mirrored.process.queue_shell import QueueShell
 from shalott.broker.rabbit.mirrored.process.state import Identity, MirrorsStop, QueueState
 from shalott.broker.rabbit.mirrored.replica import instructions as ins
@@ -105,9 +106,22 @@ async def _end_deleted(state: QueueState, shell: QueueShell) -> NoReturn:
     shell.exit("normal")
 
 
-async def ring_stopped(state: QueueState, shell: QueueShell, reason: str) -> NoReturn:
+async def ring_stopped(state: QueueState, shell: QueueShell, reason: str) -> None:
+    """A master that was the only one of its ring has what nobody else can have: it comes back."""
     if state.ending.is_deleting:
         await _end_deleted(state, shell)
+    gm_shell, row = state.ring.gm, shell.row()
+    if (
+        reason == "shutdown"
+        and isinstance(state.role, Master)
+        and gm_shell is not None
+        and gm_shell.member.view is not None
+        and gm_shell.member.is_alone
+        and row is not None
+        and row.pid == shell.pid
+    ):
+        roles.join_another_ring(state, shell)
+        return
     if reason == "shutdown" and state.role is not None:
         await out_of_place(state, shell)
     shell.exit(reason)

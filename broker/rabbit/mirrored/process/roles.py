@@ -75,6 +75,14 @@ def join_ring(state: QueueState, shell: QueueShell) -> None:
     state.ring.gm.feed(gm.Join())
 
 
+def join_another_ring(state: QueueState, shell: QueueShell) -> None:
+    """The former one was this process alone, and the group has forgotten it."""
+    if state.sync.as_master is not None:
+        state.sync.as_master.cancel()
+    state.ring.depth_requested = False
+    join_ring(state, shell)
+
+
 def follow(shell: QueueShell, mirror: Mirror, master: Pid) -> None:
     """``master`` is the one that is recorded now."""
     mirror.master = master

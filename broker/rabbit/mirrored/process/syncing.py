@@ -25,6 +25,7 @@ from shalott.broker.rabbit.mirrored.replica import instructions as ins
 from shalott.broker.rabbit.mirrored.replica.master import Master
 from shalott.broker.rabbit.mirrored.replica.mirror import Mirror
 from shalott.broker.rabbit.mirrored.replica.sync import MasterSync, Outcome
+from shalott.broker.rabbit.mirrored.ring import gm
 from shalott.broker.rabbit.processes.messages import Done, Failed, Message, Pid
 
 log = logging.getLogger("shalott.broker.mirrored")
@@ -66,7 +67,11 @@ def maybe_auto_sync(state: QueueState, shell: QueueShell, mirror: Pid | None) ->
         state.sync.again = True
         return
     mirrors = _unsynchronised(shell, mirror)
-    if mirrors:
+    if mirrors and state.ring.gm.member.is_alone:
+        # Mirrors enter the ring first: these are in another one, or dead. They would not hear that
+        # a synchronisation begins, and all would wait for them.
+        state.ring.gm.feed(gm.CheckMembership())
+    elif mirrors:
         _start(state, shell, mirrors)
 
 

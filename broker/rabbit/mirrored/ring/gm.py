@@ -39,8 +39,7 @@ from shalott.broker.rabbit.mirrored.ring.members import (
     CheckNeighbours,
     MemberState,
     RingMessage,
-    missed_of_others,
-    missed_of_own,
+    missed,
     restore,
 )
 from shalott.broker.rabbit.mirrored.ring.outgoing import Outgoing
@@ -52,6 +51,7 @@ from shalott.broker.rabbit.mirrored.ring.steps import (
     AskToJoin,
     Broadcast,
     CancelFlushTimer,
+    CheckMembership,
     Confirmed,
     ConfirmedBroadcast,
     Deliver,
@@ -86,8 +86,8 @@ from shalott.broker.rabbit.processes.messages import Pid
 __all__ = (
     "Member", "RingMessage", "RING_SHUTDOWN", "BUFFER_BYTES_MAX", "BROADCAST_DELAY_MS",
     "NEIGHBOUR_DOWN_DELAY_MS", "AddOnRight", "AnswerAddOnRight", "AskToJoin", "Broadcast",
-    "CancelFlushTimer", "Confirmed", "ConfirmedBroadcast", "Deliver", "Demonitor",
-    "FlushTimerFired", "Idle", "Input", "Join", "JoinAnswered", "Joined", "Leave",
+    "CancelFlushTimer", "CheckMembership", "Confirmed", "ConfirmedBroadcast", "Deliver",
+    "Demonitor", "FlushTimerFired", "Idle", "Input", "Join", "JoinAnswered", "Joined", "Leave",
     "MembersChanged", "MembershipLost", "Monitor", "NeighbourDown", "NeighbourDownDelayPassed",
     "Output", "Received", "Send", "Side", "StartFlushTimer", "StartNeighbourDownTimer", "Stop",
     "Stopped", "Transact", "Transacted", "ValidateMembers",
@@ -98,6 +98,7 @@ BUFFER_BYTES_MAX = 100_000_000
 # another reason must not end as "normal": channels would take the queue for deleted as well.)
 RING_SHUTDOWN = "normal"
 
+UNREAD = 1 << 62  # a version that is newer than what any node has read
 _ANSWERS = (Transacted, MembershipLost, JoinAnswered)
 
 # A blocked activity: yields what it must have done, is sent the answer.
@@ -228,12 +229,20 @@ class Member:
     def _is_drained(self) -> bool:
         # A member that stops with pubs in flight would leave their settling to an alias owner
         # (rmq#224).
-        if self.states is None or self._is_alone() or self.bugs.stops_undrained:
+        if self.states is None or self.is_alone or self.bugs.stops_undrained:
             return True  # KB-RMQ-04: a member that was told to stop stopped
         return not self.outgoing.pubs and all(state.is_settled for state in self.states.values())
 
-    def _is_alone(self) -> bool:
+    @property
+    def is_alone(self) -> bool:
+        """Whether it is the only one of its ring; at its end, whether it was."""
         return self.right == self.id
+
+    def _check_lonely(self) -> None:
+        """Who is alone does not hear that a newcomer had it recorded dead, and made a ring. (The
+        original does not look.)"""
+        if self.is_alone and self.states is not None and self._row is not None:
+            self._check_membership(self._row)
 
     def _handle(self, given: Input) -> Work | None:
         """Most inputs are dealt with at once; those that must have something done first are not."""
@@ -242,8 +251,10 @@ class Member:
                 return self._received(message)
             case Broadcast(payload):
                 self._broadcast(payload)
+                self._check_lonely()
             case ConfirmedBroadcast(payload, token):
                 self._confirmed_broadcast(payload, token)
+                self._check_lonely()
             case Idle():
                 self._flush()
             case FlushTimerFired():
@@ -253,6 +264,8 @@ class Member:
                 self._neighbour_down(side, member, reason)
             case ValidateMembers(pids):
                 self._validate_members(pids)
+            case CheckMembership() if self.view is not None:
+                return self._refresh_view(UNREAD)
             case Stop(reason):
                 self.stop_reason = reason
             case Leave():
@@ -341,7 +354,7 @@ class Member:
         # broadcast.
         if self.stop_reason is not None or self.states is None:
             return
-        if not self._is_alone():
+        if not self.is_alone:
             self.outgoing.add(payload)
         self._emit(Deliver(self.id.pid, payload))
         if self.outgoing.bytes > BUFFER_BYTES_MAX:
@@ -352,7 +365,7 @@ class Member:
             self._emit(Confirmed(token, ok=False))
             return
         self._broadcast(payload)
-        if self._is_alone():
+        if self.is_alone:
             self._emit(Confirmed(token))
         else:
             self.outgoing.want_confirm(token)
@@ -403,24 +416,15 @@ class Member:
 
     def _adopt(self, message: Catchup) -> None:
         assert self.view is not None
-        if not self._is_alone():
+        if not self.is_alone:
             onward = Catchup(self.right, self.id, self.view.version, message.states)
             self._emit(Send(self.right, onward))
         self.states = {snapshot.id: restore(snapshot) for snapshot in message.states}
 
     def _missed(self, message: Catchup) -> list[ActivityItem]:
-        """What the left neighbour's state says that we would have heard, had it been our neighbour
-        before.
-        """
-        assert self.states is not None
-        strict = self.bugs.strict_common
-        theirs = {snapshot.id: restore(snapshot) for snapshot in message.states}
-        items = []
-        for member in sorted({**self.states, **theirs}):
-            left, own = theirs.get(member, MemberState()), self._state_of(member)
-            missed = missed_of_own if self._stands_in_for(member) else missed_of_others
-            items.append(missed(member, own, left, strict=strict))
-        return items
+        assert self.states is not None and self.view is not None
+        ours = (self.id, *self.view.members[self.id].aliases)
+        return missed(self.states, message.states, ours, strict=self.bugs.strict_common)
 
     def _activity(self, items: Sequence[ActivityItem]) -> Work | None:
         assert self.view is not None
@@ -555,7 +559,7 @@ class Member:
         right_before = self.right
         self.left = self._meet("left", self.left, place.left)
         self.right = self._meet("right", self.right, place.right)
-        if self._is_alone():
+        if self.is_alone:
             self.outgoing.take()
         elif self.right != right_before and self.states is not None:
             self._emit(Send(self.right, self._catchup_for(self.right, self.view)))
@@ -580,10 +584,6 @@ class Member:
         if state is None:
             state = self.states[member] = MemberState()
         return state
-
-    def _stands_in_for(self, member: MemberId) -> bool:
-        assert self.view is not None
-        return member == self.id or member in self.view.members[self.id].aliases
 
     def _catchup_for(self, to: MemberId, view: View) -> Catchup:
         assert self.states is not None

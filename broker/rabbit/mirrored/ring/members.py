@@ -140,6 +140,25 @@ def split(
     return rest_a[:start], common, suffix
 
 
+def missed(
+    states: dict[MemberId, MemberState],
+    snapshots: Iterable[MemberSnapshot],
+    ours: Sequence[MemberId],
+    *,
+    strict: bool,
+) -> list[ActivityItem]:
+    """What the left neighbour's state says that we (``states``) would have heard, had it been our
+    neighbour before. ``ours``: this member, and those for whom it stands in.
+    """
+    theirs = {snapshot.id: restore(snapshot) for snapshot in snapshots}
+    items = []
+    for member in sorted({**states, **theirs}):
+        own = states.setdefault(member, MemberState())
+        found = missed_of_own if member in ours else missed_of_others
+        items.append(found(member, own, theirs.get(member, MemberState()), strict=strict))
+    return items
+
+
 def missed_of_own(
     member: MemberId, own: MemberState, left: MemberState, *, strict: bool
 ) -> ActivityItem:

@@ -79,6 +79,10 @@ class AddOnRight(msgspec.Struct, frozen=True):
     token: int
 
 
+class CheckMembership(msgspec.Struct, frozen=True):
+    """Somebody does what nobody does who is in a ring with this member: is it still in its own?"""
+
+
 class ValidateMembers(msgspec.Struct, frozen=True):
     """The owner believes that these are the members: tell it who else was born or died."""
 
@@ -115,6 +119,7 @@ Input = (
     | Idle
     | AddOnRight
     | ValidateMembers
+    | CheckMembership
     | Stop
     | Leave
     | Transacted

@@ -232,6 +232,30 @@ def test_who_was_recorded_dead_stops_with_shutdown() -> None:
     assert payloads(world.nodes["a"], "c") == ["n"]
 
 
+def test_who_is_alone_and_was_recorded_dead_stops_when_it_speaks() -> None:
+    """A newcomer that could not reach it made a ring of its own."""
+    world = ring(4, "a")
+    world.rows.append(apply_change(RecordDead(world.nodes["a"].member.id, by=None), world.rows[-1]))
+    world.settle()
+    world.feed(world.nodes["a"], gm.ConfirmedBroadcast(b"m", 11))
+    assert world.nodes["a"].confirmed == [11]
+    assert world.nodes["a"].stopped == "shutdown"
+    assert world.nodes["a"].member.is_alone
+
+
+def test_who_asks_whether_it_is_still_a_member_is_not_content_with_what_its_node_knows() -> None:
+    world = ring(4, "a")
+    world.feed(world.nodes["a"], gm.CheckMembership())
+    world.settle()
+    assert world.nodes["a"].stopped is None
+    world.rows.append(apply_change(RecordDead(world.nodes["a"].member.id, by=None), world.rows[-1]))
+    world.broadcast("a", "m")  # its node has not heard of it
+    assert world.nodes["a"].stopped is None
+    world.feed(world.nodes["a"], gm.CheckMembership())
+    world.settle()
+    assert world.nodes["a"].stopped == "shutdown"
+
+
 def test_a_stop_waits_until_everything_in_flight_has_settled() -> None:
     world = ring(6, "abc")
     world.broadcast("a", "m")

@@ -1,10 +1,12 @@
 """What a broker may rightfully say of a group's offset at a time, by what was committed.
 
-The last commit counts, whoever sent it: another member's that is late, an operator's reset. One is
-*superseded* by a later one that was answered before it is asked for. A commit that nobody answered
-may count for a while yet. A turn (turns.py) may take back what was committed in its reach, and then
-what had been superseded counts again. The *floor* is the least that is left; there is none if no
-commit is safe. Upstream: ConsumerOffsetManager, SlaveSynchronize.
+The last commit counts, whoever sent it, also another member's that is late. One is *superseded* by
+a later one that was answered before it is asked for. A commit that nobody answered may count for a
+while yet, and so may an operator's reset: the broker tells the members, and a queue that none of
+them has at that time stays as it was (upstream: ClientRemotingProcessor.resetOffset). A turn
+(turns.py) may take back what was committed in its reach, and then what had been superseded counts
+again. The *floor* is the least that is left; there is none if no commit is safe. Upstream:
+ConsumerOffsetManager, SlaveSynchronize.
 """
 
 from __future__ import annotations
@@ -44,15 +46,20 @@ class OffsetBook:
         commits, resets = story.commits, story.resets
         told = np.where(commits.seen == UNSAID, commits.offset, commits.seen)
         offset = np.concatenate((np.minimum(commits.offset, told), resets.offset))
-        type_ = np.concatenate((commits.type, resets.type))
+        # A reset is the broker's word to members: a queue that none of them has is not set.
+        asked = np.where(resets.type == FAIL, FAIL, INFO)
+        type_ = np.concatenate((commits.type, asked))
         begin = np.concatenate((commits.begin_ns, resets.begin_ns))
         end = np.concatenate((commits.end_ns, resets.end_ns))
         end = np.where(type_ == INFO, _late_ns(begin, end, story.turns), end)
         place = np.concatenate((self._places(commits), self._places(resets)))
         kept = np.flatnonzero((type_ != FAIL) & (offset > NOWHERE))
         order = kept[np.lexsort((begin[kept], place[kept]))]
+        # One that was made in a trouble may have gone to a broker that was master no more: a client
+        # goes by its route, and what a slave is told its master's copy undoes.
+        is_ok = (type_ == OK) & ~story.turns.troubled(begin, np.where(end == NEVER, begin, end))
         self._place = place[order]
-        self._all = _Own(offset[order], begin[order], end[order], type_[order] == OK)
+        self._all = _Own(offset[order], begin[order], end[order], is_ok[order])
 
     def _places(self, rows: Rows) -> Ints:
         return rows.group.astype(np.int64) * self._width + rows.key

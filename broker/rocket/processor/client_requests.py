@@ -17,7 +17,7 @@ from shalott.broker.rocket.processor.client_bodies import (
     decode_json,
 )
 from shalott.broker.rocket.processor.fields import Fields
-from shalott.broker.rocket.processor.storing import ensure_topic
+from shalott.broker.rocket.processor.storing import ensure_topic, not_master
 from shalott.broker.rocket.processor.topics import retry_topic
 from shalott.broker.rocket.remoting.codes import RequestCode, ResponseCode
 from shalott.broker.rocket.remoting.command import Command, response
@@ -75,6 +75,9 @@ async def expire_clients(broker: Broker) -> None:
 
 
 async def lock_batch(broker: Broker, request: Command, caller: Caller) -> Command:
+    """The master's alone to give. Upstream's slaves grant them to clients whose route is old."""
+    if not broker.is_master:
+        return not_master(broker)
     wanted = decode_json(request.body, LockRequest)
     keys = [(queue.topic, queue.queue_id) for queue in wanted.queues]
     held = broker.locks.lock(wanted.group, wanted.client_id, keys, broker.now_ms())

@@ -34,6 +34,7 @@ LEVELS_S: tuple[int, ...] = (
     *(1200, 1800, 3600, 7200),
 )
 TICK_S = 0.1
+STEP_MS = 50  # a clock that drifts does not go wrong by so much from look to look
 AGAIN_S = 1.0  # after a put that failed, and where nothing was ever delayed
 BATCH_BYTES = 256 << 10
 
@@ -69,16 +70,21 @@ class StoringClock:
 
     A clock that was set ahead for a minute must not delay what it stored then by a minute. Upstream
     delivers such messages at once (correctDeliverTimestamp), hence too early; here the delay counts
-    from when the message was seen, and from as much later for those behind it.
+    from when the message was seen, and from as much later for those behind it. What was found while
+    our own clock was set otherwise is forgotten with it.
     """
 
     def __init__(self) -> None:
-        self._ahead_ms = self._last_ms = 0
+        self._ahead_ms = self._last_ms = self._since_ms = 0
 
-    def stored_ms(self, store_ms: int, now_ms: int) -> int:
-        """When the head of the queue was stored, by our clock, or later."""
+    def stored_ms(self, store_ms: int, now_ms: int, steady_ms: int) -> int:
+        """When the head of the queue was stored, by our clock, or later. ``steady_ms``: now, by a
+        clock that nobody sets."""
         if store_ms < self._last_ms:  # by another clock, or one that was set right
             self._ahead_ms = 0
+        if abs(now_ms - steady_ms - self._since_ms) > STEP_MS:  # ours was set
+            self._ahead_ms = 0
+        self._since_ms = now_ms - steady_ms
         self._last_ms = store_ms
         self._ahead_ms = max(self._ahead_ms, store_ms - now_ms)
         return store_ms - self._ahead_ms
@@ -113,7 +119,8 @@ async def _deliver_level(broker: Broker, level: int, clock: StoringClock) -> boo
             return True
         waiting = read_stored(got.messages[0])
         now_ms = broker.wall_ms()
-        if clock.stored_ms(waiting.store_ms, now_ms) + 1000 * LEVELS_S[level - 1] > now_ms:
+        stored_ms = clock.stored_ms(waiting.store_ms, now_ms, broker.now_ms())
+        if stored_ms + 1000 * LEVELS_S[level - 1] > now_ms:
             return True
         result = await put(broker, [_due(broker, waiting)])
         if result.status is not PutStatus.PUT_OK:

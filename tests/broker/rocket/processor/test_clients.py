@@ -135,6 +135,22 @@ def test_locks_over_the_wire() -> None:
     in_world(test)
 
 
+def test_a_slave_locks_no_queue() -> None:
+    """A client whose route is old asks a former master: it would have a lock beside the new one's."""
+
+    async def test(world: World) -> None:
+        world.replica.role = "slave"
+        queue = {"topic": "t", "brokerName": "shalott", "queueId": 0}
+        body = msgspec.json.encode({"consumerGroup": "g", "clientId": "c", "mqSet": [queue]})
+        answer = await world.ask(RequestCode.LOCK_BATCH_MQ, body=body)
+        assert answer.code == ResponseCode.SERVICE_NOT_AVAILABLE
+        world.replica.role = "master"
+        answer = await world.ask(RequestCode.LOCK_BATCH_MQ, body=body)
+        assert msgspec.json.decode(answer.body) == {"lockOKMQSet": [queue]}
+
+    in_world(test)
+
+
 def test_a_message_is_found_by_its_place_and_by_its_key() -> None:
     async def test(world: World) -> None:
         sent = await world.send(b"x", properties="KEYS\x01k1 k2\x02UNIQ_KEY\x01u\x02")
@@ -196,14 +212,28 @@ def test_a_heartbeat_that_comes_after_its_connections_end_makes_nobody_a_member(
 def test_a_clock_that_was_ahead_delays_what_was_stored_by_it_no_longer() -> None:
     """Nor what lies behind that; and what was stored when it was right again is not early."""
     clock = StoringClock()
-    assert clock.stored_ms(69_000, 70_000) == 69_000
-    assert clock.stored_ms(130_000, 70_100) == 70_100  # a minute ahead; seen 100 ms later
-    assert clock.stored_ms(130_000, 71_000) == 70_100
-    assert clock.stored_ms(130_500, 71_100) == 70_600
-    assert clock.stored_ms(70_900, 71_600) == 70_900
-    assert clock.stored_ms(71_000, 70_950) == 70_950
+
+    def stored_ms(store_ms: int, now_ms: int) -> int:
+        return clock.stored_ms(store_ms, now_ms, now_ms - 60_000)
+
+    assert stored_ms(69_000, 70_000) == 69_000
+    assert stored_ms(130_000, 70_100) == 70_100  # a minute ahead; seen 100 ms later
+    assert stored_ms(130_000, 71_000) == 70_100
+    assert stored_ms(130_500, 71_100) == 70_600
+    assert stored_ms(70_900, 71_600) == 70_900
+    assert stored_ms(71_000, 70_950) == 70_950
     clock.drained()
-    assert clock.stored_ms(500_000, 500_100) == 500_000
+    assert stored_ms(500_000, 500_100) == 500_000
+
+
+def test_a_masters_own_clock_that_was_behind_for_a_while_makes_nothing_early() -> None:
+    """What it had stored before looked as if it came from the future, and what it stores later does
+    not: its delay is the whole one."""
+    clock = StoringClock()
+    assert clock.stored_ms(69_900, 70_000, 1000) == 69_900
+    assert clock.stored_ms(69_900, 65_100, 1100) == 65_100  # set back by five seconds
+    assert clock.stored_ms(69_950, 70_200, 1200) == 69_950  # and right again
+    assert clock.stored_ms(72_000, 72_100, 3100) == 72_000
 
 
 @pytest.mark.parametrize("times", [2, 3])

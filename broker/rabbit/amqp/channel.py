@@ -32,7 +32,13 @@ from shalott.broker.rabbit.amqp.exchanges import Router
 from shalott.broker.rabbit.amqp.publishing import Publisher
 from shalott.broker.rabbit.amqp.queue_access import QueueAccess
 from shalott.broker.rabbit.amqp.queue_methods import QueueMethods
-from shalott.broker.rabbit.amqp.queue_protocol import Confirmed, ConsumerCancelled, Deliver, Refused
+from shalott.broker.rabbit.amqp.queue_protocol import (
+    Confirmed,
+    ConsumerCancelled,
+    Deliver,
+    Paused,
+    Refused,
+)
 from shalott.broker.rabbit.amqp.services import (
     CommandArrived,
     ConnectionGone,
@@ -152,6 +158,8 @@ class Channel(Process):
                 self.publisher.on_refused(message)
             case Deliver():
                 await self.consumers.on_deliver(message)
+            case Paused(process):
+                self.consumers.on_paused(process)
             case ConsumerCancelled():
                 await self.consumers.on_consumer_cancelled(message)
             case CancelDone():

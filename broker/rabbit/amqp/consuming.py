@@ -8,12 +8,12 @@ alive; until then the channel looks again every ``RETRY_MS``.
 
 A per-consumer prefetch is the queue's business. The channel-wide one (qos with global) spans queues
 on different nodes, so the channel keeps it: each queue is told the limit, and what several queues
-deliver beyond it together waits here, unsent.
+deliver beyond it together goes back to where it was. From the first that is returned to a queue all
+that it sends is, until it has said that nothing is under way any more (Paused) and there is room
+(Resume): so nothing overtakes what went back.
 """
 
 from __future__ import annotations
-
-from collections import deque
 
 from pamqp import commands
 
@@ -36,6 +36,8 @@ from shalott.broker.rabbit.amqp.queue_protocol import (
     Get,
     Got,
     GotEmpty,
+    Resume,
+    Returned,
     Settle,
 )
 from shalott.broker.rabbit.amqp.services import Context
@@ -73,7 +75,9 @@ class Consumers:
         self._access = access
         self._consumers: dict[str, Consumer] = {}
         self._deliveries = Deliveries()
-        self._held: deque[Deliver] = deque()  # beyond the channel-wide prefetch
+        # Queue processes that a delivery beyond the channel-wide prefetch was returned to; whether
+        # they have heard of it.
+        self._returned: dict[Pid, bool] = {}
         self._prefetch = 0  # for consumers to come
         self._channel_prefetch = 0
         self._limits: dict[Pid, int] = {}  # what queue processes were told of it; else 0
@@ -105,7 +109,7 @@ class Consumers:
         else:
             self._prefetch = method.prefetch_count
         await self._context.port.send(commands.Basic.QosOk())
-        await self._send_held()
+        self._resume()
 
     async def get(self, method: commands.Basic.Get) -> None:
         name = self._access.name(method.queue)
@@ -194,13 +198,13 @@ class Consumers:
         await self._settle(method.delivery_tag or 0, multiple=False, outcome=outcome)
 
     async def recover(self, requeue: bool, *, answers: bool) -> None:
-        """What was held back goes behind recover-ok: what comes before it is taken back."""
+        """What comes before recover-ok is taken back, so queues go on after it."""
         if not requeue:
             raise AmqpError(NOT_IMPLEMENTED, "basic.recover with requeue=false")
         self._tell_queues(self._deliveries.settle_all(), "requeue")
         if answers:
             await self._context.port.send(commands.Basic.RecoverOk())
-        await self._send_held()
+        self._resume()
 
     # -- from queue processes ----------------------------------------------------------------------
 
@@ -208,10 +212,19 @@ class Consumers:
         consumer = self._consumers.get(message.tag)
         if consumer is None:  # cancelled by the server while this was on its way
             self._requeue(message)
-        elif consumer.request.no_ack or not self._full:
+        elif consumer.request.no_ack:
             await self._pass_on(consumer, message)
+        elif self._full or message.process in self._returned:
+            self._returned.setdefault(message.process, False)
+            back = Returned(self._context.pid, message.ack_id, message.redelivered)
+            self._context.services.runtime.send(message.process, back)
         else:
-            self._held.append(message)
+            await self._pass_on(consumer, message)
+
+    def on_paused(self, process: Pid) -> None:
+        if process in self._returned:
+            self._returned[process] = True
+            self._resume()
 
     async def on_consumer_cancelled(self, message: ConsumerCancelled) -> None:
         consumer = self._consumers.get(message.tag)
@@ -229,7 +242,7 @@ class Consumers:
         """A queue process ended. "normal": its queue was deleted; all else is a failover."""
         self._limits.pop(process, None)
         self._deliveries.process_down(process)
-        self._held = deque(held for held in self._held if held.process != process)
+        self._returned.pop(process, None)
         for consumer in list(self._consumers.values()):
             if consumer.process == process and not consumer.cancelling:
                 if reason == "normal" or consumer.request.cancel_on_failover:
@@ -237,7 +250,7 @@ class Consumers:
                 else:
                     consumer.process = None
         await self.resubscribe()
-        await self._send_held()
+        self._resume()
 
     async def resubscribe(self) -> None:
         """Give consumers that lost their master the new one, where there is one."""
@@ -297,18 +310,17 @@ class Consumers:
         )
         await self._context.port.send_content(payload, content.properties, content.body)
 
-    async def _send_held(self) -> None:
-        while self._held and not self._full:
-            message = self._held.popleft()
-            consumer = self._consumers.get(message.tag)
-            if consumer is None:
-                self._requeue(message)
-            else:
-                await self._pass_on(consumer, message)
+    def _resume(self) -> None:
+        """The first to send something has the room; the others are returned theirs again."""
+        if self._full:
+            return
+        for process in [process for process, heard in self._returned.items() if heard]:
+            del self._returned[process]
+            self._context.services.runtime.send(process, Resume(self._context.pid))
 
     async def _settle(self, tag: int, *, multiple: bool, outcome: str) -> None:
         self._tell_queues(self._deliveries.settle(tag, multiple=multiple), outcome)
-        await self._send_held()
+        self._resume()
 
     def _tell_queues(self, deliveries: list[Delivery], outcome: str) -> None:
         for process, ack_ids in by_process(deliveries).items():
@@ -320,12 +332,7 @@ class Consumers:
         self._context.services.runtime.send(message.process, settle)
 
     def _drop(self, consumer: Consumer) -> None:
-        tag = consumer.request.tag
-        del self._consumers[tag]
-        for message in self._held:
-            if message.tag == tag:
-                self._requeue(message)
-        self._held = deque(message for message in self._held if message.tag != tag)
+        del self._consumers[consumer.request.tag]
 
     async def _cancel_by_server(self, consumer: Consumer) -> None:
         self._drop(consumer)

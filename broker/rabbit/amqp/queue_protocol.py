@@ -138,6 +138,29 @@ class ChannelLimit(Message):
     prefetch: int
 
 
+class Returned(Message):
+    """channel -> master: this delivery is beyond the channel-wide limit. It goes back as if it had
+    never been out (``redelivered``: what it was sent with), and the channel is to be sent nothing
+    until Resume.
+    """
+
+    channel: Pid
+    ack_id: int
+    redelivered: bool
+
+
+class Paused(Message):
+    """master -> channel: it heard of a delivery that was returned; no other one is under way."""
+
+    process: Pid
+
+
+class Resume(Message):
+    """channel -> master, after Paused: there is room again."""
+
+    channel: Pid
+
+
 class Purge(Message):
     """call -> Count of the messages dropped (ready ones only)."""
 
@@ -178,6 +201,9 @@ MESSAGES: tuple[type[Message], ...] = (
     ConsumerCancelled,
     Settle,
     ChannelLimit,
+    Returned,
+    Paused,
+    Resume,
     Purge,
     Count,
     Stat,

@@ -278,14 +278,14 @@ class BackingQueue:
         """Forget unacknowledged messages. Returns those that were; other ids are ignored."""
         return self._remove(self._unacked_among(ids))
 
-    def requeue(self, ids: Iterable[int]) -> list[int]:
-        """Unacknowledged ones become ready again, in their original place, redelivered.
+    def requeue(self, ids: Iterable[int], *, redelivered: bool = True) -> list[int]:
+        """Unacknowledged ones become ready again, in their original place.
 
         Returns those that were unacknowledged; other ids are ignored.
         """
         entries = self._unacked_among(ids)
         for entry in entries:
-            entry.place = Place.READY
+            entry.place, entry.redelivered = Place.READY, redelivered
             self._ready += 1
             self._ready_bytes += len(entry.content.body)
             self._order.put_back(entry)

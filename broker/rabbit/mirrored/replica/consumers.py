@@ -27,6 +27,7 @@ class ChannelUse:
     """A channel that consumes, or holds deliveries."""
 
     prefetch: int = 0
+    paused: bool = False  # it has no room for what other queues send it
     counted: int = 0  # unsettled deliveries to its consumers (not to basic.get)
     # ack id -> (message id, its consumer)
     deliveries: dict[int, tuple[int, Consumer | None]] = field(default_factory=dict)
@@ -68,6 +69,15 @@ class Consumers:
 
     def set_limit(self, channel: Pid, prefetch: int) -> None:
         self._channel(channel).prefetch = prefetch
+
+    def pause(self, channel: Pid) -> bool:
+        """Nothing more for it until ``resume``; whether that is news."""
+        use = self._channel(channel)
+        was, use.paused = use.paused, True
+        return not was
+
+    def resume(self, channel: Pid) -> None:
+        self._channel(channel).paused = False
 
     def drop_channel(self, channel: Pid) -> list[int]:
         """The channel is dead: forget its consumers; returns what it had not settled."""
@@ -115,7 +125,9 @@ class Consumers:
         if request.prefetch and consumer.unsettled >= request.prefetch:
             return False
         use = self._channels.get(request.channel)
-        return use is None or not use.prefetch or use.counted < use.prefetch
+        if use is None:
+            return True
+        return not use.paused and (not use.prefetch or use.counted < use.prefetch)
 
     def delivered(self, channel: Pid, message_id: int, consumer: Consumer | None) -> int:
         """Note a delivery to be settled (``consumer`` None: basic.get); returns its ack id."""

@@ -20,8 +20,11 @@ from shalott.broker.rabbit.amqp.queue_protocol import (
     Get,
     Got,
     GotEmpty,
+    Paused,
     Publish,
     Purge,
+    Resume,
+    Returned,
     Settle,
     Stat,
     Stats,
@@ -95,6 +98,12 @@ class Master:
             case ChannelLimit(channel, prefetch):
                 self.shell.monitor(channel)
                 self.consumers.set_limit(channel, prefetch)
+                self.deliver_ready()
+            case Returned():
+                self.returned(message)
+            case Resume(channel):
+                self.shell.monitor(channel)
+                self.consumers.resume(channel)
                 self.deliver_ready()
             case FlushAcked():
                 self.confirms.acked_timer_fired()
@@ -276,13 +285,24 @@ class Master:
             self.ack(ids)
         self.deliver_ready()
 
+    def returned(self, message: Returned) -> None:
+        """A channel has no room. (The original's queue asks the channel's limiter before it takes
+        a message; ours never waits for a process.)
+        """
+        self.shell.monitor(message.channel)
+        if self.consumers.pause(message.channel):
+            self.shell.send(message.channel, Paused(self.shell.pid))
+        ids = self.consumers.settle(message.channel, (message.ack_id,))
+        self._requeue(ids, redelivered=message.redelivered)
+        self.deliver_ready()
+
     def ack(self, ids: Iterable[int]) -> None:
         acked = self.queue.ack(ids)
         if acked:
             self.shell.broadcast(ins.Acked(tuple(acked)))
 
-    def _requeue(self, ids: Iterable[int]) -> None:
-        requeued = self.queue.requeue(ids)
+    def _requeue(self, ids: Iterable[int], *, redelivered: bool = True) -> None:
+        requeued = self.queue.requeue(ids, redelivered=redelivered)
         if requeued:
             self.shell.broadcast(ins.Requeued(tuple(requeued)))
             self.limits.trim()

@@ -341,6 +341,34 @@ def test_a_policy_that_shortens_a_queue_drops_its_head_at_once(node: NodeProcess
         assert channel.basic_get("opt.policy", auto_ack=True)[2] == b"3"
 
 
+def test_what_a_channel_has_no_room_for_is_not_kept_from_others(node: NodeProcess) -> None:
+    """The channel-wide limit is used up by one queue: the other's message waits in its queue."""
+    with queue(node.address, "opt.full") as other, opened(node.address) as client:
+        client.declare("opt.full.first")
+        client.send(1, commands.Basic.Qos(prefetch_count=1, global_=True))
+        client.expect(commands.Basic.QosOk, 1)
+        for name in ("opt.full.first", "opt.full"):
+            client.send(1, commands.Basic.Consume(queue=name, consumer_tag=name))
+            client.expect(commands.Basic.ConsumeOk, 1)
+        client.publish("opt.full.first", b"1")
+        client.expect(commands.Basic.Deliver, 1)
+        publish(other, "opt.full", b"2")
+        taken: list[bool] = []
+
+        def takes_it() -> bool:
+            method, _, body = other.basic_get("opt.full", auto_ack=True)
+            taken.extend([] if method is None else [method.redelivered])
+            return bool(body == b"2")
+
+        until(takes_it, "the message went back to its queue")
+        assert taken == [False]
+        publish(other, "opt.full", b"3")
+        client.send(1, commands.Basic.Ack(delivery_tag=0, multiple=True))
+        while not isinstance(client.receive()[1], commands.Basic.Deliver):
+            pass  # what belongs to the first one
+        client.send(1, commands.Queue.Delete(queue="opt.full.first", nowait=True))
+
+
 def test_what_the_channels_limit_held_back_comes_behind_recover_ok(node: NodeProcess) -> None:
     """A client takes what came before recover-ok for taken back, and would never settle it."""
     with opened(node.address) as client:

@@ -118,6 +118,33 @@ def test_a_channels_limit_holds_over_all_its_consumers() -> None:
     run(scenario())
 
 
+def test_what_a_full_channel_returns_is_the_next_ones_as_if_it_had_never_been_out() -> None:
+    async def scenario() -> None:
+        async with Cluster("a") as cluster:
+            full, other = cluster["a"].channel(), cluster["a"].channel()
+            await cluster["a"].declare("q")
+            row = cluster["a"].row("q")
+            assert row is not None and row.pid is not None
+            await full.ask("q", qp.Consume(full.pid, "x", False, False, 0))
+            await full.publish_all("q", bodies(2))
+            await until(lambda: len(full.deliveries) == 2)
+            for each in full.deliveries:
+                back = qp.Returned(full.pid, each.ack_id, each.redelivered)
+                cluster["a"].runtime.send(row.pid, back)
+            await full.publish_all("q", [b"more"])
+            await other.ask("q", qp.Consume(other.pid, "y", False, False, 0))
+            await until(lambda: len(other.deliveries) == 3)
+            assert [each.content.body for each in other.deliveries] == [*bodies(2), b"more"]
+            assert not any(each.redelivered for each in other.deliveries)
+            assert len(full.deliveries) == 2
+            cluster["a"].runtime.send(row.pid, qp.Resume(full.pid))
+            await full.publish_all("q", bodies(2))
+            await until(lambda: len(full.deliveries) + len(other.deliveries) == 7)
+            assert len(full.deliveries) == 3
+
+    run(scenario())
+
+
 def test_purge_delete_and_their_conditions() -> None:
     async def scenario() -> None:
         async with Cluster("a") as cluster:

@@ -136,7 +136,7 @@ def test_locks_over_the_wire() -> None:
 
 
 def test_a_slave_locks_no_queue() -> None:
-    """A client whose route is old asks a former master: it would have a lock beside the new one's."""
+    """A client with an old route asks a former master: its lock would be a second one."""
 
     async def test(world: World) -> None:
         world.replica.role = "slave"

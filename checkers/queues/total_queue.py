@@ -56,6 +56,7 @@ FORBIDDEN = {
     "exactly-once": (*FORBIDDEN_ALWAYS, "lost", "duplicated", "redelivered"),
 }
 Again = Mapping[int, tuple[int, int]]  # unflagged messages, with two deliveries of each
+NO_QUEUE = " no queue '"  # what a node answers that knows none of that name
 VALUES_MAX = 1000  # values listed for one kind
 
 
@@ -109,7 +110,10 @@ class TotalQueue:
 
 
 def undrained_queues(ops: Operations, around: Surroundings, complete: bool) -> dict[str, str]:
-    """Queues that can't be known to be empty at the end, each with the reason."""
+    """Queues that can't be known to be empty at the end, each with the reason.
+
+    One that the drain had declared first is of those that may vanish: if it has, it is empty.
+    """
     asked = ops.f.among(("enqueue", "dequeue"))
     names = [ops.key.names[code] for code in np.unique(ops.key.codes[asked])]
     queues = [name for name in names if not name.startswith(EXCHANGE)]
@@ -120,8 +124,13 @@ def undrained_queues(ops: Operations, around: Surroundings, complete: bool) -> d
         return dict.fromkeys(queues, "there was no drain")
     if drain.end_ns is None:
         return dict.fromkeys(queues, "the drain did not end")
-    said_empty = ops.error.equal("empty") & ops.type.equal("fail")
-    said_empty &= ops.invoke_ns >= drain.begin_ns
+    draining = ops.invoke_ns >= drain.begin_ns
+    declared = ops.key.codes[ops.f.equal("declare-queue") & draining]
+    gone = [code for code, error in enumerate(ops.error.names) if NO_QUEUE in error]
+    said_empty = ops.error.equal("empty") | (
+        ops.f.equal("dequeue") & np.isin(ops.error.codes, gone) & np.isin(ops.key.codes, declared)
+    )
+    said_empty &= ops.type.equal("fail") & draining
     served = [ops.node.names[code] for code in np.unique(ops.node.codes)]
     nodes = [node for node in served if node not in around.left_out]
     silent: dict[str, str] = {}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from shalott.checkers.runs.liveness import Liveness
-from tests.checkers.histories import Story
+from tests.checkers.histories import NODES, Story
 
 pytestmark = pytest.mark.unit
 
@@ -46,6 +46,25 @@ def test_a_node_that_never_says_empty_is_stuck() -> None:
     assert anomaly.kind == "stuck" and anomaly.detail["queue"] == "q"
     assert anomaly.summary == "q could not be drained: n1 never said that it was empty"
     assert result.counts["undrained-count"] == 1
+
+
+def _gone(told: Story, at: float, key: str = "q") -> Story:
+    for node in NODES:
+        error = f"channel closed: 404 NOT_FOUND - no queue '{key}' in vhost '/'"
+        told.row("dequeue", at, kind="fail", error=error, node=node, key=key)
+    return told
+
+
+def test_a_queue_that_expired_in_the_drain_holds_nothing() -> None:
+    told = story().row("declare-queue", 64.1, node="n1")
+    assert Liveness().check(_gone(told, 65).history()).valid is True
+
+
+def test_a_queue_that_is_not_there_is_stuck_if_it_does_not_expire() -> None:
+    declared_before = story().row("declare-queue", 1, node="n1")
+    another = story().row("declare-queue", 64.1, node="n1", key="other").empty(65, key="other")
+    for told in (story(), declared_before, another):
+        assert Liveness().check(_gone(told, 65).history()).valid is False
 
 
 def test_a_node_that_left_for_good_is_not_asked() -> None:

@@ -112,6 +112,7 @@ class Stage:
     deaths: asyncio.Queue[tuple[int, NodeExit]] = field(default_factory=asyncio.Queue)  # by row
     notes: list[str] = field(default_factory=list)
     _watching: asyncio.Task[None] | None = None
+    _started_again: list[str] = field(default_factory=list)
 
     async def perform(self) -> None:
         """The whole experiment."""
@@ -168,6 +169,7 @@ class Stage:
         while True:
             index, ended = await self.deaths.get()
             await self._tell_death(index, ended)
+            await self._start_once_more(ended.node)
             self.deaths.task_done()
 
     async def _tell_death(self, index: int, ended: NodeExit) -> None:
@@ -179,6 +181,21 @@ class Stage:
             printed = f"(its output can't be read: {error})"
         self.record.complete(index, "info", extra={**extra, "output": printed})
         log.warning("%s died: %s", ended.node, how_it_ended(ended.exit_code, ended.out_of_memory))
+
+    async def _start_once_more(self, node: str) -> None:
+        """A fault may end a node a moment after it was healed, as a write that had failed is told
+        late. Whoever starts the others starts it, too: once, while the cluster settles."""
+        if self.phase != "settle" or node in self._started_again:
+            return
+        self._started_again.append(node)
+        cluster = self.world.cluster
+        is_member = node in members_of(cluster, self.world.system)
+        try:
+            if is_member and (await cluster.status(node)).state != "running":
+                log.info("starting %s again", node)
+                await cluster.start(node)
+        except HarnessError as error:
+            log.warning("%s could not be started again: %s", node, describe(error))
 
     async def stop_watching(self) -> None:
         """Nodes that end from now on are no news; what is being written down is finished."""

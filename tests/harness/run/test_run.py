@@ -9,6 +9,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from shalott.cluster.base import NodeExit
 from shalott.harness.core.doors import load_module
 from shalott.harness.core.errors import BootFailed, Definite, HarnessError, Indefinite
 from shalott.harness.core.op import Invocation
@@ -19,7 +20,7 @@ from shalott.harness.run.run import Outcome, run
 from shalott.harness.run.store import RunDirectory, Store
 from tests.checkers.runs.test_extra_checkers import PLUG_IN
 from tests.plug_ins import PlugIns, plug_ins
-from tests.world.harness.memory import MemoryWorld, Trap, kill_n2, memory_plan
+from tests.world.harness.memory import MemorySystem, MemoryWorld, Trap, kill_n2, memory_plan
 
 pytestmark = pytest.mark.unit
 
@@ -171,6 +172,27 @@ def test_a_cluster_that_does_not_settle_is_drained_and_said_so(runs: Runner) -> 
     outcome = runs(MemoryWorld(Trap(settles=False)), memory_plan())
     assert outcome.valid == "unknown"
     assert any("had not settled" in note for note in outcome.notes)
+
+
+@pytest.mark.parametrize("deaths", [1, 2])
+def test_a_node_that_dies_of_a_healed_fault_is_started_once_more(
+    runs: Runner, monkeypatch: pytest.MonkeyPatch, deaths: int
+) -> None:
+    memory = MemoryWorld()
+
+    async def die_and_settle(*ignored: object) -> bool:
+        for _ in range(deaths):
+            memory.service.down["n2"] = True
+            memory.cluster.on_exit(NodeExit(node="n2", exit_code=70))
+            for _ in range(100):
+                await asyncio.sleep(0)
+        return not memory.service.down["n2"]
+
+    monkeypatch.setattr(MemorySystem, "await_settled", die_and_settle)
+    outcome = runs(memory, memory_plan())
+    died = [row for row in outcome.directory.load_history().ops.to_pylist() if row["f"] == "died"]
+    assert len(died) == deaths
+    assert settle_row(outcome)["settled"] is (deaths == 1)
 
 
 def settle_row(outcome: Outcome) -> dict[str, object]:

@@ -16,7 +16,15 @@ from typing import Any
 import msgspec
 
 from shalott.checkers.runs.standard import standard_checkers
-from shalott.cluster.base import Endpoint, NodeSpec, NodeStatus, System, Topology
+from shalott.cluster.base import (
+    Endpoint,
+    NodeExit,
+    NodeSpec,
+    NodeStatus,
+    System,
+    Topology,
+    ignore_exit,
+)
 from shalott.cluster.systems.record import SYSTEMS, Profile, SystemRecord
 from shalott.cluster.systems.settling import why_unsettled
 from shalott.harness.core.errors import Definite, Indefinite, Unreachable
@@ -133,6 +141,7 @@ class MemoryCluster:
     nodes: tuple[str, ...] = NODES
     capabilities: frozenset[str] = frozenset({"kill", "pause", "cut"})
     calls: list[str] = field(default_factory=list)
+    on_exit: Callable[[NodeExit], None] = ignore_exit
 
     async def _called(self, method: str) -> None:
         self.calls.append(method)
@@ -163,6 +172,9 @@ class MemoryCluster:
 
     async def wipe(self, node: str) -> None:
         await self._called("wipe")
+
+    async def output(self, node: str, lines: int) -> str:
+        return ""
 
     async def status(self, node: str) -> NodeStatus:
         return NodeStatus(state="exited" if self.service.down.get(node) else "running")

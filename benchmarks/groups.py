@@ -18,7 +18,7 @@ import numpy as np
 import pyarrow as pa
 
 from shalott.checkers.groups.checkers import group_checkers
-from shalott.checkers.groups.rules import Group, GroupRules
+from shalott.checkers.groups.rows.rules import Group, GroupRules
 from shalott.harness.core.history import EVENT_SCHEMA, HISTORY_SCHEMA, History
 
 QUEUES = 16

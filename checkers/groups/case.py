@@ -10,13 +10,13 @@ from typing import Any
 import numpy as np
 
 from shalott.checkers.base import OPERATIONS_MAX, Anomaly
-from shalott.checkers.groups.broadcast import Broadcast, broadcast
-from shalott.checkers.groups.deliveries import Judged, assignment_of, judge
-from shalott.checkers.groups.fates import Fates, fates
-from shalott.checkers.groups.offsets import Fall, OffsetBook, floors, wrong_beginnings
-from shalott.checkers.groups.reading import GroupHistory, read_groups
-from shalott.checkers.groups.rules import GroupRules
-from shalott.checkers.groups.waiting import Waiting, deadlines_ns, waiting
+from shalott.checkers.groups.messages.broadcast import Broadcast, broadcast
+from shalott.checkers.groups.messages.deliveries import Judged, assignment_of, judge
+from shalott.checkers.groups.messages.fates import Fates, fates
+from shalott.checkers.groups.messages.offsets import Fall, OffsetBook, floors, wrong_beginnings
+from shalott.checkers.groups.messages.waiting import Waiting, deadlines_ns, waiting
+from shalott.checkers.groups.rows.reading import GroupHistory, read_groups
+from shalott.checkers.groups.rows.rules import GroupRules
 from shalott.checkers.history.columns import NEVER, Ints
 from shalott.harness.core.history import History
 

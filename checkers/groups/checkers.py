@@ -9,7 +9,7 @@ from shalott.checkers.base import Checker, Result
 from shalott.checkers.groups import judging, stories
 from shalott.checkers.groups.case import Case, Findings, Shared
 from shalott.checkers.groups.promises import PROMISES
-from shalott.checkers.groups.rules import GroupRules
+from shalott.checkers.groups.rows.rules import GroupRules
 from shalott.harness.core.history import History
 
 NOTES_MAX = 8

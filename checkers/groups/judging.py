@@ -8,11 +8,11 @@ import numpy as np
 
 from shalott.checkers.base import OPERATIONS_MAX, Anomaly
 from shalott.checkers.groups.case import Case, Findings, Found, anomalies_of
-from shalott.checkers.groups.deliveries import assignment_of
-from shalott.checkers.groups.fates import subscribed
-from shalott.checkers.groups.offsets import Fall, falling_commits, wrong_answers
-from shalott.checkers.groups.orderly import Clash, out_of_order, two_holders, two_workers
-from shalott.checkers.groups.retries import (
+from shalott.checkers.groups.messages.deliveries import assignment_of
+from shalott.checkers.groups.messages.fates import subscribed
+from shalott.checkers.groups.messages.offsets import Fall, falling_commits, wrong_answers
+from shalott.checkers.groups.messages.orderly import Clash, out_of_order, two_holders, two_workers
+from shalott.checkers.groups.messages.retries import (
     Breach,
     dead_letters,
     delayed_early,

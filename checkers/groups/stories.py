@@ -8,14 +8,14 @@ from typing import Any
 import numpy as np
 
 from shalott.checkers.groups.case import Case, Findings, Found, anomalies_of
-from shalott.checkers.groups.deliveries import (
+from shalott.checkers.groups.messages.deliveries import (
     AFTER_COMMIT,
     CAUSES,
     CLASSES,
     UNEXPLAINED,
 )
-from shalott.checkers.groups.fates import FATES, final_offsets
-from shalott.checkers.groups.reading import DAMAGED, UNKNOWN
+from shalott.checkers.groups.messages.fates import FATES, final_offsets
+from shalott.checkers.groups.rows.reading import DAMAGED, UNKNOWN
 from shalott.checkers.history.columns import NEVER, Ints
 from shalott.checkers.logs.records import FAIL
 

@@ -9,7 +9,7 @@ import pytest
 from shalott.checkers.consumers.checkers import consumer_checkers
 from shalott.checkers.consumers.rules import ConsumeRules
 from shalott.checkers.groups.checkers import group_checkers
-from shalott.checkers.groups.rules import GroupRules
+from shalott.checkers.groups.rows.rules import GroupRules
 from tests.planted.consumers import MUTANTS
 from tests.planted.consumers_shape import ConsumerMutant
 

@@ -16,7 +16,7 @@ from shalott.checkers.base import Result
 from shalott.checkers.consumers.checkers import consumer_checkers
 from shalott.checkers.consumers.rules import ConsumeRules, QueueRules
 from shalott.checkers.groups.checkers import group_checkers
-from shalott.checkers.groups.rules import Group, GroupRules
+from shalott.checkers.groups.rows.rules import Group, GroupRules
 from shalott.harness.core.plan import dump_plan
 from shalott.harness.report.meta import ReportMeta
 from shalott.harness.report.results import render_results

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import msgspec
 
-from shalott.checkers.groups.rules import Group, GroupRules
+from shalott.checkers.groups.rows.rules import Group, GroupRules
 from shalott.cluster.systems.record import promises_of
 from shalott.harness.core.errors import UsageError
 from shalott.harness.core.parameters import make_parameters
@@ -20,7 +20,7 @@ from shalott.workloads.clients.cpp.clients import (
     RocketClientName,
     check_client,
 )
-from shalott.workloads.clients.rocket_requests import DEAD_PREFIX, SCHEDULE_TOPIC, retry_topic
+from shalott.workloads.clients.members.requests import DEAD_PREFIX, SCHEDULE_TOPIC, retry_topic
 from shalott.workloads.record import Values
 
 TOPIC_PREFIX = "shalott"

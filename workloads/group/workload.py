@@ -2,7 +2,7 @@
 
 Half of the processes send, to all queues of several topics, with tags and delays; the others are
 given members, which consume in the background what RocketMQ's push consumers would
-(workloads/clients/rocket_member.py). After the heal the listeners can do with everything: when
+(workloads/clients/members/member.py). After the heal the listeners can do with everything: when
 every group has consumed all there is, its members leave, and every queue is read to its end at
 every broker. docs/consumers.md says what stands in the history.
 """
@@ -37,9 +37,9 @@ from shalott.workloads.base import SeveralPorts, Workload
 from shalott.workloads.clients.body import SMALLEST_BYTES
 from shalott.workloads.clients.cpp.clients import member_maker, sending_client
 from shalott.workloads.clients.log_client import LogClient
-from shalott.workloads.clients.rocket_consuming import MemberSettings
-from shalott.workloads.clients.rocket_group_client import GroupClient, GroupMeans
-from shalott.workloads.clients.rocket_listener import Listener
+from shalott.workloads.clients.members.client import GroupClient, GroupMeans
+from shalott.workloads.clients.members.consumption import MemberSettings
+from shalott.workloads.clients.members.listener import Listener
 from shalott.workloads.group.parameters import (
     GroupParameters,
     all_keys,

@@ -1,5 +1,6 @@
 """Fates against an interpreter that knows nothing of columns: one group and message at a time, from
-the words of the definition (checkers/groups/fates.py). Small random histories, most of them wild.
+the words of the definition (checkers/groups/messages/fates.py). Small random histories, most of
+them wild.
 """
 
 from __future__ import annotations
@@ -11,8 +12,8 @@ from typing import Any
 import pytest
 
 from shalott.checkers.groups.case import Case
-from shalott.checkers.groups.fates import FATES
-from shalott.checkers.groups.rules import Group, GroupRules
+from shalott.checkers.groups.messages.fates import FATES
+from shalott.checkers.groups.rows.rules import Group, GroupRules
 from shalott.harness.core.history import History
 from shalott.harness.core.rng import Stream
 from tests.checkers.groups.telling import (

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from shalott.workloads.clients.rocket_allocation import ProcessingQueue, allocate_averagely
+from shalott.workloads.clients.members.allocation import ProcessingQueue, allocate_averagely
 from shalott.workloads.clients.rocketmq_messages import PulledMessage
 
 pytestmark = pytest.mark.unit

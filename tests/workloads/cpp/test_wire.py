@@ -12,7 +12,7 @@ import pytest
 
 from shalott.broker.rocket.remoting.codes import RequestCode, ResponseCode
 from shalott.broker.rocket.remoting.command import Command, response
-from shalott.checkers.groups.rules import Group
+from shalott.checkers.groups.rows.rules import Group
 from shalott.harness.core.errors import Definite, Indefinite
 from shalott.harness.core.memory_recording import MemoryRecorder
 from shalott.harness.core.op import Invocation
@@ -20,7 +20,7 @@ from shalott.workloads.clients.body import encode_body
 from shalott.workloads.clients.cpp.sender import SentRows, fate_of_send
 from shalott.workloads.clients.cpp.tap import with_store_host
 from shalott.workloads.clients.cpp.wire import MemberRows, key_of_delivery
-from shalott.workloads.clients.rocket_rows import Rows
+from shalott.workloads.clients.members.rows import Rows
 from tests.world.rocket.stored_messages import stored_message
 
 pytestmark = pytest.mark.unit

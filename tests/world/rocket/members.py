@@ -17,13 +17,13 @@ from shalott.broker.rocket.remoting.codes import RequestCode, ResponseCode
 from shalott.broker.rocket.remoting.command import Command, response
 from shalott.broker.rocket.remoting.route_data import BrokerData, QueueData, TopicRoute, encode_body
 from shalott.broker.rocket.remoting.server import Caller, RemotingServer
-from shalott.checkers.groups.rules import Group
+from shalott.checkers.groups.rows.rules import Group
 from shalott.harness.core.memory_recording import MemoryRecorder
 from shalott.workloads.clients.body import encode_body as encode_value
-from shalott.workloads.clients.rocket_consuming import MemberSettings
-from shalott.workloads.clients.rocket_listener import Listener
-from shalott.workloads.clients.rocket_member import Member
-from shalott.workloads.clients.rocket_rows import Rows
+from shalott.workloads.clients.members.consumption import MemberSettings
+from shalott.workloads.clients.members.listener import Listener
+from shalott.workloads.clients.members.member import Member
+from shalott.workloads.clients.members.rows import Rows
 from tests.world.clock.virtual import HOST
 from tests.world.rocket.broker import World, in_world
 

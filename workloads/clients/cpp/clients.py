@@ -9,9 +9,9 @@ from shalott.harness.core.client import Client
 from shalott.workloads.clients.cpp.member import CppMember
 from shalott.workloads.clients.cpp.process import require_library
 from shalott.workloads.clients.cpp.sender import CppSender
+from shalott.workloads.clients.members.client import MakeMember
+from shalott.workloads.clients.members.member import Member
 from shalott.workloads.clients.recovering.clients import OWN, refuse_in_simulation
-from shalott.workloads.clients.rocket_group_client import MakeMember
-from shalott.workloads.clients.rocket_member import Member
 from shalott.workloads.clients.rocketmq import Dial
 
 RocketClientName = Literal["own", "cpp"]

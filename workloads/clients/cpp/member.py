@@ -13,15 +13,15 @@ import logging
 from collections.abc import Coroutine, Mapping
 from typing import Any
 
-from shalott.checkers.groups.rules import Group
+from shalott.checkers.groups.rows.rules import Group
 from shalott.harness.core.errors import Unreachable
 from shalott.workloads.clients.body import decode_body
 from shalott.workloads.clients.cpp.process import CppProcess
 from shalott.workloads.clients.cpp.tap import RemotingTap
 from shalott.workloads.clients.cpp.wire import MemberRows, key_of_delivery
-from shalott.workloads.clients.rocket_consuming import GONE, MemberSettings
-from shalott.workloads.clients.rocket_listener import Listener
-from shalott.workloads.clients.rocket_rows import Rows
+from shalott.workloads.clients.members.consumption import GONE, MemberSettings
+from shalott.workloads.clients.members.listener import Listener
+from shalott.workloads.clients.members.rows import Rows
 from shalott.workloads.clients.rocketmq import Dial
 
 log = logging.getLogger("shalott.clients")

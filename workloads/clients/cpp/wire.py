@@ -20,12 +20,12 @@ import msgspec
 from shalott.broker.rocket.remoting.codes import RequestCode, ResponseCode
 from shalott.broker.rocket.remoting.command import Command
 from shalott.broker.rocket.remoting.route_data import PERM_READ
-from shalott.checkers.groups.rules import Group
+from shalott.checkers.groups.rows.rules import Group
 from shalott.harness.core.op import OpType
 from shalott.workloads.clients.body import decode_body
-from shalott.workloads.clients.rocket_allocation import allocate_averagely
-from shalott.workloads.clients.rocket_requests import retry_topic
-from shalott.workloads.clients.rocket_rows import Rows
+from shalott.workloads.clients.members.allocation import allocate_averagely
+from shalott.workloads.clients.members.requests import retry_topic
+from shalott.workloads.clients.members.rows import Rows
 from shalott.workloads.clients.rocketmq_messages import (
     Malformed,
     PulledMessage,

@@ -13,11 +13,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from shalott.checkers.groups.fates import Fates, final_offsets, places
-from shalott.checkers.groups.orderly import LOCK_NS
-from shalott.checkers.groups.reading import ENDS, GroupHistory
-from shalott.checkers.groups.retries import delayed_due_ns, due_ns, late_ns
-from shalott.checkers.groups.turns import MS
+from shalott.checkers.groups.messages.fates import Fates, final_offsets, places
+from shalott.checkers.groups.messages.orderly import LOCK_NS
+from shalott.checkers.groups.messages.retries import delayed_due_ns, due_ns, late_ns
+from shalott.checkers.groups.rows.reading import ENDS, GroupHistory
+from shalott.checkers.groups.rows.turns import MS
 from shalott.checkers.history.columns import NEVER, Bools, Ints
 from shalott.checkers.history.faults import stalled_ns
 from shalott.checkers.logs.records import FAIL

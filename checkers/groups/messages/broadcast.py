@@ -13,9 +13,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from shalott.checkers.groups.fates import subscribed
-from shalott.checkers.groups.reading import GroupHistory
-from shalott.checkers.groups.turns import MS
+from shalott.checkers.groups.messages.fates import subscribed
+from shalott.checkers.groups.rows.reading import GroupHistory
+from shalott.checkers.groups.rows.turns import MS
 from shalott.checkers.history.columns import Ints
 from shalott.checkers.logs.records import NOWHERE, OK
 

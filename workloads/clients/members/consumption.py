@@ -16,15 +16,15 @@ from dataclasses import dataclass
 from typing import Any
 
 from shalott.broker.rocket.remoting.codes import ResponseCode
-from shalott.checkers.groups.rules import Group
+from shalott.checkers.groups.rows.rules import Group
 from shalott.harness.core.op import OpType
-from shalott.workloads.clients import rocket_requests as requests
 from shalott.workloads.clients.body import decode_body
 from shalott.workloads.clients.log_client import NOTHING_STORED
-from shalott.workloads.clients.rocket_allocation import ProcessingQueue
-from shalott.workloads.clients.rocket_listener import Listener
-from shalott.workloads.clients.rocket_routes import Routes
-from shalott.workloads.clients.rocket_rows import Rows
+from shalott.workloads.clients.members import requests
+from shalott.workloads.clients.members.allocation import ProcessingQueue
+from shalott.workloads.clients.members.listener import Listener
+from shalott.workloads.clients.members.routes import Routes
+from shalott.workloads.clients.members.rows import Rows
 from shalott.workloads.clients.rocketmq import (
     NotSent,
     Pulled,

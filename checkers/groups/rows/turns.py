@@ -17,7 +17,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from shalott.checkers.groups.rules import GroupRules
+from shalott.checkers.groups.rows.rules import GroupRules
 from shalott.checkers.history.columns import NEVER, Bools, Ints
 from shalott.checkers.history.faults import Fault, Surroundings
 from shalott.checkers.history.tenures import NodeEvent, Tenure, event_tenures

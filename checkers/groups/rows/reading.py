@@ -15,9 +15,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from shalott.checkers.groups.extras import Extra, Extras, read_extras
-from shalott.checkers.groups.rules import GroupRules
-from shalott.checkers.groups.turns import Turns, read_turns
+from shalott.checkers.groups.rows.extras import Extra, Extras, read_extras
+from shalott.checkers.groups.rows.rules import GroupRules
+from shalott.checkers.groups.rows.turns import Turns, read_turns
 from shalott.checkers.history.columns import NEVER, Bools, Codes, Ints, client_operations
 from shalott.checkers.history.faults import Surroundings, read_surroundings
 from shalott.checkers.history.tenures import read_events

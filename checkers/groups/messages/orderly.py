@@ -13,9 +13,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from shalott.checkers.groups.reading import SUSPEND, GroupHistory
-from shalott.checkers.groups.retries import is_orderly
-from shalott.checkers.groups.turns import MS
+from shalott.checkers.groups.messages.retries import is_orderly
+from shalott.checkers.groups.rows.reading import SUSPEND, GroupHistory
+from shalott.checkers.groups.rows.turns import MS
 from shalott.checkers.history.columns import NEVER, Bools, Ints
 from shalott.checkers.logs.records import NOWHERE, OK
 

@@ -16,8 +16,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from shalott.checkers.groups.reading import UNSAID, WHYS, GroupHistory, Rows
-from shalott.checkers.groups.turns import MS, Turns
+from shalott.checkers.groups.rows.reading import UNSAID, WHYS, GroupHistory, Rows
+from shalott.checkers.groups.rows.turns import MS, Turns
 from shalott.checkers.history.columns import NEVER, Bools, Ints
 from shalott.checkers.logs.records import FAIL, INFO, NOWHERE, OK
 

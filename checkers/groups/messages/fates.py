@@ -23,9 +23,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from shalott.checkers.groups.offsets import LAST, NO_FLOOR, OffsetBook
-from shalott.checkers.groups.reading import SUCCESS, UNSEEN, GroupHistory
-from shalott.checkers.groups.retries import delayed_due_ns, due_ns, late_ns
+from shalott.checkers.groups.messages.offsets import LAST, NO_FLOOR, OffsetBook
+from shalott.checkers.groups.messages.retries import delayed_due_ns, due_ns, late_ns
+from shalott.checkers.groups.rows.reading import SUCCESS, UNSEEN, GroupHistory
 from shalott.checkers.history.columns import NEVER, Bools, Codes, Ints
 from shalott.checkers.logs.records import FAIL, NOWHERE, OK
 

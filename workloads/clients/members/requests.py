@@ -14,7 +14,7 @@ import msgspec
 
 from shalott.broker.rocket.remoting.codes import RequestCode, ResponseCode
 from shalott.broker.rocket.remoting.command import Command
-from shalott.checkers.groups.rules import Group
+from shalott.checkers.groups.rows.rules import Group
 from shalott.workloads.clients.rocketmq import Queue, RocketClient, Unknown, success
 from shalott.workloads.clients.rocketmq_messages import PulledMessage
 

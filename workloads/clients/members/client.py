@@ -24,17 +24,17 @@ from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
 from shalott.broker.rocket.remoting.codes import ResponseCode
-from shalott.checkers.groups.rules import Group
+from shalott.checkers.groups.rows.rules import Group
 from shalott.harness.core.client import Client
 from shalott.harness.core.errors import Definite, Indefinite
 from shalott.harness.core.history import Recorder
 from shalott.harness.core.op import Completion, Invocation, OpType
-from shalott.workloads.clients import rocket_requests as requests
-from shalott.workloads.clients.rocket_consuming import MemberSettings, fate_of
-from shalott.workloads.clients.rocket_listener import Listener
-from shalott.workloads.clients.rocket_member import Member
-from shalott.workloads.clients.rocket_routes import Routes
-from shalott.workloads.clients.rocket_rows import Rows
+from shalott.workloads.clients.members import requests
+from shalott.workloads.clients.members.consumption import MemberSettings, fate_of
+from shalott.workloads.clients.members.listener import Listener
+from shalott.workloads.clients.members.member import Member
+from shalott.workloads.clients.members.routes import Routes
+from shalott.workloads.clients.members.rows import Rows
 from shalott.workloads.clients.rocketmq import Dial, Queue, Refused, RocketClient, RocketError
 
 BEHIND = "behind"

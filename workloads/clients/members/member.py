@@ -18,19 +18,19 @@ from typing import Any
 
 from shalott.broker.rocket.remoting.codes import RequestCode
 from shalott.broker.rocket.remoting.command import Command
-from shalott.checkers.groups.rules import Group
-from shalott.workloads.clients import rocket_requests as requests
-from shalott.workloads.clients.rocket_allocation import allocate_averagely
-from shalott.workloads.clients.rocket_consuming import (
+from shalott.checkers.groups.rows.rules import Group
+from shalott.workloads.clients.members import requests
+from shalott.workloads.clients.members.allocation import allocate_averagely
+from shalott.workloads.clients.members.consumption import (
     GONE,
     Consumption,
     Means,
     MemberSettings,
     fate_of,
 )
-from shalott.workloads.clients.rocket_listener import Listener
-from shalott.workloads.clients.rocket_routes import Routes
-from shalott.workloads.clients.rocket_rows import Rows
+from shalott.workloads.clients.members.listener import Listener
+from shalott.workloads.clients.members.routes import Routes
+from shalott.workloads.clients.members.rows import Rows
 from shalott.workloads.clients.rocketmq import Dial, Queue, RocketClient, RocketError
 
 FIRST_AGAIN_S = 1.0  # until some broker has taken the first heartbeat

@@ -14,8 +14,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from shalott.checkers.groups.reading import GroupHistory, Rows
-from shalott.checkers.groups.turns import MS
+from shalott.checkers.groups.rows.reading import GroupHistory, Rows
+from shalott.checkers.groups.rows.turns import MS
 from shalott.checkers.history.columns import NEVER, Bools, Codes, Ints
 from shalott.checkers.history.faults import stalled_ns
 from shalott.checkers.logs.records import FAIL, OK

@@ -16,9 +16,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from shalott.checkers.groups.offsets import LATE_NS, NO_FLOOR
-from shalott.checkers.groups.reading import ENDS, LATER, SUSPEND, GroupHistory, Rows
-from shalott.checkers.groups.turns import MS
+from shalott.checkers.groups.messages.offsets import LATE_NS, NO_FLOOR
+from shalott.checkers.groups.rows.reading import ENDS, LATER, SUSPEND, GroupHistory, Rows
+from shalott.checkers.groups.rows.turns import MS
 from shalott.checkers.history.columns import NEVER, Bools, Codes, Ints
 from shalott.checkers.logs.records import FAIL, OK
 

@@ -30,9 +30,8 @@ _RETURNS: tuple[ConsumerMutant, ...] = (
         edits=(
             Edit(
                 f"{_STORAGE}/backing_queue.py",
-                "            entry.place = Place.READY\n            self._ready += 1\n",
-                "            entry.redelivered = False\n"
-                "            entry.place = Place.READY\n            self._ready += 1\n",
+                "entry.place, entry.redelivered = Place.READY, redelivered\n",
+                "entry.place, entry.redelivered = Place.READY, False\n",
             ),
         ),
         checkers=("redelivered-flag",),

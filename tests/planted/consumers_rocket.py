@@ -225,9 +225,9 @@ _RETRIES: tuple[ConsumerMutant, ...] = (
         [
             Edit(
                 f"{_PROCESSOR}/delays.py",
-                "        if clock.stored_ms(waiting.store_ms, now_ms) + 1000 * LEVELS_S",
+                "        if stored_ms + 1000 * LEVELS_S",
                 '        share = 500 if "RETRY_TOPIC" in waiting.message.properties else 1000\n'
-                "        if clock.stored_ms(waiting.store_ms, now_ms) + share * LEVELS_S",
+                "        if stored_ms + share * LEVELS_S",
             )
         ],
         "retry-delay",
@@ -253,8 +253,8 @@ _RETRIES: tuple[ConsumerMutant, ...] = (
         [
             Edit(
                 f"{_PROCESSOR}/delays.py",
-                "now_ms) + 1000 * LEVELS_S[level - 1] >",
-                "now_ms) + 500 * LEVELS_S[level - 1] >",
+                "stored_ms + 1000 * LEVELS_S[level - 1] >",
+                "stored_ms + 500 * LEVELS_S[level - 1] >",
             )
         ],
         "delayed",

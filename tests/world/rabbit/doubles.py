@@ -124,6 +124,7 @@ class MemoryQueue(Process):
         self.given: dict[int, _Given] = {}
         self.consumers: list[_Consumer] = []
         self.limits: dict[Pid, int] = {}
+        self.paused: set[Pid] = set()
         self.channels: dict[Pid, int] = {}
         self._held: list[protocol.Publish] = []
         self._on_unused = on_unused
@@ -140,6 +141,13 @@ class MemoryQueue(Process):
                 self._settle(channel, ack_ids, outcome)
             case protocol.ChannelLimit(channel, prefetch):
                 self.limits[channel] = prefetch
+            case protocol.Returned(channel, ack_id, redelivered):
+                if channel not in self.paused:
+                    self.paused.add(channel)
+                    self.runtime.send(channel, protocol.Paused(self.pid))
+                self._settle(channel, (ack_id,), "requeue", redelivered=redelivered)
+            case protocol.Resume(channel):
+                self.paused.discard(channel)
             case Down(_, channel, _):
                 await self._channel_down(channel)
             case End():
@@ -243,7 +251,9 @@ class MemoryQueue(Process):
         if had and not self.consumers and self.row.auto_delete:
             await self._on_unused(self.row)
 
-    def _settle(self, channel: Pid, ack_ids: tuple[int, ...], outcome: str) -> None:
+    def _settle(
+        self, channel: Pid, ack_ids: tuple[int, ...], outcome: str, *, redelivered: bool = True
+    ) -> None:
         for ack_id in ack_ids:
             given = self.given.get(ack_id)
             if given is None or given.channel != channel:
@@ -252,16 +262,17 @@ class MemoryQueue(Process):
             if given.consumer is not None:
                 given.consumer.unsettled -= 1
             if outcome == "requeue":
-                self._requeue(given.stored)
+                self._requeue(given.stored, redelivered=redelivered)
 
-    def _requeue(self, stored: _Stored) -> None:
-        stored.redelivered = True
+    def _requeue(self, stored: _Stored, *, redelivered: bool) -> None:
+        stored.redelivered = redelivered
         self.ready.append(stored)
         self.ready = deque(sorted(self.ready, key=lambda item: item.position))
 
     async def _channel_down(self, channel: Pid) -> None:
         self.channels.pop(channel, None)
         self.limits.pop(channel, None)
+        self.paused.discard(channel)
         mine = tuple(i for i, given in self.given.items() if given.channel == channel)
         for tag in [c.request.tag for c in self.consumers if c.request.channel == channel]:
             await self._cancel(channel, tag)
@@ -271,6 +282,8 @@ class MemoryQueue(Process):
         request = consumer.request
         if request.no_ack:
             return True
+        if request.channel in self.paused:
+            return False
         limit = self.limits.get(request.channel, 0)
         on_channel = sum(
             given.channel == request.channel and given.consumer is not None

@@ -20,7 +20,7 @@ import numpy as np
 import pyarrow as pa
 
 from shalott.checkers.consumers.checkers import consumer_checkers
-from shalott.checkers.consumers.rules import ConsumeRules, QueueRules
+from shalott.checkers.consumers.rows.rules import ConsumeRules, QueueRules
 from shalott.harness.core.history import HISTORY_SCHEMA, History, events_table
 
 QUEUES, CONSUMERS, WINDOW = 8, 40, 50

@@ -11,22 +11,22 @@ from dataclasses import dataclass
 from typing import Final
 
 from shalott.checkers.base import Checker, Result
-from shalott.checkers.consumers.case import Reader
-from shalott.checkers.consumers.finding import Promise, PromiseChecker
-from shalott.checkers.consumers.leaving import cancel
-from shalott.checkers.consumers.lifetimes import max_length, ttl
-from shalott.checkers.consumers.ordering import queue_order
-from shalott.checkers.consumers.precedence import consumer_priority, priority
-from shalott.checkers.consumers.prefetching import prefetch
-from shalott.checkers.consumers.redeliveries import (
+from shalott.checkers.consumers.case.case import Reader
+from shalott.checkers.consumers.case.finding import Promise, PromiseChecker
+from shalott.checkers.consumers.promises.leaving import cancel
+from shalott.checkers.consumers.promises.lifetimes import max_length, ttl
+from shalott.checkers.consumers.promises.ordering import queue_order
+from shalott.checkers.consumers.promises.precedence import consumer_priority, priority
+from shalott.checkers.consumers.promises.prefetching import prefetch
+from shalott.checkers.consumers.promises.redeliveries import (
     acked_again,
     delivered_at_once,
     redelivered_flag,
 )
-from shalott.checkers.consumers.rules import ConsumeRules
-from shalott.checkers.consumers.sharing import exclusive, single_active
+from shalott.checkers.consumers.promises.sharing import exclusive, single_active
+from shalott.checkers.consumers.promises.waiting import consumer_liveness
+from shalott.checkers.consumers.rows.rules import ConsumeRules
 from shalott.checkers.consumers.stories import consumer_fates
-from shalott.checkers.consumers.waiting import consumer_liveness
 from shalott.harness.core.history import History
 
 PROMISES: Final = (
@@ -120,7 +120,7 @@ PROMISES: Final = (
 
 @dataclass(frozen=True, slots=True)
 class ConsumerFates:
-    """What became of every message and of every delivery (checkers/consumers/fates.py)."""
+    """What became of every message and of every delivery (checkers/consumers/messages/fates.py)."""
 
     reader: Reader
     name: str = "consumer-fates"

@@ -8,8 +8,9 @@ from typing import Any
 import numpy as np
 
 from shalott.checkers.base import OPERATIONS_MAX, Anomaly
-from shalott.checkers.consumers.case import Case
-from shalott.checkers.consumers.fates import (
+from shalott.checkers.consumers.case.case import Case
+from shalott.checkers.consumers.case.finding import Finding, anomaly_of
+from shalott.checkers.consumers.messages.fates import (
     DOUBTFUL,
     FATES,
     LOST,
@@ -18,17 +19,16 @@ from shalott.checkers.consumers.fates import (
     Fates,
     message_fates,
 )
-from shalott.checkers.consumers.finding import Finding, anomaly_of
-from shalott.checkers.consumers.leaving import served_after_leaving
-from shalott.checkers.consumers.letters import undue_letters
-from shalott.checkers.consumers.redeliveries import (
+from shalott.checkers.consumers.messages.letters import undue_letters
+from shalott.checkers.consumers.promises.leaving import served_after_leaving
+from shalott.checkers.consumers.promises.redeliveries import (
     CLASSES,
     causes,
     classes,
     dead_letters_again,
     judge_pairs,
 )
-from shalott.checkers.consumers.rows import FAIL, INFO, OK, Published
+from shalott.checkers.consumers.rows.rows import FAIL, INFO, OK, Published
 from shalott.checkers.history.columns import Bools, Ints, Operations
 from shalott.checkers.history.words import Words
 from shalott.checkers.queues.guarantees import ClientGuarantees
@@ -47,7 +47,7 @@ def consumer_fates(case: Case, history: History) -> Finding:
 
     Source: RabbitMQ, Reliability Guide, Acknowledgements and Confirms; Consumer Acknowledgements
     and Publisher Confirms, When Will Published Messages Be Confirmed by the Broker. What policies
-    take: checkers/consumers/fates.py.
+    take: checkers/consumers/messages/fates.py.
     """
     fates = case.once(message_fates)
     published, deliveries = case.rows.published, case.rows.deliveries

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from shalott.checkers.consumers.checkers import consumer_checkers
-from shalott.checkers.consumers.rules import ConsumeRules
+from shalott.checkers.consumers.rows.rules import ConsumeRules
 from shalott.checkers.groups.checkers import group_checkers
 from shalott.checkers.groups.rows.rules import GroupRules
 from tests.planted.consumers import MUTANTS

@@ -14,7 +14,7 @@ import pytest
 
 from shalott.checkers.base import Result
 from shalott.checkers.consumers.checkers import consumer_checkers
-from shalott.checkers.consumers.rules import ConsumeRules, QueueRules
+from shalott.checkers.consumers.rows.rules import ConsumeRules, QueueRules
 from shalott.checkers.groups.checkers import group_checkers
 from shalott.checkers.groups.rows.rules import Group, GroupRules
 from shalott.harness.core.plan import dump_plan

@@ -13,7 +13,7 @@ from functools import partial
 
 from shalott.checkers.base import Checker
 from shalott.checkers.consumers.checkers import consumer_checkers
-from shalott.checkers.consumers.rules import ConsumeRules
+from shalott.checkers.consumers.rows.rules import ConsumeRules
 from shalott.harness.core.drawing import Draw, Range
 from shalott.harness.core.generator.base import Generator
 from shalott.harness.core.generator.combinators import Phases, Stagger, TimeLimit

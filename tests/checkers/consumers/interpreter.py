@@ -6,7 +6,7 @@ import json
 from dataclasses import dataclass, field
 from typing import Any
 
-from shalott.checkers.consumers.rules import ConsumeRules, QueueRules
+from shalott.checkers.consumers.rows.rules import ConsumeRules, QueueRules
 from shalott.harness.core.history import History
 
 MS = 1_000_000

@@ -11,7 +11,7 @@ from typing import Any
 
 from shalott.checkers.base import Result
 from shalott.checkers.consumers.checkers import consumer_checkers
-from shalott.checkers.consumers.rules import ConsumeRules, QueueRules
+from shalott.checkers.consumers.rows.rules import ConsumeRules, QueueRules
 from tests.checkers.histories import NODES, Story, ns
 
 CHECKERS = tuple(checker.name for checker in consumer_checkers(ConsumeRules(queues=())))

@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pytest
 
 from shalott.checkers.consumers.checkers import PROMISES, consumer_checkers
-from shalott.checkers.consumers.rules import ConsumeRules, QueueRules
+from shalott.checkers.consumers.rows.rules import ConsumeRules, QueueRules
 from tests.checkers.consumers.scenes import (
     Q,
     alive,

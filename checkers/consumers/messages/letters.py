@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from shalott.checkers.consumers.case import Case
-from shalott.checkers.consumers.policies import come_behind
-from shalott.checkers.consumers.rows import NONE, Death
-from shalott.checkers.consumers.settling import REJECT
+from shalott.checkers.consumers.case.case import Case
+from shalott.checkers.consumers.messages.policies import come_behind
+from shalott.checkers.consumers.rows.rows import NONE, Death
+from shalott.checkers.consumers.rows.settling import REJECT
 from shalott.checkers.history.columns import Bools, Ints
 
 

@@ -18,9 +18,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from shalott.checkers.consumers.case import Case
-from shalott.checkers.consumers.finding import Finding, anomaly_of
-from shalott.checkers.consumers.settling import AUTO
+from shalott.checkers.consumers.case.case import Case
+from shalott.checkers.consumers.case.finding import Finding, anomaly_of
+from shalott.checkers.consumers.rows.settling import AUTO
 from shalott.checkers.history.columns import Bools, Ints
 
 

@@ -20,11 +20,11 @@ from __future__ import annotations
 
 import numpy as np
 
-from shalott.checkers.consumers.case import Case
-from shalott.checkers.consumers.finding import Finding, anomaly_of
-from shalott.checkers.consumers.policies import times_to_live
-from shalott.checkers.consumers.redeliveries import LATE_NS
-from shalott.checkers.consumers.rows import OK
+from shalott.checkers.consumers.case.case import Case
+from shalott.checkers.consumers.case.finding import Finding, anomaly_of
+from shalott.checkers.consumers.messages.policies import times_to_live
+from shalott.checkers.consumers.promises.redeliveries import LATE_NS
+from shalott.checkers.consumers.rows.rows import OK
 from shalott.checkers.history.columns import Ints
 
 MS = 1_000_000

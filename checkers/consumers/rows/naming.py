@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from shalott.checkers.consumers.rows import NONE, Death
+from shalott.checkers.consumers.rows.rows import NONE, Death
 from shalott.checkers.history.columns import Codes, Ints
 from shalott.checkers.history.words import Words
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from shalott.checkers.consumers.settling import Settled, Settlements
+from shalott.checkers.consumers.rows.settling import Settled, Settlements
 from shalott.checkers.history.columns import Bools, Codes, Ints
 from shalott.checkers.history.words import Words
 

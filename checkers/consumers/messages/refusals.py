@@ -13,7 +13,7 @@ from __future__ import annotations
 import numpy as np
 
 from shalott.checkers.base import OPERATIONS_MAX, Anomaly
-from shalott.checkers.consumers.case import Case
+from shalott.checkers.consumers.case.case import Case
 
 UNKNOWN_TAG = "unknown delivery tag"
 

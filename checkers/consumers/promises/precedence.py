@@ -21,11 +21,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from shalott.checkers.consumers.case import Case
-from shalott.checkers.consumers.finding import Finding, anomaly_of
-from shalott.checkers.consumers.grouping import by_consumer
-from shalott.checkers.consumers.redeliveries import LATE_NS
-from shalott.checkers.consumers.rows import OK
+from shalott.checkers.consumers.case.case import Case
+from shalott.checkers.consumers.case.finding import Finding, anomaly_of
+from shalott.checkers.consumers.case.grouping import by_consumer
+from shalott.checkers.consumers.promises.redeliveries import LATE_NS
+from shalott.checkers.consumers.rows.rows import OK
 from shalott.checkers.history.columns import NEVER, Ints
 
 

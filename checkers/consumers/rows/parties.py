@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from shalott.checkers.consumers.extras import Extras, parse
-from shalott.checkers.consumers.naming import Names
-from shalott.checkers.consumers.rows import NONE, Channels, Consumers, QueueChange
-from shalott.checkers.consumers.settling import Settlements
+from shalott.checkers.consumers.rows.extras import Extras, parse
+from shalott.checkers.consumers.rows.naming import Names
+from shalott.checkers.consumers.rows.rows import NONE, Channels, Consumers, QueueChange
+from shalott.checkers.consumers.rows.settling import Settlements
 from shalott.checkers.history.columns import NEVER, Bools, Ints, Operations
 
 CONSUMER = pa.schema(

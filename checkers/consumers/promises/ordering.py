@@ -30,13 +30,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from shalott.checkers.consumers.case import Case
-from shalott.checkers.consumers.finding import Finding, anomaly_of
-from shalott.checkers.consumers.grouping import by_consumer, split_by
-from shalott.checkers.consumers.prefetching import Tally, own_settled, own_windows
-from shalott.checkers.consumers.redeliveries import LATE_NS
-from shalott.checkers.consumers.rows import FAIL, OK
-from shalott.checkers.consumers.settling import RECOVER, REQUEUE
+from shalott.checkers.consumers.case.case import Case
+from shalott.checkers.consumers.case.finding import Finding, anomaly_of
+from shalott.checkers.consumers.case.grouping import by_consumer, split_by
+from shalott.checkers.consumers.promises.prefetching import Tally, own_settled, own_windows
+from shalott.checkers.consumers.promises.redeliveries import LATE_NS
+from shalott.checkers.consumers.rows.rows import FAIL, OK
+from shalott.checkers.consumers.rows.settling import RECOVER, REQUEUE
 from shalott.checkers.history.columns import NEVER, Bools, Ints
 
 FAR = np.iinfo(np.int64).max

@@ -21,8 +21,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from shalott.checkers.consumers.intervals import Stretch, Timetable, union, without
-from shalott.checkers.consumers.rows import QueueChange
+from shalott.checkers.consumers.case.intervals import Stretch, Timetable, union, without
+from shalott.checkers.consumers.rows.rows import QueueChange
 from shalott.checkers.history.columns import NEVER
 from shalott.checkers.history.faults import Surroundings
 from shalott.checkers.history.tenures import (

@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.json
 
-from shalott.checkers.consumers.naming import Names
+from shalott.checkers.consumers.rows.naming import Names
 from shalott.checkers.history.cells import CellReader
 from shalott.checkers.history.columns import Bools, Ints
 from shalott.checkers.history.faults import decode_object

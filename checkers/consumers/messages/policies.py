@@ -19,13 +19,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from shalott.checkers.consumers.calm import S
-from shalott.checkers.consumers.case import Case
-from shalott.checkers.consumers.intervals import Stretch, union, without
-from shalott.checkers.consumers.rows import FAIL, NONE, OK
-from shalott.checkers.consumers.rules import QueueRules
-from shalott.checkers.consumers.settling import REJECT
-from shalott.checkers.consumers.untold import maybe_sent
+from shalott.checkers.consumers.case.calm import S
+from shalott.checkers.consumers.case.case import Case
+from shalott.checkers.consumers.case.intervals import Stretch, union, without
+from shalott.checkers.consumers.messages.untold import maybe_sent
+from shalott.checkers.consumers.rows.rows import FAIL, NONE, OK
+from shalott.checkers.consumers.rows.rules import QueueRules
+from shalott.checkers.consumers.rows.settling import REJECT
 from shalott.checkers.history.columns import NEVER, Bools, Ints
 
 MS = 1_000_000

@@ -19,9 +19,9 @@ from __future__ import annotations
 import numpy as np
 
 from shalott.checkers.base import Anomaly
-from shalott.checkers.consumers.case import Case
-from shalott.checkers.consumers.finding import Finding, anomaly_of
-from shalott.checkers.consumers.settling import ACK
+from shalott.checkers.consumers.case.case import Case
+from shalott.checkers.consumers.case.finding import Finding, anomaly_of
+from shalott.checkers.consumers.rows.settling import ACK
 from shalott.checkers.history.columns import NEVER, Bools, Ints
 
 

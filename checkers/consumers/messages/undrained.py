@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from shalott.checkers.consumers.case import Case
+from shalott.checkers.consumers.case.case import Case
 from shalott.checkers.history.columns import NEVER
 
 NO_QUEUE = ("404", "not found", "not_found", "no queue")  # what a queue that is gone answers

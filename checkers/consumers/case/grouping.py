@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from shalott.checkers.consumers.case import Case
+from shalott.checkers.consumers.case.case import Case
 from shalott.checkers.history.columns import Ints
 
 RADIX_MAX = 1 << 16  # numpy sorts integers of 16 bits by radix

@@ -28,11 +28,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from shalott.checkers.consumers.case import Case
-from shalott.checkers.consumers.policies import Removals, removals
-from shalott.checkers.consumers.rows import OK
-from shalott.checkers.consumers.settling import ACK, AUTO
-from shalott.checkers.consumers.undrained import undrained_queues
+from shalott.checkers.consumers.case.case import Case
+from shalott.checkers.consumers.messages.policies import Removals, removals
+from shalott.checkers.consumers.messages.undrained import undrained_queues
+from shalott.checkers.consumers.rows.rows import OK
+from shalott.checkers.consumers.rows.settling import ACK, AUTO
 from shalott.checkers.history.columns import Bools, Codes, Ints
 
 FATES = (

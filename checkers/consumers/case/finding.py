@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from shalott.checkers.base import OPERATIONS_MAX, Anomaly, Result
-from shalott.checkers.consumers.case import Case, Reader
+from shalott.checkers.consumers.case.case import Case, Reader
 from shalott.checkers.history.columns import Ints
 from shalott.harness.core.history import History
 

@@ -19,14 +19,14 @@ from dataclasses import dataclass
 import numpy as np
 
 from shalott.checkers.base import OPERATIONS_MAX, Anomaly
-from shalott.checkers.consumers.calm import S
-from shalott.checkers.consumers.case import Case
-from shalott.checkers.consumers.copies import read_pairs
-from shalott.checkers.consumers.finding import Finding
-from shalott.checkers.consumers.grouping import by_channel, by_consumer
-from shalott.checkers.consumers.intervals import Stretch, without
-from shalott.checkers.consumers.rows import OK
-from shalott.checkers.consumers.settling import RECOVER, REQUEUE
+from shalott.checkers.consumers.case.calm import S
+from shalott.checkers.consumers.case.case import Case
+from shalott.checkers.consumers.case.finding import Finding
+from shalott.checkers.consumers.case.grouping import by_channel, by_consumer
+from shalott.checkers.consumers.case.intervals import Stretch, without
+from shalott.checkers.consumers.messages.copies import read_pairs
+from shalott.checkers.consumers.rows.rows import OK
+from shalott.checkers.consumers.rows.settling import RECOVER, REQUEUE
 from shalott.checkers.history.columns import NEVER, Ints
 from shalott.checkers.history.faults import stalled_ns
 

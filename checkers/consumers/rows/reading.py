@@ -13,10 +13,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from shalott.checkers.consumers.extras import DEATHS, Extras, integers, parse_repeated
-from shalott.checkers.consumers.naming import Names, lives_of, places
-from shalott.checkers.consumers.parties import read_changes, read_channels, read_consumers
-from shalott.checkers.consumers.rows import (
+from shalott.checkers.consumers.rows.extras import DEATHS, Extras, integers, parse_repeated
+from shalott.checkers.consumers.rows.naming import Names, lives_of, places
+from shalott.checkers.consumers.rows.parties import read_changes, read_channels, read_consumers
+from shalott.checkers.consumers.rows.rows import (
     FAIL,
     INFO,
     NONE,
@@ -25,8 +25,8 @@ from shalott.checkers.consumers.rows import (
     Published,
     Rows,
 )
-from shalott.checkers.consumers.rules import ConsumeRules
-from shalott.checkers.consumers.settling import (
+from shalott.checkers.consumers.rows.rules import ConsumeRules
+from shalott.checkers.consumers.rows.settling import (
     ACK,
     RECOVER,
     REJECT,

@@ -12,8 +12,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from shalott.checkers.consumers.case import Case
-from shalott.checkers.consumers.rows import Deliveries
+from shalott.checkers.consumers.case.case import Case
+from shalott.checkers.consumers.rows.rows import Deliveries
 from shalott.checkers.history.columns import Bools, Ints
 
 

@@ -13,10 +13,10 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from shalott.checkers.consumers.calm import Calm, read_calm
-from shalott.checkers.consumers.reading import read_rows
-from shalott.checkers.consumers.rows import Rows
-from shalott.checkers.consumers.rules import ConsumeRules, QueueRules
+from shalott.checkers.consumers.case.calm import Calm, read_calm
+from shalott.checkers.consumers.rows.reading import read_rows
+from shalott.checkers.consumers.rows.rows import Rows
+from shalott.checkers.consumers.rows.rules import ConsumeRules, QueueRules
 from shalott.checkers.history.columns import Ints, Operations, client_operations
 from shalott.checkers.history.faults import Surroundings, read_surroundings
 from shalott.checkers.history.tenures import NodeEvent, read_events

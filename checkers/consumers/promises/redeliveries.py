@@ -27,12 +27,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from shalott.checkers.consumers.calm import S
-from shalott.checkers.consumers.case import Case
-from shalott.checkers.consumers.copies import Pairs, read_pairs
-from shalott.checkers.consumers.finding import Finding, anomaly_of
-from shalott.checkers.consumers.refusals import refused_acks
-from shalott.checkers.consumers.settling import ACK, AUTO, RECOVER, REJECT, REQUEUE
+from shalott.checkers.consumers.case.calm import S
+from shalott.checkers.consumers.case.case import Case
+from shalott.checkers.consumers.case.finding import Finding, anomaly_of
+from shalott.checkers.consumers.messages.copies import Pairs, read_pairs
+from shalott.checkers.consumers.messages.refusals import refused_acks
+from shalott.checkers.consumers.rows.settling import ACK, AUTO, RECOVER, REJECT, REQUEUE
 from shalott.checkers.history.columns import NEVER, Bools, Ints
 
 LATE_NS = S  # how much later than another client one may read what was sent before

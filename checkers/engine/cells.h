@@ -27,7 +27,8 @@ const char *shl_texts_text(const shl_texts *texts, int64_t number, int64_t *leng
 
 /* Read the cells text[ends[row] .. ends[row + 1]) of the n rows. Key k is the keys' bytes
  * key_ends[k - 1] .. key_ends[k]; what it says in row i goes to values[k * n + i], `absent` if
- * nothing. odd[i] is 1 where nothing was read. Returns how many are odd, -1 if there is no memory. */
+ * nothing. odd[i] is 1 where nothing was read. Returns how many are odd, -1 if there is no
+ * memory. */
 int64_t shl_cells_read(const char *text, const int64_t *ends, const int64_t *rows, int64_t n,
                        const char *keys, const int32_t *key_ends, const uint8_t *kinds,
                        int32_t key_count, int64_t absent, int64_t *values, uint8_t *odd,

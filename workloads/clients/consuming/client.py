@@ -1,7 +1,7 @@
 """A client that publishes and consumes on one connection, as applications do.
 
 Channel 1 publishes with confirms, declares, deletes and, after the heal, gets: what became of these
-is decided as in amqp.py. Each consumer has a channel of its own or shares one (amqp_consuming.py),
+is decided as in amqp.py. Each consumer has a channel of its own or shares one (channel.py),
 and is served between operations.
 
     enqueue         as in amqp.py; to ``exchange/NAME`` with ``extra``'s ``routing_key``

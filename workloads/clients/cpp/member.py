@@ -1,6 +1,6 @@
 """CppMember: a member of a consumer group that is RocketMQ's C++ client, in a process of its own.
 
-It is used as our own member is (rocket_member.py): begins at once, ends by ``leave`` or ``end``.
+It is used as our own member is (members/member.py): begins at once, ends by ``leave`` or ``end``.
 The application's part, how long a message takes and what comes of it, is the run's listener; all
 else is the library's, with its own times: it asks for members every 10 s, commits every 5 s and
 looks for routes every 30 s, and leaves delays and the number of retries to the broker.

@@ -42,7 +42,7 @@ LEAVING_SHARE = 0.8  # of an operation's time: what is not done by then is left 
 
 
 class GroupMember(Protocol):
-    """Our own (rocket_member.py), or a library's. Begins when it is made."""
+    """Our own (member.py), or a library's. Begins when it is made."""
 
     @property
     def name(self) -> str: ...

@@ -1,7 +1,7 @@
 """Member: one consumer of a group, as RocketMQ's DefaultMQPushConsumer is one.
 
 It says to all brokers of its topics that it is there (heartbeats), asks the master who else is,
-takes its share of the queues (RebalanceImpl), pulls and consumes them (rocket_consuming.py), and
+takes its share of the queues (RebalanceImpl), pulls and consumes them (consumption.py), and
 commits what was consumed (RemoteBrokerOffsetStore). It leaves by finishing what its listener works
 on, committing and unregistering; it dies by dropping its connections without a word.
 

@@ -2,7 +2,7 @@
 
 Publishing and consuming are the library's, over a tap that reads along (amqp_tap.py): what it does
 by itself is recorded like what it was asked to do (amqp_rows.py). Declaring, deleting and the last
-emptying of queues are our own client's. Operations are those of amqp_consumer.py; of an enqueue:
+emptying of queues are our own client's. Operations are those of consuming/client.py; of an enqueue:
 
     ok      the library says that it is confirmed, and the confirm was on the wire
     fail    nothing was sent, or it came back without a route

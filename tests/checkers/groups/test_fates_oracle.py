@@ -158,12 +158,8 @@ class Naive:
         resets = [row for row in self.of("reset", group) if row["key"] == key]
         resets = [row for row in resets if row["type"] != "fail"]
         for row in self.of("assignment", group):
-            known = [
-                reset
-                for reset in resets
-                if reset["type"] == "ok" and reset["complete_ns"] <= row["invoke_ns"] - 35 * S // 10
-            ]
-            last = row["said"]["why"] == "last" and row["key"] == key and not known
+            # A reset before that makes no offset known: it is the broker's word to members.
+            last = row["said"]["why"] == "last" and row["key"] == key
             if last and place < row["offset"]:
                 return True
         return any(place < row["offset"] for row in resets)

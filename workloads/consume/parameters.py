@@ -94,6 +94,14 @@ class ConsumeParameters(msgspec.Struct, frozen=True, kw_only=True):
         int, msgspec.Meta(ge=0, description="A consumer that was ended is away so long, at most.")
     ] = 1500
 
+    rests: Annotated[
+        float,
+        msgspec.Meta(ge=0, le=0.2, description="Operations before which a queue's rest begins."),
+    ] = 0.003
+    rest_ms: Annotated[
+        int, msgspec.Meta(ge=0, description="A queue that rests has no consumer so long, at most.")
+    ] = 3000
+
     # What they are like. Shares of the consumers.
     prefetch: Annotated[
         Literal["mixed", "one", "window", "unlimited"],

@@ -84,6 +84,8 @@ def churn_of(parameters: ConsumeParameters) -> Churn:
         hang_up=parameters.hang_ups,
         delete=parameters.deletes,
         away_ms=parameters.away_ms,
+        rest=parameters.rests,
+        rest_ms=parameters.rest_ms,
     )
 
 
@@ -233,6 +235,8 @@ def draw_parameters(draw: Draw) -> Values:
         "hang_ups": draw.knob("hang_ups", (0.0, 0.01, 0.02)),
         "deletes": draw.knob("deletes", (0.01, 0.02)),
         "away_ms": draw.knob("away_ms", (200, 1500, 4000)),
+        "rests": draw.knob("rests", (0.0, 0.003, 0.01)),
+        "rest_ms": draw.knob("rest_ms", (1500, 4000)),
         "prefetch": draw.knob("prefetch", ("mixed", "mixed", "one", "window", "unlimited")),
         "window": draw.knob("window", (3, 10, 30)),
         "per_channel": draw.knob("per_channel", (0.0, 0.3, 1.0)),

@@ -65,13 +65,16 @@ class Route(msgspec.Struct, frozen=True):
 
 class Churn(msgspec.Struct, frozen=True, kw_only=True):
     """Shares of the operations; what is left is publishes. A consumer that was ended on purpose is
-    away for up to ``away_ms``, a deleted queue too."""
+    away for up to ``away_ms``, a deleted queue too. ``rest``: how often a queue's consumers are all
+    cancelled, each by its client, and come back after up to ``rest_ms``, so that it fills."""
 
     cancel: float = 0
     close: float = 0
     hang_up: float = 0
     delete: float = 0
     away_ms: int = 1000
+    rest: float = 0
+    rest_ms: int = 1000
 
 
 class _Keys(msgspec.Struct, frozen=True):
@@ -83,6 +86,7 @@ class _Keys(msgspec.Struct, frozen=True):
     consumer: int
     which: int
     away: int
+    rest: int
 
 
 class ConsumerMix(msgspec.Struct, frozen=True):
@@ -101,14 +105,27 @@ class ConsumerMix(msgspec.Struct, frozen=True):
     sent: int = 0
     subscribed: int = 0
     rest_ns: Mapping[str, int] = {}  # slot -> not before
+    resting_ns: Mapping[str, int] = {}  # queue -> no consumer before
     missing_ns: Mapping[str, int] = {}  # queue -> when it is declared again
     paused_ns: Mapping[str, int] = {}  # route -> not before
 
     def next(self, context: Context) -> tuple[Answer, Generator]:
-        invocation, successor = self._next(context)
+        invocation, successor = self._rested(context.now_ns)._next(context)
         return Scheduled(context.now_ns, invocation), msgspec.structs.replace(
             successor, count=self.count + 1
         )
+
+    def _rested(self, now_ns: int) -> ConsumerMix:
+        """With another queue at rest, if one is drawn."""
+        drawn = draw_float(self.keys.rest, 2 * self.count)
+        queues = list(dict.fromkeys(slot.queue for slot in self.slots))
+        if drawn >= self.churn.rest or not queues:
+            return self
+        queue = queues[int(drawn / self.churn.rest * len(queues))]
+        share = 0.5 + 0.5 * draw_float(self.keys.rest, 2 * self.count + 1)
+        until_ns = now_ns + int(share * self.churn.rest_ms * 1e6)
+        resting = {**self.resting_ns, queue: until_ns}
+        return msgspec.structs.replace(self, resting_ns=resting)
 
     def _next(self, context: Context) -> tuple[Invocation, ConsumerMix]:
         now_ns = context.now_ns
@@ -118,7 +135,12 @@ class ConsumerMix(msgspec.Struct, frozen=True):
                 declare = Invocation(f="declare-queue", key=queue)
                 return declare, msgspec.structs.replace(self, missing_ns=missing)
         for slot in self._own(context):
-            if slot.name not in context.holds and self._may_subscribe(slot, now_ns):
+            is_held, rests = slot.name in context.holds, self._rests(slot, now_ns)
+            if is_held and rests:
+                return Invocation(
+                    f="unsubscribe", key=slot.queue, extra={"slot": slot.number}
+                ), self
+            if not is_held and not rests and self._may_subscribe(slot, now_ns):
                 return self._subscribe(slot, now_ns)
         drawn, churn = draw_float(self.keys.what, self.count), self.churn
         held = [slot for slot in self._own(context) if slot.name in context.holds]
@@ -143,6 +165,9 @@ class ConsumerMix(msgspec.Struct, frozen=True):
     def _own(self, context: Context) -> list[Slot]:
         thread = context.process % self.threads
         return [slot for slot in self.slots if slot.thread == thread]
+
+    def _rests(self, slot: Slot, now_ns: int) -> bool:
+        return self.resting_ns.get(slot.queue, 0) > now_ns
 
     def _may_subscribe(self, slot: Slot, now_ns: int) -> bool:
         return self.rest_ns.get(slot.name, 0) <= now_ns and slot.queue not in self.missing_ns
@@ -212,7 +237,7 @@ def consumer_mix(
     seed: int,
 ) -> ConsumerMix:
     """The mix of one run of so many ``threads``."""
-    names = ("what", "route", "message", "consumer", "which", "away")
+    names = ("what", "route", "message", "consumer", "which", "away", "rest")
     return ConsumerMix(
         slots=tuple(slots),
         threads=threads,

@@ -11,7 +11,7 @@ from tests.checkers.groups.test_planted_groups import (
     set_back_too_far,
     stuck,
 )
-from tests.checkers.groups.test_sound_groups import failed_over, rebalanced
+from tests.checkers.groups.test_sound_groups import committed_in_trouble, failed_over, rebalanced
 
 pytestmark = pytest.mark.unit
 
@@ -83,3 +83,11 @@ def test_what_was_stored_in_a_future_is_due_when_the_clock_is_right() -> None:
     wrong = retry_that_never_came()
     wrong.story.fault(1, "clock-jump", 6.0, 62.0, nodes=("n1",))
     assert broken(wrong) == {"group-liveness": ()}  # it may just have come too late
+
+
+def test_what_was_committed_in_quiet_is_not_taken_back() -> None:
+    """As committed in trouble, without the trouble."""
+    told = committed_in_trouble()
+    told.story.rows = [row for row in told.story.rows if row["f"] != "fault"]
+    told.story.rows = [row for row in told.story.rows if row["f"] != "partition"]
+    assert set(broken(told)) == {"group-redelivery", "offsets-forward"}

@@ -78,6 +78,23 @@ def reset_forward() -> Told:
     return told.assigned("c.1", 9.0, offset=6)
 
 
+def reset_of_nobodys_queue() -> Told:
+    """The operator's word goes to members: a queue that none of them has stays as it was."""
+    told = Told(CONCURRENT).sends(6).member("c.1").assigned("c.1", end=4.0, ended="rebalanced")
+    told.consumes("c.1", 0, 2, 2.0).commits("c.1", 2, 3.0).reset("c", 6.0, 6)
+    told.assigned("c.1", 9.0, offset=2)
+    return told.consumes("c.1", 2, 6, 9.5).commits("c.1", 6, 15.0)
+
+
+def committed_in_trouble() -> Told:
+    """By its route a client may tell a broker that is master no more, and nobody copies that."""
+    told = Told(CONCURRENT).sends(6).member("c.1").assigned("c.1", end=6.0, ended="rebalanced")
+    told.consumes("c.1", 0, 6, 2.0).commits("c.1", 2, 3.0)
+    told.story.fault(1, "partition", 4.5, 8.0, nodes=("n1", "n2"))
+    told.commits("c.1", 6, 5.5).assigned("c.1", 20.0, offset=2)
+    return told.consumes("c.1", 2, 6, 20.5).commits("c.1", 6, 25.0)
+
+
 def begun_at_the_end() -> Told:
     told = Told(CONCURRENT).sends(6).member("c.1", 9.0).assigned("c.1", 10.0, offset=4, why="last")
     return told.consumes("c.1", 4, 6, 11.0).commits("c.1", 6, 15.0)
@@ -176,6 +193,8 @@ SOUND: dict[str, tuple[Callable[[], Told], dict[str, int]]] = {
     "failed-over": (failed_over, {"consumed": 20}),
     "reset-back": (reset_back, {"consumed": 6}),
     "reset-forward": (reset_forward, {"consumed": 2, "passed-over": 4}),
+    "reset-of-nobodys-queue": (reset_of_nobodys_queue, {"consumed": 6}),
+    "committed-in-trouble": (committed_in_trouble, {"consumed": 6}),
     "begun-at-the-end": (begun_at_the_end, {"consumed": 2, "passed-over": 4}),
     "retried-to-death": (retried_to_death, {"consumed": 6, "dead-lettered": 1}),
     "retried-here": (retried_here, {"consumed": 7}),

@@ -57,8 +57,8 @@ SOUND: dict[str, Callable[[], Tale]] = {
     "acked again after a failover that came at once": lambda: (
         failover().publish(1, at=19.5).consume(1, 19.8).consume(1, 22, flagged=True)
     ),
-    "without the flag after a failover": lambda: (
-        given(failover().publish(1, at=18), 1, 19).consume(1, 22)
+    "without the flag after a failover, for it was never confirmed": lambda: (
+        given(failover().publish(1, at=18, kind="info"), 1, 19).consume(1, 22)
     ),
     "twice at once over a failover": lambda: (
         given(failover().publish(1, at=18), 1, 19).consumer("d").consume(1, 22, "d", flagged=True)

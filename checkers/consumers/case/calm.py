@@ -12,6 +12,7 @@ are three kinds of them:
   went, no synchronisation held the queue up, nobody deleted it, and the harness ran.
 - *inherited*: from the queue's first master on, as long as masters only ended and mirrors were
   promoted in their place. What had been told to all mirrors in time is known to every heir.
+- an *heir's*: ruled, by a mirror that was promoted. What it had then it had as a mirror.
 
 A run without any word of masters is quiet until its first fault.
 """
@@ -21,37 +22,29 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from shalott.checkers.consumers.case.intervals import Stretch, Timetable, union, without
-from shalott.checkers.consumers.rows.rows import QueueChange
-from shalott.checkers.history.columns import NEVER
-from shalott.checkers.history.faults import Surroundings
-from shalott.checkers.history.tenures import (
-    NodeEvent,
-    Tenure,
-    ends_tenure,
-    event_tenures,
-    observed_tenures,
-)
+import numpy as np
 
-MS = 1_000_000
-S = 1_000_000_000
-SLACK_NS = (
-    250 * MS
-)  # how far an event log's clock may be apart from the harness's, with time to act
-BEFORE_NS = S // 2  # a fault may begin to show so long before it was asked for, by clocks apart
+from shalott.checkers.consumers.case.intervals import S, Stretch, Timetable, union, without
+from shalott.checkers.consumers.case.masters import BEFORE_NS, SLACK_NS, Masters
+from shalott.checkers.consumers.rows.rows import QueueChange
+from shalott.checkers.history.columns import NEVER, Ints
+from shalott.checkers.history.faults import Surroundings
+from shalott.checkers.history.tenures import NodeEvent
+
 AFTER_NS = 5 * S  # so long after its end a fault may still be felt, where nodes tell what they feel
 AFTER_SILENT_NS = 15 * S  # where they don't
-GENTLE = {"ends-processes", "in-order"}  # effects that leave an heir all that was told in time
 
 
 @dataclass(frozen=True, slots=True)
 class Calm:
-    """By queue. The last place of ``quiet`` stands for all queues together. ``troubles``: what
-    disturbs every queue, in order."""
+    """By queue. The last place of ``quiet`` stands for all queues together. ``promoted_ns``: when,
+    of each stretch of ``heirs``. ``troubles``: what disturbs every queue, in order."""
 
     ruled: Timetable
     quiet: Timetable
     inherited: Timetable
+    heirs: Timetable
+    promoted_ns: Ints
     troubles: tuple[Stretch, ...]
 
 
@@ -61,9 +54,9 @@ def read_calm(
     events: Sequence[NodeEvent],
     changes: Sequence[QueueChange],
 ) -> Calm:
-    masters = _Masters(around, events)
+    masters = Masters(around, events)
     troubles = list(_troubles(around, events))
-    ruled, quiet, inherited = [], [], []
+    ruled, quiet, inherited, heirs = [], [], [], []
     for code, queue in enumerate(queues):
         changed = [
             (change.begin_ns, min(change.end_ns, around.end_ns) + S)
@@ -74,6 +67,7 @@ def read_calm(
         ruled.append(own)
         quiet.append(without(own, [*troubles, *_holds(queue, around, events)]))
         inherited.append(without(masters.inherited(queue), changed))
+        heirs.append(sorted(masters.heirs(queue, own)))
     everywhere = quiet[0] if quiet else []
     for other in quiet[1:]:
         everywhere = _both(everywhere, other, around.end_ns)
@@ -81,98 +75,14 @@ def read_calm(
         Timetable.of(ruled),
         Timetable.of([*quiet, everywhere]),
         Timetable.of(inherited),
+        Timetable.of([[(begin, end) for begin, end, _ in each] for each in heirs]),
+        np.array([at_ns for each in heirs for _, _, at_ns in each], dtype=np.int64),
         tuple(union(troubles)),
     )
 
 
 def _both(one: Sequence[Stretch], other: Sequence[Stretch], end_ns: int) -> list[Stretch]:
     return without(one, without([(-S, end_ns + S)], other))
-
-
-class _Masters:
-    """Who ruled, by the better witness of each queue."""
-
-    def __init__(self, around: Surroundings, events: Sequence[NodeEvent]) -> None:
-        self._around = around
-        self._events = events
-        self._told: dict[str, list[Tenure]] = {}
-        for tenure in event_tenures(events, around):
-            self._told.setdefault(tenure.group, []).append(tenure)
-        self._seen: dict[str, list[Tenure]] = {}
-        for tenure in observed_tenures(around.observations):
-            self._seen.setdefault(tenure.group, []).append(tenure)
-        self._whole = {
-            event.group for event in events if event.role == "master" and _began_as(event)
-        }
-        self._turns = [event for event in events if _is_turn(event)]
-
-    def ruled(self, queue: str) -> list[Stretch]:
-        told, seen = self._told.get(queue, []), self._seen.get(queue, [])
-        tenures = told if queue in self._whole or not seen else seen
-        if not tenures:
-            first_ns = min(
-                (fault.invoke_ns for fault in self._around.injected), default=self._around.end_ns
-            )
-            return [(0, first_ns - BEFORE_NS)] if first_ns > BEFORE_NS else []
-        stretches: list[Stretch] = []
-        for tenure in tenures:
-            others = [
-                (other.begin_ns - SLACK_NS, other.end_ns + SLACK_NS)
-                for other in (*told, *seen)
-                if other.node != tenure.node or (other.witness == tenure.witness and
-                                                 other.begin_ns != tenure.begin_ns)
-            ]  # fmt: skip
-            turns = [
-                (event.run_ns - SLACK_NS, event.run_ns + SLACK_NS)
-                for event in self._turns
-                if _disturbs(event, tenure)
-            ]
-            whole = (tenure.begin_ns + SLACK_NS, tenure.end_ns - SLACK_NS)
-            if whole[0] <= whole[1]:
-                stretches += without([whole], [*others, *turns])
-        return stretches
-
-    def inherited(self, queue: str) -> list[Stretch]:
-        told = self._told.get(queue, [])
-        if queue not in self._whole or not told:
-            return []
-        end_ns = self._around.end_ns
-        ends = [fault.invoke_ns for fault in self._around.injected
-                if not fault.effects or not GENTLE.issuperset(fault.effects)]  # fmt: skip
-        ends += [each.begin_ns for each in self._around.operator_restarts]
-        beginnings = [
-            event.run_ns
-            for event in self._events
-            if event.group == queue and event.role == "master" and event.kind == "role"
-            and _began_as(event) != "promoted"
-        ]  # fmt: skip
-        ends += sorted(beginnings)[1:]
-        latest_ns = -1
-        for tenure in sorted(told, key=lambda each: each.begin_ns):
-            if tenure.begin_ns < latest_ns:
-                ends.append(tenure.begin_ns)
-            latest_ns = max(latest_ns, tenure.end_ns)
-        begin_ns = min(tenure.begin_ns for tenure in told) + SLACK_NS
-        end_ns = min([end_ns, *(at_ns - BEFORE_NS for at_ns in ends)])
-        return [(begin_ns, end_ns)] if begin_ns <= end_ns else []
-
-
-def _began_as(event: NodeEvent) -> str:
-    return str(event.detail.get("started_as") or "")
-
-
-def _is_turn(event: NodeEvent) -> bool:
-    """Whether a node or one of its queues began, ended or changed its role by this."""
-    if event.group == "":
-        return ends_tenure(event, "") or event.kind in ("started", "starting", "crashed")
-    return event.kind in ("role", "crashed", "deleted", "demoted")
-
-
-def _disturbs(event: NodeEvent, tenure: Tenure) -> bool:
-    """Whether another became master, or the master's process may have changed."""
-    if event.group == tenure.group and event.role == "master" and event.node != tenure.node:
-        return True
-    return event.group in ("", tenure.group) and event.node == tenure.node
 
 
 def _troubles(around: Surroundings, events: Sequence[NodeEvent]) -> Iterator[Stretch]:

@@ -11,6 +11,8 @@ from shalott.checkers.history.columns import Ints
 
 Stretch = tuple[int, int]  # both ends belong to it
 NOWHERE = -1
+MS = 1_000_000  # in ns
+S = 1_000_000_000
 
 
 def union(stretches: Iterable[Stretch]) -> list[Stretch]:

@@ -19,9 +19,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from shalott.checkers.consumers.case.calm import S
 from shalott.checkers.consumers.case.case import Case
-from shalott.checkers.consumers.case.intervals import Stretch, union, without
+from shalott.checkers.consumers.case.intervals import S, Stretch, union, without
 from shalott.checkers.consumers.messages.untold import maybe_sent
 from shalott.checkers.consumers.rows.rows import FAIL, NONE, OK
 from shalott.checkers.consumers.rows.rules import QueueRules

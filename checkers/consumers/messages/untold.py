@@ -14,8 +14,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from shalott.checkers.consumers.case.calm import S
 from shalott.checkers.consumers.case.case import Case
+from shalott.checkers.consumers.case.intervals import S
 from shalott.checkers.history.columns import Bools, Ints
 
 ORDERLY = ("cancelled", "refused", "cancelled-by-server")  # nothing was on its way any more

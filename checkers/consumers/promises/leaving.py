@@ -10,9 +10,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from shalott.checkers.consumers.case.calm import S
 from shalott.checkers.consumers.case.case import Case
 from shalott.checkers.consumers.case.finding import Finding, anomaly_of
+from shalott.checkers.consumers.case.intervals import S
 from shalott.checkers.history.columns import NEVER, Bools, Ints
 
 GONE = ("cancelled", "cancelled-by-server")

@@ -12,9 +12,8 @@ What is certain, and nothing else is judged:
   since its delivery, so the master had it; and the same master ruled until the next delivery. Or a
   mirror was promoted since, but so long after that it had been told (``PROPAGATED_NS``).
 - *Without the flag*: one master ruled from the one delivery to the next. Two of its deliveries
-  lack the flag; or one comes, long after another, without it. Or a mirror was promoted since: an
-  heir flags all that it had as a mirror (rabbit_mirror_queue_slave publishes everything as
-  delivered), and it had what was confirmed while its predecessor ruled.
+  lack the flag; or one comes, long after another, without it. Or an heir delivers it, and flags all
+  that it had as a mirror (rabbit_mirror_queue_slave publishes everything as delivered).
 - *Twice at once*: the queue was quiet, the first had not been settled, and both channels were
   answered later on.
 
@@ -28,9 +27,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from shalott.checkers.consumers.case.calm import S
 from shalott.checkers.consumers.case.case import Case
 from shalott.checkers.consumers.case.finding import Finding, anomaly_of
+from shalott.checkers.consumers.case.intervals import S
+from shalott.checkers.consumers.case.masters import SLACK_NS
 from shalott.checkers.consumers.messages.copies import Pairs, read_pairs
 from shalott.checkers.consumers.messages.refusals import refused_acks
 from shalott.checkers.consumers.rows.rows import OK
@@ -197,28 +197,25 @@ def _unflagged(case: Case, pairs: Pairs) -> Bools:
     deliveries = case.rows.deliveries
     before, again = pairs.before, pairs.again
     one_master = (case.ruled[before] == case.ruled[again]) & (case.ruled[again] >= 0)
-    inherited = _was_mirrored(case, pairs) & _same_line(case, pairs)
     long_after = deliveries.begin_ns[again] > deliveries.at_ns[before] + LATE_NS
     long_after &= (case.quiet[before] == case.quiet[again]) & (case.quiet[again] >= 0)
     taken_later = deliveries.taken[before] & (deliveries.begin_ns[again] > deliveries.at_ns[before])
     bare = ~deliveries.flagged[again]
     proved = ~deliveries.flagged[before] | long_after | taken_later
-    judged = (one_master & proved) | (inherited & ~one_master)
+    judged = (one_master & proved) | _was_mirrored(case, pairs)
     return np.asarray(judged & bare & ~_looks_like_another(case, pairs))
 
 
 def _was_mirrored(case: Case, pairs: Pairs) -> Bools:
-    """Whether every mirror had the message while the predecessor of who delivers it again ruled.
-
-    Of dead letters that is not known: nobody sees their confirms.
+    """Whether who delivers it again is an heir, and had the message as a mirror: what is confirmed
+    is with every mirror. Of dead letters that is not known: nobody sees their confirms.
     """
     deliveries, published = case.rows.deliveries, case.rows.published
-    before, again = pairs.before, pairs.again
-    message = deliveries.message[before]
-    confirmed_ns = np.where(published.ack[message] == OK, published.complete_ns[message], -1)
-    former = case.calm.ruled.at(deliveries.queue[before], confirmed_ns)
-    succeeded = (case.ruled[before] >= 0) & (case.ruled[again] > case.ruled[before])
-    return np.asarray(succeeded & (former == case.ruled[before]) & (deliveries.life[again] == 0))
+    message, again = deliveries.message[pairs.before], pairs.again
+    confirmed_ns = np.where(published.ack[message] == OK, published.complete_ns[message], NEVER)
+    heir = case.calm.heirs.at(deliveries.queue[again], deliveries.at_ns[again])
+    promoted_ns = np.append(case.calm.promoted_ns, -1)[heir]
+    return np.asarray((confirmed_ns < promoted_ns - SLACK_NS) & (deliveries.life[again] == 0))
 
 
 def _twice(case: Case, pairs: Pairs) -> Bools:

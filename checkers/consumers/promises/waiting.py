@@ -19,11 +19,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from shalott.checkers.base import OPERATIONS_MAX, Anomaly
-from shalott.checkers.consumers.case.calm import S
 from shalott.checkers.consumers.case.case import Case
 from shalott.checkers.consumers.case.finding import Finding
 from shalott.checkers.consumers.case.grouping import by_channel, by_consumer
-from shalott.checkers.consumers.case.intervals import Stretch, without
+from shalott.checkers.consumers.case.intervals import S, Stretch, without
 from shalott.checkers.consumers.messages.copies import read_pairs
 from shalott.checkers.consumers.rows.rows import OK
 from shalott.checkers.consumers.rows.settling import RECOVER, REQUEUE

@@ -53,8 +53,9 @@ def read_calm(
     around: Surroundings,
     events: Sequence[NodeEvent],
     changes: Sequence[QueueChange],
+    mortal: frozenset[str],
 ) -> Calm:
-    masters = Masters(around, events)
+    masters = Masters(around, events, mortal)
     troubles = list(_troubles(around, events))
     ruled, quiet, inherited, heirs = [], [], [], []
     for code, queue in enumerate(queues):

@@ -14,6 +14,7 @@ from typing import Any, TypeVar
 import numpy as np
 
 from shalott.checkers.consumers.case.calm import Calm, read_calm
+from shalott.checkers.consumers.case.masters import nodes_that_died
 from shalott.checkers.consumers.rows.reading import read_rows
 from shalott.checkers.consumers.rows.rows import Rows
 from shalott.checkers.consumers.rows.rules import ConsumeRules, QueueRules
@@ -86,7 +87,7 @@ def read_case(history: History, rules: ConsumeRules) -> Case:
     rows = read_rows(history, rules, ops)
     around = read_surroundings(history)
     events = tuple(read_events(history))
-    calm = read_calm(rows.queues, around, events, rows.changes)
+    calm = read_calm(rows.queues, around, events, rows.changes, nodes_that_died(history))
     return Case(rules, history.complete, ops, rows, around, events, calm)
 
 

@@ -5,6 +5,9 @@ event logs, or the harness's polls.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
+
+import pyarrow.compute as pc
 
 from shalott.checkers.consumers.case.intervals import MS, S, Stretch, without
 from shalott.checkers.history.faults import Surroundings
@@ -15,21 +18,32 @@ from shalott.checkers.history.tenures import (
     event_tenures,
     observed_tenures,
 )
+from shalott.harness.core.history import History
+from shalott.harness.core.op import NEMESIS
 
 SLACK_NS = 250 * MS  # how far an event log's clock may be apart, with time to act
 BEFORE_NS = S // 2  # a fault may begin to show so long before it was asked for, by clocks apart
 GENTLE = {"ends-processes", "in-order"}  # effects that leave an heir all that was told in time
 
 
-class Masters:
-    """Of all queues."""
+def nodes_that_died(history: History) -> frozenset[str]:
+    """Whose process ended though nobody asked for it, at any time."""
+    died = pc.and_(pc.equal(history.ops["process"], NEMESIS), pc.equal(history.ops["f"], "died"))
+    return frozenset(history.ops.filter(died)["node"].to_pylist())
 
-    def __init__(self, around: Surroundings, events: Sequence[NodeEvent]) -> None:
+
+class Masters:
+    """Of all queues. ``mortal``: nodes whose last word may well be the last of their lives."""
+
+    def __init__(
+        self, around: Surroundings, events: Sequence[NodeEvent], mortal: frozenset[str]
+    ) -> None:
         self._around = around
         self._events = events
         self._told: dict[str, list[Tenure]] = {}
         for tenure in event_tenures(events, around):
-            self._told.setdefault(tenure.group, []).append(tenure)
+            whole = tenure if tenure.node in mortal else self._to_the_end(tenure)
+            self._told.setdefault(tenure.group, []).append(whole)
         self._seen: dict[str, list[Tenure]] = {}
         for tenure in observed_tenures(around.observations):
             self._seen.setdefault(tenure.group, []).append(tenure)
@@ -37,6 +51,19 @@ class Masters:
             event.group for event in events if event.role == "master" and _began_as(event)
         }
         self._turns = [event for event in events if _is_turn(event)]
+
+    def _to_the_end(self, tenure: Tenure) -> Tenure:
+        """Nodes are not asked in the drain: who had a word after the last fault, and then neither
+        ended nor was ended, went on.
+        """
+        node, around = tenure.node, self._around
+        words = [event.run_ns for event in self._events if event.node == node]
+        words += [each.end_ns for each in around.observations if each.node == node and each.ok]
+        ends = [fault.end_ns for fault in around.injected]
+        ends += [restart.end_ns for restart in around.operator_restarts]
+        if tenure.end_ns == max(words) and tenure.end_ns > max(ends, default=0):
+            return replace(tenure, end_ns=max(tenure.end_ns, around.end_ns + SLACK_NS))
+        return tenure
 
     def ruled(self, queue: str) -> list[Stretch]:
         told, seen = self._told.get(queue, []), self._seen.get(queue, [])

@@ -25,7 +25,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from shalott.checkers.consumers.case.intervals import S, Stretch, Timetable, union, without
-from shalott.checkers.consumers.case.masters import BEFORE_NS, SLACK_NS, Masters
+from shalott.checkers.consumers.case.masters import BEFORE_NS, SLACK_NS, Masters, is_gentle
 from shalott.checkers.consumers.rows.rows import QueueChange
 from shalott.checkers.history.columns import NEVER, Ints
 from shalott.checkers.history.faults import Surroundings
@@ -46,6 +46,7 @@ class Calm:
     heirs: Timetable
     promoted_ns: Ints
     troubles: tuple[Stretch, ...]
+    rough: Timetable
 
 
 def read_calm(
@@ -72,6 +73,11 @@ def read_calm(
     everywhere = quiet[0] if quiet else []
     for other in quiet[1:]:
         everywhere = _both(everywhere, other, around.end_ns)
+    rough = union(
+        (fault.invoke_ns - BEFORE_NS, fault.end_ns + AFTER_NS)
+        for fault in around.injected
+        if not is_gentle(fault)
+    )
     return Calm(
         Timetable.of(ruled),
         Timetable.of([*quiet, everywhere]),
@@ -79,6 +85,7 @@ def read_calm(
         Timetable.of([[(begin, end) for begin, end, _ in each] for each in heirs]),
         np.array([at_ns for each in heirs for _, _, at_ns in each], dtype=np.int64),
         tuple(union(troubles)),
+        Timetable.of([rough]),
     )
 
 

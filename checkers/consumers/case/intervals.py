@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from shalott.checkers.history.columns import Ints
+from shalott.checkers.history.columns import NEVER, Bools, Ints
 
 Stretch = tuple[int, int]  # both ends belong to it
 NOWHERE = -1
@@ -86,3 +86,11 @@ class Timetable:
     def begin_of(self, stretch: Ints) -> Ints:
         """When they begin; -1 where there is none."""
         return np.append(self.begin, -1)[stretch]
+
+    def touched(self, begin_ns: Ints, end_ns: Ints) -> Bools:
+        """Whether a stretch of the first place lies over the time between each pair of instants."""
+        low, high = int(self.first[0]), int(self.first[1])
+        if low == high:
+            return np.zeros(len(begin_ns), dtype=np.bool_)
+        at = np.searchsorted(self.end[low:high], begin_ns, side="left")
+        return np.asarray(np.append(self.begin[low:high], NEVER)[at] <= end_ns)

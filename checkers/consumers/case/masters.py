@@ -10,7 +10,7 @@ from dataclasses import replace
 import pyarrow.compute as pc
 
 from shalott.checkers.consumers.case.intervals import MS, S, Stretch, without
-from shalott.checkers.history.faults import Surroundings
+from shalott.checkers.history.faults import Fault, Surroundings
 from shalott.checkers.history.tenures import (
     NodeEvent,
     Tenure,
@@ -24,6 +24,11 @@ from shalott.harness.core.op import NEMESIS
 SLACK_NS = 250 * MS  # how far an event log's clock may be apart, with time to act
 BEFORE_NS = S // 2  # a fault may begin to show so long before it was asked for, by clocks apart
 GENTLE = {"ends-processes", "in-order"}  # effects that leave an heir all that was told in time
+
+
+def is_gentle(fault: Fault) -> bool:
+    """Whether it does no more than end processes: nothing stands still, gets lost or goes wrong."""
+    return bool(fault.effects) and GENTLE.issuperset(fault.effects)
 
 
 def nodes_that_died(history: History) -> frozenset[str]:
@@ -109,8 +114,7 @@ class Masters:
         if queue not in self._whole or not told:
             return []
         end_ns = self._around.end_ns
-        ends = [fault.invoke_ns for fault in self._around.injected
-                if not fault.effects or not GENTLE.issuperset(fault.effects)]  # fmt: skip
+        ends = [f.invoke_ns for f in self._around.injected if not is_gentle(f)]
         ends += [each.begin_ns for each in self._around.operator_restarts]
         beginnings = [
             event.run_ns

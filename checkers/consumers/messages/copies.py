@@ -13,8 +13,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from shalott.checkers.consumers.case.case import Case
-from shalott.checkers.consumers.rows.rows import Deliveries
-from shalott.checkers.history.columns import Bools, Ints
+from shalott.checkers.consumers.case.masters import SLACK_NS
+from shalott.checkers.consumers.rows.rows import OK, Deliveries
+from shalott.checkers.history.columns import NEVER, Bools, Ints
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,3 +67,14 @@ def _not_alone(deliveries: Deliveries, known: Ints, messages: int) -> Ints:
     """Those of messages that came more than once: mostly few are worth sorting."""
     often = np.bincount(deliveries.message[known], minlength=messages) > 1
     return known[often[deliveries.message[known]]]
+
+
+def was_mirrored(case: Case, message: Ints, given: Ints) -> Bools:
+    """Whether who made each delivery is an heir, and had its message as a mirror: what is confirmed
+    is with every mirror. Of dead letters that is not known: nobody sees their confirms.
+    """
+    deliveries, published = case.rows.deliveries, case.rows.published
+    confirmed_ns = np.where(published.ack[message] == OK, published.complete_ns[message], NEVER)
+    heir = case.calm.heirs.at(deliveries.queue[given], deliveries.at_ns[given])
+    promoted_ns = np.append(case.calm.promoted_ns, -1)[heir]
+    return np.asarray((confirmed_ns < promoted_ns - SLACK_NS) & (deliveries.life[given] == 0))

@@ -10,8 +10,11 @@ rejected.
 Theory. A dead letter of which the queue says "expired" that is seen sooner than its time to live
 after its publish was begun, is too early, whatever happened. A message that is delivered later than
 its time to live (and ``LATE_NS``) after it was confirmed, and after the quiet stretch began in
-which it was delivered, is too late: a new master may count anew, from when it is one. A consumer of
-a channel with a limit of its own may be sent later what the queue gave in time, and is not judged.
+which it was delivered, is too late: who came back from its disk, or was given the message anew, may
+count anew. A mirror does not: it has been told when each message expires. So heirs are held to the
+first time, unless something stood still or went wrong meanwhile; a promotion may take ``HEIR_NS``.
+A consumer of a channel with a limit of its own may be sent later what the queue gave in time, and
+is not judged.
 For the length those messages count that were certainly ready: confirmed, and not given to anybody
 until ``LATE_NS`` before they came.
 """
@@ -22,6 +25,7 @@ import numpy as np
 
 from shalott.checkers.consumers.case.case import Case
 from shalott.checkers.consumers.case.finding import Finding, anomaly_of
+from shalott.checkers.consumers.messages.copies import was_mirrored
 from shalott.checkers.consumers.messages.policies import times_to_live
 from shalott.checkers.consumers.promises.redeliveries import LATE_NS
 from shalott.checkers.consumers.rows.rows import OK
@@ -30,6 +34,7 @@ from shalott.checkers.history.columns import Ints
 MS = 1_000_000
 EARLY_SHARE = 0.02  # of a time to live: clocks that run apart
 EARLY_NS = 20 * MS
+HEIR_NS = 1000 * MS
 
 
 def ttl(case: Case) -> Finding:
@@ -104,8 +109,13 @@ def _delivered_late(case: Case) -> Ints:
     own, message = own[due], message[due]
     # Whoever is the master by now began to count no later than the quiet stretch.
     since_ns = np.maximum(published.complete_ns[message], case.calm.quiet.begin_of(case.quiet[own]))
-    late = deliveries.begin_ns[own] > since_ns + ttl_ms[message] * MS + LATE_NS
-    return np.asarray(own[late & (case.quiet[own] >= 0)])
+    lasted = ttl_ms[message] * MS + LATE_NS
+    late = deliveries.begin_ns[own] > since_ns + lasted
+    late &= case.quiet[own] >= 0
+    begun_ns, given_ns = published.invoke_ns[message], deliveries.begin_ns[own]
+    mirrored = was_mirrored(case, message, own) & ~case.calm.rough.touched(begun_ns, given_ns)
+    late |= mirrored & (given_ns > published.complete_ns[message] + lasted + HEIR_NS)
+    return np.asarray(own[late])
 
 
 def max_length(case: Case) -> Finding:

@@ -30,10 +30,8 @@ import numpy as np
 from shalott.checkers.consumers.case.case import Case
 from shalott.checkers.consumers.case.finding import Finding, anomaly_of
 from shalott.checkers.consumers.case.intervals import S
-from shalott.checkers.consumers.case.masters import SLACK_NS
-from shalott.checkers.consumers.messages.copies import Pairs, read_pairs
+from shalott.checkers.consumers.messages.copies import Pairs, read_pairs, was_mirrored
 from shalott.checkers.consumers.messages.refusals import refused_acks
-from shalott.checkers.consumers.rows.rows import OK
 from shalott.checkers.consumers.rows.settling import ACK, AUTO, RECOVER, REJECT, REQUEUE
 from shalott.checkers.history.columns import NEVER, Bools, Ints
 
@@ -202,20 +200,9 @@ def _unflagged(case: Case, pairs: Pairs) -> Bools:
     taken_later = deliveries.taken[before] & (deliveries.begin_ns[again] > deliveries.at_ns[before])
     bare = ~deliveries.flagged[again]
     proved = ~deliveries.flagged[before] | long_after | taken_later
-    judged = (one_master & proved) | _was_mirrored(case, pairs)
+    mirrored = was_mirrored(case, deliveries.message[before], again)
+    judged = (one_master & proved) | mirrored
     return np.asarray(judged & bare & ~_looks_like_another(case, pairs))
-
-
-def _was_mirrored(case: Case, pairs: Pairs) -> Bools:
-    """Whether who delivers it again is an heir, and had the message as a mirror: what is confirmed
-    is with every mirror. Of dead letters that is not known: nobody sees their confirms.
-    """
-    deliveries, published = case.rows.deliveries, case.rows.published
-    message, again = deliveries.message[pairs.before], pairs.again
-    confirmed_ns = np.where(published.ack[message] == OK, published.complete_ns[message], NEVER)
-    heir = case.calm.heirs.at(deliveries.queue[again], deliveries.at_ns[again])
-    promoted_ns = np.append(case.calm.promoted_ns, -1)[heir]
-    return np.asarray((confirmed_ns < promoted_ns - SLACK_NS) & (deliveries.life[again] == 0))
 
 
 def _twice(case: Case, pairs: Pairs) -> Bools:

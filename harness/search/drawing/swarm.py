@@ -103,6 +103,7 @@ class Swarm:
     shortest_ms: Range = Range(500, 2000, 500)  # of a run's faults
     longest_ms: Range = Range(2000, 10_000, 500)
     fault_count: int | None = None  # at most
+    faults_until: tuple[float, ...] = (1.0,)  # share of the load's time in which they begin and end
     schedule: tuple[FaultAction, ...] | None = None  # these and no others
     # By number of a scheduled fault: it begins up to so much later.
     late_ms: Mapping[int, int] = dataclasses.field(default_factory=dict)
@@ -187,7 +188,13 @@ def draw_plan(subject: Subject, seed: int) -> Plan:
         gates=msgspec.structs.replace(
             choices.gates, must_stay_up=system.stays_up, orderly_exits=system.orderly_exits
         ),
-        faults=_faults(subject, draw, nodes, quiet_ms=quiet_ms, limit_ms=limit_ms),
+        faults=_faults(
+            subject,
+            draw,
+            nodes,
+            quiet_ms=quiet_ms,
+            limit_ms=int(limit_ms * draw.choice("faults_until", choices.faults_until)),
+        ),
         quiet_ms=quiet_ms,
         settle_timeout_ms=draw.choice("settle_timeout_ms", choices.settle_timeout_ms),
         observe_interval_ms=draw.choice("observe_interval_ms", choices.observe_interval_ms),

@@ -232,6 +232,13 @@ PLANTED: dict[str, tuple[Callable[[], Tale], dict[str, list[str]]]] = {
         lambda: failover(queue=QueueRules(name="q", ttl_ms=3000)).publish(1, at=19).take(1),
         {"ttl": ["delivered-expired"]},
     ),
+    "an heir forgets that it dies, and soon after the failover": (
+        lambda: (
+            failover(queue=QueueRules(name="q", ttl_ms=3000)).publish(1, at=19)
+            .consume(1, 24.5, flagged=True)
+        ),
+        {"ttl": ["delivered-expired"]},
+    ),
     "a requeue gives it a new life": (
         lambda: _requeued_late(),
         {"ttl": ["delivered-expired"]},

@@ -125,6 +125,15 @@ SOUND: dict[str, Callable[[], Tale]] = {
         .publish(1).consumer("c").fault(1, "pause", 5, 12, ["n1"], effects=["suspends"])
         .consume(1, 12.5)
     ),
+    "late by an heir that was not quick": lambda: (
+        failover(queue=QueueRules(name="q", ttl_ms=3000)).publish(1, at=19)
+        .consume(1, 23.9, flagged=True)
+    ),
+    "late by an heir, while a node stood still": lambda: (
+        failover(queue=QueueRules(name="q", ttl_ms=3000))
+        .fault(2, "pause", 20, 23, ["n3"], effects=["suspends"])
+        .publish(1, at=19).consume(1, 24.5, flagged=True)
+    ),
     "higher first": lambda: (
         Tale(QueueRules(name="q", max_priority=9)).publish(1, priority=1)
         .publish(2, at=2.1, priority=5).consumer("c", 5).consume(2, 6).consume(1, 6.1)

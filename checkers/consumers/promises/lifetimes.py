@@ -16,7 +16,7 @@ first time, unless something stood still or went wrong meanwhile; a promotion ma
 A consumer of a channel with a limit of its own may be sent later what the queue gave in time, and
 is not judged.
 For the length those messages count that were certainly ready: confirmed, and not given to anybody
-until ``LATE_NS`` before they came.
+until ``LATE_NS`` before they came, or until the consumer that had them was begun.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from shalott.checkers.consumers.messages.copies import was_mirrored
 from shalott.checkers.consumers.messages.policies import times_to_live
 from shalott.checkers.consumers.promises.redeliveries import LATE_NS
 from shalott.checkers.consumers.rows.rows import OK
-from shalott.checkers.history.columns import Ints
+from shalott.checkers.history.columns import NEVER, Ints
 
 MS = 1_000_000
 EARLY_SHARE = 0.02  # of a time to live: clocks that run apart
@@ -156,6 +156,9 @@ def _certainly_ready(case: Case, code: int) -> tuple[Ints, Ints, Ints]:
     first = case.first[own]
     begin_ns = published.complete_ns[own]
     end_ns = deliveries.begin_ns[first] - np.where(deliveries.taken[first], 0, LATE_NS)
+    # Nothing is sent to a consumer before it has asked.
+    asked_ns = np.append(case.rows.consumers.begin_ns, NEVER)[deliveries.consumer[first]]
+    end_ns = np.maximum(end_ns, np.where(asked_ns == NEVER, end_ns, asked_ns))
     quiet = (case.published_quiet[own] == case.quiet[first]) & (case.quiet[first] >= 0)
     kept = quiet & (begin_ns < end_ns) & ~deliveries.flagged[first]
     return first[kept], begin_ns[kept], end_ns[kept]

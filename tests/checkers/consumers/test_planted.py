@@ -254,6 +254,13 @@ PLANTED: dict[str, tuple[Callable[[], Tale], dict[str, list[str]]]] = {
         ),
         {"max-length": ["too-long"]},
     ),
+    "too long, as its first consumer finds": (
+        lambda: (
+            Tale(QueueRules(name="q", max_length=2)).publish(1, 2, 3, at=4.8).consumer("c", 5)
+            .consume(1, 5.1).consume(2, 5.2).consume(3, 5.3)
+        ),
+        {"max-length": ["too-long"]},
+    ),
     "lower first": (
         lambda: (
             Tale(QueueRules(name="q", max_priority=9)).publish(1, priority=1)

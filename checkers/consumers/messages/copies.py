@@ -13,9 +13,13 @@ from dataclasses import dataclass
 import numpy as np
 
 from shalott.checkers.consumers.case.case import Case
+from shalott.checkers.consumers.case.intervals import MS, S
 from shalott.checkers.consumers.case.masters import SLACK_NS
-from shalott.checkers.consumers.rows.rows import OK, Deliveries
+from shalott.checkers.consumers.rows.rows import OK, Death, Deliveries
+from shalott.checkers.consumers.rows.settling import REJECT
 from shalott.checkers.history.columns import NEVER, Bools, Ints
+
+PROPAGATED_NS = 2 * S  # by then the mirrors of a quiet queue have been told
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,20 +51,46 @@ def read_pairs(case: Case) -> Pairs:
 
 
 def _is_one_copy(case: Case, pairs: Pairs) -> Bools:
-    """Whether one master ruled every queue where it died, from the publish to the delivery."""
-    deliveries, published, ruled = case.rows.deliveries, case.rows.published, case.calm.ruled
+    """Whether it can have died only once in every queue where it did: one master ruled from the
+    publish to the delivery, or all was quiet until its only death was known to the mirrors.
+    """
+    deliveries, published = case.rows.deliveries, case.rows.published
+    ruled, quiet = case.calm.ruled, case.calm.quiet
     found = np.ones(len(pairs), dtype=np.bool_)
     life = deliveries.life[pairs.again]
-    for code in np.unique(life[life > 0]):
+    for code in np.unique(life[life > 0]).tolist():
         own = np.flatnonzero(life == code)
         again = pairs.again[own]
-        begun_ns = published.invoke_ns[deliveries.message[again]]
-        for name in dict.fromkeys(death.queue for death in case.rows.lives[code]):
+        message, given_ns = deliveries.message[again], deliveries.at_ns[again]
+        begun_ns, deaths = published.invoke_ns[message], case.rows.lives[code]
+        for name in dict.fromkeys(death.queue for death in deaths):
             place = case.rows.queues.index(name) if name in case.rows.queues else -1
             places = np.full(len(own), place)
             since = ruled.at(places, begun_ns)
-            found[own] &= (since >= 0) & (since == ruled.at(places, deliveries.at_ns[again]))
+            one = (since >= 0) & (since == ruled.at(places, given_ns))
+            if len(deaths) == 1 and place >= 0:
+                died_ns = _died_by(case, deaths[0], place)[message]
+                calm = quiet.at(places, begun_ns)
+                one |= (calm >= 0) & (calm == quiet.at(places, np.minimum(died_ns, given_ns)))
+            found[own] &= one
     return found
+
+
+def _died_by(case: Case, death: Death, place: int) -> Ints:
+    """By message: when its death in that queue was known to all mirrors; NEVER: nobody knows."""
+    deliveries, published = case.rows.deliveries, case.rows.published
+    died_ns, settled = np.full(len(published.index), -1, dtype=np.int64), deliveries.settled
+    given = (deliveries.queue == place) & (deliveries.message >= 0)
+    ttl_ms = case.queue_rules(place).ttl_ms
+    if death.reason == "rejected":
+        refused = given & (settled.kind == REJECT) & settled.ok
+        np.maximum.at(died_ns, deliveries.message[refused], settled.done_ns[refused])
+    elif death.reason == "expired" and ttl_ms:
+        # All that is before it in the queue lives no longer, and no consumer held it.
+        own = (published.queue == place) & (published.ack == OK)
+        own[deliveries.message[given]] = False
+        died_ns[own] = published.complete_ns[own] + ttl_ms * MS + S
+    return np.where(died_ns < 0, NEVER, died_ns + PROPAGATED_NS)
 
 
 def _not_alone(deliveries: Deliveries, known: Ints, messages: int) -> Ints:

@@ -30,14 +30,18 @@ import numpy as np
 from shalott.checkers.consumers.case.case import Case
 from shalott.checkers.consumers.case.finding import Finding, anomaly_of
 from shalott.checkers.consumers.case.intervals import S
-from shalott.checkers.consumers.messages.copies import Pairs, read_pairs, was_mirrored
+from shalott.checkers.consumers.messages.copies import (
+    PROPAGATED_NS,
+    Pairs,
+    read_pairs,
+    was_mirrored,
+)
 from shalott.checkers.consumers.messages.refusals import refused_acks
 from shalott.checkers.consumers.rows.settling import ACK, AUTO, RECOVER, REJECT, REQUEUE
 from shalott.checkers.history.columns import NEVER, Bools, Ints
 
 LATE_NS = S  # how much later than another client one may read what was sent before
 HANDLED_NS = S // 4  # by then a queue has done what it was sent before it answered
-PROPAGATED_NS = 2 * S  # by then the mirrors of a quiet queue have been told
 
 CLASSES = (
     "first",

@@ -389,10 +389,10 @@ _POLICIES: tuple[ConsumerMutant, ...] = (
             Edit(
                 f"{_REPLICA}/limits.py",
                 "        if in_use:\n            self.touch()\n            return\n",
-                "",
+                "        if in_use:\n            self.is_unused = True\n            return\n",
             ),
         ),
-        checkers=("consumer-fates", "cancel"),
+        checkers=("cancel",),
     ),
 )
 

@@ -1,4 +1,5 @@
-"""Consumers that leave: what they are given afterwards, and those that should have left.
+"""Consumers that leave: what they are given afterwards, those that should have left, and those
+that should not.
 
 Source: AMQP 0-9-1, basic.cancel: after it the server sends no more messages for that consumer,
 except those that were under way before cancel-ok; RabbitMQ's guides Consumers, Cancellation, and
@@ -10,6 +11,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from shalott.checkers.base import Anomaly
 from shalott.checkers.consumers.case.case import Case
 from shalott.checkers.consumers.case.finding import Finding, anomaly_of
 from shalott.checkers.consumers.case.intervals import S
@@ -20,11 +22,13 @@ TOLD_NS = 5 * S  # so long after a new master rules, consumers of the old one kn
 
 
 def cancel(case: Case) -> Finding:
-    """A cancelled consumer gets nothing more; one that asked for it is cancelled at a failover.
+    """A cancelled consumer gets nothing more; one that asked for it is cancelled at a failover; and
+    no other by the server, as long as its queue is there.
 
     Source: in the module's docstring.
     """
     late = np.flatnonzero(served_after_leaving(case))
+    driven_out = [each for each in range(len(case.rows.consumers)) if _has_no_cause(case, each)]
     kept = np.flatnonzero(_served_after_failover(case))
     consumers = case.rows.consumers
     ended = np.isin(np.array(consumers.ended), GONE)
@@ -35,13 +39,58 @@ def cancel(case: Case) -> Finding:
                         "delivered to a consumer that had been cancelled"),
             *anomaly_of(case, "not-cancelled", kept, [_rows(case, kept)],
                         "delivered after a failover to a consumer that was to be cancelled by it"),
+            *(_driven_out(case, consumer) for consumer in driven_out),
         ],
         counts={
             "cancelled-consumer-count": int(ended.sum()),
             "to-cancelled-count": len(late),
             "not-cancelled-count": len(kept),
+            "cancelled-for-nothing-count": len(driven_out),
         },
     )  # fmt: skip
+
+
+def _has_no_cause(case: Case, consumer: int) -> bool:
+    """Whether the server cancelled it though nothing had happened to its queue.
+
+    A queue that expires is no cause: it does so when it has had no consumer for a while.
+    """
+    consumers, calm = case.rows.consumers, case.calm
+    if consumers.ended[consumer] != "cancelled-by-server":
+        return False
+    queue, end_ns = int(consumers.queue[consumer]), int(consumers.end_ns[consumer])
+    since_ns = end_ns - S
+    if consumers.active_ns[consumer] >= since_ns or queue < 0:
+        return False
+    # The queue's end, if that is why, ends the stretch as well.
+    stretch = calm.quiet.at(np.array([queue]), np.array([since_ns]))
+    if stretch[0] < 0 or any(begin <= end_ns and end >= since_ns for begin, end in calm.troubles):
+        return False
+    if any(
+        each.queue == queue and not each.failed
+        and each.begin_ns <= end_ns and each.end_ns >= since_ns - TOLD_NS
+        for each in case.rows.changes
+    ):  # fmt: skip
+        return False
+    name = case.rows.queues[queue]
+    return not any(
+        event.group in ("", name)
+        and since_ns - TOLD_NS <= event.run_ns <= end_ns + S
+        and (event.kind == "crashed" or event.detail.get("started_as") == "promoted")
+        for event in case.events
+    )
+
+
+def _driven_out(case: Case, consumer: int) -> Anomaly:
+    consumers = case.rows.consumers
+    queue = case.rows.queues[consumers.queue[consumer]]
+    return Anomaly(
+        kind="cancelled-for-nothing",
+        summary=f"{consumers.name[consumer]} was cancelled by the server, though nobody had deleted"
+        f" {queue} and its master was the same",
+        operations=(int(consumers.index[consumer]),),
+        detail={"consumer": consumers.name[consumer], "queue": queue},
+    )
 
 
 def _rows(case: Case, deliveries: Ints) -> Ints:

@@ -6,13 +6,12 @@ the queue, only for those that are with consumers. RabbitMQ, Consumer Priorities
 to lower priority consumers when the high priority consumers block", which they do when their limit
 of unsettled deliveries is reached or their network is congested.
 
-Theory. A message was certainly ready from ``LATE_NS`` after its confirm on, until it came for the
-first time. What came meanwhile, and ``LATE_NS`` apart from both ends, was chosen while it waited;
-on the channel on which it came itself nothing needs to be apart at the end. A consumer had
-certainly room if what it had been given by ``LATE_NS`` later, less what it had settled with an
-answer
-``LATE_NS`` before, is below its limit; consumers without a limit may be blocked by their network
-alone, which nobody sees, and are not judged.
+Theory. A message was certainly ready from its confirm on, until it came for the first time. What
+came meanwhile, and ``LATE_NS`` apart from both ends, was chosen while it waited; so was what came
+to a consumer that began meanwhile; and on the channel on which it came itself nothing needs to be
+apart at the end. A consumer had certainly room if what it had been given by ``LATE_NS`` later, less
+what it had settled with an answer ``LATE_NS`` before, is below its limit; consumers without a limit
+may be blocked by their network alone, which nobody sees, and are not judged.
 """
 
 from __future__ import annotations
@@ -82,12 +81,14 @@ def _first_deliveries(case: Case, code: int, highest: int) -> _Firsts:
     order = np.argsort(deliveries.at_ns[first], kind="stable")
     own, first = own[order], first[order]
     confirmed = published.ack[own] == OK
-    taken = deliveries.taken[first]
+    asked_ns = np.append(case.rows.consumers.begin_ns, NEVER)[deliveries.consumer[first]]
+    asked_ns = np.where(asked_ns == NEVER, -1, asked_ns)  # nothing is sent to a consumer before
+    left_ns = np.maximum(deliveries.at_ns[first] - LATE_NS, asked_ns)
     return _Firsts(
         row=first,
         priority=np.clip(published.priority[own], 0, highest),
         ready_ns=np.where(confirmed, np.minimum(published.complete_ns[own], NEVER - 1), NEVER),
-        left_ns=np.where(taken, deliveries.begin_ns[first], deliveries.at_ns[first] - LATE_NS),
+        left_ns=np.where(deliveries.taken[first], deliveries.begin_ns[first], left_ns),
         at_ns=deliveries.at_ns[first],
         channel=deliveries.channel[first],
         stretch=case.quiet[first],

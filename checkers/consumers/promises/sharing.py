@@ -86,15 +86,16 @@ def _is_there(case: Case, consumer: Ints, at_ns: Ints) -> Bools:
 
 
 def _admitted_beside(case: Case) -> list[tuple[int, int]]:
-    """Pairs of consumers of one queue, one of them exclusive, that were both let in."""
+    """Pairs of consumers of one queue, one of them exclusive, that were both let in: the later of
+    the two in a quiet stretch, which may be after a failover that the earlier one survived."""
     consumers, found = case.rows.consumers, list[tuple[int, int]]()
     active = np.where(consumers.active_ns == NEVER, -1, consumers.active_ns)
     quiet = case.calm.quiet.at(consumers.queue, active)
-    for alone in np.flatnonzero(consumers.exclusive & (quiet >= 0)):
-        beside = np.flatnonzero(
-            (consumers.queue == consumers.queue[alone]) & (quiet == quiet[alone])
-        )
+    for alone in np.flatnonzero(consumers.exclusive & (active >= 0)):
+        beside = np.flatnonzero((consumers.queue == consumers.queue[alone]) & (active >= 0))
         beside = beside[beside != alone]
+        later = np.where(active[beside] > active[alone], quiet[beside], quiet[alone])
+        beside = beside[later >= 0]
         both_ns = np.maximum(consumers.active_ns[beside], consumers.active_ns[alone])
         there = _is_there(case, beside, both_ns)
         there &= _is_there(case, np.full(len(beside), alone), both_ns)

@@ -64,6 +64,10 @@ _KINDS: Words = {
         "1 message was delivered to a consumer that a failover should have cancelled",
         "{n} messages were delivered to consumers that a failover should have cancelled",
     ),
+    "cancelled-for-nothing": (
+        "1 consumer was cancelled by the server, though its queue was there",
+        "{n} consumers were cancelled by the server, though their queues were there",
+    ),
     "stuck": (
         "a consumer was stuck while messages waited: {summary}",
         "consumers were stuck while messages waited, {n} times: {summary}, and more",

@@ -205,6 +205,12 @@ PLANTED: dict[str, tuple[Callable[[], Tale], dict[str, list[str]]]] = {
         ),
         {"exclusive": ["not-exclusive"]},
     ),
+    "exclusive is not after a failover": (
+        lambda: alive(
+            failover(exclusive=True).consumer("d", 40).publish(1, at=5).consume(1, 6), 45, "c", "d"
+        ),
+        {"exclusive": ["not-exclusive"]},
+    ),
     "one too many": (
         lambda: given(given(Tale().publish(1, 2).consumer("c", prefetch=1), 1, 3), 2, 3.1)
         .ack(3.5, 2, multiple=True),
@@ -268,6 +274,13 @@ PLANTED: dict[str, tuple[Callable[[], Tale], dict[str, list[str]]]] = {
         ),
         {"priority": ["priority"]},
     ),
+    "lower first, as its first consumer finds": (
+        lambda: (
+            Tale(QueueRules(name="q", max_priority=9)).publish(1, at=4.8, priority=1)
+            .publish(2, at=4.82, priority=5).consumer("c", 5).consume(1, 5.1).consume(2, 5.2)
+        ),
+        {"priority": ["priority"]},
+    ),
     "the lower consumer is served": (
         lambda: alive(
             Tale().publish(1, at=4).consumer("c", priority=5, prefetch=3)
@@ -292,7 +305,11 @@ PLANTED: dict[str, tuple[Callable[[], Tale], dict[str, list[str]]]] = {
         lambda: given(
             Tale().publish(1).consumer("c", end=2.5, ended="cancelled-by-server"), 1, 3
         ).take(1, flagged=True),
-        {"cancel": ["to-cancelled"]},
+        {"cancel": ["to-cancelled", "cancelled-for-nothing"]},
+    ),
+    "cancelled though its queue was there": (
+        lambda: Tale().publish(1).consumer("c", end=20, ended="cancelled-by-server").consume(1, 3),
+        {"cancel": ["cancelled-for-nothing"]},
     ),
     "not cancelled at a failover": (
         lambda: failover(cancel_on_failover=True).publish(1, at=39).consume(1, 40),

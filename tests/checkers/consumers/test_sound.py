@@ -107,6 +107,14 @@ SOUND: dict[str, Callable[[], Tale]] = {
         Tale().publish(1).consumer("c", exclusive=True)
         .consumer("d", 2, 2.1, ended="refused", active=None).consume(1, 3)
     ),
+    "exclusive until the failover, then another": lambda: (
+        failover(exclusive=True, end=21, ended="lost").consumer("d", 40)
+        .publish(1, at=5).consume(1, 6).publish(2, at=41).consume(2, 42, "d")
+    ),
+    "cancelled, as its queue was deleted": lambda: (
+        deleted(Tale().publish(1).consumer("c", end=20, ended="cancelled-by-server").consume(1, 3),
+                19.9)
+    ),
     "delivered before cancel-ok": lambda: (
         Tale().publish(1).consumer("c", end=4, leaving=2.9).consume(1, 3)
     ),

@@ -58,17 +58,28 @@ class Masters:
         self._turns = [event for event in events if _is_turn(event)]
 
     def _to_the_end(self, tenure: Tenure) -> Tenure:
-        """Nodes are not asked in the drain: who had a word after the last fault, and then neither
-        ended nor was ended, went on.
+        """Nodes are not asked in the drain, and say little: one whose log does not end the tenure,
+        and that had a word after the last fault, went on.
         """
-        node, around = tenure.node, self._around
-        words = [event.run_ns for event in self._events if event.node == node]
-        words += [each.end_ns for each in around.observations if each.node == node and each.ok]
-        ends = [fault.end_ns for fault in around.injected]
-        ends += [restart.end_ns for restart in around.operator_restarts]
-        if tenure.end_ns == max(words) and tenure.end_ns > max(ends, default=0):
-            return replace(tenure, end_ns=max(tenure.end_ns, around.end_ns + SLACK_NS))
-        return tenure
+        own = [event for event in self._events if event.node == tenure.node]
+        asked = [event for event in own if event.kind == "replica"]  # by the harness, at the end
+        told = [event for event in own if event.kind != "replica"]
+        ended = any(
+            event.incarnation > tenure.incarnation
+            or (event.run_ns >= tenure.end_ns and ends_tenure(event, tenure.group))
+            for event in told
+        )
+        troubles = [(f.invoke_ns, f.end_ns) for f in self._around.injected]
+        troubles += [(each.begin_ns, each.end_ns) for each in self._around.operator_restarts]
+        killed = any(begin_ns == tenure.end_ns for begin_ns, _ in troubles)
+        if ended or killed:
+            return tenure
+        words = [event.run_ns for event in told]
+        words += [e.run_ns for e in asked if e.group == tenure.group and e.role == "master"]
+        words += [o.end_ns for o in self._around.observations if o.node == tenure.node and o.ok]
+        if max(words) <= max((end_ns for _, end_ns in troubles), default=0):
+            return tenure
+        return replace(tenure, end_ns=max(tenure.end_ns, self._around.end_ns + SLACK_NS))
 
     def ruled(self, queue: str) -> list[Stretch]:
         told, seen = self._told.get(queue, []), self._seen.get(queue, [])

@@ -476,20 +476,12 @@ _SERVED: tuple[ConsumerMutant, ...] = (
     ),
     ConsumerMutant(
         name="priorities-reversed",
-        breaks="a promoted mirror hands out the lowest priority first",
+        breaks="the lowest priority goes first",
         edits=(
             Edit(
                 f"{_STORAGE}/entries.py",
                 "        for line in reversed(self._lines):\n",
-                "        wrong = getattr(self, 'wrong', False)\n"
-                "        for line in self._lines if wrong else reversed(self._lines):\n",
-            ),
-            Edit(
-                f"{_REPLICA}/master.py",
-                "            self._requeue(self.queue.unacked_ids())\n        self._expire()\n",
-                "            self._requeue(self.queue.unacked_ids())\n"
-                "        setattr(self.queue._order, 'wrong', True)\n"
-                "        self._expire()\n",
+                "        for line in self._lines:\n",
             ),
         ),
         checkers=("priority",),

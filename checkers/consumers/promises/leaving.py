@@ -15,6 +15,7 @@ from shalott.checkers.base import Anomaly
 from shalott.checkers.consumers.case.case import Case
 from shalott.checkers.consumers.case.finding import Finding, anomaly_of
 from shalott.checkers.consumers.case.intervals import S
+from shalott.checkers.consumers.case.masters import SLACK_NS
 from shalott.checkers.history.columns import NEVER, Bools, Ints
 
 GONE = ("cancelled", "cancelled-by-server")
@@ -51,34 +52,26 @@ def cancel(case: Case) -> Finding:
 
 
 def _has_no_cause(case: Case, consumer: int) -> bool:
-    """Whether the server cancelled it though nothing had happened to its queue.
+    """Whether the server cancelled it though nothing had happened to its queue while it was there.
 
     A queue that expires is no cause: it does so when it has had no consumer for a while.
     """
-    consumers, calm = case.rows.consumers, case.calm
+    consumers = case.rows.consumers
     if consumers.ended[consumer] != "cancelled-by-server":
         return False
     queue, end_ns = int(consumers.queue[consumer]), int(consumers.end_ns[consumer])
-    since_ns = end_ns - S
-    if consumers.active_ns[consumer] >= since_ns or queue < 0:
+    since_ns = int(consumers.active_ns[consumer])
+    if queue < 0 or since_ns == NEVER:
         return False
-    # The queue's end, if that is why, ends the stretch as well.
-    stretch = calm.quiet.at(np.array([queue]), np.array([since_ns]))
-    if stretch[0] < 0 or any(begin <= end_ns and end >= since_ns for begin, end in calm.troubles):
-        return False
-    if any(
-        each.queue == queue and not each.failed
-        and each.begin_ns <= end_ns and each.end_ns >= since_ns - TOLD_NS
-        for each in case.rows.changes
-    ):  # fmt: skip
-        return False
-    name = case.rows.queues[queue]
-    return not any(
-        event.group in ("", name)
-        and since_ns - TOLD_NS <= event.run_ns <= end_ns + S
-        and (event.kind == "crashed" or event.detail.get("started_as") == "promoted")
+    causes = [*case.calm.troubles]
+    causes += [(c.begin_ns, c.end_ns) for c in case.rows.changes if c.queue == queue and c.gone]
+    causes += [
+        (event.run_ns - SLACK_NS, event.run_ns + TOLD_NS)
         for event in case.events
-    )
+        if event.group in ("", case.rows.queues[queue])
+        and (event.kind == "crashed" or event.detail.get("started_as") == "promoted")
+    ]
+    return not any(begin <= end_ns and until >= since_ns for begin, until in causes)
 
 
 def _driven_out(case: Case, consumer: int) -> Anomaly:

@@ -10,8 +10,8 @@ of the two deliveries, and neither consumer had begun to leave by then: so both 
 first delivery to the second, and nothing had changed who is active. That one was served before the
 other does not matter: whichever order they were sent in, one of them was not active. Two consumers
 that are both served are *claimed*; that both acknowledged what they got, with an answer, and so
-took part in the queue, is *effective*. That an exclusive consumer and another both got consume-ok
-in one quiet stretch and lived on is claimed too.
+took part in the queue, is *effective*. That an exclusive consumer and another both got consume-ok,
+and were both there when all was quiet, is claimed too.
 """
 
 from __future__ import annotations
@@ -86,21 +86,28 @@ def _is_there(case: Case, consumer: Ints, at_ns: Ints) -> Bools:
 
 
 def _admitted_beside(case: Case) -> list[tuple[int, int]]:
-    """Pairs of consumers of one queue, one of them exclusive, that were both let in: the later of
-    the two in a quiet stretch, which may be after a failover that the earlier one survived."""
+    """Pairs of consumers of one queue, one of them exclusive, that were both let in and were there
+    as soon as all was quiet, which may be after a failover."""
     consumers, found = case.rows.consumers, list[tuple[int, int]]()
-    active = np.where(consumers.active_ns == NEVER, -1, consumers.active_ns)
-    quiet = case.calm.quiet.at(consumers.queue, active)
-    for alone in np.flatnonzero(consumers.exclusive & (active >= 0)):
-        beside = np.flatnonzero((consumers.queue == consumers.queue[alone]) & (active >= 0))
+    let_in = consumers.active_ns < NEVER
+    for alone in np.flatnonzero(consumers.exclusive & let_in):
+        beside = np.flatnonzero((consumers.queue == consumers.queue[alone]) & let_in)
         beside = beside[beside != alone]
-        later = np.where(active[beside] > active[alone], quiet[beside], quiet[alone])
-        beside = beside[later >= 0]
         both_ns = np.maximum(consumers.active_ns[beside], consumers.active_ns[alone])
-        there = _is_there(case, beside, both_ns)
-        there &= _is_there(case, np.full(len(beside), alone), both_ns)
+        quiet_ns = _next_quiet(case, int(consumers.queue[alone]), both_ns)
+        there = _is_there(case, beside, quiet_ns)
+        there &= _is_there(case, np.full(len(beside), alone), quiet_ns)
         found += [(int(alone), int(other)) for other in beside[there]]
     return found
+
+
+def _next_quiet(case: Case, queue: int, at_ns: Ints) -> Ints:
+    """The first quiet instant of a queue from each of these on, or NEVER."""
+    quiet = case.calm.quiet
+    low, high = int(quiet.first[queue]), int(quiet.first[queue + 1])
+    stretch = np.searchsorted(quiet.end[low:high], at_ns)
+    begins = np.append(quiet.begin[low:high], NEVER)
+    return np.asarray(np.maximum(begins[stretch], at_ns))
 
 
 def _told(

@@ -30,15 +30,17 @@ from shalott.checkers.history.columns import NEVER, Ints
 
 @dataclass(frozen=True, slots=True)
 class _Firsts:
-    """First deliveries of a queue's messages, in one quiet stretch since their publish."""
+    """First deliveries of a queue's messages, in order of time."""
 
     row: Ints
     priority: Ints
     ready_ns: Ints  # NEVER: nobody knows when
-    left_ns: Ints  # the earliest time at which it can have left the queue
+    asked_ns: Ints  # when what it came to was begun: it can't have left its queue before
+    left_ns: Ints  # the earliest time at which it can have left its queue in quiet times
     at_ns: Ints
     channel: Ints
-    stretch: Ints
+    quiet: Ints
+    ruled: Ints
 
 
 def priority(case: Case) -> Finding:
@@ -75,23 +77,24 @@ def _first_deliveries(case: Case, code: int, highest: int) -> _Firsts:
     deliveries, published = case.rows.deliveries, case.rows.published
     own = np.flatnonzero((published.queue == code) & (case.first >= 0))
     first = case.first[own]
-    begun = case.calm.quiet.at(published.queue[own], published.invoke_ns[own])
-    kept = (case.quiet[first] >= 0) & (begun == case.quiet[first]) & ~deliveries.flagged[first]
-    own, first = own[kept], first[kept]
+    # What has no flag was never out, so it was ready all the time, whatever happened meanwhile.
+    own, first = own[~deliveries.flagged[first]], first[~deliveries.flagged[first]]
     order = np.argsort(deliveries.at_ns[first], kind="stable")
     own, first = own[order], first[order]
     confirmed = published.ack[own] == OK
     asked_ns = np.append(case.rows.consumers.begin_ns, NEVER)[deliveries.consumer[first]]
-    asked_ns = np.where(asked_ns == NEVER, -1, asked_ns)  # nothing is sent to a consumer before
-    left_ns = np.maximum(deliveries.at_ns[first] - LATE_NS, asked_ns)
+    asked_ns = np.where(asked_ns == NEVER, -1, asked_ns)
+    asked_ns = np.where(deliveries.taken[first], deliveries.begin_ns[first], asked_ns)
     return _Firsts(
         row=first,
         priority=np.clip(published.priority[own], 0, highest),
         ready_ns=np.where(confirmed, np.minimum(published.complete_ns[own], NEVER - 1), NEVER),
-        left_ns=np.where(deliveries.taken[first], deliveries.begin_ns[first], left_ns),
+        asked_ns=asked_ns,
+        left_ns=np.maximum(deliveries.at_ns[first] - LATE_NS, asked_ns),
         at_ns=deliveries.at_ns[first],
         channel=deliveries.channel[first],
-        stretch=case.quiet[first],
+        quiet=case.quiet[first],
+        ruled=case.ruled[first],
     )
 
 
@@ -99,26 +102,43 @@ def _passed_over(firsts: _Firsts, level: int) -> tuple[Ints, Ints]:
     """Deliveries below a level while one of that level or above waited, each with that one."""
     low = np.flatnonzero(firsts.priority < level)
     high = np.flatnonzero((firsts.priority >= level) & (firsts.ready_ns < NEVER))
-    across = _waited(firsts, low, high, firsts.left_ns, np.zeros(len(firsts.row), dtype=np.int64))
     given = high[firsts.channel[high] >= 0]
-    same = _waited(firsts, low, given, firsts.at_ns, firsts.channel + 1)
-    by = np.where(across >= 0, across, same)
+    together = firsts.channel + 1
+    nowhere = np.zeros(len(firsts.row), dtype=np.int64)
+    looks = (
+        (high, nowhere, firsts.quiet, firsts.left_ns, firsts.left_ns),
+        (given, together, firsts.quiet, firsts.left_ns, firsts.at_ns),
+        # One master, one channel: what it sent first came first, in bad times too.
+        (given, together, firsts.ruled, firsts.asked_ns, firsts.at_ns),
+    )
+    by = np.full(len(low), -1, dtype=np.int64)
+    for among, group, stretch, left_ns, until_ns in looks:
+        found = _waited(firsts, low, among, group, stretch, left_ns, until_ns)
+        by = np.where(by >= 0, by, found)
     return low[by >= 0], by[by >= 0]
 
 
-def _waited(firsts: _Firsts, low: Ints, high: Ints, until_ns: Ints, group: Ints) -> Ints:
+def _waited(
+    firsts: _Firsts,
+    low: Ints,
+    high: Ints,
+    group: Ints,
+    stretch: Ints,
+    left_ns: Ints,
+    until_ns: Ints,
+) -> Ints:
     """Of each low one a high one of its stretch and group that was ready before it was chosen and
     left after it had come; -1 if there is none."""
     found = np.full(len(low), -1, dtype=np.int64)
-    width = int(firsts.stretch.max(initial=0)) + 1
-    key = group * width + firsts.stretch
-    for own in np.unique(key[low]):
-        mine, theirs = np.flatnonzero(key[low] == own), high[key[high] == own]
+    key = group * (int(stretch.max(initial=0)) + 1) + stretch
+    for own in np.unique(key[low[stretch[low] >= 0]]):
+        mine = np.flatnonzero((key[low] == own) & (stretch[low] >= 0))
+        theirs = high[(key[high] == own) & (stretch[high] >= 0)]
         if not len(theirs):
             continue
         theirs = theirs[np.argsort(firsts.ready_ns[theirs], kind="stable")]
         latest = np.maximum.accumulate(until_ns[theirs])
-        ready = np.searchsorted(firsts.ready_ns[theirs], firsts.left_ns[low[mine]])
+        ready = np.searchsorted(firsts.ready_ns[theirs], left_ns[low[mine]])
         waits = (ready > 0) & (latest[np.maximum(ready - 1, 0)] > firsts.at_ns[low[mine]])
         for place in np.flatnonzero(waits):
             among = theirs[: ready[place]]

@@ -1,12 +1,12 @@
 """How soon the plain search finds the planted defects of consumers' code, and who says so.
 
-    python -m benchmarks.consumer_mutants [NAME ...] [--budget 180] [--narrow] [--at-once 1]
+    python -m benchmarks.consumer_mutants [NAME ...] [--budget 180] [--narrow 60] [--at-once 1]
 
 For each mutant of tests/planted/consumers.py: a checkout with the broken broker, and on it what a
 user would type, ``shalott search --system S --profile safe --workload consume`` (or ``group``),
 until a checker that should find the defect has, or the CPU budget is spent. CPU seconds are those
 of the search and of all its processes, from the interpreter's start on. ``--narrow`` also says
-whether the narrow workload (``queue``, ``log``) finds it within the same budget, by any checker.
+whether the narrow workload (``queue``, ``log``) finds it within so many CPU seconds, by any checker.
 Prints a line a mutant as it ends, then the table. Exit code 1 if one was not found.
 """
 
@@ -51,7 +51,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("names", nargs="*", metavar="NAME")
     parser.add_argument("--budget", type=float, default=BUDGET_S, help="CPU seconds of a search")
-    parser.add_argument("--narrow", action="store_true")
+    parser.add_argument("--narrow", type=float, default=0.0, help="CPU seconds of another search")
     parser.add_argument("--at-once", type=int, default=1)
     given = parser.parse_args()
     chosen = [each for each in MUTANTS if not given.names or each.name in given.names]
@@ -67,14 +67,14 @@ def main() -> int:
 
 
 def _measure(
-    mutant: ConsumerMutant, budget_s: float, narrow: bool
+    mutant: ConsumerMutant, budget_s: float, narrow_s: float
 ) -> tuple[str, Found, Found | None]:
     with TemporaryDirectory() as temporary:
         path = mutated_checkout(mutant.edits, Path(temporary) / "checkout")
         found = _search(mutant, mutant.workload, mutant.checkers, path, budget_s)
         also = None
-        if narrow:
-            also = _search(mutant, NARROW[mutant.workload], (), path, budget_s)
+        if narrow_s:
+            also = _search(mutant, NARROW[mutant.workload], (), path, narrow_s)
     return mutant.name, found, also
 
 

@@ -35,6 +35,8 @@ _RETURNS: tuple[ConsumerMutant, ...] = (
             ),
         ),
         checkers=("redelivered-flag",),
+        run="calm",
+        in_ci=True,
     ),
     ConsumerMutant(
         name="flag-forgotten-after-promotion",
@@ -63,6 +65,8 @@ _RETURNS: tuple[ConsumerMutant, ...] = (
             ),
         ),
         checkers=("consumer-fates", "consumer-liveness"),
+        run="calm",
+        in_ci=True,
     ),
     ConsumerMutant(
         name="recover-forgets",
@@ -91,6 +95,7 @@ _RETURNS: tuple[ConsumerMutant, ...] = (
             ),
         ),
         checkers=("delivered-once-at-a-time", "acked-again"),
+        run="calm",
     ),
 )
 
@@ -108,6 +113,8 @@ _SETTLING: tuple[ConsumerMutant, ...] = (
             ),
         ),
         checkers=("acked-again", "consumer-fates"),
+        run="calm",
+        in_ci=True,
     ),
     ConsumerMutant(
         name="multiple-one-too-many",
@@ -132,6 +139,7 @@ _SETTLING: tuple[ConsumerMutant, ...] = (
             ),
         ),
         checkers=("acked-again", "consumer-liveness"),
+        run="calm",
     ),
     ConsumerMutant(
         name="rejected-and-requeued",
@@ -160,6 +168,7 @@ _SETTLING: tuple[ConsumerMutant, ...] = (
             ),
         ),
         checkers=("consumer-liveness",),
+        run="calm",
     ),
     ConsumerMutant(
         name="prefetch-one-too-many",
@@ -172,6 +181,8 @@ _SETTLING: tuple[ConsumerMutant, ...] = (
             ),
         ),
         checkers=("prefetch",),
+        run="calm",
+        in_ci=True,
     ),
     ConsumerMutant(
         name="channel-limit-ignored",
@@ -510,6 +521,8 @@ _SERVED: tuple[ConsumerMutant, ...] = (
             ),
         ),
         checkers=("consumer-fates", "consumer-liveness"),
+        run="kill",
+        in_ci=True,
     ),
 )
 

@@ -11,6 +11,14 @@ _PROCESSOR = "broker/rocket/processor"
 _RENEWED = "        lock.client_id, lock.updated_ms = client_id, now_ms\n        return True\n"
 
 
+# Those that the run "group" shows, and of them those that each submission runs.
+_IN_GROUP = (
+    *("offset-one-too-far", "offset-goes-back", "pull-skips", "wrong-tags", "no-dead-letter"),
+    *("retries-not-counted", "retry-lost", "sent-back-to-its-topic", "delayed-too-early"),
+)
+_IN_CI = ("offset-one-too-far", "wrong-tags", "no-dead-letter")
+
+
 def _mutant(name: str, breaks: str, edits: Sequence[Edit], *checkers: str) -> ConsumerMutant:
     return ConsumerMutant(
         name=name,
@@ -19,6 +27,8 @@ def _mutant(name: str, breaks: str, edits: Sequence[Edit], *checkers: str) -> Co
         checkers=checkers,
         system="controller",
         workload="group",
+        run="group" if name in _IN_GROUP else "",
+        in_ci=name in _IN_CI,
     )
 
 

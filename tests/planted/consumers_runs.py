@@ -27,13 +27,6 @@ RUNS: Mapping[str, tuple[str, ...]] = {
         *("--per-channel", "0.4", "--shared-channels", "0.5", "--consumer-priorities", "0.5"),
         *("--batches", "0.5", "--recovers", "0.01"),
     ),
-    # Queues that are full, and consumers that hold much and give much back.
-    "full": (
-        *(*_CALM, "--seed", "2", "--kinds", "plain,plain,reject,expires,length"),
-        *("--consumers", "3", "--per-channel", "0.2", "--consumer-priorities", "0.8"),
-        *("--batches", "0.8", "--rejects", "0.1", "--requeued", "0.5", "--max-length", "5"),
-        *("--settle", "400ms"),
-    ),
     "kill": (
         *(*_KILL, "--seed", "1", "--cancel-on-failover", "0.5"),
         *("--kinds", "plain,dead-letters+ttl,single-active,exclusive,priorities"),
@@ -41,10 +34,5 @@ RUNS: Mapping[str, tuple[str, ...]] = {
     "group": (
         *(*_GROUP, "--nemesis", "none", "--time-limit", "10", "--seed", "1"),
         *("--change", "1500ms", "--later", "0.2", "--poison", "0.05"),
-    ),
-    "group-kill": (
-        *(*_GROUP, "--nemesis", "kill", "--targets", "master", "--time-limit", "22"),
-        *("--nemesis-interval", "12", "--nemesis-duration", "4", "--seed", "1"),
-        *("--change", "2s"),
     ),
 }

@@ -5,8 +5,8 @@
 For each mutant of tests/planted/consumers.py: a checkout with the broken broker, and on it what a
 user would type, ``shalott search --system S --profile safe --workload consume`` (or ``group``),
 until a checker that should find the defect has, or the CPU budget is spent. CPU seconds are those
-of the search and of all its processes, from the interpreter's start on. ``--narrow`` also says
-whether the narrow workload (``queue``, ``log``) finds it within so many CPU seconds, by any checker.
+of the search and of all its processes, from the interpreter's start on. ``--narrow`` also
+says whether the narrow workload (``queue``, ``log``) finds it in so many CPU seconds, by any one.
 Prints a line a mutant as it ends, then the table. Exit code 1 if one was not found.
 """
 

@@ -154,13 +154,19 @@ def _certainly_ready(case: Case, code: int) -> tuple[Ints, Ints, Ints]:
     published, deliveries = case.rows.published, case.rows.deliveries
     own = np.flatnonzero((published.queue == code) & (published.ack == OK) & (case.first >= 0))
     first = case.first[own]
-    begin_ns = published.complete_ns[own]
-    end_ns = deliveries.begin_ns[first] - np.where(deliveries.taken[first], 0, LATE_NS)
-    # Nothing is sent to a consumer before it has asked.
+    begin_ns, taken = published.complete_ns[own], deliveries.taken[first]
+    # Nothing is sent to a consumer before it has asked; and little later than LATE_NS before it
+    # comes, in quiet times.
     asked_ns = np.append(case.rows.consumers.begin_ns, NEVER)[deliveries.consumer[first]]
-    end_ns = np.maximum(end_ns, np.where(asked_ns == NEVER, end_ns, asked_ns))
+    asked_ns = np.where(
+        taken, deliveries.begin_ns[first], np.where(asked_ns == NEVER, -1, asked_ns)
+    )
     quiet = (case.published_quiet[own] == case.quiet[first]) & (case.quiet[first] >= 0)
-    kept = quiet & (begin_ns < end_ns) & ~deliveries.flagged[first]
+    sent_ns = np.maximum(deliveries.begin_ns[first] - LATE_NS, asked_ns)
+    end_ns = np.where(quiet, sent_ns, asked_ns)
+    since = case.calm.ruled.at(published.queue[own], begin_ns)
+    one_master = (since == case.ruled[first]) & (since >= 0)
+    kept = (quiet | one_master) & (begin_ns < end_ns) & ~deliveries.flagged[first]
     return first[kept], begin_ns[kept], end_ns[kept]
 
 

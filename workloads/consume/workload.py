@@ -199,11 +199,12 @@ def one_of_each(values: Values, serving: int) -> Values:
 
 _KINDS = (
     "plain",
-    "plain",
     "dead-letters",
     "single-active",
     "single-active+dead-letters",
     "exclusive",
+    "exclusive+dead-letters",
+    "exclusive+priorities",
     "recreated",
     "recreated+dead-letters",
     "expires",

@@ -5,13 +5,13 @@ queue, and another takes over when it is cancelled or dies; a consumer that come
 take its place. RabbitMQ, Consumers, Exclusivity, and AMQP 0-9-1, basic.consume.exclusive: only
 this consumer can access the queue.
 
-Theory. Two consumers are served in one quiet stretch. Both channels were answered after the second
-of the two deliveries, and neither consumer had begun to leave by then: so both were there from the
-first delivery to the second, and nothing had changed who is active. That one was served before the
-other does not matter: whichever order they were sent in, one of them was not active. Two consumers
-that are both served are *claimed*; that both acknowledged what they got, with an answer, and so
-took part in the queue, is *effective*. That an exclusive consumer and another both got consume-ok,
-and were both there when all was quiet, is claimed too.
+Theory. Two consumers are served by one master in good times. Both channels were answered after the
+second of the two deliveries, and neither consumer had begun to leave by then: so both were there
+from the first delivery to the second, and nothing had changed who is active. That one was served
+before the other does not matter: whichever order they were sent in, one of them was not active. Two
+consumers that are both served are *claimed*; that both acknowledged what they got, with an answer,
+and so took part in the queue, is *effective*. That an exclusive consumer and another both got
+consume-ok, and were both there when all was quiet, is claimed too.
 """
 
 from __future__ import annotations
@@ -57,14 +57,17 @@ def exclusive(case: Case) -> Finding:
 
 
 def _turns(case: Case, own: Ints) -> tuple[Ints, Ints]:
-    """Deliveries one after the other, by queue, to different consumers in one quiet stretch."""
+    """Deliveries one after the other, by queue, to different consumers: in one quiet stretch, or by
+    one master while at most processes ended, which leaves the others' consumers as they are."""
     deliveries = case.rows.deliveries
     order = own[np.argsort(deliveries.queue[own], kind="stable")]
     first, second = order[:-1], order[1:]
     other = deliveries.consumer[first] != deliveries.consumer[second]
     known = (deliveries.consumer[first] >= 0) & (deliveries.consumer[second] >= 0)
     quiet = (case.quiet[first] == case.quiet[second]) & (case.quiet[first] >= 0)
-    turns = other & known & quiet
+    ruled = (case.ruled[first] == case.ruled[second]) & (case.ruled[first] >= 0)
+    ruled &= ~case.calm.rough.touched(deliveries.at_ns[first], deliveries.at_ns[second])
+    turns = other & known & (quiet | ruled)
     return first[turns], second[turns]
 
 

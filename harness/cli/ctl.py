@@ -17,6 +17,7 @@ from typing import Annotated, Any
 import msgspec
 import typer
 
+from shalott.harness.cli.ctl_rabbit import RABBIT_VERBS, as_rabbitmqctl
 from shalott.harness.core.errors import ClientError, UsageError
 
 TIMEOUT_MS = 10_000
@@ -59,11 +60,13 @@ class Answer:
 
 def add_ctl_command(app: typer.Typer) -> None:
     """Register it."""
-    app.command()(ctl)
+    loose = {"allow_extra_args": True, "ignore_unknown_options": True}
+    app.command(context_settings=loose)(ctl)
 
 
 def ctl(
-    verb: Annotated[str, typer.Argument(help=", ".join(VERBS))],
+    context: typer.Context,
+    verb: Annotated[str, typer.Argument(help=", ".join((*VERBS, *RABBIT_VERBS)))],
     run: Annotated[str, typer.Option(help="A run's directory or name, or latest.")] = "latest",
     node: Annotated[str, typer.Option(help="The node to ask; else all, or the first.")] = "",
     endpoint: Annotated[str, typer.Option(help="host:port of one node's API, without a run.")] = "",
@@ -75,11 +78,20 @@ def ctl(
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
     store: Annotated[Path, typer.Option("--store", help="Where runs are kept.")] = Path("store"),
 ) -> None:
-    """Ask the brokers of a running cluster, or tell them: promote, elect-master, ha-status."""
+    """Ask the brokers of a running cluster, or tell them: promote, elect-master, ha-status; and as
+    rabbitmqctl does: set_policy, list_queues, cluster_status."""
     import asyncio  # here, as in ``ask``: every other command would pay for it
 
+    if verb in RABBIT_VERBS:
+        words = [verb, *context.args, *(["--formatter", "json"] if as_json else [])]
+        raise typer.Exit(
+            as_rabbitmqctl(words, lambda name: _nodes(run, name, endpoint, store), node)
+        )
     if verb not in VERBS:
-        raise UsageError(f"unknown verb {verb}: choose one of {', '.join(VERBS)}")
+        known = ", ".join((*VERBS, *RABBIT_VERBS))
+        raise UsageError(f"unknown verb {verb}: choose one of {known}")
+    if context.args:
+        raise UsageError(f"shalott ctl {verb}: {context.args[0]} means nothing here")
     nodes = _nodes(run, node, endpoint, store)
     body = _body(verb, node or endpoint, broker=broker, master=master, epoch=epoch)
     if body is not None and verb == "follow" and epoch is None:

@@ -16,6 +16,7 @@ from tests.tidy.sources import Source
 ENTRY_POINTS: Mapping[str, str] = {
     "shalott.harness.cli.main": "the command `shalott`",
     "shalott.broker.__main__": "python -m shalott.broker",
+    "shalott.broker.rabbit.ctl.__main__": "rabbitmqctl of a node's image",
     "shalott.cluster.local.relay_process": "python -m, by cluster/local/relaying.py",
     "shalott.cluster.ssh.agent.main": "what the archive of cluster/ssh/upload.py runs",
     "setup": "the package's build",

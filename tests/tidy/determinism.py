@@ -289,6 +289,8 @@ EXEMPT: Mapping[tuple[str, str], str] = {
     ("broker/base/disk.py", "threads"): "OsDisk has the only thread: fsync never blocks the loop",
     ("broker/config.py", "files"): "the configuration is read once, before there is a node",
     ("broker/__main__.py", "files"): "the edge: paths from the command line",
+    ("broker/rabbit/ctl/__main__.py", "files"): "an operator's command, which no simulation runs",
+    ("broker/rabbit/ctl/__main__.py", "sockets"): "an operator's command: the machine's name",
     ("broker/__main__.py", "signals"): "the edge: SIGTERM becomes an orderly stop",
     ("broker/__main__.py", "all_tasks"): "for people to read, when they ask with SIGUSR1",
 }

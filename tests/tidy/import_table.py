@@ -104,7 +104,10 @@ ROOMS: tuple[Room, ...] = (
             *("harness.run", "harness.search", "broker", "broker.base", "cluster.ssh.inventory"),
         ),
         FLOW_LIBRARIES,
-        lazily=("cluster", "cluster.ssh", "spark_analysis", "checkers.porcupine"),
+        lazily=(
+            *("cluster", "cluster.ssh", "spark_analysis", "checkers.porcupine"),
+            "broker.rabbit.ctl",
+        ),
     ),
 )
 

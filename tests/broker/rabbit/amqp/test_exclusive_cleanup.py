@@ -5,8 +5,7 @@ from __future__ import annotations
 
 import asyncio
 import signal
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Literal
@@ -18,10 +17,10 @@ import pytest
 
 from tests.broker.rabbit.amqp.pika_flows import closes_channel, connected, drain, parameters
 from tests.world.processes.rabbit import NodeProcess, nodes, running_nodes
+from tests.world.waiting import until
 
 pytestmark = pytest.mark.local
 
-DEADLINE_S = 30.0
 NAMES = ("n1", "n2", "n3")
 
 
@@ -50,13 +49,6 @@ def three(
         for node in made:
             node.await_running(NAMES)
         yield made
-
-
-def until(condition: Callable[[], Any], what: str) -> None:
-    deadline = time.monotonic() + DEADLINE_S
-    while not condition():
-        assert time.monotonic() < deadline, f"never happened: {what}"
-        time.sleep(0.01)
 
 
 def await_dropped(node: NodeProcess) -> None:

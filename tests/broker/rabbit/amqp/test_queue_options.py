@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -18,6 +18,7 @@ from pika.adapters.blocking_connection import BlockingChannel
 from tests.broker.rabbit.amqp.pika_flows import closes_channel, connected, queue
 from tests.world.processes.rabbit import NodeProcess, running_nodes
 from tests.world.rabbit.raw_client import opened
+from tests.world.waiting import until
 
 pytestmark = pytest.mark.local
 
@@ -29,13 +30,6 @@ def node(tmp_path_factory: pytest.TempPathFactory) -> Iterator[NodeProcess]:
     with running_nodes(tmp_path_factory.mktemp("options")) as (process,):
         yield process
         assert "Traceback" not in process.last_words()
-
-
-def until(condition: Callable[[], Any], what: str) -> None:
-    deadline = time.monotonic() + DEADLINE_S
-    while not condition():
-        assert time.monotonic() < deadline, f"never happened: {what}"
-        time.sleep(0.005)
 
 
 def exists(node: NodeProcess, name: str) -> bool:

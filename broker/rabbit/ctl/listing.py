@@ -1,0 +1,166 @@
+"""list_queues and the other verbs that print a table: what their columns are called, and where
+they come from in the management API.
+
+Source: rabbitmqctl(8) of RabbitMQ 3.10, Server Status and Virtual hosts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from shalott.broker.rabbit.ctl.arguments import CtlError
+from shalott.broker.rabbit.ctl.output import Row, as_csv, as_json, as_table
+from shalott.broker.rabbit.ctl.session import EXIT_DATA, Session
+
+Value = Callable[[Mapping[str, Any]], Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Listing:
+    """``path``: below /api; "{vhost}" becomes the vhost that was asked for. ``columns``: by name,
+    a key of what the API shows or a function of it; ``usual``: those that are printed if none is
+    named. ``fixed``: no column can be named."""
+
+    path: tuple[str, ...]
+    banner: str
+    columns: Mapping[str, str | Value]
+    usual: tuple[str, ...]
+    streams: bool = True  # says how long it would wait, as those do that ask queue by queue
+    fixed: bool = False
+
+
+def _same(*names: str) -> dict[str, str | Value]:
+    return {name: name for name in names}
+
+
+def _policy(shown: Mapping[str, Any]) -> Any:
+    return shown.get("policy") or ""
+
+
+_QUEUES: Mapping[str, str | Value] = {
+    **_same("name", "durable", "auto_delete", "arguments", "pid", "exclusive", "messages_ready"),
+    **_same("messages_unacknowledged", "messages", "consumers", "state", "type"),
+    **_same("slave_pids", "recoverable_slaves"),
+    "policy": _policy,
+    "vhost": "vhost",
+    "synchronised_slave_pids": "sync_slave_pids",
+    "mirror_pids": "slave_pids",
+    "synchronised_mirror_pids": "sync_slave_pids",
+    "operator_policy": "operator_policy",
+    "effective_policy_definition": "effective_policy_definition",
+    "gm_pids": "gm_pids",
+    "members": lambda shown: [shown.get("node"), *shown.get("slave_nodes", ())],
+    "online": lambda shown: [shown.get("node"), *shown.get("slave_nodes", ())],
+}
+
+LISTINGS: Mapping[str, Listing] = {
+    "list_queues": Listing(
+        ("queues", "{vhost}"), "Listing queues for vhost {vhost} ...", _QUEUES, ("name", "messages")
+    ),
+    "list_exchanges": Listing(
+        ("exchanges", "{vhost}"),
+        "Listing exchanges for vhost {vhost} ...",
+        {
+            **_same("name", "type", "durable", "auto_delete", "internal", "arguments"),
+            "policy": _policy,
+        },
+        ("name", "type"),
+    ),
+    "list_bindings": Listing(
+        ("bindings", "{vhost}"),
+        "Listing bindings for vhost {vhost}...",
+        {
+            "source_name": "source",
+            "source_kind": lambda shown: "exchange",
+            "destination_name": "destination",
+            "destination_kind": "destination_type",
+            **_same("routing_key", "arguments"),
+        },
+        (
+            *("source_name", "source_kind", "destination_name", "destination_kind"),
+            *("routing_key", "arguments"),
+        ),
+    ),
+    "list_connections": Listing(
+        ("connections",),
+        "Listing connections ...",
+        {
+            **_same("name", "user", "peer_host", "peer_port", "state", "channels", "vhost"),
+            **_same("protocol", "node", "connected_at", "pid"),
+        },
+        ("user", "peer_host", "peer_port", "state"),
+    ),
+    "list_vhosts": Listing(
+        ("vhosts",), "Listing vhosts ...", {**_same("name", "tracing")}, ("name",), streams=False
+    ),
+    "list_policies": Listing(
+        ("policies", "{vhost}"),
+        'Listing policies for vhost "{vhost}" ...',
+        _same("vhost", "name", "pattern", "apply-to", "definition", "priority"),
+        ("vhost", "name", "pattern", "apply-to", "definition", "priority"),
+        streams=False,
+        fixed=True,
+    ),
+}
+
+
+async def run_listing(session: Session, name: str) -> None:
+    """Print it. Raises CtlError."""
+    listing, typed = LISTINGS[name], session.typed
+    columns = _columns(listing, typed.arguments)
+    if listing.streams and not typed.is_quiet:
+        session.inform(f"Timeout: {float(typed.options.get('--timeout', 60))} seconds ...")
+    session.inform(listing.banner.format(vhost=typed.vhost))
+    path = [typed.vhost if segment == "{vhost}" else segment for segment in listing.path]
+    missing = f"Virtual host '{typed.vhost}' does not exist"
+    shown = [
+        one for one in await session.ask("GET", path, missing=missing) if _wanted(session, one)
+    ]
+    rows = [_row(listing, one, columns) for one in shown]
+    session.say(render(session, rows, columns))
+
+
+def render(session: Session, rows: Sequence[Row], columns: Sequence[str]) -> list[str]:
+    """As the chosen formatter has it."""
+    typed = session.typed
+    headers = not typed.has("--silent") and not typed.has("--no-table-headers")
+    if typed.formatter == "json":
+        return as_json(rows, columns)
+    if typed.formatter == "csv":
+        return as_csv(rows, columns, headers=headers)
+    return as_table(rows, columns, headers=headers)
+
+
+def _columns(listing: Listing, named: Sequence[str]) -> tuple[str, ...]:
+    """Raises CtlError for one that there is not."""
+    words = tuple(dict.fromkeys(word for each in named for word in each.split(",") if word))
+    if not words:
+        return listing.usual
+    unknown = [word for word in words if word not in listing.columns]
+    if unknown or listing.fixed:
+        raise CtlError(
+            EXIT_DATA,
+            f"Error (argument validation): Info key {(unknown or words)[0]} does not exist",
+        )
+    return words
+
+
+def _wanted(session: Session, shown: Mapping[str, Any]) -> bool:
+    """By --online, --offline and --local."""
+    typed = session.typed
+    is_down = shown.get("state") in ("down", "stopped", "crashed", "unresponsive")
+    if typed.has("--online") and is_down:
+        return False
+    if typed.has("--offline") and not is_down:
+        return False
+    return not typed.has("--local") or shown.get("node") == session.node
+
+
+def _row(listing: Listing, shown: Mapping[str, Any], columns: Sequence[str]) -> dict[str, Any]:
+    row: dict[str, Any] = {}
+    for name in columns:
+        source = listing.columns[name]
+        row[name] = shown.get(source) if isinstance(source, str) else source(shown)
+    return row

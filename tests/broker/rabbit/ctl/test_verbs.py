@@ -1,0 +1,185 @@
+"""The verbs of rabbitmqctl on three running nodes; the documents' lines as they stand."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shlex
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from shalott.broker.rabbit.ctl.verbs import Outcome
+from tests.broker.rabbit.amqp.pika_flows import Address, queue
+from tests.end_to_end.runs import shalott
+from tests.world.processes.rabbit import NodeProcess, running_nodes
+from tests.world.waiting import until
+
+pytestmark = pytest.mark.local
+
+PID = r"<n[123]\.\d+\.\d+>"
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[NodeProcess]]:
+    with running_nodes(tmp_path_factory.mktemp("ctl"), ("n1", "n2", "n3")) as nodes:
+        yield nodes
+
+
+def typed(node: NodeProcess, line: str) -> Outcome:
+    """What the line says when it is typed on that node's machine."""
+    words = shlex.split(line.removeprefix("rabbitmqctl "))
+    done = subprocess.run(
+        [sys.executable, "-m", "shalott.broker.rabbit.ctl", *words],
+        env={**os.environ, "SHALOTT_MANAGEMENT_PORT": str(node.management_port)},
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    return Outcome(done.returncode, done.stdout, done.stderr)
+
+
+def said(node: NodeProcess, line: str) -> list[str]:
+    done = typed(node, line)
+    assert (done.exit_code, done.stderr) == (0, ""), done
+    return done.stdout.splitlines()
+
+
+def test_the_documents_lines(cluster: list[NodeProcess]) -> None:
+    """000 and 004: a policy is set, listed, and its queue shown with its mirrors."""
+    first = cluster[0]
+    line = (
+        'rabbitmqctl set_policy hello-ha "^hello"'
+        """ '{"ha-mode":"exactly","ha-params":2,"ha-sync-mode":"automatic"}'"""
+    )
+    definition = '{"ha-mode":"exactly","ha-params":2,"ha-sync-mode":"automatic"}'
+    assert said(first, line) == [
+        f'Setting policy "hello-ha" for pattern "^hello" to "{definition}" with priority "0" for'
+        ' vhost "/" ...'
+    ]
+    assert said(first, "rabbitmqctl list_policies") == [
+        'Listing policies for vhost "/" ...',
+        "vhost\tname\tpattern\tapply-to\tdefinition\tpriority",
+        f"/\thello-ha\t^hello\tall\t{definition}\t0",
+    ]
+    with queue(Address(first.address.host, first.address.port), "hello.1"):
+
+        def is_shown() -> bool:
+            lines = said(first, "rabbitmqctl list_queues name pid slave_pids")
+            assert lines[:3] == [
+                "Timeout: 60.0 seconds ...",
+                "Listing queues for vhost / ...",
+                "name\tpid\tslave_pids",
+            ]
+            return re.fullmatch(rf"hello\.1\t{PID}\t\[{PID}\]", lines[3]) is not None
+
+        until(is_shown, "the queue has a master and a mirror")
+        names = said(first, "rabbitmqctl -q list_queues name policy state")
+        assert names == ["name\tpolicy\tstate", "hello.1\thello-ha\trunning"]
+        told = json.loads(typed(first, "list_queues --formatter json name messages").stdout)
+        assert told == [{"name": "hello.1", "messages": 0}]
+    nodes = (
+        'rabbitmqctl set_policy --apply-to queues hello-ha "^hello"'
+        """ '{"ha-mode":"nodes","ha-params":["rabbit@10.18.195.57"],"ha-sync-mode":"automatic"}'"""
+    )
+    assert typed(first, nodes).exit_code == 0
+    assert said(first, "-s list_policies") == [
+        '/\thello-ha\t^hello\tqueues\t{"ha-mode":"nodes","ha-params":["rabbit@10.18.195.57"],'
+        '"ha-sync-mode":"automatic"}\t0'
+    ]
+    assert said(cluster[1], "clear_policy hello-ha") == [
+        'Clearing policy "hello-ha" on vhost "/" ...'
+    ]
+    until(lambda: said(first, "-q list_policies") == [], "the policy is gone")
+
+
+def test_the_old_forms_priority_is_the_last_word(cluster: list[NodeProcess]) -> None:
+    first = cluster[0]
+    said(first, """set_policy -p / old "^old" '{"ha-mode":"all"}' 7""")
+    assert said(first, "-s list_policies") == ['/\told\t^old\tall\t{"ha-mode":"all"}\t7']
+    said(first, """set_policy --priority 8 old "^old" '{"ha-mode":"all"}'""")
+    assert said(first, "-s list_policies") == ['/\told\t^old\tall\t{"ha-mode":"all"}\t8']
+    said(first, "clear_policy old")
+
+
+def test_what_is_wrong_is_said_on_stderr_with_a_code(cluster: list[NodeProcess]) -> None:
+    first = cluster[0]
+    for line, exit_code, text in (
+        ("set_policy a ^a {", 65, "JSON decoding error"),
+        ("""set_policy a ^a '{"ha-mode":"some"}'""", 65, "ha-mode must be one of"),
+        ("""set_policy a ^a '{"ha-mode":"all"}' high""", 65, "priority must be a number"),
+        ("clear_policy nobody", 65, "Parameter does not exist"),
+        ("list_queues -p other", 65, "Virtual host 'other' does not exist"),
+        ("list_queues name colour", 65, "Info key colour does not exist"),
+        ("sync_queue nothing", 65, "Queue 'nothing' in vhost '/' does not exist"),
+        ("forget_cluster_node rabbit@n9", 65, "not in the cluster"),
+        ("forget_cluster_node n2", 65, "must be stopped before it can be removed"),
+        ("dance", 64, "Command 'dance' not found"),
+    ):
+        done = typed(first, line)
+        assert (done.exit_code, text in done.stderr) == (exit_code, True), (line, done)
+
+
+def test_nobody_there_is_69(cluster: list[NodeProcess]) -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "shalott.broker.rabbit.ctl", "cluster_status"],
+        env={**os.environ, "SHALOTT_MANAGEMENT_PORT": "9"},
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    assert done.returncode == 69
+    assert "unable to perform an operation on node" in done.stderr
+
+
+def test_the_cluster_tells_of_itself(cluster: list[NodeProcess]) -> None:
+    lines = said(cluster[1], "cluster_status")
+    at = lines.index("Running Nodes")
+    assert lines[at : at + 6] == ["Running Nodes", "", "n1", "n2", "n3", ""]
+    at = lines.index("Network Partitions")
+    assert lines[at : at + 3] == ["Network Partitions", "", "(none)"]
+    told = json.loads(typed(cluster[1], "cluster_status --formatter json").stdout)
+    assert told["running_nodes"] == ["n1", "n2", "n3"]
+    assert said(cluster[0], "-q list_vhosts") == ["name", "/"]
+
+
+def test_exchanges_bindings_and_connections(cluster: list[NodeProcess]) -> None:
+    first = cluster[0]
+    exchanges = said(first, "-s list_exchanges name type")
+    assert "amq.direct\tdirect" in exchanges
+    assert "\tdirect" in exchanges  # the default one
+    with queue(Address(first.address.host, first.address.port), "bound"):
+        assert "\texchange\tbound\tqueue\tbound\t[]" in said(first, "-s list_bindings")
+        (line,) = said(first, "-s list_connections user state channels")
+        assert line.split("\t")[:2] == ["guest", "running"]
+
+
+def test_a_queue_is_synchronised_by_hand(cluster: list[NodeProcess]) -> None:
+    first = cluster[0]
+    with queue(Address(first.address.host, first.address.port), "by.hand") as channel:
+        channel.basic_publish("", "by.hand", b"1")
+        said(first, """set_policy by-hand "^by" '{"ha-mode":"all"}'""")
+        columns = "-s list_queues name slave_pids synchronised_slave_pids"
+
+        def shown() -> list[str]:
+            return said(first, columns)[0].split("\t")
+
+        until(lambda: shown()[1].count("<") == 2, "it has two mirrors")
+        assert shown()[2] == "[]"
+        assert said(first, "sync_queue by.hand") == [
+            "Synchronising queue 'by.hand' in vhost '/' ..."
+        ]
+        until(lambda: shown()[2].count("<") == 2, "they are synchronised")
+        said(first, "clear_policy by-hand")
+
+
+def test_shalott_ctl_says_the_same(cluster: list[NodeProcess], tmp_path: Path) -> None:
+    endpoint = f"127.0.0.1:{cluster[1].management_port}"
+    done = shalott(("ctl", "list_vhosts", "-q", "name", "--endpoint", endpoint), tmp_path)
+    assert (done.exit_code, done.stdout) == (0, "name\n/\n")
+    done = shalott(("ctl", "clear_policy", "nobody", "--endpoint", endpoint), tmp_path)
+    assert (done.exit_code, "Parameter does not exist" in done.stderr) == (65, True)

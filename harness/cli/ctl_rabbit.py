@@ -14,7 +14,8 @@ Address = tuple[str, int]
 # Their names alone: what they do is imported when one is typed.
 RABBIT_VERBS = (
     *("set_policy", "clear_policy", "list_policies", "list_queues", "list_exchanges"),
-    *("list_bindings", "list_connections", "list_vhosts", "sync_queue", "cancel_sync_queue"),
+    *("list_bindings", "list_connections", "list_channels", "list_consumers", "list_vhosts"),
+    *("sync_queue", "cancel_sync_queue"),
     *("cluster_status", "forget_cluster_node"),
 )
 

@@ -20,6 +20,7 @@ from pamqp import commands
 
 from shalott.broker.base.errors import BrokerError
 from shalott.broker.rabbit.amqp.assembler import Command
+from shalott.broker.rabbit.amqp.client_info import ChannelInfo
 from shalott.broker.rabbit.amqp.consuming import RETRY_MS, CancelDone, Consumers
 from shalott.broker.rabbit.amqp.errors import (
     COMMAND_INVALID,
@@ -75,6 +76,7 @@ class Channel(Process):
         self._room.set()
         self._retrying_confirms = False
         self._retrying_consumers = False
+        self.has_started = False
 
     async def started(self) -> None:
         context = Context(
@@ -91,8 +93,22 @@ class Channel(Process):
         self._handlers = self._dispatch_table(
             ExchangeMethods(context), QueueMethods(context, access)
         )
+        self.has_started = True
 
     # -- for the connection ------------------------------------------------------------------------
+
+    def info(self, number: int) -> ChannelInfo:
+        """As it is shown; the channel has started."""
+        return ChannelInfo(
+            number=number,
+            pid=self.pid,
+            confirms=self.publisher.confirming,
+            prefetch=self.consumers.prefetch,
+            channel_prefetch=self.consumers.channel_prefetch,
+            unacknowledged=self.consumers.unsettled,
+            unconfirmed=self.publisher.unconfirmed,
+            consumers=self.consumers.infos(),
+        )
 
     def accept(self, command: Command) -> None:
         self._backlog += 1

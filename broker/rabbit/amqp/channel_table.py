@@ -16,6 +16,7 @@ from pamqp import commands
 
 from shalott.broker.rabbit.amqp.assembler import Assembler
 from shalott.broker.rabbit.amqp.channel import Channel
+from shalott.broker.rabbit.amqp.client_info import ChannelInfo
 from shalott.broker.rabbit.amqp.errors import (
     CHANNEL_ERROR,
     COMMAND_INVALID,
@@ -114,6 +115,14 @@ class ChannelTable:
     def __len__(self) -> int:
         """How many channels live."""
         return len(self._alive)
+
+    def infos(self) -> list[ChannelInfo]:
+        """The open ones, by number."""
+        return [
+            use.channel.info(number)
+            for number, use in sorted(self._numbers.items())
+            if isinstance(use, _Open) and use.channel.has_started
+        ]
 
     # -- from the client ---------------------------------------------------------------------------
 

@@ -23,6 +23,7 @@ from pamqp import commands
 from shalott.broker.base.errors import BrokerError
 from shalott.broker.rabbit.amqp.channel import Channel
 from shalott.broker.rabbit.amqp.channel_table import ChannelTable, blame
+from shalott.broker.rabbit.amqp.client_info import ChannelInfo
 from shalott.broker.rabbit.amqp.errors import (
     CHANNEL_ERROR,
     COMMAND_INVALID,
@@ -130,6 +131,9 @@ class Connection(Process):
             peer_port=peer_port,
             connected_at_ns=self._connected_at_ns,
         )
+
+    def channels(self) -> list[ChannelInfo]:
+        return self._table.infos()
 
     def fail(self, error: AmqpError) -> None:
         """Close with ``error``: tell the client, end the channels. For anyone in the node."""

@@ -19,6 +19,7 @@ from pamqp import commands
 
 from shalott.broker.base.errors import ProcessError
 from shalott.broker.rabbit.amqp.arguments import check_consumer_arguments, plain_table
+from shalott.broker.rabbit.amqp.client_info import ConsumerInfo
 from shalott.broker.rabbit.amqp.deliveries import Deliveries, Delivery, by_process
 from shalott.broker.rabbit.amqp.errors import (
     ACCESS_REFUSED,
@@ -89,6 +90,30 @@ class Consumers:
     @property
     def count(self) -> int:
         return len(self._consumers)
+
+    @property
+    def prefetch(self) -> int:
+        """Of consumers to come."""
+        return self._prefetch
+
+    @property
+    def channel_prefetch(self) -> int:
+        """Of all together; 0: no limit."""
+        return self._channel_prefetch
+
+    def infos(self) -> tuple[ConsumerInfo, ...]:
+        """As they are shown, in the order in which they came."""
+        return tuple(
+            ConsumerInfo(
+                tag=tag,
+                queue=consumer.queue,
+                no_ack=consumer.request.no_ack,
+                exclusive=consumer.request.exclusive,
+                prefetch=consumer.request.prefetch,
+                priority=consumer.request.priority,
+            )
+            for tag, consumer in self._consumers.items()
+        )
 
     @property
     def waiting(self) -> bool:

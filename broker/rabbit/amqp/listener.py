@@ -12,6 +12,7 @@ import logging
 
 from shalott.broker.base.errors import cannot_listen
 from shalott.broker.base.listening import listen
+from shalott.broker.rabbit.amqp.client_info import ChannelInfo
 from shalott.broker.rabbit.amqp.connection import Connection, ConnectionInfo
 from shalott.broker.rabbit.amqp.errors import CONNECTION_FORCED, AmqpError
 from shalott.broker.rabbit.amqp.exchanges import Router
@@ -59,6 +60,10 @@ class Listener:
     def connections(self) -> list[ConnectionInfo]:
         """Live connections, in order of arrival."""
         return [connection.info() for connection in self._connections.values()]
+
+    def channels(self) -> list[tuple[ConnectionInfo, list[ChannelInfo]]]:
+        """Of each live connection."""
+        return [(each.info(), each.channels()) for each in self._connections.values()]
 
     async def start(self) -> None:
         """Listen. Raises ConfigError if the port can't be had."""

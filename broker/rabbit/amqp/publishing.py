@@ -44,6 +44,11 @@ class Publisher:
         self._suspects: dict[Pid, None] = {}  # out of reach, and perhaps still in a queue's row
 
     @property
+    def confirming(self) -> bool:
+        """Whether the client asked for confirms."""
+        return self._confirming
+
+    @property
     def unconfirmed(self) -> int:
         return len(self._unconfirmed)
 

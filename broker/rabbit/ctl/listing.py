@@ -92,6 +92,31 @@ LISTINGS: Mapping[str, Listing] = {
         },
         ("user", "peer_host", "peer_port", "state"),
     ),
+    "list_channels": Listing(
+        ("channels",),
+        "Listing channels ...",
+        {
+            **_same("pid", "name", "number", "user", "vhost", "transactional", "confirm"),
+            **_same("consumer_count", "messages_unacknowledged", "messages_unconfirmed"),
+            **_same("prefetch_count", "global_prefetch_count", "state", "node"),
+            "connection": lambda shown: shown["connection_details"]["name"],
+        },
+        ("pid", "user", "consumer_count", "messages_unacknowledged"),
+    ),
+    "list_consumers": Listing(
+        ("consumers", "{vhost}"),
+        "Listing consumers in vhost {vhost} ...",
+        {
+            "queue_name": lambda shown: shown["queue"]["name"],
+            "channel_pid": lambda shown: shown["channel_details"]["pid"],
+            **_same("consumer_tag", "ack_required", "prefetch_count", "active"),
+            **_same("activity_status", "arguments", "exclusive"),
+        },
+        (
+            *("queue_name", "channel_pid", "consumer_tag", "ack_required", "prefetch_count"),
+            *("active", "arguments"),
+        ),
+    ),
     "list_vhosts": Listing(
         ("vhosts",), "Listing vhosts ...", {**_same("name", "tracing")}, ("name",), streams=False
     ),

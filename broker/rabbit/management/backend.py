@@ -7,6 +7,7 @@ from typing import Protocol
 
 from shalott.broker.base.env import Env
 from shalott.broker.base.http.router import RouteOf
+from shalott.broker.rabbit.amqp.client_info import ChannelInfo
 from shalott.broker.rabbit.amqp.connection import ConnectionInfo
 from shalott.broker.rabbit.amqp.queues import Queues
 from shalott.broker.rabbit.config import NodeConfig
@@ -55,6 +56,10 @@ class ManagementBackend(Protocol):
 
     def connections(self) -> Sequence[ConnectionInfo]:
         """This node's AMQP clients."""
+        ...
+
+    def channels(self) -> Sequence[tuple[ConnectionInfo, Sequence[ChannelInfo]]]:
+        """Of this node's AMQP clients."""
         ...
 
     def close_connection(self, pid: Pid, text: str) -> bool:

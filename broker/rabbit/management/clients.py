@@ -1,22 +1,29 @@
-"""/api/connections of this node: list, show and close.
-
-Channels and consumers are only counted (in connections and queues); asked to list them, the node
-says so.
+"""/api/connections, /api/channels and /api/consumers: of every node that runs. A connection is
+closed at the node that has it.
 """
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Mapping
 from typing import Any
 
-from shalott.broker.base.http.messages import ApiError, Request, Response, json_response, not_found
+from shalott.broker.base.errors import ProcessError
+from shalott.broker.base.http.messages import Request, Response, json_response, not_found
+from shalott.broker.rabbit.amqp.client_info import ChannelInfo, ConsumerInfo
 from shalott.broker.rabbit.amqp.connection import ConnectionInfo
+from shalott.broker.rabbit.amqp.queue_protocol import Stat, Stats
+from shalott.broker.rabbit.management.agent import Kind, Listed, of_all_nodes
 from shalott.broker.rabbit.management.backend import ManagementBackend, Route
+from shalott.broker.rabbit.management.queue_view import STAT_TIMEOUT_MS, queue_rows
+from shalott.broker.rabbit.management.vhosts import require_vhost
+from shalott.broker.rabbit.metadata.records import QueueRow
 
 
 def view_connection(backend: ManagementBackend, info: ConnectionInfo) -> dict[str, Any]:
     return {
         "name": info.name,
+        "pid": str(info.pid),
         "node": backend.config.name,
         "type": "network",
         "protocol": "AMQP 0-9-1",
@@ -30,50 +37,146 @@ def view_connection(backend: ManagementBackend, info: ConnectionInfo) -> dict[st
     }
 
 
-def find_connection(backend: ManagementBackend, name: str) -> ConnectionInfo:
-    """Raises ApiError(404)."""
-    for info in backend.connections():
-        if info.name == name:
-            return info
-    raise not_found()
+def view_channel(
+    backend: ManagementBackend, connection: ConnectionInfo, info: ChannelInfo
+) -> dict[str, Any]:
+    return {
+        "name": f"{connection.name} ({info.number})",
+        "pid": str(info.pid),
+        "number": info.number,
+        "node": backend.config.name,
+        "user": connection.user,
+        "vhost": connection.vhost,
+        "state": "running",
+        "transactional": False,
+        "confirm": info.confirms,
+        "consumer_count": len(info.consumers),
+        "messages_unacknowledged": info.unacknowledged,
+        "messages_unconfirmed": info.unconfirmed,
+        "prefetch_count": info.prefetch,
+        "global_prefetch_count": info.channel_prefetch,
+        "connection_details": {
+            "name": connection.name,
+            "peer_host": connection.peer_host,
+            "peer_port": connection.peer_port,
+        },
+    }
+
+
+def view_consumer(
+    backend: ManagementBackend, connection: ConnectionInfo, channel: ChannelInfo, info: ConsumerInfo
+) -> dict[str, Any]:
+    return {
+        "queue": {"name": info.queue, "vhost": connection.vhost},
+        "consumer_tag": info.tag,
+        "channel_details": {
+            "name": f"{connection.name} ({channel.number})",
+            "pid": str(channel.pid),
+            "node": backend.config.name,
+            "number": channel.number,
+            "connection_name": connection.name,
+            "user": connection.user,
+            "peer_host": connection.peer_host,
+            "peer_port": connection.peer_port,
+        },
+        "ack_required": not info.no_ack,
+        "exclusive": info.exclusive,
+        "prefetch_count": info.prefetch,
+        "active": True,
+        "activity_status": "up",
+        "arguments": {"x-priority": info.priority} if info.priority else {},
+    }
+
+
+def clients_of_node(backend: ManagementBackend, kind: Kind) -> Listed:
+    """What this node has, as it is shown."""
+    if kind == "connections":
+        return [view_connection(backend, info) for info in backend.connections()]
+    channels = [(one, each) for one, own in backend.channels() for each in own]
+    if kind == "channels":
+        return [view_channel(backend, *pair) for pair in channels]
+    return [
+        view_consumer(backend, connection, channel, info)
+        for connection, channel in channels
+        for info in channel.consumers
+    ]
+
+
+async def _all(backend: ManagementBackend, kind: Kind) -> Listed:
+    return await of_all_nodes(backend, kind, clients_of_node(backend, kind))
 
 
 async def list_connections(
     backend: ManagementBackend, request: Request, parameters: Mapping[str, str]
 ) -> Response:
-    return json_response([view_connection(backend, info) for info in backend.connections()])
+    return json_response(await _all(backend, "connections"))
 
 
 async def show_connection(
     backend: ManagementBackend, request: Request, parameters: Mapping[str, str]
 ) -> Response:
-    return json_response(view_connection(backend, find_connection(backend, parameters["name"])))
+    for shown in await _all(backend, "connections"):
+        if shown["name"] == parameters["name"]:
+            return json_response(shown)
+    raise not_found()
 
 
 async def close_connection(
     backend: ManagementBackend, request: Request, parameters: Mapping[str, str]
 ) -> Response:
-    info = find_connection(backend, parameters["name"])
-    reason = request.headers.get("x-reason", "closed via the management API")
-    backend.close_connection(info.pid, reason)
-    return Response(204)
+    for info in backend.connections():
+        if info.name == parameters["name"]:
+            reason = request.headers.get("x-reason", "closed via the management API")
+            backend.close_connection(info.pid, reason)
+            return Response(204)
+    raise not_found()
 
 
-async def not_listed(
+async def list_channels(
     backend: ManagementBackend, request: Request, parameters: Mapping[str, str]
 ) -> Response:
-    what, where = (
-        request.segments[1],
-        "connection" if request.segments[1] == "channels" else "queue",
-    )
-    raise ApiError(501, "not_implemented", f"{what} are not listed, only counted for each {where}")
+    return json_response(await _all(backend, "channels"))
+
+
+async def list_consumers(
+    backend: ManagementBackend, request: Request, parameters: Mapping[str, str]
+) -> Response:
+    """Who is active where one at a time may be is the queue's master's to tell."""
+    vhost = parameters.get("vhost")
+    if vhost is not None:
+        require_vhost(vhost)
+    shown = [
+        one for one in await _all(backend, "consumers") if vhost in (None, one["queue"]["vhost"])
+    ]
+    single = [
+        row for row in queue_rows(backend) if row.arguments.get("x-single-active-consumer") is True
+    ]
+    actives = await asyncio.gather(*(_active_of(backend, row) for row in single))
+    by_queue = {(row.vhost, row.name): one for row, one in zip(single, actives, strict=True)}
+    for one in shown:
+        queue = one["queue"]["vhost"], one["queue"]["name"]
+        if queue in by_queue:
+            one["active"] = by_queue[queue] == [one["channel_details"]["pid"], one["consumer_tag"]]
+            one["activity_status"] = "single_active" if one["active"] else "waiting"
+    return json_response(shown)
+
+
+async def _active_of(backend: ManagementBackend, row: QueueRow) -> list[str]:
+    """The channel's pid and the tag; empty if there is none, or nobody to ask."""
+    if row.pid is None:
+        return []
+    try:
+        answer = await backend.runtime.call(row.pid, Stat(), timeout_ms=STAT_TIMEOUT_MS)
+    except ProcessError:
+        return []
+    return list(answer.detail.get("single_active", ())) if isinstance(answer, Stats) else []
 
 
 ROUTES: tuple[Route, ...] = (
     Route("GET", "/api/connections", list_connections),
     Route("GET", "/api/connections/:name", show_connection),
     Route("DELETE", "/api/connections/:name", close_connection),
-    Route("GET", "/api/channels", not_listed),
-    Route("GET", "/api/consumers", not_listed),
-    Route("GET", "/api/consumers/:vhost", not_listed),
+    Route("GET", "/api/channels", list_channels),
+    Route("GET", "/api/consumers", list_consumers),
+    Route("GET", "/api/consumers/:vhost", list_consumers),
 )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from shalott.broker.rabbit.amqp.queue_protocol import MESSAGES as QUEUE_MESSAGES
+from shalott.broker.rabbit.management.agent import MESSAGES as AGENT_MESSAGES
 from shalott.broker.rabbit.metadata.messages import MESSAGES as METADATA_MESSAGES
 from shalott.broker.rabbit.metadata.partitions import MESSAGES as PARTITION_MESSAGES
 from shalott.broker.rabbit.metadata.raft_transport import MESSAGES as CONSENSUS_MESSAGES
@@ -17,4 +18,5 @@ ALL: tuple[type[Message], ...] = (
     *CONSENSUS_MESSAGES,
     *QUEUE_MESSAGES,
     *MIRROR_MESSAGES,
+    *AGENT_MESSAGES,
 )

@@ -25,7 +25,10 @@ from shalott.broker.base.events import EventLog
 from shalott.broker.base.http.server import ManagementServer
 from shalott.broker.base.lives import begin_life
 from shalott.broker.rabbit.config import NodeConfig
+from shalott.broker.rabbit.management.agent import NAME as CLIENTS
+from shalott.broker.rabbit.management.agent import ClientsAgent
 from shalott.broker.rabbit.management.api import respond
+from shalott.broker.rabbit.management.clients import clients_of_node
 from shalott.broker.rabbit.metadata.access import ReplicatedMetadata
 from shalott.broker.rabbit.metadata.messages import SERVER
 from shalott.broker.rabbit.metadata.opening import Store, make_server, open_store
@@ -58,8 +61,10 @@ class Node:
         self.metadata = ReplicatedMetadata(self.runtime, self.metadata_server)
         self.partitions = PartitionHandler(env, config, self.metadata_server, self)
         self.broker: Application | None = None
+        view = NodeView(self)
+        self.clients = ClientsAgent(partial(clients_of_node, view))
         self.management = ManagementServer(
-            partial(respond, NodeView(self)), host=config.bind_host, port=config.management_port
+            partial(respond, view), host=config.bind_host, port=config.management_port
         )
         self.fatal: asyncio.Future[BrokerError] = asyncio.get_running_loop().create_future()
         self._store = store
@@ -105,6 +110,7 @@ class Node:
         """
         self.runtime.spawn(self.metadata_server, name=SERVER)
         self.runtime.spawn(self.partitions, name=PARTITIONS)
+        self.runtime.spawn(self.clients, name=CLIENTS)
         await asyncio.sleep(0)  # let both subscribe to links before there are any
         await self.management.start()
         await self.mesh.start()
@@ -122,7 +128,7 @@ class Node:
         await self._stop_broker("stopped", "the node stops")
         await self.management.stop()
         await self.mesh.stop()
-        for pid in (self.partitions.pid, self.metadata_server.pid):
+        for pid in (self.clients.pid, self.partitions.pid, self.metadata_server.pid):
             await self.runtime.kill(pid)
         await self.metadata_server.close()
         await self._store.close()

@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from shalott.broker.base.env import Env
+from shalott.broker.rabbit.amqp.client_info import ChannelInfo
 from shalott.broker.rabbit.amqp.connection import ConnectionInfo
 from shalott.broker.rabbit.amqp.queues import Queues
 from shalott.broker.rabbit.config import NodeConfig
@@ -64,6 +65,10 @@ class NodeView:
     def connections(self) -> Sequence[ConnectionInfo]:
         broker = self._node.broker
         return [] if broker is None else broker.listener.connections()
+
+    def channels(self) -> Sequence[tuple[ConnectionInfo, Sequence[ChannelInfo]]]:
+        broker = self._node.broker
+        return [] if broker is None else broker.listener.channels()
 
     def close_connection(self, pid: Pid, text: str) -> bool:
         broker = self._node.broker

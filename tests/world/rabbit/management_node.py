@@ -10,6 +10,7 @@ import msgspec
 
 from shalott.broker.base.env import Env, SystemClock
 from shalott.broker.base.errors import MetadataUnavailable
+from shalott.broker.rabbit.amqp.client_info import ChannelInfo
 from shalott.broker.rabbit.amqp.connection import ConnectionInfo
 from shalott.broker.rabbit.amqp.queue_protocol import MESSAGES as QUEUE_MESSAGES
 from shalott.broker.rabbit.amqp.queue_protocol import (
@@ -155,6 +156,7 @@ class FakeNode:
         self.reported: dict[str, list[str]] = {}
         self.processes: dict[str, FakeQueue] = {}
         self.clients: list[ConnectionInfo] = []
+        self.opened: list[ChannelInfo] = []  # channels of each of them
         self.closed: list[tuple[Pid, str]] = []
 
     # -- ManagementBackend -------------------------------------------------------------------------
@@ -167,6 +169,9 @@ class FakeNode:
 
     def connections(self) -> Sequence[ConnectionInfo]:
         return self.clients
+
+    def channels(self) -> Sequence[tuple[ConnectionInfo, Sequence[ChannelInfo]]]:
+        return [(info, self.opened) for info in self.clients]
 
     def close_connection(self, pid: Pid, text: str) -> bool:
         self.closed.append((pid, text))

@@ -79,6 +79,11 @@ class Consumers:
     def resume(self, channel: Pid) -> None:
         self._channel(channel).paused = False
 
+    @property
+    def single_active(self) -> tuple[Pid, str] | None:
+        """Who is it, channel and tag; None if nobody is, or each may be served."""
+        return self._active if self._single_active else None
+
     def drop_channel(self, channel: Pid) -> list[int]:
         """The channel is dead: forget its consumers; returns what it had not settled."""
         for key in [key for key in self._consumers if key[0] == channel]:

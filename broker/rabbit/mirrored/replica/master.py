@@ -130,7 +130,9 @@ class Master:
         return None
 
     def stats(self, state: str) -> Stats:
-        return Stats(self.queue.ready, self.queue.unacked, len(self.consumers), state)
+        active = self.consumers.single_active
+        detail = {} if active is None else {"single_active": [str(active[0]), active[1]]}
+        return Stats(self.queue.ready, self.queue.unacked, len(self.consumers), state, detail)
 
     # -- publishing --------------------------------------------------------------------------------
 

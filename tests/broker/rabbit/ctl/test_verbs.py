@@ -158,6 +158,22 @@ def test_exchanges_bindings_and_connections(cluster: list[NodeProcess]) -> None:
         assert line.split("\t")[:2] == ["guest", "running"]
 
 
+def test_clients_of_all_nodes_are_listed(cluster: list[NodeProcess]) -> None:
+    """Consumers at one node, told of at another."""
+    first, last = cluster[0], cluster[2]
+    address = Address(last.address.host, last.address.port)
+    with queue(address, "single", arguments={"x-single-active-consumer": True}) as channel:
+        channel.basic_qos(prefetch_count=7)
+        channel.basic_consume("single", lambda *_: None, consumer_tag="a")
+        channel.basic_consume("single", lambda *_: None, consumer_tag="b")
+        listed = said(first, "-s list_consumers consumer_tag prefetch_count active activity_status")
+        assert listed == ["a\t7\ttrue\tsingle_active", "b\t7\tfalse\twaiting"]
+        assert "2\tguest\tn3" in said(first, "-s list_channels consumer_count user node")
+        channel.basic_cancel("a")
+        listed = said(first, "-s list_consumers consumer_tag active")
+        assert listed == ["b\ttrue"]
+
+
 def test_a_queue_is_synchronised_by_hand(cluster: list[NodeProcess]) -> None:
     first = cluster[0]
     with queue(Address(first.address.host, first.address.port), "by.hand") as channel:

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from shalott.broker.rabbit.amqp.client_info import ChannelInfo, ConsumerInfo
 from shalott.broker.rabbit.amqp.connection import ConnectionInfo
 from shalott.broker.rabbit.metadata.records import (
     BindingRow,
@@ -169,8 +170,40 @@ def test_connections_are_listed_and_closed() -> None:
         assert (await ask(node, "DELETE", path)).status == 204
         assert node.closed == [(Pid("n1", 3, 99), "closed via the management API")]
         assert (await ask(node, "DELETE", "/api/connections/none")).status == 404
-        assert (await ask(node, "GET", "/api/channels")).status == 501
-        assert "counted for each queue" in reason(await ask(node, "GET", "/api/consumers"))
+
+    on_node(body)
+
+
+def test_channels_and_consumers_are_listed() -> None:
+    """Of a queue with a single active consumer the master says which one it is."""
+
+    async def body(node: FakeNode) -> None:
+        await node.add_queue("orders", arguments={"x-single-active-consumer": True})
+        node.clients = [connection("10.0.0.9:5000 -> 10.0.0.1:5672")]
+        plain = {"no_ack": False, "exclusive": False, "prefetch": 5, "priority": 0}
+        node.opened = [
+            ChannelInfo(
+                number=3,
+                pid=Pid("n1", 3, 100),
+                confirms=True,
+                prefetch=5,
+                channel_prefetch=0,
+                unacknowledged=2,
+                unconfirmed=1,
+                consumers=(
+                    ConsumerInfo(tag="a", queue="orders", **plain),
+                    ConsumerInfo(tag="b", queue="others", **plain | {"priority": 2}),
+                ),
+            )
+        ]
+        (channel,) = await get(node, "/api/channels")
+        assert channel["name"] == "10.0.0.9:5000 -> 10.0.0.1:5672 (3)"
+        assert (channel["consumer_count"], channel["messages_unacknowledged"]) == (2, 2)
+        first, second = await get(node, "/api/consumers/%2F")
+        assert (first["queue"]["name"], first["active"]) == ("orders", False)
+        assert (second["queue"]["name"], second["active"]) == ("others", True)
+        assert second["arguments"] == {"x-priority": 2}
+        assert (await ask(node, "GET", "/api/consumers/other")).status == 404
 
     on_node(body)
 

@@ -1,12 +1,17 @@
-"""cluster_status, forget_cluster_node, sync_queue and cancel_sync_queue."""
+"""cluster_status, stop_app, start_app, forget_cluster_node, sync_queue and cancel_sync_queue."""
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 
 import msgspec
 
-from shalott.broker.rabbit.ctl.session import Session
+from shalott.broker.rabbit.ctl.arguments import CtlError
+from shalott.broker.rabbit.ctl.session import EXIT_UNAVAILABLE, Session
+
+AGAIN_S = 0.1
+EXIT_TEMPORARY = 75  # EX_TEMPFAIL: what was begun is not done yet
 
 
 async def cluster_status(session: Session) -> None:
@@ -61,6 +66,40 @@ def _as_object(
         "partitions": {node["name"]: node["partitions"] for node in nodes if node["partitions"]},
         "listeners": {session.node: overview["listeners"]},
     }
+
+
+async def require_running(session: Session) -> None:
+    """Raises CtlError if the node has no broker that runs."""
+    if (await session.get("shalott", "app"))["phase"] != "running":
+        raise CtlError(
+            EXIT_UNAVAILABLE,
+            "Error: this command requires the 'rabbit' app to be running on the target node. Start"
+            " it with 'rabbitmqctl start_app'.",
+        )
+
+
+async def stop_app(session: Session) -> None:
+    """Returns when the broker has ended. Raises CtlError."""
+    session.inform(f"Stopping rabbit application on node {session.node} ...")
+    await _turn(session, "stop", "stopped")
+
+
+async def start_app(session: Session) -> None:
+    """Returns when the broker runs. Raises CtlError."""
+    session.inform(f"Starting node {session.node} ...")
+    await _turn(session, "start", "running")
+
+
+async def _turn(session: Session, action: str, phase: str) -> None:
+    """Nobody tells when a node is there, so it is asked. Raises CtlError when time is up."""
+    await session.ask("POST", ("shalott", "app"), {"action": action})
+    try:
+        async with asyncio.timeout(session.asked.timeout_s):
+            while (await session.get("shalott", "app"))["phase"] != phase:  # noqa: ASYNC110  (over HTTP)
+                await asyncio.sleep(AGAIN_S)
+    except TimeoutError:
+        text = f"Error: operation on node {session.node} timed out. Timeout value used: "
+        raise CtlError(EXIT_TEMPORARY, f"{text}{session.asked.timeout_s} seconds") from None
 
 
 async def forget_cluster_node(session: Session) -> None:

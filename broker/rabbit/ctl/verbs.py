@@ -18,12 +18,14 @@ MANY = 1000  # columns
 
 @dataclass(frozen=True, slots=True)
 class Verb:
-    """``words``: what stands behind the verb, for the usage; ``least`` and ``most`` of them."""
+    """``words``: what stands behind the verb, for the usage; ``least`` and ``most`` of them.
+    ``stopped``: whether it may be asked of a node whose broker does not run."""
 
     words: str
     least: int
     most: int
     run: Run
+    stopped: bool = False
 
 
 VERBS: Mapping[str, Verb] = {
@@ -35,7 +37,9 @@ VERBS: Mapping[str, Verb] = {
         policies.set_policy,
     ),
     "clear_policy": Verb("[-p <vhost>] <name>", 1, 1, policies.clear_policy),
-    "cluster_status": Verb("", 0, 0, cluster.cluster_status),
+    "cluster_status": Verb("", 0, 0, cluster.cluster_status, stopped=True),
+    "stop_app": Verb("", 0, 0, cluster.stop_app, stopped=True),
+    "start_app": Verb("", 0, 0, cluster.start_app, stopped=True),
     "forget_cluster_node": Verb("[--offline] <node>", 1, 1, cluster.forget_cluster_node),
     "sync_queue": Verb("[-p <vhost>] <queue>", 1, 1, cluster.sync_queue),
     "cancel_sync_queue": Verb("[-p <vhost>] <queue>", 1, 1, cluster.cancel_sync_queue),
@@ -80,8 +84,11 @@ def read(words: Sequence[str]) -> Typed:
 async def run(typed: Typed, asked: Asked, node: str) -> Outcome:
     """Do it at one node."""
     session = Session(asked, node, typed)
+    verb = VERBS[typed.verb]
     try:
-        await VERBS[typed.verb].run(session)
+        if not verb.stopped:
+            await cluster.require_running(session)
+        await verb.run(session)
     except CtlError as error:
         return Outcome(error.exit_code, _text(session.said), error.text + "\n")
     return Outcome(0, _text(session.said))

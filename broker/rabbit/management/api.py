@@ -18,6 +18,7 @@ from shalott.broker.base.http.messages import ApiError, Request, Response, bad_r
 from shalott.broker.base.http.router import find
 from shalott.broker.rabbit.amqp.errors import AmqpError
 from shalott.broker.rabbit.management import (
+    app,
     claims,
     clients,
     health,
@@ -38,6 +39,7 @@ ROUTES: tuple[Route, ...] = (
     *health.ROUTES,
     *claims.ROUTES,
     *members.ROUTES,
+    *app.ROUTES,
 )
 
 

@@ -180,6 +180,11 @@ class PartitionHandler(Process):
             return HealReport(members, self._control.connections())
         return Done()
 
+    @property
+    def is_pausing(self) -> bool:
+        """Whether the broker is kept away until the cluster is back."""
+        return self._pausing
+
     def broker_stopped(self) -> None:
         """Called by the node when a restart that was asked for here has stopped the broker."""
         if self._coordinator is not None:

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
 from typing import Literal
 
@@ -44,6 +44,8 @@ from shalott.broker.rabbit.processes.runtime import Runtime
 log = logging.getLogger("shalott.broker.node")
 
 NodePhase = Literal["booting", "running", "stopping", "paused", "stopped"]
+# What a node without a broker is, by the command that ended it.
+_PHASES: Mapping[str, NodePhase] = {"stop": "paused", "stop app": "stopped"}
 
 
 class Node:
@@ -69,7 +71,8 @@ class Node:
         self.fatal: asyncio.Future[BrokerError] = asyncio.get_running_loop().create_future()
         self._store = store
         self._go = asyncio.Event()
-        # (start | stop | restart | restart when told, reason)
+        self._is_held = False  # the operator wants no broker here
+        # (start | stop | stop app | restart | restart when told, reason)
         self._wanted = asyncio.Queue[tuple[str, str]]()
         self._life: asyncio.Task[None] | None = None
         self.metadata_server.on_lost = lambda why: self.restart(why, wait_for_go=False)
@@ -154,13 +157,30 @@ class Node:
         self._wanted.put_nowait(("stop", reason))
 
     def resume(self) -> None:
-        self._wanted.put_nowait(("start", "resumed"))
+        if not self._is_held:
+            self._wanted.put_nowait(("start", "resumed"))
 
     def restart(self, reason: str, *, wait_for_go: bool) -> None:
+        if self._is_held:
+            if wait_for_go:
+                self.partitions.broker_stopped()  # the winner waits for that
+            return
         self._wanted.put_nowait(("restart when told" if wait_for_go else "restart", reason))
 
     def go(self) -> None:
         self._go.set()
+
+    # -- the operator ------------------------------------------------------------------------------
+
+    def stop_app(self) -> None:
+        """End the broker in good order, and leave the node there, until ``start_app``."""
+        self._is_held = True
+        self._wanted.put_nowait(("stop app", "stopped by the operator"))
+
+    def start_app(self) -> None:
+        self._is_held = False
+        if not self.partitions.is_pausing:  # else it resumes when the cluster is back
+            self._wanted.put_nowait(("start", "started by the operator"))
 
     def disconnect(self, node: str, reason: str) -> None:
         self.mesh.disconnect(node, reason)
@@ -185,13 +205,15 @@ class Node:
                     starting.cancel()
                 await asyncio.gather(starting, return_exceptions=True)
                 starting = None
+            if command == "stop app" and self.broker is not None:
+                await self.broker.hand_over()
             if command != "start":
-                await self._stop_broker("paused" if command == "stop" else "booting", reason)
+                await self._stop_broker(_PHASES.get(command, "booting"), reason)
             if command == "restart when told":
                 self.partitions.broker_stopped()
                 await self._go.wait()
                 self._go.clear()
-            if command != "stop" and self.phase != "running":
+            if command not in _PHASES and self.phase != "running":
                 starting = asyncio.create_task(self._start_broker(), name="start broker")
                 starting.add_done_callback(self._start_ended)
 

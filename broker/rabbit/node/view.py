@@ -55,6 +55,12 @@ class NodeView:
     def started_ns(self) -> int:
         return self._node.started_ns
 
+    def stop_app(self) -> None:
+        self._node.stop_app()
+
+    def start_app(self) -> None:
+        self._node.start_app()
+
     def partitions(self) -> Mapping[str, Sequence[str]]:
         return self._node.metadata_server.known_partitions()
 

@@ -170,6 +170,12 @@ class FakeNode:
     def connections(self) -> Sequence[ConnectionInfo]:
         return self.clients
 
+    def stop_app(self) -> None:
+        self.phase = "stopped"
+
+    def start_app(self) -> None:
+        self.phase = "running"
+
     def channels(self) -> Sequence[tuple[ConnectionInfo, Sequence[ChannelInfo]]]:
         return [(info, self.opened) for info in self.clients]
 

@@ -6,6 +6,7 @@ import json
 import os
 import re
 import shlex
+import socket
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -14,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from shalott.broker.rabbit.ctl.verbs import Outcome
-from tests.broker.rabbit.amqp.pika_flows import Address, queue
+from tests.broker.rabbit.amqp.pika_flows import Address, connected, queue
 from tests.end_to_end.runs import shalott
 from tests.world.processes.rabbit import NodeProcess, running_nodes
 from tests.world.waiting import until
@@ -191,6 +192,36 @@ def test_a_queue_is_synchronised_by_hand(cluster: list[NodeProcess]) -> None:
         ]
         until(lambda: shown()[2].count("<") == 2, "they are synchronised")
         said(first, "clear_policy by-hand")
+
+
+def test_the_application_stops_and_starts_while_the_node_stays(
+    cluster: list[NodeProcess],
+) -> None:
+    """Its queue goes to a mirror, and comes back to no harm; other verbs say what is missing."""
+    first, last = cluster[0], cluster[2]
+    said(first, """set_policy apps "^apps" '{"ha-mode":"all","ha-sync-mode":"automatic"}'""")
+    with connected(Address(last.address.host, last.address.port)) as connection:
+        connection.channel().queue_declare("apps", durable=True)
+
+        def mirrors() -> str:
+            return said(first, "-s list_queues name synchronised_slave_pids")[0]
+
+        until(lambda: mirrors().count("<") == 2, "it has two synchronised mirrors")
+    assert said(last, "stop_app") == [
+        f"Stopping rabbit application on node {socket.gethostname()} ..."
+    ]
+    done = typed(last, "list_queues")
+    assert (done.exit_code, "requires the 'rabbit' app to be running" in done.stderr) == (69, True)
+    lines = said(first, "cluster_status")
+    at = lines.index("Running Nodes")
+    assert lines[at + 2 : at + 5] == ["n1", "n2", ""]
+    until(lambda: "<n3." not in said(first, "-s list_queues pid state")[0], "it was handed over")
+    said(last, "start_app")
+    assert said(last, "-s list_queues name") == ["apps"]
+    until(lambda: mirrors().count("<") == 2, "it has two mirrors again")
+    said(first, "clear_policy apps")
+    with connected(Address(first.address.host, first.address.port)) as connection:
+        connection.channel().queue_delete("apps")
 
 
 def test_shalott_ctl_says_the_same(cluster: list[NodeProcess], tmp_path: Path) -> None:

@@ -16,6 +16,7 @@ RABBIT_VERBS = (
     *("set_policy", "clear_policy", "list_policies", "list_queues", "list_exchanges"),
     *("list_bindings", "list_connections", "list_channels", "list_consumers", "list_vhosts"),
     *("sync_queue", "cancel_sync_queue"),
+    *("add_vhost", "delete_vhost"),
     *("cluster_status", "stop_app", "start_app", "forget_cluster_node"),
 )
 

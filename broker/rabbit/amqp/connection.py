@@ -15,6 +15,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable
+from functools import partial
 from typing import Literal
 
 import msgspec
@@ -46,6 +47,7 @@ from shalott.broker.rabbit.amqp.wire import (
     encode_method,
     read_frame,
 )
+from shalott.broker.rabbit.metadata import vhosts
 from shalott.broker.rabbit.metadata.records import QueueRow
 from shalott.broker.rabbit.processes.messages import Down, Message, Pid
 from shalott.broker.rabbit.processes.process import Process
@@ -256,7 +258,10 @@ class Connection(Process):
                     self.write(PROTOCOL_HEADER)  # what we would have liked to hear
                     return False
                 self._agreement = await shake_hands(
-                    self._services.config, self._send_method, self._receive_method
+                    self._services.config,
+                    self._send_method,
+                    self._receive_method,
+                    partial(vhosts.exists, self._services.metadata),
                 )
         except TimeoutError:
             log.warning("connection %s took too long to open", self._name)

@@ -23,8 +23,6 @@ from shalott.broker.rabbit.amqp.errors import (
 from shalott.broker.rabbit.amqp.wire import FRAME_MIN_SIZE, Method
 from shalott.broker.rabbit.config import NodeConfig
 
-VHOSTS = ("/",)
-
 _CAPABILITIES: Mapping[str, bool] = {
     "publisher_confirms": True,
     "exchange_exchange_bindings": True,
@@ -75,6 +73,7 @@ async def shake_hands(
     config: NodeConfig,
     send: Callable[[Method], Awaitable[None]],
     receive: Callable[[], Awaitable[Method]],
+    has_vhost: Callable[[str], bool],
 ) -> Agreement:
     """Everything after the protocol header. Raises AmqpError."""
     await send(
@@ -97,7 +96,7 @@ async def shake_hands(
     channel_max = _tuned("channel_max", tune_ok.channel_max, config.channel_max, minimum=1)
     frame_max = _tuned("frame_max", tune_ok.frame_max, config.frame_max, minimum=FRAME_MIN_SIZE)
     opened = _expect(commands.Connection.Open, await receive())
-    if opened.virtual_host not in VHOSTS:
+    if not has_vhost(opened.virtual_host):
         raise AmqpError(NOT_ALLOWED, f"vhost '{opened.virtual_host}' not found")
     await send(commands.Connection.OpenOk())
     return Agreement(

@@ -110,6 +110,23 @@ async def forget_cluster_node(session: Session) -> None:
     await session.ask("DELETE", ("shalott", "members", node), missing=missing)
 
 
+async def add_vhost(session: Session) -> None:
+    """Raises CtlError, also if it is there."""
+    vhost = session.typed.arguments[0]
+    session.inform(f'Adding vhost "{vhost}" ...')
+    if any(one["name"] == vhost for one in await session.get("vhosts")):
+        return  # RabbitMQ 3.10 is content with one that is there
+    await session.ask("PUT", ("vhosts", vhost))
+
+
+async def delete_vhost(session: Session) -> None:
+    """With all that is in it. Raises CtlError."""
+    vhost = session.typed.arguments[0]
+    session.inform(f'Deleting vhost "{vhost}" ...')
+    missing = f"Virtual host '{vhost}' does not exist"
+    await session.ask("DELETE", ("vhosts", vhost), missing=missing)
+
+
 async def sync_queue(session: Session) -> None:
     """Raises CtlError."""
     await _act(session, "sync", "Synchronising queue '{name}' in vhost '{vhost}' ...")

@@ -38,6 +38,8 @@ VERBS: Mapping[str, Verb] = {
     ),
     "clear_policy": Verb("[-p <vhost>] <name>", 1, 1, policies.clear_policy),
     "cluster_status": Verb("", 0, 0, cluster.cluster_status, stopped=True),
+    "add_vhost": Verb("<vhost>", 1, 1, cluster.add_vhost),
+    "delete_vhost": Verb("<vhost>", 1, 1, cluster.delete_vhost),
     "stop_app": Verb("", 0, 0, cluster.stop_app, stopped=True),
     "start_app": Verb("", 0, 0, cluster.start_app, stopped=True),
     "forget_cluster_node": Verb("[--offline] <node>", 1, 1, cluster.forget_cluster_node),

@@ -12,7 +12,7 @@ import msgspec
 
 from shalott.broker.base.errors import ProcessError
 from shalott.broker.rabbit.management.backend import ManagementBackend
-from shalott.broker.rabbit.processes.messages import Message, Name
+from shalott.broker.rabbit.processes.messages import Done, Message, Name
 from shalott.broker.rabbit.processes.process import Caller, Process
 
 NAME = "clients_agent"
@@ -34,19 +34,29 @@ class ClientsTold(Message):
     rows: bytes
 
 
-MESSAGES: tuple[type[Message], ...] = (ListClients, ClientsTold)
+class CloseVhost(Message):
+    """call -> Done: its clients at this node are sent away, for it is deleted."""
+
+    vhost: str
+
+
+MESSAGES: tuple[type[Message], ...] = (ListClients, ClientsTold, CloseVhost)
 
 
 class ClientsAgent(Process):
-    """``told``: what this node has of each kind."""
+    """``told``: what this node has of each kind. ``close``: sends a vhost's clients away."""
 
-    def __init__(self, told: Callable[[Kind], Listed]) -> None:
+    def __init__(self, told: Callable[[Kind], Listed], close: Callable[[str], None]) -> None:
         super().__init__()
         self._told = told
+        self._close = close
 
     async def handle_call(self, request: Message, caller: Caller) -> Message | None:
         if isinstance(request, ListClients):
             return ClientsTold(msgspec.json.encode(self._told(request.kind)))
+        if isinstance(request, CloseVhost):
+            self._close(request.vhost)
+            return Done()
         return await super().handle_call(request, caller)
 
 

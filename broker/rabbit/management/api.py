@@ -27,6 +27,7 @@ from shalott.broker.rabbit.management import (
     policies,
     queues,
     topology,
+    vhosts,
 )
 from shalott.broker.rabbit.management.backend import ManagementBackend, Route
 
@@ -35,6 +36,7 @@ ROUTES: tuple[Route, ...] = (
     *queues.ROUTES,
     *policies.ROUTES,
     *topology.ROUTES,
+    *vhosts.ROUTES,
     *clients.ROUTES,
     *health.ROUTES,
     *claims.ROUTES,

@@ -102,6 +102,13 @@ def clients_of_node(backend: ManagementBackend, kind: Kind) -> Listed:
     ]
 
 
+def send_away(backend: ManagementBackend, vhost: str) -> None:
+    """Close this node's connections to a vhost."""
+    for info in backend.connections():
+        if info.vhost == vhost:
+            backend.close_connection(info.pid, f"vhost '{vhost}' is deleted")
+
+
 async def _all(backend: ManagementBackend, kind: Kind) -> Listed:
     return await of_all_nodes(backend, kind, clients_of_node(backend, kind))
 
@@ -144,7 +151,7 @@ async def list_consumers(
     """Who is active where one at a time may be is the queue's master's to tell."""
     vhost = parameters.get("vhost")
     if vhost is not None:
-        require_vhost(vhost)
+        require_vhost(backend, vhost)
     shown = [
         one for one in await _all(backend, "consumers") if vhost in (None, one["queue"]["vhost"])
     ]

@@ -35,7 +35,7 @@ async def aliveness_test(
     backend: ManagementBackend, request: Request, parameters: Mapping[str, str]
 ) -> Response:
     """Declare a queue, publish to it, get the message back."""
-    require_vhost(parameters["vhost"])
+    require_vhost(backend, parameters["vhost"])
     queues = running_queues(backend)
     try:
         problem = await probe_queues(backend, queues, parameters["vhost"])

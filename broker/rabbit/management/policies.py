@@ -54,7 +54,7 @@ async def list_policies(
 ) -> Response:
     vhost = parameters.get("vhost")
     if vhost is not None:
-        require_vhost(vhost)
+        require_vhost(backend, vhost)
     rows = [row for _, row in backend.metadata.rows(TABLE) if isinstance(row, PolicyRow)]
     return json_response([view_policy(row) for row in rows if vhost in (None, row.vhost)])
 
@@ -81,7 +81,7 @@ async def put_policy(
 ) -> Response:
     """201 if it is new, 204 if it replaces one."""
     running_queues(backend)
-    require_vhost(parameters["vhost"])
+    require_vhost(backend, parameters["vhost"])
     body = decode_body(request, PolicyBody)
     row = PolicyRow(
         vhost=parameters["vhost"],

@@ -75,7 +75,7 @@ async def list_queues(
 ) -> Response:
     rows = queue_rows(backend)
     if "vhost" in parameters:
-        require_vhost(parameters["vhost"])
+        require_vhost(backend, parameters["vhost"])
         rows = [row for row in rows if row.vhost == parameters["vhost"]]
     return json_response(await view_queues(backend, rows))
 
@@ -107,7 +107,7 @@ async def put_queue(
     """201 if it is new, 204 if it existed just so, 400 if it existed otherwise."""
     queues = running_queues(backend)
     vhost, name = parameters["vhost"], parameters["name"]
-    require_vhost(vhost)
+    require_vhost(backend, vhost)
     body = decode_body(request, QueueBody)
     if not name:
         raise bad_request("a queue needs a name")

@@ -1,4 +1,4 @@
-"""/api/vhosts, /api/exchanges and /api/bindings: reading only."""
+"""/api/exchanges and /api/bindings: reading only."""
 
 from __future__ import annotations
 
@@ -12,32 +12,17 @@ from shalott.broker.base.http.messages import Request, Response, json_response, 
 from shalott.broker.rabbit.amqp.exchanges import predeclared_exchanges
 from shalott.broker.rabbit.management.backend import ManagementBackend, Route
 from shalott.broker.rabbit.management.queue_view import queue_rows
-from shalott.broker.rabbit.management.vhosts import VHOSTS, require_vhost
+from shalott.broker.rabbit.management.vhosts import require_vhost
+from shalott.broker.rabbit.metadata import vhosts
 from shalott.broker.rabbit.metadata.records import BindingRow, ExchangeRow, exchange_key
-
-
-async def list_vhosts(
-    backend: ManagementBackend, request: Request, parameters: Mapping[str, str]
-) -> Response:
-    return json_response([view_vhost(backend, vhost) for vhost in VHOSTS])
-
-
-async def show_vhost(
-    backend: ManagementBackend, request: Request, parameters: Mapping[str, str]
-) -> Response:
-    require_vhost(parameters["vhost"])
-    return json_response(view_vhost(backend, parameters["vhost"]))
-
-
-def view_vhost(backend: ManagementBackend, vhost: str) -> dict[str, Any]:
-    state = "running" if backend.phase == "running" else "stopped"
-    return {"name": vhost, "tracing": False, "cluster_state": {backend.config.name: state}}
 
 
 def exchange_rows(backend: ManagementBackend) -> list[ExchangeRow]:
     """The predeclared ones, then the declared, by key."""
     rows = {
-        exchange_key(row.vhost, row.name): row for v in VHOSTS for row in predeclared_exchanges(v)
+        exchange_key(row.vhost, row.name): row
+        for vhost in vhosts.names(backend.metadata)
+        for row in predeclared_exchanges(vhost)
     }
     for key, row in backend.metadata.rows("exchange"):
         if isinstance(row, ExchangeRow):
@@ -63,7 +48,7 @@ async def list_exchanges(
 ) -> Response:
     vhost = parameters.get("vhost")
     if vhost is not None:
-        require_vhost(vhost)
+        require_vhost(backend, vhost)
     rows = exchange_rows(backend)
     return json_response([view_exchange(row) for row in rows if vhost in (None, row.vhost)])
 
@@ -114,14 +99,12 @@ async def list_bindings(
 ) -> Response:
     vhost = parameters.get("vhost")
     if vhost is not None:
-        require_vhost(vhost)
+        require_vhost(backend, vhost)
     rows = binding_rows(backend)
     return json_response([view_binding(row) for row in rows if vhost in (None, row.vhost)])
 
 
 ROUTES: tuple[Route, ...] = (
-    Route("GET", "/api/vhosts", list_vhosts),
-    Route("GET", "/api/vhosts/:vhost", show_vhost),
     Route("GET", "/api/exchanges", list_exchanges),
     Route("GET", "/api/exchanges/:vhost", list_exchanges),
     Route("GET", "/api/exchanges/:vhost/:name", show_exchange),

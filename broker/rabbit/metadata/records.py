@@ -105,7 +105,13 @@ class ForgottenRow(msgspec.Struct, frozen=True, kw_only=True, tag_field="record"
     node: str
 
 
-Record = QueueRow | ExchangeRow | BindingRow | PolicyRow | GroupRow | ForgottenRow
+class VhostRow(msgspec.Struct, frozen=True, kw_only=True, tag_field="record", tag="vhost"):
+    """A virtual host besides "/", which is always there (vhosts.py)."""
+
+    name: str
+
+
+Record = QueueRow | ExchangeRow | BindingRow | PolicyRow | GroupRow | ForgottenRow | VhostRow
 
 # table -> whether it is kept on disk. Keys: see the functions below.
 TABLES: Mapping[str, bool] = {
@@ -116,6 +122,7 @@ TABLES: Mapping[str, bool] = {
     "policy": True,
     "gm_group": False,
     "forgotten": True,
+    "vhost": True,
 }
 
 

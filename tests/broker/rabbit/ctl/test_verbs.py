@@ -12,9 +12,11 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
+import pika
 import pytest
 
 from shalott.broker.rabbit.ctl.verbs import Outcome
+from shalott.cluster.local.ports import HOST
 from tests.broker.rabbit.amqp.pika_flows import Address, connected, queue
 from tests.end_to_end.runs import shalott
 from tests.world.processes.rabbit import NodeProcess, running_nodes
@@ -222,6 +224,38 @@ def test_the_application_stops_and_starts_while_the_node_stays(
     said(first, "clear_policy apps")
     with connected(Address(first.address.host, first.address.port)) as connection:
         connection.channel().queue_delete("apps")
+
+
+def test_virtual_hosts_are_worlds_apart(cluster: list[NodeProcess]) -> None:
+    """One name, two queues; a policy of one; and all of it goes with the vhost, at every node."""
+    first, last = cluster[0], cluster[2]
+    assert said(first, "add_vhost accounts") == ['Adding vhost "accounts" ...']
+    until(lambda: "accounts" in said(last, "-s list_vhosts"), "the other node has heard of it")
+    said(last, """set_policy -p accounts all ".*" '{"ha-mode":"all"}'""")
+    here = Address(first.address.host, first.address.port)
+    there = pika.URLParameters(f"amqp://guest:guest@{HOST}:{last.address.port}/accounts")
+    with queue(here, "same") as channel, pika.BlockingConnection(there) as connection:
+        other = connection.channel()
+        other.queue_declare("same", durable=True)
+        other.basic_publish("amq.direct", "nowhere", b"")
+        other.basic_publish("", "same", b"there")
+        assert channel.basic_get("same")[2] is None
+        columns = "-s list_queues name policy"
+        assert said(first, columns) == ["same\t"]
+        assert said(first, f"{columns} -p accounts") == ["same\tall"]
+        assert "amq.direct" in said(first, "-s list_exchanges -p accounts name")
+        assert said(first, "delete_vhost accounts") == ['Deleting vhost "accounts" ...']
+        with pytest.raises(pika.exceptions.ConnectionClosedByBroker) as caught:
+            other.queue_declare("same", passive=True)
+        assert (caught.value.reply_code, "accounts" in caught.value.reply_text) == (320, True)
+        assert said(first, columns) == ["same\t"]
+    assert typed(last, "list_queues -p accounts").exit_code == 65
+    with pytest.raises(pika.exceptions.ProbableAccessDeniedError, match="530.*accounts' not found"):
+        pika.BlockingConnection(there)
+    said(first, "add_vhost accounts")
+    assert said(first, "-s list_queues -p accounts name") == []
+    assert said(first, "-s list_policies -p accounts") == []
+    said(first, "delete_vhost accounts")
 
 
 def test_shalott_ctl_says_the_same(cluster: list[NodeProcess], tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 EXIT_USAGE = 64  # EX_USAGE, as rabbitmqctl has it
-FORMATTERS = ("table", "pretty_table", "json", "csv", "erlang")
+FORMATTERS = ("table", "json", "csv")
 
 _ALIASES: Mapping[str, str] = {
     "-n": "--node",

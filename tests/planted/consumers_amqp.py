@@ -114,7 +114,6 @@ _SETTLING: tuple[ConsumerMutant, ...] = (
         ),
         checkers=("acked-again", "consumer-fates"),
         run="calm",
-        in_ci=True,
     ),
     ConsumerMutant(
         name="multiple-one-too-many",
@@ -182,7 +181,6 @@ _SETTLING: tuple[ConsumerMutant, ...] = (
         ),
         checkers=("prefetch",),
         run="calm",
-        in_ci=True,
     ),
     ConsumerMutant(
         name="channel-limit-ignored",

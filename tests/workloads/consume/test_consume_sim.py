@@ -30,7 +30,7 @@ CALM: Mapping[str, tuple[Any, ...]] = {
     "consumers": (2,),
     "clients_a_node": (1,),
     **dict.fromkeys(("fanout", "unrouted", "unroutable"), (0.0,)),
-    **dict.fromkeys(("cancels", "closes", "hang_ups"), (0.0,)),
+    **dict.fromkeys(("cancels", "closes", "hang_ups", "rests"), (0.0,)),
     **dict.fromkeys(("per_channel", "no_ack", "cancel_on_failover"), (0.0,)),
     **dict.fromkeys(("consumer_priorities", "shared_channels", "batches", "shuffled"), (0.0,)),
     **dict.fromkeys(("nacks", "rejects", "never", "recovers"), (0.0,)),
@@ -103,6 +103,20 @@ def test_publishers_and_consumers_that_stay() -> None:
     assert {row["value"] for row in told.of_f("deliver")} == published
     assert not [row for row in told.of_f("deliver") if row["redelivered"]]
     assert {row["key"] for row in told.of_f("deliver")} == {"shalott.1", "shalott.2"}
+
+
+def test_a_queue_that_rests_has_no_consumer_and_fills() -> None:
+    knobs = {"queues": (1,), "rests": (0.03,), "rest_ms": (2000,), "time_limit_ms": (12_000,)}
+    told = run(**knobs)
+    spans = sorted((row["invoke_ns"], row["complete_ns"]) for row in told.of_f("consumer"))
+    sent = [row["complete_ns"] for row in told.of_f("enqueue")]
+    until, rested = spans[0][1], 0
+    for begin, end in spans[1:]:
+        if begin - until > 500_000_000 and any(until < at < begin for at in sent):
+            rested += 1
+        until = max(until, end)
+    assert rested >= 2
+    assert set(told.ended("consumer")) == {"cancelled"}
 
 
 def test_queues_are_spread_over_the_nodes() -> None:

@@ -32,7 +32,7 @@ import numpy as np
 
 from shalott.checkers.consumers.case.case import Case
 from shalott.checkers.consumers.case.finding import Finding, anomaly_of
-from shalott.checkers.consumers.case.grouping import by_consumer, split_by
+from shalott.checkers.consumers.case.grouping import by_consumer, by_group, split_by
 from shalott.checkers.consumers.promises.prefetching import Tally, own_settled, own_windows
 from shalott.checkers.consumers.promises.redeliveries import LATE_NS
 from shalott.checkers.consumers.rows.rows import FAIL, OK
@@ -190,9 +190,9 @@ def _misplaced(case: Case, requeued: _Requeued) -> tuple[Ints, Ints]:
     deliveries = case.rows.deliveries
     if not len(requeued):
         return requeued.delivery, requeued.delivery
-    by_channel = _Next(deliveries.channel, deliveries.at_ns)
-    by_consumer = _Next(deliveries.consumer, deliveries.at_ns)
     own = requeued.delivery
+    by_channel = _Next(deliveries.channel, deliveries.at_ns, own)
+    by_consumer = _Next(deliveries.consumer, deliveries.at_ns, own)
     following = np.where(
         requeued.full,
         by_consumer.after(deliveries.consumer[own], requeued.back_ns),
@@ -207,17 +207,22 @@ def _misplaced(case: Case, requeued: _Requeued) -> tuple[Ints, Ints]:
 
 
 class _Next:
-    """The next delivery of a holder after an instant."""
+    """The next delivery of a holder after an instant. ``at_ns`` rises; holders are those that have
+    any of the rows ``asked``."""
 
-    def __init__(self, holder: Ints, at_ns: Ints) -> None:
+    def __init__(self, holder: Ints, at_ns: Ints, asked: Ints) -> None:
         self._width = int(at_ns.max(initial=0)) + 2
-        self._rows = np.flatnonzero(holder >= 0)
-        key = holder[self._rows] * self._width + at_ns[self._rows]
-        order = np.argsort(key, kind="stable")
-        self._rows, self._key = self._rows[order], key[order]
+        wanted = np.zeros(int(holder.max(initial=0)) + 2, dtype=np.bool_)
+        wanted[holder[asked]] = True
+        wanted[-1] = False  # of nobody
+        rows = np.flatnonzero(wanted[holder])
+        self._rows = rows[by_group(holder[rows])]
+        self._key = holder[self._rows] * self._width + at_ns[self._rows]
 
     def after(self, holder: Ints, at_ns: Ints) -> Ints:
         wanted = holder * self._width + np.minimum(at_ns, self._width - 1)
+        if not len(self._key):
+            return np.full(len(holder), -1, dtype=np.int64)
         at = np.searchsorted(self._key, wanted, side="right")
         inside = at < len(self._key)
         at = np.minimum(at, len(self._key) - 1)

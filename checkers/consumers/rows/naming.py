@@ -62,13 +62,15 @@ def places(queue: Ints, value: Ints, queues: int) -> Callable[[Ints, Ints], Ints
     values = value[order]
     fresh = np.ones(len(values), dtype=np.bool_)
     fresh[1:] = values[1:] != values[:-1]
-    distinct = values[fresh]
-    width = max(queues, 1)
+    distinct, first = values[fresh], order[fresh]
     number = np.empty(len(value), dtype=np.int64)
     number[order] = np.cumsum(fresh) - 1
-    table = np.full(len(distinct) * width + 1, NONE, dtype=np.int64)
-    backwards = np.arange(len(value))[::-1]
-    table[(number * width + queue)[::-1]] = backwards
+    # Most values are in one queue; those in several have a table of queues each.
+    alone = np.diff(np.append(np.flatnonzero(fresh), len(values))) == 1
+    rank, width = np.cumsum(~alone) - 1, max(queues, 1)
+    shared = np.flatnonzero(~alone[number])
+    table = np.full(int((~alone).sum()) * width, NONE, dtype=np.int64)
+    table[(rank[number[shared]] * width + queue[shared])[::-1]] = shared[::-1]
     find = _finder(distinct)
 
     def look_up(wanted_queue: Ints, wanted_value: Ints) -> Ints:
@@ -76,7 +78,11 @@ def places(queue: Ints, value: Ints, queues: int) -> Callable[[Ints, Ints], Ints
             return np.full(len(wanted_queue), NONE, dtype=np.int64)
         at = find(wanted_value)
         known = (at >= 0) & (wanted_queue >= 0) & (wanted_queue < width)
-        return table[np.where(known, at * width + wanted_queue, len(table) - 1)]
+        at = np.where(known, at, 0)
+        found = np.where(known & (queue[first[at]] == wanted_queue), first[at], NONE)
+        several = np.flatnonzero(known & ~alone[at])
+        found[several] = table[rank[at[several]] * width + wanted_queue[several]]
+        return np.asarray(found)
 
     return look_up
 

@@ -191,8 +191,8 @@ def _misplaced(case: Case, requeued: _Requeued) -> tuple[Ints, Ints]:
     if not len(requeued):
         return requeued.delivery, requeued.delivery
     own = requeued.delivery
-    by_channel = _Next(deliveries.channel, deliveries.at_ns, own)
-    by_consumer = _Next(deliveries.consumer, deliveries.at_ns, own)
+    by_channel = _Next(deliveries.channel, deliveries.at_ns, deliveries.channel[own])
+    by_consumer = _Next(deliveries.consumer, deliveries.at_ns, deliveries.consumer[own])
     following = np.where(
         requeued.full,
         by_consumer.after(deliveries.consumer[own], requeued.back_ns),
@@ -207,13 +207,14 @@ def _misplaced(case: Case, requeued: _Requeued) -> tuple[Ints, Ints]:
 
 
 class _Next:
-    """The next delivery of a holder after an instant. ``at_ns`` rises; holders are those that have
-    any of the rows ``asked``."""
+    """The next delivery of a holder after an instant. ``at_ns`` rises; only of those holders that
+    are ``asked`` for."""
 
     def __init__(self, holder: Ints, at_ns: Ints, asked: Ints) -> None:
         self._width = int(at_ns.max(initial=0)) + 2
-        wanted = np.zeros(int(holder.max(initial=0)) + 2, dtype=np.bool_)
-        wanted[holder[asked]] = True
+        most = max(int(holder.max(initial=0)), int(asked.max(initial=0)))
+        wanted = np.zeros(most + 2, dtype=np.bool_)
+        wanted[asked] = True
         wanted[-1] = False  # of nobody
         rows = np.flatnonzero(wanted[holder])
         self._rows = rows[by_group(holder[rows])]
@@ -265,7 +266,8 @@ def _came_later(case: Case, own: Ints, following: Ints) -> Bools:
     deliveries = case.rows.deliveries
     sent_ns = deliveries.settled.sent_ns[own]
     alive = np.where(deliveries.life == 0, deliveries.message, -1)
-    again = _Next(alive, deliveries.at_ns).after(deliveries.message[own], sent_ns)
+    message = deliveries.message[own]
+    again = _Next(alive, deliveries.at_ns, message).after(message, sent_ns)
     came_ns = np.append(deliveries.at_ns, -1)[again]
     same = deliveries.channel[own] == np.append(deliveries.channel, -2)[again]
     late_ns = np.where(same, 0, LATE_NS)

@@ -82,3 +82,25 @@ def test_a_plug_ins_image_is_built_on_our_base_and_found_again(tmp_path: Path) -
             engine.close()
 
     asyncio.run(build_twice())
+
+
+@pytest.mark.docker
+def test_a_node_of_ours_has_an_operators_command() -> None:
+    async def type_it(*words: str) -> tuple[int, str]:
+        engine = Engine()
+        tag = await ensure_image(engine, "broker")
+        command = ["rabbitmqctl", *words]
+        made = await engine.call(lambda api: api.create_container(tag, entrypoint=command))
+        try:
+            await engine.call(lambda api: api.start(made["Id"]))
+            ended = await engine.call(lambda api: api.wait(made["Id"]))
+            said = await engine.call(lambda api: api.logs(made["Id"]))
+            return ended["StatusCode"], said.decode()
+        finally:
+            await engine.call(lambda api: api.remove_container(made["Id"], force=True))
+            engine.close()
+
+    exit_code, said = asyncio.run(type_it("dance"))
+    assert (exit_code, "Command 'dance' not found" in said) == (64, True)
+    exit_code, said = asyncio.run(type_it("cluster_status"))
+    assert (exit_code, "unable to perform an operation on node" in said) == (69, True)

@@ -7,15 +7,15 @@ from typing import Any
 
 import msgspec
 
-from shalott.broker.rabbit.ctl.arguments import CtlError
-from shalott.broker.rabbit.ctl.session import EXIT_UNAVAILABLE, Session
+from shalott.broker.rabbit.ctl.arguments import EXIT_USAGE, CtlError
+from shalott.broker.rabbit.ctl.session import EXIT_DATA, Session
 
 AGAIN_S = 0.1
 EXIT_TEMPORARY = 75  # EX_TEMPFAIL: what was begun is not done yet
 
 
 async def cluster_status(session: Session) -> None:
-    """In RabbitMQ 3.10's sections, or as one JSON object."""
+    """In RabbitMQ 3.10's sections, titles in bold as there, or as one JSON object."""
     overview, nodes = await session.get("overview"), await session.get("nodes")
     if session.typed.formatter == "json":
         session.say([msgspec.json.encode(_as_object(session, overview, nodes)).decode()])
@@ -39,12 +39,16 @@ async def cluster_status(session: Session) -> None:
         ("Disk Nodes", names),
         ("Running Nodes", running),
         ("Versions", [f"{name}: {version}" for name in running]),
+        (
+            "Maintenance status",
+            [f"Node: {name}, status: not under maintenance" for name in running],
+        ),
         ("Alarms", _alarms(nodes)),
         ("Network Partitions", cut_off),
         ("Listeners", listeners),
     )
     for title, lines in sections:
-        session.say([title, "", *(lines or ["(none)"]), ""])
+        session.say([f"\x1b[1m{title}\x1b[0m", "", *(lines or ["(none)"]), ""])
 
 
 def _alarms(nodes: list[dict[str, Any]]) -> list[str]:
@@ -72,7 +76,7 @@ async def require_running(session: Session) -> None:
     """Raises CtlError if the node has no broker that runs."""
     if (await session.get("shalott", "app"))["phase"] != "running":
         raise CtlError(
-            EXIT_UNAVAILABLE,
+            EXIT_USAGE,
             "Error: this command requires the 'rabbit' app to be running on the target node. Start"
             " it with 'rabbitmqctl start_app'.",
         )
@@ -106,7 +110,7 @@ async def forget_cluster_node(session: Session) -> None:
     """Of a node that is down. Raises CtlError."""
     node = session.typed.arguments[0].rpartition("@")[2]
     session.inform(f"Removing node {node} from the cluster")
-    missing = "The node selected is not in the cluster."
+    missing = "{:not_a_cluster_node, 'The node selected is not in the cluster.'}"
     await session.ask("DELETE", ("shalott", "members", node), missing=missing)
 
 
@@ -123,8 +127,9 @@ async def delete_vhost(session: Session) -> None:
     """With all that is in it. Raises CtlError."""
     vhost = session.typed.arguments[0]
     session.inform(f'Deleting vhost "{vhost}" ...')
-    missing = f"Virtual host '{vhost}' does not exist"
-    await session.ask("DELETE", ("vhosts", vhost), missing=missing)
+    if all(one["name"] != vhost for one in await session.get("vhosts")):
+        raise CtlError(EXIT_DATA, f"Virtual host '{vhost}' does not exist")
+    await session.ask("DELETE", ("vhosts", vhost))
 
 
 async def sync_queue(session: Session) -> None:
@@ -141,6 +146,5 @@ async def cancel_sync_queue(session: Session) -> None:
 async def _act(session: Session, action: str, banner: str) -> None:
     vhost, name = session.typed.vhost, session.typed.arguments[0]
     session.inform(banner.format(name=name, vhost=vhost))
-    missing = f"Queue '{name}' in vhost '{vhost}' does not exist"
     path = ("queues", vhost, name, "actions")
-    await session.ask("POST", path, {"action": action}, missing=missing)
+    await session.ask("POST", path, {"action": action}, missing="not_found")

@@ -10,9 +10,11 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from shalott.broker.rabbit.ctl.arguments import CtlError
+import msgspec
+
+from shalott.broker.rabbit.ctl.arguments import EXIT_USAGE, CtlError
 from shalott.broker.rabbit.ctl.output import Row, as_csv, as_json, as_table
-from shalott.broker.rabbit.ctl.session import EXIT_DATA, Session
+from shalott.broker.rabbit.ctl.session import Session
 
 Value = Callable[[Mapping[str, Any]], Any]
 
@@ -123,7 +125,10 @@ LISTINGS: Mapping[str, Listing] = {
     "list_policies": Listing(
         ("policies", "{vhost}"),
         'Listing policies for vhost "{vhost}" ...',
-        _same("vhost", "name", "pattern", "apply-to", "definition", "priority"),
+        {
+            **_same("vhost", "name", "pattern", "apply-to", "priority"),
+            "definition": lambda shown: msgspec.json.encode(shown["definition"]).decode(),
+        },
         ("vhost", "name", "pattern", "apply-to", "definition", "priority"),
         streams=False,
         fixed=True,
@@ -139,12 +144,18 @@ async def run_listing(session: Session, name: str) -> None:
         session.inform(f"Timeout: {float(typed.options.get('--timeout', 60))} seconds ...")
     session.inform(listing.banner.format(vhost=typed.vhost))
     path = [typed.vhost if segment == "{vhost}" else segment for segment in listing.path]
-    missing = f"Virtual host '{typed.vhost}' does not exist"
-    shown = [
-        one for one in await session.ask("GET", path, missing=missing) if _wanted(session, one)
-    ]
-    rows = [_row(listing, one, columns) for one in shown]
+    shown = await session.ask("GET", path) if await _has_vhost(session, listing) else []
+    rows = [_row(listing, one, columns) for one in shown if _wanted(session, one)]
     session.say(render(session, rows, columns))
+    if not rows and not listing.streams and typed.formatter == "table":
+        session.say([""])
+
+
+async def _has_vhost(session: Session, listing: Listing) -> bool:
+    """What is in a vhost that there is not is an empty list, as RabbitMQ has it."""
+    if "{vhost}" not in listing.path or session.typed.vhost == "/":
+        return True
+    return any(one["name"] == session.typed.vhost for one in await session.get("vhosts"))
 
 
 def render(session: Session, rows: Sequence[Row], columns: Sequence[str]) -> list[str]:
@@ -165,10 +176,9 @@ def _columns(listing: Listing, named: Sequence[str]) -> tuple[str, ...]:
         return listing.usual
     unknown = [word for word in words if word not in listing.columns]
     if unknown or listing.fixed:
-        raise CtlError(
-            EXIT_DATA,
-            f"Error (argument validation): Info key {(unknown or words)[0]} does not exist",
-        )
+        keys = ", ".join(unknown or words)
+        text = f"Error (argument validation): Info key(s) {keys} are not supported"
+        raise CtlError(EXIT_USAGE, text)
     return words
 
 

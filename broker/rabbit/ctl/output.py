@@ -19,8 +19,10 @@ def as_table(rows: Sequence[Row], columns: Sequence[str], *, headers: bool) -> l
 
 
 def as_csv(rows: Sequence[Row], columns: Sequence[str], *, headers: bool) -> list[str]:
-    lines = [",".join(columns)] if headers and rows else []
-    return lines + [",".join(_quoted(cell(row.get(name))) for name in columns) for row in rows]
+    """Each cell in quotes."""
+    told = [[cell(row.get(name)) for name in columns] for row in rows]
+    lines = [list(columns), *told] if headers and rows else told
+    return [",".join(_quoted(text) for text in line) for line in lines]
 
 
 def as_json(rows: Sequence[Row], columns: Sequence[str]) -> list[str]:
@@ -40,10 +42,15 @@ def cell(value: Any) -> str:
             return value
         case list() | tuple():
             return f"[{', '.join(map(cell, value))}]"
-        case dict():
-            return _json(value) if value else "[]"
+        case dict():  # as Erlang writes a list of pairs
+            pairs = (f"{{{_term(name)},{_term(inner)}}}" for name, inner in value.items())
+            return f"[{', '.join(pairs)}]"
         case _:
             return str(value)
+
+
+def _term(value: Any) -> str:
+    return f'"{value}"' if isinstance(value, str) else cell(value)
 
 
 def _json(value: Any) -> str:
@@ -51,6 +58,4 @@ def _json(value: Any) -> str:
 
 
 def _quoted(text: str) -> str:
-    if any(sign in text for sign in ',"\n'):
-        return '"' + text.replace('"', '""') + '"'
-    return text
+    return '"' + text.replace('"', '""') + '"'

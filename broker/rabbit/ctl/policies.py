@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 
 from shalott.broker.rabbit.ctl.arguments import EXIT_USAGE, CtlError
-from shalott.broker.rabbit.ctl.session import EXIT_DATA, Session
+from shalott.broker.rabbit.ctl.session import EXIT_UNAVAILABLE, Session
 
 APPLY_TO = ("queues", "exchanges", "all")
 
@@ -25,7 +25,7 @@ async def set_policy(session: Session) -> None:
     priority = _priority(more[0] if more else typed.options.get("--priority", "0"))
     apply_to = typed.options.get("--apply-to", "all")
     if apply_to not in APPLY_TO:
-        raise CtlError(EXIT_DATA, f"Error:\napply-to must be one of {', '.join(APPLY_TO)}")
+        raise CtlError(EXIT_UNAVAILABLE, f"Error:\napply-to must be one of {', '.join(APPLY_TO)}")
     session.inform(
         f'Setting policy "{name}" for pattern "{pattern}" to "{definition}" with priority'
         f' "{priority}" for vhost "{typed.vhost}" ...'
@@ -51,11 +51,15 @@ def _priority(text: str) -> int:
     try:
         return int(text)
     except ValueError:
-        raise CtlError(EXIT_DATA, f"Error:\npriority must be a number, but was {text}") from None
+        raise CtlError(
+            EXIT_USAGE,
+            f"Error (argument validation): Invalid options for this command:\n--priority : {text}",
+        ) from None
 
 
 def _definition(text: str) -> dict[str, Any]:
     try:
         return msgspec.json.decode(text, type=dict[str, Any])
     except msgspec.MsgspecError as error:
-        raise CtlError(EXIT_DATA, f"Error:\nJSON decoding error: {error}") from None
+        text = f"Error:\nJSON decoding error. Reason: {error}"
+        raise CtlError(EXIT_UNAVAILABLE, text) from None

@@ -12,9 +12,8 @@ import msgspec
 from shalott.broker.base.http.client import Asked, Unreachable
 from shalott.broker.rabbit.ctl.arguments import CtlError, Typed
 
-EXIT_DATA = 65  # EX_DATAERR: what was asked for is not there, or makes no sense
-EXIT_UNAVAILABLE = 69  # EX_UNAVAILABLE: no node answers
-EXIT_SOFTWARE = 70
+EXIT_DATA = 65  # EX_DATAERR: of a vhost that is not there
+EXIT_UNAVAILABLE = 69  # EX_UNAVAILABLE: no node answers, or the one that does refuses
 
 
 @dataclass(slots=True)
@@ -55,7 +54,7 @@ class Session:
         if answer.status < 300:
             return told
         if answer.status == 404 and missing:
-            raise CtlError(EXIT_DATA, f"Error:\n{missing}")
+            raise CtlError(EXIT_UNAVAILABLE, f"Error:\n{missing}")
         reason = told.get("reason") if isinstance(told, dict) else None
-        exit_code = EXIT_SOFTWARE if answer.status >= 500 else EXIT_DATA
-        raise CtlError(exit_code, f"Error:\n{reason or f'the node answered {answer.status}'}")
+        text = reason or f"the node answered {answer.status}"
+        raise CtlError(EXIT_UNAVAILABLE, f"Error:\n{text}")

@@ -34,7 +34,8 @@ def test_a_table() -> None:
 
 
 def test_csv_has_each_cell_in_quotes() -> None:
-    assert as_csv(ROWS, ("name", "messages"), headers=True) == [
+    told = as_csv(ROWS, ("name", "messages"), headers=True)
+    assert told == ['"name","messages"', '"hello.1","0"']
         '"name","messages"',
         '"hello.1","0"',
     ]

@@ -36,9 +36,6 @@ def test_a_table() -> None:
 def test_csv_has_each_cell_in_quotes() -> None:
     told = as_csv(ROWS, ("name", "messages"), headers=True)
     assert told == ['"name","messages"', '"hello.1","0"']
-        '"name","messages"',
-        '"hello.1","0"',
-    ]
     assert as_csv([{"name": 'a "b"'}], ("name",), headers=False) == ['"a ""b"""']
 
 

@@ -23,6 +23,7 @@ from shalott.broker.base.events import JsonlEventLog
 from shalott.broker.config import load_config
 from shalott.broker.nodes import AnyNode, open_node
 from shalott.broker.rabbit.config import NodeConfig
+from shalott.broker.rabbit.node.standing import MEMBER, BeginAgain, begin_standing
 from shalott.broker.rocket.config import RocketConfig
 
 log = logging.getLogger("shalott.broker")
@@ -77,6 +78,7 @@ async def serve(config: NodeConfig | RocketConfig) -> int:
 
     try:
         disk = OsDisk(Path(config.data_dir))
+        standing = MEMBER if isinstance(config, RocketConfig) else await begin_standing(disk)
         node = await open_node(
             config,
             clock=clock,
@@ -84,20 +86,27 @@ async def serve(config: NodeConfig | RocketConfig) -> int:
             disk=disk,
             open_events=open_events,
             starts=count_start(Path(config.data_dir)),
+            standing=standing,
         )
         await node.start()
     except (BrokerError, OSError) as error:
         sys.stderr.write(f"broker: {config.name} can't start: {error}\n")
         return EXIT_CONFIG
-    code = await until_asked_to_stop(node)
+    again = await until_asked_to_stop(node)
     for log in events:
         await log.close()
+    if again is not None:
+        await again.prepare(disk)
     await disk.close()
-    return code
+    if again is not None:
+        sys.stderr.flush()
+        os.execv(sys.executable, [sys.executable, *sys.orig_argv[1:]])
+    return 0
 
 
-async def until_asked_to_stop(node: AnyNode) -> int:
-    """Wait for a signal or the node's own failure; stop it in order after a signal."""
+async def until_asked_to_stop(node: AnyNode) -> BeginAgain | None:
+    """Wait for a signal or the node's own end; stop it in order, unless it failed. None: for
+    good."""
     loop = asyncio.get_running_loop()
     asked = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
@@ -107,6 +116,9 @@ async def until_asked_to_stop(node: AnyNode) -> int:
     await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
     if node.fatal.done():
         error = node.fatal.result()
+        if isinstance(error, BeginAgain):
+            await node.stop()
+            return error
         if isinstance(error, ConfigError):
             sys.stderr.write(f"broker: {node.config.name} can't start: {error}\n")
             os._exit(EXIT_CONFIG)
@@ -114,7 +126,7 @@ async def until_asked_to_stop(node: AnyNode) -> int:
         # An orderly end would pretend that what is on disk can be trusted.
         os._exit(EXIT_GAVE_UP)
     await node.stop()
-    return 0
+    return None
 
 
 def tell_tasks() -> None:

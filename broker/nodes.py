@@ -9,6 +9,7 @@ from shalott.broker.base.env import Clock, Rng, never
 from shalott.broker.base.events import EventLog
 from shalott.broker.rabbit.config import NodeConfig
 from shalott.broker.rabbit.node.node import Node
+from shalott.broker.rabbit.node.standing import MEMBER, Standing
 from shalott.broker.rocket.config import RocketConfig
 from shalott.broker.rocket.node.node import RocketNode
 
@@ -24,8 +25,9 @@ async def open_node(
     open_events: Callable[[int], Awaitable[EventLog]],
     buggify: Callable[[str], bool] = never,
     starts: int = 0,
+    standing: Standing = MEMBER,
 ) -> AnyNode:
-    """The node that ``config`` describes; see Node.open and RocketNode.open."""
+    """The node that ``config`` describes; see Node.open, with ``standing``, and RocketNode.open."""
     if isinstance(config, RocketConfig):
         return await RocketNode.open(
             config,
@@ -44,4 +46,5 @@ async def open_node(
         open_events=open_events,
         buggify=buggify,
         starts=starts,
+        standing=standing,
     )

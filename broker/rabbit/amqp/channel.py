@@ -40,6 +40,7 @@ from shalott.broker.rabbit.amqp.queue_protocol import (
     Paused,
     Refused,
 )
+from shalott.broker.rabbit.amqp.rights import check
 from shalott.broker.rabbit.amqp.services import (
     CommandArrived,
     ConnectionGone,
@@ -51,6 +52,7 @@ from shalott.broker.rabbit.amqp.services import (
     Session,
 )
 from shalott.broker.rabbit.amqp.wire import Method
+from shalott.broker.rabbit.metadata.permissions import Permissions
 from shalott.broker.rabbit.processes.messages import Down, Message, Pid
 from shalott.broker.rabbit.processes.process import Process
 
@@ -70,6 +72,7 @@ class Channel(Process):
         self._session = session
         self._port = port
         self._router = router
+        self._permissions = Permissions(services.metadata, session.vhost, session.user)
         self._watched: dict[Pid, int] = {}  # process -> monitor
         self._backlog = 0
         self._room = asyncio.Event()
@@ -88,7 +91,7 @@ class Channel(Process):
             watch=self._watch,
         )
         self.publisher = Publisher(context)
-        access = QueueAccess(context)
+        self._access = access = QueueAccess(context)
         self.consumers = Consumers(context, access)
         self._handlers = self._dispatch_table(
             ExchangeMethods(context), QueueMethods(context, access)
@@ -157,6 +160,7 @@ class Channel(Process):
         method = command.method
         if command.oversized is not None:
             raise command.oversized
+        check(self._permissions, self._session, method, self._access.name)
         if isinstance(method, commands.Basic.Publish):
             await self.publisher.publish(method, command.properties, command.body)
             return

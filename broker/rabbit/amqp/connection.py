@@ -48,6 +48,7 @@ from shalott.broker.rabbit.amqp.wire import (
     read_frame,
 )
 from shalott.broker.rabbit.metadata import vhosts
+from shalott.broker.rabbit.metadata.permissions import find
 from shalott.broker.rabbit.metadata.records import QueueRow
 from shalott.broker.rabbit.processes.messages import Down, Message, Pid
 from shalott.broker.rabbit.processes.process import Process
@@ -262,6 +263,7 @@ class Connection(Process):
                     self._send_method,
                     self._receive_method,
                     partial(vhosts.exists, self._services.metadata),
+                    self._may_enter,
                 )
         except TimeoutError:
             log.warning("connection %s took too long to open", self._name)
@@ -272,6 +274,9 @@ class Connection(Process):
             self._state = "running"
         self._schedule_heartbeat()
         return True
+
+    def _may_enter(self, vhost: str, user: str) -> bool:
+        return find(self._services.metadata, vhost, user) is not None
 
     async def _send_method(self, method: Method) -> None:
         if self._state == "starting":

@@ -12,9 +12,12 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from shalott.broker.rabbit.metadata.api import Metadata
+from shalott.broker.rabbit.metadata.policies import POLICIES, in_force
 from shalott.broker.rabbit.metadata.records import BindingRow, ExchangeRow, exchange_key
 
 EXCHANGE_TYPES = ("direct", "fanout", "topic", "headers")
+ALTERNATE = "alternate-exchange"  # an argument, or a policy's key if there is no argument
+NONE: Mapping[tuple[str, str], str] = {}
 
 
 def predeclared_exchanges(vhost: str) -> tuple[ExchangeRow, ...]:
@@ -119,10 +122,17 @@ class _Source:
 
 
 class RoutingTable:
-    """All exchanges and bindings of a moment, indexed."""
+    """All exchanges and bindings of a moment, indexed. ``alternates``: by vhost and name, the
+    exchange that a policy gives to one for what it can't route."""
 
-    def __init__(self, exchanges: Iterable[ExchangeRow], bindings: Iterable[BindingRow]) -> None:
+    def __init__(
+        self,
+        exchanges: Iterable[ExchangeRow],
+        bindings: Iterable[BindingRow],
+        alternates: Mapping[tuple[str, str], str] = NONE,
+    ) -> None:
         self._exchanges = {(row.vhost, row.name): row for row in exchanges}
+        self._alternates = alternates
         self._sources: dict[tuple[str, str], _Source] = {}
         for row in bindings:
             self._sources.setdefault((row.vhost, row.source), _Source()).add(row)
@@ -145,7 +155,7 @@ class RoutingTable:
             source = self._sources.get((vhost, name))
             matched = [] if source is None else source.match(row, routing_key, headers)
             onward = [binding.destination for binding in matched if binding.to_exchange]
-            alternate = row.arguments.get("alternate-exchange")
+            alternate = row.arguments.get(ALTERNATE, self._alternates.get((vhost, name)))
             if not matched and isinstance(alternate, str):
                 onward.append(alternate)
             for binding in matched:
@@ -163,7 +173,7 @@ class Router:
 
     def __init__(self, metadata: Metadata) -> None:
         self._metadata = metadata
-        self._rows: tuple[list[Any], list[Any]] = ([], [])
+        self._rows: tuple[list[Any], ...] = ()
         self._table = RoutingTable((), ())
 
     def exchange(self, vhost: str, name: str) -> ExchangeRow | None:
@@ -179,11 +189,22 @@ class Router:
         """Names of queues, which may no longer (or not yet) exist."""
         if exchange == "":
             return [routing_key]
-        rows = (self._metadata.rows("exchange"), self._metadata.rows("binding"))
+        rows = tuple(map(self._metadata.rows, ("exchange", "binding", *POLICIES)))
         if rows != self._rows:  # cheap: unchanged rows are the same objects
             self._rows = rows
+            exchanges = [row for _, row in rows[0] if isinstance(row, ExchangeRow)]
             self._table = RoutingTable(
-                [row for _, row in rows[0] if isinstance(row, ExchangeRow)],
+                exchanges,
                 [row for _, row in rows[1] if isinstance(row, BindingRow)],
+                self._alternates(exchanges),
             )
         return self._table.route(vhost, exchange, routing_key, headers)
+
+    def _alternates(self, exchanges: Iterable[ExchangeRow]) -> dict[tuple[str, str], str]:
+        found: dict[tuple[str, str], str] = {}
+        for row in exchanges:
+            policies = in_force(self._metadata, row.vhost, row.name, "exchanges")
+            alternate = policies.effective.get(ALTERNATE)
+            if isinstance(alternate, str):
+                found[row.vhost, row.name] = alternate
+        return found

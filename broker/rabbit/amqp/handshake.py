@@ -1,8 +1,8 @@
 """The opening of a connection, from the client's protocol header to connection.open-ok.
 
 start → start-ok (who are you) → tune → tune-ok (limits) → open (which vhost) → open-ok. Each
-refusal has the code that RabbitMQ gives it: 403 for a wrong password, 530 for limits that can't be
-and for vhosts that don't exist.
+refusal has the code that RabbitMQ gives it: 403 for a wrong password, 530 for limits that can't be,
+for vhosts that don't exist, and for those where the user has no permissions.
 """
 
 from __future__ import annotations
@@ -74,8 +74,10 @@ async def shake_hands(
     send: Callable[[Method], Awaitable[None]],
     receive: Callable[[], Awaitable[Method]],
     has_vhost: Callable[[str], bool],
+    may_enter: Callable[[str, str], bool],
 ) -> Agreement:
-    """Everything after the protocol header. Raises AmqpError."""
+    """Everything after the protocol header. ``may_enter`` takes a vhost and a user. Raises
+    AmqpError."""
     await send(
         commands.Connection.Start(
             server_properties={
@@ -98,6 +100,9 @@ async def shake_hands(
     opened = _expect(commands.Connection.Open, await receive())
     if not has_vhost(opened.virtual_host):
         raise AmqpError(NOT_ALLOWED, f"vhost '{opened.virtual_host}' not found")
+    if not may_enter(opened.virtual_host, user):
+        text = f"access to vhost '{opened.virtual_host}' refused for user '{user}'"
+        raise AmqpError(NOT_ALLOWED, text)
     await send(commands.Connection.OpenOk())
     return Agreement(
         user=user,

@@ -22,7 +22,7 @@ _ALIASES: Mapping[str, str] = {
 _WITH_VALUE = ("--node", "--vhost", "--timeout", "--formatter", "--priority", "--apply-to")
 _FLAGS = (
     *("--quiet", "--silent", "--longnames", "--no-table-headers", "--online", "--offline"),
-    *("--local", "--force"),
+    *("--local", "--force", "--disc", "--ram"),
 )
 
 

@@ -1,17 +1,12 @@
-"""cluster_status, stop_app, start_app, forget_cluster_node, sync_queue and cancel_sync_queue."""
+"""cluster_status, forget_cluster_node, sync_queue and cancel_sync_queue."""
 
 from __future__ import annotations
 
-import asyncio
 from typing import Any
 
 import msgspec
 
-from shalott.broker.rabbit.ctl.arguments import EXIT_USAGE, CtlError
-from shalott.broker.rabbit.ctl.session import EXIT_DATA, Session
-
-AGAIN_S = 0.1
-EXIT_TEMPORARY = 75  # EX_TEMPFAIL: what was begun is not done yet
+from shalott.broker.rabbit.ctl.session import Session
 
 
 async def cluster_status(session: Session) -> None:
@@ -72,64 +67,12 @@ def _as_object(
     }
 
 
-async def require_running(session: Session) -> None:
-    """Raises CtlError if the node has no broker that runs."""
-    if (await session.get("shalott", "app"))["phase"] != "running":
-        raise CtlError(
-            EXIT_USAGE,
-            "Error: this command requires the 'rabbit' app to be running on the target node. Start"
-            " it with 'rabbitmqctl start_app'.",
-        )
-
-
-async def stop_app(session: Session) -> None:
-    """Returns when the broker has ended. Raises CtlError."""
-    session.inform(f"Stopping rabbit application on node {session.node} ...")
-    await _turn(session, "stop", "stopped")
-
-
-async def start_app(session: Session) -> None:
-    """Returns when the broker runs. Raises CtlError."""
-    session.inform(f"Starting node {session.node} ...")
-    await _turn(session, "start", "running")
-
-
-async def _turn(session: Session, action: str, phase: str) -> None:
-    """Nobody tells when a node is there, so it is asked. Raises CtlError when time is up."""
-    await session.ask("POST", ("shalott", "app"), {"action": action})
-    try:
-        async with asyncio.timeout(session.asked.timeout_s):
-            while (await session.get("shalott", "app"))["phase"] != phase:  # noqa: ASYNC110  (over HTTP)
-                await asyncio.sleep(AGAIN_S)
-    except TimeoutError:
-        text = f"Error: operation on node {session.node} timed out. Timeout value used: "
-        raise CtlError(EXIT_TEMPORARY, f"{text}{session.asked.timeout_s} seconds") from None
-
-
 async def forget_cluster_node(session: Session) -> None:
     """Of a node that is down. Raises CtlError."""
     node = session.typed.arguments[0].rpartition("@")[2]
     session.inform(f"Removing node {node} from the cluster")
     missing = "{:not_a_cluster_node, 'The node selected is not in the cluster.'}"
     await session.ask("DELETE", ("shalott", "members", node), missing=missing)
-
-
-async def add_vhost(session: Session) -> None:
-    """Raises CtlError, also if it is there."""
-    vhost = session.typed.arguments[0]
-    session.inform(f'Adding vhost "{vhost}" ...')
-    if any(one["name"] == vhost for one in await session.get("vhosts")):
-        return  # RabbitMQ 3.10 is content with one that is there
-    await session.ask("PUT", ("vhosts", vhost))
-
-
-async def delete_vhost(session: Session) -> None:
-    """With all that is in it. Raises CtlError."""
-    vhost = session.typed.arguments[0]
-    session.inform(f'Deleting vhost "{vhost}" ...')
-    if all(one["name"] != vhost for one in await session.get("vhosts")):
-        raise CtlError(EXIT_DATA, f"Virtual host '{vhost}' does not exist")
-    await session.ask("DELETE", ("vhosts", vhost))
 
 
 async def sync_queue(session: Session) -> None:

@@ -14,7 +14,7 @@ import msgspec
 
 from shalott.broker.rabbit.ctl.arguments import EXIT_USAGE, CtlError
 from shalott.broker.rabbit.ctl.output import Row, as_csv, as_json, as_table
-from shalott.broker.rabbit.ctl.session import Session
+from shalott.broker.rabbit.ctl.session import EXIT_DATA, EXIT_UNAVAILABLE, Session
 
 Value = Callable[[Mapping[str, Any]], Any]
 
@@ -23,7 +23,8 @@ Value = Callable[[Mapping[str, Any]], Any]
 class Listing:
     """``path``: below /api; "{vhost}" becomes the vhost that was asked for. ``columns``: by name,
     a key of what the API shows or a function of it; ``usual``: those that are printed if none is
-    named. ``fixed``: no column can be named."""
+    named. ``fixed``: no column can be named; a word is what "{word}" in the path and the texts is.
+    ``missing``: what is said if there is no such thing."""
 
     path: tuple[str, ...]
     banner: str
@@ -31,6 +32,11 @@ class Listing:
     usual: tuple[str, ...]
     streams: bool = True  # says how long it would wait, as those do that ask queue by queue
     fixed: bool = False
+    missing: str = ""
+
+    @property
+    def takes_word(self) -> bool:
+        return "{word}" in self.path
 
 
 def _same(*names: str) -> dict[str, str | Value]:
@@ -133,29 +139,81 @@ LISTINGS: Mapping[str, Listing] = {
         streams=False,
         fixed=True,
     ),
+    "list_operator_policies": Listing(
+        ("operator-policies", "{vhost}"),
+        'Listing operator policy overrides for vhost "{vhost}" ...',
+        {
+            **_same("vhost", "name", "pattern", "apply-to", "priority"),
+            "definition": lambda shown: msgspec.json.encode(shown["definition"]).decode(),
+        },
+        ("vhost", "name", "pattern", "apply-to", "definition", "priority"),
+        streams=False,
+        fixed=True,
+    ),
+    "list_permissions": Listing(
+        ("vhosts", "{vhost}", "permissions"),
+        'Listing permissions for vhost "{vhost}" ...',
+        _same("user", "configure", "write", "read"),
+        ("user", "configure", "write", "read"),
+        streams=False,
+        fixed=True,
+        missing="Virtual host '{vhost}' does not exist",
+    ),
+    "list_user_permissions": Listing(
+        ("users", "{word}", "permissions"),
+        'Listing permissions for user "{word}" ...',
+        _same("vhost", "configure", "write", "read"),
+        ("vhost", "configure", "write", "read"),
+        streams=False,
+        fixed=True,
+        missing='Error:\n{{:no_such_user, "{word}"}}',
+    ),
+    "list_users": Listing(
+        ("users",),
+        "Listing users ...",
+        {"user": "name", "tags": "tags"},
+        ("user", "tags"),
+        streams=False,
+        fixed=True,
+    ),
 }
 
 
 async def run_listing(session: Session, name: str) -> None:
     """Print it. Raises CtlError."""
     listing, typed = LISTINGS[name], session.typed
-    columns = _columns(listing, typed.arguments)
+    word = typed.arguments[0] if listing.takes_word else ""
+    columns = _columns(listing, () if listing.takes_word else typed.arguments)
     if listing.streams and not typed.is_quiet:
         session.inform(f"Timeout: {float(typed.options.get('--timeout', 60))} seconds ...")
-    session.inform(listing.banner.format(vhost=typed.vhost))
-    path = [typed.vhost if segment == "{vhost}" else segment for segment in listing.path]
-    shown = await session.ask("GET", path) if await _has_vhost(session, listing) else []
+    session.inform(listing.banner.format(vhost=typed.vhost, word=word))
+    shown = await _shown(session, listing, word)
     rows = [_row(listing, one, columns) for one in shown if _wanted(session, one)]
     session.say(render(session, rows, columns))
     if not rows and not listing.streams and typed.formatter == "table":
         session.say([""])
 
 
-async def _has_vhost(session: Session, listing: Listing) -> bool:
-    """What is in a vhost that there is not is an empty list, as RabbitMQ has it."""
-    if "{vhost}" not in listing.path or session.typed.vhost == "/":
-        return True
-    return any(one["name"] == session.typed.vhost for one in await session.get("vhosts"))
+async def _shown(session: Session, listing: Listing, word: str) -> list[dict[str, Any]]:
+    """What is in a vhost that there is not is an empty list, as RabbitMQ has it, where no text says
+    that it is missing."""
+    vhost = session.typed.vhost
+    known = {
+        "{vhost}": ("vhosts", vhost, EXIT_DATA),
+        "{word}": ("users", word, EXIT_UNAVAILABLE),
+    }
+    for place, (kind, name, exit_code) in known.items():
+        if place not in listing.path:
+            continue
+        if all(one["name"] != name for one in await session.get(kind)):
+            if not listing.missing:
+                return []
+            raise CtlError(exit_code, listing.missing.format(vhost=vhost, word=word))
+    filled = {"{vhost}": vhost, "{word}": word}
+    told: list[dict[str, Any]] = await session.get(
+        *(filled.get(each, each) for each in listing.path)
+    )
+    return told
 
 
 def render(session: Session, rows: Sequence[Row], columns: Sequence[str]) -> list[str]:

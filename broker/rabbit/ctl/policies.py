@@ -1,4 +1,4 @@
-"""set_policy, in both of its forms, and clear_policy.
+"""set_policy, in both of its forms, and clear_policy; the same of operator policies.
 
 Source: rabbitmqctl(8) of RabbitMQ 3.10, Policies; of 3.0 and before the positional priority.
 """
@@ -18,6 +18,25 @@ APPLY_TO = ("queues", "exchanges", "all")
 async def set_policy(session: Session) -> None:
     """[-p vhost] [--priority n] [--apply-to queues|exchanges|all] name pattern definition, or
     [-p vhost] name pattern definition [priority]. Raises CtlError."""
+    await _set(session, "policies", "policy")
+
+
+async def set_operator_policy(session: Session) -> None:
+    """As ``set_policy``."""
+    await _set(session, "operator-policies", "operator policy override")
+
+
+async def clear_policy(session: Session) -> None:
+    """[-p vhost] name. Raises CtlError."""
+    await _clear(session, "policies", "policy")
+
+
+async def clear_operator_policy(session: Session) -> None:
+    """As ``clear_policy``."""
+    await _clear(session, "operator-policies", "operator policy")
+
+
+async def _set(session: Session, path: str, what: str) -> None:
     typed = session.typed
     name, pattern, definition, *more = typed.arguments
     if more and typed.has("--priority"):
@@ -27,7 +46,7 @@ async def set_policy(session: Session) -> None:
     if apply_to not in APPLY_TO:
         raise CtlError(EXIT_UNAVAILABLE, f"Error:\napply-to must be one of {', '.join(APPLY_TO)}")
     session.inform(
-        f'Setting policy "{name}" for pattern "{pattern}" to "{definition}" with priority'
+        f'Setting {what} "{name}" for pattern "{pattern}" to "{definition}" with priority'
         f' "{priority}" for vhost "{typed.vhost}" ...'
     )
     body = {
@@ -37,14 +56,13 @@ async def set_policy(session: Session) -> None:
         "apply-to": apply_to,
     }
     missing = f"Virtual host '{typed.vhost}' does not exist"
-    await session.ask("PUT", ("policies", typed.vhost, name), body, missing=missing)
+    await session.ask("PUT", (path, typed.vhost, name), body, missing=missing)
 
 
-async def clear_policy(session: Session) -> None:
-    """[-p vhost] name. Raises CtlError."""
+async def _clear(session: Session, path: str, what: str) -> None:
     typed, name = session.typed, session.typed.arguments[0]
-    session.inform(f'Clearing policy "{name}" on vhost "{typed.vhost}" ...')
-    await session.ask("DELETE", ("policies", typed.vhost, name), missing="Parameter does not exist")
+    session.inform(f'Clearing {what} "{name}" on vhost "{typed.vhost}" ...')
+    await session.ask("DELETE", (path, typed.vhost, name), missing="Parameter does not exist")
 
 
 def _priority(text: str) -> int:

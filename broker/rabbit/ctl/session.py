@@ -13,7 +13,12 @@ from shalott.broker.base.http.client import Asked, Unreachable
 from shalott.broker.rabbit.ctl.arguments import CtlError, Typed
 
 EXIT_DATA = 65  # EX_DATAERR: of a vhost that is not there
+EXIT_NO_USER = 67  # EX_NOUSER
 EXIT_UNAVAILABLE = 69  # EX_UNAVAILABLE: no node answers, or the one that does refuses
+
+
+class NoAnswer(CtlError):
+    """Nobody is there."""
 
 
 @dataclass(slots=True)
@@ -36,16 +41,28 @@ class Session:
     async def get(self, *segments: str) -> Any:
         return await self.ask("GET", segments)
 
+    @property
+    def words(self) -> str:
+        """The verb and what stands behind it."""
+        return " ".join((self.typed.verb, *self.typed.arguments))
+
     async def ask(
-        self, method: str, segments: Sequence[str], body: Any = None, *, missing: str = ""
+        self,
+        method: str,
+        segments: Sequence[str],
+        body: Any = None,
+        *,
+        query: str = "",
+        missing: str = "",
     ) -> Any:
         """The decoded answer. Raises CtlError, with ``missing`` for what is not there."""
         path = "/api/" + "/".join(quote(segment, safe="") for segment in segments)
+        path += f"?{query}" if query else ""
         content = b"" if body is None else msgspec.json.encode(body)
         try:
             answer = await self.asked.request(method, path, content)
         except Unreachable as error:
-            raise CtlError(
+            raise NoAnswer(
                 EXIT_UNAVAILABLE,
                 f"Error: unable to perform an operation on node '{self.node}'. Please see"
                 f" diagnostics information and suggestions below.\n\n{error}",

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
+from typing import Literal
 
 from shalott.broker.base.http.client import Asked
-from shalott.broker.rabbit.ctl import cluster, policies
+from shalott.broker.rabbit.ctl import app, cluster, policies, vhosts
 from shalott.broker.rabbit.ctl.arguments import EXIT_USAGE, CtlError, Typed, parse
 from shalott.broker.rabbit.ctl.listing import LISTINGS, run_listing
 from shalott.broker.rabbit.ctl.session import Session
@@ -19,41 +20,55 @@ MANY = 1000  # columns
 @dataclass(frozen=True, slots=True)
 class Verb:
     """``words``: what stands behind the verb, for the usage; ``least`` and ``most`` of them.
-    ``stopped``: whether it may be asked of a node whose broker does not run."""
+    ``when``: whether it is asked of a node whose broker runs, or is stopped."""
 
     words: str
     least: int
     most: int
     run: Run
-    stopped: bool = False
+    when: Literal["running", "stopped", "always"] = "running"
+
+
+SET_POLICY = (
+    "[-p <vhost>] [--priority <priority>] [--apply-to <apply-to>] <name> <pattern> <definition>"
+    " [<priority>]"
+)
+
+
+def _listing(name: str) -> Verb:
+    listing = LISTINGS[name]
+    run = partial(run_listing, name=name)
+    if listing.takes_word:
+        return Verb("<username>", 1, 1, run)
+    if listing.fixed:
+        return Verb("[-p <vhost>]", 0, 0, run)
+    return Verb("[-p <vhost>] [<column> ...]", 0, MANY, run)
 
 
 VERBS: Mapping[str, Verb] = {
-    "set_policy": Verb(
-        "[-p <vhost>] [--priority <priority>] [--apply-to <apply-to>] <name> <pattern>"
-        " <definition> [<priority>]",
-        3,
-        4,
-        policies.set_policy,
-    ),
+    "set_policy": Verb(SET_POLICY, 3, 4, policies.set_policy),
+    "set_operator_policy": Verb(SET_POLICY, 3, 3, policies.set_operator_policy),
+    "clear_operator_policy": Verb("[-p <vhost>] <name>", 1, 1, policies.clear_operator_policy),
     "clear_policy": Verb("[-p <vhost>] <name>", 1, 1, policies.clear_policy),
-    "cluster_status": Verb("", 0, 0, cluster.cluster_status, stopped=True),
-    "add_vhost": Verb("<vhost>", 1, 1, cluster.add_vhost),
-    "delete_vhost": Verb("<vhost>", 1, 1, cluster.delete_vhost),
-    "stop_app": Verb("", 0, 0, cluster.stop_app, stopped=True),
-    "start_app": Verb("", 0, 0, cluster.start_app, stopped=True),
+    "cluster_status": Verb("", 0, 0, cluster.cluster_status, when="always"),
+    "add_vhost": Verb("<vhost>", 1, 1, vhosts.add_vhost),
+    "delete_vhost": Verb("<vhost>", 1, 1, vhosts.delete_vhost),
+    "stop_app": Verb("", 0, 0, app.stop_app, when="always"),
+    "start_app": Verb("", 0, 0, app.start_app, when="always"),
+    "reset": Verb("", 0, 0, app.reset, when="stopped"),
+    "force_reset": Verb("", 0, 0, app.force_reset, when="stopped"),
+    "join_cluster": Verb(
+        "[--disc|--ram] <existing_cluster_member>", 1, 1, app.join_cluster, when="stopped"
+    ),
+    "force_boot": Verb("", 0, 0, app.force_boot, when="stopped"),
+    "set_permissions": Verb(
+        "[-p <vhost>] <user> <conf> <write> <read>", 4, 4, vhosts.set_permissions
+    ),
+    "clear_permissions": Verb("[-p <vhost>] <user>", 1, 1, vhosts.clear_permissions),
     "forget_cluster_node": Verb("[--offline] <node>", 1, 1, cluster.forget_cluster_node),
     "sync_queue": Verb("[-p <vhost>] <queue>", 1, 1, cluster.sync_queue),
     "cancel_sync_queue": Verb("[-p <vhost>] <queue>", 1, 1, cluster.cancel_sync_queue),
-    **{
-        name: Verb(
-            "[-p <vhost>]" if listing.fixed else "[-p <vhost>] [<column> ...]",
-            0,
-            0 if listing.fixed else MANY,
-            partial(run_listing, name=name),
-        )
-        for name, listing in LISTINGS.items()
-    },
+    **{name: _listing(name) for name in LISTINGS},
 }
 
 
@@ -78,9 +93,13 @@ def read(words: Sequence[str]) -> Typed:
             EXIT_USAGE,
             f"Error (argument validation): {'not enough' if few else 'too many'} arguments.\n"
             f"Arguments given:\n\t{' '.join((typed.verb, *typed.arguments))}\n\n"
-            f"Usage\n\nrabbitmqctl {typed.verb} {verb.words}",
+            f"{_usage(typed.verb)}",
         )
     return typed
+
+
+def _usage(name: str) -> str:
+    return f"Usage\n\nrabbitmqctl {name} {VERBS[name].words}"
 
 
 async def run(typed: Typed, asked: Asked, node: str) -> Outcome:
@@ -88,8 +107,10 @@ async def run(typed: Typed, asked: Asked, node: str) -> Outcome:
     session = Session(asked, node, typed)
     verb = VERBS[typed.verb]
     try:
-        if not verb.stopped:
-            await cluster.require_running(session)
+        if verb.when == "running":
+            await app.require_running(session)
+        elif verb.when == "stopped":
+            await app.require_stopped(session, _usage(typed.verb))
         await verb.run(session)
     except CtlError as error:
         return Outcome(error.exit_code, _text(session.said), error.text + "\n")

@@ -1,18 +1,18 @@
 """ClientsAgent: tells other nodes of this node's AMQP clients, so that whichever node is asked can
-list those of all.
+list those of all; and does what they can't do themselves: let them out of the cluster, and in.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import Any, Literal
 
 import msgspec
 
-from shalott.broker.base.errors import ProcessError
+from shalott.broker.base.errors import BrokerError, ProcessError
 from shalott.broker.rabbit.management.backend import ManagementBackend
-from shalott.broker.rabbit.processes.messages import Done, Message, Name
+from shalott.broker.rabbit.processes.messages import Done, Failed, Message, Name
 from shalott.broker.rabbit.processes.process import Caller, Process
 
 NAME = "clients_agent"
@@ -40,16 +40,39 @@ class CloseVhost(Message):
     vhost: str
 
 
-MESSAGES: tuple[type[Message], ...] = (ListClients, ClientsTold, CloseVhost)
+class Forget(Message):
+    """call -> Done: the node that asks leaves the cluster."""
+
+    node: str
+
+
+class Admit(Message):
+    """call -> Done: the node that asks, whose disk is empty, may join when it starts."""
+
+    node: str
+
+
+MESSAGES: tuple[type[Message], ...] = (ListClients, ClientsTold, CloseVhost, Forget, Admit)
+
+Change = Callable[[str], Awaitable[None]]
 
 
 class ClientsAgent(Process):
-    """``told``: what this node has of each kind. ``close``: sends a vhost's clients away."""
+    """``told``: what this node has of each kind. ``close``: sends a vhost's clients away.
+    ``forget`` and ``admit`` change who belongs to the cluster; they raise BrokerError."""
 
-    def __init__(self, told: Callable[[Kind], Listed], close: Callable[[str], None]) -> None:
+    def __init__(
+        self,
+        told: Callable[[Kind], Listed],
+        close: Callable[[str], None],
+        forget: Change,
+        admit: Change,
+    ) -> None:
         super().__init__()
         self._told = told
         self._close = close
+        self._forget = forget
+        self._admit = admit
 
     async def handle_call(self, request: Message, caller: Caller) -> Message | None:
         if isinstance(request, ListClients):
@@ -57,7 +80,19 @@ class ClientsAgent(Process):
         if isinstance(request, CloseVhost):
             self._close(request.vhost)
             return Done()
+        if isinstance(request, Forget):
+            return await _done(self._forget(request.node))
+        if isinstance(request, Admit):
+            return await _done(self._admit(request.node))
         return await super().handle_call(request, caller)
+
+
+async def _done(change: Awaitable[None]) -> Message:
+    try:
+        await change
+    except BrokerError as error:
+        return Failed("refused", str(error))
+    return Done()
 
 
 async def of_all_nodes(backend: ManagementBackend, kind: Kind, own: Listed) -> Listed:

@@ -24,9 +24,11 @@ from shalott.broker.rabbit.management import (
     health,
     members,
     nodes,
+    permissions,
     policies,
     queues,
     topology,
+    users,
     vhosts,
 )
 from shalott.broker.rabbit.management.backend import ManagementBackend, Route
@@ -35,6 +37,7 @@ ROUTES: tuple[Route, ...] = (
     *nodes.ROUTES,
     *queues.ROUTES,
     *policies.ROUTES,
+    *permissions.ROUTES,
     *topology.ROUTES,
     *vhosts.ROUTES,
     *clients.ROUTES,
@@ -42,6 +45,7 @@ ROUTES: tuple[Route, ...] = (
     *claims.ROUTES,
     *members.ROUTES,
     *app.ROUTES,
+    *users.ROUTES,
 )
 
 

@@ -52,6 +52,11 @@ class ManagementBackend(Protocol):
 
     def start_app(self) -> None: ...
 
+    @property
+    def clustering(self) -> Clustering:
+        """What becomes of the node while its broker is stopped."""
+        ...
+
     def partitions(self) -> Mapping[str, Sequence[str]]:
         """Node -> the nodes that it says it is partitioned from, as far as this node has heard."""
         ...
@@ -71,6 +76,32 @@ class ManagementBackend(Protocol):
     def close_connection(self, pid: Pid, text: str) -> bool:
         """False if there is none."""
         ...
+
+
+class Standing(Protocol):
+    """See broker.rabbit.node.standing."""
+
+    @property
+    def alone(self) -> bool: ...
+
+    @property
+    def joining(self) -> str | None: ...
+
+    @property
+    def problem(self) -> str | None: ...
+
+
+class Clustering(Protocol):
+    """See broker.rabbit.node.clustering. Each raises BrokerError, with RabbitMQ's reason."""
+
+    @property
+    def standing(self) -> Standing: ...
+
+    async def reset(self, *, force: bool) -> None: ...
+
+    async def join(self, through: str) -> None: ...
+
+    async def force_boot(self) -> None: ...
 
 
 Route = RouteOf[ManagementBackend]

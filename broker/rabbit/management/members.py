@@ -2,7 +2,8 @@
 
 RabbitMQ has this in rabbitmqctl only: ``forget_cluster_node`` and, at the node that joins,
 ``reset`` and ``join_cluster``. What is refused and in which words is the same. A node that joins
-here is let in by one that runs, and is started with an empty disk, which the operator sees to.
+is let in by one that runs, and is started with an empty disk: it sees to that itself
+(node/clustering.py), or the operator does, who asks a node that runs to admit it.
 """
 
 from __future__ import annotations
@@ -51,16 +52,29 @@ async def forget_member(
         raise bad_request("a node can't forget itself: ask another one")
     if node in backend.runtime.nodes() or node in backend.metadata.running_nodes():
         raise bad_request(f"RabbitMQ on node {node} must be stopped before it can be removed")
+    await _take_out(backend, node)
+    return Response(204)
+
+
+async def forget(backend: ManagementBackend, node: str) -> None:
+    """The node itself asks to leave, its broker stopped. Raises BrokerError."""
+    _require_running(backend)
+    if node in backend.metadata.running_nodes():
+        raise bad_request(f"RabbitMQ on node {node} must be stopped before it can be removed")
+    if node in cluster_nodes(backend):
+        await _take_out(backend, node)
+
+
+async def _take_out(backend: ManagementBackend, node: str) -> None:
     running = backend.metadata.running_nodes()
 
-    def forget(tx: Transaction) -> list[str]:
+    def take_out(tx: Transaction) -> list[str]:
         membership.forget(tx, node)
         keys = [key for key, _ in tx.rows(rows.DURABLE)]
         return [key for key in keys if rows.forget_master(tx, key, node, running) == "deleted"]
 
-    deleted = await backend.metadata.transact(forget, confirmed=True)
+    deleted = await backend.metadata.transact(take_out, confirmed=True)
     log.warning("forgot %s; queues deleted with it: %s", node, ", ".join(deleted) or "none")
-    return Response(204)
 
 
 async def admit_member(
@@ -70,17 +84,33 @@ async def admit_member(
     node = _running_broker(backend, parameters)
     if node not in backend.config.node_names:
         raise _stranger()
+    await _let_in(backend, node)
+    return Response(204)
+
+
+async def admit(backend: ManagementBackend, node: str) -> None:
+    """The node itself asks to be let in; its disk is empty. Raises BrokerError."""
+    _require_running(backend)
+    if node not in backend.config.node_names:
+        raise _stranger()
+    await _let_in(backend, node)
+
+
+async def _let_in(backend: ManagementBackend, node: str) -> None:
     if not await backend.metadata.transact(lambda tx: membership.admit(tx, node), confirmed=True):
         raise bad_request("The node is already a member of this cluster")
     log.info("%s may join", node)
-    return Response(204)
 
 
 def _running_broker(backend: ManagementBackend, parameters: Mapping[str, str]) -> str:
     """The node that is asked about. Raises ApiError if this one's broker does not run."""
+    _require_running(backend)
+    return parameters["name"]
+
+
+def _require_running(backend: ManagementBackend) -> None:
     if backend.phase != "running":
         raise unavailable(f"the broker is {backend.phase}")
-    return parameters["name"]
 
 
 def _stranger() -> ApiError:

@@ -9,6 +9,7 @@ from typing import Any
 from shalott.broker.base.errors import CallTimeout, ProcessError
 from shalott.broker.rabbit.amqp.queue_protocol import Stat, Stats
 from shalott.broker.rabbit.management.backend import ManagementBackend
+from shalott.broker.rabbit.metadata.policies import in_force
 from shalott.broker.rabbit.metadata.records import QueueRow
 
 STAT_TIMEOUT_MS = 1000
@@ -54,7 +55,7 @@ async def view_queue(backend: ManagementBackend, row: QueueRow) -> dict[str, Any
         "gm_pids": list(map(str, row.gm_pids)),
         "recoverable_slaves": list(row.recoverable_slaves),
         "policy": row.policy,
-        "operator_policy": None,
+        "operator_policy": in_force(backend.metadata, row.vhost, row.name).operator_policy,
         "effective_policy_definition": row.definition,
     }
     if row.state != "live":

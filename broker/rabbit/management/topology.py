@@ -14,6 +14,7 @@ from shalott.broker.rabbit.management.backend import ManagementBackend, Route
 from shalott.broker.rabbit.management.queue_view import queue_rows
 from shalott.broker.rabbit.management.vhosts import require_vhost
 from shalott.broker.rabbit.metadata import vhosts
+from shalott.broker.rabbit.metadata.policies import InForce, in_force
 from shalott.broker.rabbit.metadata.records import BindingRow, ExchangeRow, exchange_key
 
 
@@ -30,7 +31,11 @@ def exchange_rows(backend: ManagementBackend) -> list[ExchangeRow]:
     return [row for _, row in sorted(rows.items())]
 
 
-def view_exchange(row: ExchangeRow) -> dict[str, Any]:
+def view_exchange(backend: ManagementBackend, row: ExchangeRow) -> dict[str, Any]:
+    # The exchange without a name is nobody's to configure.
+    policies = (
+        in_force(backend.metadata, row.vhost, row.name, "exchanges") if row.name else InForce()
+    )
     return {
         "name": row.name,
         "vhost": row.vhost,
@@ -39,7 +44,7 @@ def view_exchange(row: ExchangeRow) -> dict[str, Any]:
         "auto_delete": row.auto_delete,
         "internal": row.internal,
         "arguments": row.arguments,
-        "policy": None,
+        "policy": policies.policy,
     }
 
 
@@ -50,7 +55,9 @@ async def list_exchanges(
     if vhost is not None:
         require_vhost(backend, vhost)
     rows = exchange_rows(backend)
-    return json_response([view_exchange(row) for row in rows if vhost in (None, row.vhost)])
+    return json_response(
+        [view_exchange(backend, row) for row in rows if vhost in (None, row.vhost)]
+    )
 
 
 async def show_exchange(
@@ -60,7 +67,7 @@ async def show_exchange(
     name = "" if parameters["name"] == "amq.default" else parameters["name"]
     for row in exchange_rows(backend):
         if (row.vhost, row.name) == (parameters["vhost"], name):
-            return json_response(view_exchange(row))
+            return json_response(view_exchange(backend, row))
     raise not_found()
 
 

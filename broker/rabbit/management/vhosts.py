@@ -19,7 +19,8 @@ from shalott.broker.rabbit.amqp.exchanges import predeclared_exchanges
 from shalott.broker.rabbit.management.agent import NAME, TIMEOUT_MS, CloseVhost
 from shalott.broker.rabbit.management.backend import ManagementBackend, Route
 from shalott.broker.rabbit.management.queue_view import queue_rows
-from shalott.broker.rabbit.metadata import vhosts
+from shalott.broker.rabbit.metadata import permissions, vhosts
+from shalott.broker.rabbit.metadata.api import Transaction
 from shalott.broker.rabbit.processes.messages import Name
 
 
@@ -50,7 +51,9 @@ async def show_vhost(
 async def add_vhost(
     backend: ManagementBackend, request: Request, parameters: Mapping[str, str]
 ) -> Response:
-    """201 if it is new, 204 if it was there."""
+    """201 if it is new, 204 if it was there. Who makes one may do everything in it; with
+    permissions=none in the query (our own) nobody may do anything, as after rabbitmqctl's
+    add_vhost."""
     vhost = parameters["vhost"]
     if backend.queues is None:
         raise unavailable(f"the broker on this node is {backend.phase}")
@@ -58,9 +61,15 @@ async def add_vhost(
     if problem is not None:
         raise bad_request(problem)
     exchanges = predeclared_exchanges(vhost)
-    is_new = await backend.metadata.transact(
-        lambda tx: vhosts.add(tx, vhost, exchanges), confirmed=True, once=True
-    )
+    owner = None if request.query.get("permissions") == "none" else request.user
+
+    def add(tx: Transaction) -> bool:
+        is_new = vhosts.add(tx, vhost, exchanges)
+        if is_new and owner is not None:
+            permissions.grant(tx, permissions.everything(vhost, owner))
+        return is_new
+
+    is_new = await backend.metadata.transact(add, confirmed=True, once=True)
     return Response(201 if is_new else 204)
 
 

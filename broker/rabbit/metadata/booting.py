@@ -80,13 +80,17 @@ class Booting:
         ]
         if running:
             await self._join_through(running[0])
-        elif self._may_load_alone() and choose_loader(server.belonging(), self._boot_states()) == (
-            self._config.name
-        ):
+        elif server.is_forced or self._may_load():
             log.info("loading the tables from this node's disk")
             server.members = {self._config.name: server.me}
             server.set_phase("running")
             server.membership_changed()
+
+    def _may_load(self) -> bool:
+        if not self._may_load_alone():
+            return False
+        loader = choose_loader(self._server.belonging(), self._boot_states())
+        return loader == self._config.name
 
     def _may_load_alone(self) -> bool:
         """Give absent nodes the time to link: one that runs has fresher tables than we do, and

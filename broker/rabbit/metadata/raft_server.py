@@ -108,6 +108,7 @@ class MajorityServer(Process):
         self.phase: Phase = "down"
         self.members: dict[str, Member] = {}  # that this node sees, in order of joining
         self.peers: dict[str, GroupStatus] = {}  # linked nodes' latest status
+        self.is_forced = False  # nothing can force a majority
         self.state = ReplicatedTables(len(config.node_names), is_blind=env.has_bug("OUR-04"))
         self.on_status: Callable[[], None] = lambda: None
         self.on_lost: Callable[[str], None] = lambda why: None

@@ -111,7 +111,30 @@ class VhostRow(msgspec.Struct, frozen=True, kw_only=True, tag_field="record", ta
     name: str
 
 
-Record = QueueRow | ExchangeRow | BindingRow | PolicyRow | GroupRow | ForgottenRow | VhostRow
+class PermissionRow(
+    msgspec.Struct, frozen=True, kw_only=True, tag_field="record", tag="permission"
+):
+    """What a user may do in a vhost: regular expressions on names (permissions.py). Not
+    ``granted``: nothing, not even to open a connection."""
+
+    user: str
+    vhost: str
+    configure: str = ""
+    write: str = ""
+    read: str = ""
+    granted: bool = True
+
+
+Record = (
+    QueueRow
+    | ExchangeRow
+    | BindingRow
+    | PolicyRow
+    | GroupRow
+    | ForgottenRow
+    | VhostRow
+    | PermissionRow
+)
 
 # table -> whether it is kept on disk. Keys: see the functions below.
 TABLES: Mapping[str, bool] = {
@@ -123,6 +146,8 @@ TABLES: Mapping[str, bool] = {
     "gm_group": False,
     "forgotten": True,
     "vhost": True,
+    "operator_policy": True,
+    "permission": True,
 }
 
 

@@ -79,6 +79,7 @@ class MetadataServer(Process):
         self.members: dict[str, Member] = {}  # in order of joining
         self.peers: dict[str, Status] = {}  # linked nodes' latest status
         self.partitions: dict[str, None] = {}
+        self.is_forced = False  # load, whoever may have fresher tables (force_boot)
         self._env = env
         self._config = config
         self._journal = journal

@@ -13,6 +13,7 @@ from shalott.broker.rabbit.metadata.api import Transaction
 from shalott.broker.rabbit.metadata.records import (
     BindingRow,
     ExchangeRow,
+    PermissionRow,
     PolicyRow,
     Record,
     VhostRow,
@@ -21,6 +22,14 @@ from shalott.broker.rabbit.metadata.records import (
 
 TABLE = "vhost"
 DEFAULT = "/"
+# What goes with a vhost, besides its queues.
+_BELONGING: Sequence[tuple[str, type[BindingRow | PolicyRow | ExchangeRow | PermissionRow]]] = (
+    ("binding", BindingRow),
+    ("policy", PolicyRow),
+    ("operator_policy", PolicyRow),
+    ("permission", PermissionRow),
+    ("exchange", ExchangeRow),
+)
 
 
 class Reads(Protocol):
@@ -58,10 +67,12 @@ def add(tx: Transaction, vhost: str, exchanges: Iterable[ExchangeRow]) -> bool:
 
 
 def drop(tx: Transaction, vhost: str) -> bool:
-    """With its exchanges, bindings and policies; its queues are gone. False if there is none."""
+    """With its exchanges, bindings, policies and permissions; its queues are gone. False if there
+    is none.
+    """
     if tx.read(TABLE, vhost) is None:
         return False
-    for table, kind in (("binding", BindingRow), ("policy", PolicyRow), ("exchange", ExchangeRow)):
+    for table, kind in _BELONGING:
         for key, row in tx.rows(table):
             if isinstance(row, kind) and row.vhost == vhost:
                 tx.delete(table, key)

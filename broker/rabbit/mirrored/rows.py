@@ -16,7 +16,8 @@ import msgspec
 
 from shalott.broker.rabbit.amqp.bindings import drop_unused
 from shalott.broker.rabbit.metadata.api import Transaction
-from shalott.broker.rabbit.metadata.records import BindingRow, GroupRow, PolicyRow, QueueRow
+from shalott.broker.rabbit.metadata.policies import in_force
+from shalott.broker.rabbit.metadata.records import BindingRow, GroupRow, QueueRow
 from shalott.broker.rabbit.mirrored import policy
 from shalott.broker.rabbit.mirrored.ring.group import GroupChange, ReadGroup, apply_change
 from shalott.broker.rabbit.processes.messages import Pid
@@ -25,7 +26,6 @@ QUEUE = "queue"
 DURABLE = "durable_queue"
 GROUP = "gm_group"
 BINDING = "binding"
-POLICY = "policy"
 
 IsAlive = Callable[[Pid], bool]
 
@@ -61,10 +61,8 @@ def store(tx: Transaction, row: QueueRow) -> QueueRow:
 
 def with_policy(tx: Transaction, row: QueueRow) -> QueueRow:
     """``row`` under the policy that is in force now."""
-    policies = [record for _, record in tx.rows(POLICY) if isinstance(record, PolicyRow)]
-    found = policy.match(policies, row.vhost, row.name)
-    name = None if found is None else found.name
-    definition = {} if found is None else policy.normalise(found.definition)
+    found = in_force(tx, row.vhost, row.name)
+    name, definition = found.policy, policy.normalise(found.effective)
     if (name, definition) == (row.policy, row.definition):
         return row
     return msgspec.structs.replace(

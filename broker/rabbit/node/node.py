@@ -29,6 +29,7 @@ from shalott.broker.rabbit.management.agent import NAME as CLIENTS
 from shalott.broker.rabbit.management.agent import ClientsAgent
 from shalott.broker.rabbit.management.api import respond
 from shalott.broker.rabbit.management.clients import clients_of_node, send_away
+from shalott.broker.rabbit.management.members import admit, forget
 from shalott.broker.rabbit.metadata.access import ReplicatedMetadata
 from shalott.broker.rabbit.metadata.messages import SERVER
 from shalott.broker.rabbit.metadata.opening import Store, make_server, open_store
@@ -36,6 +37,8 @@ from shalott.broker.rabbit.metadata.partitions import NAME as PARTITIONS
 from shalott.broker.rabbit.metadata.partitions import PartitionHandler
 from shalott.broker.rabbit.node import messages
 from shalott.broker.rabbit.node.application import Application
+from shalott.broker.rabbit.node.clustering import Clustering
+from shalott.broker.rabbit.node.standing import MEMBER, BeginAgain, Standing
 from shalott.broker.rabbit.node.view import NodeView
 from shalott.broker.rabbit.processes.mesh import Mesh
 from shalott.broker.rabbit.processes.messages import Codec
@@ -49,11 +52,18 @@ _PHASES: Mapping[str, NodePhase] = {"stop": "paused", "stop app": "stopped"}
 
 
 class Node:
-    """Made by ``open``; ``start`` it, await ``finished``, ``stop`` it."""
+    """Made by ``open``; ``start`` it, await ``fatal``, ``stop`` it.
 
-    def __init__(self, env: Env, config: NodeConfig, store: Store) -> None:
+    ``config``: as its standing has it; ``configured``: as the operator's file has it.
+    """
+
+    def __init__(
+        self, env: Env, configured: NodeConfig, store: Store, standing: Standing = MEMBER
+    ) -> None:
         self.env = env
-        self.config = config
+        self.configured = configured
+        self.standing = standing
+        self.config = config = standing.applied(configured)
         self.phase: NodePhase = "stopped"
         self.started_ns = env.clock.monotonic_ns()
         self.runtime = Runtime(config.name, env.incarnation, Codec(messages.ALL))
@@ -64,14 +74,20 @@ class Node:
         self.partitions = PartitionHandler(env, config, self.metadata_server, self)
         self.broker: Application | None = None
         view = NodeView(self)
-        self.clients = ClientsAgent(partial(clients_of_node, view), partial(send_away, view))
+        self.clients = ClientsAgent(
+            partial(clients_of_node, view),
+            partial(send_away, view),
+            partial(forget, view),
+            partial(admit, view),
+        )
         self.management = ManagementServer(
             partial(respond, view), host=config.bind_host, port=config.management_port
         )
         self.fatal: asyncio.Future[BrokerError] = asyncio.get_running_loop().create_future()
         self._store = store
         self._go = asyncio.Event()
-        self._is_held = False  # the operator wants no broker here
+        self._is_held = standing.held  # the operator wants no broker here
+        self.clustering = Clustering(self)
         # (start | stop | stop app | restart | restart when told, reason)
         self._wanted = asyncio.Queue[tuple[str, str]]()
         self._life: asyncio.Task[None] | None = None
@@ -90,6 +106,7 @@ class Node:
         open_events: Callable[[int], Awaitable[EventLog]],
         buggify: Callable[[str], bool] = never,
         starts: int = 0,
+        standing: Standing = MEMBER,
     ) -> Node:
         """Read what a former life left on ``disk``. The callables get the incarnation; ``starts``
         is how often the machine has started the node (broker/base/lives.py).
@@ -105,21 +122,27 @@ class Node:
             bugs=config.bugs,
             buggify=buggify,
         )
-        return cls(env, config, await open_store(env, config))
+        return cls(env, config, await open_store(env, standing.applied(config)), standing)
 
     async def start(self) -> None:
         """Listen, link and begin to boot the broker. Raises ConfigError if a port is taken; the
         AMQP port is tried last, so what becomes of it is in ``fatal``.
         """
-        self.runtime.spawn(self.metadata_server, name=SERVER)
-        self.runtime.spawn(self.partitions, name=PARTITIONS)
+        if self.standing.joining is None:
+            self.runtime.spawn(self.metadata_server, name=SERVER)
+            self.runtime.spawn(self.partitions, name=PARTITIONS)
         self.runtime.spawn(self.clients, name=CLIENTS)
         await asyncio.sleep(0)  # let both subscribe to links before there are any
         await self.management.start()
         await self.mesh.start()
-        self.phase = "booting"
+        if self.standing.joining is not None:
+            self._life = asyncio.create_task(self.clustering.enter(), name="join")
+            return
         self._life = asyncio.create_task(self._live(), name="life")
-        self._wanted.put_nowait(("start", "the node starts"))
+        self.metadata_server.is_forced = self.standing.forced
+        if not self._is_held:
+            self.phase = "booting"
+            self._wanted.put_nowait(("start", "the node starts"))
 
     async def stop(self) -> None:
         """An orderly end: queues hand over, clients get connection.close 320, files are flushed."""
@@ -131,9 +154,11 @@ class Node:
         await self._stop_broker("stopped", "the node stops")
         await self.management.stop()
         await self.mesh.stop()
-        for pid in (self.clients.pid, self.partitions.pid, self.metadata_server.pid):
-            await self.runtime.kill(pid)
-        await self.metadata_server.close()
+        await self.runtime.kill(self.clients.pid)
+        if self.standing.joining is None:
+            await self.runtime.kill(self.partitions.pid)
+            await self.runtime.kill(self.metadata_server.pid)
+            await self.metadata_server.close()
         await self._store.close()
 
     def fail(self, reason: str) -> None:
@@ -145,6 +170,10 @@ class Node:
 
     def _crashed(self, process: str, reason: str) -> None:
         self.env.events.emit("", "crashed", detail={"process": process, "reason": reason})
+
+    def begin_again(self, standing: Standing, *, wipes: bool) -> None:
+        """End this life, and have another begin; without what this one knew if it ``wipes``."""
+        self._give_up(BeginAgain(standing, wipes=wipes))
 
     def _give_up(self, error: BrokerError) -> None:
         if not self.fatal.done():
@@ -239,6 +268,7 @@ class Node:
         )
         await self.broker.start()
         self.phase = "running"
+        await self.clustering.has_started()
         self.env.events.emit("", "role", role="running")
         log.info("the broker runs")
 

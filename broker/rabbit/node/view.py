@@ -13,6 +13,7 @@ from shalott.broker.rabbit.amqp.connection import ConnectionInfo
 from shalott.broker.rabbit.amqp.queues import Queues
 from shalott.broker.rabbit.config import NodeConfig
 from shalott.broker.rabbit.metadata.api import Metadata
+from shalott.broker.rabbit.node.clustering import Clustering
 from shalott.broker.rabbit.processes.messages import Pid
 from shalott.broker.rabbit.processes.runtime import Runtime
 
@@ -60,6 +61,10 @@ class NodeView:
 
     def start_app(self) -> None:
         self._node.start_app()
+
+    @property
+    def clustering(self) -> Clustering:
+        return self._node.clustering
 
     def partitions(self) -> Mapping[str, Sequence[str]]:
         return self._node.metadata_server.known_partitions()

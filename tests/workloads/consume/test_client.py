@@ -130,7 +130,7 @@ class Scene:
 
 
 async def later(seconds: float) -> None:
-    """Let the clock of this loop jump, so that what is due by then happens, however slow the machine is.
+    """Let the clock of this loop jump: what is due by then happens, however slow the machine is.
 
     Less than the 5 s that the client waits for an answer: a longer jump would end its requests.
     """

@@ -11,7 +11,8 @@ from shalott.broker.base.env import Env, pause_ms
 from shalott.broker.base.errors import MetadataUnavailable, ProcessError
 from shalott.broker.rabbit.amqp.queue_protocol import Count, Delete
 from shalott.broker.rabbit.metadata.api import Metadata, Transaction
-from shalott.broker.rabbit.metadata.records import PolicyRow, QueueRow, queue_key
+from shalott.broker.rabbit.metadata.policies import in_force
+from shalott.broker.rabbit.metadata.records import QueueRow, queue_key
 from shalott.broker.rabbit.mirrored import policy, rows
 from shalott.broker.rabbit.mirrored.messages import SUPERVISOR, Declared, DeclareQueue
 from shalott.broker.rabbit.mirrored.supervision.operator_rules import operator_rules
@@ -102,10 +103,8 @@ class QueuesService:
         """Where the master shall be: the argument, else the policy, else here."""
         if wanted.exclusive_owner is not None:
             return self._runtime.node
-        policies = [r for _, r in self._metadata.rows(rows.POLICY) if isinstance(r, PolicyRow)]
-        found = policy.match(policies, wanted.vhost, wanted.name)
-        definition = {} if found is None else found.definition
-        row = msgspec.structs.replace(wanted, definition=definition)
+        found = in_force(self._metadata, wanted.vhost, wanted.name)
+        row = msgspec.structs.replace(wanted, definition=found.effective)
         nodes = self._metadata.running_nodes()
         candidates = [n for n in nodes if n in self._runtime.nodes() or n == self._runtime.node]
         match policy.setting(row, "queue-master-locator"):

@@ -22,6 +22,7 @@ from collections import deque
 from shalott.broker.base.errors import MetadataUnavailable
 from shalott.broker.rabbit.metadata.api import TableChanged
 from shalott.broker.rabbit.metadata.messages import Membership
+from shalott.broker.rabbit.metadata.policies import POLICIES
 from shalott.broker.rabbit.metadata.records import QueueRow
 from shalott.broker.rabbit.mirrored import placement, policy, rows
 from shalott.broker.rabbit.mirrored.messages import (
@@ -299,7 +300,7 @@ class QueueSupervisor(Process):
         return pid not in self._dead and self.runtime.is_alive(pid)
 
     def _changed(self, table: str, key: str) -> None:
-        if table == rows.POLICY:
+        if table in POLICIES:
             for pid in self._keys:
                 self.runtime.send(pid, UpdateMirroring())
         elif table == rows.QUEUE and key in self._children:

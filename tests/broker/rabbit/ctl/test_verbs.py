@@ -5,51 +5,24 @@ from __future__ import annotations
 import json
 import os
 import re
-import shlex
 import socket
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 import pika
 import pytest
 
-from shalott.broker.rabbit.ctl.verbs import Outcome
 from shalott.cluster.local.ports import HOST
 from tests.broker.rabbit.amqp.pika_flows import Address, connected, queue
 from tests.end_to_end.runs import shalott
-from tests.world.processes.rabbit import NodeProcess, running_nodes
+from tests.world.processes.rabbit import NodeProcess
+from tests.world.rabbit.typing_ctl import said, typed
 from tests.world.waiting import until
 
 pytestmark = pytest.mark.local
 
 PID = r"<n[123]\.\d+\.\d+>"
-
-
-@pytest.fixture(scope="module")
-def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[NodeProcess]]:
-    with running_nodes(tmp_path_factory.mktemp("ctl"), ("n1", "n2", "n3")) as nodes:
-        yield nodes
-
-
-def typed(node: NodeProcess, line: str) -> Outcome:
-    """What the line says when it is typed on that node's machine."""
-    words = shlex.split(line.removeprefix("rabbitmqctl "))
-    done = subprocess.run(
-        [sys.executable, "-m", "shalott.broker.rabbit.ctl", *words],
-        env={**os.environ, "SHALOTT_MANAGEMENT_PORT": str(node.management_port)},
-        capture_output=True,
-        text=True,
-        timeout=60,
-    )
-    return Outcome(done.returncode, done.stdout, done.stderr)
-
-
-def said(node: NodeProcess, line: str) -> list[str]:
-    done = typed(node, line)
-    assert (done.exit_code, done.stderr) == (0, ""), done
-    return done.stdout.splitlines()
 
 
 def test_the_documents_lines(cluster: list[NodeProcess]) -> None:
@@ -231,6 +204,7 @@ def test_virtual_hosts_are_worlds_apart(cluster: list[NodeProcess]) -> None:
     first, last = cluster[0], cluster[2]
     assert said(first, "add_vhost accounts") == ['Adding vhost "accounts" ...']
     until(lambda: "accounts" in said(last, "-s list_vhosts"), "the other node has heard of it")
+    said(last, 'set_permissions -p accounts guest ".*" ".*" ".*"')
     said(last, """set_policy -p accounts all ".*" '{"ha-mode":"all"}'""")
     here = Address(first.address.host, first.address.port)
     there = pika.URLParameters(f"amqp://guest:guest@{HOST}:{last.address.port}/accounts")

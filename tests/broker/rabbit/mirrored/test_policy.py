@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from shalott.broker.rabbit.metadata.policies import match, merged
 from shalott.broker.rabbit.metadata.records import PolicyRow, QueueRow
 from shalott.broker.rabbit.mirrored import policy
 from shalott.broker.rabbit.processes.messages import Pid
@@ -48,8 +49,26 @@ def test_the_highest_priority_that_matches_is_in_force_and_nothing_is_merged() -
         vhost="v", name="v", pattern="", definition={"ha-mode": "all"}, priority=9
     )
     rows = [low, high, exchanges, elsewhere]
-    assert policy.match(rows, "/", "hello-1") == high
-    assert policy.match(rows, "/", "oh hello") is None
+    assert match(rows, "/", "hello-1", "queues") == high
+    assert match(rows, "/", "oh hello", "queues") is None
+    assert match(rows, "/", "hello-1", "exchanges") == exchanges
+
+
+def test_an_operators_policy_holds_numbers_down_and_adds_what_is_missing() -> None:
+    own = {"max-length": 10, "message-ttl": 5, "overflow": "reject-publish"}
+    operators = {"max-length": 7, "message-ttl": 50, "expires": 9}
+    assert merged(own, operators) == {
+        "max-length": 7,
+        "message-ttl": 5,
+        "overflow": "reject-publish",
+        "expires": 9,
+    }
+
+
+def test_an_operators_policy_has_fewer_keys() -> None:
+    assert policy.validate_operators(make("o", "^q", {"max-length": 1})) is None
+    refused = policy.validate_operators(make("o", "^q", {"ha-mode": "all"}))
+    assert refused is not None and '{<<"ha-mode">>,<<"all">>}' in refused
 
 
 @pytest.mark.parametrize(
@@ -70,7 +89,7 @@ def test_the_highest_priority_that_matches_is_in_force_and_nothing_is_merged() -
         ({"ha-sync-mode": "manual"}, "ha-sync-mode needs ha-mode"),
         ({"queue-master-locator": "x"}, "client-local, random, min-masters"),
         ({"message-ttl": -1}, "at least 0"),
-        ({"frobnicate": 1}, "frobnicate is not a policy key"),
+        ({"frobnicate": 1}, '[{<<"frobnicate">>,1}] are not recognised policy settings'),
     ],
 )
 def test_a_bad_definition_gets_one_readable_sentence(definition: dict[str, Any], says: str) -> None:

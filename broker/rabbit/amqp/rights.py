@@ -1,0 +1,72 @@
+"""Which permissions a method needs (rabbit/rabbit_channel.erl, check_*_permitted)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from pamqp import commands
+
+from shalott.broker.rabbit.amqp.errors import ACCESS_REFUSED, AmqpError
+from shalott.broker.rabbit.amqp.services import Session
+from shalott.broker.rabbit.amqp.wire import Method
+from shalott.broker.rabbit.metadata.permissions import Permissions, Right
+
+GENERATED = "amq.gen-"  # how the names begin that the node chooses
+
+Need = tuple[Right, str, str]  # "exchange" or "queue", and its name
+
+
+def needs(method: Method, queue: Callable[[str], str]) -> list[Need]:
+    """What the user must be allowed. ``queue`` says what an empty name of a queue means."""
+    match method:
+        case commands.Basic.Publish():
+            return [("write", "exchange", method.exchange)]
+        case commands.Basic.Get() | commands.Basic.Consume() | commands.Queue.Purge():
+            return [("read", "queue", queue(method.queue))]
+        case commands.Queue.Declare():
+            return [] if method.passive else _to_declare_queue(method)
+        case commands.Queue.Delete():
+            return [("configure", "queue", queue(method.queue))]
+        case commands.Queue.Bind() | commands.Queue.Unbind():
+            name = queue(method.queue)
+            return [("write", "queue", name), ("read", "exchange", method.exchange)]
+        case commands.Exchange.Declare():
+            return [] if method.passive else _to_declare_exchange(method)
+        case commands.Exchange.Delete():
+            return [("configure", "exchange", method.exchange)]
+        case commands.Exchange.Bind() | commands.Exchange.Unbind():
+            return [
+                ("write", "exchange", method.destination),
+                ("read", "exchange", method.source),
+            ]
+    return []
+
+
+def _to_declare_queue(method: commands.Queue.Declare) -> list[Need]:
+    name = method.queue or GENERATED
+    found: list[Need] = [("configure", "queue", name)]
+    return found + _beside(method.arguments, "x-dead-letter-exchange", ("read", "queue", name))
+
+
+def _to_declare_exchange(method: commands.Exchange.Declare) -> list[Need]:
+    name = method.exchange
+    found: list[Need] = [("configure", "exchange", name)]
+    return found + _beside(method.arguments, "alternate-exchange", ("read", "exchange", name))
+
+
+def _beside(arguments: dict[str, Any] | None, key: str, need: Need) -> list[Need]:
+    """For what lets messages go on elsewhere."""
+    other = (arguments or {}).get(key)
+    return [need, ("write", "exchange", other)] if isinstance(other, str) else []
+
+
+def check(
+    permissions: Permissions, session: Session, method: Method, queue: Callable[[str], str]
+) -> None:
+    """Raises AmqpError(403) for the first that is lacking."""
+    for right, kind, name in needs(method, queue):
+        if not permissions.allow(right, name):
+            where = f"{kind} '{name}' in vhost '{session.vhost}'"
+            text = f"access to {where} refused for user '{session.user}'"
+            raise AmqpError(ACCESS_REFUSED, text)

@@ -28,6 +28,7 @@ def predeclared_exchanges(vhost: str) -> tuple[ExchangeRow, ...]:
         ExchangeRow(vhost=vhost, name="amq.fanout", type="fanout"),
         ExchangeRow(vhost=vhost, name="amq.headers", type="headers"),
         ExchangeRow(vhost=vhost, name="amq.match", type="headers"),
+        ExchangeRow(vhost=vhost, name="amq.rabbitmq.trace", type="topic", internal=True),
         ExchangeRow(vhost=vhost, name="amq.topic", type="topic"),
     )
 

@@ -1,11 +1,11 @@
-"""ClientsAgent: tells other nodes of this node's AMQP clients, so that whichever node is asked can
-list those of all.
+"""ClientsAgent: tells other nodes of this node's AMQP clients, and of its own view of the cluster
+and its queues' rings, so that whichever node is asked can list those of all.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import Any, Literal
 
 import msgspec
@@ -40,16 +40,37 @@ class CloseVhost(Message):
     vhost: str
 
 
-MESSAGES: tuple[type[Message], ...] = (ListClients, ClientsTold, CloseVhost)
+class Look(Message):
+    """call -> LookTold: the node's own view of the cluster or, if ``queue`` is a key, of its ring."""
+
+    queue: str = ""
+
+
+class LookTold(Message):
+    """``shown``: a JSON object."""
+
+    shown: bytes
+
+
+MESSAGES: tuple[type[Message], ...] = (ListClients, ClientsTold, CloseVhost, Look, LookTold)
 
 
 class ClientsAgent(Process):
-    """``told``: what this node has of each kind. ``close``: sends a vhost's clients away."""
+    """``told``: what this node has of each kind. ``close``: sends a vhost's clients away.
+    ``look``: what the node says of itself.
+    """
 
-    def __init__(self, told: Callable[[Kind], Listed], close: Callable[[str], None]) -> None:
+    def __init__(
+        self,
+        told: Callable[[Kind], Listed],
+        close: Callable[[str], None],
+        look: Callable[[Look], Awaitable[dict[str, Any]]],
+    ) -> None:
         super().__init__()
         self._told = told
         self._close = close
+        self._look = look
+        self._looks: dict[asyncio.Task[None], None] = {}
 
     async def handle_call(self, request: Message, caller: Caller) -> Message | None:
         if isinstance(request, ListClients):
@@ -57,7 +78,23 @@ class ClientsAgent(Process):
         if isinstance(request, CloseVhost):
             self._close(request.vhost)
             return Done()
+        if isinstance(request, Look):
+            # Beside the mailbox: a queue process that is stuck keeps nobody else waiting.
+            task = asyncio.create_task(self._answer(request, caller))
+            self._looks[task] = None
+            task.add_done_callback(lambda done: self._looks.pop(done, None))
+            return None
         return await super().handle_call(request, caller)
+
+    async def _answer(self, request: Look, caller: Caller) -> None:
+        caller.reply(LookTold(msgspec.json.encode(await self._look(request))))
+
+    async def run(self) -> None:
+        try:
+            await super().run()
+        finally:
+            for task in list(self._looks):
+                task.cancel()
 
 
 async def of_all_nodes(backend: ManagementBackend, kind: Kind, own: Listed) -> Listed:

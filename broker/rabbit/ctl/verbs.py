@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import partial
 
 from shalott.broker.base.http.client import Asked
-from shalott.broker.rabbit.ctl import cluster, policies
+from shalott.broker.rabbit.ctl import cluster, policies, ring
 from shalott.broker.rabbit.ctl.arguments import EXIT_USAGE, CtlError, Typed, parse
 from shalott.broker.rabbit.ctl.listing import LISTINGS, run_listing
 from shalott.broker.rabbit.ctl.session import Session
@@ -45,6 +45,7 @@ VERBS: Mapping[str, Verb] = {
     "forget_cluster_node": Verb("[--offline] <node>", 1, 1, cluster.forget_cluster_node),
     "sync_queue": Verb("[-p <vhost>] <queue>", 1, 1, cluster.sync_queue),
     "cancel_sync_queue": Verb("[-p <vhost>] <queue>", 1, 1, cluster.cancel_sync_queue),
+    "gm_ring": Verb("[-p <vhost>] <queue>", 1, 1, ring.gm_ring),
     **{
         name: Verb(
             "[-p <vhost>]" if listing.fixed else "[-p <vhost>] [<column> ...]",

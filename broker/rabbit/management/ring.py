@@ -32,29 +32,33 @@ async def show_ring(
             "queue": row.name,
             "vhost": row.vhost,
             "asked": backend.config.name,
-            "ring": ring_order(members),
-            "in_flight": in_flight(members),
+            "rings": [
+                {"members": ring, "in_flight": in_flight(ring, members)} for ring in rings(members)
+            ],
             "nodes": nodes,
         }
     )
 
 
-def ring_order(members: Sequence[Shown]) -> list[str]:
-    """Ids from the master (or the first) to the right, as the newest view has them."""
-    if not members:
-        return []
-    newest = max(members, key=lambda each: each["version"])
-    order = [each["id"] for each in newest["view"]]
-    masters = [each["id"] for each in members if each["role"] == "master" and each["id"] in order]
-    start = order.index(masters[0]) if masters else 0
-    return order[start:] + order[:start]
+def rings(members: Sequence[Shown]) -> list[list[str]]:
+    """Ids, each ring's from its master (or the first) to the right, as its newest view has them.
+    There is one, unless nodes run apart: a member that no newer view of another knows is in a ring
+    of its own."""
+    found: list[list[str]] = []
+    for member in sorted(members, key=lambda each: (-each["version"], each["id"])):
+        if not any(member["id"] in ring for ring in found):
+            order = [each["id"] for each in member["view"]]
+            masters = [each["id"] for each in members if each["role"] == "master"]
+            start = next((order.index(each) for each in masters if each in order), 0)
+            found.append(order[start:] + order[:start])
+    return found
 
 
-def in_flight(members: Sequence[Shown]) -> list[dict[str, Any]]:
-    """``phase``: pub or ack. ``passed``: the members that it has passed, in ring order from the
+def in_flight(order: Sequence[str], all_members: Sequence[Shown]) -> list[dict[str, Any]]:
+    """In one ring. ``phase``: pub or ack. ``passed``: the members that it has passed, in ring order from the
     publisher, or from who stands in for it. Who gave no answer is no hindrance: it is not known
     whether it has what its right neighbour has not."""
-    order = ring_order(members)
+    members = [each for each in all_members if each["id"] in order]
     by_id = {each["id"]: each for each in members}
     found: dict[tuple[str, int], dict[str, Any]] = {}
     holders: dict[tuple[str, int], list[str]] = {}

@@ -13,7 +13,7 @@ from typing import Any
 
 import msgspec
 
-from shalott.broker.base.errors import ProcessError
+from shalott.broker.base.errors import CallTimeout, ProcessError
 from shalott.broker.base.http.messages import Request, Response, json_response
 from shalott.broker.rabbit.management.agent import NAME, TIMEOUT_MS, Look, LookTold
 from shalott.broker.rabbit.management.backend import ManagementBackend, Route
@@ -51,6 +51,8 @@ async def _look_of(backend: ManagementBackend, node: str, wanted: Look) -> dict[
         return {"node": node, "reachable": True, "reason": "", **await look(backend, wanted)}
     try:
         answer = await backend.runtime.call(Name(node, NAME), wanted, timeout_ms=TIMEOUT_MS)
+    except CallTimeout:
+        return {"node": node, "reachable": False, "reason": f"no answer in {TIMEOUT_MS} ms"}
     except ProcessError as error:
         return {"node": node, "reachable": False, "reason": str(error)}
     if not isinstance(answer, LookTold):

@@ -53,7 +53,7 @@ function tokens(flights, order) {
   });
 }
 
-function drawing({ ring: order, nodes, in_flight: flights }) {
+function drawing({ members: order, in_flight: flights }, nodes) {
   const label = `Ring of ${order.length} members, ${flights.length} messages on their way`;
   return s("svg", { viewBox: `0 0 ${WIDTH} ${HEIGHT}`, role: "img", "aria-label": label },
     s("defs", {}, s("marker", { id: "arrow", viewBox: "0 0 8 8", refX: 7, refY: 4,
@@ -95,13 +95,13 @@ export const ring = {
   title: "Ring",
   load: (vhost, name) => get("shalott", "queues", vhost, name, "ring"),
   render(told) {
-    const versions = new Set(told.nodes.map((each) => each.member?.version).filter(Boolean));
     return [
       h("h1", {}, "Ring of ", h("a", { href: hrefOf("queue", { vhost: told.vhost,
         name: told.queue }) }, told.queue)),
-      versions.size > 1 ? h("p", { class: "warn" }, "The members have different views: versions ",
-        [...versions].sort().join(", "), ".") : null,
-      told.ring.length ? drawing(told) : h("p", { class: "soft" }, "The queue has no mirrors."),
+      told.rings.length > 1 ? h("p", { class: "bad" },
+        `The queue has ${told.rings.length} rings: the nodes run apart.`) : null,
+      told.rings.length ? told.rings.map((each) => drawing(each, told.nodes))
+        : h("p", { class: "soft" }, "Nobody within reach is in a ring of this queue."),
       h("h2", {}, "On their way round"),
       table("On their way round", columns(
         ["Message", (each) => each.number, true],
@@ -110,7 +110,7 @@ export const ring = {
         ["Round", (each) => (each.phase === "pub" ? "pub, the first" : "ack, the second")],
         ["Passed", (each) => each.passed.map(nodeOf).join(" → ")],
         ["Kept by", (each) => each.held_by.map(nodeOf).join(", ")],
-      ), told.in_flight, "Nothing: every broadcast has come home and is acknowledged."),
+      ), told.rings.flatMap((each) => each.in_flight), "Nothing: every broadcast has come home and is acknowledged."),
       told.nodes.map((each) => h("section", { "aria-label": count(each.node) }, ofNode(each))),
     ];
   },

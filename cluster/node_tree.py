@@ -18,7 +18,8 @@ PAGE = ("*.html", "*.css", "*.js")  # its management page's files
 
 
 def broker_files() -> dict[str, bytes]:
-    """The package's part that a node runs, its page too, by path from the directory that PYTHONPATH names."""
+    """The package's part that a node runs, its page too, by path from the directory that
+    PYTHONPATH names."""
     package = Path(shalott.__path__[0])
     broker = package / "broker"
     found = (path for kind in ("*.py", *PAGE) for path in broker.rglob(kind))

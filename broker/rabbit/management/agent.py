@@ -41,7 +41,7 @@ class CloseVhost(Message):
 
 
 class Look(Message):
-    """call -> LookTold: the node's own view of the cluster or, if ``queue`` is a key, of its ring."""
+    """call -> LookTold: the node's own view of the cluster; with a queue's key, of its ring."""
 
     queue: str = ""
 

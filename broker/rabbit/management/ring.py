@@ -55,9 +55,10 @@ def rings(members: Sequence[Shown]) -> list[list[str]]:
 
 
 def in_flight(order: Sequence[str], all_members: Sequence[Shown]) -> list[dict[str, Any]]:
-    """In one ring. ``phase``: pub or ack. ``passed``: the members that it has passed, in ring order from the
-    publisher, or from who stands in for it. Who gave no answer is no hindrance: it is not known
-    whether it has what its right neighbour has not."""
+    """In one ring. ``phase``: pub or ack. ``passed``: the members that it has passed, in ring
+    order from the publisher, or from who stands in for it. Who gave no answer is left out: whether
+    it has a message is not known, though its right neighbour may show that it had.
+    """
     members = [each for each in all_members if each["id"] in order]
     by_id = {each["id"]: each for each in members}
     found: dict[tuple[str, int], dict[str, Any]] = {}

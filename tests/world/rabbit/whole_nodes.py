@@ -102,7 +102,7 @@ class WholeNodes:
 
     async def until(self, holds: Callable[[], Awaitable[bool]]) -> None:
         async with asyncio.timeout(DEADLINE_S):
-            while not await holds():
+            while not await holds():  # noqa: ASYNC110 - nodes are asked
                 await asyncio.sleep(AGAIN_S)
 
     def isolate(self, name: str) -> None:

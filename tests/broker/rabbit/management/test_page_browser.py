@@ -213,9 +213,7 @@ def test_keys_reach_everything(chromium: Chromium, cluster: dict[str, NodeProces
         assert focusable
 
 
-def test_a_policy_is_added_and_deleted(
-    chromium: Chromium, cluster: dict[str, NodeProcess]
-) -> None:
+def test_a_policy_is_added_and_deleted(chromium: Chromium, cluster: dict[str, NodeProcess]) -> None:
     with opened(chromium, cluster["n1"]) as page:
         show(page, "#/policies")
         sees(page, "ha-sync-mode")
@@ -254,9 +252,7 @@ def test_mirrors_that_are_behind_are_red_until_they_are_synchronised(
         assert text_of(page).count("yes") >= 3
 
 
-def test_nothing_is_wider_than_a_phone(
-    chromium: Chromium, cluster: dict[str, NodeProcess]
-) -> None:
+def test_nothing_is_wider_than_a_phone(chromium: Chromium, cluster: dict[str, NodeProcess]) -> None:
     places = ("overview", "cluster", "queues", "policies", "exchanges", "channels", "users")
     with opened(chromium, cluster["n1"]) as page:
         page.resize(*PHONE)
@@ -267,9 +263,7 @@ def test_nothing_is_wider_than_a_phone(
             assert page.ask("document.documentElement.scrollWidth") <= PHONE[0], place
 
 
-def test_messages_on_their_way_round(
-    chromium: Chromium, cluster: dict[str, NodeProcess]
-) -> None:
+def test_messages_on_their_way_round(chromium: Chromium, cluster: dict[str, NodeProcess]) -> None:
     """A node that is stopped keeps what its left neighbour sends it from getting on."""
     path = "/api/shalott/queues/%2F/orders/ring"
     (ring,) = ask(cluster["n1"], "GET", path)["rings"]

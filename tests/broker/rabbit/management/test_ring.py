@@ -105,7 +105,11 @@ def test_what_does_not_get_on_is_seen_where_it_is() -> None:
         told = await cluster.get("n1", RING)
         (flight,) = told["rings"][0]["in_flight"]
         assert flight["publisher"] == order[0]
-        assert (flight["number"], flight["kind"], flight["text"]) == (number + 1, "Published", "test")
+        assert (flight["number"], flight["kind"], flight["text"]) == (
+            number + 1,
+            "Published",
+            "test",
+        )
         assert (flight["phase"], flight["held_by"]) == ("pub", sorted(order[:2]))
         for member in members(told).values():
             assert last(member, order[0]) == (number + 1, number)

@@ -14,13 +14,16 @@ import shalott
 OWN_BROKER = "broker"  # the image that runs the sources of this package
 # All that the broker imports besides the standard library.
 WIRE_LIBRARIES = ("pamqp", "msgspec", "h11")
+PAGE = ("*.html", "*.css", "*.js")  # its management page's files
 
 
 def broker_files() -> dict[str, bytes]:
-    """The package's part that a node runs, by path from the directory that PYTHONPATH names."""
+    """The package's part that a node runs, its page too, by path from the directory that
+    PYTHONPATH names."""
     package = Path(shalott.__path__[0])
     broker = package / "broker"
-    sources = [package / "__init__.py", *sorted(broker.rglob("*.py"))]
+    found = (path for kind in ("*.py", *PAGE) for path in broker.rglob(kind))
+    sources = [package / "__init__.py", *sorted(found)]
     return {
         f"shalott/{path.relative_to(package).as_posix()}": path.read_bytes() for path in sources
     }

@@ -27,6 +27,8 @@ class NodeConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     data_dir: str
     peers: tuple[Peer, ...] = ()  # the other nodes of the cluster, not this one
     bind_host: str = "0.0.0.0"
+    # Nobody but this machine unless told otherwise: its users have well-known passwords.
+    management_host: str = "127.0.0.1"
     amqp_port: Port = 5672
     cluster_port: Port = 25672
     management_port: Port = 15672

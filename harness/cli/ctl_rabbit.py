@@ -15,7 +15,7 @@ Address = tuple[str, int]
 RABBIT_VERBS = (
     *("set_policy", "clear_policy", "list_policies", "list_queues", "list_exchanges"),
     *("list_bindings", "list_connections", "list_channels", "list_consumers", "list_vhosts"),
-    *("sync_queue", "cancel_sync_queue"),
+    *("sync_queue", "cancel_sync_queue", "gm_ring"),
     *("add_vhost", "delete_vhost"),
     *("cluster_status", "stop_app", "start_app", "forget_cluster_node"),
 )

@@ -31,7 +31,7 @@ class Request:
 
 @dataclass(frozen=True, slots=True)
 class Response:
-    """``body`` is JSON, or empty."""
+    """``body`` is JSON unless ``headers`` have another Content-Type, or empty."""
 
     status: int
     body: bytes = b""

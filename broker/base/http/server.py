@@ -173,7 +173,7 @@ class Exchange:
 
     async def _send(self, response: Response, method: str) -> None:
         headers = [("Content-Length", str(len(response.body))), ("Cache-Control", "no-cache")]
-        if response.body:
+        if response.body and "Content-Type" not in response.headers:
             headers.append(("Content-Type", "application/json"))
         if response.status == 204:
             del headers[0]

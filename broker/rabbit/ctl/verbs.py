@@ -8,7 +8,7 @@ from functools import partial
 from typing import Literal
 
 from shalott.broker.base.http.client import Asked
-from shalott.broker.rabbit.ctl import app, cluster, policies, vhosts
+from shalott.broker.rabbit.ctl import app, cluster, policies, ring, vhosts
 from shalott.broker.rabbit.ctl.arguments import EXIT_USAGE, CtlError, Typed, parse
 from shalott.broker.rabbit.ctl.listing import LISTINGS, run_listing
 from shalott.broker.rabbit.ctl.session import Session
@@ -68,6 +68,7 @@ VERBS: Mapping[str, Verb] = {
     "forget_cluster_node": Verb("[--offline] <node>", 1, 1, cluster.forget_cluster_node),
     "sync_queue": Verb("[-p <vhost>] <queue>", 1, 1, cluster.sync_queue),
     "cancel_sync_queue": Verb("[-p <vhost>] <queue>", 1, 1, cluster.cancel_sync_queue),
+    "gm_ring": Verb("[-p <vhost>] <queue>", 1, 1, ring.gm_ring),
     **{name: _listing(name) for name in LISTINGS},
 }
 

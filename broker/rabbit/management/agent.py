@@ -1,5 +1,6 @@
-"""ClientsAgent: tells other nodes of this node's AMQP clients, so that whichever node is asked can
-list those of all; and does what they can't do themselves: let them out of the cluster, and in.
+"""ClientsAgent: tells other nodes of this node's AMQP clients, of its own view of the cluster and
+of its queues' rings, so that whichever node is asked can list those of all; and does what they
+can't do themselves: let them out of the cluster, and in.
 """
 
 from __future__ import annotations
@@ -40,6 +41,18 @@ class CloseVhost(Message):
     vhost: str
 
 
+class Look(Message):
+    """call -> LookTold: the node's own view of the cluster; with a queue's key, of its ring."""
+
+    queue: str = ""
+
+
+class LookTold(Message):
+    """``shown``: a JSON object."""
+
+    shown: bytes
+
+
 class Forget(Message):
     """call -> Done: the node that asks leaves the cluster."""
 
@@ -52,19 +65,30 @@ class Admit(Message):
     node: str
 
 
-MESSAGES: tuple[type[Message], ...] = (ListClients, ClientsTold, CloseVhost, Forget, Admit)
+MESSAGES: tuple[type[Message], ...] = (
+    ListClients,
+    ClientsTold,
+    CloseVhost,
+    Look,
+    LookTold,
+    Forget,
+    Admit,
+)
 
 Change = Callable[[str], Awaitable[None]]
 
 
 class ClientsAgent(Process):
     """``told``: what this node has of each kind. ``close``: sends a vhost's clients away.
-    ``forget`` and ``admit`` change who belongs to the cluster; they raise BrokerError."""
+    ``look``: what the node says of itself. ``forget`` and ``admit`` change who belongs to the
+    cluster; they raise BrokerError.
+    """
 
     def __init__(
         self,
         told: Callable[[Kind], Listed],
         close: Callable[[str], None],
+        look: Callable[[Look], Awaitable[dict[str, Any]]],
         forget: Change,
         admit: Change,
     ) -> None:
@@ -73,6 +97,8 @@ class ClientsAgent(Process):
         self._close = close
         self._forget = forget
         self._admit = admit
+        self._look = look
+        self._beside: dict[asyncio.Task[None], None] = {}
 
     async def handle_call(self, request: Message, caller: Caller) -> Message | None:
         if isinstance(request, ListClients):
@@ -80,11 +106,40 @@ class ClientsAgent(Process):
         if isinstance(request, CloseVhost):
             self._close(request.vhost)
             return Done()
-        if isinstance(request, Forget):
-            return await _done(self._forget(request.node))
-        if isinstance(request, Admit):
-            return await _done(self._admit(request.node))
-        return await super().handle_call(request, caller)
+        answer = self._slow_answer(request)
+        if answer is None:
+            return await super().handle_call(request, caller)
+        self._begin(answer, caller)
+        return None
+
+    def _slow_answer(self, request: Message) -> Awaitable[Message] | None:
+        """Of what is done beside the mailbox: it keeps nobody else waiting."""
+        match request:
+            case Look():
+                return self._told_of(request)
+            case Forget(node):
+                return _done(self._forget(node))
+            case Admit(node):
+                return _done(self._admit(node))
+        return None
+
+    def _begin(self, answer: Awaitable[Message], caller: Caller) -> None:
+        async def reply() -> None:
+            caller.reply(await answer)
+
+        task = asyncio.create_task(reply())
+        self._beside[task] = None
+        task.add_done_callback(lambda done: self._beside.pop(done, None))
+
+    async def _told_of(self, request: Look) -> Message:
+        return LookTold(msgspec.json.encode(await self._look(request)))
+
+    async def run(self) -> None:
+        try:
+            await super().run()
+        finally:
+            for task in list(self._beside):
+                task.cancel()
 
 
 async def _done(change: Awaitable[None]) -> Message:

@@ -1,8 +1,8 @@
 """The management API as one function: a request and a node give a response.
 
 Paths, names and shapes are those of RabbitMQ's management plugin (its api/index.html), so that
-scripts written for it work here, and one harness observes both brokers. /api/shalott/claims is our
-own.
+scripts written for it work here, and one harness observes both brokers. What is below /api/shalott
+is our own; beside the API stands the page that shows what it tells (pages.py).
 """
 
 from __future__ import annotations
@@ -27,11 +27,14 @@ from shalott.broker.rabbit.management import (
     permissions,
     policies,
     queues,
+    ring,
     topology,
     users,
     vhosts,
+    views,
 )
 from shalott.broker.rabbit.management.backend import ManagementBackend, Route
+from shalott.broker.rabbit.management.pages import find_page
 
 ROUTES: tuple[Route, ...] = (
     *nodes.ROUTES,
@@ -46,11 +49,16 @@ ROUTES: tuple[Route, ...] = (
     *members.ROUTES,
     *app.ROUTES,
     *users.ROUTES,
+    *views.ROUTES,
+    *ring.ROUTES,
 )
 
 
 async def respond(backend: ManagementBackend, request: Request) -> Response:
     """Never raises a BrokerError: each becomes a response that says what is the matter."""
+    page = find_page(request)
+    if page is not None:
+        return page
     try:
         user = authenticate(backend.config.users, request.headers.get("authorization", ""))
         handler, parameters = find(ROUTES, request.method, request.segments)

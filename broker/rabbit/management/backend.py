@@ -11,6 +11,7 @@ from shalott.broker.rabbit.amqp.client_info import ChannelInfo
 from shalott.broker.rabbit.amqp.connection import ConnectionInfo
 from shalott.broker.rabbit.amqp.queues import Queues
 from shalott.broker.rabbit.config import NodeConfig
+from shalott.broker.rabbit.management.rates import Rates
 from shalott.broker.rabbit.metadata.api import Metadata
 from shalott.broker.rabbit.processes.messages import Pid
 from shalott.broker.rabbit.processes.runtime import Runtime
@@ -71,6 +72,11 @@ class ManagementBackend(Protocol):
 
     def channels(self) -> Sequence[tuple[ConnectionInfo, Sequence[ChannelInfo]]]:
         """Of this node's AMQP clients."""
+        ...
+
+    @property
+    def rates(self) -> Rates:
+        """What was counted when somebody asked before."""
         ...
 
     def close_connection(self, pid: Pid, text: str) -> bool:

@@ -74,22 +74,25 @@ def view_claim(
     }
 
 
-async def claims(
-    backend: ManagementBackend, request: Request, parameters: Mapping[str, str]
-) -> Response:
+async def view_claims(backend: ManagementBackend) -> dict[str, Any]:
+    """The node's own view of the cluster, and of each queue."""
     own = await own_claims(backend)
     rows = {row.key: row for row in queue_rows(backend)}
     keys = sorted(dict.fromkeys([*rows, *own]))
-    return json_response(
-        {
-            "node": backend.config.name,
-            "status": backend.phase,
-            "incarnation": backend.env.incarnation,
-            "running_nodes": backend.metadata.running_nodes(),
-            "partitions": list(backend.partitions().get(backend.config.name, ())),
-            "claims": [view_claim(backend, key, rows.get(key), own.get(key)) for key in keys],
-        }
-    )
+    return {
+        "node": backend.config.name,
+        "status": backend.phase,
+        "incarnation": backend.env.incarnation,
+        "running_nodes": backend.metadata.running_nodes(),
+        "partitions": list(backend.partitions().get(backend.config.name, ())),
+        "claims": [view_claim(backend, key, rows.get(key), own.get(key)) for key in keys],
+    }
+
+
+async def claims(
+    backend: ManagementBackend, request: Request, parameters: Mapping[str, str]
+) -> Response:
+    return json_response(await view_claims(backend))
 
 
 ROUTES: tuple[Route, ...] = (Route("GET", "/api/shalott/claims", claims),)

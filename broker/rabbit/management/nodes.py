@@ -1,4 +1,4 @@
-"""/api/overview, /api/nodes and who is asking."""
+"""/api/overview and /api/nodes."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import Any
 from shalott.broker.base.http.messages import Request, Response, json_response, not_found
 from shalott.broker.rabbit.management.backend import ManagementBackend, Route
 from shalott.broker.rabbit.management.queue_view import queue_rows, view_queues
+from shalott.broker.rabbit.management.rates import summed
 from shalott.broker.rabbit.management.topology import exchange_rows
 from shalott.broker.rabbit.metadata.membership import FORGOTTEN
 
@@ -77,7 +78,12 @@ def listeners(backend: ManagementBackend) -> list[dict[str, Any]]:
     if backend.phase == "running":
         ports.insert(0, ("amqp", config.amqp_port))
     return [
-        {"node": config.name, "protocol": protocol, "ip_address": config.bind_host, "port": port}
+        {
+            "node": config.name,
+            "protocol": protocol,
+            "ip_address": config.management_host if protocol == "http" else config.bind_host,
+            "port": port,
+        }
         for protocol, port in ports
     ]
 
@@ -96,6 +102,7 @@ async def overview(
             "rabbitmq_version": COMPATIBLE_VERSION,
             "cluster_name": "shalott",
             "node": backend.config.name,
+            "message_stats": summed([q["message_stats"] for q in queues if "message_stats" in q]),
             "queue_totals": {key: sum(q.get(key, 0) for q in queues) for key in counted},
             "object_totals": {
                 "queues": len(queues),
@@ -109,12 +116,6 @@ async def overview(
     )
 
 
-async def whoami(
-    backend: ManagementBackend, request: Request, parameters: Mapping[str, str]
-) -> Response:
-    return json_response({"name": request.user, "tags": ["administrator"]})
-
-
 async def cluster_name(
     backend: ManagementBackend, request: Request, parameters: Mapping[str, str]
 ) -> Response:
@@ -124,7 +125,6 @@ async def cluster_name(
 ROUTES: tuple[Route, ...] = (
     Route("GET", "/api/overview", overview),
     Route("GET", "/api/cluster-name", cluster_name),
-    Route("GET", "/api/whoami", whoami),
     Route("GET", "/api/nodes", list_nodes),
     Route("GET", "/api/nodes/:name", show_node),
 )

@@ -11,6 +11,8 @@ from shalott.broker.rabbit.amqp.queue_protocol import Stat, Stats
 from shalott.broker.rabbit.management.backend import ManagementBackend
 from shalott.broker.rabbit.metadata.policies import in_force
 from shalott.broker.rabbit.metadata.records import QueueRow
+from shalott.broker.rabbit.mirrored.messages import CountOperations, Operations
+from shalott.broker.rabbit.processes.messages import Pid
 
 STAT_TIMEOUT_MS = 1000
 
@@ -34,6 +36,29 @@ def is_live(backend: ManagementBackend, row: QueueRow) -> bool:
 async def view_queues(backend: ManagementBackend, rows: Sequence[QueueRow]) -> list[dict[str, Any]]:
     """All at once: one slow master delays the answer, but does not stop it."""
     return list(await asyncio.gather(*(view_queue(backend, row) for row in rows)))
+
+
+async def count_of(backend: ManagementBackend, pid: Pid) -> Operations | None:
+    """What a queue process has done; None if it does not say."""
+    try:
+        answer = await backend.runtime.call(pid, CountOperations(), timeout_ms=STAT_TIMEOUT_MS)
+    except ProcessError:
+        return None
+    return answer if isinstance(answer, Operations) else None
+
+
+def view_operations(backend: ManagementBackend, pid: Pid, told: Operations) -> dict[str, Any]:
+    """As RabbitMQ: no ``message_stats`` before anything was done, ``sync_messages`` of a master
+    that synchronises. How many there are to send is our own."""
+    shown: dict[str, Any] = {"message_bytes": told.message_bytes}
+    now_ns = backend.env.clock.monotonic_ns()
+    stats = backend.rates.message_stats(str(pid), told.counts, now_ns)
+    if any(told.counts.values()):
+        shown["message_stats"] = stats
+    if told.sync_messages is not None:
+        shown["sync_messages"] = told.sync_messages
+        shown["sync_messages_total"] = told.sync_total
+    return shown
 
 
 async def view_queue(backend: ManagementBackend, row: QueueRow) -> dict[str, Any]:
@@ -63,7 +88,10 @@ async def view_queue(backend: ManagementBackend, row: QueueRow) -> dict[str, Any
     if row.pid is None or not is_live(backend, row):
         return {**shown, "state": "down"}
     try:
-        answer = await backend.runtime.call(row.pid, Stat(), timeout_ms=STAT_TIMEOUT_MS)
+        answer, counted = await asyncio.gather(
+            backend.runtime.call(row.pid, Stat(), timeout_ms=STAT_TIMEOUT_MS),
+            count_of(backend, row.pid),
+        )
     except CallTimeout:
         return {**shown, "state": "unresponsive"}
     except ProcessError:
@@ -77,4 +105,5 @@ async def view_queue(backend: ManagementBackend, row: QueueRow) -> dict[str, Any
         "messages_ready": answer.ready,
         "messages_unacknowledged": answer.unacknowledged,
         "consumers": answer.consumers,
+        **({} if counted is None else view_operations(backend, row.pid, counted)),
     }

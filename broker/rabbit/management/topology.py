@@ -111,10 +111,23 @@ async def list_bindings(
     return json_response([view_binding(row) for row in rows if vhost in (None, row.vhost)])
 
 
+async def list_bindings_of_queue(
+    backend: ManagementBackend, request: Request, parameters: Mapping[str, str]
+) -> Response:
+    vhost, name = parameters["vhost"], parameters["name"]
+    if all((row.vhost, row.name) != (vhost, name) for row in queue_rows(backend)):
+        raise not_found()
+    rows = [row for row in binding_rows(backend) if not row.to_exchange]
+    return json_response(
+        [view_binding(row) for row in rows if (row.vhost, row.destination) == (vhost, name)]
+    )
+
+
 ROUTES: tuple[Route, ...] = (
     Route("GET", "/api/exchanges", list_exchanges),
     Route("GET", "/api/exchanges/:vhost", list_exchanges),
     Route("GET", "/api/exchanges/:vhost/:name", show_exchange),
     Route("GET", "/api/bindings", list_bindings),
     Route("GET", "/api/bindings/:vhost", list_bindings),
+    Route("GET", "/api/queues/:vhost/:name/bindings", list_bindings_of_queue),
 )

@@ -6,6 +6,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import msgspec
+
 from shalott.broker.rabbit.amqp.queue_protocol import Content
 from shalott.broker.rabbit.metadata.records import GroupRow, MemberId, QueueRow
 from shalott.broker.rabbit.mirrored.ring.members import Activity, Catchup, CheckNeighbours
@@ -109,6 +111,68 @@ class Claimed(Message, frozen=True):
     detail: dict[str, Any] = {}
 
 
+class LookRing(Message, frozen=True):
+    """call -> RingLook: what this process holds of its ring. An operator looks; nothing changes."""
+
+
+class PubLook(msgspec.Struct, frozen=True, array_like=True):
+    """A broadcast: its number, the instruction's name, the size of the message in it (None if it
+    is about none), and how that begins."""
+
+    number: int
+    kind: str
+    bytes: int | None
+    text: str
+
+
+class PublisherLook(msgspec.Struct, frozen=True, array_like=True):
+    """gm.erl's #member, of one publisher. ``pending``: the first few of ``pending_count``."""
+
+    id: MemberId
+    last_pub: int
+    last_ack: int
+    pending_count: int
+    pending: tuple[PubLook, ...]
+
+
+class PlaceLook(msgspec.Struct, frozen=True, array_like=True):
+    """gm.erl's #view_member: ``aliases`` are the dead to its left, for whom it stands in."""
+
+    id: MemberId
+    left: MemberId
+    right: MemberId
+    aliases: tuple[MemberId, ...]
+
+
+class RingLook(Message, frozen=True):
+    """``member`` is None if the queue has no ring; ``version``: of its view. ``buffered``: what it
+    has not sent to the right yet. ``publishers`` is empty while its left has told it nothing.
+    """
+
+    role: str
+    state: str
+    member: MemberId | None = None
+    version: int = 0
+    is_ready: bool = False
+    places: tuple[PlaceLook, ...] = ()
+    publishers: tuple[PublisherLook, ...] = ()
+    buffered: tuple[PubLook, ...] = ()
+
+
+class CountOperations(Message, frozen=True):
+    """call -> Operations, also of a master that is busy with a synchronisation."""
+
+
+class Operations(Message, frozen=True):
+    """``counts``: since this process serves the queue. ``sync_messages`` of ``sync_total`` are
+    sent, None while there is no synchronisation."""
+
+    counts: dict[str, int]
+    message_bytes: int
+    sync_messages: int | None = None
+    sync_total: int | None = None
+
+
 # -- asked of a supervisor -------------------------------------------------------------------------
 
 
@@ -205,6 +269,10 @@ MESSAGES: tuple[type[Message], ...] = (
     StopProcess,
     Claim,
     Claimed,
+    LookRing,
+    RingLook,
+    CountOperations,
+    Operations,
     DeclareQueue,
     Declared,
     StartMirror,

@@ -30,6 +30,7 @@ from shalott.broker.rabbit.management.agent import ClientsAgent
 from shalott.broker.rabbit.management.api import respond
 from shalott.broker.rabbit.management.clients import clients_of_node, send_away
 from shalott.broker.rabbit.management.members import admit, forget
+from shalott.broker.rabbit.management.views import look
 from shalott.broker.rabbit.metadata.access import ReplicatedMetadata
 from shalott.broker.rabbit.metadata.messages import SERVER
 from shalott.broker.rabbit.metadata.opening import Store, make_server, open_store
@@ -77,11 +78,12 @@ class Node:
         self.clients = ClientsAgent(
             partial(clients_of_node, view),
             partial(send_away, view),
+            partial(look, view),
             partial(forget, view),
             partial(admit, view),
         )
         self.management = ManagementServer(
-            partial(respond, view), host=config.bind_host, port=config.management_port
+            partial(respond, view), host=config.management_host, port=config.management_port
         )
         self.fatal: asyncio.Future[BrokerError] = asyncio.get_running_loop().create_future()
         self._store = store

@@ -12,6 +12,7 @@ from shalott.broker.rabbit.amqp.client_info import ChannelInfo
 from shalott.broker.rabbit.amqp.connection import ConnectionInfo
 from shalott.broker.rabbit.amqp.queues import Queues
 from shalott.broker.rabbit.config import NodeConfig
+from shalott.broker.rabbit.management.rates import Rates
 from shalott.broker.rabbit.metadata.api import Metadata
 from shalott.broker.rabbit.node.clustering import Clustering
 from shalott.broker.rabbit.processes.messages import Pid
@@ -26,6 +27,7 @@ class NodeView:
 
     def __init__(self, node: Node) -> None:
         self._node = node
+        self._rates = Rates()
 
     @property
     def env(self) -> Env:
@@ -80,6 +82,10 @@ class NodeView:
     def channels(self) -> Sequence[tuple[ConnectionInfo, Sequence[ChannelInfo]]]:
         broker = self._node.broker
         return [] if broker is None else broker.listener.channels()
+
+    @property
+    def rates(self) -> Rates:
+        return self._rates
 
     def close_connection(self, pid: Pid, text: str) -> bool:
         broker = self._node.broker

@@ -82,6 +82,7 @@ class MirroredSystem:
             "data_dir": topology.data_dir[node],
             "peers": [{"name": peer, "host": at.host, "port": at.port} for peer, at in peers],
             "bind_host": listen["amqp"].host,
+            "management_host": listen["management"].host,
             "amqp_port": listen["amqp"].port,
             "cluster_port": listen["cluster"].port,
             "management_port": listen["management"].port,

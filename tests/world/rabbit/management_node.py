@@ -27,6 +27,7 @@ from shalott.broker.rabbit.amqp.queue_protocol import (
     Stats,
 )
 from shalott.broker.rabbit.config import NodeConfig, Peer
+from shalott.broker.rabbit.management.rates import Rates
 from shalott.broker.rabbit.metadata.api import Transaction
 from shalott.broker.rabbit.metadata.records import QueueRow, Record, queue_key
 from shalott.broker.rabbit.metadata.tables import LocalTransaction, Tables
@@ -158,6 +159,7 @@ class FakeNode:
         self.clients: list[ConnectionInfo] = []
         self.opened: list[ChannelInfo] = []  # channels of each of them
         self.closed: list[tuple[Pid, str]] = []
+        self.rates = Rates()
 
     # -- ManagementBackend -------------------------------------------------------------------------
 

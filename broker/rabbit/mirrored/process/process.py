@@ -18,8 +18,10 @@ from shalott.broker.rabbit.mirrored.messages import (
     AutoSync,
     Claim,
     Claimed,
+    CountOperations,
     DurableAdvanced,
     JoinRing,
+    LookRing,
     SenderDeathTimer,
     StopNow,
     StopProcess,
@@ -29,6 +31,7 @@ from shalott.broker.rabbit.mirrored.messages import (
 from shalott.broker.rabbit.mirrored.modes import Start
 from shalott.broker.rabbit.mirrored.process import (
     ending,
+    looks,
     mirroring,
     promotion,
     ring_events,
@@ -106,6 +109,10 @@ class QueueProcess(Process):
                 state.ring.gm.handle_join(request, caller)
             case Claim():
                 return state.claim()
+            case LookRing():
+                return looks.look_ring(state)
+            case CountOperations():
+                return looks.count_operations(state)
             case Stat() if isinstance(state.role, Master):
                 if caller.pid is not None:  # a channel declares the queue; others only look
                     state.role.limits.touch()

@@ -33,6 +33,7 @@ from shalott.broker.rabbit.metadata.records import QueueRow
 from shalott.broker.rabbit.mirrored.messages import FlushAcked
 from shalott.broker.rabbit.mirrored.replica import instructions as ins
 from shalott.broker.rabbit.mirrored.replica.consumers import Consumers
+from shalott.broker.rabbit.mirrored.replica.counts import Counts
 from shalott.broker.rabbit.mirrored.replica.inheritance import Inheritance
 from shalott.broker.rabbit.mirrored.replica.limits import Limits
 from shalott.broker.rabbit.mirrored.replica.master_confirms import MasterConfirms
@@ -65,6 +66,7 @@ class Master:
         )
         self.confirms = MasterConfirms(shell, queue, heritage)
         self.outbox = self.confirms.outbox
+        self.counts = Counts()
         self.is_deletable = False  # auto-delete or exclusive, and its last user is gone
         self._rules = master_rules(shell.env.has_bug)
         if row.exclusive_owner is not None:
@@ -139,6 +141,7 @@ class Master:
     def publish(self, message: Publish, *, redelivered: bool = False) -> None:
         content = message.content
         self.shell.monitor(message.channel)
+        self.counts.publish += 1
         if self._is_known(message):
             return
         if self.limits.refuses(content):
@@ -192,6 +195,7 @@ class Master:
             self._tell(message, ins.Published(message.channel, content, True, ttl_ms))
             ack_id = self.consumers.delivered(request.channel, content.id, consumer)
             self.confirms.await_durable(mark, content.id)
+        self.counts.delivered(no_ack=request.no_ack, redelivered=redelivered)
         self.shell.send(
             request.channel, Deliver(self.shell.pid, request.tag, ack_id, redelivered, content)
         )
@@ -230,7 +234,9 @@ class Master:
         self._expire()
         fetched = self._fetch(request.no_ack)
         if fetched is None:
+            self.counts.get_empty += 1
             return GotEmpty()
+        self.counts.got(no_ack=request.no_ack, redelivered=fetched.redelivered)
         self._expire()  # what is the head now
         content = fetched.content
         ack_id = (
@@ -274,6 +280,7 @@ class Master:
             delivery = Deliver(
                 self.shell.pid, request.tag, ack_id, fetched.redelivered, fetched.content
             )
+            self.counts.delivered(no_ack=request.no_ack, redelivered=fetched.redelivered)
             self.shell.send(request.channel, delivery)
             self._expire()
 
@@ -284,6 +291,8 @@ class Master:
         else:
             if request.outcome == "reject":
                 self.limits.dead_letter(ids, "rejected")
+            else:
+                self.counts.ack += len(ids)
             self.ack(ids)
         self.deliver_ready()
 

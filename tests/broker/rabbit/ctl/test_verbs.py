@@ -14,7 +14,7 @@ import pika
 import pytest
 
 from shalott.cluster.local.ports import HOST
-from tests.broker.rabbit.amqp.pika_flows import Address, connected, queue
+from tests.broker.rabbit.amqp.pika_flows import Address, connected, publish, queue
 from tests.end_to_end.runs import shalott
 from tests.world.processes.rabbit import NodeProcess
 from tests.world.rabbit.typing_ctl import said, typed
@@ -238,3 +238,36 @@ def test_shalott_ctl_says_the_same(cluster: list[NodeProcess], tmp_path: Path) -
     assert (done.exit_code, done.stdout) == (0, "name\n/\n")
     done = shalott(("ctl", "clear_policy", "nobody", "--endpoint", endpoint), tmp_path)
     assert (done.exit_code, "Parameter does not exist" in done.stderr) == (69, True)
+
+
+def test_a_ring_is_told_member_by_member(cluster: list[NodeProcess]) -> None:
+    """rabbitmqctl has no such verb: the documents draw it."""
+    first = cluster[0]
+    said(first, """rabbitmqctl set_policy ring "^ring" '{"ha-mode":"all"}'""")
+    with queue(Address(first.address.host, first.address.port), "ring") as channel:
+        publish(channel, "ring", b"test")
+
+        def is_home() -> bool:
+            lines = said(first, "rabbitmqctl -q gm_ring ring")
+            assert lines[0].split("\t") == [
+                *("node", "role", "member", "left", "right", "aliases", "publisher", "last_pub"),
+                *("last_ack", "pending_ack"),
+            ]
+            rows = [line.split("\t") for line in lines[1:]]
+            masters = [row for row in rows if row[1] == "master"]
+            if [row[0] for row in masters] != ["n1"] * 3:
+                return False
+            own = masters[0][2]
+            of_own = [row for row in rows if row[6] == own]
+            return (
+                sorted(row[0] for row in of_own) == ["n1", "n2", "n3"]
+                and [row[7:] for row in of_own] == [[of_own[0][7], of_own[0][7], "[]"]] * 3
+                and int(of_own[0][7]) >= 0
+            )
+
+        until(is_home, "its message has gone round twice")
+        told = json.loads(typed(first, "gm_ring ring --formatter json").stdout)
+        assert [each["node"] for each in told["nodes"]] == ["n1", "n2", "n3"]
+    said(first, "rabbitmqctl clear_policy ring")
+    absent = typed(first, "gm_ring absent")
+    assert (absent.exit_code, absent.stderr) == (69, "Error:\nnot_found\n")

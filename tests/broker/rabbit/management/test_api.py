@@ -51,7 +51,14 @@ def test_strangers_are_refused(authorization: str) -> None:
 
 def test_unknown_paths_and_methods() -> None:
     async def body(node: FakeNode) -> None:
-        for path in ("/", "/api", "/api/nothing", "/api/queues/%2F/a/b/c", "/api/queues/absent"):
+        for path in (
+            "/x",
+            "/page/../api.py",
+            "/api",
+            "/api/nothing",
+            "/api/queues/%2F/a/b/c",
+            "/api/queues/absent",
+        ):
             response = await ask(node, "GET", path)
             assert response.status == 404, path
             answer = json.loads(response.body)

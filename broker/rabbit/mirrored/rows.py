@@ -152,6 +152,31 @@ def clear_mirrors(
     tx.delete(GROUP, key)
 
 
+def mark_ended(
+    tx: Transaction, key: str, me: Pid, how: Literal["crashed", "stopped"]
+) -> QueueRow | None:
+    """``me`` has ended as the queue's master and nobody takes its place. None if it is not the
+    master, or the row says so already.
+    """
+    row = read(tx, key)
+    if row is None or row.pid != me or row.state == how:
+        return None
+    return store(tx, msgspec.structs.replace(row, state=how))
+
+
+def mark_anybodys(tx: Transaction, key: str, crashed: QueueRow | None) -> None:
+    """KB-RMQ-38: terminate(shutdown) writes "stopped" into the row that is there, whoever's it is;
+    any other end but an orderly one stores the row that this process has known: ``crashed``.
+    """
+    row = read(tx, key)
+    if row is None:
+        return
+    if crashed is None:
+        store(tx, msgspec.structs.replace(row, state="stopped"))
+    else:
+        store(tx, msgspec.structs.replace(crashed, state="crashed"))
+
+
 def delete(tx: Transaction, row: QueueRow) -> bool:
     """Rows and bindings of the queue, and auto-delete exchanges that had no other binding.
 

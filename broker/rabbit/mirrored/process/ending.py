@@ -243,6 +243,8 @@ async def stopped(state: QueueState, shell: QueueShell, reason: str) -> None:
         state.ring.gm.idle()
     if isinstance(role, Master):
         role.confirms.emit_acked()
+        if not shell.rules.ends_mark_own_row_only:
+            await _mark_anybodys(state, shell, reason)
     state.role = None
     shell.emit("role", was=role.role)
     shell.emit("stopped", reason=reason)
@@ -256,6 +258,15 @@ async def stopped(state: QueueState, shell: QueueShell, reason: str) -> None:
             await role.queue.abandon()
     except StorageError as error:
         log.error("queue '%s': %s", state.key, error)
+
+
+async def _mark_anybodys(state: QueueState, shell: QueueShell, reason: str) -> None:
+    """KB-RMQ-38."""
+    if reason == "shutdown":
+        await shell.transact(lambda tx: rows.mark_anybodys(tx, state.key, None))
+    elif reason not in ("normal", "dropped"):
+        known = state.identity.first_row
+        await shell.transact(lambda tx: rows.mark_anybodys(tx, state.key, known))
 
 
 def _answer_starter(identity: Identity, reason: str) -> None:

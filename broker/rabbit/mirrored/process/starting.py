@@ -84,6 +84,8 @@ async def _recover(state: QueueState, shell: QueueShell, recovery: RecoverStart)
         # A restarted process may get its turn late (0.8 s in the log of seed 003): whoever decided
         # on a row long ago must look at it again.
         await pause_ms(shell.env.rng.random() * RECOVER_LATE_MS)
+    if shell.config.recovery_delay_ms:
+        await pause_ms(shell.env.rng.random() * shell.config.recovery_delay_ms)
     snapshot = recovery.snapshot
     row: QueueRow | None
     if snapshot is not None:  # see SupervisorRules.recovers_current_row

@@ -215,7 +215,11 @@ class QueueSupervisor(Process):
         is_final = message.reason in FINAL and key not in self._asked
         if self._is_stopping or is_final:
             return
-        if message.reason.startswith(("crash", "killed")) and not self._may_restart(key):
+        crashed = message.reason.startswith(("crash", "killed"))
+        is_stale = message.reason == "not started: stale_master"  # that is a crash, in the original
+        if not (crashed or is_stale or self._rules.looks_at_orderly_ends):
+            return
+        if crashed and not self._may_restart(key):
             log.error("queue '%s' crashed too often: it is left alone", key)
             return
         log.warning("queue '%s': its process ended: %s", key, message.reason)
@@ -271,6 +275,8 @@ class QueueSupervisor(Process):
         All queues are looked at, not its own alone: while views differed this node may have lost
         a mirror of a master that it saw all the time, and nothing else would ask for it again.
         """
+        if not self._rules.looks_at_orderly_ends:
+            return
         log.debug("%s came into sight: looking again", node)
         for key, _ in self._metadata.rows(rows.QUEUE):
             self._consider(key)

@@ -30,6 +30,15 @@ def is_live(backend: ManagementBackend, row: QueueRow) -> bool:
     )
 
 
+def recorded_state(backend: ManagementBackend, row: QueueRow) -> str | None:
+    """crashed or stopped, if the live row says so, whoever lives; down, if there is only the
+    durable one; else None (rabbit_amqqueue:info, list_down).
+    """
+    if backend.metadata.read("queue", row.key) is None:
+        return "down"
+    return None if row.state == "live" else row.state
+
+
 async def view_queues(backend: ManagementBackend, rows: Sequence[QueueRow]) -> list[dict[str, Any]]:
     """All at once: one slow master delays the answer, but does not stop it."""
     return list(await asyncio.gather(*(view_queue(backend, row) for row in rows)))
@@ -57,8 +66,8 @@ async def view_queue(backend: ManagementBackend, row: QueueRow) -> dict[str, Any
         "operator_policy": None,
         "effective_policy_definition": row.definition,
     }
-    if row.state != "live":
-        return {**shown, "state": row.state}
+    if (state := recorded_state(backend, row)) is not None:
+        return {**shown, "state": state}
     if row.pid is None or not is_live(backend, row):
         return {**shown, "state": "down"}
     try:

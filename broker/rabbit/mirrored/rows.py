@@ -132,7 +132,7 @@ def clear_mirrors(
     tx: Transaction, key: str, me: Pid, survivors: tuple[Pid, ...], *, anybodys: bool = False
 ) -> None:
     """After stop_all_slaves: ``survivors`` didn't die in time and must be stopped before they come
-    back.
+    back. The queue is stopped until its master's node is back.
 
     ``anybodys``: even in the row of another master (KB-RMQ-02).
     """
@@ -147,6 +147,7 @@ def clear_mirrors(
             sync_slave_pids=(),
             gm_pids=(),
             slave_pids_pending_shutdown=survivors,
+            state="stopped" if row.pid == me else row.state,
         ),
     )
     tx.delete(GROUP, key)

@@ -15,7 +15,7 @@ from typing import Any
 from shalott.broker.base.errors import ProcessError
 from shalott.broker.base.http.messages import Request, Response, json_response
 from shalott.broker.rabbit.management.backend import ManagementBackend, Route
-from shalott.broker.rabbit.management.queue_view import is_live, queue_rows, recorded_state
+from shalott.broker.rabbit.management.queue_view import is_live, queue_rows
 from shalott.broker.rabbit.metadata.records import QueueRow
 from shalott.broker.rabbit.mirrored.messages import Claim, Claimed
 from shalott.broker.rabbit.processes.messages import Pid
@@ -58,11 +58,8 @@ def view_claim(
         master = row.pid.node if live and row is not None and row.pid is not None else ""
     if own is not None:
         state = own.state
-    elif row is None:
-        state = "down"
     else:
-        running = "running" if is_live(backend, row) else "down"
-        state = recorded_state(backend, row) or running
+        state = "running" if row is not None and is_live(backend, row) else "down"
     return {
         "group": name if vhost == "/" else key,
         "role": role,

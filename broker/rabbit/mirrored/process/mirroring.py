@@ -107,7 +107,8 @@ async def _add_mirror(shell: QueueShell, node: str) -> None:
         log.warning("%s: no mirror on %s: %s", log_lines.queue_of(shell.key), node, answer.kind)
     else:
         mirror = next((pid for pid in shell.mirrors() if pid.node == node), None)
-        log.info(log_lines.adding_mirror(shell.key, node, mirror, shell.runtime.node))
+        if mirror is not None:  # it may have had one all the time
+            log.info(log_lines.adding_mirror(shell.key, node, mirror, shell.runtime.node))
         shell.emit("set_changed", added=node)
 
 

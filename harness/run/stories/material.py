@@ -7,7 +7,7 @@ which is counted from the run's start.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
@@ -83,15 +83,17 @@ class Material:
 
 def _fits(event: Event, wanted: Mapping[str, Any]) -> bool:
     return all(
-        value(getattr(event, name))
-        if isinstance(value, Callable)
-        else getattr(event, name) == value
+        value(getattr(event, name)) if callable(value) else getattr(event, name) == value
         for name, value in wanted.items()
     )
 
 
 def read_material(history: History, nodes: Path, start_wall_ns: int) -> Material:
     """``nodes``: the directory with a directory for each node's collected files."""
+    return make_material(history, sorted(_lines(nodes, start_wall_ns), key=lambda x: x.at_s))
+
+
+def make_material(history: History, lines: Sequence[Line]) -> Material:
     seen: dict[str, tuple[float, Mapping[str, Mapping[str, Any]]]] = {}
     writes: list[tuple[str, float, bool]] = []
     end_ns = 0
@@ -104,7 +106,7 @@ def read_material(history: History, nodes: Path, start_wall_ns: int) -> Material
             seen[op["node"]] = (op["invoke_ns"] / 1e9, {c["group"]: c for c in claims})
     return Material(
         events=tuple(map(_event, history.events.to_pylist())),
-        lines=tuple(sorted(_lines(nodes, start_wall_ns), key=lambda line: line.at_s)),
+        lines=tuple(lines),
         seen=seen,
         writes=tuple(writes),
         end_s=end_ns / 1e9,

@@ -84,16 +84,17 @@ def ends_of(seed: int, bugs: tuple[str, ...]) -> tuple[list[str], bool]:
 
 
 def queue_ends(outcome: SimOutcome) -> list[str]:
+    """By the replicas that there are when the run is over."""
     material = make_material(outcome.history, ())
     queues = {queue for _, claims in material.seen.values() for queue in claims}
     return [_end(material, queue) for queue in sorted(queues)]
 
 
 def _end(material: Material, queue: str) -> str:
-    claims = [claims[queue] for _, claims in material.seen.values() if queue in claims]
-    if not any(claim["role"] == "master" for claim in claims):
+    roles = [e.role for e in material.events if e.kind == "replica" and e.group == queue]
+    if "master" not in roles:
         return "takes no message"
-    return "recovered" if any(claim["role"] == "mirror" for claim in claims) else "no mirror"
+    return "recovered" if "mirror" in roles else "no mirror"
 
 
 if __name__ == "__main__":

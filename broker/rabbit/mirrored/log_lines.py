@@ -20,6 +20,15 @@ NO_SUPERVISOR = (
     " in rabbit_amqqueue_sup_sup:start_queue_process/3 line 45"
 )
 
+# The rest of the original's #q{}, of a process that has served nobody yet.
+_SLOTS = "{" + ",".join(["[]"] * 16) + "}"
+_UNSET = (
+    "none,false,undefined,undefined,{state,{queue,[],[],0},{active,0,1.0}},undefined,undefined,"
+    "undefined,undefined,{state,fine,20000,undefined},{0,nil},undefined,undefined,undefined,"
+    f"{{state,{{dict,0,16,16,8,80,48,{_SLOTS},{{{_SLOTS}}}}},delegate}},undefined,undefined,"
+    "undefined,undefined,'drop-head',0,0"
+)
+
 
 def queue_of(key: str) -> str:
     """A queue's key (records.queue_key) as errors and logs call it."""
@@ -101,9 +110,7 @@ def stop_all_slaves(key: str, reason: str) -> str:
 
 def server_state(row: QueueRow, policy: PolicyRow | None, here: str) -> str:
     """What gen_server2 prints of a queue process that crashed: its record, then what is unset."""
-    unset = "none,false,undefined,undefined,{state,{queue,[],[],0},{active,0,1.0}}"
-    rest = "undefined,undefined,undefined,{state,fine,20000,undefined},{0,nil}"
-    return f"** When Server state == {{q,{_record(row, policy, here)},{unset},{rest},running}}"
+    return f"** When Server state == {{q,{_record(row, policy, here)},{_UNSET},running}}"
 
 
 def _record(row: QueueRow, policy: PolicyRow | None, here: str) -> str:
@@ -121,7 +128,7 @@ def _record(row: QueueRow, policy: PolicyRow | None, here: str) -> str:
         "undefined" if policy is None else _policy(policy),
         "undefined",  # the operator's policy
         "[" + ",".join(f"{{{pid_here(p, here)},{pid_here(p, here)}}}" for p in row.gm_pids) + "]",
-        "undefined",  # decorators
+        "[]" if row.gm_pids else "undefined",  # decorators: known once the row was looked up
         row.state,
         str(row.policy_version),
         _pids(row.slave_pids_pending_shutdown, here),

@@ -253,9 +253,7 @@ class QueueSupervisor(Process):
             self._retry(sup.key)
             return
         log.error(log_lines.gave_up(sup.name, child, message.pid, here))
-        self._background(
-            sup.key, lambda tx: rows.mark_ended(tx, sup.key, message.pid, "crashed")
-        )
+        self._background(sup.key, lambda tx: rows.mark_ended(tx, sup.key, message.pid, "crashed"))
 
     def _tell_started(self, sup: QueueSup, start: Start) -> None:
         here = self.runtime.node

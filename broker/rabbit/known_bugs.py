@@ -245,6 +245,7 @@ RABBITMQ_BUGS: tuple[KnownBug, ...] = (
         "nobody",
         fix="ours: who ends writes its state into a row that names it, and no other; RabbitMQ "
         "3.13's terminate writes blindly",
+        shown_by="tests/broker/rabbit/mirrored/test_log_lines.py",
     ),
 )
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from shalott.broker.base.errors import CallTimeout, ProcessError
-from shalott.broker.rabbit.amqp.queue_protocol import Stat, Stats
+from shalott.broker.rabbit.amqp.queue_protocol import Inspect, Stats
 from shalott.broker.rabbit.management.backend import ManagementBackend
 from shalott.broker.rabbit.metadata.records import QueueRow
 
@@ -71,7 +71,7 @@ async def view_queue(backend: ManagementBackend, row: QueueRow) -> dict[str, Any
     if row.pid is None or not is_live(backend, row):
         return {**shown, "state": "down"}
     try:
-        answer = await backend.runtime.call(row.pid, Stat(), timeout_ms=STAT_TIMEOUT_MS)
+        answer = await backend.runtime.call(row.pid, Inspect(), timeout_ms=STAT_TIMEOUT_MS)
     except CallTimeout:
         return {**shown, "state": "unresponsive"}
     except ProcessError:
@@ -85,4 +85,5 @@ async def view_queue(backend: ManagementBackend, row: QueueRow) -> dict[str, Any
         "messages_ready": answer.ready,
         "messages_unacknowledged": answer.unacknowledged,
         "consumers": answer.consumers,
+        **answer.detail,
     }

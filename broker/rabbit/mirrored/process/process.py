@@ -12,8 +12,10 @@ from __future__ import annotations
 
 from collections import deque
 
+import msgspec
+
 from shalott.broker.base.env import pause_ms
-from shalott.broker.rabbit.amqp.queue_protocol import Delete, Publish, Settle, Stat
+from shalott.broker.rabbit.amqp.queue_protocol import Delete, Inspect, Publish, Settle, Stat
 from shalott.broker.rabbit.mirrored.messages import (
     AutoSync,
     Claim,
@@ -39,6 +41,7 @@ from shalott.broker.rabbit.mirrored.process import (
 from shalott.broker.rabbit.mirrored.process.context import QueueContext
 from shalott.broker.rabbit.mirrored.process.queue_shell import QueueShell
 from shalott.broker.rabbit.mirrored.process.state import Identity, QueueState
+from shalott.broker.rabbit.mirrored.replica.inspection import inspect
 from shalott.broker.rabbit.mirrored.replica.master import Master
 from shalott.broker.rabbit.mirrored.replica.mirror import Mirror
 from shalott.broker.rabbit.processes.messages import Down, Failed, Message, Pid
@@ -110,6 +113,12 @@ class QueueProcess(Process):
                 if caller.pid is not None:  # a channel declares the queue; others only look
                     state.role.limits.touch()
                 return state.role.stats(state.activity)
+            case Inspect() if (
+                isinstance(state.role, Master) and (row := self.shell.row()) is not None
+            ):
+                senders = self.shell.monitors.users
+                detail = inspect(state.role, row, state.activity, senders)
+                return msgspec.structs.replace(state.role.stats(state.activity), detail=detail)
             case _:
                 answer = syncing.handle_call(state, self.shell, request)
                 if answer is None and (state.role is None or state.is_blocked):

@@ -85,12 +85,16 @@ def _follow(material: Material, queue: str) -> _Chain:
         crash.at_s, node=a, group=queue, kind="role", detail=_started_as("recovered")
     )
     promoted = material.first(crash.at_s, node=_other(a), group=queue, kind="promoted")
-    if promoted is None:
-        return chain
-    b = promoted.node
+    b = (
+        next((node for node in material.seen if node != a), "")
+        if promoted is None
+        else promoted.node
+    )
     _say_starts(material, chain, a, b, crash.at_s)
     say("T3", master)
     say("T4", crash, "had child rabbit_amqqueue started with", "queue_supervisor_not_found")
+    if promoted is None:
+        return chain
     mirror = material.last(promoted.at_s, node=b, group=queue, kind="role", role="mirror")
     say("T5", mirror, f"Adding mirror on node {b}")
     say("T6", promoted, "Promoting slave")
@@ -229,7 +233,7 @@ STARTUP_RACE = Story(
         "min_acked": 20,
         "concurrency": "4n",
     },
-    given={"startup-delay": "3s", "recovery-delay": "1s", "queues": "16"},
+    given={"startup-delay": "3s", "recovery-delay": "3s", "queues": "16"},
     plan={"settle_timeout_ms": 20_000},
     faults_max=1,  # another restart would be somebody who acts
     gates={"must_settle": True},

@@ -113,12 +113,8 @@ class QueueProcess(Process):
                 if caller.pid is not None:  # a channel declares the queue; others only look
                     state.role.limits.touch()
                 return state.role.stats(state.activity)
-            case Inspect() if (
-                isinstance(state.role, Master) and (row := self.shell.row()) is not None
-            ):
-                senders = self.shell.monitors.users
-                detail = inspect(state.role, row, state.activity, senders)
-                return msgspec.structs.replace(state.role.stats(state.activity), detail=detail)
+            case Inspect() if isinstance(state.role, Master):
+                return self._inspected(state.role)
             case _:
                 answer = syncing.handle_call(state, self.shell, request)
                 if answer is None and (state.role is None or state.is_blocked):
@@ -129,6 +125,13 @@ class QueueProcess(Process):
             caller.reply(answer)  # now: what follows may end this process
         await self._after_message()
         return None
+
+    def _inspected(self, master: Master) -> Message:
+        row, stats = self.shell.row(), master.stats(self.state.activity)
+        if row is None:
+            return stats
+        detail = inspect(master, row, self.state.activity, self.shell.monitors.users)
+        return msgspec.structs.replace(stats, detail=detail)
 
     async def idle(self) -> None:
         env, role, gm = self.shell.env, self.state.role, self.state.ring.gm

@@ -45,6 +45,12 @@ class NodeConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     # At most so long between "tables loaded" and "queue supervisor up", drawn at every start
     # (KB-RMQ-01).
     startup_delay_ms: Annotated[int, msgspec.Meta(ge=0)] = 0
+    # At most so long from a queue's recovery to its process's first write, drawn at every one: a
+    # node with many queues takes its time (0.8 s in the log of the startup race, KB-RMQ-02).
+    recovery_delay_ms: Annotated[int, msgspec.Meta(ge=0)] = 0
+    # How long a publish waits for others before it is synced and confirmed. RabbitMQ: 200; 0 is a
+    # sync at once, which those that come meanwhile share.
+    confirm_sync_ms: Annotated[int, msgspec.Meta(ge=0)] = 0
     users: dict[str, str] = msgspec.field(default_factory=lambda: {"guest": "guest"})
     bugs: tuple[str, ...] = ()  # ids of known_bugs.py that are switched on
     seed: int = 0  # of the node's random source; 0 means: draw one

@@ -218,6 +218,35 @@ RABBITMQ_BUGS: tuple[KnownBug, ...] = (
         fix="none; the partition modes do not cover suspended nodes. Under pause_minority the "
         "node stops when it wakes, and holds its acknowledgements until it has",
     ),
+    KnownBug(
+        id="KB-RMQ-37",
+        switch="orderly_ends_unseen",
+        title="A queue process that ended in good order is missed by nobody",
+        links=(_issue(1607), _issue(2009)),
+        confidence="A",
+        trigger="a master ends as 'shutdown' while its node runs on: it finds another one recorded "
+        "(KB-RMQ-02 makes two masters), or its ring's group is gone",
+        symptom="a queue without mirrors, or a row that names a process which is no more: the "
+        "queue exists and takes no message, until somebody deletes it, touches its policy or "
+        "restarts a node",
+        fix="ours: whoever sees a process of a queue end, or a node come, looks at the row again; "
+        "RabbitMQ's rabbit_amqqueue_sup starts again what crashed, to the last version",
+    ),
+    KnownBug(
+        id="KB-RMQ-38",
+        switch="ends_mark_any_row",
+        title="A master that ends marks the row of another one as stopped or crashed",
+        links=(_issue(2009), _issue(1607)),
+        confidence="A",
+        trigger="two masters (KB-RMQ-01 and 02 make them), of which the one that is not recorded "
+        "ends; or a master that crashes after a mirror was promoted in its place",
+        symptom="the management page calls a queue stopped whose master serves; or the row names "
+        "the master that crashed, for good if its supervisor has given up: the promoted one serves "
+        "nobody",
+        fix="ours: who ends writes its state into a row that names it, and no other; RabbitMQ "
+        "3.13's terminate writes blindly",
+        shown_by="tests/broker/rabbit/mirrored/test_log_lines.py",
+    ),
 )
 
 # Rules by which this broker is stricter than RabbitMQ, undone.

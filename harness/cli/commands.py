@@ -92,6 +92,9 @@ def test(
     min_rate_share: Annotated[
         float | None, _option("A smaller share of --rate reached: unknown.", panel=_JUDGE)
     ] = None,
+    scenario: Annotated[
+        str, _option("A story to bring about, and to tell: startup-race.", panel=_RUN)
+    ] = "",
     seed: Annotated[int | None, _option("Decides faults and operations.", panel=_RUN)] = None,
     test_count: Annotated[int, _option("Runs; stops at one not valid.", panel=_RUN)] = 1,
     name: Annotated[str, _option("Name in the store.", panel=_RUN)] = "",
@@ -127,7 +130,7 @@ def test(
         bug=tuple(bug or ()), delivery=delivery, max_rto=max_rto, min_acked=min_acked,
         min_rate_share=min_rate_share, seed=seed, name=name,
         leave_db_running=leave_db_running, ssh_lease=ssh_lease, power_loss=power_loss,
-        given=given, **ssh,
+        given=given, scenario=scenario, **ssh,
     )  # fmt: skip
     raise typer.Exit(run_request(request, test_count=test_count, store_root=store, junit=junit))
 

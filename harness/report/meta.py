@@ -43,6 +43,31 @@ def facts_told(tested: Tested) -> list[tuple[str, str]]:
     return [(name.replace("_", " "), value) for name, value in facts.items()]
 
 
+class ToldStep(msgspec.Struct, frozen=True, kw_only=True):
+    """A step of a story, and what was seen of it. ``at_s``: from the run's start; None if it was
+    not seen. ``event``: what a node wrote of it; ``line``: the one in its log.
+    """
+
+    name: str
+    story: str
+    at_s: float | None = None
+    node: str = ""
+    event: str = ""
+    line: str = ""
+
+
+class ToldStory(msgspec.Struct, frozen=True, kw_only=True):
+    """A story, step by step beside what happened. ``group``: the queue to which it did."""
+
+    name: str
+    title: str
+    source: str
+    happened: bool
+    group: str
+    ending: str
+    steps: tuple[ToldStep, ...]
+
+
 class ReportMeta(msgspec.Struct, frozen=True, kw_only=True):
     """Known to the harness alone."""
 
@@ -55,3 +80,4 @@ class ReportMeta(msgspec.Struct, frozen=True, kw_only=True):
     notes: tuple[str, ...] = ()  # which backend was chosen and why, what was cut short, ...
     failures: tuple[str, ...] = ()  # the harness's own
     directory: str = ""  # the run's directory, as the user would type it
+    story: ToldStory | None = None

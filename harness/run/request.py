@@ -27,6 +27,7 @@ from shalott.harness.run.select import BACKENDS, check_world, choose_backend
 from shalott.nemesis.record import check_nemesis, usual_nemeses
 from shalott.nemesis.trigger_words import parse_trigger
 
+STORY_NAMES = ("startup-race",)  # harness/run/stories/catalogue.py has them
 STORE = Path("store")  # where runs are kept, if nobody says
 Delivery = Literal["at-least-once", "at-most-once", "exactly-once"]
 POWER_LOSSES: tuple[PowerLoss, ...] = ("keep", "drop", "torn")
@@ -77,6 +78,7 @@ class Request:
     ssh_lease: str = "20"
     power_loss: str = ""
     given: Mapping[str, str | bool] = field(default_factory=dict)
+    scenario: str = ""  # a story to bring about, and to look for (harness/run/stories)
 
 
 def complaints_about(request: Request) -> Complaints:
@@ -105,6 +107,7 @@ def complaints_about(request: Request) -> Complaints:
         partial(parse_nemeses, request.nemesis),
         partial(parse_policy, request.policy),
         *(partial(parse_trigger, text) for text in request.trigger),
+        *(partial(one_of, "scenario", each, STORY_NAMES) for each in [request.scenario] if each),
         *(partial(parse_duration_ms, f"--{flag}", text) for flag, text in durations.items()),
         partial(hosts_asked_for, request),
     ]

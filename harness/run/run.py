@@ -22,9 +22,12 @@ from shalott.harness.core.history import EMPTY_EVENTS, History, events_table
 from shalott.harness.core.plan import Plan
 from shalott.harness.core.worker import describe
 from shalott.harness.report.junit import render_unended
-from shalott.harness.report.meta import ReportMeta, Tested
+from shalott.harness.report.meta import ReportMeta, Tested, ToldStory
 from shalott.harness.run.stage import Stage, World
 from shalott.harness.run.store import JUNIT, RunDirectory
+from shalott.harness.run.stories.material import read_material
+from shalott.harness.run.stories.story import Story
+from shalott.harness.run.stories.telling import save_story
 from shalott.harness.run.verdict import judge, save_verdict
 from shalott.workloads.record import WORKLOADS
 
@@ -44,12 +47,17 @@ class Outcome:
     failures: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
     interrupted: bool = False
+    story: ToldStory | None = None
 
     @property
     def exit_code(self) -> int:
-        """0 valid, 1 invalid, 2 unknown, 255 the harness failed."""
+        """0 valid, 1 invalid, 2 unknown, 255 the harness failed. Of a story: 0 if it happened, 1 if
+        it did not.
+        """
         if self.failures:
             return 255
+        if self.story is not None:
+            return 0 if self.story.happened else 1
         if isinstance(self.valid, bool):
             return 0 if self.valid else 1
         return 2
@@ -81,8 +89,9 @@ async def run(
     tested: Callable[[], Tested] = Tested,
     interrupt: asyncio.Event | None = None,
     watch: Watch | None = None,
+    story: Story | None = None,
 ) -> Outcome:
-    """Do everything that ``plan`` says in ``world``, and judge it.
+    """Do everything that ``plan`` says in ``world``, and judge it. ``story``: what to look for.
 
     ``elapsed_ns``: real time since the run began, where the recorder's clock is not that.
     ``tested``: asked at the end, when what runs on the nodes has been looked at.
@@ -122,6 +131,8 @@ async def run(
             tested=tested(),
         )
         trouble.notes.extend(unpinned(meta.tested.packages, meta.tested.pinned))
+        if story is not None:
+            meta = _tell(story, history, directory, meta, trouble)
         return _conclude(history, stage, directory, meta, trouble)
 
 
@@ -214,6 +225,19 @@ def _save_history(stage: Stage, directory: RunDirectory, trouble: Trouble) -> Hi
     return history
 
 
+def _tell(
+    story: Story, history: History, directory: RunDirectory, meta: ReportMeta, trouble: Trouble
+) -> ReportMeta:
+    """The story's steps beside what happened, stored for itself and in the report."""
+    try:
+        told = story.tell(read_material(history, directory.nodes, meta.started_wall_ns))
+        save_story(told, directory)
+    except Exception as error:
+        trouble.report(f"telling the story {story.name}", error)
+        return meta
+    return msgspec.structs.replace(meta, story=told)
+
+
 def _conclude(
     history: History,
     stage: Stage,
@@ -236,6 +260,7 @@ def _conclude(
         failures=tuple(trouble.failures),
         notes=(*trouble.notes, *stage.notes),
         interrupted=trouble.interrupted,
+        story=meta.story,
     )
 
 

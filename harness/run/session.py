@@ -45,6 +45,9 @@ from shalott.harness.run.requirements import check_provided
 from shalott.harness.run.run import Outcome, Watch, run
 from shalott.harness.run.stage import Nemesis, World
 from shalott.harness.run.store import ENDPOINTS, LOG, REPORT, RESULTS, RunDirectory, Store
+from shalott.harness.run.stories.catalogue import find_story
+from shalott.harness.run.stories.story import Story
+from shalott.harness.run.stories.telling import told_as_text
 from shalott.harness.run.tested import TestedFacts, versions
 from shalott.harness.run.verdict import judge, save_verdict
 from shalott.harness.run.watchdog import watch_for_stalls
@@ -64,6 +67,9 @@ def run_request(
     ``junit``: where one document over all these runs is kept (harness/run/junit_file.py).
     """
     first_seed = request.seed if request.seed is not None else int.from_bytes(os.urandom(4))
+    story = find_story(request.scenario) if request.scenario else None
+    if story is not None:
+        request = story.request(request)
     backend, why = _check_and_choose(request, test_count, first_seed)
     repeated = dataclasses.replace(request, cluster=backend)
     file = JunitFile(junit)
@@ -71,12 +77,16 @@ def run_request(
     for number in range(test_count):
         seed = first_seed + number
         plan = make_plan(request, backend=backend, seed=seed)
+        if story is not None:
+            plan = story.staged(plan)
         if number == 0:
             typer.echo(f"{why}.", err=True)
         if test_count > 1:
             typer.echo(f"Run {number + 1} of {test_count}, seed {seed}.", err=True)
         command = repeat_command(repeated, seed, store_root)
-        code = run_once(plan, store_root, command, notes=(why,), iteration=number + 1, junit=file)
+        code = run_once(
+            plan, store_root, command, notes=(why,), iteration=number + 1, junit=file, story=story
+        )
         if code != 0:
             break
     return code
@@ -124,6 +134,7 @@ def run_once(
     notes: tuple[str, ...] = (),
     iteration: int = 1,
     junit: JunitFile | None = None,
+    story: Story | None = None,
 ) -> int:
     """One run, from a fresh directory to the last line on the terminal."""
     for note in (warnings := faults_too_short(plan)):
@@ -136,11 +147,13 @@ def run_once(
         directory = store.name_run(plan.name)
         if plan.cluster.backend == "sim":
             store.begin(directory)
-            code = _run_simulated(plan, directory, command, notes, iteration)
+            code = _run_simulated(plan, directory, command, notes, iteration, story)
         else:
             world = build_world(plan, directory)  # may refuse; then nothing is left in the store
             store.begin(directory)
-            run_here = _run_until_signalled(plan, directory, world, command, notes, iteration)
+            run_here = _run_until_signalled(
+                plan, directory, world, command, notes, iteration, story
+            )
             outcome = asyncio.run(run_here)
             tell_outcome(outcome, command)
             code = outcome.exit_code
@@ -152,7 +165,12 @@ def run_once(
 
 
 def _run_simulated(
-    plan: Plan, directory: RunDirectory, command: str, notes: tuple[str, ...], iteration: int
+    plan: Plan,
+    directory: RunDirectory,
+    command: str,
+    notes: tuple[str, ...],
+    iteration: int,
+    story: Story | None,
 ) -> int:
     from shalott.harness.run.sim_world import run_stored
 
@@ -164,6 +182,7 @@ def _run_simulated(
         notes,
         iteration=iteration,
         tested=TestedFacts(plan).facts,
+        story=story,
     )
     tell_outcome(outcome, command)
     typer.echo(
@@ -252,6 +271,8 @@ def tell_outcome(outcome: Outcome, command: str) -> None:
     for note in outcome.notes:
         typer.echo(note)
     tell_verdict(outcome.results)
+    if outcome.story is not None:
+        typer.echo(told_as_text(outcome.story))
     if outcome.failures:
         more = len(outcome.failures) - 1
         rest = f" (and {more} more, see {outcome.directory.path / LOG})" if more else ""
@@ -284,6 +305,7 @@ async def _run_until_signalled(
     command: str,
     notes: tuple[str, ...],
     iteration: int,
+    story: Story | None,
 ) -> Outcome:
     """The run, ended in order by the first Ctrl-C, SIGTERM or SIGHUP."""
     interrupt = asyncio.Event()
@@ -321,6 +343,7 @@ async def _run_until_signalled(
             tested=facts.facts,
             interrupt=interrupt,
             watch=_watch(),
+            story=story,
         )
     finally:
         for number in STOP_SIGNALS:

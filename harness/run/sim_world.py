@@ -42,6 +42,7 @@ from shalott.harness.run.sim_record import (
 )
 from shalott.harness.run.stage import Nemesis, World
 from shalott.harness.run.store import PLAN, RunDirectory
+from shalott.harness.run.stories.story import Story
 from shalott.harness.run.traced_recording import TracedRecorder
 from shalott.nemesis.requirements import check_system, required_capabilities
 from shalott.nemesis.runner import NemesisRunner
@@ -132,6 +133,7 @@ def run_stored(
     *,
     iteration: int = 1,
     tested: Callable[[], Tested] = Tested,
+    story: Story | None = None,
 ) -> tuple[Outcome, SimulationRecord]:
     """A simulated run with everything that a run stores; a signal ends it in order."""
     began_ns = time.monotonic_ns()
@@ -161,6 +163,7 @@ def run_stored(
                 elapsed_ns=lambda: time.monotonic_ns() - began_ns,
                 tested=tested,
                 interrupt=interrupt,
+                story=story,
             ),
             harness_process(),
         )

@@ -68,7 +68,7 @@ class QueueAccess:
             if row.pid is not None and self._context.services.queues.is_available(row):
                 return row
             if not row.slave_pids or asyncio.get_running_loop().time() >= deadline:
-                raise _home_node_down(row)
+                raise _absent(row)
             await pause_ms(POLL_MS)
 
     async def ask(self, name: str, request: Message) -> tuple[QueueRow, Message]:
@@ -85,10 +85,20 @@ class QueueAccess:
                 )
             except ProcessError as error:
                 if asyncio.get_running_loop().time() >= deadline:
-                    raise _home_node_down(row) from error
+                    raise _absent(row) from error
                 await pause_ms(POLL_MS)
                 continue
             return row, answer
+
+
+def _absent(row: QueueRow) -> AmqpError:
+    """Why a queue that exists can't be reached, in the words of rabbit_misc:absent."""
+    queue = f"queue '{row.name}' in vhost '{row.vhost}'"
+    if row.state == "crashed":
+        return AmqpError(NOT_FOUND, f"{queue} has crashed and failed to restart")
+    if row.state == "stopped":
+        return AmqpError(NOT_FOUND, f"{queue} process is stopped by supervisor")
+    return _home_node_down(row)
 
 
 def _home_node_down(row: QueueRow) -> AmqpError:

@@ -181,6 +181,12 @@ class Stats(Message):
     detail: dict[str, Any] = {}
 
 
+class Inspect(Message):
+    """call -> Stats whose detail is all that the management API shows of a master
+    (mirrored/replica/inspection.py). Channels ask for Stat.
+    """
+
+
 class Delete(Message):
     """call -> Count of the messages dropped, or Failed("in_use" | "not_empty")."""
 
@@ -189,6 +195,7 @@ class Delete(Message):
 
 
 MESSAGES: tuple[type[Message], ...] = (
+    Inspect,
     Publish,
     Confirmed,
     Refused,

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from shalott.broker.base.errors import CallTimeout, ProcessError
-from shalott.broker.rabbit.amqp.queue_protocol import Stat, Stats
+from shalott.broker.rabbit.amqp.queue_protocol import Inspect, Stats
 from shalott.broker.rabbit.management.backend import ManagementBackend
 from shalott.broker.rabbit.metadata.policies import in_force
 from shalott.broker.rabbit.metadata.records import QueueRow
@@ -31,6 +31,15 @@ def is_live(backend: ManagementBackend, row: QueueRow) -> bool:
         and backend.metadata.read("queue", row.key) is not None
         and backend.runtime.is_alive(row.pid)
     )
+
+
+def recorded_state(backend: ManagementBackend, row: QueueRow) -> str | None:
+    """crashed or stopped, if the live row says so, whoever lives; down, if there is only the
+    durable one; else None (rabbit_amqqueue:info, list_down).
+    """
+    if backend.metadata.read("queue", row.key) is None:
+        return "down"
+    return None if row.state == "live" else row.state
 
 
 async def view_queues(backend: ManagementBackend, rows: Sequence[QueueRow]) -> list[dict[str, Any]]:
@@ -83,13 +92,13 @@ async def view_queue(backend: ManagementBackend, row: QueueRow) -> dict[str, Any
         "operator_policy": in_force(backend.metadata, row.vhost, row.name).operator_policy,
         "effective_policy_definition": row.definition,
     }
-    if row.state != "live":
-        return {**shown, "state": row.state}
+    if (state := recorded_state(backend, row)) is not None:
+        return {**shown, "state": state}
     if row.pid is None or not is_live(backend, row):
         return {**shown, "state": "down"}
     try:
         answer, counted = await asyncio.gather(
-            backend.runtime.call(row.pid, Stat(), timeout_ms=STAT_TIMEOUT_MS),
+            backend.runtime.call(row.pid, Inspect(), timeout_ms=STAT_TIMEOUT_MS),
             count_of(backend, row.pid),
         )
     except CallTimeout:
@@ -105,5 +114,6 @@ async def view_queue(backend: ManagementBackend, row: QueueRow) -> dict[str, Any
         "messages_ready": answer.ready,
         "messages_unacknowledged": answer.unacknowledged,
         "consumers": answer.consumers,
+        **answer.detail,
         **({} if counted is None else view_operations(backend, row.pid, counted)),
     }

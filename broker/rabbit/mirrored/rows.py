@@ -130,7 +130,7 @@ def clear_mirrors(
     tx: Transaction, key: str, me: Pid, survivors: tuple[Pid, ...], *, anybodys: bool = False
 ) -> None:
     """After stop_all_slaves: ``survivors`` didn't die in time and must be stopped before they come
-    back.
+    back. The queue is stopped until its master's node is back.
 
     ``anybodys``: even in the row of another master (KB-RMQ-02).
     """
@@ -145,9 +145,35 @@ def clear_mirrors(
             sync_slave_pids=(),
             gm_pids=(),
             slave_pids_pending_shutdown=survivors,
+            state="stopped" if row.pid == me else row.state,
         ),
     )
     tx.delete(GROUP, key)
+
+
+def mark_ended(
+    tx: Transaction, key: str, me: Pid, how: Literal["crashed", "stopped"]
+) -> QueueRow | None:
+    """``me`` has ended as the queue's master and nobody takes its place. None if it is not the
+    master, or the row says so already.
+    """
+    row = read(tx, key)
+    if row is None or row.pid != me or row.state == how:
+        return None
+    return store(tx, msgspec.structs.replace(row, state=how))
+
+
+def mark_anybodys(tx: Transaction, key: str, crashed: QueueRow | None) -> None:
+    """KB-RMQ-38: terminate(shutdown) writes "stopped" into the row that is there, whoever's it is;
+    any other end but an orderly one stores the row that this process has known: ``crashed``.
+    """
+    row = read(tx, key)
+    if row is None:
+        return
+    if crashed is None:
+        store(tx, msgspec.structs.replace(row, state="stopped"))
+    else:
+        store(tx, msgspec.structs.replace(crashed, state="crashed"))
 
 
 def delete(tx: Transaction, row: QueueRow) -> bool:

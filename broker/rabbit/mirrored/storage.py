@@ -22,7 +22,15 @@ class QueueStorage:
     opens.
     """
 
-    def __init__(self, disk: Disk, clock: Clock, buggify: Callable[[str], bool] = never) -> None:
+    def __init__(
+        self,
+        disk: Disk,
+        clock: Clock,
+        buggify: Callable[[str], bool] = never,
+        *,
+        sync_interval_ms: int = 0,
+    ) -> None:
+        self._sync_interval_ms = sync_interval_ms
         self._disk = disk
         self._clock = clock
         self._buggify = buggify
@@ -40,6 +48,7 @@ class QueueStorage:
             return BackingQueue.in_memory(max_priority=levels), discarded
         queue = await BackingQueue.create(self._disk, self.directory(row.key), max_priority=levels)
         queue.buggify = self._buggify
+        queue.sync_after(self._sync_interval_ms)
         self._open[row.key] = queue
         return queue, discarded
 
@@ -53,6 +62,7 @@ class QueueStorage:
             self._disk, self.directory(row.key), max_priority=levels, clock=self._clock
         )
         queue.buggify = self._buggify
+        queue.sync_after(self._sync_interval_ms)
         self._open[row.key] = queue
         return queue
 

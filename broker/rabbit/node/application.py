@@ -67,6 +67,7 @@ class Application:
                 LazySyncDisk(env.disk) if env.has_bug("OUR-03") else env.disk,
                 env.clock,
                 env.buggify,
+                sync_interval_ms=config.confirm_sync_ms,
             ),
             dead_letters=self.dead_letters.of,
             fail=fail,

@@ -30,6 +30,7 @@ from shalott.broker.rabbit.processes.messages import (
     Pid,
 )
 from shalott.broker.rabbit.processes.process import Caller, Envelope, ExitProcess, Process
+from shalott.broker.rabbit.processes.terms import to_an_old_life
 from shalott.broker.rabbit.processes.wire import (
     CallFrame,
     DemonitorFrame,
@@ -170,6 +171,8 @@ class Runtime:
             process = self._resolve(to)
             if process is not None:
                 process.deliver(message)
+            elif isinstance(to, Pid):
+                self._tell_old(message, None, to)
         else:
             payload = self.codec.encode(message)
             if isinstance(to, Name):
@@ -192,6 +195,8 @@ class Runtime:
             if to.node == self.node:
                 process = self._resolve(to)
                 if process is None:
+                    if isinstance(to, Pid):
+                        self._tell_old(request, caller, to)
                     raise NoProcess(f"{to} is not alive")
                 self._deliver_call(
                     process, request, caller, lambda answer: self._answer(ref, answer)
@@ -235,6 +240,11 @@ class Runtime:
         entry = self._calls.get(ref)
         if entry is not None and not entry[1].done():
             entry[1].set_result(answer)
+
+    def _tell_old(self, message: Message, sender: Pid | None, to: Pid) -> None:
+        """Erlang drops what is sent to a process of a node's former life, and says so."""
+        if to.incarnation != self.incarnation:
+            log.error(to_an_old_life(message, sender, to, self.node, self.incarnation))
 
     def _resolve(self, to: Address) -> Process | None:
         if isinstance(to, Name):
@@ -304,6 +314,8 @@ class Runtime:
             receiver = None if pid is None else self._processes.get(pid)
             if receiver is not None:
                 receiver.deliver(self.codec.decode(frame.payload))
+            elif pid is not None and pid.incarnation != self.incarnation:
+                self._tell_old(self.codec.decode(frame.payload), None, pid)
             return
         match frame:
             case CallFrame(pid, name, ref, caller, payload):
@@ -334,6 +346,8 @@ class Runtime:
 
         process = self._resolve(to)
         if process is None:
+            if isinstance(to, Pid):
+                self._tell_old(self.codec.decode(payload), caller, to)
             reply(Failed("noproc"))
         else:
             self._deliver_call(process, self.codec.decode(payload), caller, reply)

@@ -165,6 +165,15 @@ class BackingQueue:
         """Every publish with a mark up to this one is on disk."""
         return 0 if self._flusher is None else self._flusher.durable_mark
 
+    def sync_after(self, interval_ms: int) -> None:
+        """Let publishes wait so long for company before they are synced (Flusher)."""
+        if self._flusher is not None:
+            self._flusher.sync_interval_ms = interval_ms
+
+    @property
+    def sync_timer_runs(self) -> bool:
+        return self._flusher is not None and self._flusher.timer_runs
+
     def on_durable(self, callback: Callable[[int], None]) -> None:
         """Call ``callback(durable_mark)`` from the event loop each time the durable mark has grown.
 

@@ -1,7 +1,8 @@
 """Flusher: makes a backing queue's journal durable in the background.
 
 One flush at a time; all that was appended while one runs shares the next (group commit). Publishes
-are flushed at once, because a publisher waits for the confirm; removals wait LAZY_FLUSH_MS for
+are flushed at once, because a publisher waits for the confirm, or with ``sync_interval_ms`` after
+so long, as RabbitMQ's queues do (sync_timer_ref, 200 ms); removals wait LAZY_FLUSH_MS for
 company, because nobody does. A full disk is tried again until there is room; any other error is
 told to the failure listener, once.
 """
@@ -41,6 +42,7 @@ class Flusher:
         self._failure: StorageError | None = None
         self._announced = 0
         self._closed = False
+        self.sync_interval_ms = 0  # how long publishes wait for company too
         self.durable_listener: Callable[[int], None] = lambda mark: None
         self.failure_listener: Callable[[StorageError], None] = lambda error: None
 
@@ -48,6 +50,11 @@ class Flusher:
     def mark(self) -> int:
         """Of the newest record. After a failure it lies ahead of all that can become durable."""
         return self._journal.mark + (self._failure is not None)
+
+    @property
+    def timer_runs(self) -> bool:
+        """Whether something waits for company."""
+        return self._timer is not None
 
     @property
     def durable_mark(self) -> int:
@@ -61,10 +68,11 @@ class Flusher:
         if self._failure is not None or self._closed:
             return self._journal.mark + 1
         mark = self._journal.append(record)
-        if eager:
+        delay_ms = self.sync_interval_ms if eager else LAZY_FLUSH_MS
+        if not delay_ms:
             self._flush_now()
         elif self._timer is None and self._flushing is None:
-            self._timer = _call_later(LAZY_FLUSH_MS, self._flush_now)
+            self._timer = _call_later(delay_ms, self._flush_now)
         return mark
 
     async def wait_durable(self, mark: int) -> None:

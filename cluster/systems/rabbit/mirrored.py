@@ -90,6 +90,7 @@ class MirroredSystem:
             "partition_mode": self._parameters.partition_mode,
             "bugs": self._plan.bugs,
             "startup_delay_ms": self._parameters.startup_delay_ms,
+            "recovery_delay_ms": self._parameters.recovery_delay_ms,
             "seed": _node_seed(self._seed, node),
         }
         try:

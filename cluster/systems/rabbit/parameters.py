@@ -18,6 +18,9 @@ Operator = Annotated[
 Delay = Annotated[
     int, msgspec.Meta(ge=0, description="At most, from a node's tables to its queues.")
 ]
+RecoveryDelay = Annotated[
+    int, msgspec.Meta(ge=0, description="At most, from a queue's start to its row.")
+]
 
 
 class RabbitmqParameters(msgspec.Struct, frozen=True, kw_only=True):
@@ -30,6 +33,8 @@ class RabbitmqParameters(msgspec.Struct, frozen=True, kw_only=True):
 
 class MirroredParameters(RabbitmqParameters, frozen=True, kw_only=True):
     """Of our own broker. ``startup_delay_ms``: how long, at most, a node that has loaded its tables
-    waits before it starts its queues (KB-RMQ-01); drawn at every start."""
+    waits before it starts its queues (KB-RMQ-01); drawn at every start. ``recovery_delay_ms``: the
+    same from a queue process's start to its first write in the queue's row (KB-RMQ-02)."""
 
     startup_delay_ms: Delay = 0
+    recovery_delay_ms: RecoveryDelay = 0

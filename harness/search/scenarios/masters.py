@@ -64,4 +64,14 @@ MASTER_BUGS: tuple[Scenario, ...] = (
         profile="upstream",
         swarm=TWO_MASTERS,
     ),
+    Scenario(
+        id="KB-RMQ-37",
+        title="A queue process that ended in good order is missed by nobody",
+        anomaly="stuck",
+        seed_budget=50,
+        bugs=("KB-RMQ-37",),
+        stage=("KB-RMQ-01", "KB-RMQ-02"),  # they make two masters, one of which ends
+        profile="upstream",
+        swarm=TWO_MASTERS.but(faults={"restart-all": 1.0}, fault_count=1),
+    ),
 )  # fmt: skip

@@ -50,6 +50,7 @@ TABLES: tuple[tuple[Callable[[HasBug], Any], Any, Mapping[str, tuple[str, ...]]]
             "KB-RMQ-11": ("yields_as_loss",),
             "KB-RMQ-13": ("records_survivors",),
             "KB-RMQ-22": ("obeys_promote_on_failure",),
+            "KB-RMQ-38": ("ends_mark_own_row_only",),
         },
     ),
     (
@@ -63,6 +64,7 @@ TABLES: tuple[tuple[Callable[[HasBug], Any], Any, Mapping[str, tuple[str, ...]]]
         {
             "KB-RMQ-02": ("recovers_current_row", "replaces_pending_only", "tells_displaced"),
             "KB-RMQ-20": ("restart_adds_mirrors",),
+            "KB-RMQ-37": ("looks_at_orderly_ends",),
             "KB-RMQ-04": ("tells_displaced",),
             "KB-RMQ-06": ("tells_displaced",),
             "KB-RMQ-08": ("tells_displaced",),

@@ -21,6 +21,7 @@ from shalott.broker.rabbit.amqp.queue_protocol import (
     Get,
     Got,
     GotEmpty,
+    Inspect,
     Publish,
     Purge,
     Stat,
@@ -115,7 +116,7 @@ class FakeQueue(Process):
         if self.is_mute:
             return None
         match request:
-            case Stat():
+            case Stat() | Inspect():
                 return Stats(len(self.messages), 1, 2, "running")
             case Claim():
                 count = len(self.messages)

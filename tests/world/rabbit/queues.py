@@ -334,9 +334,8 @@ class TestNode:
             self.metadata.sees(name for name in self.metadata.running if name != peer)
 
     def start_supervisor(self, **more: Any) -> None:
-        context = QueueContext(
-            self.env, self.config, self.metadata, QueueStorage(self.disk, self.env.clock), **more
-        )
+        storage = more.pop("storage", None) or QueueStorage(self.disk, self.env.clock)
+        context = QueueContext(self.env, self.config, self.metadata, storage, **more)
         self.supervisor = QueueSupervisor(context)
         supervisor = self.supervisor
         self.inside(lambda: self.runtime.spawn(supervisor, name=mm.SUPERVISOR))

@@ -14,8 +14,8 @@ from typing import NoReturn
 from shalott.broker.base.env import pause_ms
 from shalott.broker.base.errors import StorageError
 from shalott.broker.rabbit.amqp.queue_protocol import Count, Delete
-from shalott.broker.rabbit.metadata.records import QueueRow
-from shalott.broker.rabbit.mirrored import policy, rows
+from shalott.broker.rabbit.metadata.records import PolicyRow, QueueRow, policy_key
+from shalott.broker.rabbit.mirrored import log_lines, policy, rows
 from shalott.broker.rabbit.mirrored.messages import Declared, StopProcess, StopTimeout
 from shalott.broker.rabbit.mirrored.modes import RecoverStart
 from shalott.broker.rabbit.mirrored.process import roles
@@ -176,12 +176,14 @@ async def stop(state: QueueState, shell: QueueShell, reason: str) -> None:
         alive = [pid for pid in row.slave_pids if shell.runtime.is_alive(pid)]
         synced = [pid for pid in alive if pid in row.sync_slave_pids]
         if alive and not synced and not policy.promotes_unsynced_on_shutdown(row):
-            text = "stopping all nodes on master shutdown since no synchronised mirror is available"
-            log.warning("queue '%s': %s", state.key, text)
+            log.warning(log_lines.stopping_all(state.key))
             _stop_mirrors(state, shell, alive, reason)
             return
         if alive and not synced:
             shell.emit("loss_window", reason="L8: unsynchronised mirrors take over on shutdown")
+        if not alive and row.pid == shell.pid and shell.metadata.is_in_majority():
+            # Nobody takes its place. A node that can't write now can't say so either.
+            await shell.transact(lambda tx: rows.mark_ended(tx, state.key, shell.pid, "stopped"))
     if reason == "dropped":
         if isinstance(role, Mirror):
             await shell.transact(lambda tx: rows.forget_mirror(tx, state.key, shell.pid))
@@ -192,6 +194,7 @@ async def stop(state: QueueState, shell: QueueShell, reason: str) -> None:
 
 
 def _stop_mirrors(state: QueueState, shell: QueueShell, mirrors: list[Pid], reason: str) -> None:
+    log.debug(log_lines.stop_all_slaves(state.key, reason))
     state.ending.mirrors = MirrorsStop(reason, dict.fromkeys(mirrors))
     for pid in mirrors:
         shell.monitor_peer(pid)
@@ -215,7 +218,7 @@ async def stop_timed_out(state: QueueState, shell: QueueShell) -> None:
     stopping = state.ending.mirrors
     if stopping is not None:
         for pid in stopping.waiting:
-            log.warning("queue '%s': missing 'DOWN' message from %s", state.key, pid)
+            log.warning(log_lines.missing_down(state.key, pid, shell.runtime.node))
         await _all_stopped(state, shell, stopping)
 
 
@@ -243,6 +246,10 @@ async def stopped(state: QueueState, shell: QueueShell, reason: str) -> None:
         state.ring.gm.idle()
     if isinstance(role, Master):
         role.confirms.emit_acked()
+        if reason.startswith("crash"):
+            _tell_crash(state, shell, reason)
+        if not shell.rules.ends_mark_own_row_only:
+            await _mark_anybodys(state, shell, reason)
     state.role = None
     shell.emit("role", was=role.role)
     shell.emit("stopped", reason=reason)
@@ -256,6 +263,26 @@ async def stopped(state: QueueState, shell: QueueShell, reason: str) -> None:
             await role.queue.abandon()
     except StorageError as error:
         log.error("queue '%s': %s", state.key, error)
+
+
+def _tell_crash(state: QueueState, shell: QueueShell, reason: str) -> None:
+    """What gen_server2 prints of a process that ended by an error."""
+    known, here = state.identity.first_row, shell.runtime.node
+    if known is not None:
+        key = policy_key(known.vhost, known.policy or "")
+        found = shell.metadata.read(rows.POLICY, key)
+        policy_row = found if isinstance(found, PolicyRow) else None
+        log.error(log_lines.server_state(known, policy_row, here))
+    log.error("** Reason for termination ==\n** %s", log_lines.in_words(reason))
+
+
+async def _mark_anybodys(state: QueueState, shell: QueueShell, reason: str) -> None:
+    """KB-RMQ-38."""
+    if reason == "shutdown":
+        await shell.transact(lambda tx: rows.mark_anybodys(tx, state.key, None))
+    elif reason not in ("normal", "dropped"):
+        known = state.identity.first_row
+        await shell.transact(lambda tx: rows.mark_anybodys(tx, state.key, known))
 
 
 def _answer_starter(identity: Identity, reason: str) -> None:

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 
 from shalott.broker.base.errors import NoProcess, ProcessError
 from shalott.broker.rabbit.metadata.records import QueueRow
-from shalott.broker.rabbit.mirrored import policy, rows
+from shalott.broker.rabbit.mirrored import log_lines, policy, rows
 from shalott.broker.rabbit.mirrored.messages import (
     SUPERVISOR,
     Declared,
@@ -27,6 +27,7 @@ from shalott.broker.rabbit.mirrored.process.state import Identity, QueueState
 from shalott.broker.rabbit.mirrored.replica.master import Master
 from shalott.broker.rabbit.mirrored.replica.mirror import Mirror
 from shalott.broker.rabbit.processes.messages import Failed, Name, Pid
+from shalott.broker.rabbit.processes.terms import atom
 
 log = logging.getLogger("shalott.broker.mirrored")
 
@@ -78,7 +79,7 @@ def _drop(shell: QueueShell, row: QueueRow, node: str) -> None:
     """Only after the new mirrors were asked for, see policy.changes."""
     for pid in (row.pid, *row.slave_pids):
         if pid is not None and pid.node == node:
-            log.info("queue '%s': dropping the process on %s", shell.key, node)
+            log.info(log_lines.mirrored(shell.key, f"Dropping queue mirror on node {atom(node)}"))
             shell.send(pid, StopProcess("dropped"))
 
 
@@ -100,11 +101,14 @@ async def _add_mirror(shell: QueueShell, node: str) -> None:
     except ProcessError as error:
         if isinstance(error, NoProcess) and not shell.rules.survives_missing_supervisors:
             raise
-        log.warning("queue '%s': will not add a mirror on %s: %s", shell.key, node, error)
+        log.warning(log_lines.no_supervisor(shell.key, node, str(error)))
         return
     if isinstance(answer, Failed):
-        log.warning("queue '%s': no mirror on %s: %s", shell.key, node, answer.kind)
+        log.warning("%s: no mirror on %s: %s", log_lines.queue_of(shell.key), node, answer.kind)
     else:
+        mirror = next((pid for pid in shell.mirrors() if pid.node == node), None)
+        if mirror is not None:  # it may have had one all the time
+            log.info(log_lines.adding_mirror(shell.key, node, mirror, shell.runtime.node))
         shell.emit("set_changed", added=node)
 
 

@@ -32,6 +32,10 @@ class Monitors:
         self._users: dict[Pid, int] = {}  # -> the monitor's reference
         self._peers: dict[Pid, int] = {}
 
+    @property
+    def users(self) -> list[Pid]:
+        return list(self._users)
+
     def add_user(self, pid: Pid) -> None:
         if pid not in self._users:
             self._users[pid] = self._watcher.runtime.monitor(pid, self._watcher.pid)

@@ -12,8 +12,10 @@ from __future__ import annotations
 
 from collections import deque
 
+import msgspec
+
 from shalott.broker.base.env import pause_ms
-from shalott.broker.rabbit.amqp.queue_protocol import Delete, Publish, Settle, Stat
+from shalott.broker.rabbit.amqp.queue_protocol import Delete, Inspect, Publish, Settle, Stat
 from shalott.broker.rabbit.mirrored.messages import (
     AutoSync,
     Claim,
@@ -42,6 +44,7 @@ from shalott.broker.rabbit.mirrored.process import (
 from shalott.broker.rabbit.mirrored.process.context import QueueContext
 from shalott.broker.rabbit.mirrored.process.queue_shell import QueueShell
 from shalott.broker.rabbit.mirrored.process.state import Identity, QueueState
+from shalott.broker.rabbit.mirrored.replica.inspection import inspect
 from shalott.broker.rabbit.mirrored.replica.master import Master
 from shalott.broker.rabbit.mirrored.replica.mirror import Mirror
 from shalott.broker.rabbit.processes.messages import Down, Failed, Message, Pid
@@ -117,6 +120,8 @@ class QueueProcess(Process):
                 if caller.pid is not None:  # a channel declares the queue; others only look
                     state.role.limits.touch()
                 return state.role.stats(state.activity)
+            case Inspect() if isinstance(state.role, Master):
+                return self._inspected(state.role)
             case _:
                 answer = syncing.handle_call(state, self.shell, request)
                 if answer is None and (state.role is None or state.is_blocked):
@@ -127,6 +132,13 @@ class QueueProcess(Process):
             caller.reply(answer)  # now: what follows may end this process
         await self._after_message()
         return None
+
+    def _inspected(self, master: Master) -> Message:
+        row, stats = self.shell.row(), master.stats(self.state.activity)
+        if row is None:
+            return stats
+        detail = inspect(master, row, self.state.activity, self.shell.monitors.users)
+        return msgspec.structs.replace(stats, detail=detail)
 
     async def idle(self) -> None:
         env, role, gm = self.shell.env, self.state.role, self.state.ring.gm

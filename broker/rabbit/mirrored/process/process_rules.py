@@ -31,6 +31,10 @@ class ProcessRules:
     stops_own_mirrors_only: a master that ends leaves the mirrors of another master alone. In
     rabbit_mirror_queue_master:terminate it stops every mirror in the row, whoever's they are, if
     none of them is synchronised (KB-RMQ-02).
+    ends_mark_own_row_only: a master that ends leaves the row of another master alone. In
+    rabbit_amqqueue_process:terminate one that ends in good order writes "stopped" into whatever row
+    it finds, and one that crashed stores the row that it has known since its start, as "crashed":
+    the master that was promoted meanwhile is not in it (KB-RMQ-38).
     records_survivors: mirrors that did not end in time when their master stopped them are recorded;
     they were forgotten (KB-RMQ-13).
     """
@@ -42,6 +46,7 @@ class ProcessRules:
     expects_other_masters: bool = True
     yields_as_loss: bool = True
     stops_own_mirrors_only: bool = True
+    ends_mark_own_row_only: bool = True
     records_survivors: bool = True
 
 
@@ -55,5 +60,6 @@ def process_rules(has_bug: Callable[[str], bool]) -> ProcessRules:
         expects_other_masters=not has_bug("KB-RMQ-08"),
         yields_as_loss=not has_bug("KB-RMQ-11"),
         stops_own_mirrors_only=not has_bug("KB-RMQ-02"),
+        ends_mark_own_row_only=not has_bug("KB-RMQ-38"),
         records_survivors=not has_bug("KB-RMQ-13"),
     )

@@ -12,7 +12,7 @@ from __future__ import annotations
 import logging
 
 from shalott.broker.base.env import pause_ms
-from shalott.broker.rabbit.mirrored import rows
+from shalott.broker.rabbit.mirrored import log_lines, rows
 from shalott.broker.rabbit.mirrored.process import ending, mirroring, roles, syncing
 from shalott.broker.rabbit.mirrored.process.queue_shell import QueueShell
 from shalott.broker.rabbit.mirrored.process.state import QueueState
@@ -51,7 +51,8 @@ async def members_died(state: QueueState, shell: QueueShell, deaths: tuple[Pid, 
     removal = await shell.transact(
         lambda tx: rows.remove_dead(tx, state.key, shell.pid, dead, promotes_unsynced=unsynced)
     )
-    log.info("queue '%s': saw deaths of %s: %s", state.key, deaths, removal.outcome)
+    is_master = isinstance(state.role, Master)
+    log.info(log_lines.saw_deaths(state.key, shell.pid, deaths, is_master=is_master))
     if isinstance(state.role, Master) and not shell.rules.expects_other_masters:
         recorded = shell.pid if removal.row is None else removal.row.pid
         assert recorded == shell.pid, f"case_clause in gm_deaths: {recorded} is the master"
@@ -92,7 +93,7 @@ def _promote(state: QueueState, shell: QueueShell, removal: rows.Removal) -> Non
     if isinstance(mirror, Master):
         return  # it is the master already, and was just put back into the row
     assert mirror is not None and row is not None
-    log.info("queue '%s': promoting the mirror on %s to master", state.key, shell.env.node_id)
+    log.info(log_lines.promoting(state.key, shell.pid))
     mirror.flush()
     master = roles.become_master(
         state, shell, mirror.queue, row, mirror.inheritance(), started_as="promoted"

@@ -30,6 +30,7 @@ def become_master(
 ) -> Master:
     """``started_as``: declared, recovered or promoted."""
     master = Master(shell, queue, row, heritage)
+    state.identity.first_row = row
     if shell.context.dead_letters is not None:
         master.limits.dead_letters = shell.context.dead_letters(row)
     _take_role(state, shell, master, {"started_as": started_as, "depth": queue.depth})

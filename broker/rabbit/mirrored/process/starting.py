@@ -14,7 +14,7 @@ import msgspec
 from shalott.broker.base.env import pause_ms
 from shalott.broker.base.errors import MetadataUnavailable
 from shalott.broker.rabbit.metadata.records import QueueRow
-from shalott.broker.rabbit.mirrored import rows
+from shalott.broker.rabbit.mirrored import log_lines, rows
 from shalott.broker.rabbit.mirrored.messages import AutoSync, Declared
 from shalott.broker.rabbit.mirrored.modes import DeclareStart, MirrorStart, RecoverStart
 from shalott.broker.rabbit.mirrored.process import mirroring, roles
@@ -84,6 +84,8 @@ async def _recover(state: QueueState, shell: QueueShell, recovery: RecoverStart)
         # A restarted process may get its turn late (0.8 s in the log of seed 003): whoever decided
         # on a row long ago must look at it again.
         await pause_ms(shell.env.rng.random() * RECOVER_LATE_MS)
+    if shell.config.recovery_delay_ms:
+        await pause_ms(shell.env.rng.random() * shell.config.recovery_delay_ms)
     snapshot = recovery.snapshot
     row: QueueRow | None
     if snapshot is not None:  # see SupervisorRules.recovers_current_row
@@ -111,11 +113,17 @@ async def _become_mirror(state: QueueState, shell: QueueShell) -> None:
     if found.outcome != "new":
         if start.caller is not None:
             start.caller.reply(Done() if found.outcome == "existing" else Failed(found.outcome))
-        log.info("queue '%s': no mirror is started: %s", state.key, found.outcome)
+        if found.outcome == "stale_master":
+            assert found.row is not None and found.row.pid is not None
+            log.warning(log_lines.stale_master(state.key, found.row.pid, shell.runtime.node))
+        else:
+            queue = log_lines.queue_of(state.key)
+            log.info("%s: no mirror is started: %s", queue, found.outcome)
         shell.exit(f"not started: {found.outcome}")
     row = found.row
     assert row is not None and row.pid is not None
     for pid in found.stop_first:
+        log.warning(log_lines.stale_slave(state.key, pid, shell.runtime.node))
         # rmq#802: one that didn't die in time when the master stopped it would block this one.
         await shell.runtime.kill(pid)
     queue, discarded = await shell.context.storage.open_empty(row)

@@ -20,11 +20,14 @@ from shalott.broker.rabbit.processes.messages import Pid
 
 @dataclass(slots=True)
 class Identity:
-    """Which queue, and why this process was started. ``declared``: the row that it has made."""
+    """Which queue, and why this process was started. ``declared``: the row that it has made.
+    ``first_row``: the one that made it master.
+    """
 
     key: str
     start: Start
     declared: QueueRow | None = None
+    first_row: QueueRow | None = None
 
 
 @dataclass(slots=True)

@@ -5,8 +5,9 @@ it.
 from __future__ import annotations
 
 import logging
+from collections.abc import Mapping
 
-from shalott.broker.rabbit.mirrored import policy, rows
+from shalott.broker.rabbit.mirrored import log_lines, policy, rows
 from shalott.broker.rabbit.mirrored.messages import (
     AutoSync,
     CancelSync,
@@ -29,6 +30,14 @@ from shalott.broker.rabbit.mirrored.ring import gm
 from shalott.broker.rabbit.processes.messages import Done, Failed, Message, Pid
 
 log = logging.getLogger("shalott.broker.mirrored")
+
+# In the words of rabbit_mirror_queue_master:sync_mirrors.
+_OUTCOMES: Mapping[Outcome, str] = {
+    "complete": "complete",
+    "already synchronised": "all slaves already synced",
+    "cancelled": " synchronisation cancelled ",
+    "no mirrors left": "all slaves already synced",
+}
 
 
 # -- the master ------------------------------------------------------------------------------------
@@ -87,7 +96,7 @@ def _start(state: QueueState, shell: QueueShell, mirrors: tuple[Pid, ...]) -> No
     row, master = shell.row(), state.role
     assert row is not None and isinstance(master, Master)
     if not mirrors:
-        log.info("queue '%s': synchronising: all mirrors already synchronised", state.key)
+        log.info(log_lines.synchronising(state.key, "all slaves already synced"))
         return
     master.flush()
     # Small batches leave more moments at which a synchronisation can be interrupted.
@@ -98,12 +107,13 @@ def _start(state: QueueState, shell: QueueShell, mirrors: tuple[Pid, ...]) -> No
         shell, master.queue, mirrors, batch_size, ref, lambda outcome: _ended(state, shell, outcome)
     )
     state.sync.as_master = sync
-    log.info("queue '%s': synchronising: %d messages", state.key, sync.total)
+    log.info(log_lines.synchronising(state.key, f"{sync.total} messages to synchronise"))
+    log.info(log_lines.synchronising(state.key, f"batch size: {batch_size}"))
     sync.start()
 
 
 def _ended(state: QueueState, shell: QueueShell, outcome: Outcome) -> None:
-    log.info("queue '%s': synchronising: %s", state.key, outcome)
+    log.info(log_lines.synchronising(state.key, _OUTCOMES[outcome]))
     state.sync.as_master = None
     sync_what_waited(state, shell)
 

@@ -89,6 +89,18 @@ class Limits:
         if head is not None and head.expiry is not None:
             self._arm(head.expiry.at_ns)
 
+    @property
+    def next_expiry_ns(self) -> int | None:
+        """When the timer for the head's time to live fires, on the node's clock; None: it does not
+        run.
+        """
+        return None if self._expiry_timer is None else self._expiry_timer[0]
+
+    @property
+    def waits_for_use(self) -> bool:
+        """Whether the timer of x-expires runs."""
+        return self._unused_timer_runs
+
     def _arm(self, at_ns: int) -> None:
         """One timer at a time: the earliest that was wanted. Who is early looks again."""
         if self._expiry_timer is not None:

@@ -40,6 +40,11 @@ class MasterConfirms:
         if message.seq is not None:
             self._owed[message.content.id] = (message.channel, message.seq)
 
+    @property
+    def owed_count(self) -> int:
+        """Publishes that wait for their confirm."""
+        return len(self._owed)
+
     def refuse(self, message: Publish) -> None:
         """The same channel gets a refusal instead."""
         if message.seq is not None:

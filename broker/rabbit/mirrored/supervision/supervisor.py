@@ -1,9 +1,10 @@
 """QueueSupervisor: keeps the queue processes of one node. Registered as "queues".
 
 It recovers queues when the node has its tables, starts masters that are declared and mirrors that
-masters ask for, lets the node take its own place as a mirror when it comes up, starts crashed
-processes again (rabbit_prequeue.erl, with a limit), tells masters when the policies change,
-and cleans up after nodes that are gone.
+masters ask for, lets the node take its own place as a mirror when it comes up, tells masters when
+the policies change, and cleans up after nodes that are gone. It is the root of a tree
+(rabbit_amqqueue_sup_sup): each process is the child of a supervisor of its own, which starts it
+again after a crash, with a limit (queue_sup.py).
 
 A mirror needs two nodes that see each other, and after a start of all nodes any two may do so last:
 the master asks whom it sees when it starts, and a node asks for itself when it comes up. So two
@@ -17,14 +18,15 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections import deque
+from collections.abc import Callable
+from functools import partial
 
 from shalott.broker.base.errors import MetadataUnavailable
-from shalott.broker.rabbit.metadata.api import TableChanged
+from shalott.broker.rabbit.metadata.api import TableChanged, Transaction
 from shalott.broker.rabbit.metadata.messages import Membership
 from shalott.broker.rabbit.metadata.policies import POLICIES
 from shalott.broker.rabbit.metadata.records import QueueRow
-from shalott.broker.rabbit.mirrored import placement, policy, rows
+from shalott.broker.rabbit.mirrored import log_lines, placement, policy, rows
 from shalott.broker.rabbit.mirrored.messages import (
     SUPERVISOR,
     Claimed,
@@ -40,6 +42,7 @@ from shalott.broker.rabbit.mirrored.modes import DeclareStart, MirrorStart, Reco
 from shalott.broker.rabbit.mirrored.process.context import QueueContext
 from shalott.broker.rabbit.mirrored.process.process import QueueProcess
 from shalott.broker.rabbit.mirrored.replica.mirror import Mirror
+from shalott.broker.rabbit.mirrored.supervision.queue_sup import QueueSup
 from shalott.broker.rabbit.mirrored.supervision.supervisor_rules import supervisor_rules
 from shalott.broker.rabbit.processes.messages import Done, Down, Failed, Message, Name, Pid
 from shalott.broker.rabbit.processes.process import Caller, Process
@@ -47,8 +50,6 @@ from shalott.broker.rabbit.processes.process import Caller, Process
 log = logging.getLogger("shalott.broker.mirrored")
 
 RETRY_MS = 25
-RESTARTS_MAX = 5
-RESTARTS_WINDOW_MS = 10_000
 
 # Ends after which the queue is not wanted here, or its master's next start will see to it.
 FINAL = (
@@ -70,7 +71,8 @@ class QueueSupervisor(Process):
         self._rules = supervisor_rules(context.env.has_bug)
         self._children: dict[str, Pid] = {}
         self._keys: dict[Pid, str] = {}
-        self._restarts: dict[str, deque[int]] = {}
+        self._sups: dict[Pid, QueueSup] = {}  # by the child that each has
+        self._restarting: dict[str, QueueSup] = {}  # those whose child crashed
         self._retries: dict[str, None] = {}
         # Processes elsewhere that a decision waits for, by monitor; and those of them that were
         # found dead.
@@ -166,6 +168,15 @@ class QueueSupervisor(Process):
         """Key -> this node's process of that queue."""
         return dict(self._children)
 
+    def tree(self) -> dict[str, list[QueueSup]]:
+        """Key -> the supervisors that it has on this node, the oldest first: one, but for known
+        bugs that start a process beside another, and those that are about to start theirs again.
+        """
+        found: dict[str, list[QueueSup]] = {}
+        for sup in (*self._sups.values(), *self._restarting.values()):
+            found.setdefault(sup.key, []).append(sup)
+        return found
+
     def claims(self) -> list[Claimed]:
         """What the processes of this node believe to be, by queue."""
         processes = (self.process_of(key) for key in sorted(self._children))
@@ -187,6 +198,13 @@ class QueueSupervisor(Process):
         pid = self.runtime.spawn(process)
         self._masters_only.pop(key, None)
         self._asked.pop(key, None)
+        sup = self._restarting.pop(key, None)
+        if sup is None or isinstance(start, DeclareStart) or is_asked_for(start):
+            sup = QueueSup(key, start, pid)
+        else:
+            sup.started_again(pid)
+        self._sups[pid] = sup
+        self._tell_started(sup, start)
         self._children[key] = pid
         self._keys[pid] = key
         self._empty.clear()
@@ -205,9 +223,10 @@ class QueueSupervisor(Process):
         return process.pid in row.slave_pids_pending_shutdown
 
     def _child_ended(self, message: Down) -> None:
-        key = self._keys.pop(message.pid, None)
-        if key is None:
+        key, sup = self._keys.pop(message.pid, None), self._sups.pop(message.pid, None)
+        if key is None or sup is None:
             return
+        sup.life = "gone"  # unless it starts its child again
         if self._children.get(key) == message.pid:
             del self._children[key]
         if not self._keys:
@@ -216,19 +235,34 @@ class QueueSupervisor(Process):
         is_final = message.reason in FINAL and key not in self._asked
         if self._is_stopping or is_final:
             return
-        if message.reason.startswith(("crash", "killed")) and not self._may_restart(key):
-            log.error("queue '%s' crashed too often: it is left alone", key)
+        crashed = message.reason.startswith(("crash", "killed"))
+        is_stale = message.reason == "not started: stale_master"  # that is a crash, in the original
+        if not (crashed or is_stale or self._rules.looks_at_orderly_ends):
             return
-        log.warning("queue '%s': its process ended: %s", key, message.reason)
-        self._retry(key)
+        if not crashed:
+            log.warning("%s: its process ended: %s", log_lines.queue_of(key), message.reason)
+            self._retry(key)
+        else:
+            self._child_crashed(sup, message)
 
-    def _may_restart(self, key: str) -> bool:
-        now_ns = self._context.env.clock.monotonic_ns()
-        recent = self._restarts.setdefault(key, deque())
-        while recent and now_ns - recent[0] > RESTARTS_WINDOW_MS * 1_000_000:
-            recent.popleft()
-        recent.append(now_ns)
-        return len(recent) <= RESTARTS_MAX
+    def _child_crashed(self, sup: QueueSup, message: Down) -> None:
+        here, row = self.runtime.node, self._any_row(sup.key)
+        child = sup.key if row is None else sup.child_line(row)
+        log.error(log_lines.child_ended(sup.name, child, message.pid, message.reason, here))
+        if sup.crashed(self._context.env.clock.monotonic_ns()):
+            self._restarting[sup.key] = sup
+            self._retry(sup.key)
+            return
+        log.error(log_lines.gave_up(sup.name, child, message.pid, here))
+        self._background(sup.key, lambda tx: rows.mark_ended(tx, sup.key, message.pid, "crashed"))
+
+    def _tell_started(self, sup: QueueSup, start: Start) -> None:
+        here = self.runtime.node
+        if isinstance(start, MirrorStart) and start.caller is None:
+            log.info(log_lines.adding_mirror(sup.key, here, sup.child, here))
+        row = start.row if isinstance(start, DeclareStart) else self._any_row(sup.key)
+        if row is not None and log.isEnabledFor(logging.DEBUG):
+            log.debug(log_lines.started_child(sup.name, sup.child_line(row), sup.child, here))
 
     def _retry(self, key: str) -> None:
         if key not in self._retries:
@@ -248,6 +282,8 @@ class QueueSupervisor(Process):
                 row = live if live is not None else durable
                 assert row is not None
                 stale = None if self._rules.recovers_current_row else row
+                if key in self._restarting:
+                    log.error(log_lines.restarting(key))
                 self._spawn(key, RecoverStart(row.pid, stale))
             case "mirror" if key in self._masters_only:
                 pass
@@ -272,6 +308,8 @@ class QueueSupervisor(Process):
         All queues are looked at, not its own alone: while views differed this node may have lost
         a mirror of a master that it saw all the time, and nothing else would ask for it again.
         """
+        if not self._rules.looks_at_orderly_ends:
+            return
         log.debug("%s came into sight: looking again", node)
         for key, _ in self._metadata.rows(rows.QUEUE):
             self._consider(key)
@@ -289,6 +327,9 @@ class QueueSupervisor(Process):
         assert row is None or isinstance(row, QueueRow)
         return row
 
+    def _any_row(self, key: str) -> QueueRow | None:
+        return self._row(rows.QUEUE, key) or self._row(rows.DURABLE, key)
+
     def _known_keys(self) -> list[str]:
         tables = (self._metadata.rows(rows.DURABLE), self._metadata.rows(rows.QUEUE))
         return sorted(dict.fromkeys(key for table in tables for key, _ in table))
@@ -300,6 +341,8 @@ class QueueSupervisor(Process):
         return pid not in self._dead and self.runtime.is_alive(pid)
 
     def _changed(self, table: str, key: str) -> None:
+        if table == rows.QUEUE and log.isEnabledFor(logging.DEBUG):
+            self._tell_written(key)
         if table in POLICIES:
             for pid in self._keys:
                 self.runtime.send(pid, UpdateMirroring())
@@ -311,6 +354,11 @@ class QueueSupervisor(Process):
             if (is_mirror and has_place) or (not has_place and self._rules.tells_displaced):
                 self.runtime.send(child, UpdateMirroring())
 
+    def _tell_written(self, key: str) -> None:
+        row = self._row(rows.QUEUE, key)
+        if row is not None:
+            log.debug(log_lines.row_written(row, self.runtime.node))
+
     def _forget_dead_masters(self) -> None:
         """Queues without mirrors whose master's node is gone: down if durable, else deleted."""
         running = self._metadata.running_nodes()
@@ -318,16 +366,20 @@ class QueueSupervisor(Process):
             assert isinstance(row, QueueRow)
             gone = row.pid is not None and row.pid.node not in running
             if gone and not row.slave_pids and not policy.is_mirrored(row):
-                assert row.pid is not None
-                self._background(key, row.pid)
+                self._background(key, partial(rows.forget_live, key=key, dead=row.pid))
 
-    def _background(self, key: str, dead: Pid) -> None:
-        task = asyncio.create_task(self._forget(key, dead))
+    def _background(self, key: str, body: Callable[[Transaction], object]) -> None:
+        task = asyncio.create_task(self._write(key, body))
         self._tasks[task] = None
         task.add_done_callback(lambda done: self._tasks.pop(done, None))
 
-    async def _forget(self, key: str, dead: Pid) -> None:
+    async def _write(self, key: str, body: Callable[[Transaction], object]) -> None:
         try:
-            await self._metadata.transact(lambda tx: rows.forget_live(tx, key, dead))
+            await self._metadata.transact(body)
         except MetadataUnavailable as error:
             log.warning("queue '%s': %s", key, error)
+
+
+def is_asked_for(start: Start) -> bool:
+    """By a master elsewhere: a supervisor of its own, whatever there was before."""
+    return isinstance(start, MirrorStart) and start.caller is not None

@@ -20,6 +20,11 @@ class SupervisorRules:
     replaces_pending_only: a mirror may be started beside a process that its master has stopped in
     vain, and beside no other. In the original it may be started beside whatever the row doesn't
     name: the master's list of mirrors is all that counts (KB-RMQ-02).
+    looks_at_orderly_ends: where a process ended in good order, or a node came into sight, somebody
+    looks whether the queue needs a process there. In the original a queue's supervisor starts
+    again what crashed and nothing else (its child is intrinsic), and mirrors are added when a
+    master starts, a virtual host comes up, a policy changes or a member of the ring dies
+    (KB-RMQ-37).
     restart_adds_mirrors: a broker that starts again in a running node adds its mirrors. Mirrors
     were added when a *node* came up: a virtual host that was started again in a running node
     recovered the masters that belong to it, and nothing else (KB-RMQ-20).
@@ -29,6 +34,7 @@ class SupervisorRules:
 
     recovers_current_row: bool = True
     replaces_pending_only: bool = True
+    looks_at_orderly_ends: bool = True
     restart_adds_mirrors: bool = True
     tells_displaced: bool = True
 
@@ -38,6 +44,7 @@ def supervisor_rules(has_bug: Callable[[str], bool]) -> SupervisorRules:
     return SupervisorRules(
         recovers_current_row=not has_bug("KB-RMQ-02"),
         replaces_pending_only=not has_bug("KB-RMQ-02"),
+        looks_at_orderly_ends=not has_bug("KB-RMQ-37"),
         restart_adds_mirrors=not has_bug("KB-RMQ-20"),
         tells_displaced=not any(has_bug(bug) for bug in BUGS_OF_THE_DISPLACED),
     )

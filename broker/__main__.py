@@ -16,6 +16,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+import msgspec
+
 from shalott.broker.base.disk import OsDisk
 from shalott.broker.base.env import SystemClock, seeded_rng
 from shalott.broker.base.errors import BrokerError, ConfigError
@@ -42,6 +44,8 @@ def main() -> int:
     except ConfigError as error:
         sys.stderr.write(f"broker: {error}\n")
         return EXIT_CONFIG
+    if isinstance(config, NodeConfig) and not config.memory_bytes:
+        config = msgspec.structs.replace(config, memory_bytes=machine_memory())
     logging.basicConfig(
         level=logging.INFO,
         stream=sys.stderr,
@@ -49,6 +53,13 @@ def main() -> int:
         datefmt="%Y-%m-%dT%H:%M:%S",
     )
     return asyncio.run(serve(config))
+
+
+def machine_memory(cgroup: Path = Path("/sys/fs/cgroup/memory.max")) -> int:
+    """Bytes of the machine's memory, or of what its container may have."""
+    total = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    limit = cgroup.read_text().strip() if cgroup.exists() else ""
+    return min(total, int(limit)) if limit.isdigit() else total
 
 
 def count_start(data_dir: Path) -> int:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import partial
 
 from shalott.broker.base.http.client import Asked
-from shalott.broker.rabbit.ctl import cluster, policies
+from shalott.broker.rabbit.ctl import cluster, memory, policies
 from shalott.broker.rabbit.ctl.arguments import EXIT_USAGE, CtlError, Typed, parse
 from shalott.broker.rabbit.ctl.listing import LISTINGS, run_listing
 from shalott.broker.rabbit.ctl.session import Session
@@ -43,6 +43,9 @@ VERBS: Mapping[str, Verb] = {
     "stop_app": Verb("", 0, 0, cluster.stop_app, stopped=True),
     "start_app": Verb("", 0, 0, cluster.start_app, stopped=True),
     "forget_cluster_node": Verb("[--offline] <node>", 1, 1, cluster.forget_cluster_node),
+    "set_vm_memory_high_watermark": Verb(
+        "<fraction> | absolute <value>", 1, 2, memory.set_watermark, stopped=True
+    ),
     "sync_queue": Verb("[-p <vhost>] <queue>", 1, 1, cluster.sync_queue),
     "cancel_sync_queue": Verb("[-p <vhost>] <queue>", 1, 1, cluster.cancel_sync_queue),
     **{

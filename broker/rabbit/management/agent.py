@@ -11,8 +11,10 @@ from typing import Any, Literal
 import msgspec
 
 from shalott.broker.base.errors import ProcessError
+from shalott.broker.rabbit.amqp.alarms import MESSAGES as ALARM_MESSAGES
+from shalott.broker.rabbit.amqp.alarms import AlarmChanged, Alarms, Resource
 from shalott.broker.rabbit.management.backend import ManagementBackend
-from shalott.broker.rabbit.processes.messages import Done, Message, Name
+from shalott.broker.rabbit.processes.messages import Done, Message, Name, NodeDownEvent, NodeUp
 from shalott.broker.rabbit.processes.process import Caller, Process
 
 NAME = "clients_agent"
@@ -40,16 +42,42 @@ class CloseVhost(Message):
     vhost: str
 
 
-MESSAGES: tuple[type[Message], ...] = (ListClients, ClientsTold, CloseVhost)
+MESSAGES: tuple[type[Message], ...] = (ListClients, ClientsTold, CloseVhost, *ALARM_MESSAGES)
 
 
 class ClientsAgent(Process):
-    """``told``: what this node has of each kind. ``close``: sends a vhost's clients away."""
+    """``told``: what this node has of each kind. ``close``: sends a vhost's clients away.
+    ``alarms``, which stop them: those of all nodes, kept up to date here.
+    """
 
-    def __init__(self, told: Callable[[Kind], Listed], close: Callable[[str], None]) -> None:
+    def __init__(
+        self, told: Callable[[Kind], Listed], close: Callable[[str], None], alarms: Alarms
+    ) -> None:
         super().__init__()
+        self._alarms = alarms
         self._told = told
         self._close = close
+
+    async def started(self) -> None:
+        self.runtime.watch_nodes(self.pid)
+
+    async def handle(self, message: Message) -> None:
+        match message:
+            case AlarmChanged(node, resource, is_on):
+                self._alarms.note(node, resource, is_on=is_on)
+            case NodeUp(node):
+                for resource in self._alarms.of(self.runtime.node):
+                    own = AlarmChanged(self.runtime.node, resource, True)
+                    self.runtime.send(Name(node, NAME), own)
+            case NodeDownEvent(node):
+                self._alarms.forget(node)
+
+    def raise_alarm(self, resource: Resource, is_on: bool) -> None:
+        """One of this node's: all hear of it."""
+        node = self.runtime.node
+        self._alarms.note(node, resource, is_on=is_on)
+        for other in self.runtime.nodes():
+            self.runtime.send(Name(other, NAME), AlarmChanged(node, resource, is_on))
 
     async def handle_call(self, request: Message, caller: Caller) -> Message | None:
         if isinstance(request, ListClients):

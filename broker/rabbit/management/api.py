@@ -23,6 +23,7 @@ from shalott.broker.rabbit.management import (
     clients,
     health,
     members,
+    memory,
     nodes,
     policies,
     queues,
@@ -42,6 +43,7 @@ ROUTES: tuple[Route, ...] = (
     *claims.ROUTES,
     *members.ROUTES,
     *app.ROUTES,
+    *memory.ROUTES,
 )
 
 

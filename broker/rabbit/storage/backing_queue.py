@@ -504,7 +504,9 @@ class BackingQueue:
 
     # -- compaction --------------------------------------------------------------------------------
 
-    def _compaction(self, journal_bytes: int) -> Iterator[Record] | AsyncGenerator[Record, None] | None:
+    def _compaction(
+        self, journal_bytes: int
+    ) -> Iterator[Record] | AsyncGenerator[Record, None] | None:
         """The records that would replace a journal of ``journal_bytes``, if it is worth it now."""
         garbage = journal_bytes - self._live_record_bytes
         # Always right, seldom worth it.

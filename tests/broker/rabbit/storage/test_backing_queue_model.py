@@ -384,4 +384,6 @@ class BackingQueueMachine(RuleBasedStateMachine):
 
 
 TestBackingQueue = BackingQueueMachine.TestCase
-TestBackingQueue.settings = settings(max_examples=int(__import__("os").environ.get("N","80")), stateful_step_count=50)
+TestBackingQueue.settings = settings(
+    max_examples=int(__import__("os").environ.get("N", "80")), stateful_step_count=50
+)

@@ -65,7 +65,8 @@ async def alarms(
 ) -> Response:
     """Memory's of all nodes, for "local-alarms" of this one; disk's of this node."""
     own = backend.config.name
-    nodes = [own] if request.path.endswith("/local-alarms") else backend.config.node_names
+    is_local = request.segments[-1] == "local-alarms"
+    nodes = (own,) if is_local else backend.config.node_names
     found = [{"node": n, "resource": kind} for n in nodes for kind in backend.alarms.of(n)]
     if await is_disk_alarm(backend):
         found.append({"node": own, "resource": "disk"})

@@ -160,7 +160,7 @@ def setting(row: QueueRow, key: str) -> Any:
 
 def is_lazy(row: QueueRow) -> bool:
     """Whether the queue keeps its messages on disk. Its argument counts before the policy."""
-    return setting(row, "queue-mode") == "lazy"
+    return str(setting(row, "queue-mode")) == "lazy"
 
 
 # -- placement -------------------------------------------------------------------------------------

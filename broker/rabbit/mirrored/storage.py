@@ -74,7 +74,7 @@ class QueueStorage:
         return self._pages.files_of(self.directory(row.key).rpartition("/")[2])
 
     def _opened(self, row: QueueRow, queue: BackingQueue) -> BackingQueue:
-        queue.buggify = self._buggify
+        queue.buggify = queue.pager.buggify = self._buggify
         queue.join(self._monitor)
         queue.set_lazy(policy.is_lazy(row))
         self._open[row.key] = queue

@@ -3,7 +3,8 @@
 What it does on its own is done by one task, which lives while there is work: it writes the alphas
 that are too many, a batch at a time, then takes gammas that are too many out of memory, and deletes
 files that nobody needs. What is read back is read when the queue process asks, and the process
-waits (as the original's does): a segment or some contents at a time, the next ones to be handed out.
+waits (as the original's does): a segment or some contents at a time, the next ones to be handed
+out.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ import logging
 from collections import deque
 from collections.abc import Callable, Iterable
 
+from shalott.broker.base.env import never
 from shalott.broker.base.errors import StorageError
 from shalott.broker.base.journal import NO_ROOM
 from shalott.broker.rabbit.storage.entries import (
@@ -27,12 +29,13 @@ from shalott.broker.rabbit.storage.entries import (
 )
 from shalott.broker.rabbit.storage.lines import Line, Order
 from shalott.broker.rabbit.storage.memory import UNLIMITED, MemoryMonitor, Traffic
-from shalott.broker.rabbit.storage.pages import Page, PageFiles, PageReader, Run, runs_of
+from shalott.broker.rabbit.storage.pages import HEADER, Page, PageFiles, PageReader, Run, runs_of
 
 log = logging.getLogger("shalott.broker.storage")
 
 WRITE_COUNT, WRITE_BYTES = 2048, 4 << 20
 SEGMENT_COUNT, SEGMENT_BYTES = 4096, 1 << 20
+SMALL_SEGMENT_COUNT = 3  # where buggify wants deltas in small queues
 READ_COUNT, READ_BYTES = 256, 1 << 20
 DISK_FULL_RETRY_MS = 500
 
@@ -46,6 +49,7 @@ class Pager:
         self.has_paged = False  # ever in this life
         self.in_delta = 0  # messages
         self.failure_listener: Callable[[StorageError], None] = lambda error: None
+        self.buggify: Callable[[str], bool] = never
         self.target = UNLIMITED  # alphas that may be in memory
         self._entries = entries
         self._order = order
@@ -54,6 +58,7 @@ class Pager:
         self._bytes = 0
         self._wanted = UNLIMITED  # what the monitor says; the mode may say less
         self._is_lazy = False
+        self._segment_count = SEGMENT_COUNT
         self._looks_at_others = False
         self._others: deque[Entry] = deque()
         self._unwritten: list[Entry] = []
@@ -118,7 +123,7 @@ class Pager:
         for segment in segments:
             self.in_delta -= segment.count
             for run in segment.runs:
-                self._release(run.file, run.count)
+                self._release(run.file, run.records)
 
     def _release(self, file: int, count: int) -> None:
         assert self.files is not None
@@ -208,7 +213,10 @@ class Pager:
         for entry in chosen:
             entry.is_alpha = False
         self.traffic.held -= len(chosen)
-        self.has_paged = self.has_paged or bool(chosen)
+        if chosen and not self.has_paged:
+            self.has_paged = True
+            if self.buggify("storage.small_segments"):
+                self._segment_count = SMALL_SEGMENT_COUNT
         return chosen
 
     def _choose_others(self, count: int, size: int) -> list[Entry]:
@@ -239,14 +247,14 @@ class Pager:
 
     def _cut(self) -> bool:
         """Take a segment of gammas out of memory, if they are too many; whether that was done."""
-        permitted = SEGMENT_COUNT
+        permitted = self._segment_count
         if self.target != UNLIMITED:
             permitted = max(permitted, self.target)
         lines = self._order.lines()
         line = lines[0] if len(lines) == 1 else max(lines, key=lambda line: line.gammas)
-        if sum(line.gammas for line in lines) < permitted + SEGMENT_COUNT:
+        if sum(line.gammas for line in lines) < permitted + self._segment_count:
             return False
-        taken = line.cut(SEGMENT_COUNT, SEGMENT_BYTES)
+        taken = line.cut(self._segment_count, SEGMENT_BYTES)
         for entry in taken:
             del self._entries[entry.id]
             self.shrink(ENTRY_BYTES if entry.content is None else ENTRY_BYTES + entry.weight)
@@ -328,7 +336,7 @@ async def read_run(reader: PageReader | None, run: Run) -> list[tuple[Paged, Pag
     assert reader is not None
     read, offset = [], run.offset
     for record in await reader.read(run):
-        page = Page(run.file, offset, len(record))
+        page = Page(run.file, offset, offset + HEADER.size + len(record))
         read.append((decode_page(record), page))
         offset = page.end
     return read

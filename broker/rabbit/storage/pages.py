@@ -4,7 +4,8 @@ They are scratch of one life of the broker. What must survive is in the journal,
 never synced and never read by a later life, and a transient message that was paged is gone after a
 restart like any other. A record is ``length 4 | crc32 4 | payload``; a file is deleted when no
 message in it is wanted any more (RabbitMQ's message store rewrites its files instead). All of a
-node's are in one directory: what a former life left there is deleted when the first page is written.
+node's are in one directory; what a former life left there is deleted when the first page is
+written.
 """
 
 from __future__ import annotations
@@ -26,24 +27,20 @@ HEADER = struct.Struct(">II")  # payload length, crc
 
 
 class Page(NamedTuple):
-    """Where a record is; ``size`` is that of the payload."""
-
-    file: int
-    offset: int
-    size: int
-
-    @property
-    def end(self) -> int:
-        return self.offset + HEADER.size + self.size
-
-
-class Run(NamedTuple):
-    """``count`` records that stand one behind the other."""
+    """Where a record is, its header included."""
 
     file: int
     offset: int
     end: int
-    count: int
+
+
+class Run(NamedTuple):
+    """So many records that stand one behind the other."""
+
+    file: int
+    offset: int
+    end: int
+    records: int
 
 
 class PageStore:
@@ -93,9 +90,11 @@ class PageFiles:
         if self._current is None or self._size >= FILE_BYTES:
             await self._next_file()
         assert self._current is not None
-        pages, parts, offset = [], [], self._size
+        pages: list[Page] = []
+        parts: list[bytes] = []
+        offset = self._size
         for record in records:
-            page = Page(self._number, offset, len(record))
+            page = Page(self._number, offset, offset + HEADER.size + len(record))
             pages.append(page)
             parts += (HEADER.pack(len(record), zlib.crc32(record)), record)
             offset = page.end
@@ -185,7 +184,7 @@ class PageReader:
         except OSError as error:
             raise StorageError(f"{name}: {error.strerror or error}") from error
         records = _split(data)
-        if records is None or len(records) != run.count:
+        if records is None or len(records) != run.records:
             raise StorageError(f"{name}: what is at byte {run.offset} is not what was written")
         return records
 
@@ -223,7 +222,7 @@ def runs_of(pages: Sequence[Page]) -> list[Run]:
     for page in pages:
         last = runs[-1] if runs else None
         if last is not None and last.file == page.file and last.end == page.offset:
-            runs[-1] = Run(last.file, last.offset, page.end, last.count + 1)
+            runs[-1] = Run(last.file, last.offset, page.end, last.records + 1)
         else:
             runs.append(Run(page.file, page.offset, page.end, 1))
     return runs

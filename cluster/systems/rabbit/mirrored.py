@@ -89,6 +89,7 @@ class MirroredSystem:
             "partition_mode": self._parameters.partition_mode,
             "bugs": self._plan.bugs,
             "startup_delay_ms": self._parameters.startup_delay_ms,
+            "vm_memory_high_watermark_absolute": self._parameters.memory_limit_bytes,
             "seed": _node_seed(self._seed, node),
         }
         try:

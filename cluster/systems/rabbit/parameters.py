@@ -33,3 +33,7 @@ class MirroredParameters(RabbitmqParameters, frozen=True, kw_only=True):
     waits before it starts its queues (KB-RMQ-01); drawn at every start."""
 
     startup_delay_ms: Delay = 0
+    memory_limit_bytes: Annotated[
+        int,
+        msgspec.Meta(ge=0, description="What a node's queues may hold in memory; 0: no matter."),
+    ] = 0

@@ -35,7 +35,7 @@ from shalott.broker.rabbit.storage.flusher import Flusher
 from shalott.broker.rabbit.storage.lines import Line, Lines, Order
 from shalott.broker.rabbit.storage.memory import MemoryMonitor
 from shalott.broker.rabbit.storage.pager import Pager
-from shalott.broker.rabbit.storage.pages import PageFiles
+from shalott.broker.rabbit.storage.pages import Opens, PageFiles
 from shalott.broker.rabbit.storage.queue_records import (
     Closed,
     Published,
@@ -444,9 +444,10 @@ class BackingQueue:
         assert not self.pager.in_delta, "take a snapshot"
         return [held(entry) for entry in self._by_serial()]
 
-    def snapshot(self) -> Snapshot:
-        """The same, wherever it is: what a synchronisation sends."""
-        return Snapshot(self._by_serial(), self._order.lines(), self.pager.files)
+    def snapshot(self, disk: Opens | None = None) -> Snapshot:
+        """The same, wherever it is: what a synchronisation sends. ``disk``: the queue's own, or one
+        with the same files."""
+        return Snapshot(self._by_serial(), self._order.lines(), self.pager.files, disk)
 
     def _by_serial(self) -> list[Entry]:
         entries = list(self._entries.values())

@@ -16,7 +16,7 @@ import struct
 import zlib
 from collections.abc import Sequence
 from contextlib import suppress
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 from shalott.broker.base.disk import Disk, File
 from shalott.broker.base.errors import StorageError
@@ -41,6 +41,20 @@ class Run(NamedTuple):
     offset: int
     end: int
     records: int
+
+
+class Readable(Protocol):
+    """Of a File, what reading takes."""
+
+    async def pread(self, size: int, offset: int) -> bytes: ...
+
+    async def close(self) -> None: ...
+
+
+class Opens(Protocol):
+    """Of a Disk, what reading takes."""
+
+    async def open(self, path: str, *, create: bool) -> Readable: ...
 
 
 class PageStore:
@@ -157,17 +171,17 @@ class PageFiles:
             with suppress(OSError):
                 await self._store.disk.remove(self.name(number))
 
-    def reader(self) -> PageReader:
-        return PageReader(self._store.disk, self)
+    def reader(self, disk: Opens | None = None) -> PageReader:
+        return PageReader(self._store.disk if disk is None else disk, self)
 
 
 class PageReader:
     """Reads records, with one file open at a time. For one task at a time."""
 
-    def __init__(self, disk: Disk, files: PageFiles) -> None:
+    def __init__(self, disk: Opens, files: PageFiles) -> None:
         self._disk = disk
         self._files = files
-        self._open: tuple[int, File] | None = None
+        self._open: tuple[int, Readable] | None = None
 
     async def read(self, run: Run) -> list[bytes]:
         """The records of ``run``. Raises StorageError if they are not what was written."""
@@ -188,7 +202,7 @@ class PageReader:
             raise StorageError(f"{name}: what is at byte {run.offset} is not what was written")
         return records
 
-    async def _file(self, number: int) -> File:
+    async def _file(self, number: int) -> Readable:
         if self._open is None or self._open[0] != number:
             await self.close()
             file = await self._disk.open(self._files.name(number), create=False)

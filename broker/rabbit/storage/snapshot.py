@@ -15,7 +15,7 @@ from shalott.broker.rabbit.amqp.queue_protocol import Content
 from shalott.broker.rabbit.storage.entries import Entry, Expiry, Place, Segment, entry_of
 from shalott.broker.rabbit.storage.lines import Line
 from shalott.broker.rabbit.storage.pager import read_run
-from shalott.broker.rabbit.storage.pages import PageFiles, PageReader, runs_of
+from shalott.broker.rabbit.storage.pages import Opens, PageFiles, PageReader, runs_of
 
 
 class Held(NamedTuple):
@@ -57,13 +57,17 @@ class Snapshot:
     """``total`` messages. Close it."""
 
     def __init__(
-        self, entries: Sequence[Entry], lines: Sequence[Line], files: PageFiles | None
+        self,
+        entries: Sequence[Entry],
+        lines: Sequence[Line],
+        files: PageFiles | None,
+        disk: Opens | None = None,
     ) -> None:
-        """``entries``: those in memory, by serial."""
+        """``entries``: those in memory, by serial. ``disk``: where the pages are, if elsewhere."""
         self._entries = entries
         self._at = 0
         self._files = files
-        self._reader = None if files is None else files.reader()
+        self._reader = None if files is None else files.reader(disk)
         self._streams = [
             _Stream(line.delta, self._reader)
             for line in lines
@@ -124,8 +128,13 @@ class Snapshot:
             self._at += 1
         return best
 
-    async def close(self) -> None:
+    def unpin(self) -> None:
+        """Nothing more will be read."""
         files, self._files = self._files, None
-        if files is not None and self._reader is not None:
+        if files is not None:
             files.unpin()
+
+    async def close(self) -> None:
+        self.unpin()
+        if self._reader is not None:
             await self._reader.close()

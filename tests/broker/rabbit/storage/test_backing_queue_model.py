@@ -13,26 +13,34 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
 from unittest import mock
 
 import pytest
-from hypothesis import settings
+from hypothesis import Phase, settings
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
+from hypothesis.stateful import (
+    RuleBasedStateMachine,
+    initialize,
+    invariant,
+    rule,
+    run_state_machine_as_test,
+)
 
+from shalott.broker.base.errors import StorageError
 from shalott.broker.rabbit.amqp.queue_protocol import Content
 from shalott.broker.rabbit.storage import backing_queue as backing_queue_module
 from shalott.broker.rabbit.storage import flusher as flusher_module
+from shalott.broker.rabbit.storage import lines as lines_module
 from shalott.broker.rabbit.storage import pager as pager_module
 from shalott.broker.rabbit.storage import pages as pages_module
 from shalott.broker.rabbit.storage.backing_queue import BackingQueue, Fetched
-from shalott.broker.rabbit.storage.entries import Expiry
+from shalott.broker.rabbit.storage.entries import Entry, Expiry
 from shalott.broker.rabbit.storage.memory import UNLIMITED, MemoryMonitor
-from shalott.broker.rabbit.storage.pages import PageStore
-from shalott.broker.rabbit.storage.snapshot import Held
+from shalott.broker.rabbit.storage.pages import Page, PageFiles, PageStore
+from shalott.broker.rabbit.storage.snapshot import Held, Snapshot
 from tests.world.disk.memory_disk import MemoryDisk
 
 pytestmark = pytest.mark.explore
@@ -294,7 +302,7 @@ class BackingQueueMachine(RuleBasedStateMachine):
 
         async def body() -> None:
             pager.set_target(0)
-            while pager.is_working:
+            while pager.is_working:  # noqa: ASYNC110  (a turn of the loop is a step of the disk)
                 await asyncio.sleep(0)
 
         self.run(body())
@@ -384,6 +392,70 @@ class BackingQueueMachine(RuleBasedStateMachine):
 
 
 TestBackingQueue = BackingQueueMachine.TestCase
-TestBackingQueue.settings = settings(
-    max_examples=int(__import__("os").environ.get("N", "80")), stateful_step_count=50
-)
+TestBackingQueue.settings = settings(max_examples=80, stateful_step_count=50)
+
+
+# -- broken on purpose -----------------------------------------------------------------------------
+
+
+def wrong_position(patch: pytest.MonkeyPatch) -> None:
+    """A page is said to be where the one before it is."""
+    write = pages_module.PageFiles.write
+
+    async def broken(self: PageFiles, records: Sequence[bytes]) -> list[Page]:
+        pages = await write(self, records)
+        return [pages[max(0, at - 1)] for at in range(len(pages))]
+
+    patch.setattr(pages_module.PageFiles, "write", broken)
+
+
+def delta_out_of_order(patch: pytest.MonkeyPatch) -> None:
+    """What comes from the far side of a line is put before what was in its delta."""
+    cut = lines_module.Line.cut
+
+    def broken(self: lines_module.Line, count: int, size: int) -> list[Entry]:
+        taken = cut(self, count, size)
+        if taken and len(self.delta) > 1:
+            self.delta.reverse()
+        return taken
+
+    patch.setattr(lines_module.Line, "cut", broken)
+
+
+def transient_ones_survive(patch: pytest.MonkeyPatch) -> None:
+    """A compaction takes all that is paged for something to be kept."""
+    take = Snapshot.take_entries
+
+    async def broken(self: Snapshot, count: int, size: int) -> list[tuple[Entry, Content]]:
+        taken = await take(self, count, size)
+        for entry, _ in taken:
+            entry.record_bytes = entry.record_bytes or 1
+        return taken
+
+    patch.setattr(Snapshot, "take_entries", broken)
+
+
+def forgotten_deltas(patch: pytest.MonkeyPatch) -> None:
+    """A purge forgets what is in memory, and not what isn't."""
+    patch.setattr(lines_module.Line, "clear", lambda self: [])
+
+
+BROKEN = (wrong_position, delta_out_of_order, transient_ones_survive, forgotten_deltas)
+
+
+@pytest.mark.parametrize("break_it", BROKEN, ids=lambda each: each.__name__)
+def test_the_model_finds(
+    break_it: Callable[[pytest.MonkeyPatch], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    break_it(monkeypatch)
+    quick = settings(
+        max_examples=400,
+        stateful_step_count=50,
+        database=None,
+        deadline=None,
+        phases=[Phase.generate],
+        report_multiple_bugs=False,
+        derandomize=True,
+    )
+    with pytest.raises((AssertionError, StorageError, KeyError)):  # noqa: PT011
+        run_state_machine_as_test(BackingQueueMachine, settings=quick)

@@ -23,8 +23,10 @@ from shalott.broker.base.env import SystemClock, seeded_rng
 from shalott.broker.base.errors import BrokerError, ConfigError
 from shalott.broker.base.events import JsonlEventLog
 from shalott.broker.config import load_config
+from shalott.broker.heap import give_back
 from shalott.broker.nodes import AnyNode, open_node
 from shalott.broker.rabbit.config import NodeConfig
+from shalott.broker.rabbit.node.node import Node
 from shalott.broker.rocket.config import RocketConfig
 
 log = logging.getLogger("shalott.broker")
@@ -100,7 +102,12 @@ async def serve(config: NodeConfig | RocketConfig) -> int:
     except (BrokerError, OSError) as error:
         sys.stderr.write(f"broker: {config.name} can't start: {error}\n")
         return EXIT_CONFIG
+    giving = None
+    if isinstance(node, Node):
+        giving = asyncio.create_task(give_back(lambda: node.memory.used), name="giving back")
     code = await until_asked_to_stop(node)
+    if giving is not None:
+        giving.cancel()
     for log in events:
         await log.close()
     await disk.close()

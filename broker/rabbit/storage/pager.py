@@ -312,7 +312,11 @@ class Pager:
     # -- the end -----------------------------------------------------------------------------------
 
     async def stop(self) -> None:
-        """No more of this, and give back what was taken. Returns when no write is under way."""
+        """No more of this, and give back what was taken. Returns when no write is under way.
+
+        The messages go now, and not when a collector finds the cycles in which a queue and its
+        process hold each other: it looks for old garbage only after as much again was allocated.
+        """
         self._closed = True
         self.forget()
         if self._retry is not None:
@@ -322,6 +326,11 @@ class Pager:
         if self.has_paged and self.files is not None and self._reader is not None:
             await self._reader.close()
             await self.files.remove_all()
+        self._entries.clear()
+        self._others.clear()
+        self._unwritten = []
+        for line in self._order.lines():
+            line.clear()
 
     def forget(self) -> None:
         """The memory is the monitor's business no more."""

@@ -16,13 +16,17 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+import msgspec
+
 from shalott.broker.base.disk import OsDisk
 from shalott.broker.base.env import SystemClock, seeded_rng
 from shalott.broker.base.errors import BrokerError, ConfigError
 from shalott.broker.base.events import JsonlEventLog
 from shalott.broker.config import load_config
+from shalott.broker.heap import give_back
 from shalott.broker.nodes import AnyNode, open_node
 from shalott.broker.rabbit.config import NodeConfig
+from shalott.broker.rabbit.node.node import Node
 from shalott.broker.rabbit.node.standing import MEMBER, BeginAgain, begin_standing
 from shalott.broker.rocket.config import RocketConfig
 
@@ -43,6 +47,8 @@ def main() -> int:
     except ConfigError as error:
         sys.stderr.write(f"broker: {error}\n")
         return EXIT_CONFIG
+    if isinstance(config, NodeConfig) and not config.memory_bytes:
+        config = msgspec.structs.replace(config, memory_bytes=machine_memory())
     logging.basicConfig(
         level=logging.INFO,
         stream=sys.stderr,
@@ -50,6 +56,13 @@ def main() -> int:
         datefmt="%Y-%m-%dT%H:%M:%S",
     )
     return asyncio.run(serve(config))
+
+
+def machine_memory(cgroup: Path = Path("/sys/fs/cgroup/memory.max")) -> int:
+    """Bytes of the machine's memory, or of what its container may have."""
+    total = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    limit = cgroup.read_text().strip() if cgroup.exists() else ""
+    return min(total, int(limit)) if limit.isdigit() else total
 
 
 def count_start(data_dir: Path) -> int:
@@ -92,7 +105,12 @@ async def serve(config: NodeConfig | RocketConfig) -> int:
     except (BrokerError, OSError) as error:
         sys.stderr.write(f"broker: {config.name} can't start: {error}\n")
         return EXIT_CONFIG
+    giving = None
+    if isinstance(node, Node):
+        giving = asyncio.create_task(give_back(lambda: node.memory.used), name="giving back")
     again = await until_asked_to_stop(node)
+    if giving is not None:
+        giving.cancel()
     for log in events:
         await log.close()
     if again is not None:

@@ -21,14 +21,17 @@ import errno
 import itertools
 import logging
 from collections import deque
-from collections.abc import Iterable, Iterator
-from contextlib import suppress
+from collections.abc import AsyncGenerator, Iterable, Iterator
+from contextlib import aclosing, suppress
 
 from shalott.broker.base.batches import MAX_BATCH_BYTES, MAX_RECORD_BYTES, Scan, encode_batch, scan
 from shalott.broker.base.disk import Disk, File
 from shalott.broker.base.errors import DiskFull, StorageError
 
 log = logging.getLogger("shalott.broker.storage")
+
+# What replaces a journal. It is gone through once, and the loop runs on meanwhile.
+Records = Iterable[bytes] | AsyncGenerator[bytes, None]
 
 READ_BYTES = 8 << 20
 NO_ROOM = (errno.ENOSPC, errno.EDQUOT)
@@ -43,7 +46,7 @@ class Rewrite:
 
     __slots__ = ("done", "records")
 
-    def __init__(self, records: Iterable[bytes], done: asyncio.Future[None]) -> None:
+    def __init__(self, records: Records, done: asyncio.Future[None]) -> None:
         self.records = records
         self.done = done
 
@@ -130,7 +133,7 @@ class Journal:
         self._start_writing()
         return waiter
 
-    async def rewrite(self, records: Iterable[bytes]) -> None:
+    async def rewrite(self, records: Records) -> None:
         """Replace everything appended before this call by ``records``; what is appended after it
         follows them.
 
@@ -139,7 +142,7 @@ class Journal:
         """
         await self.begin_rewrite(records)
 
-    def begin_rewrite(self, records: Iterable[bytes]) -> asyncio.Future[None]:
+    def begin_rewrite(self, records: Records) -> asyncio.Future[None]:
         """``rewrite`` for who doesn't await it: what is returned is done when it would return."""
         self._require_usable()
         done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
@@ -269,19 +272,19 @@ class Journal:
         if not rewrite.done.done():
             rewrite.done.set_result(None)
 
-    async def _write_replacement(self, file: File, records: Iterable[bytes]) -> tuple[int, int]:
+    async def _write_replacement(self, file: File, records: Records) -> tuple[int, int]:
         """Returns the size and the count of batches.
 
         One sync is enough: nobody reads this file before the rename.
         """
         await file.truncate(0)
         size = ordinal = 0
-        source = iter(records)
-        for first in source:
-            data = encode_batch(ordinal, list(_take_batch(itertools.chain([first], source))))
-            await _write(file, data, size)
-            size += len(data)
-            ordinal += 1
+        async with aclosing(_batches_of(records)) as batches:
+            async for batch in batches:
+                data = encode_batch(ordinal, batch)
+                await _write(file, data, size)
+                size += len(data)
+                ordinal += 1
         await file.sync()
         return size, ordinal
 
@@ -298,6 +301,25 @@ def _take_batch(items: Iterable[bytes | Rewrite]) -> Iterator[bytes]:
         size += len(item)
         if size >= MAX_BATCH_BYTES:
             return
+
+
+async def _batches_of(records: Records) -> AsyncGenerator[list[bytes], None]:
+    if isinstance(records, Iterable):
+        source = iter(records)
+        for first in source:
+            yield list(_take_batch(itertools.chain([first], source)))
+        return
+    batch: list[bytes] = []
+    size = 0
+    async with aclosing(records):
+        async for record in records:
+            batch.append(record)
+            size += len(record)
+            if size >= MAX_BATCH_BYTES:
+                yield batch
+                batch, size = [], 0
+    if batch:
+        yield batch
 
 
 async def _write(file: File, data: bytes, offset: int) -> None:

@@ -9,6 +9,7 @@ from typing import Annotated, Literal
 import msgspec
 
 Port = Annotated[int, msgspec.Meta(ge=1, le=65535)]
+UNKNOWN_MEMORY_BYTES = 8 << 30  # of a machine that nobody can ask: a simulated one
 Positive = Annotated[int, msgspec.Meta(ge=1)]
 
 
@@ -51,9 +52,24 @@ class NodeConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     # How long a publish waits for others before it is synced and confirmed. RabbitMQ: 200; 0 is a
     # sync at once, which those that come meanwhile share.
     confirm_sync_ms: Annotated[int, msgspec.Meta(ge=0)] = 0
+    # From here on publishers are stopped; above a part of it messages are paged to disk. A part of
+    # ``memory_bytes``, or bytes. What counts is what queues hold, not the process (docs/memory.md).
+    vm_memory_high_watermark: Annotated[float, msgspec.Meta(ge=0, le=1)] = 0.4
+    vm_memory_high_watermark_absolute: Annotated[int, msgspec.Meta(ge=0)] = 0  # 0: the part counts
+    vm_memory_high_watermark_paging_ratio: Annotated[float, msgspec.Meta(gt=0, le=1)] = 0.5
+    memory_bytes: Annotated[int, msgspec.Meta(ge=0)] = 0  # the machine's; 0: see __main__.py
     users: dict[str, str] = msgspec.field(default_factory=lambda: {"guest": "guest"})
     bugs: tuple[str, ...] = ()  # ids of known_bugs.py that are switched on
     seed: int = 0  # of the node's random source; 0 means: draw one
+
+    @property
+    def memory_limit_bytes(self) -> int:
+        if self.vm_memory_high_watermark_absolute:
+            return self.vm_memory_high_watermark_absolute
+        return self.fraction_of_memory(self.vm_memory_high_watermark)
+
+    def fraction_of_memory(self, fraction: float) -> int:
+        return int(fraction * (self.memory_bytes or UNKNOWN_MEMORY_BYTES))
 
     @property
     def node_names(self) -> tuple[str, ...]:

@@ -24,6 +24,7 @@ FEATURES = (
     "expires",
     "exclusive",  # its consumers ask for it
     "recreated",  # deleted and declared again
+    "lazy",  # its messages are on disk
 )
 USUAL_KINDS = (
     PLAIN,

@@ -109,6 +109,8 @@ class Topology:
             arguments["x-expires"] = rules.expires_ms
         if rules.max_priority:
             arguments["x-max-priority"] = rules.max_priority
+        if queue.has("lazy"):
+            arguments["x-queue-mode"] = "lazy"
         if rules.single_active:
             arguments["x-single-active-consumer"] = True
         bindings = []

@@ -218,6 +218,10 @@ _KINDS = (
     "reject+ttl+dead-letters",
     "priorities",
     "priorities+dead-letters",
+    "lazy",
+    "lazy+dead-letters",
+    "lazy+priorities",
+    "lazy+length+dead-letters",
 )
 
 

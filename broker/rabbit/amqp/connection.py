@@ -35,6 +35,7 @@ from shalott.broker.rabbit.amqp.errors import (
 from shalott.broker.rabbit.amqp.exchanges import Router
 from shalott.broker.rabbit.amqp.handshake import Agreement, LoginRefused, shake_hands
 from shalott.broker.rabbit.amqp.services import Port, Services, Session
+from shalott.broker.rabbit.amqp.throttle import Throttle
 from shalott.broker.rabbit.amqp.wire import (
     HEARTBEAT,
     HEARTBEAT_FRAME,
@@ -82,7 +83,7 @@ class ConnectionInfo(msgspec.Struct, frozen=True, kw_only=True):
     pid: Pid
     user: str
     vhost: str
-    state: State
+    state: State | Literal["blocking", "blocked"]
     channels: int
     peer_host: str
     peer_port: int
@@ -113,6 +114,7 @@ class Connection(Process):
         self.frame_max = services.config.frame_max
         self._owes_close_ok = False
         self._reading_paused = False
+        self._throttle = Throttle(services.alarms)
         self._last_read_ns = self._last_write_ns = self._clock.monotonic_ns()
         self._connected_at_ns = self._clock.wall_ns()
         self._peer = writer.get_extra_info("peername") or ("unknown", 0)
@@ -128,7 +130,7 @@ class Connection(Process):
             pid=self.pid,
             user="" if self._agreement is None else self._agreement.user,
             vhost="" if self._agreement is None else self._agreement.vhost,
-            state=self._state,
+            state=self._throttle.state if self._state == "running" else self._state,
             channels=len(self._table),
             peer_host=peer_host,
             peer_port=peer_port,
@@ -143,6 +145,7 @@ class Connection(Process):
         if self._state in ("closing", "closed"):
             return
         self._state = "closing"
+        self._throttle.release()
         log.warning("closing connection %s: %s", self._name, error)
         if not isinstance(error, LoginRefused) or error.tell:
             close = commands.Connection.Close(
@@ -214,6 +217,8 @@ class Connection(Process):
         now_ns = self._clock.monotonic_ns()
         if self._reading_paused:
             self._last_read_ns = now_ns  # its heartbeats may be waiting in the socket
+            if self._writer.transport.is_closing():
+                self._throttle.release()  # the client is gone, which reading would have told
         if now_ns - self._last_read_ns > 2 * interval_ns:
             log.warning("connection %s missed its heartbeats", self._name)
             self._writer.transport.abort()
@@ -330,6 +335,15 @@ class Connection(Process):
             self._reading_paused = True
             await channel.room()
             self._reading_paused = False
+        if frame.kind != METHOD and self._throttle.stops_content:
+            self._reading_paused = True
+            await self._throttle.wait(self._tell_blocking)
+            self._reading_paused = False
+
+    def _tell_blocking(self, method: Method) -> None:
+        assert self._agreement is not None
+        if self.running and self._agreement.capabilities.get("connection.blocked") is True:
+            self.write(encode_frame(METHOD, 0, encode_method(method)))
 
     def _create_channel(self, port: Port) -> Channel:
         assert self._agreement is not None

@@ -31,7 +31,7 @@ _CAPABILITIES: Mapping[str, bool] = {
     "consumer_priorities": True,
     "authentication_failure_close": True,
     "per_consumer_qos": True,
-    "connection.blocked": False,
+    "connection.blocked": True,
     "direct_reply_to": False,
 }
 

@@ -4,10 +4,11 @@ stay between the two."""
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Protocol
 
 from shalott.broker.base.env import Env
+from shalott.broker.rabbit.amqp.alarms import Alarms
 from shalott.broker.rabbit.amqp.assembler import Command
 from shalott.broker.rabbit.amqp.errors import AmqpError
 from shalott.broker.rabbit.amqp.exchanges import Router
@@ -33,6 +34,7 @@ class Services:
     metadata: Metadata
     queues: Queues
     may_confirm: Callable[[], bool]
+    alarms: Alarms = field(default_factory=Alarms)
 
 
 @dataclass(frozen=True)

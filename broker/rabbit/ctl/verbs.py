@@ -8,7 +8,7 @@ from functools import partial
 from typing import Literal
 
 from shalott.broker.base.http.client import Asked
-from shalott.broker.rabbit.ctl import app, cluster, policies, ring, vhosts
+from shalott.broker.rabbit.ctl import app, cluster, memory, policies, ring, vhosts
 from shalott.broker.rabbit.ctl.arguments import EXIT_USAGE, CtlError, Typed, parse
 from shalott.broker.rabbit.ctl.listing import LISTINGS, run_listing
 from shalott.broker.rabbit.ctl.session import Session
@@ -66,6 +66,9 @@ VERBS: Mapping[str, Verb] = {
     ),
     "clear_permissions": Verb("[-p <vhost>] <user>", 1, 1, vhosts.clear_permissions),
     "forget_cluster_node": Verb("[--offline] <node>", 1, 1, cluster.forget_cluster_node),
+    "set_vm_memory_high_watermark": Verb(
+        "<fraction> | absolute <value>", 1, 2, memory.set_watermark, when="always"
+    ),
     "sync_queue": Verb("[-p <vhost>] <queue>", 1, 1, cluster.sync_queue),
     "cancel_sync_queue": Verb("[-p <vhost>] <queue>", 1, 1, cluster.cancel_sync_queue),
     "gm_ring": Verb("[-p <vhost>] <queue>", 1, 1, ring.gm_ring),

@@ -12,8 +12,17 @@ from typing import Any, Literal
 import msgspec
 
 from shalott.broker.base.errors import BrokerError, ProcessError
+from shalott.broker.rabbit.amqp.alarms import MESSAGES as ALARM_MESSAGES
+from shalott.broker.rabbit.amqp.alarms import AlarmChanged, Alarms, Resource
 from shalott.broker.rabbit.management.backend import ManagementBackend
-from shalott.broker.rabbit.processes.messages import Done, Failed, Message, Name
+from shalott.broker.rabbit.processes.messages import (
+    Done,
+    Failed,
+    Message,
+    Name,
+    NodeDownEvent,
+    NodeUp,
+)
 from shalott.broker.rabbit.processes.process import Caller, Process
 
 NAME = "clients_agent"
@@ -73,6 +82,7 @@ MESSAGES: tuple[type[Message], ...] = (
     LookTold,
     Forget,
     Admit,
+    *ALARM_MESSAGES,
 )
 
 Change = Callable[[str], Awaitable[None]]
@@ -80,25 +90,49 @@ Change = Callable[[str], Awaitable[None]]
 
 class ClientsAgent(Process):
     """``told``: what this node has of each kind. ``close``: sends a vhost's clients away.
-    ``look``: what the node says of itself. ``forget`` and ``admit`` change who belongs to the
-    cluster; they raise BrokerError.
+    ``alarms``, which stop them: those of all nodes, kept up to date here. ``look``: what the node
+    says of itself. ``forget`` and ``admit`` change who belongs to the cluster; they raise
+    BrokerError.
     """
 
     def __init__(
         self,
         told: Callable[[Kind], Listed],
         close: Callable[[str], None],
+        alarms: Alarms,
         look: Callable[[Look], Awaitable[dict[str, Any]]],
         forget: Change,
         admit: Change,
     ) -> None:
         super().__init__()
+        self._alarms = alarms
         self._told = told
         self._close = close
         self._forget = forget
         self._admit = admit
         self._look = look
         self._beside: dict[asyncio.Task[None], None] = {}
+
+    async def started(self) -> None:
+        self.runtime.watch_nodes(self.pid)
+
+    async def handle(self, message: Message) -> None:
+        match message:
+            case AlarmChanged(node, resource, is_on):
+                self._alarms.note(node, resource, is_on=is_on)
+            case NodeUp(node):
+                for resource in self._alarms.of(self.runtime.node):
+                    own = AlarmChanged(self.runtime.node, resource, True)
+                    self.runtime.send(Name(node, NAME), own)
+            case NodeDownEvent(node):
+                self._alarms.forget(node)
+
+    def raise_alarm(self, resource: Resource, is_on: bool) -> None:
+        """One of this node's: all hear of it."""
+        node = self.runtime.node
+        self._alarms.note(node, resource, is_on=is_on)
+        for other in self.runtime.nodes():
+            self.runtime.send(Name(other, NAME), AlarmChanged(node, resource, is_on))
 
     async def handle_call(self, request: Message, caller: Caller) -> Message | None:
         if isinstance(request, ListClients):

@@ -23,6 +23,7 @@ from shalott.broker.rabbit.management import (
     clients,
     health,
     members,
+    memory,
     nodes,
     permissions,
     policies,
@@ -51,6 +52,7 @@ ROUTES: tuple[Route, ...] = (
     *users.ROUTES,
     *views.ROUTES,
     *ring.ROUTES,
+    *memory.ROUTES,
 )
 
 

@@ -7,6 +7,7 @@ from typing import Protocol
 
 from shalott.broker.base.env import Env
 from shalott.broker.base.http.router import RouteOf
+from shalott.broker.rabbit.amqp.alarms import Alarms
 from shalott.broker.rabbit.amqp.client_info import ChannelInfo
 from shalott.broker.rabbit.amqp.connection import ConnectionInfo
 from shalott.broker.rabbit.amqp.queues import Queues
@@ -15,6 +16,7 @@ from shalott.broker.rabbit.management.rates import Rates
 from shalott.broker.rabbit.metadata.api import Metadata
 from shalott.broker.rabbit.processes.messages import Pid
 from shalott.broker.rabbit.processes.runtime import Runtime
+from shalott.broker.rabbit.storage.memory import MemoryMonitor
 
 
 class ManagementBackend(Protocol):
@@ -45,6 +47,14 @@ class ManagementBackend(Protocol):
     @property
     def started_ns(self) -> int:
         """On the node's monotonic clock."""
+        ...
+
+    @property
+    def memory(self) -> MemoryMonitor: ...
+
+    @property
+    def alarms(self) -> Alarms:
+        """Of all nodes, as far as this node has heard."""
         ...
 
     def stop_app(self) -> None:

@@ -63,10 +63,15 @@ async def _node_problem(backend: ManagementBackend) -> str:
 async def alarms(
     backend: ManagementBackend, request: Request, parameters: Mapping[str, str]
 ) -> Response:
-    """Of this node, both for "alarms" and "local-alarms": the nodes keep no alarms in common."""
+    """Memory's of all nodes, for "local-alarms" of this one; disk's of this node."""
+    own = backend.config.name
+    is_local = request.segments[-1] == "local-alarms"
+    nodes = (own,) if is_local else backend.config.node_names
+    found = [{"node": n, "resource": kind} for n in nodes for kind in backend.alarms.of(n)]
     if await is_disk_alarm(backend):
-        alarm = {"node": backend.config.name, "resource": "disk"}
-        return failed("an alarm is in effect", alarms=[alarm])
+        found.append({"node": own, "resource": "disk"})
+    if found:
+        return failed("an alarm is in effect", alarms=found)
     return json_response(OK)
 
 

@@ -31,6 +31,7 @@ async def view_node(backend: ManagementBackend, name: str) -> dict[str, Any]:
         "running": running,
         "partitions": list(backend.partitions().get(name, ())),
         "being_drained": False,
+        "mem_alarm": "memory" in backend.alarms.of(name),
     }
     if name != backend.config.name:
         return shown
@@ -45,7 +46,8 @@ async def view_node(backend: ManagementBackend, name: str) -> dict[str, Any]:
         "disk_free": free,
         "disk_free_limit": DISK_FREE_LIMIT_BYTES,
         "disk_free_alarm": free < DISK_FREE_LIMIT_BYTES,
-        "mem_alarm": False,
+        "mem_used": backend.memory.used,
+        "mem_limit": backend.memory.limit_bytes,
         "net_ticktime": backend.config.net_tick_ms / 1000,
         "cluster_partition_handling": backend.config.partition_mode,
     }

@@ -208,6 +208,10 @@ class DurableAdvanced(Message, frozen=True):
     pass
 
 
+class ReadOn(Message, frozen=True):
+    """There is more to be read from disk for those who wait."""
+
+
 class GmTransacted(Message, frozen=True):
     serial: int
 

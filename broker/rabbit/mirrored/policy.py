@@ -17,6 +17,7 @@ HA_MODES = ("all", "exactly", "nodes")
 SYNC_MODES = ("manual", "automatic")
 PROMOTE_MODES = ("when-synced", "always")
 LOCATORS = ("client-local", "random", "min-masters")
+QUEUE_MODES = ("default", "lazy")
 OVERFLOWS = ("drop-head", "reject-publish", "reject-publish-dlx")
 
 
@@ -121,6 +122,7 @@ _CHECKS: Mapping[str, Callable[[Any], str | None]] = {
     "max-length": _at_least(0),
     "max-length-bytes": _at_least(0),
     "overflow": _one_of(OVERFLOWS),
+    "queue-mode": _one_of(QUEUE_MODES),
     "dead-letter-exchange": _string,
     "dead-letter-routing-key": _string,
     "alternate-exchange": _string,
@@ -185,6 +187,11 @@ def setting(row: QueueRow, key: str) -> Any:
     if len(present) == 2 and all(_is_int(value) for value in present):
         return min(present)
     return present[0] if present else None
+
+
+def is_lazy(row: QueueRow) -> bool:
+    """Whether the queue keeps its messages on disk. Its argument counts before the policy."""
+    return str(setting(row, "queue-mode")) == "lazy"
 
 
 # -- placement -------------------------------------------------------------------------------------

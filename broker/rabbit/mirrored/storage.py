@@ -10,7 +10,10 @@ from shalott.broker.base.disk import Disk
 from shalott.broker.base.env import Clock, never
 from shalott.broker.base.errors import StorageError
 from shalott.broker.rabbit.metadata.records import QueueRow
+from shalott.broker.rabbit.mirrored import policy
 from shalott.broker.rabbit.storage.backing_queue import BackingQueue
+from shalott.broker.rabbit.storage.memory import MemoryMonitor
+from shalott.broker.rabbit.storage.pages import PageFiles, PageStore
 
 log = logging.getLogger("shalott.broker.mirrored")
 
@@ -27,6 +30,7 @@ class QueueStorage:
         disk: Disk,
         clock: Clock,
         buggify: Callable[[str], bool] = never,
+        monitor: MemoryMonitor | None = None,
         *,
         sync_interval_ms: int = 0,
     ) -> None:
@@ -34,6 +38,8 @@ class QueueStorage:
         self._disk = disk
         self._clock = clock
         self._buggify = buggify
+        self._monitor = MemoryMonitor(clock) if monitor is None else monitor
+        self._pages = PageStore(disk)
         self._open: dict[str, BackingQueue] = {}
 
     def directory(self, key: str) -> str:
@@ -43,28 +49,45 @@ class QueueStorage:
     async def open_empty(self, row: QueueRow) -> tuple[BackingQueue, int]:
         """An empty queue, and how many messages of a former life were discarded for it."""
         discarded = await self.wipe(row.key)
-        levels = max_priority(row)
+        levels, pages = max_priority(row), self._pages_of(row)
         if not row.durable:
-            return BackingQueue.in_memory(max_priority=levels), discarded
-        queue = await BackingQueue.create(self._disk, self.directory(row.key), max_priority=levels)
-        queue.buggify = self._buggify
-        queue.sync_after(self._sync_interval_ms)
-        self._open[row.key] = queue
-        return queue, discarded
+            queue = BackingQueue.in_memory(max_priority=levels, pages=pages)
+        else:
+            queue = await BackingQueue.create(
+                self._disk, self.directory(row.key), max_priority=levels, pages=pages
+            )
+        return self._opened(row, queue), discarded
 
     async def recover(self, row: QueueRow) -> BackingQueue:
         """What the queue held when it was last open here. Raises StorageError."""
         await self._close_former(row.key)
-        levels = max_priority(row)
+        levels, pages = max_priority(row), self._pages_of(row)
         if not row.durable:
-            return BackingQueue.in_memory(max_priority=levels)
+            return self._opened(row, BackingQueue.in_memory(max_priority=levels, pages=pages))
         queue = await BackingQueue.recover(
-            self._disk, self.directory(row.key), max_priority=levels, clock=self._clock
+            self._disk,
+            self.directory(row.key),
+            max_priority=levels,
+            clock=self._clock,
+            pages=pages,
         )
-        queue.buggify = self._buggify
+        return self._opened(row, queue)
+
+    def _pages_of(self, row: QueueRow) -> PageFiles:
+        return self._pages.files_of(self.directory(row.key).rpartition("/")[2])
+
+    def _opened(self, row: QueueRow, queue: BackingQueue) -> BackingQueue:
+        queue.buggify = queue.pager.buggify = self._buggify
         queue.sync_after(self._sync_interval_ms)
+        queue.join(self._monitor)
+        queue.set_lazy(policy.is_lazy(row))
         self._open[row.key] = queue
         return queue
+
+    def forget_all(self) -> None:
+        """The broker has stopped: whatever its queues held, the node's memory is free of it."""
+        for queue in self._open.values():
+            queue.pager.forget()
 
     async def wipe(self, key: str) -> int:
         """Delete a queue's files; returns how many messages were in them."""

@@ -12,6 +12,7 @@ import logging
 from collections.abc import Callable
 
 from shalott.broker.base.env import Env, pause_ms
+from shalott.broker.rabbit.amqp.alarms import Alarms
 from shalott.broker.rabbit.amqp.dead_letters import DeadLetters
 from shalott.broker.rabbit.amqp.exchanges import predeclared_exchanges
 from shalott.broker.rabbit.amqp.listener import Listener
@@ -29,6 +30,7 @@ from shalott.broker.rabbit.mirrored.supervision.queues_service import QueuesServ
 from shalott.broker.rabbit.mirrored.supervision.supervisor import QueueSupervisor
 from shalott.broker.rabbit.processes.runtime import Runtime
 from shalott.broker.rabbit.storage.lazy_sync import LazySyncDisk
+from shalott.broker.rabbit.storage.memory import MemoryMonitor
 
 log = logging.getLogger("shalott.broker.application")
 
@@ -50,6 +52,8 @@ class Application:
         metadata: ReplicatedMetadata,
         *,
         may_confirm: Callable[[], bool],
+        memory: MemoryMonitor,
+        alarms: Alarms,
         fail: Callable[[str], None],
         restarted: bool = False,
     ) -> None:
@@ -59,22 +63,26 @@ class Application:
         self._metadata = metadata
         self.queues = QueuesService(env, runtime, metadata)
         self.dead_letters = DeadLetters(env, metadata, self.queues)
+        self._storage = QueueStorage(
+            LazySyncDisk(env.disk) if env.has_bug("OUR-03") else env.disk,
+            env.clock,
+            env.buggify,
+            memory,
+            sync_interval_ms=config.confirm_sync_ms,
+        )
         self._context = QueueContext(
             env,
             config,
             metadata,
-            QueueStorage(
-                LazySyncDisk(env.disk) if env.has_bug("OUR-03") else env.disk,
-                env.clock,
-                env.buggify,
-                sync_interval_ms=config.confirm_sync_ms,
-            ),
+            self._storage,
             dead_letters=self.dead_letters.of,
             fail=fail,
             restarted=restarted,
         )
         self.supervisor = QueueSupervisor(self._context)
-        self.listener = Listener(Services(env, runtime, config, metadata, self.queues, may_confirm))
+        self.listener = Listener(
+            Services(env, runtime, config, metadata, self.queues, may_confirm, alarms)
+        )
         self._started = False
 
     async def start(self) -> None:
@@ -102,6 +110,7 @@ class Application:
             await self.supervisor.stop_all(self._config.slave_wait_timeout_ms + CLEAR_MS)
             await self._runtime.kill(self.supervisor.pid)
             await self._runtime.kill(self.dead_letters.pid)
+        self._storage.forget_all()
 
 
 def _declare_exchanges(transaction: Transaction) -> None:

@@ -24,6 +24,7 @@ from shalott.broker.base.errors import BrokerError, ConfigError
 from shalott.broker.base.events import EventLog
 from shalott.broker.base.http.server import ManagementServer
 from shalott.broker.base.lives import begin_life
+from shalott.broker.rabbit.amqp.alarms import Alarms
 from shalott.broker.rabbit.config import NodeConfig
 from shalott.broker.rabbit.management.agent import NAME as CLIENTS
 from shalott.broker.rabbit.management.agent import ClientsAgent
@@ -44,6 +45,7 @@ from shalott.broker.rabbit.node.view import NodeView
 from shalott.broker.rabbit.processes.mesh import Mesh
 from shalott.broker.rabbit.processes.messages import Codec
 from shalott.broker.rabbit.processes.runtime import Runtime
+from shalott.broker.rabbit.storage.memory import MemoryMonitor
 
 log = logging.getLogger("shalott.broker.node")
 
@@ -75,13 +77,21 @@ class Node:
         self.partitions = PartitionHandler(env, config, self.metadata_server, self)
         self.broker: Application | None = None
         view = NodeView(self)
+        self.alarms = Alarms()
         self.clients = ClientsAgent(
             partial(clients_of_node, view),
             partial(send_away, view),
+            self.alarms,
             partial(look, view),
             partial(forget, view),
             partial(admit, view),
         )
+        self.memory = MemoryMonitor(
+            env.clock,
+            config.memory_limit_bytes,
+            paging_ratio=config.vm_memory_high_watermark_paging_ratio,
+        )
+        self.memory.on_alarm = partial(self.clients.raise_alarm, "memory")
         self.management = ManagementServer(
             partial(respond, view), host=config.management_host, port=config.management_port
         )
@@ -154,6 +164,7 @@ class Node:
         if self.broker is not None:
             await self.broker.hand_over()
         await self._stop_broker("stopped", "the node stops")
+        self.memory.stop()
         await self.management.stop()
         await self.mesh.stop()
         await self.runtime.kill(self.clients.pid)
@@ -265,6 +276,8 @@ class Node:
             self.runtime,
             self.metadata,
             may_confirm=self.partitions.may_confirm,
+            memory=self.memory,
+            alarms=self.alarms,
             fail=self.fail,
             restarted=self.metadata_server.me.application > 1,
         )

@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from shalott.broker.base.env import Env
+from shalott.broker.rabbit.amqp.alarms import Alarms
 from shalott.broker.rabbit.amqp.client_info import ChannelInfo
 from shalott.broker.rabbit.amqp.connection import ConnectionInfo
 from shalott.broker.rabbit.amqp.queues import Queues
@@ -17,6 +18,7 @@ from shalott.broker.rabbit.metadata.api import Metadata
 from shalott.broker.rabbit.node.clustering import Clustering
 from shalott.broker.rabbit.processes.messages import Pid
 from shalott.broker.rabbit.processes.runtime import Runtime
+from shalott.broker.rabbit.storage.memory import MemoryMonitor
 
 if TYPE_CHECKING:
     from shalott.broker.rabbit.node.node import Node
@@ -57,6 +59,14 @@ class NodeView:
     @property
     def started_ns(self) -> int:
         return self._node.started_ns
+
+    @property
+    def memory(self) -> MemoryMonitor:
+        return self._node.memory
+
+    @property
+    def alarms(self) -> Alarms:
+        return self._node.alarms
 
     def stop_app(self) -> None:
         self._node.stop_app()

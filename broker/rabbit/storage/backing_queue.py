@@ -13,11 +13,15 @@ end every message that is recovered counts as redelivered, because it may have b
 (RabbitMQ does the same). A clean ``close`` appends the serials that were delivered, so that a
 graceful restart keeps the exact flags. Losing an unsynced Removed record makes an acked message
 come back; that is the one anomaly that a crash may show here, and AMQP allows it.
+
+What memory has no room for goes to page files (pager.py), which are no part of that: a message is
+journaled and recovered as if it had never been paged. The head may then be away: ``is_head_away``
+says so, and whoever wants it awaits ``read_ahead`` first.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable, Iterator
 from typing import NamedTuple
 
 from shalott.broker.base.disk import Disk
@@ -26,9 +30,20 @@ from shalott.broker.base.errors import StorageError
 from shalott.broker.base.journal import Journal
 from shalott.broker.rabbit.amqp.queue_protocol import Content
 from shalott.broker.rabbit.storage import recovery
-from shalott.broker.rabbit.storage.entries import Entry, Expiry, Line, Lines, Order, Place
+from shalott.broker.rabbit.storage.entries import Entry, Expiry, Place
 from shalott.broker.rabbit.storage.flusher import Flusher
-from shalott.broker.rabbit.storage.queue_records import Closed, Published, Removed, encode_record
+from shalott.broker.rabbit.storage.lines import Line, Lines, Order
+from shalott.broker.rabbit.storage.memory import MemoryMonitor
+from shalott.broker.rabbit.storage.pager import Pager
+from shalott.broker.rabbit.storage.pages import Opens, PageFiles
+from shalott.broker.rabbit.storage.queue_records import (
+    Closed,
+    Published,
+    Purged,
+    Removed,
+    encode_record,
+)
+from shalott.broker.rabbit.storage.snapshot import Held, Snapshot, held
 
 Record = bytes  # inside the class, ``bytes`` is a property
 
@@ -36,6 +51,8 @@ Record = bytes  # inside the class, ``bytes`` is a property
 COMPACT_MIN_GARBAGE_BYTES = 1 << 20
 # Where buggify makes it happen early: still, so much is garbage, and such a part of what is kept.
 EARLY_MIN_GARBAGE_BYTES, EARLY_MIN_GARBAGE_SHARE = 4096, 1 / 8
+# A snapshot of what is paged is gone through in such parts.
+PART_COUNT, PART_BYTES = 1024, 1 << 20
 
 
 class Fetched(NamedTuple):
@@ -44,15 +61,6 @@ class Fetched(NamedTuple):
     content: Content
     redelivered: bool
     remaining: int  # ready messages left
-
-
-class Held(NamedTuple):
-    """A message as the looks show it."""
-
-    content: Content
-    redelivered: bool
-    unacked: bool
-    expiry: Expiry | None = None
 
 
 class BackingQueue:
@@ -68,15 +76,19 @@ class BackingQueue:
         directory: str,
         journal: Journal | None,
         max_priority: int | None = None,
+        pages: PageFiles | None = None,
     ) -> None:
-        """Use the constructors below. ``max_priority`` None: the queue has no priorities."""
+        """Use the constructors below. ``max_priority`` None: the queue has no priorities.
+        ``pages`` None: all stays in memory.
+        """
         self._disk = disk
         self._directory = directory
         self._flusher = None if journal is None else Flusher(journal, self._compaction)
         self._serial = 0
-        # In order of serials, because a message enters once and never moves.
+        # By id: those in memory. In order of serials, until a segment was read back.
         self._entries: dict[int, Entry] = {}
         self._order: Order = Line() if max_priority is None else Lines(max_priority)
+        self.pager = Pager(self._entries, self._order, pages)
         self.has_priorities = max_priority is not None
         self._ready = 0
         self._ready_bytes = 0
@@ -88,18 +100,25 @@ class BackingQueue:
     # -- life --------------------------------------------------------------------------------------
 
     @classmethod
-    def in_memory(cls, *, max_priority: int | None = None) -> BackingQueue:
+    def in_memory(
+        cls, *, max_priority: int | None = None, pages: PageFiles | None = None
+    ) -> BackingQueue:
         """For a queue that is not durable: no journal; every mark is 0 and durable at once."""
-        return cls(None, "", None, max_priority)
+        return cls(None, "", None, max_priority, pages)
 
     @classmethod
     async def create(
-        cls, disk: Disk, directory: str, *, max_priority: int | None = None
+        cls,
+        disk: Disk,
+        directory: str,
+        *,
+        max_priority: int | None = None,
+        pages: PageFiles | None = None,
     ) -> BackingQueue:
         """A durable queue that starts empty: what ``directory`` held is wiped. Mirrors start so."""
         await recovery.wipe(disk, directory)
         journal = await recovery.open_journal(disk, directory)
-        return cls(disk, directory, journal, max_priority)
+        return cls(disk, directory, journal, max_priority, pages)
 
     @classmethod
     async def recover(
@@ -109,6 +128,7 @@ class BackingQueue:
         *,
         max_priority: int | None = None,
         clock: Clock | None = None,
+        pages: PageFiles | None = None,
     ) -> BackingQueue:
         """Rebuild from ``directory`` after any end; empty if there is nothing. All are ready.
 
@@ -118,13 +138,14 @@ class BackingQueue:
         """
         journal = await recovery.open_journal(disk, directory)
         found = await recovery.replay(journal)
-        queue = cls(disk, directory, journal, max_priority)
+        queue = cls(disk, directory, journal, max_priority, pages)
         for message in found.messages:
             expiry = None
             if clock is not None and message.expires_wall_ns is not None:
                 # Time went on while the queue was down.
                 expiry = Expiry.after(clock, message.expires_wall_ns - clock.wall_ns())
             entry = Entry(message.serial, message.content, message.redelivered, Place.READY, expiry)
+            entry.is_flag_recorded = message.is_flag_recorded
             queue._enter(entry)
             queue._count_record(entry, message.record_bytes)
         queue._serial = found.last_serial
@@ -136,9 +157,30 @@ class BackingQueue:
         Raises StorageError (DiskFull too) if that can't be written; the files are closed all the
         same.
         """
+        try:
+            await self._close_journal()
+        finally:
+            await self.pager.stop()
+
+    async def _close_journal(self) -> None:
         if self._flusher is not None:
-            delivered = [entry.serial for entry in self._entries.values() if entry.redelivered]
-            await self._flusher.close(encode_record(Closed(delivered)))
+            delivered = [entry.serial for entry in self._by_serial() if entry.redelivered]
+            try:
+                delivered += [serial async for serial in self._delivered_in_delta()]
+            finally:
+                await self._flusher.close(encode_record(Closed(delivered)))
+
+    async def _delivered_in_delta(self) -> AsyncIterator[int]:
+        """Serials of those that count as delivered, and whose records don't say so."""
+        segments = [segment for line in self._order.lines() for segment in line.delta]
+        if not any(segment.unrecorded for segment in segments):
+            return
+        snapshot = Snapshot((), self._order.lines(), self.pager.files)
+        while part := await snapshot.take_entries(PART_COUNT, PART_BYTES):
+            for entry, _ in part:
+                if entry.redelivered and not entry.is_flag_recorded:
+                    yield entry.serial
+        await snapshot.close()
 
     async def abandon(self) -> None:
         """End without writing anything more, as if killed. Returns when no write is under way.
@@ -147,6 +189,7 @@ class BackingQueue:
         """
         if self._flusher is not None:
             await self._flusher.abandon()
+        await self.pager.stop()
 
     async def wipe(self) -> None:
         """Delete the files. Then of no use. (The queue was deleted, or the mirror left.)"""
@@ -189,6 +232,7 @@ class BackingQueue:
         Nothing becomes durable any more after that. A full disk is not a failure: confirms wait and
         the flush is tried again. Without a listener the error is only logged.
         """
+        self.pager.failure_listener = callback
         if self._flusher is not None:
             self._flusher.failure_listener = callback
 
@@ -200,40 +244,58 @@ class BackingQueue:
     # -- messages in -------------------------------------------------------------------------------
 
     def publish(
-        self, content: Content, *, redelivered: bool = False, expiry: Expiry | None = None
+        self,
+        content: Content,
+        *,
+        redelivered: bool = False,
+        expiry: Expiry | None = None,
+        copy_may_come: bool = False,
     ) -> int:
         """Append at the tail. Returns its mark: 0 if there is nothing to wait for.
 
-        The id must not be here already: one queue takes a message once.
+        The id must not be here already: one queue takes a message once. ``copy_may_come``: somebody
+        may ask by id whether it is here, before it is removed.
         """
-        return self._take_in(content, redelivered, Place.READY, expiry)
+        return self._take_in(content, redelivered, Place.READY, expiry, copy_may_come)
 
     def publish_delivered(
-        self, content: Content, *, redelivered: bool = False, expiry: Expiry | None = None
+        self,
+        content: Content,
+        *,
+        redelivered: bool = False,
+        expiry: Expiry | None = None,
+        copy_may_come: bool = False,
     ) -> int:
         """Add a message to the unacknowledged ones: it was delivered without having waited.
 
         Returns its mark.
         """
-        return self._take_in(content, redelivered, Place.UNACKED, expiry)
+        return self._take_in(content, redelivered, Place.UNACKED, expiry, copy_may_come)
 
     def _take_in(
-        self, content: Content, redelivered: bool, place: Place, expiry: Expiry | None
+        self,
+        content: Content,
+        redelivered: bool,
+        place: Place,
+        expiry: Expiry | None,
+        copy_may_come: bool,
     ) -> int:
         assert content.id not in self._entries, f"message {content.id} is here already"
         self._serial += 1
         entry = Entry(self._serial, content, redelivered, place, expiry)
+        entry.copy_may_come = copy_may_come
+        self.pager.traffic.count += 1
         self._enter(entry)
         if self._flusher is None or not content.persistent:
             return 0
-        record = encode_record(_record_of(entry, redelivered))
+        record = encode_record(_record_of(entry, content, redelivered))
         self._count_record(entry, len(record))
         # A flush may come late: nothing is promised before it.
         return self._flusher.append(record, eager=not self.buggify("storage.flush_late"))
 
     def _enter(self, entry: Entry) -> None:
-        size = len(entry.content.body)
-        self._entries[entry.content.id] = entry
+        size = entry.size
+        self._entries[entry.id] = entry
         self._bytes += size
         if entry.place is Place.READY:
             self._order.add(entry)
@@ -243,6 +305,7 @@ class BackingQueue:
             entry.redelivered = True  # should it ever become ready
         if entry.expiry is not None:
             self.expiring += 1
+        self.pager.entered(entry)
 
     def _count_record(self, entry: Entry, size: int) -> None:
         entry.record_bytes = size
@@ -250,42 +313,70 @@ class BackingQueue:
 
     # -- messages out ------------------------------------------------------------------------------
 
-    def peek(self) -> Held | None:
-        """The next message that ``fetch`` would take."""
-        entry = self._order.head()
-        return None if entry is None else _held(entry)
+    def peek(self) -> Entry | None:
+        """The next message that ``fetch`` would take; its content may be away. None if there is
+        none, or if all of it is away (``is_head_away``).
+        """
+        return self._order.head()
+
+    @property
+    def is_head_away(self) -> bool:
+        """Whether ``fetch`` needs ``read_ahead`` first."""
+        if not self.pager.has_paged or not self._ready:
+            return False
+        head = self._order.head()
+        return head is None or head.content is None
+
+    async def find_head(self) -> None:
+        """See that ``peek`` and ``drop`` have the head. Raises StorageError."""
+        await self.pager.find_head()
+
+    async def read_ahead(self) -> None:
+        """See that ``fetch`` has the head, and some behind it. Raises StorageError."""
+        await self.pager.read_ahead()
+
+    async def load(self, ids: Iterable[int]) -> None:
+        """See that ``get`` has these, if they are unacknowledged. Raises StorageError."""
+        await self.pager.load(self._unacked_among(ids))
 
     def fetch(self, *, no_ack: bool = False) -> Fetched | None:
         """Take the head: it becomes unacknowledged, or with ``no_ack`` it is gone."""
         entry = self._order.head()
         if entry is None:
+            assert not self._ready, "the head is away: read ahead"
             return None
-        redelivered = entry.redelivered
+        redelivered, content = entry.redelivered, entry.content
+        assert content is not None, "the head is away: read ahead"
+        self.pager.traffic.count += 1
+        self._to_unacked(entry)
         if no_ack:
             self._remove([entry])
         else:
-            self._to_unacked(entry)
             entry.redelivered = True  # should it ever become ready
-        return Fetched(entry.content, redelivered, self._ready)
+            self.pager.delivered(entry)
+        return Fetched(content, redelivered, self._ready)
 
-    def drop(self, count: int, *, ack_required: bool = False) -> list[Content]:
-        """Take up to ``count`` from the head without delivering them.
+    def drop(self, count: int, *, ack_required: bool = False) -> list[Entry]:
+        """Take up to ``count`` from the head without delivering them; fewer if the next is away.
 
         They are gone, or with ``ack_required`` unacknowledged: what a mirror does when its master
-        fetched.
+        fetched. Their contents may be away.
         """
         taken: list[Entry] = []
         while len(taken) < count and (entry := self._order.head()) is not None:
             self._to_unacked(entry)
             entry.redelivered = True
             taken.append(entry)
+        self.pager.traffic.count += len(taken)
         if not ack_required:
             self._remove(taken)
-        return [entry.content for entry in taken]
+        return taken
 
     def ack(self, ids: Iterable[int]) -> list[int]:
         """Forget unacknowledged messages. Returns those that were; other ids are ignored."""
-        return self._remove(self._unacked_among(ids))
+        acked = self._remove(self._unacked_among(ids))
+        self.pager.traffic.count += len(acked)
+        return acked
 
     def requeue(self, ids: Iterable[int], *, redelivered: bool = True) -> list[int]:
         """Unacknowledged ones become ready again, in their original place.
@@ -296,68 +387,111 @@ class BackingQueue:
         for entry in entries:
             entry.place, entry.redelivered = Place.READY, redelivered
             self._ready += 1
-            self._ready_bytes += len(entry.content.body)
+            self._ready_bytes += entry.size
             self._order.put_back(entry)
-        return [entry.content.id for entry in entries]
-
-    def discard(self, ids: Iterable[int]) -> list[int]:
-        """Forget messages wherever they are, ready or not. Returns those that were here."""
-        wanted = dict.fromkeys(ids)
-        return self._remove([self._entries[key] for key in wanted if key in self._entries])
+        return [entry.id for entry in entries]
 
     def purge(self) -> int:
         """Forget all ready messages; returns how many. The unacknowledged ones stay."""
         entries = [entry for entry in self._entries.values() if entry.place is Place.READY]
-        return len(self._remove(entries))
+        return self._forget(entries)
 
     def clear(self) -> int:
         """Forget everything, unacknowledged too; returns how many. (Mirrors, before a sync.)"""
-        return len(self._remove(list(self._entries.values())))
+        return self._forget(list(self._entries.values()))
+
+    def _forget(self, entries: list[Entry]) -> int:
+        """These and all that is in deltas: no ready one is left."""
+        segments = [segment for line in self._order.lines() for segment in line.clear()]
+        count = len(entries) + sum(segment.count for segment in segments)
+        journaled = sum(segment.journaled for segment in segments)
+        self._remove(entries, is_told=not journaled)
+        for segment in segments:
+            self._ready -= segment.count
+            self._ready_bytes -= segment.bytes
+            self._bytes -= segment.bytes
+            self._live_record_bytes -= segment.record_bytes
+            self.expiring -= segment.expiring
+        self.pager.left_delta(segments)
+        if journaled and self._flusher is not None:
+            kept = [entry.serial for entry in self._entries.values() if entry.record_bytes]
+            self._flusher.append(encode_record(Purged(self._serial, kept)), eager=False)
+        return count
 
     def _to_unacked(self, head: Entry) -> None:
         self._order.take(head)
         head.place = Place.UNACKED
         self._ready -= 1
-        self._ready_bytes -= len(head.content.body)
+        self._ready_bytes -= head.size
 
     def _unacked_among(self, ids: Iterable[int]) -> list[Entry]:
         found = (self._entries.get(key) for key in dict.fromkeys(ids))
         return [entry for entry in found if entry is not None and entry.place is Place.UNACKED]
 
-    def _remove(self, entries: list[Entry]) -> list[int]:
+    def _remove(self, entries: list[Entry], *, is_told: bool = True) -> list[int]:
+        """Ready ones are out of the order already. ``is_told``: the journal hears of each."""
         journaled = [entry.serial for entry in entries if entry.record_bytes]
         for entry in entries:
-            size = len(entry.content.body)
             if entry.place is Place.READY:
                 self._ready -= 1
-                self._ready_bytes -= size
+                self._ready_bytes -= entry.size
             entry.place = Place.GONE
-            self._bytes -= size
+            self._bytes -= entry.size
             self._live_record_bytes -= entry.record_bytes
             if entry.expiry is not None:
                 self.expiring -= 1
-            del self._entries[entry.content.id]
-        if journaled and self._flusher is not None:
+            del self._entries[entry.id]
+            self.pager.left(entry)
+        if journaled and is_told and self._flusher is not None:
             self._flusher.append(encode_record(Removed(journaled)), eager=False)
-        return [entry.content.id for entry in entries]
+        return [entry.id for entry in entries]
 
     # -- looks -------------------------------------------------------------------------------------
 
     def contents(self) -> list[Held]:
-        """Everything, ready and unacknowledged, by serial: what a synchronisation sends."""
-        return [_held(entry) for entry in self._entries.values()]
+        """Everything, ready and unacknowledged, by serial, if all is in memory."""
+        assert not self.pager.in_delta, "take a snapshot"
+        return [held(entry) for entry in self._by_serial()]
+
+    def snapshot(self, disk: Opens | None = None) -> Snapshot:
+        """The same, wherever it is: what a synchronisation sends. ``disk``: the queue's own, or one
+        with the same files."""
+        return Snapshot(self._by_serial(), self._order.lines(), self.pager.files, disk)
+
+    def lengths(self) -> list[int]:
+        """How many ready messages there are, by priority; one number without priorities."""
+        return [sum(line.parts().values()) for line in self._order.lines()]
+
+    def parts(self) -> dict[str, int]:
+        """How many ready messages are in each of rabbit_variable_queue's five queues."""
+        total = dict.fromkeys(("q1", "q2", "delta", "q3", "q4"), 0)
+        for line in self._order.lines():
+            for name, count in line.parts().items():
+                total[name] += count
+        return total
+
+    def _by_serial(self) -> list[Entry]:
+        entries = list(self._entries.values())
+        if self.pager.has_paged:
+            entries.sort(key=lambda entry: entry.serial)
+        return entries
 
     def unacked_ids(self) -> list[int]:
         """Ids of the unacknowledged messages, in order: what a promotion requeues."""
-        return [key for key, entry in self._entries.items() if entry.place is Place.UNACKED]
+        return [entry.id for entry in self._by_serial() if entry.place is Place.UNACKED]
 
     def get(self, message_id: int) -> Held | None:
-        """A message by id."""
+        """A message by id, if it is in memory. See ``load``."""
         entry = self._entries.get(message_id)
-        return None if entry is None else _held(entry)
+        return None if entry is None else held(entry)
 
     def __contains__(self, message_id: int) -> bool:
-        return message_id in self._entries
+        """In a delta only those are known by id whose ``copy_may_come``."""
+        if message_id in self._entries:
+            return True
+        return self.pager.in_delta > 0 and any(
+            line.has_id(message_id) for line in self._order.lines()
+        )
 
     @property
     def ready(self) -> int:
@@ -365,12 +499,20 @@ class BackingQueue:
 
     @property
     def unacked(self) -> int:
-        return len(self._entries) - self._ready
+        return len(self._entries) + self.pager.in_delta - self._ready
 
     @property
     def depth(self) -> int:
         """Ready plus unacknowledged: what masters and mirrors compare."""
-        return len(self._entries)
+        return len(self._entries) + self.pager.in_delta
+
+    def join(self, monitor: MemoryMonitor) -> None:
+        """The node's: it says how much of this may be in memory."""
+        self.pager.join(monitor)
+
+    def set_lazy(self, is_lazy: bool) -> None:
+        """Lazy: only what is read ahead is in memory. Any time."""
+        self.pager.set_lazy(is_lazy)
 
     @property
     def bytes(self) -> int:
@@ -384,7 +526,9 @@ class BackingQueue:
 
     # -- compaction --------------------------------------------------------------------------------
 
-    def _compaction(self, journal_bytes: int) -> Iterator[Record] | None:
+    def _compaction(
+        self, journal_bytes: int
+    ) -> Iterator[Record] | AsyncGenerator[Record, None] | None:
         """The records that would replace a journal of ``journal_bytes``, if it is worth it now."""
         garbage = journal_bytes - self._live_record_bytes
         # Always right, seldom worth it.
@@ -398,14 +542,26 @@ class BackingQueue:
             return None
         # A snapshot: those removed while it is being written are in it, and a Removed record
         # follows.
-        live = [entry for entry in self._entries.values() if entry.record_bytes]
-        return (encode_record(_record_of(entry, entry.redelivered)) for entry in live)
+        if self.pager.has_paged:
+            return self._live_records()
+        live = [
+            (entry, entry.content)
+            for entry in self._entries.values()
+            if entry.record_bytes and entry.content is not None
+        ]
+        return (encode_record(_record_of(entry, c, entry.redelivered)) for entry, c in live)
+
+    async def _live_records(self) -> AsyncGenerator[Record, None]:
+        snapshot = self.snapshot()
+        try:
+            while part := await snapshot.take_entries(PART_COUNT, PART_BYTES):
+                for entry, content in part:
+                    if entry.record_bytes:
+                        yield encode_record(_record_of(entry, content, entry.redelivered))
+        finally:
+            await snapshot.close()
 
 
-def _held(entry: Entry) -> Held:
-    return Held(entry.content, entry.redelivered, entry.place is Place.UNACKED, entry.expiry)
-
-
-def _record_of(entry: Entry, redelivered: bool) -> Published:
+def _record_of(entry: Entry, content: Content, redelivered: bool) -> Published:
     expires_ns = None if entry.expiry is None else entry.expiry.wall_ns
-    return Published(entry.serial, redelivered, entry.content, expires_ns)
+    return Published(entry.serial, redelivered, content, expires_ns)

@@ -1,21 +1,26 @@
-"""What a backing queue keeps of each message, and the order in which it hands the ready ones out.
+"""What a backing queue keeps of each message in memory.
 
-Order is by serial: a ``Line``, as every queue has it. A queue with priorities (x-max-priority) has
-one line for each of them, and its head is that of the highest that is not empty (as
-rabbit/rabbit_priority_queue.erl: one backing queue a priority, asked from the highest down). So
-whatever takes from the head, a length limit too, takes what is of the highest priority.
+The states are rabbit_variable_queue's. *Alpha*: all of it is in memory only (or in the journal as
+well, which is for recovery). *Gamma*: it is on a page, and its entry is in memory, without its
+content. (A *beta*, whose content alone is on disk, is for us one whose page is being written:
+a page holds the entry too.) *Delta*: nothing of it is in memory; it is one of a Segment.
 """
 
 from __future__ import annotations
 
 import enum
-import heapq
-from collections import deque
-from collections.abc import Callable
-from typing import NamedTuple, Protocol
+from array import array
+from typing import NamedTuple
+
+import msgspec
 
 from shalott.broker.base.env import Clock
 from shalott.broker.rabbit.amqp.queue_protocol import Content
+from shalott.broker.rabbit.storage.pages import Page, Run, runs_of
+
+# What an entry, and the content that it may have, take beside the bytes of a message.
+ENTRY_BYTES = 300
+CONTENT_BYTES = 300
 
 
 class Place(enum.IntEnum):
@@ -23,7 +28,7 @@ class Place(enum.IntEnum):
 
     READY = 0
     UNACKED = 1
-    GONE = 2  # removed, but an ordering structure may still refer to it
+    GONE = 2  # removed
 
 
 class Expiry(NamedTuple):
@@ -48,9 +53,29 @@ class Expiry(NamedTuple):
 
 
 class Entry:
-    """One message. ``record_bytes`` is its size in the journal, 0 if it isn't there."""
+    """One message. ``record_bytes`` is its size in the journal, 0 if it isn't there.
 
-    __slots__ = ("content", "expiry", "place", "record_bytes", "redelivered", "serial")
+    ``content`` None: it is on ``page`` only. ``is_alpha``: nobody has begun to page it.
+    ``is_flag_recorded``: the journal's record says already that it counts as redelivered.
+    ``copy_may_come``: it came with a synchronisation, and may come once more from its channel.
+    """
+
+    __slots__ = (
+        "content",
+        "copy_may_come",
+        "expiry",
+        "id",
+        "is_alpha",
+        "is_flag_recorded",
+        "page",
+        "place",
+        "priority",
+        "record_bytes",
+        "redelivered",
+        "serial",
+        "size",
+        "weight",
+    )
 
     def __init__(
         self,
@@ -61,83 +86,99 @@ class Entry:
         expiry: Expiry | None = None,
     ) -> None:
         self.serial = serial
-        self.content = content
+        self.id = content.id
+        self.size = len(content.body)
+        self.weight = self.size + len(content.properties) + CONTENT_BYTES
+        self.priority = content.priority
+        self.content: Content | None = content
         self.redelivered = redelivered
         self.place = place
         self.expiry = expiry
         self.record_bytes = 0
+        self.page: Page | None = None
+        self.is_alpha = True
+        self.is_flag_recorded = redelivered
+        self.copy_may_come = False
 
 
-class Order(Protocol):
-    """The ready messages. Removed ones may linger until they would be the head."""
+class Paged(msgspec.Struct, frozen=True, array_like=True):
+    """An entry on a page. Its place is not there: what is in a segment is ready."""
 
-    add: Callable[[Entry], None]
-
-    def put_back(self, entry: Entry) -> None:
-        """It is ready again: in its place among those of its priority."""
-        ...
-
-    def head(self) -> Entry | None:
-        """The next to be handed out."""
-        ...
-
-    def take(self, head: Entry) -> None:
-        """Take out what ``head`` returned."""
-        ...
+    serial: int
+    redelivered: bool
+    content: Content
+    at_ns: int | None
+    wall_ns: int | None
+    record_bytes: int
+    is_flag_recorded: bool
+    copy_may_come: bool
 
 
-class Line:
-    """Never fetched messages as they came, and requeued ones by serial."""
-
-    def __init__(self) -> None:
-        self._fresh: deque[Entry] = deque()
-        self._requeued: list[tuple[int, Entry]] = []
-        self.add = self._fresh.append
-
-    def put_back(self, entry: Entry) -> None:
-        heapq.heappush(self._requeued, (entry.serial, entry))
-
-    def head(self) -> Entry | None:
-        while self._fresh and self._fresh[0].place is not Place.READY:
-            self._fresh.popleft()
-        while self._requeued and self._requeued[0][1].place is not Place.READY:
-            heapq.heappop(self._requeued)
-        fresh = self._fresh[0] if self._fresh else None
-        requeued = self._requeued[0][1] if self._requeued else None
-        if fresh is None or requeued is None:
-            return fresh or requeued
-        return fresh if fresh.serial < requeued.serial else requeued
-
-    def take(self, head: Entry) -> None:
-        if self._fresh and self._fresh[0] is head:
-            self._fresh.popleft()
-        else:
-            heapq.heappop(self._requeued)
+_encoder = msgspec.msgpack.Encoder()
+_decoder: msgspec.msgpack.Decoder[Paged] = msgspec.msgpack.Decoder(Paged)
 
 
-class Lines:
-    """One line a priority, from 0 to ``max_priority``; what is above it counts as the highest."""
+def encode_page(entry: Entry) -> bytes:
+    assert entry.content is not None
+    expiry = entry.expiry
+    return _encoder.encode(
+        Paged(
+            entry.serial,
+            entry.redelivered,
+            entry.content,
+            None if expiry is None else expiry.at_ns,
+            None if expiry is None else expiry.wall_ns,
+            entry.record_bytes,
+            entry.is_flag_recorded,
+            entry.copy_may_come,
+        )
+    )
 
-    def __init__(self, max_priority: int) -> None:
-        self._lines = [Line() for _ in range(max_priority + 1)]
-        self._max = max_priority
-        self.add: Callable[[Entry], None] = self._add
 
-    def _add(self, entry: Entry) -> None:
-        self._line_of(entry).add(entry)
+def decode_page(data: bytes) -> Paged:
+    return _decoder.decode(data)
 
-    def put_back(self, entry: Entry) -> None:
-        self._line_of(entry).put_back(entry)
 
-    def head(self) -> Entry | None:
-        for line in reversed(self._lines):
-            head = line.head()
-            if head is not None:
-                return head
-        return None
+def entry_of(paged: Paged, page: Page | None) -> Entry:
+    """A ready one, with its content."""
+    expiry = None
+    if paged.at_ns is not None and paged.wall_ns is not None:
+        expiry = Expiry(paged.at_ns, paged.wall_ns)
+    entry = Entry(paged.serial, paged.content, paged.redelivered, Place.READY, expiry)
+    entry.record_bytes = paged.record_bytes
+    entry.is_flag_recorded = paged.is_flag_recorded
+    entry.copy_may_come = paged.copy_may_come
+    entry.page, entry.is_alpha = page, False
+    return entry
 
-    def take(self, head: Entry) -> None:
-        self._line_of(head).take(head)
 
-    def _line_of(self, entry: Entry) -> Line:
-        return self._lines[min(entry.content.priority, self._max)]
+class Segment:
+    """Ready messages of one line, in order, of which nothing else is in memory.
+
+    ``ids``: of those whose channel may still bring a copy, sorted.
+    """
+
+    __slots__ = (
+        "bytes",
+        "count",
+        "expiring",
+        "first_serial",
+        "ids",
+        "journaled",
+        "record_bytes",
+        "runs",
+        "unrecorded",
+    )
+
+    def __init__(self, entries: list[Entry]) -> None:
+        pages = [entry.page for entry in entries if entry.page is not None]
+        assert len(pages) == len(entries), "an entry without a page stays in memory"
+        self.first_serial = entries[0].serial
+        self.count = len(entries)
+        self.runs: list[Run] = runs_of(pages)
+        self.bytes = sum(entry.size for entry in entries)
+        self.record_bytes = sum(entry.record_bytes for entry in entries)
+        self.journaled = sum(entry.record_bytes > 0 for entry in entries)
+        self.expiring = sum(entry.expiry is not None for entry in entries)
+        self.unrecorded = sum(e.redelivered and not e.is_flag_recorded for e in entries)
+        self.ids = array("Q", sorted(entry.id for entry in entries if entry.copy_may_come))

@@ -12,7 +12,7 @@ from __future__ import annotations
 import asyncio
 import functools
 import logging
-from collections.abc import Callable, Iterator
+from collections.abc import AsyncGenerator, Callable, Iterator
 
 from shalott.broker.base.errors import DiskFull, StorageError
 from shalott.broker.base.journal import Journal
@@ -31,7 +31,9 @@ class Flusher:
     """
 
     def __init__(
-        self, journal: Journal, compaction: Callable[[int], Iterator[bytes] | None]
+        self,
+        journal: Journal,
+        compaction: Callable[[int], Iterator[bytes] | AsyncGenerator[bytes, None] | None],
     ) -> None:
         self._journal = journal
         self._compaction = compaction

@@ -38,7 +38,14 @@ class Opened(msgspec.Struct, frozen=True, array_like=True, tag=4):
     """
 
 
-QueueRecord = Published | Removed | Closed | Opened
+class Purged(msgspec.Struct, frozen=True, array_like=True, tag=5):
+    """Of all that came up to ``last_serial`` only these are left."""
+
+    last_serial: int
+    kept: list[int]
+
+
+QueueRecord = Published | Removed | Closed | Opened | Purged
 
 _encoder = msgspec.msgpack.Encoder()
 _decoder: msgspec.msgpack.Decoder[QueueRecord] = msgspec.msgpack.Decoder(QueueRecord)

@@ -15,6 +15,7 @@ from shalott.broker.rabbit.storage.queue_records import (
     Closed,
     Opened,
     Published,
+    Purged,
     QueueRecord,
     Removed,
     decode_record,
@@ -30,6 +31,7 @@ class RecoveredMessage(NamedTuple):
     redelivered: bool
     record_bytes: int
     expires_wall_ns: int | None = None
+    is_flag_recorded: bool = False  # redelivered, by its own record
 
 
 class Recovered(NamedTuple):
@@ -59,6 +61,10 @@ async def replay(journal: Journal) -> Recovered:
                 for serial in last.serials:
                     messages.pop(serial, None)
                 last_serial = max([last_serial, *last.serials])
+            elif isinstance(last, Purged):
+                kept = [messages[serial] for serial in last.kept if serial in messages]
+                messages = {message.serial: message for message in kept}
+                last_serial = max(last_serial, last.last_serial)
         if isinstance(last, Closed):
             # Durable before the first delivery of this life.
             journal.append(encode_record(Opened()))
@@ -75,13 +81,15 @@ async def replay(journal: Journal) -> Recovered:
 def _flagged(
     messages: dict[int, RecoveredMessage], last: QueueRecord | None
 ) -> list[RecoveredMessage]:
-    """Everything may have been delivered, unless a clean end says what was."""
+    """In order. Everything may have been delivered, unless a clean end says what was."""
+    ordered = sorted(messages.values(), key=lambda message: message.serial)
+    found = [message._replace(is_flag_recorded=message.redelivered) for message in ordered]
     if not isinstance(last, Closed):
-        return [message._replace(redelivered=True) for message in messages.values()]
+        return [message._replace(redelivered=True) for message in found]
     delivered = dict.fromkeys(last.delivered)
     return [
         message._replace(redelivered=message.redelivered or message.serial in delivered)
-        for message in messages.values()
+        for message in found
     ]
 
 

@@ -11,6 +11,8 @@ from shalott.cluster.systems.record import Drawn
 from shalott.harness.core.drawing import Draw
 
 BENIGN_SYNC_BATCHES = (1, 16, 4096)  # ha-sync-batch-size: how much travels at once, no promise
+# A message takes 600 bytes and its own: the lowest stops publishers at a few dozen.
+MEMORY_LIMITS = (0, 0, 0, 20_000, 60_000)
 ALL_MODES = ("ignore", "pause_minority", "autoheal")
 SAFE_MODES = ("pause_minority",)  # ``safe`` promises something under this one only
 
@@ -32,6 +34,7 @@ def draw_mirrored(profile: str, node_count: int, draw: Draw) -> Drawn:
             "partition_mode": draw.knob("partition_modes", modes_of(profile)),
             "net_tick_ms": draw.knob("net_tick_ms", (1000, 2000, 4000)),
             "startup_delay_ms": draw.knob("startup_delay_ms", (0, 0, 0, 200, 1000)),
+            "memory_limit_bytes": draw.knob("memory_limit_bytes", MEMORY_LIMITS),
             "operator": draw.knob("operators", ("restart-minority",)),
         },
         policy=draw.knob("policies", _policies(profile, node_count)),
@@ -54,7 +57,10 @@ def _policies(profile: str, node_count: int) -> tuple[Mapping[str, Any], ...]:
     spread: list[dict[str, Any]] = [{}, {}, {"ha-mode": "exactly", "ha-params": some}]
     if profile == "safe":
         batches = [{"ha-sync-batch-size": size} for size in BENIGN_SYNC_BATCHES]
-        return tuple({**one, **batch} for one in spread for batch in batches)
+        lazy: list[dict[str, Any]] = [{}, {}, {"queue-mode": "lazy"}]
+        return tuple(
+            {**one, **batch, **mode} for one in spread for batch in batches for mode in lazy
+        )
     others: list[dict[str, Any]] = [
         {},
         {"ha-sync-mode": "automatic"},

@@ -91,6 +91,7 @@ class MirroredSystem:
             "bugs": self._plan.bugs,
             "startup_delay_ms": self._parameters.startup_delay_ms,
             "recovery_delay_ms": self._parameters.recovery_delay_ms,
+            "vm_memory_high_watermark_absolute": self._parameters.memory_limit_bytes,
             "seed": _node_seed(self._seed, node),
         }
         try:

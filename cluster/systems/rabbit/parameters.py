@@ -38,3 +38,7 @@ class MirroredParameters(RabbitmqParameters, frozen=True, kw_only=True):
 
     startup_delay_ms: Delay = 0
     recovery_delay_ms: RecoveryDelay = 0
+    memory_limit_bytes: Annotated[
+        int,
+        msgspec.Meta(ge=0, description="What a node's queues may hold in memory; 0: no matter."),
+    ] = 0

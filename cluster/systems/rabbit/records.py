@@ -73,7 +73,7 @@ MIRRORED = SystemRecord(
     program=broker_program,
     draw=draw_mirrored,
     search={name: Search(wanted=partial(wanted_in, name)) for name in PROFILES},
-    calm={"startup_delay_ms": 0},
+    calm={"startup_delay_ms": 0, "memory_limit_bytes": 0},
     stays_up=True,
 )
 RABBITMQ = SystemRecord(

@@ -10,6 +10,7 @@ import msgspec
 
 from shalott.broker.base.env import Env, SystemClock
 from shalott.broker.base.errors import MetadataUnavailable
+from shalott.broker.rabbit.amqp.alarms import Alarms
 from shalott.broker.rabbit.amqp.client_info import ChannelInfo
 from shalott.broker.rabbit.amqp.connection import ConnectionInfo
 from shalott.broker.rabbit.amqp.queue_protocol import MESSAGES as QUEUE_MESSAGES
@@ -37,6 +38,7 @@ from shalott.broker.rabbit.mirrored.messages import CancelSync, Claim, Claimed, 
 from shalott.broker.rabbit.processes.messages import MESSAGES, Codec, Done, Failed, Message, Pid
 from shalott.broker.rabbit.processes.process import Caller, Process
 from shalott.broker.rabbit.processes.runtime import Runtime
+from shalott.broker.rabbit.storage.memory import MemoryMonitor
 from tests.world.disk.memory_disk import MemoryDisk
 from tests.world.env import NoEvents
 
@@ -154,6 +156,8 @@ class FakeNode:
         self.metadata = FakeMetadata(list(running))
         self.queues: FakeNode | None = self
         self.phase = "running"
+        self.memory = MemoryMonitor(self.env.clock, self.config.memory_limit_bytes)
+        self.alarms = Alarms()
         self.started_ns = self.env.clock.monotonic_ns()
         self.reported: dict[str, list[str]] = {}
         self.processes: dict[str, FakeQueue] = {}

@@ -14,6 +14,7 @@ from typing import NoReturn
 from shalott.broker.base.env import pause_ms
 from shalott.broker.base.errors import StorageError
 from shalott.broker.rabbit.amqp.queue_protocol import Count, Delete
+from shalott.broker.rabbit.metadata.policies import POLICY
 from shalott.broker.rabbit.metadata.records import PolicyRow, QueueRow, policy_key
 from shalott.broker.rabbit.mirrored import log_lines, policy, rows
 from shalott.broker.rabbit.mirrored.messages import Declared, StopProcess, StopTimeout
@@ -270,7 +271,7 @@ def _tell_crash(state: QueueState, shell: QueueShell, reason: str) -> None:
     known, here = state.identity.first_row, shell.runtime.node
     if known is not None:
         key = policy_key(known.vhost, known.policy or "")
-        found = shell.metadata.read(rows.POLICY, key)
+        found = shell.metadata.read(POLICY, key)
         policy_row = found if isinstance(found, PolicyRow) else None
         log.error(log_lines.server_state(known, policy_row, here))
     log.error("** Reason for termination ==\n** %s", log_lines.in_words(reason))

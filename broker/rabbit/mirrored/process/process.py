@@ -15,7 +15,7 @@ from collections import deque
 import msgspec
 
 from shalott.broker.base.env import pause_ms
-from shalott.broker.rabbit.amqp.queue_protocol import Delete, Inspect, Publish, Settle, Stat
+from shalott.broker.rabbit.amqp.queue_protocol import Delete, Get, Inspect, Publish, Settle, Stat
 from shalott.broker.rabbit.mirrored.messages import (
     AutoSync,
     Claim,
@@ -24,6 +24,7 @@ from shalott.broker.rabbit.mirrored.messages import (
     DurableAdvanced,
     JoinRing,
     LookRing,
+    ReadOn,
     SenderDeathTimer,
     StopNow,
     StopProcess,
@@ -91,7 +92,7 @@ class QueueProcess(Process):
             if self.state.is_blocked:
                 self._stash.append(message)
                 return
-            self._handle_in_role(message)
+            await self._handle_read(message)
         elif gm is not None and gm.handle(message):
             pass
         elif isinstance(message, Down):
@@ -177,7 +178,7 @@ class QueueProcess(Process):
                 await ending.stop(state, shell, reason)
             case StopTimeout():
                 await ending.stop_timed_out(state, shell)
-            case StopNow():
+            case StopNow() | ReadOn():
                 pass
             case UpdateMirroring():
                 await mirroring.update(state, shell)
@@ -189,6 +190,13 @@ class QueueProcess(Process):
             case _:
                 return syncing.handle(state, shell, message)
         return True
+
+    async def _handle_read(self, message: Message) -> None:
+        """What it needs of the disk is read first."""
+        master = self.state.role
+        if isinstance(master, Master) and (ids := master.unread(message)):
+            await self.shell.reading(master.queue.load(ids))
+        self._handle_in_role(message)
 
     def _handle_in_role(self, message: Message) -> None:
         match self.state.role:
@@ -205,6 +213,9 @@ class QueueProcess(Process):
         if isinstance(request, Delete):
             return await ending.delete(self.state, self.shell, request, caller)
         answer = master.handle_call(request)
+        while answer is None and master.queue.is_head_away and isinstance(request, Get):
+            await self.shell.reading(master.queue.read_ahead())
+            answer = master.handle_call(request)
         if answer is None:
             return Failed("unsupported", type(request).__name__)
         if master.is_deletable:  # its last consumer was cancelled
@@ -261,7 +272,7 @@ class QueueProcess(Process):
             self._user_down(item.pid)
             return
         if isinstance(item, Message):
-            self._handle_in_role(item)
+            await self._handle_read(item)
             return
         request, caller = item
         answer = await self._call_role(request, caller)
@@ -272,6 +283,11 @@ class QueueProcess(Process):
         match self.state.role:
             case Mirror():
                 await syncing.record_synchronised(self.state, self.shell)
-            case Master() as master:
+            case Master() as master if master.is_deletable or master.limits.is_unused:
                 master.is_deletable = master.limits.is_unused = False
                 await ending.delete_unused(self.state, self.shell)
+            case Master() as master if not self.state.is_blocked:
+                await self.shell.reading(master.queue.read_ahead())
+                master.go_on()
+                if master.waits_for_head:  # others have their turn first
+                    self.deliver(ReadOn())

@@ -106,6 +106,14 @@ class QueueShell:
             self.context.fail(f"queue '{self.key}': {type(error).__name__}: {error}")
         self._crash(error)
 
+    async def reading(self, work: Coroutine[Any, Any, None]) -> None:
+        """Wait for the disk, and the mailbox with it. If it can't be read, this process ends."""
+        try:
+            await work
+        except StorageError as error:
+            log.error("queue '%s': %s", self.key, error)
+            self.exit(f"crash: {type(error).__name__}: {error}")
+
     def _crash(self, error: BaseException) -> None:
         self.deliver(StopProcess(f"crash: {type(error).__name__}: {error}"))
 

@@ -29,7 +29,11 @@ async def take_all(state: QueueState, shell: QueueShell) -> None:
                     instruction = ins.CODEC.decode(payload)
                     assert isinstance(instruction, ins.Instruction)
                     if isinstance(state.role, Mirror) and isinstance(instruction, ins.CONTENTS):
-                        state.role.apply(instruction)
+                        mirror = state.role
+                        if mirror.queue.pager.in_delta and isinstance(instruction, ins.Dropped):
+                            await shell.reading(mirror.drop_from_disk(instruction))
+                        else:
+                            mirror.apply(instruction)
                     else:
                         await _hear(state, shell, instruction)
             case gm.Confirmed(token, ok):

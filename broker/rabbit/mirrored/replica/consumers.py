@@ -123,6 +123,13 @@ class Consumers:
         self._consumers[best] = consumer
         return consumer
 
+    def has_ready(self) -> bool:
+        """Whether ``next_ready`` would name one. Nobody's turn is over by that."""
+        if self._single_active:
+            active = None if self._active is None else self._consumers[self._active]
+            return active is not None and self._is_ready(active)
+        return any(self._is_ready(consumer) for consumer in self._consumers.values())
+
     def _is_ready(self, consumer: Consumer) -> bool:
         request = consumer.request
         if request.no_ack:
@@ -147,6 +154,12 @@ class Consumers:
     def next_ack_id(self) -> int:
         self._ack_id += 1
         return self._ack_id
+
+    def messages_of(self, channel: Pid, ack_ids: tuple[int, ...]) -> list[int]:
+        """Messages that these deliveries are of, before they are settled."""
+        use = self._channels.get(channel)
+        held = {} if use is None else use.deliveries
+        return [held[ack_id][0] for ack_id in ack_ids if ack_id in held]
 
     def settle(self, channel: Pid, ack_ids: tuple[int, ...]) -> list[int]:
         """Messages that these deliveries were of; unknown ids (of a former master, say) are

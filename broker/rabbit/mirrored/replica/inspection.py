@@ -4,7 +4,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
@@ -30,10 +29,12 @@ def inspect(master: Master, row: QueueRow, status: str, senders: Sequence[Pid]) 
         "message_bytes_ready": ready_bytes,
         "message_bytes_unacknowledged": all_bytes - ready_bytes,
         "backing_queue_status": {
-            "mode": "default",
+            "mode": "lazy" if policy.is_lazy(row) else "default",
+            **queue.parts(),
             "len": queue.ready,
             "pending_acks": queue.unacked,
-            "next_seq_id": queue.mark,
+            "target_ram_count": queue.pager.target,
+            "next_seq_id": queue.mark(),
             **({"priority_lengths": _by_priority(queue)} if queue.has_priorities else {}),
         },
         "q": {
@@ -73,9 +74,8 @@ def inspect(master: Master, row: QueueRow, status: str, senders: Sequence[Pid]) 
 
 
 def _by_priority(queue: BackingQueue) -> dict[str, int]:
-    """How many ready messages there are of each priority."""
-    counts = Counter(held.content.priority for held in queue.contents() if not held.unacked)
-    return {str(priority): counts[priority] for priority in sorted(counts)}
+    """How many ready messages there are of each priority that has some."""
+    return {str(priority): count for priority, count in enumerate(queue.lengths()) if count}
 
 
 def _backing_queue(row: QueueRow) -> str:

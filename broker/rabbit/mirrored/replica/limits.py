@@ -21,7 +21,7 @@ from shalott.broker.rabbit.mirrored.replica import instructions as ins
 from shalott.broker.rabbit.mirrored.replica.shell import Shell
 from shalott.broker.rabbit.processes.messages import Message
 from shalott.broker.rabbit.storage.backing_queue import BackingQueue
-from shalott.broker.rabbit.storage.entries import Expiry
+from shalott.broker.rabbit.storage.entries import Entry, Expiry
 
 REFUSING = ("reject-publish", "reject-publish-dlx")
 
@@ -41,6 +41,7 @@ class Limits:
         self._expiry_timer: tuple[int, asyncio.TimerHandle] | None = None  # monotonic ns
         self._unused_timer_runs = False
         self.is_unused = False  # x-expires has passed
+        self.waits_for_head = False  # something is to be dropped that must be read first
         self.update(row)
 
     def update(self, row: QueueRow) -> None:
@@ -74,10 +75,12 @@ class Limits:
         """Drop what is overdue at the head."""
         if not self._queue.expiring:
             return
-        expired: list[Content] = []
+        expired: list[Entry] = []
         now = self._now_ns()
         head = self._queue.peek()
         while head is not None and head.expiry is not None and head.expiry.at_ns <= now:
+            if not self._may_drop(head):
+                break
             expired += self._queue.drop(1)
             head = self._queue.peek()
         self._dropped(expired, "expired")
@@ -85,8 +88,12 @@ class Limits:
 
     def watch_head(self) -> None:
         """See that it expires in time, though nobody may ask for it."""
-        head = self._queue.peek() if self._queue.expiring else None
-        if head is not None and head.expiry is not None:
+        if not self._queue.expiring:
+            return
+        head = self._queue.peek()
+        if head is None:
+            self.waits_for_head = self._queue.ready > 0
+        elif head.expiry is not None:
             self._arm(head.expiry.at_ns)
 
     @property
@@ -130,8 +137,10 @@ class Limits:
         """Drop from the head what is too much (x-overflow drop-head)."""
         if self._overflow in REFUSING:
             return
-        dropped: list[Content] = []
+        dropped: list[Entry] = []
         while self._queue.ready and self._is_over():
+            if not self._may_drop(self._queue.peek()):
+                break
             dropped += self._queue.drop(1)
         self._dropped(dropped, "maxlen")
 
@@ -140,16 +149,30 @@ class Limits:
             return True
         return self._max_bytes is not None and self._queue.ready_bytes > self._max_bytes
 
-    def _dropped(self, contents: list[Content], reason: str) -> None:
-        if contents:
-            ids = tuple(c.id for c in contents) if self._queue.has_priorities else ()
-            self._shell.broadcast(ins.Dropped(self._queue.ready, len(contents), False, ids))
-            self._dead_letter(contents, reason)
+    def _may_drop(self, head: Entry | None) -> bool:
+        """Not before it is known which one it is; and what is passed on is read before."""
+        if head is None or (head.content is None and self.passes_on):
+            self.waits_for_head = True
+            return False
+        return True
+
+    def _dropped(self, entries: list[Entry], reason: str) -> None:
+        if entries:
+            ids = tuple(e.id for e in entries) if self._queue.has_priorities else ()
+            self._shell.broadcast(ins.Dropped(self._queue.ready, len(entries), False, ids))
+            self._dead_letter([e.content for e in entries if e.content is not None], reason)
 
     # -- dead letters ------------------------------------------------------------------------------
 
+    @property
+    def passes_on(self) -> bool:
+        """Whether what is dropped is published elsewhere."""
+        return self._dead_letter_exchange is not None and self.dead_letters is not None
+
     def dead_letter(self, ids: Iterable[int], reason: str) -> None:
         """These are about to be dropped: pass them on, if the queue says where."""
+        if not self.passes_on:
+            return
         held = [self._queue.get(message_id) for message_id in ids]
         self._dead_letter([h.content for h in held if h is not None], reason)
 

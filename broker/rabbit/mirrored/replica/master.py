@@ -68,6 +68,7 @@ class Master:
         self.outbox = self.confirms.outbox
         self.counts = Counts()
         self.is_deletable = False  # auto-delete or exclusive, and its last user is gone
+        self._waits_for_head = False  # a consumer does, and it is on disk
         self._rules = master_rules(shell.env.has_bug)
         if row.exclusive_owner is not None:
             shell.monitor(row.exclusive_owner)
@@ -86,7 +87,28 @@ class Master:
     @property
     def has_flags(self) -> bool:
         """Whether there is something for the process to do."""
-        return self.is_deletable or self.limits.is_unused
+        return self.is_deletable or self.limits.is_unused or self.waits_for_head
+
+    @property
+    def waits_for_head(self) -> bool:
+        """The process is to read ahead, and call ``go_on``."""
+        return self._waits_for_head or self.limits.waits_for_head
+
+    def go_on(self) -> None:
+        """The head is in memory now."""
+        self._waits_for_head = self.limits.waits_for_head = False
+        self._expire()
+        self.limits.trim()
+        self.deliver_ready()
+
+    def unread(self, message: Message) -> list[int]:
+        """Messages that ``message`` rejects and that are passed on: the process reads them before
+        it hands it over."""
+        if not isinstance(message, Settle) or message.outcome != "reject":
+            return []
+        if not self.queue.pager.has_paged or not self.limits.passes_on:
+            return []
+        return self.consumers.messages_of(message.channel, message.ack_ids)
 
     # -- messages and calls ------------------------------------------------------------------------
 
@@ -228,10 +250,13 @@ class Master:
 
     # -- consuming ---------------------------------------------------------------------------------
 
-    def get(self, request: Get) -> Message:
+    def get(self, request: Get) -> Message | None:
+        """None: read ahead, and ask again."""
         self.shell.monitor(request.channel)
         self.limits.touch()
         self._expire()
+        if self.queue.is_head_away:
+            return None
         fetched = self._fetch(request.no_ack)
         if fetched is None:
             self.counts.get_empty += 1
@@ -268,7 +293,7 @@ class Master:
         never delivered, though it became the head a moment ago.
         """
         self._expire()
-        while self.queue.ready and (consumer := self.consumers.next_ready()) is not None:
+        while self._has_head() and (consumer := self.consumers.next_ready()) is not None:
             request = consumer.request
             fetched = self._fetch(request.no_ack)
             assert fetched is not None
@@ -283,6 +308,16 @@ class Master:
             self.counts.delivered(no_ack=request.no_ack, redelivered=fetched.redelivered)
             self.shell.send(request.channel, delivery)
             self._expire()
+
+    def _has_head(self) -> bool:
+        """Whether a message can be handed out now. If it must be read first, the process hears of
+        it, should there be somebody to have it."""
+        if not self.queue.ready:
+            return False
+        if not self.queue.is_head_away:
+            return True
+        self._waits_for_head = self.consumers.has_ready()
+        return False
 
     def settle(self, request: Settle) -> None:
         ids = self.consumers.settle(request.channel, request.ack_ids)

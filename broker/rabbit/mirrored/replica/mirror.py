@@ -164,6 +164,26 @@ class Mirror:
         # Else the channel sent it before it knew of this mirror: no copy will come, no confirm is
         # wanted.
 
+    async def drop_from_disk(self, instruction: ins.Dropped) -> None:
+        """``apply``, where some of them may be in no memory. Raises StorageError."""
+        queue, needed = self.queue, instruction.ack_required
+        wanted = max(0, queue.ready - instruction.remaining)
+        count = 0
+        if instruction.ids:
+            for message_id in instruction.ids:
+                await queue.find_head()
+                head = queue.peek()
+                if head is not None and head.id == message_id:
+                    count += len(queue.drop(1, ack_required=needed))
+        elif not instruction.remaining and not needed:
+            count = queue.purge()
+        else:
+            while count < wanted:
+                await queue.find_head()
+                count += len(queue.drop(wanted - count, ack_required=needed))
+        if not needed:
+            self._change_delta(count - instruction.count)
+
     def _drop(self, instruction: ins.Dropped) -> None:
         # An unsynchronised mirror holds the tail of the master's messages, so it may have less to
         # drop.
@@ -181,7 +201,7 @@ class Mirror:
         count = 0
         for message_id in instruction.ids:
             head = self.queue.peek()
-            if head is not None and head.content.id == message_id:
+            if head is not None and head.id == message_id:
                 count += len(self.queue.drop(1, ack_required=instruction.ack_required))
         return count
 
@@ -257,7 +277,7 @@ class Mirror:
         for content, unacked, left_ns in messages:
             publish = self.queue.publish_delivered if unacked else self.queue.publish
             expiry = None if left_ns is None else self._expiry(left_ns)
-            mark = publish(content, redelivered=True, expiry=expiry)
+            mark = publish(content, redelivered=True, expiry=expiry, copy_may_come=True)
             if content.id in self._statuses:
                 self._await(mark, content.id)
 

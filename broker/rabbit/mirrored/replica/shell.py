@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Coroutine
 from typing import Any, Protocol
 
 from shalott.broker.base.env import Env
@@ -62,6 +63,10 @@ class Shell(Protocol):
         ...
 
     def after(self, delay_ms: float, message: Message) -> Any: ...
+
+    def background(self, work: Coroutine[Any, Any, None]) -> None:
+        """Run beside the mailbox, no longer than the process, which ends if it fails."""
+        ...
 
     def emit(self, kind: str, **detail: Any) -> None:
         """A node event of this queue, with its role and epoch."""

@@ -24,6 +24,7 @@ from shalott.broker.rabbit.mirrored.replica import instructions as ins
 from shalott.broker.rabbit.mirrored.replica.shell import Shell
 from shalott.broker.rabbit.processes.messages import Pid
 from shalott.broker.rabbit.storage.backing_queue import BackingQueue
+from shalott.broker.rabbit.storage.snapshot import Held
 
 # A batch of large messages is cut short: memory counts bytes (rmq#1279).
 BATCH_BYTES_MAX = 16_000_000
@@ -47,7 +48,8 @@ class MasterSync:
         self._ref = ref
         self._batch_size = batch_size
         self._on_end = on_end
-        self._messages = queue.contents()
+        self._messages = queue.snapshot()
+        self._is_reading = False
         self._sent = 0
         self._asked: dict[Pid, None] = dict.fromkeys(mirrors)
         self._ready: dict[Pid, bool] = {}  # mirror -> has taken what it was sent
@@ -62,7 +64,7 @@ class MasterSync:
 
     @property
     def total(self) -> int:
-        return len(self._messages)
+        return self._messages.total
 
     @property
     def sent(self) -> int:
@@ -99,34 +101,46 @@ class MasterSync:
     # -- batches -----------------------------------------------------------------------------------
 
     def _go_on(self) -> None:
-        if self.is_over or self._asked or not all(self._ready.values()):
+        if self.is_over or self._asked or self._is_reading or not all(self._ready.values()):
             return
         if not self._ready:
             self._end("already synchronised" if not self._sent else "no mirrors left")
-        elif self._sent == len(self._messages):
+        elif self._sent == self.total:
             for mirror in self._ready:
                 self._shell.send(mirror, SyncComplete(self._ref))
             self._end("complete")
         else:
-            batch = self._next_batch()
-            for mirror in self._ready:
-                self._ready[mirror] = False
-                self._shell.send(mirror, SyncBatch(self._ref, batch))
+            batch = self._messages.take_here(self._batch_size, BATCH_BYTES_MAX)
+            if batch is not None:
+                self._send(batch)
+            else:
+                self._is_reading = True
+                self._shell.background(self._read())
 
-    def _next_batch(self) -> tuple[Synced, ...]:
-        start, size = self._sent, 0
-        while self._sent < len(self._messages) and self._sent - start < self._batch_size:
-            size += len(self._messages[self._sent].content.body)
-            self._sent += 1
-            if size >= BATCH_BYTES_MAX:
-                break
+    async def _read(self) -> None:
+        """A batch of which something is on disk. Nothing changes in the queue meanwhile."""
+        batch = await self._messages.take(self._batch_size, BATCH_BYTES_MAX)
+        self._is_reading = False
+        if self.is_over:
+            await self._messages.close()
+        elif self._ready:
+            self._send(batch)
+        else:
+            self._go_on()
+
+    def _send(self, batch: list[Held]) -> None:
+        self._sent += len(batch)
         clock = self._shell.env.clock
-        return tuple(
-            (h.content, h.unacked, h.expiry and h.expiry.left_ns(clock))
-            for h in self._messages[start : self._sent]
+        messages: tuple[Synced, ...] = tuple(
+            (h.content, h.unacked, h.expiry and h.expiry.left_ns(clock)) for h in batch
         )
+        for mirror in self._ready:
+            self._ready[mirror] = False
+            self._shell.send(mirror, SyncBatch(self._ref, messages))
 
     def _end(self, outcome: Outcome) -> None:
         self.is_over = True
+        if not self._is_reading:
+            self._shell.background(self._messages.close())
         self._shell.emit("sync_done", outcome=outcome, messages=self._sent)
         self._on_end(outcome)

@@ -366,6 +366,7 @@ class QueueSupervisor(Process):
             assert isinstance(row, QueueRow)
             gone = row.pid is not None and row.pid.node not in running
             if gone and not row.slave_pids and not policy.is_mirrored(row):
+                assert row.pid is not None
                 self._background(key, partial(rows.forget_live, key=key, dead=row.pid))
 
     def _background(self, key: str, body: Callable[[Transaction], object]) -> None:

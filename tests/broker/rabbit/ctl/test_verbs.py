@@ -271,3 +271,42 @@ def test_a_ring_is_told_member_by_member(cluster: list[NodeProcess]) -> None:
     said(first, "rabbitmqctl clear_policy ring")
     absent = typed(first, "gm_ring absent")
     assert (absent.exit_code, absent.stderr) == (69, "Error:\nnot_found\n")
+
+
+def test_a_node_short_of_memory_stops_the_publishers_of_all(cluster: list[NodeProcess]) -> None:
+    """They are told, and consumers go on; the alarm is shown by every node, and is over with the
+    shortage."""
+    first, second = cluster[0], cluster[1]
+    with connected(first.address) as connection:
+        channel = connection.channel()
+        channel.queue_declare("short", durable=True)
+        channel.basic_publish("", "short", b"1")
+    line = "rabbitmqctl set_vm_memory_high_watermark"
+    assert typed(first, f"{line} 1.5").exit_code == 65
+    assert typed(first, f"{line} absolute 1XB").exit_code == 65
+    (answer,) = said(first, f"{line} absolute 100")
+    assert re.fullmatch(r"Setting memory threshold on \S+ to 100 bytes \.\.\.", answer)
+    alarm = "Memory alarm on node n1"
+    until(lambda: alarm in said(second, "rabbitmqctl cluster_status"), "n2 hears of it")
+    told: list[str] = []
+    with connected(second.address) as connection:
+        channel = connection.channel()
+        connection.add_on_connection_blocked_callback(
+            lambda _, method: told.append(method.method.reason)
+        )
+        connection.add_on_connection_unblocked_callback(lambda _, method: told.append("unblocked"))
+        channel.basic_publish("", "short", b"2")
+        channel.basic_publish("", "short", b"3")
+        poll = connection.process_data_events
+        until(lambda: poll(0) or told == ["low on memory"], "it is told")
+        line_of_states = "rabbitmqctl list_connections --formatter json state"
+        shown = json.loads(typed(second, line_of_states).stdout)
+        assert {"state": "blocked"} in shown
+        with connected(second.address) as other:
+            got = other.channel().basic_get("short", auto_ack=True)
+            assert got[2] == b"1", "a client that only consumes goes on"
+        (answer,) = said(first, f"{line} 0.4")
+        assert re.fullmatch(r"Setting memory threshold on \S+ to 0\.4 \.\.\.", answer)
+        until(lambda: poll(0) or told == ["low on memory", "unblocked"], "it may go on")
+        until(lambda: channel.basic_get("short", auto_ack=True)[2] == b"3", "all are there")
+    assert alarm not in said(second, "rabbitmqctl cluster_status")

@@ -101,21 +101,12 @@ def test_drop_takes_from_the_head() -> None:
     queue = filled(range(5))
     queue.fetch()
     queue.requeue([0])
-    assert [content.id for content in queue.drop(2)] == [0, 1]
-    assert [content.id for content in queue.drop(1, ack_required=True)] == [2]
+    assert [entry.id for entry in queue.drop(2)] == [0, 1]
+    assert [entry.id for entry in queue.drop(1, ack_required=True)] == [2]
     assert queue.unacked_ids() == [2]
-    assert [content.id for content in queue.drop(9)] == [3, 4]
+    assert [entry.id for entry in queue.drop(9)] == [3, 4]
     assert queue.requeue([2]) == [2]
     assert fetch_all(queue) == [(2, True)]
-
-
-def test_discard_forgets_wherever_the_message_is() -> None:
-    queue = filled(range(5))
-    queue.fetch()
-    queue.fetch()
-    queue.requeue([1])
-    assert queue.discard([0, 1, 3, 42]) == [0, 1, 3]
-    assert fetch_all(queue) == [(2, False), (4, False)]
 
 
 def test_purge_spares_the_unacknowledged_and_clear_spares_nothing() -> None:
@@ -167,7 +158,7 @@ def test_requeued_messages_go_back_to_their_place_within_their_priority() -> Non
 def test_what_takes_from_the_head_takes_of_the_highest_priority() -> None:
     """As RabbitMQ documents it of length limits: higher ones may go to make way for lower ones."""
     queue = prioritised(5, 0, 1, 5)
-    assert [content.id for content in queue.drop(2)] == [2, 1]
+    assert [entry.id for entry in queue.drop(2)] == [2, 1]
     queue.publish(message(3, priority=3))
     head = queue.peek()
     assert head is not None and head.content.id == 3

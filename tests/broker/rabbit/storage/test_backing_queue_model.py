@@ -4,28 +4,43 @@ The model says for each message when its publish and its removal were promised t
 crash takes the disk as it is at that instant, a power loss with any of the unsynced sectors
 missing. Then: nothing durable is lost, nothing durably removed comes back, nothing else appears,
 and the order is the old one. Priorities and times to live are drawn as well: a queue may have one
-order for each priority, and what is left of a message's time is what it was.
+order for each priority, and what is left of a message's time is what it was. So is how much may be
+in memory, by the monitor's word or because the queue is lazy, and it changes at any moment: nobody
+may tell from what the queue hands out where it kept it.
 """
 
 from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
 from unittest import mock
 
 import pytest
-from hypothesis import settings
+from hypothesis import Phase, settings
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
+from hypothesis.stateful import (
+    RuleBasedStateMachine,
+    initialize,
+    invariant,
+    rule,
+    run_state_machine_as_test,
+)
 
+from shalott.broker.base.errors import StorageError
 from shalott.broker.rabbit.amqp.queue_protocol import Content
 from shalott.broker.rabbit.storage import backing_queue as backing_queue_module
 from shalott.broker.rabbit.storage import flusher as flusher_module
-from shalott.broker.rabbit.storage.backing_queue import BackingQueue
-from shalott.broker.rabbit.storage.entries import Expiry
+from shalott.broker.rabbit.storage import lines as lines_module
+from shalott.broker.rabbit.storage import pager as pager_module
+from shalott.broker.rabbit.storage import pages as pages_module
+from shalott.broker.rabbit.storage.backing_queue import BackingQueue, Fetched
+from shalott.broker.rabbit.storage.entries import Entry, Expiry
+from shalott.broker.rabbit.storage.memory import UNLIMITED, MemoryMonitor
+from shalott.broker.rabbit.storage.pages import Page, PageFiles, PageStore
+from shalott.broker.rabbit.storage.snapshot import Held, Snapshot
 from tests.world.disk.memory_disk import MemoryDisk
 
 pytestmark = pytest.mark.explore
@@ -68,10 +83,17 @@ class BackingQueueMachine(RuleBasedStateMachine):
         self.next_id = 1
         self.lives = 1
         self.max_priority: int | None = None
+        self.left_pages: dict[str, None] = {}  # of a life that was killed
         # No timer may fire by itself: what happens must depend on the rules alone.
         self.patches = [
             mock.patch.object(backing_queue_module, "COMPACT_MIN_GARBAGE_BYTES", 300),
             mock.patch.object(flusher_module, "LAZY_FLUSH_MS", 3_600_000),
+            mock.patch.object(pager_module, "DISK_FULL_RETRY_MS", 3_600_000),
+            # So small that a few messages go through all states.
+            mock.patch.object(pager_module, "WRITE_COUNT", 3),
+            mock.patch.object(pager_module, "SEGMENT_COUNT", 2),
+            mock.patch.object(pager_module, "READ_COUNT", 2),
+            mock.patch.object(pages_module, "FILE_BYTES", 500),
         ]
         for patch in self.patches:
             patch.start()
@@ -79,16 +101,33 @@ class BackingQueueMachine(RuleBasedStateMachine):
     def run(self, coroutine: Coroutine[Any, Any, T]) -> T:
         return self.loop.run_until_complete(coroutine)
 
-    @initialize(max_priority=st.none() | st.integers(0, 3))
-    def create(self, max_priority: int | None) -> None:
-        self.max_priority = max_priority
-        self.queue = self.run(BackingQueue.create(self.disk, DIRECTORY, max_priority=max_priority))
+    @initialize(max_priority=st.none() | st.integers(0, 3), is_lazy=st.booleans())
+    def create(self, max_priority: int | None, is_lazy: bool) -> None:
+        self.max_priority, self.is_lazy = max_priority, is_lazy
+        self.monitor = MemoryMonitor(SteadyClock(self.lives))
+        self.queue = self.run(
+            BackingQueue.create(
+                self.disk,
+                DIRECTORY,
+                max_priority=max_priority,
+                pages=PageStore(self.disk).files_of("q"),
+            )
+        )
+        self.opened()
+
+    def opened(self) -> None:
+        self.queue.join(self.monitor)
+        self.in_loop(lambda: self.queue.set_lazy(self.is_lazy))
 
     def recover(self, disk: MemoryDisk) -> BackingQueue:
         self.lives += 1
         return self.run(
             BackingQueue.recover(
-                disk, DIRECTORY, max_priority=self.max_priority, clock=SteadyClock(self.lives)
+                disk,
+                DIRECTORY,
+                max_priority=self.max_priority,
+                clock=SteadyClock(self.lives),
+                pages=PageStore(disk).files_of("q"),
             )
         )
 
@@ -128,6 +167,19 @@ class BackingQueueMachine(RuleBasedStateMachine):
 
         return self.run(body())
 
+    def contents(self) -> list[Held]:
+        """All that the queue has, wherever it is."""
+
+        async def body() -> list[Held]:
+            snapshot, found = self.queue.snapshot(), []
+            while part := await snapshot.take(3, 200):
+                found += part
+            assert len(found) == snapshot.total
+            await snapshot.close()
+            return found
+
+        return self.run(body())
+
     def removed(self, messages: list[Modelled]) -> None:
         for each in messages:
             each.removed_mark = self.queue.mark()
@@ -158,7 +210,13 @@ class BackingQueueMachine(RuleBasedStateMachine):
     @rule(no_ack=st.booleans())
     def fetch(self, no_ack: bool) -> None:
         ready = self.ready()
-        fetched = self.in_loop(lambda: self.queue.fetch(no_ack=no_ack))
+
+        async def body() -> Fetched | None:
+            if self.queue.is_head_away:
+                await self.queue.read_ahead()
+            return self.queue.fetch(no_ack=no_ack)
+
+        fetched = self.run(body())
         if not ready:
             assert fetched is None
             return
@@ -171,20 +229,30 @@ class BackingQueueMachine(RuleBasedStateMachine):
     @rule(count=st.integers(0, 4), ack_required=st.booleans())
     def drop(self, count: int, ack_required: bool) -> None:
         taken = self.ready()[:count]
-        dropped = self.in_loop(lambda: self.queue.drop(count, ack_required=ack_required))
-        assert dropped == [each.content for each in taken]
+
+        async def body() -> list[int]:
+            dropped: list[int] = []
+            while len(dropped) < len(taken):
+                await self.queue.find_head()
+                part = self.queue.drop(count - len(dropped), ack_required=ack_required)
+                assert part, "the head was found"
+                dropped += [entry.id for entry in part]
+            return dropped
+
+        dropped = self.run(body())
+        assert dropped == [each.content.id for each in taken]
         for each in taken:
             each.redelivered = each.unacked = True
         if not ack_required:
             self.removed(taken)
 
-    @rule(data=st.data(), action=st.sampled_from(["ack", "requeue", "discard"]))
+    @rule(data=st.data(), action=st.sampled_from(["ack", "requeue"]))
     def settle(self, data: st.DataObject, action: str) -> None:
         here = self.here()
         if not here:
             return
         chosen = data.draw(st.lists(st.sampled_from(here), unique_by=lambda m: m.content.id))
-        affected = [each for each in chosen if each.unacked or action == "discard"]
+        affected = [each for each in chosen if each.unacked]
         ids = [each.content.id for each in chosen]
         done = self.in_loop(lambda: getattr(self.queue, action)(ids))
         assert done == [each.content.id for each in affected]
@@ -200,6 +268,45 @@ class BackingQueueMachine(RuleBasedStateMachine):
         count = self.in_loop(self.queue.clear if everything else self.queue.purge)
         assert count == len(gone)
         self.removed(gone)
+
+    @rule(data=st.data())
+    def load(self, data: st.DataObject) -> None:
+        """What a rejected message needs that is passed on as a dead letter."""
+        if unacked := self.unacked():
+            chosen = data.draw(st.lists(st.sampled_from(unacked), unique_by=lambda m: m.content.id))
+            ids = [each.content.id for each in chosen]
+
+            async def body() -> list[Held | None]:
+                await self.queue.load(ids)
+                return [self.queue.get(message_id) for message_id in ids]
+
+            loaded = self.run(body())
+            assert [held and held.content for held in loaded] == [m.content for m in chosen]
+
+    # -- memory ------------------------------------------------------------------------------------
+
+    @rule(is_lazy=st.booleans())
+    def change_mode(self, is_lazy: bool) -> None:
+        self.is_lazy = is_lazy
+        self.in_loop(lambda: self.queue.set_lazy(is_lazy))
+
+    @rule(count=st.none() | st.integers(0, 4))
+    def press(self, count: int | None) -> None:
+        """The monitor says how many messages may be in memory."""
+        self.in_loop(lambda: self.queue.pager.set_target(UNLIMITED if count is None else count))
+
+    @rule()
+    def press_hard(self) -> None:
+        """Until nothing moves any more: all that was not read back has left memory."""
+        pager = self.queue.pager
+
+        async def body() -> None:
+            pager.set_target(0)
+            while pager.is_working:  # noqa: ASYNC110  (a turn of the loop is a step of the disk)
+                await asyncio.sleep(0)
+
+        self.run(body())
+        assert pager.traffic.held == 0
 
     # -- time and ends -----------------------------------------------------------------------------
 
@@ -228,9 +335,11 @@ class BackingQueueMachine(RuleBasedStateMachine):
             rng = random.Random(seed)
             image = self.disk.after_power_loss(lambda: rng.random() < 0.5)
         self.run(self.queue.abandon())
+        self.left_pages = {name: None for name in image.names if name.startswith("pages/")}
         self.disk = image
         self.queue = self.recover(image)
-        found = {held.content.id: held for held in self.queue.contents()}
+        self.opened()
+        found = {held.content.id: held for held in self.contents()}
         for each in self.model:
             removed_for_good = each.removed_mark is not None and each.removed_mark <= durable
             survives = each.content.persistent and each.published_mark <= durable
@@ -247,7 +356,11 @@ class BackingQueueMachine(RuleBasedStateMachine):
     def restart(self) -> None:
         """A clean end: exactly the persistent messages, with their flags."""
         self.run(self.queue.close())
+        left = [name for name in self.disk.names if name not in self.left_pages]
+        assert left == [f"{DIRECTORY}/journal"], "pages are left"
+        assert self.monitor.used == 0
         self.queue = self.recover(self.disk)
+        self.opened()
         self.model = [each for each in self.here() if each.content.persistent]
         for each in self.model:
             each.unacked = False
@@ -260,18 +373,89 @@ class BackingQueueMachine(RuleBasedStateMachine):
             (each.content, each.redelivered, each.unacked, self.expiry(each.expires_wall_ns))
             for each in here
         ]
-        assert self.queue.contents() == expected
+        assert self.contents() == expected
         assert self.queue.ready == len(self.ready())
         assert self.queue.unacked == len(self.unacked())
         assert self.queue.depth == len(here)
         assert self.queue.expiring == sum(each.expires_wall_ns is not None for each in here)
-        head = self.queue.peek()
-        assert (None if head is None else head.content) == next(
-            (each.content for each in self.ready()), None
-        )
+        head, ready = self.queue.peek(), self.ready()
+        if head is None:
+            assert not ready or self.queue.is_head_away
+        else:
+            assert head.id == ready[0].content.id
+            assert head.content in (None, ready[0].content)
         assert self.queue.bytes == sum(len(each.content.body) for each in here)
         assert self.queue.ready_bytes == sum(len(each.content.body) for each in self.ready())
+        assert self.monitor.used == self.queue.pager.memory >= 0
+        if not here:
+            assert self.monitor.used == 0
 
 
 TestBackingQueue = BackingQueueMachine.TestCase
 TestBackingQueue.settings = settings(max_examples=80, stateful_step_count=50)
+
+
+# -- broken on purpose -----------------------------------------------------------------------------
+
+
+def wrong_position(patch: pytest.MonkeyPatch) -> None:
+    """A page is said to be where the one before it is."""
+    write = pages_module.PageFiles.write
+
+    async def broken(self: PageFiles, records: Sequence[bytes]) -> list[Page]:
+        pages = await write(self, records)
+        return [pages[max(0, at - 1)] for at in range(len(pages))]
+
+    patch.setattr(pages_module.PageFiles, "write", broken)
+
+
+def delta_out_of_order(patch: pytest.MonkeyPatch) -> None:
+    """What comes from the far side of a line is put before what was in its delta."""
+    cut = lines_module.Line.cut
+
+    def broken(self: lines_module.Line, count: int, size: int) -> list[Entry]:
+        taken = cut(self, count, size)
+        if taken and len(self.delta) > 1:
+            self.delta.reverse()
+        return taken
+
+    patch.setattr(lines_module.Line, "cut", broken)
+
+
+def transient_ones_survive(patch: pytest.MonkeyPatch) -> None:
+    """A compaction takes all that is paged for something to be kept."""
+    take = Snapshot.take_entries
+
+    async def broken(self: Snapshot, count: int, size: int) -> list[tuple[Entry, Content]]:
+        taken = await take(self, count, size)
+        for entry, _ in taken:
+            entry.record_bytes = entry.record_bytes or 1
+        return taken
+
+    patch.setattr(Snapshot, "take_entries", broken)
+
+
+def forgotten_deltas(patch: pytest.MonkeyPatch) -> None:
+    """A purge forgets what is in memory, and not what isn't."""
+    patch.setattr(lines_module.Line, "clear", lambda self: [])
+
+
+BROKEN = (wrong_position, delta_out_of_order, transient_ones_survive, forgotten_deltas)
+
+
+@pytest.mark.parametrize("break_it", BROKEN, ids=lambda each: each.__name__)
+def test_the_model_finds(
+    break_it: Callable[[pytest.MonkeyPatch], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    break_it(monkeypatch)
+    quick = settings(
+        max_examples=400,
+        stateful_step_count=50,
+        database=None,
+        deadline=None,
+        phases=[Phase.generate],
+        report_multiple_bugs=False,
+        derandomize=True,
+    )
+    with pytest.raises((AssertionError, StorageError, KeyError)):  # noqa: PT011
+        run_state_machine_as_test(BackingQueueMachine, settings=quick)

@@ -113,7 +113,7 @@ def test_overview_adds_up() -> None:
         }
         assert shown["object_totals"] == {
             "queues": 2,
-            "exchanges": 6,
+            "exchanges": 7,
             "consumers": 4,
             "connections": 1,
             "channels": 2,

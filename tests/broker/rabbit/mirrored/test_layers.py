@@ -16,7 +16,7 @@ ROOM = "broker/rabbit/mirrored/"
 PACKAGE = "shalott.broker.rabbit.mirrored"
 # Lowest first: a module may import those before it.
 STEPS = ("roles", "ending", "syncing", "mirroring", "starting", "promotion", "ring_events")
-LAYERS = ("state", "queue_shell", *STEPS, "process", "supervisor")
+LAYERS = ("state", "looks", "queue_shell", *STEPS, "process", "supervisor")
 
 
 def module_graph(sources: Sequence[Source]) -> Graph:

@@ -33,8 +33,8 @@ A = TypeVar("A", bound=Asked)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Story:
-    """``settings``: flags of the command line, ``given``: parameters of the system and the workload;
-    either counts where the command line says nothing else. ``plan``: fields of the plan that no
+    """``settings``: the command line's flags, ``given``: parameters of system and workload; either
+    counts where the command line says nothing else. ``plan``: fields of the plan that no
     flag sets; ``gates`` those of its gates. ``faults_max``: how many of the drawn faults are made.
     ``tell``: what it finds in a run.
     """

@@ -20,9 +20,9 @@ from shalott.harness.run.store import REPORT, Store
 SMALL = {"queues": "6"}
 
 
-def told_of(store: Path, **more: object) -> tuple[int, Path, ToldStory]:
+def told_of(store: Path, *, bug: tuple[str, ...] = ()) -> tuple[int, Path, ToldStory]:
     request = Request(
-        cluster="sim", scenario="startup-race", seed=3, time_limit="10", given=SMALL, **more
+        cluster="sim", scenario="startup-race", seed=3, time_limit="10", given=SMALL, bug=bug
     )
     code = run_request(request, test_count=1, store_root=store)
     path = Store(store).find(None).path

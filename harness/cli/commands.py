@@ -37,6 +37,9 @@ LoadOption = Annotated[
     list[str] | None,
     typer.Option("--load", help="A module whose systems, workloads, faults are offered too."),
 ]
+ScenarioOption = Annotated[
+    str, _option("A story to bring about, and to tell: startup-race.", panel=_RUN)
+]
 TargetsOption = Annotated[
     str,
     _option("one, minority, majority, all, master, mirrors, controller, or n1+n2.", panel=_FAULTS),
@@ -92,9 +95,7 @@ def test(
     min_rate_share: Annotated[
         float | None, _option("A smaller share of --rate reached: unknown.", panel=_JUDGE)
     ] = None,
-    scenario: Annotated[
-        str, _option("A story to bring about, and to tell: startup-race.", panel=_RUN)
-    ] = "",
+    scenario: ScenarioOption = "",
     seed: Annotated[int | None, _option("Decides faults and operations.", panel=_RUN)] = None,
     test_count: Annotated[int, _option("Runs; stops at one not valid.", panel=_RUN)] = 1,
     name: Annotated[str, _option("Name in the store.", panel=_RUN)] = "",

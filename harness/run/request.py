@@ -23,11 +23,11 @@ from shalott.harness.core.complaints import Complaints
 from shalott.harness.core.errors import UsageError
 from shalott.harness.core.plan import PowerLoss, SshPlan
 from shalott.harness.core.quantities import parse_duration_ms
+from shalott.harness.report.stories.names import STORY_NAMES
 from shalott.harness.run.select import BACKENDS, check_world, choose_backend
 from shalott.nemesis.record import check_nemesis, usual_nemeses
 from shalott.nemesis.trigger_words import parse_trigger
 
-STORY_NAMES = ("startup-race",)  # harness/run/stories/catalogue.py has them
 STORE = Path("store")  # where runs are kept, if nobody says
 Delivery = Literal["at-least-once", "at-most-once", "exactly-once"]
 POWER_LOSSES: tuple[PowerLoss, ...] = ("keep", "drop", "torn")
@@ -78,7 +78,7 @@ class Request:
     ssh_lease: str = "20"
     power_loss: str = ""
     given: Mapping[str, str | bool] = field(default_factory=dict)
-    scenario: str = ""  # a story to bring about, and to look for (harness/run/stories)
+    scenario: str = ""  # a story to bring about, and to look for (harness/report/stories)
 
 
 def complaints_about(request: Request) -> Complaints:

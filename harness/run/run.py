@@ -23,11 +23,11 @@ from shalott.harness.core.plan import Plan
 from shalott.harness.core.worker import describe
 from shalott.harness.report.junit import render_unended
 from shalott.harness.report.meta import ReportMeta, Tested, ToldStory
+from shalott.harness.report.stories.material import read_material
+from shalott.harness.report.stories.story import Story
+from shalott.harness.report.stories.telling import told_as_text
 from shalott.harness.run.stage import Stage, World
-from shalott.harness.run.store import JUNIT, RunDirectory
-from shalott.harness.run.stories.material import read_material
-from shalott.harness.run.stories.story import Story
-from shalott.harness.run.stories.telling import save_story
+from shalott.harness.run.store import JUNIT, STORY_JSON, STORY_TEXT, RunDirectory
 from shalott.harness.run.verdict import judge, save_verdict
 from shalott.workloads.record import WORKLOADS
 
@@ -231,7 +231,8 @@ def _tell(
     """The story's steps beside what happened, stored for itself and in the report."""
     try:
         told = story.tell(read_material(history, directory.nodes, meta.started_wall_ns))
-        save_story(told, directory)
+        directory.save_text(STORY_TEXT, told_as_text(told) + "\n")
+        directory.save_bytes(STORY_JSON, msgspec.json.format(msgspec.json.encode(told), indent=2))
     except Exception as error:
         trouble.report(f"telling the story {story.name}", error)
         return meta

@@ -30,6 +30,9 @@ from shalott.harness.core.history import Recorder
 from shalott.harness.core.plan import Plan, load_plan
 from shalott.harness.report.meta import ReportMeta
 from shalott.harness.report.results import read_results
+from shalott.harness.report.stories.catalogue import find_story
+from shalott.harness.report.stories.story import Story
+from shalott.harness.report.stories.telling import told_as_text
 from shalott.harness.report.words import findings, headline, overall, summaries
 from shalott.harness.run.detection import faults_too_short
 from shalott.harness.run.junit_file import JunitFile
@@ -45,9 +48,6 @@ from shalott.harness.run.requirements import check_provided
 from shalott.harness.run.run import Outcome, Watch, run
 from shalott.harness.run.stage import Nemesis, World
 from shalott.harness.run.store import ENDPOINTS, LOG, REPORT, RESULTS, RunDirectory, Store
-from shalott.harness.run.stories.catalogue import find_story
-from shalott.harness.run.stories.story import Story
-from shalott.harness.run.stories.telling import told_as_text
 from shalott.harness.run.tested import TestedFacts, versions
 from shalott.harness.run.verdict import judge, save_verdict
 from shalott.harness.run.watchdog import watch_for_stalls

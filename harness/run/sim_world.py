@@ -31,6 +31,7 @@ from shalott.harness.core.history import Recorder
 from shalott.harness.core.plan import DiskPlan, Plan, SimPlan
 from shalott.harness.core.recording import HistoryWriter, RunRecorder
 from shalott.harness.report.meta import Tested
+from shalott.harness.report.stories.story import Story
 from shalott.harness.run.run import Outcome, run
 from shalott.harness.run.select import check_world, make_system
 from shalott.harness.run.sim_record import (
@@ -42,7 +43,6 @@ from shalott.harness.run.sim_record import (
 )
 from shalott.harness.run.stage import Nemesis, World
 from shalott.harness.run.store import PLAN, RunDirectory
-from shalott.harness.run.stories.story import Story
 from shalott.harness.run.traced_recording import TracedRecorder
 from shalott.nemesis.requirements import check_system, required_capabilities
 from shalott.nemesis.runner import NemesisRunner

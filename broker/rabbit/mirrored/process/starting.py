@@ -117,7 +117,8 @@ async def _become_mirror(state: QueueState, shell: QueueShell) -> None:
             assert found.row is not None and found.row.pid is not None
             log.warning(log_lines.stale_master(state.key, found.row.pid, shell.runtime.node))
         else:
-            log.info("%s: no mirror is started: %s", log_lines.queue_of(state.key), found.outcome)
+            name = log_lines.queue_of(state.key)
+            log.info("%s: no mirror is started: %s", name, found.outcome)
         shell.exit(f"not started: {found.outcome}")
     row = found.row
     assert row is not None and row.pid is not None

@@ -364,10 +364,10 @@ class QueueSupervisor(Process):
         running = self._metadata.running_nodes()
         for key, row in self._metadata.rows(rows.QUEUE):
             assert isinstance(row, QueueRow)
-            gone = row.pid is not None and row.pid.node not in running
-            if gone and not row.slave_pids and not policy.is_mirrored(row):
-                assert row.pid is not None
-                self._background(key, partial(rows.forget_live, key=key, dead=row.pid))
+            dead = row.pid
+            gone = dead is not None and dead.node not in running
+            if dead is not None and gone and not row.slave_pids and not policy.is_mirrored(row):
+                self._background(key, partial(rows.forget_live, key=key, dead=dead))
 
     def _background(self, key: str, body: Callable[[Transaction], object]) -> None:
         task = asyncio.create_task(self._write(key, body))

@@ -134,6 +134,32 @@ def test_requests_to_a_queue_that_is_down_are_404(
     client.open_channel()
 
 
+@pytest.mark.parametrize(
+    ("state", "text"),
+    [
+        ("crashed", "queue 'q' in vhost '/' has crashed and failed to restart"),
+        ("stopped", "queue 'q' in vhost '/' process is stopped by supervisor"),
+    ],
+)
+def test_a_queue_whose_process_ended_says_how(
+    node: NodeThread, client: RawClient, state: str, text: str
+) -> None:
+    mirrored_queue(node, client, mirrors=0)
+    kill(node, "master")
+
+    def mark(world: World) -> None:
+        row = world.metadata.read("queue", "q@/")
+        assert row is not None
+        world.metadata.put("queue", "q@/", msgspec.structs.replace(row, state=state))
+
+    node.do(mark)
+    client.send(1, commands.Queue.Declare(queue="q", passive=True))
+    close = client.expect(commands.Channel.Close, 1)
+    assert (close.reply_code, close.reply_text) == (404, f"NOT_FOUND - {text}")
+    client.send(1, commands.Channel.CloseOk())
+    client.open_channel()
+
+
 def test_requests_wait_for_a_mirror_to_be_promoted(node: NodeThread, client: RawClient) -> None:
     mirrored_queue(node, client)
     client.publish("q", b"x")

@@ -9,7 +9,8 @@ import pytest
 
 from shalott.broker.rabbit.amqp import queue_protocol as qp
 from shalott.broker.rabbit.mirrored.storage import QueueStorage
-from tests.world.rabbit.queues import Cluster, TestChannel, run, sim, until
+from tests.world.clock.latency import sim
+from tests.world.rabbit.queues import Cluster, TestChannel, run, until
 
 pytestmark = pytest.mark.unit
 

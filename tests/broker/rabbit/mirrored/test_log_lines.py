@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import re
+from collections.abc import Iterator
 
 import pytest
 
@@ -22,7 +23,8 @@ from shalott.broker.rabbit.processes.messages import Pid
 from shalott.broker.rabbit.processes.process import Process
 from shalott.broker.rabbit.processes.runtime import Runtime
 from tests.broker.rabbit.mirrored.test_known_bugs_masters import AUTO, Late, mirrored_queue
-from tests.world.rabbit.queues import CODEC, Cluster, run, sim, until
+from tests.world.clock.latency import sim
+from tests.world.rabbit.queues import CODEC, Cluster, run, until
 
 pytestmark = pytest.mark.unit
 
@@ -97,7 +99,7 @@ class _Said(logging.Handler):
 
 
 @pytest.fixture
-def said() -> _Said:
+def said() -> Iterator[_Said]:
     handler, logger = _Said(), logging.getLogger("shalott.broker")
     before = logger.level
     logger.addHandler(handler)

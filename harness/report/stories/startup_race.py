@@ -12,8 +12,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from shalott.harness.report.meta import ToldStep, ToldStory
-from shalott.harness.run.stories.material import Event, Material
-from shalott.harness.run.stories.story import Story
+from shalott.harness.report.stories.material import Event, Material
+from shalott.harness.report.stories.story import Story
 
 TITLE = "The startup race of mirrored queues"
 SOURCE = "RabbitMQ, problems of mirrored queues (1), 2019: ten steps of nodes A and B"

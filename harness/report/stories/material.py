@@ -17,9 +17,9 @@ import msgspec
 
 from shalott.harness.core.history import History
 
-# "  15.783310 n1#3  E shalott.broker.mirrored: text"
+# "  15.783310 n1#3  E LOGGER: text"
 _SIMULATED = re.compile(r"\s*(\d+\.\d+) \S+\s+[A-Z] [\w.]+: (.*)")
-# "2026-11-25T16:40:39.535 n1 E shalott.broker.mirrored: text"
+# "2026-11-25T16:40:39.535 n1 E LOGGER: text"
 _REAL = re.compile(r"\S*?(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}) \S+ [A-Z] [\w.]+: (.*)")
 
 

@@ -9,20 +9,20 @@ import pytest
 
 from shalott.harness.core.errors import UsageError
 from shalott.harness.report.meta import ToldStory
+from shalott.harness.report.stories.catalogue import STORIES, find_story
+from shalott.harness.report.stories.material import Material
+from shalott.harness.report.stories.startup_race import STARTUP_RACE, STEPS, tell
+from shalott.harness.report.stories.telling import told_as_text
 from shalott.harness.run.request import Request, complaints_about
 from shalott.harness.run.session import run_request
 from shalott.harness.run.store import REPORT, Store
-from shalott.harness.run.stories.catalogue import STORIES, find_story
-from shalott.harness.run.stories.material import Material
-from shalott.harness.run.stories.startup_race import STARTUP_RACE, STEPS, tell
-from shalott.harness.run.stories.telling import told_as_text
 
 SMALL = {"queues": "6"}
 
 
-def told_of(store: Path, **more: object) -> tuple[int, Path, ToldStory]:
+def told_of(store: Path, *, bug: tuple[str, ...] = ()) -> tuple[int, Path, ToldStory]:
     request = Request(
-        cluster="sim", scenario="startup-race", seed=3, time_limit="10", given=SMALL, **more
+        cluster="sim", scenario="startup-race", seed=3, time_limit="10", given=SMALL, bug=bug
     )
     code = run_request(request, test_count=1, store_root=store)
     path = Store(store).find(None).path

@@ -1,23 +1,12 @@
-"""A told story as text, and as the files story.txt and story.json of its run."""
+"""A told story as text."""
 
 from __future__ import annotations
 
 import textwrap
 
-import msgspec
-
 from shalott.harness.report.meta import ToldStep, ToldStory
-from shalott.harness.run.store import RunDirectory
 
-STORY_TEXT = "story.txt"
-STORY_JSON = "story.json"
 _WIDTH = 118
-
-
-def save_story(told: ToldStory, directory: RunDirectory) -> None:
-    """Raises StoreError."""
-    directory.save_text(STORY_TEXT, told_as_text(told) + "\n")
-    directory.save_bytes(STORY_JSON, msgspec.json.format(msgspec.json.encode(told), indent=2))
 
 
 def told_as_text(told: ToldStory) -> str:

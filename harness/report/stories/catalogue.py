@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from shalott.harness.run.request import STORY_NAMES
-from shalott.harness.run.stories.startup_race import STARTUP_RACE
-from shalott.harness.run.stories.story import Story
+from shalott.harness.report.stories.names import STORY_NAMES
+from shalott.harness.report.stories.startup_race import STARTUP_RACE
+from shalott.harness.report.stories.story import Story
 
 STORIES: tuple[Story, ...] = (STARTUP_RACE,)
-assert tuple(story.name for story in STORIES) == STORY_NAMES, "request.py names them"
+assert tuple(story.name for story in STORIES) == STORY_NAMES
 
 
 def find_story(name: str) -> Story:

@@ -10,20 +10,31 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, ClassVar, Protocol, TypeVar
 
 import msgspec
 
 from shalott.harness.core.plan import GatePlan, Plan
 from shalott.harness.report.meta import ToldStory
-from shalott.harness.run.request import Request
-from shalott.harness.run.stories.material import Material
+from shalott.harness.report.stories.material import Material
+
+
+class Asked(Protocol):
+    """What a command line asked for, a field a flag (harness/run/request.py)."""
+
+    __dataclass_fields__: ClassVar[dict[str, Any]]
+
+    @property
+    def given(self) -> Mapping[str, str | bool]: ...
+
+
+A = TypeVar("A", bound=Asked)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Story:
-    """``settings``: fields of Request, ``given``: parameters of the system and the workload;
-    either counts where the command line says nothing else. ``plan``: fields of the plan that no
+    """``settings``: the command line's flags, ``given``: parameters of system and workload; either
+    counts where the command line says nothing else. ``plan``: fields of the plan that no
     flag sets; ``gates`` those of its gates. ``faults_max``: how many of the drawn faults are made.
     ``tell``: what it finds in a run.
     """
@@ -36,8 +47,8 @@ class Story:
     faults_max: int | None = None
     tell: Callable[[Material], ToldStory]
 
-    def request(self, asked: Request) -> Request:
-        usual = {each.name: each.default for each in dataclasses.fields(Request)}
+    def request(self, asked: A) -> A:
+        usual = {each.name: each.default for each in dataclasses.fields(asked)}
         own = {
             name: value
             for name, value in self.settings.items()

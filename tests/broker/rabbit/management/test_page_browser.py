@@ -195,6 +195,28 @@ def test_names_are_text_and_mirrors_are_counted(
             assert page.ask("document.querySelector('main img')") is None
 
 
+def test_clients_are_listed_with_what_they_do(
+    chromium: Chromium, cluster: dict[str, NodeProcess]
+) -> None:
+    tag = "<b>tag</b>"
+    with opened(chromium, cluster["n1"]) as page, connected(cluster["n2"].address) as connection:
+        channel = connection.channel()
+        channel.queue_declare("taken", auto_delete=True)
+        channel.basic_qos(prefetch_count=7)
+        channel.basic_consume("taken", lambda *delivery: None, consumer_tag=tag)
+        for place, words in (
+            ("consumers", ("taken", tag, "n2", "7")),
+            ("channels", ("n2", "guest")),
+            ("connections", ("n2", "guest", "AMQP 0-9-1")),
+            ("queue/%2F/taken", ("(default exchange)", tag)),
+        ):
+            show(page, f"#/{place}")
+            sees(page, *words)
+            assert page.ask(
+                "[...document.querySelectorAll('main b')].every(b => b.textContent != 'tag')"
+            )
+
+
 def test_keys_reach_everything(chromium: Chromium, cluster: dict[str, NodeProcess]) -> None:
     with opened(chromium, cluster["n1"]) as page:
         page.send("Page.reload")  # so that nothing has had the focus

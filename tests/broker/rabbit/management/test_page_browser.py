@@ -28,7 +28,7 @@ pytestmark = pytest.mark.browser
 NAMES = ("n1", "n2", "n3")
 HOSTILE = "<img src=x onerror=alert(1)>"
 UNNOTICED_MS = 60_000  # a node that is stopped is not missed
-NOTICED_MS = 1_500
+NOTICED_MS = 3_000
 DESKTOP, PHONE = (1000, 640), (390, 844)
 TAB, ENTER = 9, 13
 BAD = "rgb(194, 26, 26)"  # --bad, by day

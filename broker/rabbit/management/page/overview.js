@@ -32,12 +32,11 @@ export function troubles(views) {
   return found;
 }
 
-export const banner = (views) => {
+export const banner = (views, more = null) => {
   const found = troubles(views);
   if (!found.length) return null;
   return h("div", { class: "banner", role: "status" }, h("strong", { class: "bad" },
-    "The cluster is not whole. "), found.join(" "), " ",
-    h("a", { href: "#/cluster" }, "Every node's view side by side"));
+    "The cluster is not whole. "), found.join(" "), " ", more);
 };
 
 export const overview = {
@@ -47,7 +46,7 @@ export const overview = {
     const totals = told.queue_totals, objects = told.object_totals, stats = told.message_stats;
     return [
       h("h1", {}, "Overview"),
-      banner(views),
+      banner(views, h("a", { href: "#/cluster" }, "Every node's view side by side")),
       h("div", { class: "cards" },
         card("Ready", totals.messages_ready), card("Unacked", totals.messages_unacknowledged),
         card("Total", totals.messages),

@@ -206,6 +206,46 @@ def test_counts_and_rates_are_of_what_was_done_since_somebody_asked() -> None:
     with_nodes(body)
 
 
+def test_a_synchronisations_progress_is_told() -> None:
+    async def body(cluster: WholeNodes) -> None:
+        assert (
+            await cluster.ask("n1", "PUT", "/api/queues/%2F/q", {"durable": True})
+        ).status == 201
+        await cluster.publish("n1", "q", *[b"x"] * 100)
+        by_hand = {"pattern": "^", "definition": {"ha-mode": "all", "ha-sync-mode": "manual"}}
+        assert (await cluster.ask("n1", "PUT", "/api/policies/%2F/ha", by_hand)).status == 201
+
+        async def queue() -> Any:
+            return await cluster.get("n2", "/api/queues/%2F/q")
+
+        async def has_mirrors() -> bool:
+            shown = await queue()
+            found = len(shown["slave_nodes"]), shown["synchronised_slave_nodes"]
+            return found == (2, []) and shown["messages"] == 100
+
+        await cluster.until(has_mirrors)
+        assert "sync_messages" not in await queue()
+        actions = "/api/queues/%2F/q/actions"
+        assert (await cluster.ask("n1", "POST", actions, {"action": "sync"})).status == 204
+
+        async def is_half_way() -> bool:
+            shown = await queue()
+            return "sync_messages" in shown and 0 < shown["sync_messages"] < 100
+
+        await cluster.until(is_half_way)
+        shown = await queue()
+        assert (shown["state"], shown["sync_messages_total"]) == ("syncing", 100)
+
+        async def is_done() -> bool:
+            shown = await queue()
+            return "sync_messages" not in shown and len(shown["synchronised_slave_nodes"]) == 2
+
+        await cluster.until(is_done)
+        assert (await queue())["state"] == "running"
+
+    with_nodes(body, sync_batch_size=1)
+
+
 # -- where a message is, by who still has it -------------------------------------------------------
 
 RING_OF_FOUR = ["A", "B", "C", "D"]

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from shalott.broker.base.env import Env, SystemClock, seeded_rng
+from shalott.broker.rabbit.amqp.alarms import Alarms
 from shalott.broker.rabbit.amqp.publishing import Publisher
 from shalott.broker.rabbit.amqp.queue_protocol import Content
 from shalott.broker.rabbit.config import NodeConfig
@@ -22,6 +23,7 @@ from shalott.broker.rabbit.processes.runtime import Runtime
 from shalott.broker.rabbit.storage import lazy_sync
 from shalott.broker.rabbit.storage.backing_queue import BackingQueue
 from shalott.broker.rabbit.storage.lazy_sync import LazySyncDisk
+from shalott.broker.rabbit.storage.memory import MemoryMonitor
 from tests.world.disk.memory_disk import MemoryDisk
 from tests.world.env import NoEvents
 from tests.world.rabbit.metadata import World
@@ -152,6 +154,8 @@ def test_our_03_queues_get_the_lazy_disk_only_if_it_is_on(on: bool) -> None:
             runtime,
             None,  # type: ignore[arg-type]
             may_confirm=lambda: True,
+            memory=MemoryMonitor(env.clock),
+            alarms=Alarms(),
             fail=lambda reason: None,
         )
         assert isinstance(application._context.storage._disk, LazySyncDisk) is on

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 
 from shalott.broker.rabbit.ctl.arguments import EXIT_USAGE, CtlError
 from shalott.broker.rabbit.ctl.session import EXIT_DATA, Session
 
-_UNITS = {
+_UNITS: Mapping[str, int] = {
     "": 1,
     **dict.fromkeys(("k", "ki", "kiB"), 1 << 10),
     **dict.fromkeys(("M", "Mi", "MiB"), 1 << 20),

@@ -149,6 +149,8 @@ class BackingQueue:
             queue._enter(entry)
             queue._count_record(entry, message.record_bytes)
         queue._serial = found.last_serial
+        # As if they had all come now: else a queue that nobody uses yet would never be paged.
+        queue.pager.traffic.count = len(found.messages)
         return queue
 
     async def close(self) -> None:

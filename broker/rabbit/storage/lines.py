@@ -18,7 +18,7 @@ from __future__ import annotations
 import heapq
 from bisect import bisect_left
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from itertools import chain, islice
 from typing import Protocol
 
@@ -149,8 +149,8 @@ class Line:
         return len(self._near) + len(self._far)
 
     def cut(self, count: int, size: int) -> list[Entry]:
-        """Take ``count`` entries out of memory for a segment, or as many as have ``size`` bytes:
-        from the far side first. Fewer if they are not on their pages yet; they are put nowhere."""
+        """Take ``count`` entries out of memory for a segment, or as many as have ``size`` bytes.
+        Those of the far side first; fewer if they are not on their pages yet."""
         taken: list[Entry] = []
         while self.delta and self._far and self._far[0].page is not None:
             if len(taken) == count or size <= 0:
@@ -191,14 +191,6 @@ class Line:
             "q3": len(self._near),
             "q4": len(self._head) + len(self._requeued),
         }
-
-    def entries(self) -> Iterator[Entry]:
-        """Those in memory, in no order that means anything."""
-        yield from chain(self._head, self._near, self._far, self._tail)
-        yield from (entry for _, entry in self._requeued)
-
-    def requeued(self) -> Iterator[Entry]:
-        return (entry for _, entry in self._requeued)
 
     def has_id(self, message_id: int) -> bool:
         """Whether a segment has a message with this id whose channel may bring it again."""

@@ -88,6 +88,7 @@ class MemoryMonitor:
         self._clock = clock
         self._paging_ratio = paging_ratio
         self._queues: dict[int, Held] = {}
+        self._last_number = 0
         self._timer: asyncio.TimerHandle | None = None
         self._target_s = math.inf
         self._stopped = False
@@ -111,13 +112,16 @@ class MemoryMonitor:
             return 0.0
         return self.used / self.limit_bytes if self.limit_bytes else math.inf
 
-    def enter(self, queue: Held) -> None:
-        self._queues[id(queue)] = queue
+    def enter(self, queue: Held) -> int:
+        """Returns its number here, for ``leave``."""
+        self._last_number += 1
+        self._queues[self._last_number] = queue
         if not math.isinf(self._target_s):
             queue.set_target(queue.traffic.held_for(self._target_s))
+        return self._last_number
 
-    def leave(self, queue: Held) -> None:
-        self._queues.pop(id(queue), None)
+    def leave(self, number: int) -> None:
+        del self._queues[number]
 
     def wake(self) -> None:
         """``used`` has come above ``wake_above``."""

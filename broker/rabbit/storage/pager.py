@@ -55,6 +55,7 @@ class Pager:
         self._order = order
         self._reader = None if files is None else files.reader()
         self._monitor: MemoryMonitor | None = None
+        self._number = 0  # there
         self._bytes = 0
         self._wanted = UNLIMITED  # what the monitor says; the mode may say less
         self._is_lazy = False
@@ -72,7 +73,7 @@ class Pager:
         """From now on the node's monitor knows of this queue."""
         self._monitor = monitor
         monitor.used += self._bytes
-        monitor.enter(self)
+        self._number = monitor.enter(self)
         self.grow(0)
 
     def grow(self, size: int) -> None:
@@ -336,7 +337,7 @@ class Pager:
         """The memory is the monitor's business no more."""
         monitor, self._monitor = self._monitor, None
         if monitor is not None:
-            monitor.leave(self)
+            monitor.leave(self._number)
             monitor.used -= self._bytes
 
 

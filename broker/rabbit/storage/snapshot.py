@@ -102,17 +102,17 @@ class Snapshot:
         while len(taken) < count and size > 0 and (entry := await self._next()) is not None:
             taken.append(entry)
             size -= entry.size
-        contents = {id(e): e.content for e in taken if e.content is not None}
+        contents = {e.serial: e.content for e in taken if e.content is not None}
         away = sorted(
-            ((e.page, e.serial, id(e)) for e in taken if e.content is None and e.page is not None),
+            ((e.page, e.serial) for e in taken if e.content is None and e.page is not None),
         )
         found = iter(away)
-        for run in runs_of([page for page, _, _ in away]):
+        for run in runs_of([page for page, _ in away]):
             for paged, _ in await read_run(self._reader, run):
-                _, serial, key = next(found)
+                _, serial = next(found)
                 assert paged.serial == serial, "a page holds another message"
-                contents[key] = paged.content
-        return [(entry, contents[id(entry)]) for entry in taken]
+                contents[serial] = paged.content
+        return [(entry, contents[entry.serial]) for entry in taken]
 
     async def _next(self) -> Entry | None:
         """The one of the lowest serial that was not taken yet."""

@@ -37,7 +37,7 @@ from shalott.broker.rabbit.storage import lines as lines_module
 from shalott.broker.rabbit.storage import pager as pager_module
 from shalott.broker.rabbit.storage import pages as pages_module
 from shalott.broker.rabbit.storage.backing_queue import BackingQueue, Fetched
-from shalott.broker.rabbit.storage.entries import Entry, Expiry
+from shalott.broker.rabbit.storage.entries import Entry, Expiry, Segment
 from shalott.broker.rabbit.storage.memory import UNLIMITED, MemoryMonitor
 from shalott.broker.rabbit.storage.pages import Page, PageFiles, PageStore
 from shalott.broker.rabbit.storage.snapshot import Held, Snapshot
@@ -437,7 +437,15 @@ def transient_ones_survive(patch: pytest.MonkeyPatch) -> None:
 
 def forgotten_deltas(patch: pytest.MonkeyPatch) -> None:
     """A purge forgets what is in memory, and not what isn't."""
-    patch.setattr(lines_module.Line, "clear", lambda self: [])
+    clear = lines_module.Line.clear
+
+    def broken(self: lines_module.Line) -> list[Segment]:
+        kept = list(self.delta)
+        clear(self)
+        self.delta.extend(kept)
+        return []
+
+    patch.setattr(lines_module.Line, "clear", broken)
 
 
 BROKEN = (wrong_position, delta_out_of_order, transient_ones_survive, forgotten_deltas)

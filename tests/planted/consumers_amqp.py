@@ -17,9 +17,9 @@ _RETURNS: tuple[ConsumerMutant, ...] = (
         breaks="what is given back goes behind everything that waits",
         edits=(
             Edit(
-                f"{_STORAGE}/entries.py",
+                f"{_STORAGE}/lines.py",
                 "        heapq.heappush(self._requeued, (entry.serial, entry))\n",
-                "        self._fresh.append(entry)\n",
+                "        self.add(entry)\n",
             ),
         ),
         checkers=("queue-order",),
@@ -282,8 +282,8 @@ _POLICIES: tuple[ConsumerMutant, ...] = (
         edits=(
             Edit(
                 f"{_REPLICA}/limits.py",
-                "        expired: list[Content] = []\n        now = self._now_ns()\n",
-                "        expired: list[Content] = []\n"
+                "        expired: list[Entry] = []\n        now = self._now_ns()\n",
+                "        expired: list[Entry] = []\n"
                 "        now = self._shell.env.clock.wall_ns()\n",
             ),
         ),
@@ -295,8 +295,8 @@ _POLICIES: tuple[ConsumerMutant, ...] = (
         edits=(
             Edit(
                 f"{_REPLICA}/limits.py",
-                "        if not self._queue.expiring:\n            return\n",
-                "        if self._queue.expiring >= 0:\n            return\n",
+                "        if not self._queue.expiring:\n            return\n        expired",
+                "        if self._queue.expiring >= 0:\n            return\n        expired",
             ),
         ),
         checkers=("ttl",),
@@ -351,23 +351,27 @@ _POLICIES: tuple[ConsumerMutant, ...] = (
                 f"{_REPLICA}/limits.py",
                 "            dropped += self._queue.drop(1)\n"
                 '        self._dropped(dropped, "maxlen")\n',
-                "            waiting = [h for h in self._queue.contents() if not h.unacked]\n"
-                "            last = waiting[-1].content\n"
-                "            self._queue.discard([last.id])\n"
-                "            dropped.append(last)\n"
+                "            held = self._queue.drop(self._queue.ready, ack_required=True)\n"
+                "            self._queue.requeue([e.id for e in held[:-1]], redelivered=False)\n"
+                "            self._queue.ack([held[-1].id])\n"
+                "            dropped += held[-1:]\n"
                 '        self._dropped(dropped, "maxlen")\n',
             ),
             Edit(
                 f"{_REPLICA}/limits.py",
-                "            ids = tuple(c.id for c in contents) if self._queue.has_priorities"
+                "            ids = tuple(e.id for e in entries) if self._queue.has_priorities"
                 " else ()\n",
-                "            ids = tuple(c.id for c in contents)\n",
+                "            ids = tuple(e.id for e in entries)\n",
             ),
             Edit(
                 f"{_REPLICA}/mirror.py",
                 "        count = 0\n        for message_id in instruction.ids:\n",
                 "        if not instruction.ack_required:\n"
-                "            return len(self.queue.discard(instruction.ids))\n"
+                "            held = self.queue.drop(self.queue.ready, ack_required=True)\n"
+                "            gone = dict.fromkeys(instruction.ids)\n"
+                "            kept = [e.id for e in held if e.id not in gone]\n"
+                "            self.queue.requeue(kept, redelivered=False)\n"
+                "            return len(self.queue.ack([e.id for e in held if e.id in gone]))\n"
                 "        count = 0\n        for message_id in instruction.ids:\n",
             ),
         ),
@@ -488,9 +492,9 @@ _SERVED: tuple[ConsumerMutant, ...] = (
         breaks="the lowest priority goes first",
         edits=(
             Edit(
-                f"{_STORAGE}/entries.py",
-                "        for line in reversed(self._lines):\n",
-                "        for line in self._lines:\n",
+                f"{_STORAGE}/lines.py",
+                "        for line in reversed(self._lines):\n            head =",
+                "        for line in self._lines:\n            head =",
             ),
         ),
         checkers=("priority",),

@@ -140,8 +140,8 @@ MUTANTS: tuple[Mutant, ...] = (
         edits=(
             Edit(
                 f"{_STORAGE}/backing_queue.py",
-                "        return Fetched(entry.content, redelivered, self._ready)\n",
-                "        return Fetched(entry.content, False, self._ready)\n",
+                "        return Fetched(content, redelivered, self._ready)\n",
+                "        return Fetched(content, False, self._ready)\n",
             ),
         ),
         scenario="kill-one",
@@ -158,7 +158,11 @@ MUTANTS: tuple[Mutant, ...] = (
                 "        return self._journal.mark\n\n    def append",
             ),
             Edit(f"{_STORAGE}/flusher.py", "LAZY_FLUSH_MS = 50\n", "LAZY_FLUSH_MS = 2000\n"),
-            Edit(f"{_STORAGE}/flusher.py", "        if eager:\n", "        if eager and False:\n"),
+            Edit(
+                f"{_STORAGE}/flusher.py",
+                "self.sync_interval_ms if eager else LAZY_FLUSH_MS\n",
+                "LAZY_FLUSH_MS\n",
+            ),
         ),
         scenario="kill-all",
         checker="total-queue",
@@ -170,8 +174,9 @@ MUTANTS: tuple[Mutant, ...] = (
         edits=(
             Edit(
                 f"{_REPLICA}/sync.py",
-                "        self._messages = queue.contents()\n",
-                "        self._messages = queue.contents()[::-1]\n",
+                "        self._messages = queue.snapshot()\n",
+                "        self._messages = queue.snapshot()\n"
+                "        self._messages._entries = self._messages._entries[::-1]\n",
             ),
             _QUIET_MIRROR,
         ),
@@ -185,16 +190,10 @@ MUTANTS: tuple[Mutant, ...] = (
         edits=(
             Edit(
                 "broker/rabbit/mirrored/process/process.py",
-                "        answer = master.handle_call(request)\n        if answer is None:\n",
+                "        answer = master.handle_call(request)\n        while answer is None",
                 "        if isinstance(request, Get) and master.queue._serial > 80:\n"
                 "            return None\n"
-                "        answer = master.handle_call(request)\n        if answer is None:\n",
-            ),
-            Edit(
-                "broker/rabbit/mirrored/process/process.py",
-                "from shalott.broker.rabbit.amqp.queue_protocol import ",
-                "from shalott.broker.rabbit.amqp.queue_protocol import Get\n"
-                "from shalott.broker.rabbit.amqp.queue_protocol import ",
+                "        answer = master.handle_call(request)\n        while answer is None",
             ),
         ),
         scenario="calm",
@@ -207,11 +206,12 @@ MUTANTS: tuple[Mutant, ...] = (
         edits=(
             Edit(
                 f"{_STORAGE}/backing_queue.py",
-                "        redelivered = entry.redelivered\n        if no_ack:\n",
+                "        redelivered, content = entry.redelivered, entry.content\n",
                 "        if entry.serial % 50 == 0:\n"
+                "            self._to_unacked(entry)\n"
                 "            self._remove([entry])\n"
                 "            return self.fetch(no_ack=no_ack)\n"
-                "        redelivered = entry.redelivered\n        if no_ack:\n",
+                "        redelivered, content = entry.redelivered, entry.content\n",
             ),
         ),
         scenario="calm",

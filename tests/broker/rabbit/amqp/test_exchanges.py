@@ -217,6 +217,7 @@ def test_predeclared_exchanges() -> None:
         "amq.fanout": "fanout",
         "amq.headers": "headers",
         "amq.match": "headers",
+        "amq.rabbitmq.trace": "topic",
         "amq.topic": "topic",
     }
     assert all(re.fullmatch(r"(amq\..+)?", name) for name in rows)

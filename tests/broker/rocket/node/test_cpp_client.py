@@ -21,6 +21,8 @@ COUNT = 20
 @pytest.mark.parametrize("names", [("n1",), ("n1", "n2")], ids=["alone", "with a slave"])
 def test_the_cpp_client_produces_and_consumes(tmp_path: Path, names: tuple[str, ...]) -> None:
     with running_rocket_nodes(tmp_path, names) as nodes:
+        # This client takes a master whose slave has not come yet for one that it has no route to.
+        nodes[0].await_claims(lambda seen: len(seen["claims"][0]["synchronised"]) == len(names) - 1)
         name_servers = ";".join(node.address("nameserver") for node in nodes)
         said = run_cpp_client(tmp_path, name_servers, "Fresh", COUNT)
     assert [status for status, *_ in said["sent"]] == ["OK"] * (COUNT + 1)

@@ -383,9 +383,9 @@ _POLICIES: tuple[ConsumerMutant, ...] = (
         edits=(
             Edit(
                 f"{_REPLICA}/master.py",
-                "            self.confirms.refuse(message)\n",
+                "            self.confirms.refuse(message)\n            return\n",
                 "            self.confirms.owe(message)\n"
-                "            self.confirms.confirm(content.id)\n",
+                "            self.confirms.confirm(content.id)\n            return\n",
             ),
             Edit(
                 f"{_REPLICA}/limits.py",

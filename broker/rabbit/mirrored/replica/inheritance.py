@@ -14,9 +14,9 @@ class Inheritance:
     """What a promoted mirror hands to the master that it becomes; empty for one that starts as
     master.
 
-    ``seen``: messages that came by GM and not yet from their channel (published, confirmed or
-    discarded). ``owed``: confirms that are due when the message is durable. ``deliveries``: what
-    came from channels only.
+    ``seen``: messages that came by GM and not yet from their channel (published, confirmed,
+    discarded or refused). ``owed``: confirms that are due when the message is durable.
+    ``deliveries``: what came from channels only.
     """
 
     seen: dict[int, str] = field(default_factory=dict)

@@ -34,6 +34,15 @@ class Discarded(Message, frozen=True):
     message_id: int
 
 
+class PublishRefused(Message, frozen=True):
+    """A publish that found the queue full: whoever has its copy refuses it too, should the master's
+    own refusal die with it. (The original discards it, and mirrors confirm what is discarded.)
+    """
+
+    channel: Pid
+    message_id: int
+
+
 class Dropped(Message, frozen=True):
     """``count`` messages left the head, which leaves ``remaining`` ready ones; they wait for an
     acknowledgement if ``ack_required``.
@@ -98,6 +107,7 @@ class DeleteAndTerminate(Message, frozen=True):
 Instruction = (
     Published
     | Discarded
+    | PublishRefused
     | Dropped
     | Acked
     | Requeued
@@ -113,4 +123,13 @@ Instruction = (
 CODEC = Codec(get_args(Instruction))
 
 # Those that a mirror only has to apply to its contents.
-CONTENTS = (Published, Discarded, Dropped, Acked, Requeued, Depth, SenderDeath)
+CONTENTS = (
+    Published,
+    Discarded,
+    PublishRefused,
+    Dropped,
+    Acked,
+    Requeued,
+    Depth,
+    SenderDeath,
+)

@@ -169,7 +169,7 @@ class Master:
         if self.limits.refuses(content):
             self.limits.refused(content)
             # Mirrors hold the channel's copy already: tell them that nothing will come of it.
-            self.shell.broadcast(ins.Discarded(message.channel, content.id))
+            self.shell.broadcast(ins.PublishRefused(message.channel, content.id))
             self.confirms.refuse(message)
             return
         self.confirms.owe(message)
@@ -193,6 +193,9 @@ class Master:
             # It came with a synchronisation, and again from its channel.
             self.confirms.owe(message)
             self.confirms.await_durable(self.queue.mark(), content.id)
+            return True
+        if status == "refused":
+            self.confirms.refuse(message)
             return True
         self.confirms.owe(message)
         must_be_durable = self.is_durable and content.persistent

@@ -53,7 +53,7 @@ class MasterConfirms:
     def take_seen(self, message_id: int) -> str | None:
         """What the ring told of it when this was a mirror, before its channel's copy came.
 
-        Returns "published", "confirmed" or "discarded", once.
+        Returns "published", "confirmed", "discarded" or "refused", once.
         """
         return self._seen.pop(message_id, None)
 

@@ -32,7 +32,7 @@ SENDER_DEATH_MS = 20_000
 
 # published: by the ring only. confirmed: the same, and durable. discarded: by the ring, and nothing
 # is left of it. A Publish: seen from both, and owed a confirm when it is durable.
-Status = Literal["published", "confirmed", "discarded"] | Publish
+Status = Literal["published", "confirmed", "discarded", "refused"] | Publish
 
 
 @dataclass(slots=True)
@@ -84,7 +84,9 @@ class Mirror:
         """Both copies were seen."""
         if message.seq is None:
             return
-        if status == "published" and self.is_durable and message.content.persistent:
+        if status == "refused":
+            self.outbox.refuse(message.channel, message.seq)
+        elif status == "published" and self.is_durable and message.content.persistent:
             self._statuses[message.content.id] = message
         else:
             self._confirm(message)
@@ -141,6 +143,8 @@ class Mirror:
                 self._await(mark, content.id)
             case ins.Discarded(channel, message_id):
                 self._match(channel, message_id, "discarded")
+            case ins.PublishRefused(channel, message_id):
+                self._match(channel, message_id, "refused")
             case ins.Dropped():
                 self._drop(instruction)
             case ins.Acked(ids):

@@ -10,6 +10,8 @@ import pytest
 
 from shalott.broker.rabbit.amqp import queue_protocol as qp
 from shalott.broker.rabbit.mirrored.messages import UpdateMirroring
+from shalott.broker.rabbit.mirrored.replica.master import Master
+from shalott.broker.rabbit.mirrored.replica.mirror import Mirror
 from shalott.broker.rabbit.mirrored.ring.group import RecordDead, apply_change
 from tests.world.rabbit.queues import Cluster, run, until
 
@@ -209,6 +211,41 @@ def test_time_to_live_and_lengths_are_the_masters_business_and_mirrors_follow() 
             assert [b for b, _ in cluster["b"].contents("bytes")] == bodies(5, 3)
             for name in ("full", "bytes", "q"):
                 assert cluster["b"].is_synchronised(name)
+
+    run(scenario())
+
+
+@pytest.mark.parametrize("copy", ["came first", "comes after the promotion"])
+def test_what_a_dead_master_refused_is_not_confirmed_by_its_mirrors(copy: str) -> None:
+    """Its refusal is lost with it; the mirrors have heard of it round the ring."""
+
+    async def scenario() -> None:
+        async with Cluster("abc") as cluster:
+            await mirrored_queue(cluster)
+            arguments = {"x-max-length": 3, "x-overflow": "reject-publish"}
+            await cluster["a"].declare("full", arguments=arguments)
+            await cluster.mirrored_on("full", "bc")
+            channel = cluster["c"].channel()
+            await channel.publish_all("full", bodies(3))
+            process = cluster["a"].process("full")
+            assert process is not None and isinstance(process.role, Master)
+            process.role.confirms.refuse = lambda message: None  # type: ignore[method-assign]
+            heir, late = cluster["b"].process("full"), list[qp.Publish]()
+            assert heir is not None and isinstance(heir.role, Mirror)
+            if copy == "comes after the promotion":
+                heir.role.publish = late.append  # type: ignore[method-assign]
+                other = cluster["c"].process("full")
+                assert other is not None and isinstance(other.role, Mirror)
+                other.role.publish = lambda message: None  # type: ignore[method-assign]
+            channel.publish("full", b"refused")
+            await asyncio.sleep(0.05)
+            await cluster.kill("a")
+            await until(lambda: cluster.master("full") == "b")
+            for message in late:
+                heir.deliver(message)
+            await until(lambda: not channel.owed)
+            assert (channel.confirmed, channel.nacked) == (bodies(3), [b"refused"])
+            assert [b for b, _ in cluster["b"].contents("full")] == bodies(3)
 
     run(scenario())
 

@@ -63,6 +63,21 @@ _QUEUES: Mapping[str, str | Value] = {
     "online": lambda shown: [shown.get("node"), *shown.get("slave_nodes", ())],
 }
 
+
+def _policies(path: str, what: str) -> Listing:
+    return Listing(
+        (path, "{vhost}"),
+        f'Listing {what} for vhost "{{vhost}}" ...',
+        {
+            **_same("vhost", "name", "pattern", "apply-to", "priority"),
+            "definition": lambda shown: msgspec.json.encode(shown["definition"]).decode(),
+        },
+        ("vhost", "name", "pattern", "apply-to", "definition", "priority"),
+        streams=False,
+        fixed=True,
+    )
+
+
 LISTINGS: Mapping[str, Listing] = {
     "list_queues": Listing(
         ("queues", "{vhost}"), "Listing queues for vhost {vhost} ...", _QUEUES, ("name", "messages")
@@ -128,28 +143,8 @@ LISTINGS: Mapping[str, Listing] = {
     "list_vhosts": Listing(
         ("vhosts",), "Listing vhosts ...", {**_same("name", "tracing")}, ("name",), streams=False
     ),
-    "list_policies": Listing(
-        ("policies", "{vhost}"),
-        'Listing policies for vhost "{vhost}" ...',
-        {
-            **_same("vhost", "name", "pattern", "apply-to", "priority"),
-            "definition": lambda shown: msgspec.json.encode(shown["definition"]).decode(),
-        },
-        ("vhost", "name", "pattern", "apply-to", "definition", "priority"),
-        streams=False,
-        fixed=True,
-    ),
-    "list_operator_policies": Listing(
-        ("operator-policies", "{vhost}"),
-        'Listing operator policy overrides for vhost "{vhost}" ...',
-        {
-            **_same("vhost", "name", "pattern", "apply-to", "priority"),
-            "definition": lambda shown: msgspec.json.encode(shown["definition"]).decode(),
-        },
-        ("vhost", "name", "pattern", "apply-to", "definition", "priority"),
-        streams=False,
-        fixed=True,
-    ),
+    "list_policies": _policies("policies", "policies"),
+    "list_operator_policies": _policies("operator-policies", "operator policy overrides"),
     "list_permissions": Listing(
         ("vhosts", "{vhost}", "permissions"),
         'Listing permissions for vhost "{vhost}" ...',

@@ -110,13 +110,17 @@ class OperatorRestart:
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """What a node said of its own role for a group when it was asked."""
+    """What a node said of its own role for a group when it was asked.
+
+    ``by_majority``: its group acknowledges by a vote of its members, whichever node a client asks.
+    """
 
     group: str
     role: str
     epoch: int
     synchronised: tuple[str, ...] = ()  # mirrors that have everything, as this node sees it
     end: int | None = None  # how far its log goes, where it has one
+    by_majority: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -331,6 +335,7 @@ def _observation(row: dict[str, Any], extra: dict[str, Any]) -> Observation:
             epoch=int(claim.get("epoch") or 0),
             synchronised=tuple(claim.get("synchronised") or ()),
             end=claim.get("end_offset"),
+            by_majority=claim.get("by_majority") is True,
         )
         for claim in extra.get("claims") or ()
     )

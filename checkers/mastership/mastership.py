@@ -4,7 +4,8 @@ Claimed: two nodes said "master" at the same time, by their event logs or by the
 each of the two before and after the other said so, or both within one poll round. Effective: two
 nodes acknowledged writes as master in overlapping stretches, or in one epoch; by their own
 ``acked`` events, and where a system writes none, by writes that a client got acknowledged through
-a node that answered "master" to the polls before and after.
+a node that answered "master" to the polls before and after. Where a group acknowledges by a vote
+of its members that is no proof: a node that still believes in its lead passes the write on.
 
 A stale claim harms nobody until it is acted on (a master cut off from the rest can't know), so a
 claimed overlap is reported and leaves the run valid unless ``strict``; an effective one is two
@@ -91,6 +92,10 @@ class Mastership:
             notes=tuple(_notes(witnesses, bool(acted), noted and not self.strict, effective)),
             detail={"tenures": [_tenure_detail(tenure) for tenure in held]},
         )
+
+
+def voting_groups(observations: Sequence[Observation]) -> frozenset[str]:
+    return frozenset(c.group for o in observations for c in o.claims if c.by_majority)
 
 
 def _verdict(is_effective: bool, is_strictly_bad: bool, witnesses: bool) -> bool | str:

@@ -31,6 +31,15 @@ class RabbitmqParameters(msgspec.Struct, frozen=True, kw_only=True):
     operator: Operator = "restart-minority"
 
 
+class OriginalParameters(RabbitmqParameters, frozen=True, kw_only=True):
+    """Of RabbitMQ itself, which has two kinds of replicated queues."""
+
+    queue_type: Annotated[
+        Literal["classic", "quorum"],
+        msgspec.Meta(description="classic: mirrored by policy; quorum: a Raft group."),
+    ] = "classic"
+
+
 class MirroredParameters(RabbitmqParameters, frozen=True, kw_only=True):
     """Of our own broker. ``startup_delay_ms``: how long, at most, a node that has loaded its tables
     waits before it starts its queues (KB-RMQ-01); drawn at every start. ``recovery_delay_ms``: the

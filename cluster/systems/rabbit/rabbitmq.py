@@ -24,7 +24,8 @@ from shalott.cluster.systems.management import (
     put,
     queue_path,
 )
-from shalott.cluster.systems.rabbit.parameters import RabbitmqParameters
+from shalott.cluster.systems.rabbit import quorum
+from shalott.cluster.systems.rabbit.parameters import OriginalParameters
 from shalott.cluster.systems.rabbit.rabbitmq_log import read_log
 from shalott.cluster.systems.readiness import await_nodes
 from shalott.harness.core.errors import Definite, Indefinite
@@ -62,7 +63,8 @@ class RabbitmqSystem:
 
     def __init__(self, plan: SystemPlan, *, durable: bool = True) -> None:
         self._plan = plan
-        self._parameters = make_parameters(RabbitmqParameters, plan.parameters)
+        self._parameters = make_parameters(OriginalParameters, plan.parameters)
+        self._quorum = quorum.is_quorum(plan.parameters)
         self._durable = durable  # the queues
         self.left_out: tuple[str, ...] = ()
 
@@ -124,23 +126,28 @@ class RabbitmqSystem:
         await await_nodes(cluster, nodes, why_not, timeout_ms, may_exit=True)
 
     async def configure(self, cluster: Cluster, queues: Sequence[str]) -> None:
+        if not self._quorum:
+            await self._mirror(cluster)
+        for i, queue in enumerate(queues):
+            node = cluster.nodes[i % len(cluster.nodes)]
+            await put(cluster, node, queue_path(queue), self._definition(cluster, node))
+
+    async def _mirror(self, cluster: Cluster) -> None:
         definition = dict(self._plan.policy)
         if definition.get("ha-mode") == "nodes":
             definition["ha-params"] = [f"{PREFIX}{node}" for node in definition["ha-params"]]
         policy = {"pattern": "^", "definition": definition, "apply-to": "queues"}
         await put(cluster, cluster.nodes[0], f"/api/policies/%2F/{POLICY_NAME}", policy)
-        for i, queue in enumerate(queues):
-            node = cluster.nodes[i % len(cluster.nodes)]
-            await put(cluster, node, queue_path(queue), self._definition(node))
 
     async def declare_queue(self, cluster: Cluster, node: str, queue: str) -> None:
-        await management(cluster, node).put(queue_path(queue), self._definition(node))
+        await management(cluster, node).put(queue_path(queue), self._definition(cluster, node))
 
     async def delete_queue(self, cluster: Cluster, node: str, queue: str, timeout_ms: int) -> None:
         await delete_queue(cluster, node, queue, timeout_ms)
 
-    def _definition(self, node: str) -> dict[str, Any]:
-        plain = {"durable": self._durable, "auto_delete": False, "arguments": {}}
+    def _definition(self, cluster: Cluster, node: str) -> dict[str, Any]:
+        arguments = quorum.arguments(cluster.nodes) if self._quorum else {}
+        plain = {"durable": self._durable, "auto_delete": False, "arguments": arguments}
         return {**plain, "node": PREFIX + node}
 
     async def observe(self, cluster: Cluster, node: str) -> Mapping[str, Any]:
@@ -150,7 +157,7 @@ class RabbitmqSystem:
             self._membership_if_told(cluster, node), management(cluster, node).get(QUEUES)
         )
         try:
-            claims = [claim_of(node, queue) for queue in queues]
+            claims = [claim_of(node, queue, cluster.nodes) for queue in queues]
         except (KeyError, TypeError) as error:
             raise Definite(f"{node} answered with something else than queues") from error
         return {"running": running, "partitions": partitions, "claims": claims}
@@ -256,8 +263,10 @@ class RabbitmqSystem:
         return sorted(rows, key=lambda row: int(row["run_ns"]))
 
 
-def claim_of(node: str, queue: Mapping[str, Any]) -> Mapping[str, Any]:
+def claim_of(node: str, queue: Mapping[str, Any], nodes: Sequence[str]) -> Mapping[str, Any]:
     """What a listed queue says of ``node``'s role, as ``node`` answered."""
+    if queue.get("type") == "quorum":
+        return quorum.claim_of(node, queue, {PREFIX + name: name for name in nodes})
     master = short_name(queue["node"])
     mirrors = sorted(short_name(name) for name in queue.get("slave_nodes", ()))
     role = "master" if node == master else "mirror" if node in mirrors else "none"

@@ -1,11 +1,12 @@
 """RabbitMQ's log as node events: promotions, mirrors that come and go, syncs, partitions, pauses,
-autoheal.
+autoheal; of quorum queues who leads, in which term.
 
 The log says when a mirror joins and when one is promoted, not who is a queue's first master: that
 is known from observations. A role ends when the broker stops, whatever stopped it, so every role
 that a log has given is taken back ("none") at the next line that says so: stopped, paused, or
-starting again. RabbitMQ keeps no versions of its queue records, so every epoch is 0, and no
-monotonic clock in its log, so ``at_ns`` is the wall clock.
+starting again. RabbitMQ keeps no versions of its queue records, so every epoch is 0 but for quorum
+queues, whose epochs are Raft's terms; and no monotonic clock in its log, so ``at_ns`` is the wall
+clock.
 """
 
 from __future__ import annotations
@@ -20,6 +21,10 @@ from shalott.broker.base.events import Event
 
 LINE = re.compile(r"^(\d{4}-\d\d-\d\d \d\d:\d\d:\d\d\.\d{6}[+-]\d\d:\d\d) \[\w+\] <[\d.]+> (.*)$")
 QUEUE_LINE = re.compile(r"^Mirrored queue '([^']*)' in vhost '[^']*': (.*)$")
+QUORUM_LINE = re.compile(r"^queue '([^']*)' in vhost '[^']*': (.*)$")
+LEADS = re.compile(r"^\w+ -> leader in term: (\d+)")
+ABDICATES = re.compile(r"^leader (?:saw .* abdicates term: (\d+)|-> \w+ in term: (\d+))")
+FOLLOWS = re.compile(r"^detected a new leader \{.*,rabbit@([\w.-]+?)\} in term (\d+)")
 ADDED = re.compile(r"^Adding mirror on node rabbit@([\w.-]+):")
 PROMOTED = re.compile(r"^Promoting mirror <[^>]+> to leader")
 REPLICAS_DOWN = re.compile(r"detected replica (.*) to be down")
@@ -59,7 +64,7 @@ class _LogReader:
         self._roles: dict[str, str] = {}  # by queue
 
     def read(self, wall_ns: int, text: str) -> Iterator[Event]:
-        def event(group: str, kind: str, *, role: str = "", **detail: Any) -> Event:
+        def event(group: str, kind: str, *, role: str = "", epoch: int = 0, **detail: Any) -> Event:
             return Event(
                 at_ns=wall_ns,
                 wall_ns=wall_ns,
@@ -68,12 +73,15 @@ class _LogReader:
                 group=group,
                 kind=kind,
                 role=role,
+                epoch=epoch,
                 detail=detail,
             )
 
         queue_line = QUEUE_LINE.match(text)
         if queue_line:
             yield from self._read_queue(event, queue_line[1], queue_line[2])
+        elif quorum_line := QUORUM_LINE.match(text):
+            yield from self._read_quorum(event, quorum_line[1], quorum_line[2])
         elif parted := PARTED.search(text):
             yield event("", "partition", parted_from=parted[1])
         elif peer := PEER.match(text):
@@ -102,6 +110,19 @@ class _LogReader:
             yield event(queue, "sync_done")
         elif text.startswith("Stopping all nodes on master shutdown"):
             yield event(queue, "mirrors_stopped", text=text)
+
+    def _read_quorum(self, event: Callable[..., Event], queue: str, text: str) -> Iterator[Event]:
+        if leads := LEADS.match(text):
+            term = int(leads[1])
+            self._roles[queue] = "master"
+            yield event(queue, "promoted", role="master", epoch=term)
+            yield event(queue, "role", role="master", epoch=term)
+        elif (abdicates := ABDICATES.match(text)) and self._roles.get(queue) == "master":
+            self._roles[queue] = "mirror"
+            yield event(queue, "role", role="mirror", epoch=int(abdicates[1] or abdicates[2]))
+        elif (follows := FOLLOWS.match(text)) and follows[1] != self._node:
+            self._roles[queue] = "mirror"
+            yield event(queue, "role", role="mirror", epoch=int(follows[2]), leader=follows[1])
 
     def _read_life(self, event: Callable[..., Event], text: str) -> Iterator[Event]:
         if MINORITY in text:

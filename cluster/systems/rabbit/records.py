@@ -9,7 +9,8 @@ from shalott.cluster.base import NodeSpec, System
 from shalott.cluster.systems.known_bugs import check_own_bugs
 from shalott.cluster.systems.rabbit.closed_windows import closed_by_policy, closed_by_quorum
 from shalott.cluster.systems.rabbit.drawing import draw_mirrored, wanted_in
-from shalott.cluster.systems.rabbit.parameters import MirroredParameters, RabbitmqParameters
+from shalott.cluster.systems.rabbit.parameters import MirroredParameters, OriginalParameters
+from shalott.cluster.systems.rabbit.quorum import CLOSED, check_quorum, is_quorum
 from shalott.cluster.systems.record import Profile, Search, SystemRecord
 from shalott.harness.core.plan import Plan
 
@@ -52,6 +53,15 @@ def broker_program(spec: NodeSpec, seed: int, buggify: Any) -> Any:
     return broker_program(spec, seed, buggify)
 
 
+def check_original(plan: Plan) -> None:
+    check_own_bugs(plan.system)
+    check_quorum(plan)
+
+
+def closed_by_original(plan: Plan) -> tuple[str, ...]:
+    return CLOSED if is_quorum(plan.system.parameters) else tuple(closed_by_policy(plan))
+
+
 def notices_after_ms(plan: Plan) -> float:
     """Erlang's kernel looks four times a net tick, so silence is noticed after 0.75 to 1.25 of it
     (kernel(6), net_ticktime); our own broker after one."""
@@ -83,11 +93,11 @@ RABBITMQ = SystemRecord(
     speaks=(AMQP, MANAGEMENT),
     workload="queue",
     profiles=PROFILES,
-    parameters=RabbitmqParameters,
+    parameters=OriginalParameters,
     worlds=("docker", "ssh"),
-    check=lambda plan: check_own_bugs(plan.system),
+    check=check_original,
     stays_up=True,
     orderly_exits=(0,),  # when the others are late at boot; it is started again
-    closes=lambda plan: tuple(closed_by_policy(plan)),
+    closes=closed_by_original,
     notices_after_ms=notices_after_ms,
 )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from itertools import combinations
+from typing import Any
 
 import pytest
 
@@ -218,11 +219,11 @@ class TestEffective:
     def test_epoch_0_is_none(self) -> None:
         assert check(Story().acked("n1", 1, 2, 0).acked("n2", 5, 6, 0)).anomalies == ()
 
-    def both_observed(self) -> Story:
+    def both_observed(self, **claimed: Any) -> Story:
         story = Story()
         for second in range(20):
-            story.observe("n1", second, "master", 1)
-            story.observe("n2", second, "master" if second > 5 else "mirror", 2)
+            story.observe("n1", second, "master", 1, **claimed)
+            story.observe("n2", second, "master" if second > 5 else "mirror", 2, **claimed)
         return story
 
     def test_without_acked_events_the_clients_acknowledgements_count(self) -> None:
@@ -234,6 +235,13 @@ class TestEffective:
         assert kinds(result) == ["dual-master-effective", "dual-master-claimed"]
         rows = story.history().ops.to_pylist()
         assert {rows[i]["f"] for i in result.anomalies[0].operations} == {"enqueue"}
+
+    def test_where_members_vote_a_stale_leader_has_acknowledged_nothing(self) -> None:
+        story = self.both_observed(by_majority=True)
+        for second in range(8, 15):
+            story.enqueue(second, second + 0.2).enqueue(second + 100, second + 0.3, node="n2")
+        assert check(story).valid is True
+        assert kinds(check(story)) == ["dual-master-claimed"]
 
     def test_a_master_that_acknowledges_nothing_is_only_claimed(self) -> None:
         story = self.both_observed()

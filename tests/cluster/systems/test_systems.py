@@ -102,9 +102,9 @@ def test_a_rabbitmq_claim_is_as_the_node_itself_sees_it() -> None:
         "synchronised_slave_nodes": ["rabbit@n1"],
         "state": "live",
     }
-    roles = [claim_of(node, listed)["role"] for node in ("n1", "n2", "n4")]
+    roles = [claim_of(node, listed, NODES)["role"] for node in ("n1", "n2", "n4")]
     assert roles == ["mirror", "master", "none"]
-    claim = claim_of("n1", listed)
+    claim = claim_of("n1", listed, NODES)
     assert (claim["master"], claim["mirrors"]) == ("n2", ["n1", "n3"])
     assert (claim["synchronised"], claim["state"]) == (["n1"], "running")
 

@@ -36,6 +36,15 @@ class AddressBook:
         """The node behind an advertised address; "" if it is nobody's."""
         return self._node_of.get(address, "")
 
+    def name_of(self, address: str) -> str:
+        """The node behind an advertised address; the address itself of one that is not configured,
+        such as an original's that the controllers told of."""
+        return self.node_of(address) or address
+
+    def address_of(self, name: str, port: str) -> str:
+        """The advertised address behind a name of ``name_of``, which may be one itself."""
+        return self._advertised[name][port] if name in self._advertised else name
+
     def dial(self, address: str) -> tuple[str, int]:
         """Where to connect for an advertised address; one that is nobody's is dialled as it is.
 

@@ -23,8 +23,12 @@ Service = Literal["broker", "nameserver", "controller"]
 SYSTEMS: tuple[str, ...] = ("master-slave", "dledger", "controller")
 
 # What a node listens on, by name: broker requests, HAService, Raft peers (DLedger's log or the
-# controllers'), name server, controller, and our HTTP API.
-PORT_NAMES: tuple[str, ...] = ("remoting", "ha", "raft", "nameserver", "controller", "management")
+# controllers'), name server, controller, and our HTTP API. "vip" is for brokers, may be left out,
+# and answers as "remoting" does: an original's slave asks its master for topics at the port two
+# before that one.
+PORT_NAMES: tuple[str, ...] = (
+    *("remoting", "vip", "ha", "raft", "nameserver", "controller", "management"),
+)
 
 
 class RocketPeer(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -87,7 +91,7 @@ class BrokerConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     broker_name: str = "shalott"  # the replication group
     broker_id: NotNegative = 0  # master-slave only: 0 is the master
     role: Literal["ASYNC_MASTER", "SYNC_MASTER", "SLAVE"] = "ASYNC_MASTER"  # master-slave only
-    default_queues: Positive = 4
+    default_queues: Positive = 8  # defaultTopicQueueNums: a client may ask for fewer
     auto_create_topics: bool = True
     register_interval_ms: Positive = 30_000  # registerBrokerNamesrvPeriod
     long_poll_max_ms: Positive = 30_000
@@ -98,6 +102,7 @@ class BrokerConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     sync_broker_metadata_period_ms: Positive = 5000
     sync_controller_metadata_period_ms: Positive = 10_000
     election_priority: int = 0x7FFFFFFF
+    slave_read_enable: bool = False  # slaveReadEnable: slaves answer pulls
     slave_sync_interval_ms: Positive = 10_000  # topics, offsets of a slave from its master
 
 

@@ -100,6 +100,11 @@ class Entry:
         self.is_flag_recorded = redelivered
         self.copy_may_come = False
 
+    @property
+    def is_ahead(self) -> bool:
+        """Of one that was read back: whether it still waits with its content in memory."""
+        return self.content is not None and self.place is Place.READY
+
 
 class Paged(msgspec.Struct, frozen=True, array_like=True):
     """An entry on a page. Its place is not there: what is in a segment is ready."""

@@ -112,6 +112,13 @@ class MemoryMonitor:
             return 0.0
         return self.used / self.limit_bytes if self.limit_bytes else math.inf
 
+    @property
+    def room(self) -> int:
+        """Bytes below the limit; none during an alarm."""
+        if self.limit_bytes is None:
+            return UNLIMITED
+        return 0 if self.is_alarmed else max(0, self.limit_bytes - self.used)
+
     def enter(self, queue: Held) -> int:
         """Returns its number here, for ``leave``."""
         self._last_number += 1
@@ -142,8 +149,8 @@ class MemoryMonitor:
             self._timer = None
         if self._stopped:
             return
+        self._tell_queues()  # first: what they can drop at once is no reason for an alarm
         self._judge()
-        self._tell_queues()
         is_quiet = math.isinf(self._target_s) and self.used <= self._paging_bytes
         if is_quiet and not self.is_alarmed:
             self.wake_above = math.ceil(min(self._paging_bytes, UNLIMITED))

@@ -4,7 +4,8 @@ What it does on its own is done by one task, which lives while there is work: it
 that are too many, a batch at a time, then takes gammas that are too many out of memory, and deletes
 files that nobody needs. What is read back is read when the queue process asks, and the process
 waits (as the original's does): a segment or some contents at a time, the next ones to be handed
-out.
+out. While memory is short those are fewer, and what was read ahead is dropped again: its page is
+still there.
 """
 
 from __future__ import annotations
@@ -63,6 +64,7 @@ class Pager:
         self._looks_at_others = False
         self._others: deque[Entry] = deque()
         self._unwritten: list[Entry] = []
+        self._read: dict[int, Entry] = {}  # ahead, the next one first; some are gone or away again
         self._worker: asyncio.Task[None] | None = None
         self._retry: asyncio.TimerHandle | None = None
         self._closed = False
@@ -154,6 +156,8 @@ class Pager:
         if self.traffic.held > self.target:
             self._looks_at_others = True
             self.balance()
+        if self._wanted != UNLIMITED:
+            self._give_back()
 
     # -- out of memory -----------------------------------------------------------------------------
 
@@ -279,9 +283,16 @@ class Pager:
         self.in_delta -= segment.count
         brought = line.bring(entries)
         assert brought is segment, "a segment is read by one at a time"
+        room = self._room - ENTRY_BYTES * len(entries)
         for entry in entries:
             self._entries[entry.id] = entry
-            self.grow(ENTRY_BYTES + entry.weight)
+            if entry is not entries[0] and room < entry.weight:
+                entry.content, room = None, 0  # in order: none behind it either
+                self.grow(ENTRY_BYTES)
+            else:
+                room -= entry.weight
+                self.grow(ENTRY_BYTES + entry.weight)
+        self._was_read(entries)
 
     async def read_ahead(self) -> None:
         """See that the head's content is in memory, and that of some behind it."""
@@ -289,14 +300,34 @@ class Pager:
         head = self._order.head()
         if head is None or head.content is not None:
             return
-        wanted, size = [head], head.weight
+        wanted, size, permitted = [head], head.weight, min(READ_BYTES, self._room)
         for entry in self._order.line_of(head).ahead(READ_COUNT):
-            if entry is not head and entry.content is None:
-                wanted.append(entry)
-                size += entry.weight
-                if size >= READ_BYTES:
-                    break
+            if entry is head or entry.content is not None:
+                continue
+            if size + entry.weight > permitted:
+                break
+            wanted.append(entry)
+            size += entry.weight
         await self.load(wanted)
+        self._was_read(wanted)
+
+    @property
+    def _room(self) -> int:
+        """How many bytes may be read ahead; the head is read in any case."""
+        return UNLIMITED if self._monitor is None else self._monitor.room
+
+    def _was_read(self, entries: list[Entry]) -> None:
+        fresh = {entry.id: entry for entry in entries}
+        self._read = fresh | {i: e for i, e in self._read.items() if i not in fresh and e.is_ahead}
+
+    def _give_back(self) -> None:
+        """Of what was read ahead, all but what may be in memory, and but the next one: it may be
+        about to be handed out."""
+        ahead = [entry for entry in self._read.values() if entry.is_ahead]
+        kept = max(1, self._wanted - self.traffic.held)
+        for entry in ahead[kept:]:
+            self._drop_content(entry)
+        self._read = {entry.id: entry for entry in ahead[:kept]}
 
     async def load(self, entries: Iterable[Entry]) -> None:
         """See that they have their contents. Raises StorageError."""
@@ -329,7 +360,7 @@ class Pager:
             await self.files.remove_all()
         self._entries.clear()
         self._others.clear()
-        self._unwritten = []
+        self._unwritten, self._read = [], {}
         for line in self._order.lines():
             line.clear()
 

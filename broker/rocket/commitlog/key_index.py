@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import re
 from collections.abc import Callable
 from contextlib import suppress
 
@@ -43,6 +44,9 @@ log = logging.getLogger("shalott.broker.commitlog")
 
 DIRECTORY = "index"
 NAME_DIGITS = 20
+# Ours are named by where they begin, and one may not have been renamed yet. Upstream's are named by
+# the time, in 17 digits: they know other hashes, and are left alone.
+_OURS = re.compile(r"[0-9]{20}(\.new)?")
 SPAN_BYTES_MAX = 64 << 20  # of the log in one file: what is read again after a crash
 SCAN_BYTES = 128 << 10
 FULL_MAX = 4  # files that wait to be written; then the index falls behind
@@ -296,6 +300,8 @@ async def _find_files(disk: Disk, min_offset: int, max_offset: int) -> list[Inde
     stray: list[str] = []
     end = min_offset
     for name in await disk.listdir(DIRECTORY):
+        if not _OURS.fullmatch(name):
+            continue
         path = f"{DIRECTORY}/{name}"
         header = await _header_of(disk, path)
         if header is not None and header.begin <= end < header.end <= max_offset:

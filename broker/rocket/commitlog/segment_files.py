@@ -7,15 +7,18 @@ from __future__ import annotations
 import asyncio
 import errno
 import logging
+import re
 from collections.abc import Callable
 from contextlib import suppress
 
 from shalott.broker.base.disk import Disk, File
+from shalott.broker.base.errors import StorageError
 from shalott.broker.base.journal import sync_parents
 
 log = logging.getLogger("shalott.broker.commitlog")
 
 NAME_DIGITS = 20
+_NAME = re.compile(r"[0-9]{20}")
 
 
 class SegmentFiles:
@@ -37,16 +40,24 @@ class SegmentFiles:
         """Those that are there, and the end of the last one.
 
         Files after a gap, or after one that is too short, are removed: what was flushed has no
-        gaps.
+        gaps. Raises StorageError for files that can't be of this log.
         """
-        found = [int(name) for name in await disk.listdir(path) if name.isdigit()]
+        names = [name for name in await disk.listdir(path) if _NAME.fullmatch(name)]
+        found = [int(name) for name in names]
         files = cls(disk, path, segment_bytes, found)
         whole, end = 0, found[0] if found else 0
         for start in found:
+            size = await (await files.get(start)).size()
+            if start % segment_bytes or size > segment_bytes:
+                await files.close()
+                raise StorageError(
+                    f"{path}/{start:0{NAME_DIGITS}d} of {size} bytes is none of files of"
+                    f" {segment_bytes}: somebody else wrote it, and it is left as it is"
+                )
             if start != end:
                 break
             whole += 1
-            end = start + min(await (await files.get(start)).size(), segment_bytes)
+            end = start + size
         if stray := found[whole:]:
             log.warning("%s: %d files beyond its end at %d are removed", path, len(stray), end)
             await files.remove(stray[::-1])

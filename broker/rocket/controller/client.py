@@ -241,6 +241,15 @@ class ControllerClient:
         request = Command(code=RequestCode.BROKER_HEARTBEAT, ext=cm.to_ext(heartbeat))
         await self._invoke(address, request, HEARTBEAT_TIMEOUT_MS)
 
+    # -- masters that are no peers ---------------------------------------------------------------
+
+    async def ha_address_of(self, broker: str) -> str:
+        """906, to a broker that the controllers named as the master: its HA address, "" unless it
+        is a master by now. Raises Unreachable, Unanswered and ControllerError."""
+        request = Command(code=RequestCode.EXCHANGE_BROKER_HA_INFO)
+        answer = await self._invoke(broker, request, self._timeout_ms)
+        return answer.ext.get("masterHaAddress", "")
+
     # -- asking ------------------------------------------------------------------------------------
 
     async def _ask(

@@ -12,6 +12,7 @@ from typing import TypeVar
 import msgspec
 
 from shalott.broker.base.errors import BrokerError
+from shalott.broker.rocket.remoting.java_json import decode_java_json
 
 H = TypeVar("H", bound=msgspec.Struct)
 
@@ -49,7 +50,7 @@ def from_ext(ext: dict[str, str], kind: type[H]) -> H:
 def from_body(body: bytes, kind: type[H]) -> H:
     """The JSON body as a type. Raises BrokerError when it is none."""
     try:
-        return msgspec.json.decode(body, type=kind)
+        return decode_java_json(body, kind)
     except msgspec.DecodeError as error:
         raise BrokerError(f"{kind.__name__}: {error}") from None
 

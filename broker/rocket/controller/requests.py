@@ -23,6 +23,7 @@ from shalott.broker.rocket.controller.replicated import ReplicatedState
 from shalott.broker.rocket.controller.settings import LiveSettings
 from shalott.broker.rocket.remoting.codes import RequestCode, ResponseCode
 from shalott.broker.rocket.remoting.command import Command, response
+from shalott.broker.rocket.remoting.java_json import decode_java_json
 from shalott.broker.rocket.remoting.server import Caller, Handler
 
 H = TypeVar("H", bound=cm.Header)
@@ -106,7 +107,7 @@ class Requests:
 
     async def _sync_state_data(self, command: Command, caller: Caller) -> Command:
         try:
-            names = msgspec.json.decode(command.body, type=list[str])
+            names = decode_java_json(command.body, list[str])
         except msgspec.DecodeError as error:
             return _invalid(error)
 

@@ -39,7 +39,11 @@ from shalott.broker.rocket.dledger.entry import (
     is_sound,
     place,
 )
-from shalott.broker.rocket.dledger.member_state import read_member_state, write_member_state
+from shalott.broker.rocket.dledger.member_state import (
+    has_member_state,
+    read_member_state,
+    write_member_state,
+)
 from shalott.broker.rocket.dledger.opening import (
     FoundLedger,
     LedgerCheckpoint,
@@ -109,8 +113,12 @@ class Ledger:
     async def open(cls, env: Env, segment_bytes: int, flush_interval_ms: int) -> Ledger:
         """Recover. Raises StorageError."""
         try:
-            hard = await read_member_state(env.disk, durable=not env.has_bug("KB-DL-21"))
-            found = await open_ledger_files(env.disk, segment_bytes)
+            durable = not env.has_bug("KB-DL-21")
+            hard = await read_member_state(env.disk, durable=durable)
+            known = await has_member_state(env.disk)
+            found = await open_ledger_files(env.disk, segment_bytes, is_ours=known or not durable)
+            if not known:  # before anything is appended: what lies there later is ours
+                await write_member_state(env.disk, hard, durable=durable)
         except OSError as error:
             raise _storage_error(error) from error
         ledger = cls(env, found, hard, flush_interval_ms)

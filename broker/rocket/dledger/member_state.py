@@ -15,6 +15,8 @@ from shalott.broker.base.files import read_file, replace_file
 from shalott.broker.raft.api import HardState
 
 PATH = "dledger/member.json"
+FOREIGN_PATH = "dledger/currterm"  # an original's, a Java properties file
+_TERM, _LEADER = "currTerm", "voteLeader"
 
 
 class MemberRecord(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -30,7 +32,7 @@ async def read_member_state(disk: Disk, *, durable: bool = True) -> HardState:
     """
     data = await read_file(disk, PATH)
     if data is None:
-        return HardState()
+        return await _read_foreign(disk)
     try:
         record = msgspec.json.decode(data, type=MemberRecord)
     except msgspec.DecodeError as error:
@@ -38,6 +40,23 @@ async def read_member_state(disk: Disk, *, durable: bool = True) -> HardState:
             return HardState()
         raise StorageError(f"{PATH} is no member's state: {error}") from error
     return HardState(record.curr_term, record.vote_leader)
+
+
+async def has_member_state(disk: Disk) -> bool:
+    """Whether a member of ours was here before. Raises OSError."""
+    return await read_file(disk, PATH) is not None
+
+
+async def _read_foreign(disk: Disk) -> HardState:
+    """What an original voted must not be voted again. Raises OSError, StorageError."""
+    data = await read_file(disk, FOREIGN_PATH)
+    if data is None:
+        return HardState()
+    lines = (line.partition("=") for line in data.decode("latin-1").splitlines())
+    found = {name.strip(): value.strip() for name, _, value in lines}
+    if not found.get(_TERM, "").isdecimal():
+        raise StorageError(f"{FOREIGN_PATH} is no member's state")
+    return HardState(int(found[_TERM]), found.get(_LEADER, ""))
 
 
 async def write_member_state(disk: Disk, hard: HardState, *, durable: bool = True) -> None:

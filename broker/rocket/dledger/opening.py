@@ -5,6 +5,10 @@ covers is believed: up to there, data and index were on the disk together. Behin
 is read entry by entry, with its CRCs, and the index is built again. A torn tail is cut, durably,
 and what is kept of it is written and synced again: a member must not forget what it acknowledged,
 and the kernel calls pages clean that never reached the disk after a failed sync.
+
+A ledger that an original wrote is taken over if it can be read from its first entry to its last. Of
+one only blank room is cut, which upstream allocates ahead: what is not understood there is no tail
+that we left, and the member does not start.
 """
 
 from __future__ import annotations
@@ -53,13 +57,18 @@ class FoundLedger:
     checkpoint: LedgerCheckpoint
 
 
-async def open_ledger_files(disk: Disk, segment_bytes: int) -> FoundLedger:
-    """Raises StorageError, OSError."""
+async def open_ledger_files(disk: Disk, segment_bytes: int, *, is_ours: bool = True) -> FoundLedger:
+    """``is_ours``: no other than members of ours ever wrote there. Raises StorageError, OSError."""
     checkpoint = await _read_checkpoint(disk)
     data = await SegmentedLog.open(disk, DATA, segment_bytes)
     index = await SegmentedLog.open(disk, INDEX, INDEX_SEGMENT_BYTES)
     try:
-        return await _recover(data, index, checkpoint)
+        if data.min_offset:
+            raise StorageError(
+                f"{DATA} begins at {data.min_offset}: somebody else removed its first entries, and"
+                " without them it is of no use here"
+            )
+        return await _recover(data, index, checkpoint, is_ours=is_ours)
     except BaseException:
         await data.abandon()
         await index.abandon()
@@ -67,13 +76,18 @@ async def open_ledger_files(disk: Disk, segment_bytes: int) -> FoundLedger:
 
 
 async def _recover(
-    data: SegmentedLog, index: SegmentedLog, checkpoint: LedgerCheckpoint
+    data: SegmentedLog, index: SegmentedLog, checkpoint: LedgerCheckpoint, *, is_ours: bool
 ) -> FoundLedger:
     if data.max_offset < checkpoint.end:
         raise StorageError(f"{DATA} ends at {data.max_offset}; {checkpoint.end} were flushed")
     directory = await _indexed(index, checkpoint)
     await _scan(data, directory)
     if directory.end < data.max_offset:
+        if not is_ours and not await _is_blank(data, directory.end):
+            raise StorageError(
+                f"{DATA} has something at {directory.end} that can't be understood and that no"
+                " member of ours wrote: it is left as it is"
+            )
         found = data.max_offset
         log.warning("the ledger is cut from %d to %d: a torn tail", found, directory.end)
         await data.truncate(directory.end)
@@ -83,6 +97,16 @@ async def _recover(
     for number in range(checkpoint.count + 1, directory.last_index + 1):
         index.append(unit_of(directory, number))
     return FoundLedger(data, index, directory, checkpoint)
+
+
+async def _is_blank(data: SegmentedLog, position: int) -> bool:
+    """Whether nothing lies there up to the end."""
+    while position < data.max_offset:
+        chunk = await read_exactly(data, position, _within_file(data, position, READ_BYTES))
+        if not chunk or chunk.count(0) != len(chunk):
+            return False
+        position += len(chunk)
+    return True
 
 
 def unit_of(directory: Directory, index: int) -> bytes:
@@ -173,6 +197,8 @@ async def _read_checkpoint(disk: Disk) -> LedgerCheckpoint:
     if found is None:
         return LedgerCheckpoint()
     if len(found) != _CHECKPOINT.size:
+        if b"endIndex=" in found:
+            return LedgerCheckpoint()  # an original's: its index is not ours
         raise StorageError(f"{CHECKPOINT} is damaged")
     return LedgerCheckpoint(*_CHECKPOINT.unpack(found))
 

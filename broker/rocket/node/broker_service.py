@@ -22,6 +22,7 @@ from shalott.broker.rocket.processor.broker import Broker
 from shalott.broker.rocket.processor.client_requests import expire_clients
 from shalott.broker.rocket.processor.delays import deliver_delayed
 from shalott.broker.rocket.processor.handlers import broker_handlers, closed
+from shalott.broker.rocket.processor.system_topics import system_topics
 from shalott.broker.rocket.processor.tables import Tables
 from shalott.broker.rocket.remoting.client import RemotingClient
 from shalott.broker.rocket.remoting.server import RemotingServer
@@ -58,6 +59,7 @@ class BrokerService:
             acked=AckedEvents(env, config.broker.broker_name),
             topics_changed=self._topics_changed,
             started_ms=env.clock.wall_ns() // 1_000_000,
+            ha_address=config.advertised.get("ha", ""),
         )
         self.registration = Registration(config, book, self.broker, client)
         self.slave_sync = SlaveSync(
@@ -68,13 +70,17 @@ class BrokerService:
             topics_changed=self._topics_changed,
         )
         handlers = {**broker_handlers(self.broker), **opened.handlers}
-        self.server = RemotingServer(
-            handlers,
-            host=config.bind_host,
-            port=config.ports["remoting"],
-            on_close=lambda caller: closed(self.broker, caller),
-            setting="ports.remoting",
-        )
+        self.servers = [
+            RemotingServer(
+                handlers,
+                host=config.bind_host,
+                port=config.ports[name],
+                on_close=lambda caller: closed(self.broker, caller),
+                setting=f"ports.{name}",
+            )
+            for name in ("remoting", "vip")
+            if name in config.ports
+        ]
         self._tasks: list[asyncio.Task[None]] = []
         opened.replica.on_change = self._role_changed
 
@@ -92,7 +98,7 @@ class BrokerService:
         opened = await open_replica(env, config, book, controllers, fail)
         tables = await Tables.open(
             env,
-            default_queues=config.broker.default_queues,
+            own=system_topics(config.broker),
             epoch=lambda: opened.replica.epoch,
         )
         return cls(env, config, book, opened, tables, client, fail)
@@ -104,7 +110,8 @@ class BrokerService:
     async def start(self) -> None:
         """Take up the role and serve. Raises ConfigError if a port is taken."""
         # Clients and controllers may call as soon as the replica says who it is.
-        await self.server.start()
+        for server in self.servers:
+            await server.start()
         await self.replica.start()
         self._spawn(self.registration.run(), "registration")
         self._spawn(self.slave_sync.run(), "slave sync")
@@ -119,7 +126,8 @@ class BrokerService:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
         await self.registration.unregister()
-        await self.server.stop()
+        for server in self.servers:
+            await server.stop()
         await asyncio.gather(*self.broker.pushes, return_exceptions=True)
         await self.replica.stop()
         self.broker.acked.stop()

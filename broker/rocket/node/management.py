@@ -131,7 +131,7 @@ def running_nodes(node: RocketNode) -> list[str]:
 
 def registered_nodes(node: RocketNode, name_server: NameServer) -> list[str]:
     """Those whose brokers clients are told of by the name server here; this node may not be yet."""
-    names = [node.book.node_of(address) for address in name_server.routes.live_addresses()]
+    names = [node.book.name_of(address) for address in name_server.routes.live_addresses()]
     return sorted(dict.fromkeys(name for name in names if name))
 
 
@@ -255,7 +255,7 @@ async def members(node: RocketNode, request: Request, parameters: Mapping[str, s
 
 def _nodes(node: RocketNode, replicas: Sequence[ReplicaIdentity]) -> list[str]:
     """Whose brokers they are, each once: one that lost its identity is registered twice."""
-    names = [node.book.node_of(replica.broker_address) for replica in replicas]
+    names = [node.book.name_of(replica.broker_address) for replica in replicas]
     return sorted(dict.fromkeys(name for name in names if name))
 
 
@@ -302,7 +302,7 @@ async def elect_master(
     return json_response(
         {
             "elected": election.elected,
-            "master": node.book.node_of(master.address),
+            "master": node.book.name_of(master.address),
             "epoch": master.epoch,
             "sync_state_set": list(master.sync_state_set),
         }

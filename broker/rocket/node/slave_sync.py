@@ -1,5 +1,5 @@
 """SlaveSync: a slave copies from its master what the log does not carry: topics, subscription
-groups, consumers' offsets and delay offsets (upstream: SlaveSynchronize).
+groups, consumers' offsets and delay offsets, and where timers stand (upstream: SlaveSynchronize).
 
 Every ``slave_sync_interval_ms``, and at once when the master changes. What arrives after this
 broker became something else, or follows another, is discarded: it would undo what is newer.
@@ -17,10 +17,13 @@ import msgspec
 from shalott.broker.base.errors import BrokerError
 from shalott.broker.rocket.addresses import AddressBook
 from shalott.broker.rocket.processor.broker import Broker
+from shalott.broker.rocket.processor.system_topics import TIMER_TOPIC
+from shalott.broker.rocket.processor.timer_checkpoint import decode_timer_checkpoint
 from shalott.broker.rocket.processor.topics import DelayTable, GroupTable, OffsetTable
 from shalott.broker.rocket.remoting.client import RemotingClient
 from shalott.broker.rocket.remoting.codes import RequestCode, ResponseCode
 from shalott.broker.rocket.remoting.command import Command
+from shalott.broker.rocket.remoting.java_json import decode_java_json
 from shalott.broker.rocket.remoting.route_data import TopicConfigs
 
 log = logging.getLogger("shalott.broker.slave_sync")
@@ -96,17 +99,36 @@ class SlaveSync:
         groups = await self._get(master, RequestCode.GET_ALL_SUBSCRIPTIONGROUP_CONFIG, GroupTable)
         if groups is not None:
             tables.replace_groups(groups)
+        if self._broker.store.queue_range(TIMER_TOPIC, 0)[1]:
+            await self._copy_timers(master)
+
+    async def _copy_timers(self, master: str) -> None:
+        """An original with its timers off has no checkpoint of them."""
+        answer = await self._ask(master, RequestCode.GET_TIMER_CHECK_POINT)
+        if answer is None or answer.code != ResponseCode.SUCCESS:
+            return
+        try:
+            self._broker.tables.replace_timers(decode_timer_checkpoint(answer.body))
+        except ValueError as error:
+            raise BrokerError(f"GET_TIMER_CHECK_POINT: {error}") from error
 
     async def _get(self, master: str, code: RequestCode, shape: type[T]) -> T | None:
         """None if this broker does not follow that master any more."""
-        epoch = self._broker.replica.epoch
-        address = self._book.advertised(master, "remoting")
-        answer = await self._client.invoke(address, Command(code=code), TIMEOUT_MS)
-        if self._master() != master or self._broker.replica.epoch != epoch:
+        answer = await self._ask(master, code)
+        if answer is None:
             return None
         if answer.code != ResponseCode.SUCCESS:
             raise BrokerError(f"{code.name} is refused: {answer.remark}")
         try:
-            return msgspec.json.decode(answer.body, type=shape)
+            return decode_java_json(answer.body, shape)
         except msgspec.DecodeError as error:
             raise BrokerError(f"{code.name}: {error}") from error
+
+    async def _ask(self, master: str, code: RequestCode) -> Command | None:
+        """Its answer; None if this broker does not follow that master any more."""
+        epoch = self._broker.replica.epoch
+        address = self._book.address_of(master, "remoting")
+        answer = await self._client.invoke(address, Command(code=code), TIMEOUT_MS)
+        if self._master() != master or self._broker.replica.epoch != epoch:
+            return None
+        return answer

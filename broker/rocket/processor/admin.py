@@ -8,7 +8,9 @@ import msgspec
 
 from shalott.broker.rocket.processor.broker import Broker
 from shalott.broker.rocket.processor.fields import Fields
+from shalott.broker.rocket.processor.outcomes import NOTHING_STORED
 from shalott.broker.rocket.processor.storing import not_master
+from shalott.broker.rocket.processor.system_topics import is_system_topic
 from shalott.broker.rocket.processor.topics import is_valid_topic
 from shalott.broker.rocket.remoting.codes import ResponseCode
 from shalott.broker.rocket.remoting.command import Command, response
@@ -26,7 +28,10 @@ async def update_and_create_topic(broker: Broker, request: Command, caller: Call
     if not broker.is_master:
         return not_master(broker)
     if not is_valid_topic(topic):
-        return response(ResponseCode.SYSTEM_ERROR, f"the topic {topic!r} is illegal")
+        return response(ResponseCode.INVALID_PARAMETER, f"the topic {topic!r} is illegal")
+    if is_system_topic(topic, broker.config):
+        remark = f"The topic[{topic}] is conflict with system topic."
+        return response(ResponseCode.INVALID_PARAMETER, remark)
     config = TopicConfig(
         topic_name=topic,
         read_queue_nums=fields.number("readQueueNums", broker.config.default_queues),
@@ -58,6 +63,29 @@ async def all_consumer_offsets(broker: Broker, request: Command, caller: Caller)
 
 async def all_delay_offsets(broker: Broker, request: Command, caller: Caller) -> Command:
     return _json(broker.tables.delay_table())
+
+
+async def timer_checkpoint(broker: Broker, request: Command, caller: Caller) -> Command:
+    return response(ResponseCode.SUCCESS, body=broker.tables.timers.encode())
+
+
+async def recall_message(broker: Broker, request: Command, caller: Caller) -> Command:
+    """As upstream does it unless it is told otherwise (recallMessageEnable)."""
+    remark = f"recall failed, operation is forbidden: {NOTHING_STORED}"
+    return response(ResponseCode.NO_PERMISSION, remark)
+
+
+async def ha_info(broker: Broker, request: Command, caller: Caller) -> Command:
+    """EXCHANGE_BROKER_HA_INFO: where a slave finds this master's log. What a slave tells of itself
+    is of no use here."""
+    if not broker.is_master or request.ext.get("masterHaAddress"):
+        return response(ResponseCode.SUCCESS)
+    ext = {
+        "masterAddress": broker.address,
+        "masterHaAddress": broker.ha_address,
+        "masterFlushOffset": str(broker.store.log.flushed_offset),
+    }
+    return response(ResponseCode.SUCCESS, ext=ext)
 
 
 async def broker_config(broker: Broker, request: Command, caller: Caller) -> Command:

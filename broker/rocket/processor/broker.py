@@ -17,11 +17,13 @@ from shalott.broker.rocket.processor.acked import AckedEvents
 from shalott.broker.rocket.processor.groups import Groups
 from shalott.broker.rocket.processor.hosts import stored_host
 from shalott.broker.rocket.processor.locks import QueueLocks
+from shalott.broker.rocket.processor.system_topics import TIMER_TOPIC
 from shalott.broker.rocket.processor.tables import Tables
 from shalott.broker.rocket.remoting.command import Command
 from shalott.broker.rocket.remoting.server import Caller
 
 NS_PER_MS = 1_000_000
+CLIENT_QUEUES = 4  # that producers ask for, of a topic that is made by being sent to
 
 
 @dataclass
@@ -40,6 +42,7 @@ class Broker:
     clients: Groups[Caller] = field(default_factory=Groups)
     locks: QueueLocks = field(default_factory=QueueLocks)
     started_ms: int = 0  # wall clock
+    ha_address: str = ""  # where slaves connect, as they know it
     pushes: dict[asyncio.Task[None], None] = field(default_factory=dict)  # under way
 
     @property
@@ -59,7 +62,8 @@ class Broker:
         """See that every queue of the log has its topic; whether there was one without."""
         if self.env.has_bug("KB-RKT-36"):  # topic_config_not_replicated
             return False
-        learnt = self.tables.learn(self.store.queues(), self.config.default_queues)
+        queues = min(CLIENT_QUEUES, self.config.default_queues)
+        learnt = self.tables.learn(self.store.queues(), queues)
         if learnt:
             self.topics_changed()
         return learnt
@@ -73,6 +77,7 @@ class Broker:
         self.learn_topics()
         if self.env.has_bug("KB-RKT-35"):
             return
+        self.tables.limit_timers(self.store.queue_end(TIMER_TOPIC, 0))
         for key, queues in self.tables.offsets.items():
             topic, _, group = key.partition("@")
             for queue_id in list(queues):

@@ -11,6 +11,7 @@ from typing import TypeVar
 import msgspec
 
 from shalott.broker.rocket.processor.fields import BadRequest
+from shalott.broker.rocket.remoting.java_json import decode_java_json
 
 T = TypeVar("T")
 
@@ -79,6 +80,6 @@ class Locked(msgspec.Struct, frozen=True, kw_only=True):
 def decode_json(body: bytes, shape: type[T]) -> T:
     """Raises BadRequest."""
     try:
-        return msgspec.json.decode(body, type=shape)
+        return decode_java_json(body, shape)
     except msgspec.DecodeError as error:  # a ValidationError is one
         raise BadRequest(f"the body can't be understood: {error}") from error

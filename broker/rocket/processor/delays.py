@@ -3,7 +3,8 @@
 
 A message with a delay is stored under SCHEDULE_TOPIC_XXXX, in the queue of its level, with its real
 topic and queue as properties. The master reads each queue from the level's offset on, and stores
-every message whose time has come under its real topic. The offset is written behind, so what was
+every message whose time has come under its real topic. What has a time of its own in place of a
+level is in timers.py. The offset is written behind, so what was
 delivered shortly before a crash is delivered again: at least once, as upstream.
 """
 
@@ -25,8 +26,9 @@ from shalott.broker.rocket.processor.properties import (
 )
 from shalott.broker.rocket.processor.stored import flags_to_store_again, read_stored
 from shalott.broker.rocket.processor.storing import ensure_topic, put
+from shalott.broker.rocket.processor.system_topics import SCHEDULE_TOPIC
+from shalott.broker.rocket.processor.timers import Timers, without_timers
 
-SCHEDULE_TOPIC = "SCHEDULE_TOPIC_XXXX"
 # messageDelayLevel: 1s 5s 10s 30s 1m to 10m 20m 30m 1h 2h; level 1 is the first.
 LEVELS_S: tuple[int, ...] = (
     *(1, 5, 10, 30),
@@ -52,6 +54,7 @@ def delayed(broker: Broker, message: Message, level: int) -> Message:
     level = min(level, len(LEVELS_S))
     ensure_topic(broker, SCHEDULE_TOPIC, queues=len(LEVELS_S))
     properties = properties_of(message.properties)
+    without_timers(properties)
     properties |= {
         REAL_TOPIC: message.topic,
         REAL_QID: str(message.queue_id),
@@ -97,14 +100,24 @@ class StoringClock:
 async def deliver_delayed(broker: Broker) -> None:
     """Deliver what is due while this broker is the master, until cancelled."""
     clocks = [StoringClock() for _ in LEVELS_S]
+    timers = Timers(broker)
     while True:
-        if broker.is_master and SCHEDULE_TOPIC in broker.tables.topics:
-            idle = True
+        if not broker.is_master:
+            timers.forget()
+        has_delays = broker.is_master and _has_delays(broker)
+        has_timers = broker.is_master and timers.is_used()
+        idle = True
+        if has_delays:
             for level in range(1, len(LEVELS_S) + 1):
                 idle &= await _deliver_level(broker, level, clocks[level - 1])
-            await asyncio.sleep(TICK_S if idle else AGAIN_S)
-        else:
-            await asyncio.sleep(AGAIN_S)
+        if has_timers:
+            idle &= await timers.deliver()
+        await asyncio.sleep(TICK_S if idle and (has_delays or has_timers) else AGAIN_S)
+
+
+def _has_delays(broker: Broker) -> bool:
+    queues = range(len(LEVELS_S))
+    return any(broker.store.queue_range(SCHEDULE_TOPIC, queue)[1] for queue in queues)
 
 
 async def _deliver_level(broker: Broker, level: int, clock: StoringClock) -> bool:

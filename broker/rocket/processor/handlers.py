@@ -58,6 +58,9 @@ TABLE: Mapping[RequestCode, BrokerHandler] = {
     RequestCode.GET_ALL_DELAY_OFFSET: admin.all_delay_offsets,
     RequestCode.GET_ALL_SUBSCRIPTIONGROUP_CONFIG: admin.all_groups,
     RequestCode.GET_BROKER_HA_STATUS: admin.ha_status,
+    RequestCode.GET_TIMER_CHECK_POINT: admin.timer_checkpoint,
+    RequestCode.RECALL_MESSAGE: admin.recall_message,
+    RequestCode.EXCHANGE_BROKER_HA_INFO: admin.ha_info,
 }
 
 

@@ -43,12 +43,15 @@ _WORDS: Mapping[PutStatus, str] = {
 }
 
 
-def send_answer(result: PutResult, queue_id: int, transaction_id: str = "") -> Command:
+def send_answer(
+    result: PutResult, queue_id: int, transaction_id: str = "", recall_handle: str = ""
+) -> Command:
     """The answer to a send whose put ended so."""
     stage = result.stage
     code = CODES[result.status]
     if stage is not None and result.status is PutStatus.PUT_OK:
-        return response(code, ext=_place(stage, queue_id, transaction_id))
+        place = _place(stage, queue_id, transaction_id)
+        return response(code, ext=place | _if_any("recallHandle", recall_handle))
     ext = None
     if stage is not None and code not in (
         ResponseCode.SYSTEM_ERROR,
@@ -68,11 +71,13 @@ def remark_of(result: PutResult) -> str:
 
 
 def _place(stage: PutStage, queue_id: int, transaction_id: str) -> dict[str, str]:
-    ext = {
+    return {
         "msgId": ",".join(message.message_id for message in stage.messages),
         "queueId": str(queue_id),
         "queueOffset": str(stage.messages[0].queue_offset),
+        **_if_any("transactionId", transaction_id),
     }
-    if transaction_id:
-        ext["transactionId"] = transaction_id
-    return ext
+
+
+def _if_any(name: str, value: str) -> dict[str, str]:
+    return {name: value} if value else {}

@@ -1,8 +1,8 @@
 """Pulls: PULL_MESSAGE and LITE_PULL_MESSAGE, with long polling (upstream: PullMessageProcessor and
 PullRequestHoldService).
 
-Slaves serve them too. A pull that finds nothing new waits, if its client asked for that, until
-something comes, its time is up or its connection is gone.
+Slaves serve them too if ``slave_read_enable`` says so. A pull that finds nothing new waits, if its
+client asked for that, until something comes, its time is up or its connection is gone.
 """
 
 from __future__ import annotations
@@ -66,6 +66,9 @@ def read_pull_header(ext: dict[str, str]) -> PullHeader:
 
 async def pull(broker: Broker, request: Command, caller: Caller) -> Command:
     header = read_pull_header(request.ext)
+    if broker.replica.role == "slave" and not broker.config.slave_read_enable:
+        remark = "[REJECTREQUEST]system busy, start flow control for a while"
+        return response(ResponseCode.SYSTEM_BUSY, remark)
     refusal = _refusal(broker, header)
     if refusal is not None:
         return refusal

@@ -6,19 +6,27 @@ at, and clients look for another broker then.
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from shalott.broker.rocket.commitlog.api import Message
 from shalott.broker.rocket.processor.batch import BatchItem, decode_batch
 from shalott.broker.rocket.processor.broker import Broker
 from shalott.broker.rocket.processor.delays import delay_level_of, delayed
 from shalott.broker.rocket.processor.hosts import stored_host
 from shalott.broker.rocket.processor.outcomes import NOTHING_STORED, send_answer
-from shalott.broker.rocket.processor.properties import UNIQ_KEY, properties_of
+from shalott.broker.rocket.processor.properties import (
+    DELAY,
+    UNIQ_KEY,
+    properties_of,
+    properties_text,
+)
 from shalott.broker.rocket.processor.send_header import SendHeader, read_send_header
 from shalott.broker.rocket.processor.storing import ensure_topic, find_topic, not_master, put
+from shalott.broker.rocket.processor.system_topics import NOT_FOR_CLIENTS, PERM_INHERIT
+from shalott.broker.rocket.processor.timers import IllegalTimer, recall_handle, timed
 from shalott.broker.rocket.processor.topics import (
     DEAD_LETTER_QUEUES,
     DLQ_PREFIX,
-    PERM_INHERIT,
     RETRY_PREFIX,
     dead_letter_topic,
     is_valid_topic,
@@ -30,6 +38,7 @@ from shalott.broker.rocket.remoting.route_data import DEFAULT_TOPIC, PERM_WRITE,
 from shalott.broker.rocket.remoting.server import Caller
 
 SYS_TRANSACTION_MASK = 0x4 | 0x8
+NO_LEVEL = "-1"  # the DELAY of a dead letter that had one
 
 
 async def send(broker: Broker, request: Command, caller: Caller) -> Command:
@@ -60,16 +69,32 @@ async def send(broker: Broker, request: Command, caller: Caller) -> Command:
         queue_id = broker.env.choose_index(topic.write_queue_nums)
     messages = _messages(broker, header, request.body, topic.topic_name, queue_id, caller)
     # A batch is of one queue, and a delay would spread it over several.
-    if not header.batch and not is_dead:
-        messages = [delayed(broker, one, delay_level_of(one.properties)) for one in messages]
+    if not header.batch:
+        try:
+            messages = [_waiting(broker, one, is_dead=is_dead) for one in messages]
+        except IllegalTimer as error:
+            return response(ResponseCode.MESSAGE_ILLEGAL, f"{error}: {NOTHING_STORED}")
     result = await put(broker, messages)
-    return send_answer(result, queue_id, _transaction_id(header))
+    handle = "" if header.batch else recall_handle(broker.config.broker_name, messages[0])
+    return send_answer(result, queue_id, _transaction_id(header), handle)
+
+
+def _waiting(broker: Broker, message: Message, *, is_dead: bool) -> Message:
+    """The message as it waits, if it is to come later. A dead letter waits for no level."""
+    if is_dead:
+        properties = properties_of(message.properties) | {DELAY: NO_LEVEL}
+        return timed(broker, replace(message, properties=properties_text(properties)))
+    level = delay_level_of(message.properties)
+    return delayed(broker, message, level) if level > 0 else timed(broker, message)
 
 
 def _refusal(header: SendHeader) -> Command | None:
     if header.sys_flag & SYS_TRANSACTION_MASK:
         remark = f"transactions are not supported: {NOTHING_STORED}"
         return response(ResponseCode.REQUEST_CODE_NOT_SUPPORTED, remark)
+    if header.topic in NOT_FOR_CLIENTS:
+        remark = f"Sending message to topic[{header.topic}] is forbidden: {NOTHING_STORED}"
+        return response(ResponseCode.NO_PERMISSION, remark)
     if not is_valid_topic(header.topic):
         remark = f"the topic {header.topic!r} is illegal: {NOTHING_STORED}"
         return response(ResponseCode.MESSAGE_ILLEGAL, remark)

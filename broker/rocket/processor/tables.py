@@ -1,5 +1,6 @@
 """Tables: what a broker keeps besides messages: topics, subscription groups, consumers' offsets and
-delay offsets, each in a JSON file under ``config`` (upstream: ConfigManager and its subclasses).
+delay offsets, each in a JSON file under ``config`` (upstream: ConfigManager and its subclasses);
+and where its timers stand.
 
 Files are written behind: topics and groups at once, offsets every five seconds, as upstream does.
 A crash takes what was not written, and nobody was promised it: topics are learnt again from the
@@ -12,15 +13,18 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TypeVar
 
 import msgspec
 
 from shalott.broker.base.env import Env
 from shalott.broker.base.files import FORMER, read_file, replace_file
+from shalott.broker.rocket.processor.timer_checkpoint import (
+    TimerCheckpoint,
+    decode_timer_checkpoint,
+)
 from shalott.broker.rocket.processor.topics import (
-    PERM_INHERIT,
     DelayTable,
     GroupTable,
     OffsetTable,
@@ -28,18 +32,13 @@ from shalott.broker.rocket.processor.topics import (
     next_version,
     queues_of,
 )
-from shalott.broker.rocket.remoting.route_data import (
-    DEFAULT_TOPIC,
-    PERM_READ,
-    PERM_WRITE,
-    DataVersion,
-    TopicConfig,
-    TopicConfigs,
-)
+from shalott.broker.rocket.remoting.java_json import decode_java_json
+from shalott.broker.rocket.remoting.route_data import DataVersion, TopicConfig, TopicConfigs
 
 log = logging.getLogger("shalott.broker.tables")
 
 T = TypeVar("T", bound=msgspec.Struct)
+U = TypeVar("U")
 OFFSETS_INTERVAL_S = 5.0  # flushConsumerOffsetInterval
 WAIT_S_MIN = 0.001
 AGAIN_S = 1.0  # after a disk that took nothing
@@ -48,6 +47,8 @@ TOPICS = "config/topics.json"
 GROUPS = "config/subscriptionGroup.json"
 OFFSETS = "config/consumerOffset.json"
 DELAYS = "config/delayOffset.json"
+TIMERS = "config/timercheck"
+BEHIND = (OFFSETS, DELAYS, TIMERS)  # written every so often
 
 
 class Tables:
@@ -62,6 +63,7 @@ class Tables:
         self.groups: dict[str, SubscriptionGroup] = {}
         self.offsets: dict[str, dict[int, int]] = {}
         self.delays: dict[int, int] = {}
+        self.timers = TimerCheckpoint()
         self.topics_version = DataVersion()
         self.groups_version = DataVersion()
         self.offsets_version = DataVersion()
@@ -73,9 +75,9 @@ class Tables:
 
     @classmethod
     async def open(
-        cls, env: Env, *, default_queues: int, epoch: Callable[[], int] = lambda: 0
+        cls, env: Env, *, own: Sequence[TopicConfig], epoch: Callable[[], int] = lambda: 0
     ) -> Tables:
-        """What a former life left; the template of self-made topics is always there.
+        """What a former life left; the broker's ``own`` topics are always there.
 
         What can't be understood counts as absent: see above. Raises OSError.
         """
@@ -88,12 +90,8 @@ class Tables:
         tables.groups, tables.groups_version = groups.subscription_group_table, groups.data_version
         tables.offsets, tables.offsets_version = offsets.offset_table, offsets.data_version
         tables.delays = delays.offset_table
-        tables.topics[DEFAULT_TOPIC] = TopicConfig(
-            topic_name=DEFAULT_TOPIC,
-            read_queue_nums=default_queues,
-            write_queue_nums=default_queues,
-            perm=PERM_READ | PERM_WRITE | PERM_INHERIT,
-        )
+        tables.timers = await tables._read_with(TIMERS, decode_timer_checkpoint, TimerCheckpoint)
+        tables.topics |= {topic.topic_name: topic for topic in own}
         return tables
 
     # -- topics ------------------------------------------------------------------------------------
@@ -202,6 +200,25 @@ class Tables:
             self.delays = dict(table.offset_table)
             self._touch(DELAYS)
 
+    def put_timers(self, read_ms: int, queue_offset: int) -> None:
+        """Where this master stands with messages that have a time of their own."""
+        known = self.timers
+        if (read_ms, queue_offset) != (known.read_ms, known.queue_offset):
+            version = self._next(known.version)
+            self.timers = TimerCheckpoint(read_ms, 0, queue_offset, queue_offset, version)
+            self._touch(TIMERS)
+
+    def replace_timers(self, checkpoint: TimerCheckpoint) -> None:
+        """Take a master's."""
+        if checkpoint != self.timers:
+            self.timers = checkpoint
+            self._touch(TIMERS)
+
+    def limit_timers(self, end: int) -> None:
+        """The queue of timers ends there: what comes next was never seen by anybody."""
+        if self.timers.queue_offset > end:
+            self.put_timers(self.timers.read_ms, end)
+
     # -- files -------------------------------------------------------------------------------------
 
     async def run(self) -> None:
@@ -209,7 +226,7 @@ class Tables:
         offsets_at = 0.0
         loop = asyncio.get_running_loop()
         while True:
-            late = OFFSETS in self._dirty or DELAYS in self._dirty
+            late = any(path in self._dirty for path in BEHIND)
             try:
                 # Never nothing: a timer may fire a rounding error before its time.
                 wait_s = max(WAIT_S_MIN, offsets_at - loop.time())
@@ -220,7 +237,7 @@ class Tables:
             self._changed.clear()
             due = [path for path in (TOPICS, GROUPS) if path in self._dirty]
             if loop.time() >= offsets_at:
-                due += [path for path in (OFFSETS, DELAYS) if path in self._dirty]
+                due += [path for path in BEHIND if path in self._dirty]
                 offsets_at = loop.time() + OFFSETS_INTERVAL_S
             if not await self._save(due):
                 await asyncio.sleep(AGAIN_S)
@@ -230,21 +247,26 @@ class Tables:
         await self._save(list(self._dirty))
 
     async def _read(self, path: str, shape: type[T]) -> T:
+        return await self._read_with(path, lambda data: decode_java_json(data, shape), shape)
+
+    async def _read_with(
+        self, path: str, decode: Callable[[bytes], U], empty: Callable[[], U]
+    ) -> U:
         """The file's content, or its former one, or an empty table."""
         for candidate in (path, path + FORMER):
             data = await read_file(self._env.disk, candidate)
             if data is None:
                 continue
             try:
-                table = msgspec.json.decode(data, type=shape)
-            except ValueError as error:  # DecodeError, or of text that is none
+                table = decode(data)
+            except ValueError as error:  # a DecodeError is one
                 log.warning("%s can't be understood and counts as absent: %s", candidate, error)
                 self._rubbish[candidate] = None
                 continue
             if candidate != path:
                 log.warning("%s is read instead of %s", candidate, path)
             return table
-        return shape()
+        return empty()
 
     async def _save(self, paths: list[str]) -> bool:
         """Whether the disk took them all; what it did not take stays to be written."""
@@ -261,6 +283,8 @@ class Tables:
         return True
 
     def _content(self, path: str) -> bytes:
+        if path == TIMERS:
+            return self.timers.as_file()
         tables: dict[str, Callable[[], msgspec.Struct]] = {
             TOPICS: self.topic_table,
             GROUPS: self.group_table,

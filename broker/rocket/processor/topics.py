@@ -13,7 +13,6 @@ import msgspec
 
 from shalott.broker.rocket.remoting.route_data import DataVersion, TopicConfig
 
-PERM_INHERIT = 1  # of the template of topics that are made by themselves
 RETRY_PREFIX = "%RETRY%"
 DLQ_PREFIX = "%DLQ%"
 DEAD_LETTER_QUEUES = 1  # DLQ_NUMS_PER_GROUP

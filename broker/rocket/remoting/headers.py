@@ -132,6 +132,20 @@ class QueueOfTopic(msgspec.Struct, kw_only=True, frozen=True, rename="camel"):
     timestamp: int | None = None
 
 
+class CreateTopic(msgspec.Struct, kw_only=True, frozen=True, rename="camel"):
+    """17. An original refuses one that leaves anything out but ``order``. ``perm``: PERM_READ and
+    PERM_WRITE."""
+
+    topic: str
+    default_topic: str = "TBW102"
+    read_queue_nums: int
+    write_queue_nums: int
+    perm: int = 6
+    topic_filter_type: str = "SINGLE_TAG"
+    topic_sys_flag: int = 0
+    order: bool = False
+
+
 class Offset(msgspec.Struct, kw_only=True, frozen=True, rename="camel"):
     """Answers 14, 29, 30 and 31."""
 

@@ -1,7 +1,8 @@
 """JSON bodies about routes: what a broker registers, and what clients are told.
 
-After remoting/protocol/route/** and remoting/protocol/body/**. Standard JSON throughout: the ids of
-brokers are text as keys of an object, which older clients take as well.
+After remoting/protocol/route/** and remoting/protocol/body/**. Written as standard JSON: the ids of
+brokers are text as keys of an object, which older clients take as well. Java's are read too
+(java_json.py).
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from zlib import crc32
 import msgspec
 
 from shalott.broker.base.errors import BrokerError
+from shalott.broker.rocket.remoting.java_json import decode_java_json
 
 MASTER_ID = 0
 PERM_READ, PERM_WRITE = 4, 2
@@ -115,8 +117,8 @@ def encode_body(body: msgspec.Struct) -> bytes:
 def decode_body(data: bytes, shape: type[T]) -> T:
     """Raises BadBody."""
     try:
-        return msgspec.json.decode(data, type=shape)
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        return decode_java_json(data, shape)
+    except msgspec.DecodeError as error:
         raise BadBody(f"the body can't be understood: {error}") from error
 
 

@@ -258,11 +258,10 @@ class ReplicasManager:
         if word.broker_id is None or word.epoch < service.epoch:
             return False
         if word.broker_id != service.broker_id:
-            node = self._addresses.node_of(word.address)
-            if not node:
-                log.error("the master %s is none of the configured nodes", word.address)
+            address = await self._ha_address_of(word.address)
+            if not address or word is not self.master:
                 return False
-            return await service.change_to_slave(self._addresses.advertised(node, "ha"), word.epoch)
+            return await service.change_to_slave(address, word.epoch)
         tenure = service.tenure
         if tenure is not None and word.epoch == service.epoch:
             if tenure.learn(word.sync_state_set, word.sync_state_set_epoch):
@@ -273,6 +272,18 @@ class ReplicasManager:
         return await service.change_to_master(
             word.epoch, word.sync_state_set, word.sync_state_set_epoch
         )
+
+    async def _ha_address_of(self, master: str) -> str:
+        """Where a master's log is to be had: as configured, or as it says itself; "" if it says
+        nothing yet."""
+        node = self._addresses.node_of(master)
+        if node:
+            return self._addresses.advertised(node, "ha")
+        try:
+            return await self._client.ha_address_of(master)
+        except BrokerError as error:
+            log.info("the master %s does not say where its log is: %s", master, error)
+            return ""
 
     def _heartbeat(self) -> cm.Heartbeat:
         broker, service = self._config.broker, self._service

@@ -171,7 +171,7 @@ class AutoSwitchReplica:
         members = () if tenure is None else tenure.set.members
         names = [self._name(one) for one in members if one != self.service.broker_id]
         slaves = [] if tenure is None else [self._name(one) for one in sorted(tenure.connections)]
-        master = self._addresses.node_of(self.manager.master.address)
+        master = self._addresses.name_of(self.manager.master.address)
         return {
             "group": self._group,
             "role": self.role,
@@ -223,4 +223,4 @@ class AutoSwitchReplica:
     def _name(self, broker_id: int) -> str:
         """Of a node, for people and checkers; the id as text while its address is not known."""
         address = self.manager.addresses_of.get(broker_id, "")
-        return self._addresses.node_of(address) or str(broker_id)
+        return self._addresses.name_of(address) or str(broker_id)

@@ -176,6 +176,6 @@ class QueueShell:
 
 
 def group_of(key: str) -> str:
-    """The queue's name in the event log: the harness uses the default vhost only."""
+    """The queue's name in the event log: with its vhost, unless that is the default one."""
     name, _, vhost = key.rpartition("@")
     return name if vhost == "/" else key

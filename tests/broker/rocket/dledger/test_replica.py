@@ -70,9 +70,8 @@ def test_brokers_register_by_role() -> None:
                 assert (result.status, result.stage) == (PutStatus.SERVICE_NOT_AVAILABLE, None)
             assert broker.up.epoch == master.up.epoch
             assert broker.up.claim()["master"] == master.name
-        assert sorted(master.up.claim()["synchronised"]) == sorted(
-            each.name for each in group.others(master)
-        )
+        others = sorted(each.name for each in group.others(master))
+        await group.until(lambda: sorted(master.up.claim()["synchronised"]) == others)
 
     Group().run(scenario)
 

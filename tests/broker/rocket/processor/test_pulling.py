@@ -13,6 +13,7 @@ from tests.world.rocket.broker import World, in_world, messages_of
 pytestmark = pytest.mark.unit
 
 COMMIT_OFFSET, SUSPEND = 1, 2
+READ_SLAVES = BrokerConfig(slave_read_enable=True)
 
 
 def test_a_pull_says_where_to_go_on() -> None:
@@ -129,6 +130,22 @@ def test_slaves_serve_reads_and_leave_offsets_to_the_master() -> None:
         await world.pull(sysFlag=COMMIT_OFFSET, commitOffset=1)
         assert world.broker.tables.offset("g", "t", 0) == 1
 
+    in_world(test, config=READ_SLAVES)
+
+
+def test_slaves_answer_no_pulls_unless_they_are_told_to() -> None:
+    async def test(world: World) -> None:
+        await world.send(b"0")
+        await world.settle()
+        world.replica.role = "slave"
+        for code in (RequestCode.PULL_MESSAGE, RequestCode.LITE_PULL_MESSAGE):
+            asked = {"consumerGroup": "g", "topic": "t", "queueId": 0, "queueOffset": 0}
+            answer = await world.ask(code, asked)
+            assert answer.code == ResponseCode.SYSTEM_BUSY
+            assert answer.remark == "[REJECTREQUEST]system busy, start flow control for a while"
+        asked = {"topic": "t", "queueId": 0}
+        assert (await world.ask(RequestCode.GET_MAX_OFFSET, asked)).ext == {"offset": "1"}
+
     in_world(test)
 
 
@@ -147,7 +164,7 @@ def test_a_slave_that_is_behind_its_reader_takes_no_offset_back() -> None:
         world.replica.role = "master"
         assert (await world.pull(7)).code == ResponseCode.PULL_OFFSET_MOVED
 
-    in_world(test)
+    in_world(test, config=READ_SLAVES)
 
 
 def test_a_master_takes_no_offset_back_that_its_log_has() -> None:

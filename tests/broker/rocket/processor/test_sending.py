@@ -112,7 +112,7 @@ def test_topics_are_made_by_being_sent_to_and_told_at_once() -> None:
         await world.send(defaultTopicQueueNums=2)
         assert world.broker.tables.topics["t"].write_queue_nums == 2
         await world.send(topic="wide", defaultTopicQueueNums=100)
-        assert world.broker.tables.topics["wide"].write_queue_nums == 4  # the template's
+        assert world.broker.tables.topics["wide"].write_queue_nums == 8  # the template's
         assert len(world.topics_told) == 2
         beyond = await world.send(queue=2)
         assert beyond.code == ResponseCode.SYSTEM_ERROR

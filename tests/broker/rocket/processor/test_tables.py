@@ -9,6 +9,8 @@ import pytest
 
 from shalott.broker.base.env import Env, SystemClock, seeded_rng
 from shalott.broker.base.files import replace_file
+from shalott.broker.rocket.config import BrokerConfig
+from shalott.broker.rocket.processor.system_topics import system_topics
 from shalott.broker.rocket.processor.tables import DELAYS, GROUPS, OFFSETS, TOPICS, Tables
 from shalott.broker.rocket.remoting.route_data import TopicConfig
 from shalott.cluster.base import DiskFaults
@@ -31,7 +33,7 @@ def env_of(disk: MemoryDisk | SimDisk) -> Env:
 
 
 async def tables_of(disk: MemoryDisk | SimDisk) -> Tables:
-    return await Tables.open(env_of(disk), default_queues=4)
+    return await Tables.open(env_of(disk), own=system_topics(BrokerConfig()))
 
 
 async def put(tables: Tables, number: int) -> None:

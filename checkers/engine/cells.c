@@ -233,3 +233,18 @@ int64_t shl_cells_read(const char *text, const int64_t *ends, const int64_t *row
     }
     return q.no_memory ? -1 : odd_count;
 }
+
+int64_t shl_cells_number(const char *text, const int64_t *ends, const int64_t *rows, int64_t n,
+                         int64_t most, int32_t *numbers, shl_texts *texts)
+{
+    for (int64_t i = 0; i < n; i++) {
+        int64_t row = rows == NULL ? i : rows[i];
+        shl_slice cell = {text + ends[row], ends[row + 1] - ends[row]};
+        numbers[i] = shl_name(&texts->names, cell, 0, &texts->budget);
+        if (numbers[i] < 0)
+            return -1;
+        if (texts->names.count > most)
+            return -2;
+    }
+    return texts->names.count;
+}

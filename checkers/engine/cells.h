@@ -34,4 +34,10 @@ int64_t shl_cells_read(const char *text, const int64_t *ends, const int64_t *row
                        int32_t key_count, int64_t absent, int64_t *values, uint8_t *odd,
                        shl_texts *texts);
 
+/* Number the cells by what they say, equal ones alike: numbers[i] is that of row rows[i], or of
+ * row i if `rows` is NULL, and the texts have the cell of each number. Returns how many there are,
+ * -1 if there is no memory, -2 as soon as there are more than `most`. */
+int64_t shl_cells_number(const char *text, const int64_t *ends, const int64_t *rows, int64_t n,
+                         int64_t most, int32_t *numbers, shl_texts *texts);
+
 #endif

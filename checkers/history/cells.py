@@ -16,6 +16,13 @@ import pyarrow.compute as pc
 
 from shalott.checkers.engine import column, ffi, lib
 from shalott.checkers.history.columns import Bools, Ints
+from shalott.checkers.history.texts import (
+    TOO_MANY,
+    are_empty,
+    memory_of,
+    number_cells,
+    texts_of,
+)
 from shalott.checkers.history.words import Words
 
 ABSENT = np.iinfo(np.int64).min
@@ -46,12 +53,12 @@ class CellReader:
         chunks = [chunk for chunk in extra.chunks if len(chunk)]
         if len(chunks) > 1:  # together they may be longer than what 32 bits count
             chunks = [pa.concat_arrays([chunk.cast(pa.large_string()) for chunk in chunks])]
-        if chunks and not _are_empty(chunks[0]):
+        if chunks and not are_empty(chunks[0]):
             chunks = [pc.fill_null(chunks[0], "")]
         self._text: Any = b""
         self._ends = np.zeros(1, dtype=np.int64)
         if chunks:
-            self._text, self._ends = _memory(chunks[0])
+            self._text, self._ends = memory_of(chunks[0])
 
     def read(
         self,
@@ -87,7 +94,7 @@ class CellReader:
         )
         if found < 0:
             raise MemoryError("reading the cells of a history takes more memory than there is")
-        known = _texts(names)
+        known = texts_of(names)
         plain = len(keys) - len(texts)
         return Cells(
             values={key: values[place] for place, key in enumerate(keys[:plain])},
@@ -97,32 +104,15 @@ class CellReader:
             odd=np.flatnonzero(odd),
         )
 
-
-def _are_empty(cells: pa.Array) -> bool:
-    """Whether nothing lies where the nulls are, so that they need not be looked for."""
-    if not cells.null_count:
-        return True
-    _, ends = _memory(cells)
-    lengths = ends[1:] - ends[:-1]
-    return not lengths[pc.is_null(cells).to_numpy(zero_copy_only=False)].any()
-
-
-def _memory(cells: pa.Array) -> tuple[Any, Ints]:
-    """The bytes of all cells, and where each begins and the last one ends."""
-    _, ends, text = cells.buffers()
-    kind = np.int64 if pa.types.is_large_string(cells.type) else np.int32
-    offsets = np.frombuffer(ends, dtype=kind)[cells.offset : cells.offset + len(cells) + 1]
-    return text if text is not None else b"", offsets.astype(np.int64)
-
-
-def _texts(names: Any) -> tuple[str, ...]:
-    """First what is not there, then every text, in the order of their coming."""
-    length = ffi.new("int64_t *")
-    found = [""]
-    for number in range(lib.shl_texts_count(names)):
-        text = lib.shl_texts_text(names, number, length)
-        found.append(ffi.buffer(text, length[0])[:].decode())
-    return tuple(found)
+    def distinct(self, rows: Ints, most: int) -> Words | None:
+        """Which of the different cells each of ``rows`` is; None: there are more than ``most``.
+        A null is "".
+        """
+        numbers = np.empty(len(rows), dtype=np.int32)
+        names = ffi.gc(lib.shl_texts_new(), lib.shl_texts_free)
+        places = column(np.ascontiguousarray(rows, dtype=np.int64))
+        found = number_cells(self._text, self._ends, places, numbers, most, names)
+        return None if found == TOO_MANY else Words(numbers, texts_of(names)[1:])
 
 
 def _words(numbers: Ints, names: tuple[str, ...]) -> Words:

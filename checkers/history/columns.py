@@ -14,6 +14,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from shalott.checkers.history.texts import words_of
 from shalott.checkers.history.words import Words
 from shalott.harness.core.history import History
 
@@ -110,10 +111,10 @@ def _booleans(column: pa.ChunkedArray) -> Bools:
 def _words(column: pa.ChunkedArray) -> Words:
     if column.null_count == len(column):
         return Words(np.zeros(len(column), dtype=np.int32), ("",))
+    if not pa.types.is_dictionary(column.type):
+        return words_of(column)
     if column.null_count:
         column = pc.fill_null(column, "")
-    if not pa.types.is_dictionary(column.type):
-        column = pc.dictionary_encode(column)
     encoded = column.combine_chunks() if column.num_chunks != 1 else column.chunk(0)
     codes = np.asarray(encoded.indices.to_numpy(zero_copy_only=False), dtype=np.int32)
     return Words(codes, tuple(encoded.dictionary.to_pylist()))

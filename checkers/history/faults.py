@@ -65,6 +65,7 @@ class Fault:
     refused: str = ""  # what the system did not do for an operator, so that it took no effect
     refused_at_end: str = ""  # what it did not do for him when the fault was healed
     effects: tuple[str, ...] = ()
+    restarted: tuple[str, ...] = ()  # by its operator, beside what happened to ``nodes``
 
     @property
     def name(self) -> str:
@@ -318,6 +319,7 @@ def _fault(row: dict[str, Any], extra: dict[str, Any], end_ns: int) -> Fault:
         refused=str(extra.get("refused") or ""),
         refused_at_end=str(extra.get("refused_at_end") or ""),
         effects=_effects(extra.get("effects"), str(extra.get("kind") or row["f"])),
+        restarted=tuple(extra.get("restarted") or ()),
     )
 
 

@@ -17,6 +17,7 @@ import numpy as np
 
 from shalott.checkers.history.columns import Bools, Codes, Ints, Operations
 from shalott.checkers.history.faults import Fault
+from shalott.checkers.history.grouping import by_group
 
 POSITIONS = ("prefix", "middle", "suffix", "whole")  # whole: nothing of it survived
 
@@ -60,7 +61,8 @@ def acknowledged_messages(
     group = queue.astype(np.int64)
     if by_node:
         group = group * len(ops.node.names) + ops.node.codes[rows]
-    order = np.lexsort((rows, at_ns, group))
+    order = np.lexsort((rows, at_ns))
+    order = order[by_group(group[order])]
     return Acknowledged(
         row=rows[order],
         queue=queue[order],
@@ -122,8 +124,8 @@ def positions_by_group(group: Ints | Codes, order: Ints, is_lost: Bools) -> dict
     """
     if not is_lost.any():
         return {}
-    by_group = np.lexsort((order, group))
-    groups, lost = group[by_group], is_lost[by_group]
+    sorted_by_group = np.lexsort((order, group))
+    groups, lost = group[sorted_by_group], is_lost[sorted_by_group]
     begins = np.flatnonzero(np.concatenate(([True], groups[1:] != groups[:-1])))
     ends = np.concatenate((begins[1:], [len(groups)]))
     totals = np.add.reduceat(lost.astype(np.int64), begins)

@@ -3,7 +3,8 @@
 Reads the sends and polls (records.py) and finds: lost-write, lost-on-node, vanished, duplicate,
 inconsistent-offsets, shared-offset, phantom, unexpected, too-early, corrupted (values.py);
 poll-skip, nonmonotonic-poll, nonmonotonic-send, reordered (order.py). Each of them makes the run
-invalid, but lost-on-node after a heal from which the cluster had not settled.
+invalid, but lost-on-node after a heal from which the cluster had not settled, and stored-twice: a
+message that lies at no more places than its client sent it to, as a library that retries does.
 
 ``unseen`` messages, and a final read that is not whole, make a run "unknown": who did not read to
 the end of every queue at every node can't say that nothing was lost.
@@ -11,9 +12,11 @@ the end of every queue at every node can't say that nothing was lost.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
+import msgspec
 import numpy as np
 
 from shalott.checkers.base import OPERATIONS_MAX, Anomaly, Result
@@ -21,11 +24,13 @@ from shalott.checkers.history.columns import Bools, Ints
 from shalott.checkers.history.faults import Surroundings, read_surroundings
 from shalott.checkers.history.loss import window_label
 from shalott.checkers.logs.final_reads import FinalReads, final_reads
+from shalott.checkers.logs.loss_story import Answers, answers_of, loss_story
 from shalott.checkers.logs.order import Breach, poll_breaches, send_breaches
 from shalott.checkers.logs.records import LogHistory, read_log
 from shalott.checkers.logs.values import (
     Placements,
     Presence,
+    by_senders,
     groups_of_several,
     phantoms,
     placements,
@@ -37,7 +42,7 @@ from shalott.harness.core.history import History
 
 KINDS = (
     *("lost-write", "lost-on-node", "vanished", "unseen"),
-    *("duplicate", "inconsistent-offsets", "shared-offset"),
+    *("duplicate", "stored-twice", "inconsistent-offsets", "shared-offset"),
     *("phantom", "unexpected", "too-early", "corrupted"),
     *("poll-skip", "nonmonotonic-poll", "nonmonotonic-send", "reordered"),
 )
@@ -56,8 +61,13 @@ class ReplicatedLog:
         final = final_reads(log, around, history.complete)
         sent = sent_by_record(log)
         found = presence(log, final, sent)
+        missing = found.lost | found.on_some | found.vanished | found.unseen
+        answers = answers_of(log, history, around) if missing.any() else None
+        # What is on some nodes only is told in its place: its copies are not what was promised.
+        gone = found.lost if found.lost.any() or not final.settled else found.on_some
+        loss = loss_story(log, gone, answers, history, around) if answers else {}
         anomalies = [
-            *_missing(log, found, final, around),
+            *(_missing(log, found, final, around, answers, loss) if answers else ()),
             *_misplaced(log, placements(log)),
             *_unfounded(log, sent),
             *_breaches(log, [*poll_breaches(log), *send_breaches(log)]),
@@ -65,7 +75,7 @@ class ReplicatedLog:
         counts = {f"{kind}-count": 0 for kind in KINDS}
         for anomaly in anomalies:
             counts[f"{anomaly.kind}-count"] = anomaly.detail["count"]
-        excused = ("unseen",) if final.settled else ("unseen", "lost-on-node")
+        excused = ("unseen", "stored-twice", *(() if final.settled else ("lost-on-node",)))
         broken = [anomaly.kind for anomaly in anomalies if anomaly.kind not in excused]
         notes = _notes(log, final, counts)
         return Result(
@@ -74,7 +84,7 @@ class ReplicatedLog:
             counts={**_totals(log, found), **counts},
             anomalies=tuple(anomalies),
             notes=notes,
-            detail={"broken": broken, "unread": _unread(final)},
+            detail={"broken": broken, "unread": _unread(final), **({"loss": loss} if loss else {})},
         )
 
 
@@ -120,18 +130,36 @@ def _unread(final: FinalReads) -> list[list[str]]:
 
 
 def _missing(
-    log: LogHistory, found: Presence, final: FinalReads, around: Surroundings
+    log: LogHistory,
+    found: Presence,
+    final: FinalReads,
+    around: Surroundings,
+    answers: Answers,
+    loss: Mapping[str, Any],
 ) -> list[Anomaly]:
-    everywhere = len(final.nodes)
-    lost = _of_sends(log, around, "lost-write", found.lost, _why_lost(log, found))
-    vanished = _of_sends(
-        log, around, "vanished", found.vanished,
-        "somebody read it, it was never acknowledged, and no node has it at the end",
-    )  # fmt: skip
-    unseen = _of_sends(log, around, "unseen", found.unseen, "nobody read it, and not all was read")
     some = np.flatnonzero(found.on_some)
-    at = f"{found.at_nodes[some[0]]} of {everywhere} nodes have it at the end" if len(some) else ""
-    return [*lost, *_of_sends(log, around, "lost-on-node", found.on_some, at), *vanished, *unseen]
+    nodes = f"{found.at_nodes[some[0]] if len(some) else 0} of {len(final.nodes)} nodes"
+    told = (
+        ("lost-write", found.lost, _why_lost(log, found)),
+        ("lost-on-node", found.on_some, f"{nodes} have it at the end"),
+        ("vanished", found.vanished, _VANISHED),
+        ("unseen", found.unseen, "nobody read it, and not all was read"),
+    )
+    of_loss = "lost-write" if found.lost.any() else "lost-on-node"
+    anomalies = []
+    for kind, mask, why in told:
+        if not mask.any():
+            continue
+        anomaly = _of_sends(log, around, kind, mask, why, answers)
+        if loss and kind == of_loss:
+            first = loss["stories"][0]
+            story = {name: first[name] for name in ("cause", "why", "steps", "acknowledged-by")}
+            anomaly = msgspec.structs.replace(anomaly, detail={**anomaly.detail, **story})
+        anomalies.append(anomaly)
+    return anomalies
+
+
+_VANISHED = "somebody read it, it was never acknowledged, and no node has it at the end"
 
 
 def _why_lost(log: LogHistory, found: Presence) -> str:
@@ -150,22 +178,31 @@ def _why_lost(log: LogHistory, found: Presence) -> str:
 
 
 def _of_sends(
-    log: LogHistory, around: Surroundings, kind: str, mask: Bools, why: str
-) -> list[Anomaly]:
+    log: LogHistory, around: Surroundings, kind: str, mask: Bools, why: str, answers: Answers
+) -> Anomaly:
     """One anomaly for all sends of a kind; the sentence tells the first one's story."""
     members = np.flatnonzero(mask)
-    if not len(members):
-        return []
     ops, sends, first = log.ops, log.sends, members[0]
     row, key = sends.row[first], ops.key.names[sends.key[first]]
     offset = f"offset {sends.offset[first]} of {key}" if sends.offset[first] >= 0 else key
-    at_ns, node = int(ops.invoke_ns[row]), ops.node.names[ops.node.codes[row]]
-    acked = "acknowledged" if sends.is_acked[first] else "sent"
+    at_ns = int(ops.invoke_ns[row])
     story = (
-        f"message {sends.value[first]} at {offset}, {acked} by {node}"
+        f"message {sends.value[first]} at {offset}, {_sent_how(log, answers, int(first))}"
         f" at {at_ns / 1e9:.1f} s, {window_label(around.injected, at_ns)}; {why}"
     )
-    return [_anomaly(log, kind, len(members), story, sends.row[members], sends.value[members])]
+    return _anomaly(log, kind, len(members), story, sends.row[members], sends.value[members])
+
+
+def _sent_how(log: LogHistory, answers: Answers, send: int) -> str:
+    """By whom it was acknowledged, and through which node it was sent where that is another one."""
+    row = log.sends.row[send]
+    through = log.ops.node.names[log.ops.node.codes[row]]
+    if not log.sends.is_acked[send]:
+        return f"sent through {through}"
+    by = answers.ops.node.names[answers.ops.node.codes[row]]
+    if not by:
+        return f"acknowledged to a client of {through}"
+    return f"acknowledged by {by}" + ("" if by == through else f" to a client of {through}")
 
 
 # -- what is where it should not be ----------------------------------------------------------------
@@ -174,10 +211,14 @@ def _of_sends(
 def _misplaced(log: LogHistory, told: Placements) -> list[Anomaly]:
     names, anomalies = log.ops.key.names, []
     twice = groups_of_several(told.value)
-    if twice:
-        places = ", ".join(f"{told.offset[at]} of {names[told.key[at]]}" for at in twice[0][:4])
-        story = f"message {told.value[twice[0][0]]} at offsets {places}"
-        anomalies.append(_of_places(log, told, "duplicate", twice, story))
+    excused = by_senders(log, told, twice)
+    for kind, is_senders in (("duplicate", False), ("stored-twice", True)):
+        own = [places for places, by_it in zip(twice, excused, strict=True) if by_it == is_senders]
+        if own:
+            places = ", ".join(f"{told.offset[at]} of {names[told.key[at]]}" for at in own[0][:4])
+            story = f"message {told.value[own[0][0]]} at offsets {places}"
+            story += "; its client had sent it so often" if is_senders else ""
+            anomalies.append(_of_places(log, told, kind, own, story))
     shared = groups_of_several(told.key, told.offset)
     if shared:
         story = f"offset {told.offset[shared[0][0]]} of {names[told.key[shared[0][0]]]} was"
@@ -200,7 +241,10 @@ def _of_places(
     log: LogHistory, told: Placements, kind: str, groups: Sequence[Ints], story: str
 ) -> Anomaly:
     members = np.concatenate(groups[:OPERATIONS_MAX])
-    return _anomaly(log, kind, len(groups), story, told.row[members], told.value[members])
+    found = _anomaly(log, kind, len(groups), story, told.row[members], told.value[members])
+    if kind != "stored-twice":
+        return found
+    return msgspec.structs.replace(found, detail={**found.detail, "by": "client"})
 
 
 def _unfounded(log: LogHistory, sent: Ints) -> list[Anomaly]:

@@ -7,6 +7,9 @@ value is null went on from where its process stood; any other one was told where
 found nothing there is a fail with the error "empty", like a dequeue; one whose offset the queue
 does not have is a fail with {"from": n, "moved": m}: the broker says that reading goes on at m. The
 words are those of jepsen/src/jepsen/tests/kafka.clj; a key is one queue, "topic/queue".
+
+A send's ``extra`` may have {"sent": n}: a library that retries by itself sent it n times, and each
+time it may have been stored.
 """
 
 from __future__ import annotations
@@ -34,6 +37,7 @@ class Sends:
     value: Ints
     offset: Ints  # NOWHERE if none was told
     outcome: Codes  # OK, FAIL, INFO
+    attempts: Ints  # how often its client sent it: 1, unless a library says more
 
     @property
     def is_acked(self) -> Bools:
@@ -79,6 +83,10 @@ class LogHistory:
     malformed: int
 
 
+class _Send(msgspec.Struct):
+    sent: int = 1
+
+
 class _Poll(msgspec.Struct):
     start: int = msgspec.field(name="from")
     records: list[tuple[int, int | None]] | None = None
@@ -92,12 +100,13 @@ def read_log(history: History) -> LogHistory:
     is_client = np.asarray(table["process"].to_numpy() >= 0)
     if not is_client.all():
         table = table.filter(pa.array(is_client))
-    sends, unplaced = _sends(ops, pc.fill_null(table["offset"], NOWHERE).to_numpy())
+    offsets = pc.fill_null(table["offset"], NOWHERE).to_numpy()
+    sends, unplaced = _sends(ops, offsets, table["extra"])
     polls, records, unreadable = _polls(ops, table["extra"])
     return LogHistory(ops, sends, polls, records, unplaced + unreadable)
 
 
-def _sends(ops: Operations, offset: Ints) -> tuple[Sends, int]:
+def _sends(ops: Operations, offset: Ints, extra: pa.ChunkedArray) -> tuple[Sends, int]:
     """All sends, and how many were acknowledged without an offset."""
     is_send = ops.f.equal("send")
     rows = np.flatnonzero(is_send & ops.has_value)
@@ -107,8 +116,22 @@ def _sends(ops: Operations, offset: Ints) -> tuple[Sends, int]:
     told = np.where(outcome == OK, offset[rows], NOWHERE).astype(np.int64)
     unplaced = int(((outcome == OK) & (told < 0)).sum())
     valueless = int((is_send & ~ops.has_value).sum())
-    sends = Sends(rows, ops.key.codes[rows], ops.value[rows], told, outcome)
+    attempts = _attempts(extra.take(pa.array(rows)))
+    sends = Sends(rows, ops.key.codes[rows], ops.value[rows], told, outcome, attempts)
     return sends, unplaced + valueless
+
+
+def _attempts(extra: pa.ChunkedArray) -> Ints:
+    """How often each was sent. Few rows say so, and only those are decoded."""
+    attempts = np.ones(len(extra), dtype=np.int64)
+    says = pc.fill_null(pc.match_substring(extra, '"sent":'), False)
+    decoder = msgspec.json.Decoder(_Send)
+    for at in np.flatnonzero(says.to_numpy()).tolist():
+        try:
+            attempts[at] = max(1, decoder.decode(extra[at].as_py()).sent)
+        except msgspec.MsgspecError:
+            continue
+    return attempts
 
 
 def _polls(ops: Operations, extra: pa.ChunkedArray) -> tuple[Polls, Records, int]:

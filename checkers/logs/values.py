@@ -7,7 +7,8 @@ some it is ``lost-on-node`` (jepsen-io/nats). Where a final read is not whole, a
 message that nobody read is ``unseen``: nobody knows. A message that was read, and is gone though it
 was never acknowledged, has ``vanished``: a reader acted on what the log then took back.
 
-``duplicate``: one message at several offsets. ``inconsistent-offsets``: several messages at one
+``duplicate``: one message at several offsets; ``stored-twice`` where its client had sent it so
+often, which is the client's doing. ``inconsistent-offsets``: several messages at one
 offset, as senders and readers were told; ``shared-offset`` where two senders were. ``phantom``: a
 message that was read although its send had certainly failed (G1a). ``unexpected``: nobody sent it;
 ``too-early``: read before it was sent; ``corrupted``: its body failed the CRC.
@@ -128,6 +129,18 @@ def groups_of_several(*columns: Ints | Codes) -> list[Ints]:
         differs |= column[order][1:] != column[order][:-1]
     parts = np.split(order, np.flatnonzero(differs) + 1)
     return [part for part in parts if len(part) > 1]
+
+
+def by_senders(log: LogHistory, told: Placements, groups: list[Ints]) -> list[bool]:
+    """Of groups of places that hold one message: whether its client had sent it so often."""
+    order = np.argsort(log.sends.value, kind="stable")
+    values = log.sends.value[order]
+    found = []
+    for places in groups:
+        at = int(np.searchsorted(values, told.value[places[0]]))
+        is_known = at < len(values) and values[at] == told.value[places[0]]
+        found.append(bool(is_known and log.sends.attempts[order[at]] >= len(places)))
+    return found
 
 
 def phantoms(log: LogHistory, sent: Ints) -> Ints:

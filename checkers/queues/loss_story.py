@@ -15,7 +15,8 @@ from typing import Any
 import numpy as np
 
 from shalott.checkers.base import OPERATIONS_MAX, Anomaly
-from shalott.checkers.history.columns import Operations
+from shalott.checkers.history.acknowledging import Witnesses, acknowledgers, answered_by
+from shalott.checkers.history.columns import Ints, Operations
 from shalott.checkers.history.faults import Surroundings
 from shalott.checkers.history.loss import (
     POSITIONS,
@@ -66,14 +67,20 @@ def loss_story(
     told, acked = (runs, in_order)
     if len(node_runs.begin) < len(runs.begin):
         told, acked = (node_runs, by_node)
-    scene = read_scene(read_events(history), around)
-    stories = _stories(ops, told, acked, scene, Excuses(ops, around, guarantees))
+    events = read_events(history)
+    scene = read_scene(events, around)
+    group = ops.key.take(in_order.row)
+    by = acknowledgers(ops, in_order.row, group, Witnesses.read(events, around))
+    answered = answered_by(ops, in_order.row, by)
+    excuses = Excuses(ops, around, guarantees)
+    stories = _stories(ops, told, acked, scene, excuses, answered)
     detail = {
         "runs": _lengths(runs),
         "runs-by-node": _lengths(node_runs),
         "stories": stories[:STORIES_MAX],
         "by-cause": _by_cause(stories, int(told.lengths.sum())),
         "by-node": counts_by_node(ops, in_order),
+        "by-acknowledger": counts_by_node(answered, in_order),
         "by-fault-window": counts_by_fault_window(around.injected, in_order),
         **_positions(ops, in_order),
     }
@@ -115,13 +122,18 @@ def _stories(
     acked: Acknowledged,
     scene: Scene,
     excuses: Excuses,
+    answered: Operations,
 ) -> list[dict[str, Any]]:
     points = turning_points(scene)
     by_queue: dict[str, list[TurningPoint]] = {}
     longest = runs.longest(ops, acked, EXAMINED_MAX)
     for queue in {run.queue for run in longest}:
         by_queue[queue] = [point for point in points if point.group in ("", queue)]
-    told = [_story(ops, run, acked, scene, by_queue[run.queue], excuses) for run in longest]
+    told = [
+        {**_story(ops, run, acked, scene, by_queue[run.queue], excuses),
+         "acknowledged-by": _nodes(answered, acked.row[run.begin : run.end])}
+        for run in longest
+    ]  # fmt: skip
     # What nobody was warned of goes first.
     return sorted(told, key=lambda story: (story["cause"] != "unexplained", -story["length"]))
 
@@ -158,6 +170,12 @@ def _story(
         "steps": list(found.steps) if found else [],
         "operations": [int(index) for index in ops.index[rows[:OPERATIONS_MAX]]],
     }
+
+
+def _nodes(answered: Operations, rows: Ints) -> list[str]:
+    """Who acknowledged a run of losses, where it can be told."""
+    names = [answered.node.names[code] for code in np.unique(answered.node.codes[rows])]
+    return [name for name in names if name]
 
 
 def _by_cause(stories: Sequence[Mapping[str, Any]], total: int) -> dict[str, int]:
@@ -198,6 +216,9 @@ def _sentence(story: Mapping[str, Any]) -> str:
     length, cause = story["length"], story["cause"]
     what = "1 acknowledged message" if length == 1 else f"{length} acknowledged messages in a row"
     through = f" through {story['node']}" if story["node"] else ""
+    by = story["acknowledged-by"]
+    if by and by != [story["node"]]:
+        through += f" (acknowledged by {' and '.join(by)})"
     when = f"{story['begin_ns'] / 1e9:.1f} s"
     if length > 1:
         when = f"{story['begin_ns'] / 1e9:.1f}-{story['end_ns'] / 1e9:.1f} s"

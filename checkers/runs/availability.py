@@ -175,6 +175,9 @@ class Service:
         touched = np.flatnonzero((ends > begin_ns) & (begins < end_ns))
         if not len(touched):
             return None
+        if not self.stalls:
+            place = touched[np.argmax(ends[touched] - begins[touched])]
+            return Gap(queue, int(begins[place]), int(ends[place]))
         # Stalls are few; only gaps that are long without them can be the longest with them.
         by_length = touched[np.argsort(begins[touched] - ends[touched], kind="stable")]
         worst: Gap | None = None

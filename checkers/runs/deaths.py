@@ -151,6 +151,11 @@ def _unseen_restarts(
             if event.node in fault.nodes
         ]
         ended += [
+            (fault.invoke_ns, fault.end_ns)
+            for fault in around.injected
+            if event.node in fault.restarted
+        ]
+        ended += [
             (each.begin_ns, each.end_ns)
             for each in around.operator_restarts
             if event.node in each.nodes

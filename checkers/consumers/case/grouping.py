@@ -1,4 +1,4 @@
-"""Rows brought together by a small integer, quickly."""
+"""Deliveries brought together by whom they were made to."""
 
 from __future__ import annotations
 
@@ -8,23 +8,7 @@ import numpy as np
 
 from shalott.checkers.consumers.case.case import Case
 from shalott.checkers.history.columns import Ints
-
-RADIX_MAX = 1 << 16  # numpy sorts integers of 16 bits by radix
-
-
-def by_group(group: Ints) -> Ints:
-    """A stable order by group."""
-    if len(group) and int(group.min()) >= 0 and int(group.max()) < RADIX_MAX:
-        return np.argsort(group.astype(np.uint16), kind="stable")
-    return np.argsort(group, kind="stable")
-
-
-def split_by(group: Ints) -> list[Ints]:
-    """The positions of each group, in order within it."""
-    if not len(group):
-        return []
-    order = by_group(group)
-    return np.split(order, np.flatnonzero(np.diff(group[order])) + 1)
+from shalott.checkers.history.grouping import by_group
 
 
 @dataclass(frozen=True, slots=True)

@@ -32,12 +32,13 @@ import numpy as np
 
 from shalott.checkers.consumers.case.case import Case
 from shalott.checkers.consumers.case.finding import Finding, anomaly_of
-from shalott.checkers.consumers.case.grouping import by_consumer, by_group, split_by
+from shalott.checkers.consumers.case.grouping import by_consumer
 from shalott.checkers.consumers.promises.prefetching import Tally, own_settled, own_windows
 from shalott.checkers.consumers.promises.redeliveries import LATE_NS
 from shalott.checkers.consumers.rows.rows import FAIL, OK
 from shalott.checkers.consumers.rows.settling import RECOVER, REQUEUE
 from shalott.checkers.history.columns import NEVER, Bools, Ints
+from shalott.checkers.history.grouping import by_group, split_by
 
 FAR = np.iinfo(np.int64).max
 
@@ -130,14 +131,16 @@ def _behind(group: Ints, begun_ns: Ints, confirmed_ns: Ints, came_ns: Ints, left
     for own in split_by(group):
         if len(own) < 2:
             continue
-        earliest = np.minimum.accumulate(came_ns[own][::-1])[::-1]
-        later = np.searchsorted(begun_ns[own], confirmed_ns[own], side="right")
-        wrong = np.append(earliest, FAR)[later] < left_ns[own]
-        for place in np.flatnonzero(wrong)[:1000]:
-            behind = own[later[place] :]
+        earliest = np.append(np.minimum.accumulate(came_ns[own][::-1])[::-1], FAR)
+        # What was begun after this was confirmed stands behind it: few rows have to be looked up.
+        doubted = np.flatnonzero(earliest[1:] < left_ns[own])
+        later = np.searchsorted(begun_ns[own], confirmed_ns[own[doubted]], side="right")
+        is_wrong = earliest[later] < left_ns[own[doubted]]
+        wrong, later = doubted[is_wrong], later[is_wrong]
+        for place, since in zip(wrong[:1000], later[:1000], strict=True):
+            behind = own[since:]
             found[own[place]] = behind[int(np.argmin(came_ns[behind]))]
-        rest = np.flatnonzero(wrong)[1000:]
-        found[own[rest]] = own[-1]
+        found[own[wrong[1000:]]] = own[-1]
     return found
 
 

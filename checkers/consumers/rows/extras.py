@@ -46,6 +46,15 @@ class Extras:
         """What the cells of these rows say."""
         return Said(self, self._reader, rows, self._where(rows), schema)
 
+    def repeated(self, rows: Ints, schema: pa.Schema) -> tuple[pa.Table, Ints]:
+        """The same of cells that say the same again and again: what the distinct ones say, and
+        which of them each row has."""
+        found = self._reader.distinct(self._where(rows), len(rows) // DISTINCT_PART)
+        if found is None:
+            return parse(self.take(rows), schema), np.arange(len(rows))
+        cells = pa.chunked_array([pa.array([cell or "{}" for cell in found.names], pa.string())])
+        return _parse(cells, schema), found.codes.astype(np.int64)
+
 
 class Said:
     """The columns of a schema. ``odd``: positions of cells that say more than numbers, truths and
@@ -88,17 +97,6 @@ def parse(cells: pa.ChunkedArray, schema: pa.Schema) -> pa.Table:
         nulls = [pa.nulls(len(cells), field.type) for field in schema]
         return pa.Table.from_arrays(nulls, schema=schema)
     return _parse(pc.fill_null(cells, "{}"), schema)
-
-
-def parse_repeated(cells: pa.ChunkedArray, schema: pa.Schema) -> pa.Table:
-    """The same for cells that say the same again and again."""
-    encoded = pc.dictionary_encode(pc.fill_null(cells, "{}")).combine_chunks()
-    if isinstance(encoded, pa.ChunkedArray):
-        encoded = encoded.chunk(0) if encoded.num_chunks else pa.array([], encoded.type)
-    if len(encoded.dictionary) * DISTINCT_PART > len(cells):
-        return parse(cells, schema)
-    distinct = _parse(pa.chunked_array([encoded.dictionary]), schema)
-    return distinct.take(encoded.indices)
 
 
 def _parse(cells: pa.ChunkedArray, schema: pa.Schema) -> pa.Table:

@@ -7,13 +7,14 @@ channels, of which there are few, are read one by one.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from shalott.checkers.consumers.rows.extras import DEATHS, Extras, integers, parse_repeated
+from shalott.checkers.consumers.rows.extras import DEATHS, Extras, Said, integers
 from shalott.checkers.consumers.rows.naming import Names, lives_of, places
 from shalott.checkers.consumers.rows.parties import read_changes, read_channels, read_consumers
 from shalott.checkers.consumers.rows.rows import (
@@ -64,11 +65,16 @@ def read_rows(history: History, rules: ConsumeRules, ops: Operations | None = No
     extra = Extras(history.ops["extra"], places)
     names = Names([rule.name for rule in rules.queues])
     channels, consumers = Names(), Names()
-    published = _published(ops, extra, names)
-    settlements = _settlements(ops, extra, channels)
+    settling, coming = _settling(ops), _coming(ops)
+    # The three are most of what reading costs, and none of them holds the interpreter's lock.
+    with ThreadPoolExecutor(2) as readers:
+        settled = readers.submit(extra.said, settling, SETTLED)
+        delivered = readers.submit(extra.said, coming, DELIVERED)
+        published = _published(ops, extra, names)
+    settlements = _settlements(ops, settling, settled.result(), channels)
     parties = read_consumers(ops, extra, names, channels, consumers)
     deliveries, lives = _deliveries(
-        ops, extra, names, channels, consumers, published, settlements, parties
+        ops, coming, delivered.result(), names, channels, consumers, published, settlements, parties
     )
     changes = read_changes(ops, names)
     emptied, emptied_by = _emptied(ops, names)
@@ -93,12 +99,11 @@ def _rows_of(ops: Operations, *names: str) -> Ints:
 
 def _published(ops: Operations, extra: Extras, queues: Names) -> Published:
     rows = np.flatnonzero(ops.f.equal("enqueue") & ops.has_value)
-    said = parse_repeated(extra.take(rows), PUBLISHES)
+    said, kind = extra.repeated(rows, PUBLISHES)
     keys = queues.codes_of(ops.key, rows)
     row, queue = np.arange(len(rows)), keys
-    to = said["to"].combine_chunks() if said["to"].null_count < len(rows) else None
-    if to is not None:
-        row, queue = _routed(to, keys, queues)
+    if said["to"].null_count < len(said):
+        row, queue = _routed(said["to"].combine_chunks(), kind, keys, queues)
     which = rows[row]
     kinds = np.array([{"ok": OK, "fail": FAIL}.get(name, INFO) for name in ops.type.names])
     values = np.sort(ops.value[rows])
@@ -111,29 +116,35 @@ def _published(ops: Operations, extra: Extras, queues: Names) -> Published:
         ack=kinds[ops.type.codes[which]].astype(np.int32),
         invoke_ns=ops.invoke_ns[which],
         complete_ns=ops.complete_ns[which],
-        ttl_ms=integers(said["ttl_ms"], NONE)[row],
-        priority=integers(said["priority"], 0)[row],
+        ttl_ms=integers(said["ttl_ms"], NONE)[kind[row]],
+        priority=integers(said["priority"], 0)[kind[row]],
         repeated=int((values[1:] == values[:-1]).sum()),
     )
 
 
-def _routed(to: Any, keys: Ints, queues: Names) -> tuple[Ints, Ints]:
-    """Of each (publish, queue) the position of the publish, and the queue."""
+def _routed(to: Any, kind: Ints, keys: Ints, queues: Names) -> tuple[Ints, Ints]:
+    """Of each (publish, queue) the position of the publish, and the queue. ``to``: where each kind
+    of publish goes, null: to the queue of its key."""
     to = pa.concat_arrays(to.chunks) if isinstance(to, pa.ChunkedArray) else to
     named = np.asarray(pc.is_valid(to).to_numpy(zero_copy_only=False), dtype=np.bool_)
     lengths = np.asarray(pc.fill_null(pc.list_value_length(to), 0).to_numpy(zero_copy_only=False))
     flat = queues.codes_in(pc.list_flatten(to))
-    counts = np.where(named, lengths, 1)
+    first = np.cumsum(lengths) - lengths
+    counts = np.where(named, lengths, 1)[kind]
     row = np.repeat(np.arange(len(keys)), counts)
+    within = np.arange(len(row)) - np.repeat(np.cumsum(counts) - counts, counts)
     queue = keys[row]
-    queue[named[row]] = flat
+    is_told = named[kind][row]
+    queue[is_told] = flat[(first[kind][row] + within)[is_told]]
     return row, queue
 
 
-def _settlements(ops: Operations, extra: Extras, channels: Names) -> Settlements:
+def _settling(ops: Operations) -> Ints:
     rows = _rows_of(ops, *SETTLING)
-    rows = rows[~ops.type.equal("fail")[rows]]
-    said = extra.said(rows, SETTLED)
+    return np.asarray(rows[~ops.type.equal("fail")[rows]])
+
+
+def _settlements(ops: Operations, rows: Ints, said: Said, channels: Names) -> Settlements:
     tag, upto = said.integers("tag", NONE), said.integers("upto", NONE)
     several = said.truths("multiple") | (upto >= 0)
     several |= ops.f.equal("recover")[rows]
@@ -154,9 +165,25 @@ def _settlements(ops: Operations, extra: Extras, channels: Names) -> Settlements
     )
 
 
+def _coming(ops: Operations) -> Ints:
+    """Rows of what came to somebody, in order of when."""
+    damaged = ops.error.equal("corrupted") & ~ops.has_value
+    came = (ops.f.equal("dequeue") & (ops.has_value | damaged)) | ops.f.equal("deliver")
+    rows = np.flatnonzero(came & (~ops.type.equal("fail") | damaged))
+    at_ns = _came_ns(ops, rows)
+    if len(rows) and (np.diff(at_ns) < 0).any():
+        rows = rows[np.argsort(at_ns, kind="stable")]
+    return rows
+
+
+def _came_ns(ops: Operations, rows: Ints) -> Ints:
+    return np.where(ops.complete_ns[rows] == NEVER, ops.invoke_ns[rows], ops.complete_ns[rows])
+
+
 def _deliveries(
     ops: Operations,
-    extra: Extras,
+    rows: Ints,
+    said: Said,
     queues: Names,
     channels: Names,
     consumers: Names,
@@ -164,16 +191,7 @@ def _deliveries(
     settlements: Settlements,
     parties: Any,
 ) -> tuple[Deliveries, tuple[Any, ...]]:
-    taken = ops.f.equal("dequeue")
-    damaged = ops.error.equal("corrupted") & ~ops.has_value
-    came = (taken & (ops.has_value | damaged)) | ops.f.equal("deliver")
-    rows = np.flatnonzero(came & (~ops.type.equal("fail") | damaged))
-    at_ns = np.where(ops.complete_ns[rows] == NEVER, ops.invoke_ns[rows], ops.complete_ns[rows])
-    if len(rows) and (np.diff(at_ns) < 0).any():
-        order = np.argsort(at_ns, kind="stable")
-        rows, at_ns = rows[order], at_ns[order]
-    said = extra.said(rows, DELIVERED)
-    is_take = taken[rows]
+    is_take = ops.f.equal("dequeue")[rows]
     consumer = np.where(is_take, NONE, said.codes("consumer", consumers))
     channel = np.where(is_take, NONE, said.codes("channel", channels))
     tag = said.integers("tag", NONE)
@@ -188,7 +206,7 @@ def _deliveries(
     found = Deliveries(
         index=ops.index[rows],
         begin_ns=ops.invoke_ns[rows],
-        at_ns=at_ns,
+        at_ns=_came_ns(ops, rows),
         queue=queue,
         value=value,
         damaged=~ops.has_value[rows],

@@ -225,13 +225,14 @@ def delayed_early(story: GroupHistory) -> Iterator[Breach]:
 
 
 def delayed_twice(story: GroupHistory) -> Iterator[Breach]:
-    """Delayed messages that their topic has twice, though no broker lost its place meanwhile."""
+    """Delayed messages that their topic has oftener than they were sent, though no broker lost its
+    place meanwhile."""
     final, messages = story.final, story.messages
     own = np.flatnonzero(final.message >= 0)
     own = own[messages.delay[final.message[own]] > 0]
     own = own[final.key[own] == messages.key[final.message[own]]]
     there, times = np.unique(final.message[own], return_counts=True)
-    for message in there[times > 1].tolist():
+    for message in there[times > messages.attempts[there]].tolist():
         if not _troubled_since(story, message):
             yield Breach("delayed-twice", -1, message, (int(messages.index[message]),),
                          "its topic has it twice")  # fmt: skip

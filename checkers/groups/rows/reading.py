@@ -81,6 +81,7 @@ class Messages:
     end_ns: Ints
     tag: Codes  # -1: none
     delay: Ints  # level; 0: not delayed
+    attempts: Ints  # how often its client sent it
 
     def __len__(self) -> int:
         return len(self.value)
@@ -283,6 +284,7 @@ def _messages(history: History, log: LogHistory) -> tuple[tuple[str, ...], Messa
         end_ns=log.ops.complete_ns[row],
         tag=tag.codes[order],
         delay=delay,
+        attempts=sends.attempts[order],
     )
     acked = messages.outcome == OK
     untold = int((acked & (messages.offset == NOWHERE) & (delay == 0)).sum())

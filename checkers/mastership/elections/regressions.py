@@ -46,11 +46,7 @@ class Elections:
         around = read_surroundings(history)
         acted = acting_tenures(events)
         elections = elections_of(events)
-        found = [
-            *_regressions(events, elections),
-            *_deposed(acted, self.tolerance_ms * MS),
-            *misheard(events),
-        ]
+        found = breaches(events, elections, acted, self.tolerance_ms * MS)
         masters = [event for event in events if event.kind == "role" and event.role == "master"]
         judged = bool(masters or elections)
         return Result(
@@ -74,6 +70,20 @@ KINDS = (
     "acked-while-deposed",
     *HEARD,
 )
+
+
+def breaches(
+    events: Sequence[NodeEvent],
+    elections: Sequence[Election],
+    acted: Sequence[Tenure],
+    tolerance_ns: int,
+) -> list[Anomaly]:
+    """All of them, of the kinds KINDS; each anomaly's detail names its group."""
+    return [
+        *_regressions(events, elections),
+        *_deposed(acted, tolerance_ns),
+        *misheard(events),
+    ]
 
 
 def _regressions(events: Sequence[NodeEvent], elections: Sequence[Election]) -> Iterator[Anomaly]:

@@ -12,6 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from shalott.checkers.history.cells import ABSENT, CellReader
+from shalott.checkers.history.texts import words_of
 
 pytestmark = pytest.mark.unit
 
@@ -113,3 +114,32 @@ def test_what_lies_under_a_null_is_not_read() -> None:
     )
     found = CellReader(pa.chunked_array([hidden])).read(np.arange(2), integers=("tag",))
     assert found.integers("tag", -1).tolist() == [-1, 2]
+
+
+@given(
+    st.lists(st.sampled_from((None, "", "{}", '{"tag": 1}', "ä", "a" * 40)), max_size=30),
+    st.integers(0, 6),
+)
+def test_the_different_cells_are_counted_up_to_a_limit(cells: list[str | None], most: int) -> None:
+    rows = np.arange(len(cells))[::-1]
+    found = CellReader(pa.chunked_array([pa.array(cells, pa.string())])).distinct(rows, most)
+    texts = [cells[row] or "" for row in rows]
+    if found is None:
+        assert len(set(texts)) > most
+    else:
+        assert [found.names[code] for code in found.codes] == texts
+        assert found.names == tuple(dict.fromkeys(texts))
+        assert len(found.names) <= most
+
+
+@given(st.lists(st.lists(st.one_of(st.none(), st.text(max_size=12)), max_size=9), max_size=4))
+def test_texts_in_chunks_are_words(chunks: list[list[str | None]]) -> None:
+    column = pa.chunked_array([pa.array(chunk, pa.string()) for chunk in chunks], pa.string())
+    texts = [text or "" for chunk in chunks for text in chunk]
+    for kind in (pa.string(), pa.large_string()):
+        words = words_of(column.cast(kind))
+        assert [words.names[code] for code in words.codes] == texts
+        assert words.names == tuple(dict.fromkeys(texts))
+    if len(texts) > 1:  # a slice begins within the memory of the whole
+        words = words_of(column.slice(1))
+        assert [words.names[code] for code in words.codes] == texts[1:]

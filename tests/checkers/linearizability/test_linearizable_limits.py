@@ -159,7 +159,8 @@ def many_keys(keys: int) -> ConcurrentHistory:
 
 
 def test_one_budget_covers_all_keys() -> None:
-    verdict = check(many_keys(4), "fifo-queue", time_limit_s=0.5, threads=2, by="general")
+    """A budget for each key would take 5 s on two threads."""
+    verdict = check(many_keys(20), "fifo-queue", time_limit_s=0.5, threads=2, by="general")
     assert (verdict.valid, verdict.cause, verdict.keys_decided) == ("unknown", "time", 0)
-    assert verdict.elapsed_s < 0.8
-    assert verdict.progress.startswith("0 of 4 keys were decided; ")
+    assert verdict.elapsed_s < 3
+    assert verdict.progress.startswith("0 of 20 keys were decided; ")

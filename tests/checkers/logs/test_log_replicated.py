@@ -117,7 +117,7 @@ PLANTED: dict[str, Callable[[], Story]] = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("kind", [kind for kind in KINDS if kind != "unseen"])
+@pytest.mark.parametrize("kind", [kind for kind in KINDS if kind not in ("unseen", "stored-twice")])
 def test_each_planted_failure_is_found_and_told(kind: str) -> None:
     result = check(PLANTED[kind]())
     assert kind in kinds(result)
@@ -136,8 +136,8 @@ def test_operations_are_the_historys_indexes() -> None:
     rows = history.ops.to_pylist()
     assert [rows[index]["value"] for index in anomaly.operations] == [104]
     assert anomaly.summary == (
-        "1 lost-write: message 104 at offset 4 of shalott/0, acknowledged by n1 at 5.0 s, no fault;"
-        " no node's log has it at the end"
+        "1 lost-write: message 104 at offset 4 of shalott/0, acknowledged to a client of n1 at"
+        " 5.0 s, no fault; no node's log has it at the end"
     )
 
 
@@ -268,6 +268,37 @@ def test_a_message_in_two_queues_is_a_duplicate() -> None:
     told = send(good(), 200, 5, 0, key="shalott/1", process=4)
     final(final(told, WHOLE), [(0, 200), (1, 101)], key="shalott/1")
     assert "duplicate" in kinds(check(told))
+
+
+def sent_often(kind: str, offset: int | None, times: int) -> Story:
+    """Message 104, which a library sent so often."""
+    told = good()
+    return told.row(
+        "send", 5, value=104, kind=kind, offset=offset, process=9, extra={"sent": times}
+    )
+
+
+@pytest.mark.parametrize(("kind", "offset"), [("ok", 5), ("info", None)])
+def test_what_a_library_sent_twice_may_lie_there_twice(kind: str, offset: int | None) -> None:
+    both = [*WHOLE, (4, 104), (5, 104)]
+    result = check(final(sent_often(kind, offset, 2), both))
+    assert result.valid is True
+    (anomaly,) = result.anomalies
+    assert anomaly.kind == "stored-twice"
+    assert anomaly.detail["by"] == "client"
+    assert result.counts["stored-twice-count"] == 1
+
+
+def test_a_broker_that_stores_it_oftener_than_it_was_sent_is_found() -> None:
+    often = [*WHOLE, (4, 104), (5, 104), (6, 104)]
+    result = check(final(sent_often("ok", 5, 2), often))
+    assert kinds(result) == ["duplicate"]
+    assert result.valid is False
+
+
+def test_what_was_acknowledged_at_a_second_attempt_and_is_gone_is_lost() -> None:
+    result = check(final(sent_often("ok", 4, 2), WHOLE))
+    assert kinds(result) == ["lost-write"]
 
 
 def test_a_reader_may_jump_and_begin_anew() -> None:

@@ -92,6 +92,19 @@ def test_a_life_after_a_fault_or_a_death_is_no_second_death() -> None:
     assert Deaths().check(story.history()).counts["died-count"] == 1
 
 
+def test_whom_the_operator_of_a_failover_restarted_did_not_die() -> None:
+    """A role that stands in a file is read at a start. What ended otherwise is a death still."""
+    for story, restarted, is_valid in (
+        (lives(0, 20), ["n2"], True),
+        (lives(0, 20), ["n3"], False),
+        (lives(0, 20), [], False),
+        (lives(0, 10), ["n2"], False),
+        (died(), ["n2"], False),
+    ):
+        history = story.fault(1, "failover", 15, 25, ["n1"], restarted=restarted).history()
+        assert Deaths().check(history).valid is is_valid
+
+
 def test_an_operator_who_mends_a_partition_restarts_nodes() -> None:
     story = lives(0, 20).around("operator", 15, 21, "info", extra={"restarted": ["n2"]})
     assert Deaths().check(story.history()).valid is True

@@ -237,10 +237,10 @@ class DeclaresQueues(Protocol):
 class FailsOver(Protocol):
     """A System whose masters are replaced by an operator. (Jepsen: jepsen.db/Primary.)"""
 
-    async def fail_over(self, cluster: Cluster, old: str) -> None:
+    async def fail_over(self, cluster: Cluster, old: str) -> Sequence[str]:
         """What an operator does whose master is down: another node takes its place.
 
-        Raises ClientError.
+        Returns the nodes that he restarted for it. Raises ClientError.
         """
         ...
 
@@ -305,6 +305,30 @@ class ExplainsUnsettled(Protocol):
 
 
 @runtime_checkable
+class NamesGroups(Protocol):
+    """Of systems whose nodes name a queue otherwise than the history does."""
+
+    def group_of(self, told: str) -> str:
+        """The history's name of the group that a node's event calls ``told``."""
+        ...
+
+
+def group_names(system: System) -> Callable[[str], str]:
+    """How the history names what events of the system's nodes tell of."""
+    return system.group_of if isinstance(system, NamesGroups) else str
+
+
+@runtime_checkable
+class TellsHeld(Protocol):
+    """Of systems with queues whose nodes can be asked what clients have of them."""
+
+    async def held(self, cluster: Cluster, node: str) -> int:
+        """How many messages were sent to clients, by any node, and are not settled, as far as
+        ``node`` knows. Raises ClientError."""
+        ...
+
+
+@runtime_checkable
 class RecordsReplicas(Protocol):
     """Of systems whose nodes can be asked what they hold of what is replicated."""
 
@@ -327,6 +351,15 @@ class HasPackages(Protocol):
     """Of systems that are installed from Debian packages: those whose versions a report tells."""
 
     packages: Sequence[str]
+
+
+@runtime_checkable
+class HasArtifacts(Protocol):
+    """Of systems whose programs are files that were fetched: a report tells which, to the byte."""
+
+    async def artifacts(self, cluster: Cluster) -> Mapping[str, str]:
+        """SHA-256 by file name, read on a node. Raises HarnessError."""
+        ...
 
 
 @runtime_checkable

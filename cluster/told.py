@@ -7,7 +7,10 @@ plan that needs them is refused before boot.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
+
+if TYPE_CHECKING:
+    from shalott.harness.core.history import History
 
 CLIENTS = "clients"  # the far end of the links between the harness's clients and a node
 
@@ -38,6 +41,17 @@ class WritesEvents(Protocol):
     """Of systems whose nodes write their events, a JSON object a line, while they run."""
 
     events_file: str  # relative to the data directory
+
+
+@runtime_checkable
+class AcknowledgesUnlogged(Protocol):
+    """Of systems whose nodes log no acknowledgements: what clients saw of them stands for that."""
+
+    def acknowledged_events(
+        self, history: History, rows: Sequence[Mapping[str, Any]]
+    ) -> Sequence[Mapping[str, Any]]:
+        """Rows ``acked`` of EVENT_SCHEMA, by a run's operations and what its nodes told."""
+        ...
 
 
 @runtime_checkable

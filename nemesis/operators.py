@@ -71,9 +71,12 @@ async def _fail_over(ctx: FaultContext, action: FaultAction) -> None:
         assert isinstance(system, FailsOver)
         await ctx.processes.demand(action.id, old, "kill")
         try:
-            await system.fail_over(ctx.cluster, old)
+            restarted = await system.fail_over(ctx.cluster, old)
         except ClientError as error:
             ctx.refused = f"nobody took the place of {old}: {error}"
+            return
+        if restarted:
+            ctx.told["restarted"] = list(restarted)
 
     await ctx.at_once([kill_and_replace()])
 

@@ -17,7 +17,7 @@ from typing import Any
 
 import msgspec
 
-from shalott.cluster.base import Cluster, System
+from shalott.cluster.base import Cluster, System, group_names
 from shalott.cluster.told import CountsSyncs, ReadsDataFiles, TellsEventsAtOnce, WritesEvents
 from shalott.harness.core.errors import HarnessError
 from shalott.harness.core.plan import Trigger
@@ -44,13 +44,15 @@ class Matcher:
     """What counts as it. It keeps what was so before, since becoming something is a change."""
 
     trigger: Trigger
+    group_of: Callable[[str], str] = str  # of what events tell
     _masters: dict[tuple[str, str], bool] = field(default_factory=dict)  # by node and group
     _running: dict[str, bool] = field(default_factory=dict)  # synchronisations, by group
     _sets: dict[tuple[str, ...], tuple[str, ...]] = field(default_factory=dict)
 
     def of_event(self, node: str, event: Mapping[str, Any]) -> str:
         """What it is that has happened, in words; "" if it is nothing that is waited for."""
-        kind, group, role = str(event["kind"]), str(event["group"]), str(event.get("role") or "")
+        kind, group = str(event["kind"]), self.group_of(str(event["group"]))
+        role = str(event.get("role") or "")
         detail = event.get("detail") or {}
         if not self._is_wanted(node, group):
             return ""
@@ -175,7 +177,7 @@ class _Waiting:
         self._cluster, self._system = watch._cluster, watch._system
         self._observe, self._now_ns = watch._observe, watch._now_ns
         self._nodes = nodes
-        self._matcher = Matcher(trigger)
+        self._matcher = Matcher(trigger, group_names(watch._system))
         self._left = trigger.count
         self._fired: Fired | None = None
         self._done = asyncio.Event()

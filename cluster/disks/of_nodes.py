@@ -45,6 +45,10 @@ class NodeDisks:
     def clear(self) -> None:
         self._disks.clear()
 
+    def forget_losses(self) -> None:
+        """What was lost until now was another run's."""
+        self._losses = {node: [] for node in self._losses}
+
     async def power(self, node: str) -> None:
         """The node's processes must be dead."""
         lost = (await self._disks[node].power(self._power_loss)).lost

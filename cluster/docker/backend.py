@@ -15,10 +15,9 @@ import logging
 import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
-import docker
-import docker.errors
 import msgspec
 
 from shalott.cluster.base import (
@@ -162,26 +161,28 @@ class DockerCluster:
         self._addresses = {node: f"{subnet}.{FIRST_HOST + i}" for i, node in enumerate(self.nodes)}
         self._links.set_addresses(self._addresses)
         for spec in system.node_specs(self._topology()):
-            others = {n: a for n, a in self._addresses.items() if n != spec.name}
-            tag = image if spec.image == system.image else await self._image(spec.image)
-            self._machines[spec.name] = Machine(
-                spec=await self._with_clock(spec, tag),
-                name=resource_name(self._token, spec.name),
-                image=tag,
-                network=network,
-                address=self._addresses[spec.name],
-                hosts=others,
-                labels=self._labels,
-                tmpfs=self._tmpfs,
-            )
+            self._machines[spec.name] = await self._machine_for(spec, system, image)
         self._exits.open()
         await asyncio.gather(*(self._create_and_start(node) for node in self.nodes))
         await self._links.open(
             {node: self._pids[node] for node in self.nodes if node in self._pids}
         )
 
-    async def _image(self, name: str) -> str:
-        return await ensure_image(self._engine, name)
+    async def _machine_for(self, spec: NodeSpec, system: System, image: str) -> Machine:
+        """``image``: the system's own, by its tag."""
+        others = {n: a for n, a in self._addresses.items() if n != spec.name}
+        is_own = spec.image == system.image
+        tag = image if is_own else await ensure_image(self._engine, spec.image)
+        return Machine(
+            spec=await self._with_clock(spec, tag),
+            name=resource_name(self._token, spec.name),
+            image=tag,
+            network=network_name(self._token),
+            address=self._addresses[spec.name],
+            hosts=others,
+            labels=self._labels,
+            tmpfs=self._tmpfs,
+        )
 
     async def _with_clock(self, spec: NodeSpec, image: str) -> NodeSpec:
         """As it is started if nodes have clocks of their own. Raises UsageError if it can't."""
@@ -205,6 +206,34 @@ class DockerCluster:
         await self._start_container(node)
         if self._disks is not None:
             self._disks.check(node, self._pids.get(node), DATA_DIR)
+
+    async def clear(self) -> None:
+        """See ``KeepsMachines``: containers, volumes, network and addresses stay."""
+        await self.heal()
+        await asyncio.gather(*(self._end(node) for node in self.nodes))
+        await asyncio.gather(*self._asking)
+        await asyncio.gather(*(self.wipe(node) for node in self.nodes))
+        if self._disks is not None:
+            self._disks.disks.forget_losses()
+
+    async def _end(self, node: str) -> None:
+        """For good, also one that the engine is about to start again."""
+        await self.kill(node)
+        machine = self._machine(node)
+        if machine.spec.restart_if_exits:
+            await self._engine.call(lambda api: api.stop(machine.name, timeout=1))
+
+    async def boot_again(self, system: System) -> None:
+        """See ``KeepsMachines``. A container that would run something else is made anew."""
+        image = await ensure_image(self._engine, system.image)
+        self._ports = system.ports
+        now_s = await self._engine.call(containers.time_of_engine)
+        for spec in system.node_specs(self._topology()):
+            machine = replace(await self._machine_for(spec, system, image), printed_since_s=now_s)
+            old, self._machines[spec.name] = self._machines[spec.name], machine
+            past = self._past.pop(spec.name, [])
+            await self._engine.call(partial(containers.make_again, old=old, new=machine, past=past))
+        await asyncio.gather(*(self.start(node) for node in self.nodes))
 
     async def teardown(self) -> None:
         await self._links.close()
@@ -275,18 +304,9 @@ class DockerCluster:
 
     async def kill(self, node: str) -> None:
         name = self._machine(node).name
-
-        def kill_and_wait(api: docker.APIClient) -> None:
-            try:
-                api.kill(name)
-            except docker.errors.APIError as error:
-                if "is not running" not in str(error):
-                    raise
-            api.wait(name)
-
         is_up = (await self.status(node)).pid is not None
         async with self._exits.asked(node, is_up=is_up):
-            await self._engine.call(kill_and_wait)
+            await self._engine.call(lambda api: containers.kill_and_wait(api, name))
         self._stopped.discard(node)
         self._pids.pop(node, None)
 
@@ -504,14 +524,7 @@ class DockerCluster:
 
     async def _execute(self, node: str, words: Sequence[str]) -> CommandResult:
         name = self._machine(node).name
-
-        def execute(api: docker.APIClient) -> CommandResult:
-            identity = api.exec_create(name, list(words))["Id"]
-            output = api.exec_start(identity)
-            code = api.exec_inspect(identity)["ExitCode"]
-            return CommandResult(exit_code=code, output=output.decode(errors="replace"))
-
-        return await self._engine.call(execute)
+        return await self._engine.call(lambda api: containers.execute(api, name, words))
 
     async def read_data(self, node: str, path: str, offset: int) -> bytes:
         """See ``ReadsDataFiles``. By the first process's own view where this host may look into it,
@@ -525,9 +538,8 @@ class DockerCluster:
         return await tail(self.run_command, node, place, offset)
 
     async def output(self, node: str, lines: int = 20) -> str:
-        name = self._machine(node).name
-        raw = await self._engine.call(lambda api: api.logs(name, tail=lines))
-        return str(raw.decode(errors="replace"))
+        machine = self._machine(node)
+        return await self._engine.call(lambda api: containers.last_lines(api, machine, lines))
 
     async def collect(self, into: Path) -> None:
         async def collect_one(node: str, machine: Machine) -> None:

@@ -4,16 +4,18 @@ them."""
 from __future__ import annotations
 
 import io
+import re
 import tarfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
 import docker
 import docker.errors
 
-from shalott.cluster.base import NodeSpec, NodeState, NodeStatus
+from shalott.cluster.base import CommandResult, NodeSpec, NodeState, NodeStatus
 from shalott.cluster.docker.names import LABEL_NODE
 
 CONFIG_DIR = "/etc/shalott"
@@ -33,6 +35,12 @@ class Machine:
     hosts: Mapping[str, str]  # the other nodes' addresses by name
     labels: Mapping[str, str]
     tmpfs: Mapping[str, str]  # directories in memory, with their mount options
+    printed_since_s: float | None = None  # by the engine's clock; earlier output is another run's
+
+    @property
+    def runs(self) -> tuple[object, ...]:
+        """What its container was made for."""
+        return (self.image, self.spec.command, self.spec.environment, sorted(self.spec.files))
 
 
 def create(api: docker.APIClient, machine: Machine) -> None:
@@ -61,6 +69,31 @@ def create(api: docker.APIClient, machine: Machine) -> None:
         networking_config=api.create_networking_config({machine.network: endpoint}),
     )
     api.put_archive(machine.name, "/", _config_archive(machine.spec.files))
+
+
+def make_again(
+    api: docker.APIClient, *, old: Machine, new: Machine, past: Sequence[str] = ()
+) -> None:
+    """A stopped node's container for another run, on the same volume: the same one with other
+    configuration files, if it would run the same program. ``past``: former containers, to be
+    removed."""
+    for name in past:
+        api.remove_container(name, force=True)
+    if new.runs == old.runs:
+        put_files(api, new, new.spec.files)
+        return
+    api.remove_container(old.name, force=True)
+    create(api, new)
+
+
+def time_of_engine(api: docker.APIClient) -> float:
+    """Seconds, as the engine dates what nodes print."""
+    return datetime.fromisoformat(_in_microseconds(str(api.info()["SystemTime"]))).timestamp()
+
+
+def _in_microseconds(text: str) -> str:
+    """Engines tell nanoseconds, or as many digits as there are."""
+    return re.sub(r"\.(\d+)", lambda found: f".{found[1][:6]:0<6}", text).replace("Z", "+00:00")
 
 
 def replace_container(api: docker.APIClient, old: Machine, new: Machine, past: str) -> None:
@@ -116,6 +149,30 @@ def status(api: docker.APIClient, name: str) -> NodeStatus:
     return NodeStatus(state=word, pid=state["Pid"])
 
 
+def kill_and_wait(api: docker.APIClient, name: str) -> None:
+    """SIGKILL to a container, which may have ended."""
+    try:
+        api.kill(name)
+    except docker.errors.APIError as error:
+        if "is not running" not in str(error):
+            raise
+    api.wait(name)
+
+
+def execute(api: docker.APIClient, name: str, words: Sequence[str]) -> CommandResult:
+    """Run a command in a container to its end."""
+    identity = api.exec_create(name, list(words))["Id"]
+    output = api.exec_start(identity)
+    code = api.exec_inspect(identity)["ExitCode"]
+    return CommandResult(exit_code=code, output=output.decode(errors="replace"))
+
+
+def last_lines(api: docker.APIClient, machine: Machine, lines: int) -> str:
+    """Of what a node printed in this run."""
+    raw = api.logs(machine.name, tail=lines, since=machine.printed_since_s)
+    return str(raw.decode(errors="replace"))
+
+
 def ran_out_of_memory(api: docker.APIClient, name: str) -> bool:
     """Whether the kernel ended its last life, or a process of it, for want of memory."""
     return bool(api.inspect_container(name)["State"].get("OOMKilled"))
@@ -149,7 +206,9 @@ def collect(api: docker.APIClient, machine: Machine, into: Path, past: Sequence[
     try:
         with (into / "output.log").open("wb") as file:
             for name in (*past, machine.name):
-                for chunk in api.logs(name, stream=True, follow=False):
+                for chunk in api.logs(
+                    name, stream=True, follow=False, since=machine.printed_since_s
+                ):
                     file.write(chunk)
         for path in machine.spec.collect:
             _bring(api, machine.name, path, into)

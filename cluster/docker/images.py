@@ -2,6 +2,7 @@
 
 A recipe is a directory with a Dockerfile: one of our own under cluster/images, by its name, or a
 plug-in's, by its absolute path; the directory's own name is then the recipe's.
+A recipe of Java jars has a pom and is of one release: "rocketmq:5.3.3" (jars.py brings them).
 A recipe's tag is a hash of its files, its base image and the versions that it pins, so an
 unchanged project finds its image by name and builds nothing. ``broker`` is a thin layer over
 ``python``: a change of the broker's source redoes that layer alone. The base image needs no
@@ -29,6 +30,7 @@ import docker.errors
 
 from shalott.cluster.debian_packages import PINS, read_pins
 from shalott.cluster.docker.engine import Engine
+from shalott.cluster.docker.jars import fetch_jars
 from shalott.cluster.docker.programs import run_program
 from shalott.cluster.node_tree import OWN_BROKER, broker_files, library_pins, pip_words, read_tree
 from shalott.harness.core.errors import BootFailed
@@ -40,6 +42,8 @@ BASE_TAG = "debian:bookworm-slim"
 IMAGES = Path(__file__).parent.parent / "images"
 PYTHON_VERSION = "3.11"  # of Debian bookworm
 KEPT_TAGS = 3  # of one recipe; another checkout on this machine may be using an older one
+POM = "pom.xml"
+RELEASE = re.compile(r"\d+(\.\d+)*")
 NAME = re.compile(r"[a-z0-9]+(-[a-z0-9]+)*")  # a part of an image's tag
 LABEL_RECIPE = "shalott.recipe"
 PLATFORMS = {"amd64": "manylinux2014_x86_64", "arm64": "manylinux2014_aarch64"}
@@ -53,6 +57,7 @@ class Recipe:
     base_tag: str
     files: Mapping[str, bytes]  # path in the build context -> content
     fetch_libraries: bool = False
+    release: str = ""  # of the jars that its pom asks for
 
     def tag(self, base_id: str) -> str:
         digest = hashlib.sha256(base_id.encode())
@@ -60,6 +65,8 @@ class Recipe:
             digest.update(f"\0{path}\0{len(content)}\0".encode() + content)
         for pin in library_pins() if self.fetch_libraries else ():
             digest.update(f"\0{pin}".encode())
+        if self.release:
+            digest.update(f"\0{self.release}".encode())
         return f"shalott-{self.name}:{digest.hexdigest()[:12]}"
 
 
@@ -76,7 +83,7 @@ async def ensure_image(engine: Engine, image: str) -> str:
 async def find_image(engine: Engine, image: str) -> str:
     """The tag of a recipe's image, built if need be, or of one that the engine has. Raises
     BootFailed."""
-    if is_directory(image) or (IMAGES / image / "Dockerfile").is_file():
+    if is_directory(image) or (directory_of(image) / "Dockerfile").is_file():
         return await ensure_image(engine, image)
     if await image_id(engine, image) is None:
         raise BootFailed(
@@ -98,7 +105,7 @@ def is_directory(image: str) -> bool:
 
 def find_recipe(image: str) -> Recipe:
     """Raises BootFailed if there is none."""
-    directory = Path(image) if is_directory(image) else IMAGES / image
+    directory = directory_of(image)
     if not (directory / "Dockerfile").is_file():
         raise BootFailed(
             f"there is no Dockerfile in {image}"
@@ -109,8 +116,24 @@ def find_recipe(image: str) -> Recipe:
         raise BootFailed(
             f"no image can be named after {image}: use lower-case letters, digits and dashes"
         )
-    own_python = directory == IMAGES / "python"
-    return Recipe(directory.name, BASE_TAG, read_tree(directory), fetch_libraries=own_python)
+    own_python, files = directory == IMAGES / "python", read_tree(directory)
+    if POM in files:
+        release = release_of(image)
+        return Recipe(f"{directory.name}-{release}", BASE_TAG, files, release=release)
+    return Recipe(directory.name, BASE_TAG, files, fetch_libraries=own_python)
+
+
+def directory_of(image: str) -> Path:
+    """Where the recipe is, of whichever release; perhaps there is none."""
+    return Path(image) if is_directory(image) else IMAGES / image.partition(":")[0]
+
+
+def release_of(image: str) -> str:
+    """Of "rocketmq:5.3.3". Raises BootFailed."""
+    release = image.partition(":")[2]
+    if not RELEASE.fullmatch(release):
+        raise BootFailed(f"the image {image} needs a release: {image.partition(':')[0]}:5.3.3")
+    return release
 
 
 async def image_facts(engine: Engine, tag: str) -> dict[str, str]:
@@ -133,7 +156,7 @@ async def image_facts(engine: Engine, tag: str) -> dict[str, str]:
 
 def pins_of(image: str) -> dict[str, str]:
     """The versions of Debian packages that a recipe pins, by package or glob of packages."""
-    directory = Path(image) if is_directory(image) else IMAGES / image
+    directory = directory_of(image)
     if directory == IMAGES / OWN_BROKER:
         directory = IMAGES / "python"
     path = directory / PINS
@@ -150,6 +173,9 @@ async def _ensure(engine: Engine, recipe: Recipe) -> str:
         if recipe.fetch_libraries:
             architecture = (await engine.call(lambda api: api.version()))["Arch"]
             files |= await _wire_libraries(architecture)
+        if recipe.release:
+            tell_step(f"fetching the jars of {recipe.name} with Maven, once")
+            files |= await fetch_jars(files[POM], recipe.release)
         await _build(engine, recipe, tag, files)
         await engine.call(lambda api: _drop_old_tags(api, recipe.name, tag))
     return tag

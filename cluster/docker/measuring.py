@@ -15,7 +15,6 @@ from shalott.cluster.docker.namespaces import socket_in_namespace
 from shalott.cluster.packets.fates import REORDER_HOLD_MS
 from shalott.cluster.packets.numbered import (
     BATCH,
-    BATCH_S,
     BUFFER_BYTES,
     QUIET_S,
     SECOND_COPY_S,
@@ -23,6 +22,7 @@ from shalott.cluster.packets.numbered import (
     SO_RCVBUFFORCE,
     Tally,
     numbered,
+    pause_s,
 )
 from shalott.harness.core.errors import HarnessError
 
@@ -57,7 +57,7 @@ def _send_and_see(
     for first in range(0, count, BATCH):
         for number in range(first, min(first + BATCH, count)):
             sender.sendto(numbered(token, number, time.monotonic()), address)
-        _receive(receiver, tally, BATCH_S)
+        _receive(receiver, tally, pause_s(count))
     if not _receive(receiver, tally, hold_s + QUIET_S, until_all=True):
         return PacketsSeen(**tally.result())
     _receive(receiver, tally, SECOND_COPY_S)

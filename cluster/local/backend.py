@@ -92,6 +92,7 @@ class LocalCluster:
         self._directory = work_dir.absolute() / "local"
         self._state_path: Path | None = None
         self._specs: dict[str, NodeSpec] = {}
+        self._listen: Mapping[str, Mapping[str, Endpoint]] = {}
         self._processes: dict[str, NodeProcess] = {}
         self._holders: dict[tuple[str, str], socket.socket] = {}  # (node, port) -> its reservation
         self._relays = RelayProcess(self.nodes)
@@ -118,13 +119,38 @@ class LocalCluster:
         await self._relays.start(self._directory / "relays.log")
         self._write_state()
         await self._relays.open(listen)
-        for spec in system.node_specs(self._topology(listen)):
+        self._listen = listen
+        self._configure(system)
+        if self._disk_seed is not None:
+            for node, spec in self._specs.items():
+                seed = self._disk_seed * 1_000 + self.nodes.index(node)
+                await self._disks.mount(spec, self._data_dir(node), seed)
+        await asyncio.gather(*(self.start(node) for node in self.nodes))
+
+    def _configure(self, system: System) -> None:
+        for spec in system.node_specs(self._topology(self._listen)):
             self._specs[spec.name] = spec
             for path, text in spec.files.items():
                 _write_file(self._config_dir(spec.name) / path, text)
-            if self._disk_seed is not None:
-                seed = self._disk_seed * 1_000 + self.nodes.index(spec.name)
-                await self._disks.mount(spec, self._data_dir(spec.name), seed)
+
+    async def clear(self) -> None:
+        """See ``KeepsMachines``: relays, ports and directories stay."""
+        await self.heal()
+        await asyncio.gather(*(process.kill() for process in self._processes.values()))
+        await asyncio.gather(*self._watching)
+        self._dark.clear()
+        await asyncio.gather(*(self.wipe(node) for node in self.nodes))
+        self._disks.nodes.forget_losses()
+        for node in self.nodes:
+            await asyncio.to_thread(shutil.rmtree, self._config_dir(node))
+            self._make_directories(node)
+            self._output(node).unlink(missing_ok=True)
+
+    async def boot_again(self, system: System) -> None:
+        """See ``KeepsMachines``."""
+        if dict.fromkeys(system.ports) != dict.fromkeys(port for _, port in self._holders):
+            raise HarnessError(f"{system.name} wants other ports than the system before it")
+        self._configure(system)
         await asyncio.gather(*(self.start(node) for node in self.nodes))
 
     def _make_directories(self, node: str) -> None:

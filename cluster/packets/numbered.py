@@ -16,8 +16,8 @@ BUFFER_BYTES = 4 << 20
 HEAD = struct.Struct("!8sId")  # token, number, when it was sent; then padding and a checksum
 PADDING = bytes(40)
 CRC_BYTES = 4
-BATCH = 20  # sent at once
-BATCH_S = 0.001
+BATCH = 10  # sent at once
+SPAN_S = 0.2  # in which all are sent: whoever waits for a CPU meanwhile holds up some, and not all
 # Nothing more comes when nothing came for so long, beyond what the shape may hold a packet: on a
 # busy machine who carries packets may have to wait for a CPU.
 QUIET_S = 0.6
@@ -25,6 +25,11 @@ SECOND_COPY_S = 0.05  # after the last packet: its copy is right behind it
 # Type of service of the probes that prove cuts: nothing that shapes a link touches them, or a slow
 # link would look cut.
 UNSHAPED_TOS = 0x14
+
+
+def pause_s(count: int) -> float:
+    """Between two batches of so many datagrams in all."""
+    return SPAN_S * BATCH / max(BATCH, count)
 
 
 def numbered(token: bytes, number: int, sent_s: float) -> bytes:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -14,9 +14,12 @@ from shalott.broker.base.events import Event
 log = logging.getLogger("shalott.cluster.systems")
 
 
-def event_row(event: Event, run_start_wall_ns: int) -> Mapping[str, Any]:
-    """One row. ``detail`` is JSON, or null if there is none."""
+def event_row(
+    event: Event, run_start_wall_ns: int, group_of: Callable[[str], str] = str
+) -> Mapping[str, Any]:
+    """One row. ``detail`` is JSON, or null if there is none. ``group_of``: as in NamesGroups."""
     row = msgspec.structs.asdict(event)
+    row["group"] = group_of(event.group)
     row["run_ns"] = event.wall_ns - run_start_wall_ns
     row["detail"] = msgspec.json.encode(event.detail).decode() if event.detail else None
     return row

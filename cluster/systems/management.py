@@ -14,6 +14,7 @@ from shalott.cluster.waiting import retrying
 from shalott.harness.core.errors import BootFailed, ClientError, Definite
 
 POLICY_NAME = "shalott"
+DEFAULT_VHOST = "/"
 RABBIT_PORTS: Mapping[str, int] = {"amqp": 5672, "management": 15672, "cluster": 25672}
 CONFIGURE_WITHIN_S = 15
 RETRY_S = 0.1
@@ -23,13 +24,31 @@ def management(cluster: Cluster, node: str, timeout_ms: int = 3000) -> Managemen
     return Management(cluster.endpoint(node, "management"), timeout_ms=timeout_ms)
 
 
-def queue_path(queue: str) -> str:
-    return f"/api/queues/%2F/{quote(queue, safe='')}"
+def api_path(kind: str, *names: str) -> str:
+    """What is of that kind and has these names, which may have any characters."""
+    return "/".join(("/api", kind, *(quote(name, safe="") for name in names)))
 
 
-async def delete_queue(cluster: Cluster, node: str, queue: str, timeout_ms: int) -> None:
+def queue_path(queue: str, vhost: str) -> str:
+    return api_path("queues", vhost, queue)
+
+
+async def delete_queue(
+    cluster: Cluster, node: str, queue: str, timeout_ms: int, vhost: str
+) -> None:
     """Ask ``node`` to delete it. Raises ClientError."""
-    await management(cluster, node, timeout_ms).delete(queue_path(queue))
+    await management(cluster, node, timeout_ms).delete(queue_path(queue, vhost))
+
+
+async def set_up(cluster: Cluster, vhost: str, policy: Mapping[str, Any] | None) -> None:
+    """Make the virtual host, unless it is there from the start, and its policy, if any: of all
+    queues. Raises BootFailed."""
+    node = cluster.nodes[0]
+    if vhost != DEFAULT_VHOST:
+        await put(cluster, node, api_path("vhosts", vhost), {})
+    if policy is not None:
+        definition = {"pattern": "^", "definition": policy, "apply-to": "queues"}
+        await put(cluster, node, api_path("policies", vhost, POLICY_NAME), definition)
 
 
 async def put(cluster: Cluster, node: str, path: str, body: Any) -> None:

@@ -13,9 +13,18 @@ from pathlib import Path
 import pytest
 
 from shalott.cluster.base import Cluster, DiskFaults, NodeExit, ignore_exit
+from shalott.cluster.keeping import KeepsMachines
 from shalott.cluster.sim.backend import SimCluster
 from tests.world.cluster.backends import READY_MS, World, booted_world
-from tests.world.cluster.fake_system import NODES, answers, bulk_seconds, echoes, management, starts
+from tests.world.cluster.fake_system import (
+    NODES,
+    FakeSystem,
+    answers,
+    bulk_seconds,
+    echoes,
+    management,
+    starts,
+)
 
 CUT_PROBE_MS = 200  # how long a probe over a cut link is given; it never arrives
 KILLED = 128 + signal.SIGKILL
@@ -286,6 +295,35 @@ def test_wipe_removes_a_stopped_nodes_data(world: World) -> None:
     world.run(check())
 
 
+def test_machines_that_are_kept_have_no_past(world: World, tmp_path: Path) -> None:
+    cluster = world.cluster
+    if not isinstance(cluster, KeepsMachines):
+        pytest.skip("its machines are made anew for each run")
+    told: list[NodeExit] = []
+
+    async def check() -> None:
+        before = [cluster.endpoint(node, "management") for node in NODES]
+        cluster.on_exit = told.append
+        await cluster.cut([("n1", "n2"), ("n2", "n1")])
+        await cluster.pause("n2")
+        await cluster.kill("n3")
+        await cluster.clear()
+        assert [(await cluster.status(node)).state for node in NODES] == ["exited"] * 3
+        await cluster.boot_again(FakeSystem())
+        await world.system.await_ready(cluster, NODES, READY_MS)
+        assert [await starts(cluster, node) for node in NODES] == [1, 1, 1]
+        assert [cluster.endpoint(node, "management") for node in NODES] == before
+        assert await cluster.reach("n1", "n2") and await cluster.reach("n2", "n1")
+        await cluster.collect(tmp_path)
+        # Each said so once, however often it had been started before.
+        printed = [(tmp_path / node / "output.log").read_text() for node in NODES]
+        assert [text.count(" starts for the") for text in printed] == [1, 1, 1]
+        cluster.on_exit = ignore_exit
+
+    world.run(check())
+    assert told == []
+
+
 def test_commands_run_in_the_nodes_world_and_end_at_their_timeout(world: World) -> None:
     if world.cluster.backend == "sim":
         pytest.skip("a simulated node has no shell")
@@ -413,6 +451,7 @@ NEAR_DISKS = (
     test_data_and_address_outlive_a_kill,
     test_kill_returns_when_the_process_is_gone,
     test_wipe_removes_a_stopped_nodes_data,
+    test_machines_that_are_kept_have_no_past,
     test_collect_brings_output_and_events_of_all_lives,
     test_a_power_loss_leaves_what_was_synced,
     test_disk_faults_are_felt_by_the_nodes_programs_and_healed,

@@ -220,6 +220,7 @@ def test_an_operator_gives_a_killed_masters_place_to_another_node(alone: bool) -
     async def scene() -> None:
         s = Scene(fault("failover", nodes=("n2",)))
         s.system.has_no_slave = alone
+        s.system.restarted_heirs = ("n3",)
         await s.perform()
         s.assert_healthy()
         assert s.cluster.calls[:2] == ["kill n2", "start n2"]
@@ -228,6 +229,7 @@ def test_an_operator_gives_a_killed_masters_place_to_another_node(alone: bool) -
         assert row["proved_effective"] is not alone and row["proved_healed"] is True
         refused = "nobody took the place of n2: there is no slave"
         assert row.get("refused") == (refused if alone else None)
+        assert row.get("restarted") == (None if alone else ["n3"])
 
     within(5, scene())
 

@@ -17,7 +17,6 @@ from typing import Any
 
 from shalott.cluster.packets.numbered import (
     BATCH,
-    BATCH_S,
     BUFFER_BYTES,
     QUIET_S,
     SECOND_COPY_S,
@@ -26,6 +25,7 @@ from shalott.cluster.packets.numbered import (
     UNSHAPED_TOS,
     Tally,
     numbered,
+    pause_s,
 )
 from shalott.cluster.ssh.agent.node import NodeError
 
@@ -91,7 +91,7 @@ class Measuring:
             for number in range(count):
                 sender.sendto(numbered(bytes.fromhex(token), number, time.monotonic()), to)
                 if number % BATCH == BATCH - 1:
-                    await asyncio.sleep(BATCH_S)
+                    await asyncio.sleep(pause_s(count))
 
     async def seen(self, token: str, hold_s: float) -> Mapping[str, Any]:
         """What came, when nothing more comes. ``hold_s``: how long a packet may be held. Raises

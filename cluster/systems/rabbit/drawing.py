@@ -13,6 +13,9 @@ from shalott.harness.core.drawing import Draw
 BENIGN_SYNC_BATCHES = (1, 16, 4096)  # ha-sync-batch-size: how much travels at once, no promise
 # A message takes 600 bytes and its own: the lowest stops publishers at a few dozen.
 MEMORY_LIMITS = (0, 0, 0, 20_000, 60_000)
+RECOVERY_DELAYS_MS = (0, 0, 0, 100, 500)
+# All queues are in one; a name may have what a path has to escape.
+VHOSTS = ("/", "/", "/", "orders", "a/b c%2f\u00fc")
 ALL_MODES = ("ignore", "pause_minority", "autoheal")
 SAFE_MODES = ("pause_minority",)  # ``safe`` promises something under this one only
 
@@ -34,8 +37,10 @@ def draw_mirrored(profile: str, node_count: int, draw: Draw) -> Drawn:
             "partition_mode": draw.knob("partition_modes", modes_of(profile)),
             "net_tick_ms": draw.knob("net_tick_ms", (1000, 2000, 4000)),
             "startup_delay_ms": draw.knob("startup_delay_ms", (0, 0, 0, 200, 1000)),
+            "recovery_delay_ms": draw.knob("recovery_delay_ms", RECOVERY_DELAYS_MS),
             "memory_limit_bytes": draw.knob("memory_limit_bytes", MEMORY_LIMITS),
             "operator": draw.knob("operators", ("restart-minority",)),
+            "vhost": draw.knob("vhosts", VHOSTS),
         },
         policy=draw.knob("policies", _policies(profile, node_count)),
     )

@@ -25,12 +25,14 @@ from shalott.cluster.base import Cluster, NodeSpec, Topology, members_of
 from shalott.cluster.systems import settling
 from shalott.cluster.systems.events import event_row, read_event_file
 from shalott.cluster.systems.management import (
-    POLICY_NAME,
+    DEFAULT_VHOST,
     RABBIT_PORTS,
+    api_path,
     delete_queue,
     management,
     put,
     queue_path,
+    set_up,
 )
 from shalott.cluster.systems.rabbit.parameters import MirroredParameters
 from shalott.cluster.systems.readiness import await_nodes
@@ -57,6 +59,7 @@ class MirroredSystem:
     def __init__(self, plan: SystemPlan, seed: int, *, durable: bool = True) -> None:
         self._plan = plan
         self._parameters = make_parameters(MirroredParameters, plan.parameters)
+        self._vhost = self._parameters.vhost
         self._seed = seed
         self._durable = durable  # the queues
         self.left_out: tuple[str, ...] = ()
@@ -110,17 +113,16 @@ class MirroredSystem:
         await await_nodes(cluster, nodes, why_not, timeout_ms)
 
     async def configure(self, cluster: Cluster, queues: Sequence[str]) -> None:
-        policy = {"pattern": "^", "definition": self._plan.policy, "apply-to": "queues"}
-        await put(cluster, cluster.nodes[0], f"/api/policies/%2F/{POLICY_NAME}", policy)
+        await set_up(cluster, self._vhost, self._plan.policy)
         for i, queue in enumerate(queues):
             node = cluster.nodes[i % len(cluster.nodes)]
-            await put(cluster, node, queue_path(queue), self._definition())
+            await put(cluster, node, queue_path(queue, self._vhost), self._definition())
 
     async def declare_queue(self, cluster: Cluster, node: str, queue: str) -> None:
-        await management(cluster, node).put(queue_path(queue), self._definition())
+        await management(cluster, node).put(queue_path(queue, self._vhost), self._definition())
 
     async def delete_queue(self, cluster: Cluster, node: str, queue: str, timeout_ms: int) -> None:
-        await delete_queue(cluster, node, queue, timeout_ms)
+        await delete_queue(cluster, node, queue, timeout_ms, self._vhost)
 
     def _definition(self) -> dict[str, Any]:
         return {"durable": self._durable, "auto_delete": False, "arguments": {}}
@@ -131,10 +133,20 @@ class MirroredSystem:
             return {
                 "running": answer["running_nodes"],
                 "partitions": answer["partitions"],
-                "claims": answer["claims"],
+                "claims": [
+                    {**claim, "group": self.group_of(claim["group"])} for claim in answer["claims"]
+                ],
             }
         except (KeyError, TypeError) as error:
             raise Definite(f"{node} answered with something else than claims") from error
+
+    async def held(self, cluster: Cluster, node: str) -> int:
+        rows = await management(cluster, node).get(api_path("queues", self._vhost))
+        return sum(int(row.get("messages_unacknowledged", 0)) for row in rows)
+
+    def group_of(self, told: str) -> str:
+        """Nodes name a queue with its vhost, unless that is the usual one."""
+        return told if self._vhost == DEFAULT_VHOST else told.removesuffix(f"@{self._vhost}")
 
     @property
     def wants_mending(self) -> bool:
@@ -202,7 +214,7 @@ class MirroredSystem:
 
     def read_events(self, collected: Path, run_start_wall_ns: int) -> Sequence[Mapping[str, Any]]:
         rows = [
-            event_row(event, run_start_wall_ns)
+            event_row(event, run_start_wall_ns, self.group_of)
             for directory in sorted(collected.glob("*"))  # none if nothing could be collected
             if directory.is_dir()
             for event in read_event_file(directory / "events.jsonl")

@@ -22,6 +22,13 @@ RecoveryDelay = Annotated[
     int, msgspec.Meta(ge=0, description="At most, from a queue's start to its row.")
 ]
 
+Vhost = Annotated[
+    str,
+    msgspec.Meta(
+        pattern="^[^@]+$", max_length=100, description="Virtual host of all queues; it is made."
+    ),
+]
+
 
 class RabbitmqParameters(msgspec.Struct, frozen=True, kw_only=True):
     """Of RabbitMQ. Its own default of the net tick is 60 s; 4 s keeps runs short."""
@@ -29,6 +36,7 @@ class RabbitmqParameters(msgspec.Struct, frozen=True, kw_only=True):
     partition_mode: PartitionMode = "ignore"
     net_tick_ms: NetTick = 4000
     operator: Operator = "restart-minority"
+    vhost: Vhost = "/"
 
 
 class OriginalParameters(RabbitmqParameters, frozen=True, kw_only=True):

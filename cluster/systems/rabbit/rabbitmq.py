@@ -17,12 +17,13 @@ from shalott.cluster.base import Cluster, NodeSpec, Topology, members_of
 from shalott.cluster.systems import settling
 from shalott.cluster.systems.events import event_row
 from shalott.cluster.systems.management import (
-    POLICY_NAME,
     RABBIT_PORTS,
+    api_path,
     delete_queue,
     management,
     put,
     queue_path,
+    set_up,
 )
 from shalott.cluster.systems.rabbit import quorum
 from shalott.cluster.systems.rabbit.parameters import OriginalParameters
@@ -45,7 +46,6 @@ ERLANG_FLAGS = "+S 1:1 +SDcpu 1:1 +SDio 1 +A 4 +sbwt none +sbwtdcpu none +sbwtdi
 # What a claim is made of. Without statistics the answer comes from the node's own tables at once,
 # also while another node does not answer; anything more (totals, nodes) first asks around, until
 # the net tick.
-QUEUES = "/api/queues/%2F?disable_stats=true"
 NODES = "/api/nodes?columns=name,running,partitions"
 STATES = {"live": "running"}  # a queue's state in its record, in the API's usual words
 MEMBERSHIP_TIMEOUT_MS = 1000
@@ -117,6 +117,10 @@ class RabbitmqSystem:
             "log.file.level = info\n"
         )
 
+    @property
+    def _queues(self) -> str:
+        return f"{api_path('queues', self._parameters.vhost)}?disable_stats=true"
+
     async def await_ready(self, cluster: Cluster, nodes: Sequence[str], timeout_ms: int) -> None:
         async def why_not(node: str) -> str:
             running, _ = await self._membership(cluster, node)
@@ -126,24 +130,24 @@ class RabbitmqSystem:
         await await_nodes(cluster, nodes, why_not, timeout_ms, may_exit=True)
 
     async def configure(self, cluster: Cluster, queues: Sequence[str]) -> None:
-        if not self._quorum:
-            await self._mirror(cluster)
+        vhost = self._parameters.vhost
+        await set_up(cluster, vhost, None if self._quorum else self._mirroring())
         for i, queue in enumerate(queues):
             node = cluster.nodes[i % len(cluster.nodes)]
-            await put(cluster, node, queue_path(queue), self._definition(cluster, node))
+            await put(cluster, node, queue_path(queue, vhost), self._definition(cluster, node))
 
-    async def _mirror(self, cluster: Cluster) -> None:
+    def _mirroring(self) -> Mapping[str, Any]:
         definition = dict(self._plan.policy)
         if definition.get("ha-mode") == "nodes":
             definition["ha-params"] = [f"{PREFIX}{node}" for node in definition["ha-params"]]
-        policy = {"pattern": "^", "definition": definition, "apply-to": "queues"}
-        await put(cluster, cluster.nodes[0], f"/api/policies/%2F/{POLICY_NAME}", policy)
+        return definition
 
     async def declare_queue(self, cluster: Cluster, node: str, queue: str) -> None:
-        await management(cluster, node).put(queue_path(queue), self._definition(cluster, node))
+        path = queue_path(queue, self._parameters.vhost)
+        await management(cluster, node).put(path, self._definition(cluster, node))
 
     async def delete_queue(self, cluster: Cluster, node: str, queue: str, timeout_ms: int) -> None:
-        await delete_queue(cluster, node, queue, timeout_ms)
+        await delete_queue(cluster, node, queue, timeout_ms, self._parameters.vhost)
 
     def _definition(self, cluster: Cluster, node: str) -> dict[str, Any]:
         arguments = quorum.arguments(cluster.nodes) if self._quorum else {}
@@ -154,7 +158,7 @@ class RabbitmqSystem:
         """As ``System.observe``; ``running`` is empty while the node waits for one that is cut
         off."""
         (running, partitions), queues = await asyncio.gather(
-            self._membership_if_told(cluster, node), management(cluster, node).get(QUEUES)
+            self._membership_if_told(cluster, node), management(cluster, node).get(self._queues)
         )
         try:
             claims = [claim_of(node, queue, cluster.nodes) for queue in queues]

@@ -11,8 +11,15 @@ from shalott.cluster.systems.rabbit.closed_windows import closed_by_policy, clos
 from shalott.cluster.systems.rabbit.drawing import draw_mirrored, wanted_in
 from shalott.cluster.systems.rabbit.parameters import MirroredParameters, OriginalParameters
 from shalott.cluster.systems.rabbit.quorum import CLOSED, check_quorum, is_quorum
-from shalott.cluster.systems.record import Profile, Search, SystemRecord
-from shalott.harness.core.plan import Plan
+from shalott.cluster.systems.record import (
+    Drawn,
+    Footprint,
+    Parameters,
+    Profile,
+    Search,
+    SystemRecord,
+)
+from shalott.harness.core.plan import Plan, SystemPlan
 
 AMQP = "amqp-0-9-1"
 MANAGEMENT = "rabbitmq-management"
@@ -58,6 +65,15 @@ def check_original(plan: Plan) -> None:
     check_quorum(plan)
 
 
+def carry(plan: SystemPlan, asked: Parameters) -> Drawn | None:
+    """Of our rebuild: what both can be told."""
+    if plan.name != "mirrored":
+        return None
+    known = OriginalParameters.__struct_fields__
+    parameters = {name: value for name, value in plan.parameters.items() if name in known}
+    return Drawn(parameters=parameters, policy=plan.policy)
+
+
 def closed_by_original(plan: Plan) -> tuple[str, ...]:
     return CLOSED if is_quorum(plan.system.parameters) else tuple(closed_by_policy(plan))
 
@@ -83,7 +99,7 @@ MIRRORED = SystemRecord(
     program=broker_program,
     draw=draw_mirrored,
     search={name: Search(wanted=partial(wanted_in, name)) for name in PROFILES},
-    calm={"startup_delay_ms": 0, "memory_limit_bytes": 0},
+    calm={"startup_delay_ms": 0, "recovery_delay_ms": 0, "memory_limit_bytes": 0, "vhost": "/"},
     stays_up=True,
 )
 RABBITMQ = SystemRecord(
@@ -100,4 +116,6 @@ RABBITMQ = SystemRecord(
     orderly_exits=(0,),  # when the others are late at boot; it is started again
     closes=closed_by_original,
     notices_after_ms=notices_after_ms,
+    footprint=Footprint(memory_mib=200, cpus=0.35),
+    carry=carry,
 )

@@ -68,7 +68,9 @@ def node_config(plan: SystemPlan, topology: Topology, node: str, seed: int) -> R
         **sections.pop("", {}),
         **sections,
     }
-    fields["broker"] = {**sections.get("broker", {}), **_place(plan, topology, node)}
+    # Workloads read at every broker; upstream's slaves answer no pulls unless they are told to.
+    broker = {"slave_read_enable": True, **sections.get("broker", {})}
+    fields["broker"] = {**broker, **_place(plan, topology, node)}
     if plan.name == "master-slave" and node == master_of(plan, topology):
         role = sections.get("broker", {}).get("role", "ASYNC_MASTER")
         fields["broker"] = {**fields["broker"], "role": role}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -11,6 +11,7 @@ from shalott.cluster.systems.known_bugs import check_own_bugs
 from shalott.cluster.systems.record import (
     Layouts,
     LogPromises,
+    Parameters,
     Profile,
     Services,
     SystemRecord,
@@ -18,6 +19,7 @@ from shalott.cluster.systems.record import (
 from shalott.cluster.systems.rocket import layout
 from shalott.cluster.systems.rocket.drawing import drawer_of, searches_of
 from shalott.cluster.systems.rocket.profiles import SAFE_SETTINGS
+from shalott.cluster.systems.rocket.upstream_names import in_own_names
 from shalott.harness.core.parameters import NoParameters
 from shalott.harness.core.plan import Plan, nodes_hosting
 
@@ -57,18 +59,28 @@ def check(plan: Plan) -> None:
     layout.check_services(plan.system.name, plan.cluster.nodes, plan.system.services)
 
 
+def canonical(system: str, policy: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Settings by our names, of what may be upstream's. Raises UsageError."""
+    from shalott.cluster.systems.rocket.settings import setting_names
+
+    return in_own_names(policy, setting_names(system))
+
+
 def layouts_of(system: str) -> Layouts:
-    def lay_out(name: str, nodes: Sequence[str]) -> Services:
+    def lay_out(name: str, nodes: Sequence[str], parameters: Parameters) -> Services:
         return layout.lay_out(system, name, nodes)
 
-    def missing(services: Services) -> str:
+    def missing(services: Services, parameters: Parameters) -> str:
         return layout.what_is_missing(system, services)
+
+    def best_count(name: str, parameters: Parameters) -> int:
+        return layout.best_count(system, name)
 
     return Layouts(
         names=layout.LAYOUTS[1:],
         lay_out=lay_out,
         missing=missing,
-        best_count=partial(layout.best_count, system),
+        best_count=best_count,
     )
 
 
@@ -132,6 +144,7 @@ def _record(
         parameters=NoParameters,
         worlds=("docker", "local", "ssh", "sim"),
         check=check,
+        canonical=partial(canonical, name),
         layouts=layouts_of(name),
         serves="broker",
         promises=promises,

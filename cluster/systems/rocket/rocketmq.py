@@ -24,6 +24,7 @@ from tenacity import wait_fixed
 from shalott.broker.rocket.remoting.client import RemotingClient, Unanswered, Unreachable
 from shalott.broker.rocket.remoting.codes import RequestCode, ResponseCode
 from shalott.broker.rocket.remoting.command import Command
+from shalott.broker.rocket.remoting.headers import CreateTopic, to_ext
 from shalott.cluster.base import Cluster, NodeSpec, Topology, members_of
 from shalott.cluster.systems.events import event_row, read_event_file
 from shalott.cluster.systems.management import CONFIGURE_WITHIN_S, RETRY_S, management
@@ -126,9 +127,8 @@ class RocketmqSystem:
         except ClientError as error:
             return str(error)
         endpoint = cluster.endpoint(master, "remoting")
-        number = str(queues)
-        wanted = {"topic": topic, "readQueueNums": number, "writeQueueNums": number, "perm": "6"}
-        command = Command(code=RequestCode.UPDATE_AND_CREATE_TOPIC, ext=wanted)
+        wanted = CreateTopic(topic=topic, read_queue_nums=queues, write_queue_nums=queues)
+        command = Command(code=RequestCode.UPDATE_AND_CREATE_TOPIC, ext=to_ext(wanted))
         client = RemotingClient(lambda address: (endpoint.host, endpoint.port))
         try:
             answer = await client.invoke(master, command, ASK_TIMEOUT_MS)

@@ -54,8 +54,10 @@ def _hosts(found: Observation, service: str) -> bool:
 
 def _all_of(claim: Mapping[str, Any]) -> dict[str, int]:
     """Everything that a master has must be there, and be readable."""
-    end = claim.get(OFFSETS[0])
-    return {} if end is None else dict.fromkeys(OFFSETS, int(end))
+    end, readable = (claim.get(offset) for offset in OFFSETS)
+    if end is not None:
+        return dict.fromkeys(OFFSETS, int(end))
+    return {} if readable is None else {OFFSETS[1]: int(readable)}
 
 
 def _offsets(claim: Mapping[str, Any]) -> dict[str, int]:
@@ -76,13 +78,23 @@ def _why_not_followed(
                 return f"{node}'s {what}, and the master's log ended at {least}"
         if node == master:
             continue
-        if claim["role"] != "slave" or claim["master"] != master:
+        if claim["role"] != "slave" or not _is_told(claim, "master", master):
             return f"{node} is {claim['role']} and follows {claim['master'] or 'nobody'}"
-        if claim.get("epoch") != ruling.get("epoch") and ruling.get("epoch"):
+        if ruling.get("epoch") and not _is_told(claim, "epoch", ruling["epoch"]):
             return f"{node} follows in epoch {claim.get('epoch')}, not {ruling.get('epoch')}"
-        if node not in ruling["synchronised"]:
+        if "synchronised" not in _unknown(ruling) and node not in ruling["synchronised"]:
             return f"{node} is not synchronised"
     return ""
+
+
+def _unknown(claim: Mapping[str, Any]) -> Sequence[str]:
+    """What its broker can't be asked, as an original's. Nothing is demanded of that."""
+    told: Sequence[str] = claim.get("unknown") or ()
+    return told
+
+
+def _is_told(claim: Mapping[str, Any], field: str, wanted: object) -> bool:
+    return field in _unknown(claim) or claim.get(field) == wanted
 
 
 def _why_not_known(seen: Mapping[str, Observation | None], brokers: Sequence[str]) -> str:

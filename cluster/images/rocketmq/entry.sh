@@ -1,0 +1,35 @@
+#!/bin/bash
+# Runs the services of a node, a Java machine each, until one of them ends: then the node ends, with that one's code.
+#   entry.sh CONFIG_DIR DATA_DIR SERVICE ...
+# A service's properties are copied to the data directory first: an operator's changes are written there.
+config=$1 data=$2
+shift 2
+
+# AFTER_MASTER: for so many seconds a broker that has nothing yet waits for one that is the master.
+run() { # service, its properties
+    if [ "$1" = broker ] && [ -n "${AFTER_MASTER:-}" ] && [ ! -d "$data/store" ]; then
+        python3 /opt/rocketmq/await_master.py "$2" "$AFTER_MASTER"
+    fi
+    printf '%s INFO Shalott [entry] starting\n' "$(date -u +%Y-%m-%dT%H:%M:%S.%3NZ)" >>"$data/log/$1.log"
+    exec /opt/rocketmq/service.sh "$1" "$2" "$data/log/$1.log"
+}
+
+mkdir -p "$data/conf" "$data/log"
+# An operator's mark: this broker's messages are not to be kept (operator.py).
+if [ -e "$data/conf/empty-store" ]; then rm -rf "$data/store" "$data/conf/empty-store"; fi
+for service in "$@"; do
+    own=$data/conf/$service.properties
+    [ -s "$own" ] || cp "$config/$service.properties" "$own"
+    run "$service" "$own" &
+done
+asked=
+trap 'asked=yes' TERM INT
+wait -n
+code=$?
+if [ -n "$asked" ]; then
+    wait # tini told them all
+    exit 0
+fi
+kill -TERM $(jobs -p) 2>/dev/null
+wait
+exit "$code"

@@ -1,0 +1,103 @@
+"""What the nodes' files hold of the log and the consume queues, compared when the group is at rest.
+
+A program in the nodes (cluster/images/rocketmq/log_digest.py) reads the files themselves, and says
+what it reads in the words of our own brokers' management API, so that both are compared by one
+hand (cluster/systems/rocket/replicas.py). Who has a SyncStateSet compares its members; elsewhere
+all that follow the master hold what it holds when nobody writes.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+from urllib.parse import parse_qs, urlsplit
+
+import msgspec
+
+from shalott.cluster.base import Cluster
+from shalott.cluster.systems.rocket import replicas
+from shalott.cluster.systems.settling import Observe
+from shalott.harness.core.errors import Definite, HarnessError, Indefinite
+
+if TYPE_CHECKING:
+    from shalott.harness.core.history import Recorder
+
+PROGRAM = ("python3", "/opt/rocketmq/log_digest.py", "/data/store")
+OF_PATH = {"/api/shalott/log-digest": "log", "/api/shalott/queue-digest": "queues"}
+OBSERVE_TIMEOUT_S = 5.0
+
+
+async def record_files(
+    cluster: Cluster, record: Recorder, nodes: Sequence[str], observe: Observe
+) -> None:
+    """Write a row ``replica`` for each (docs/architecture.md, the contract of the history)."""
+
+    ends: dict[str, int] = {}  # by node, as its broker told them last
+
+    async def get(node: str, path: str) -> Any:
+        done = await _run(cluster, node, words_of(path, ends.get(node)))
+        try:
+            return msgspec.json.decode(done)
+        except msgspec.DecodeError as error:
+            raise Definite(f"{node}'s files can't be read: {done.strip()[-200:]}") from error
+
+    async def ask(node: str) -> Mapping[str, Any]:
+        seen = await _observed(observe, node)
+        claims = [await _synchronised(claim, node) for claim in seen["claims"]]
+        for claim in claims:
+            if claim.get("end_offset") is not None:
+                ends[node] = int(claim["end_offset"])
+        return {**seen, "claims": claims}
+
+    async def _synchronised(claim: Mapping[str, Any], node: str) -> Mapping[str, Any]:
+        """With who should hold the same, where nobody keeps a set: the slaves that say they are."""
+        if claim["role"] != "master" or claim["synchronised"] is not None:
+            return claim
+        others = [other for other in nodes if other != node]
+        found = await asyncio.gather(
+            *(_observed(observe, other) for other in others), return_exceptions=True
+        )
+        following = [
+            other
+            for other, seen in zip(others, found, strict=True)
+            if isinstance(seen, Mapping)
+            and any(c["role"] == "slave" and c["master"] in (None, node) for c in seen["claims"])
+        ]
+        return {**claim, "synchronised": following}
+
+    await replicas.record_logs(record, nodes, ask, get)
+
+
+def words_of(path: str, end: int | None = None) -> tuple[str, ...]:
+    """The program's arguments for what our own brokers are asked with that path.
+
+    ``end``: how far the broker says that its log goes, if it does. What lies behind that was cut
+    away, and not overwritten yet.
+    """
+    limit = () if end is None else (f"--end={end}",)
+    split = urlsplit(path)
+    query = {name: values[0] for name, values in parse_qs(split.query).items()}
+    what = OF_PATH[split.path]
+    if what == "queues":
+        return (*limit, what, query.get("from", "0"))
+    block = (query["block"],) if "block" in query else ()
+    return (*limit, what, query.get("from", "0"), query.get("to", ""), *block)
+
+
+async def _run(cluster: Cluster, node: str, words: Sequence[str]) -> str:
+    try:
+        done = await cluster.run_command(node, (*PROGRAM, *words), replicas.ASK_TIMEOUT_MS)
+    except HarnessError as error:
+        raise Indefinite(str(error)) from error
+    if done.exit_code != 0:
+        raise Indefinite(f"{node}'s files can't be read: {done.output.strip()[-200:]}")
+    return done.output
+
+
+async def _observed(observe: Observe, node: str) -> Mapping[str, Any]:
+    try:
+        async with asyncio.timeout(OBSERVE_TIMEOUT_S):
+            return await observe(node)
+    except (HarnessError, OSError, TimeoutError) as error:
+        raise Indefinite(str(error) or type(error).__name__) from error

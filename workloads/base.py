@@ -83,6 +83,11 @@ class Workload:
         """The names of the ports that clients use, of any node."""
         return (self.port,) if self.several is None else self.several.names
 
+    @property
+    def drains(self) -> bool:
+        """Whether the final generator takes what is left, at each node."""
+        return self.final_at is not None
+
     def final_without(self, left_out: Sequence[str], nodes: Sequence[str]) -> Generator:
         """The final generator of a run that some of the clients' nodes have left for good."""
         if self.final_at is None or not left_out:

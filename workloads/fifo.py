@@ -30,6 +30,7 @@ from shalott.harness.core.rng import stream_key
 from shalott.workloads import queue
 from shalott.workloads.base import Workload
 from shalott.workloads.clients.amqp import AmqpQueueClient
+from shalott.workloads.clients.amqp_channel import guest_of
 from shalott.workloads.clients.body import SMALLEST_BYTES
 from shalott.workloads.queue import (
     AMQP,
@@ -87,6 +88,7 @@ def fifo_workload(plan: Plan) -> Workload:
             op_timeout_ms=plan.workload.op_timeout_ms,
             ack_after_ms=parameters.ack_after_ms,
             guarantees=client_guarantees(parameters),
+            credentials=guest_of(plan),
         ),
         generator=load_generator(plan),
         final_generator=drain_generator(plan),

@@ -28,6 +28,7 @@ from shalott.harness.core.op import Invocation
 from shalott.harness.core.parameters import make_parameters
 from shalott.harness.core.plan import Plan
 from shalott.workloads.base import Workload
+from shalott.workloads.clients.amqp_channel import guest_of
 from shalott.workloads.clients.amqp_lock import AmqpLockClient
 from shalott.workloads.judges import run_checkers
 from shalott.workloads.queue import AMQP, Count, one_a_node, queue_names
@@ -64,7 +65,11 @@ def lock_workload(plan: Plan) -> Workload:
         name="lock",
         queues=locks,
         port="amqp",
-        make_client=partial(AmqpLockClient, op_timeout_ms=plan.workload.op_timeout_ms),
+        make_client=partial(
+            AmqpLockClient,
+            op_timeout_ms=plan.workload.op_timeout_ms,
+            credentials=guest_of(plan),
+        ),
         generator=lock_generator(plan, "load", plan.time_limit_ms),
         final_generator=lock_generator(plan, "afterwards", AFTERWARDS_MS),
         setup=tuple(Invocation(f="create", key=lock) for lock in locks),

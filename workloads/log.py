@@ -1,7 +1,8 @@
 """The log workload: sends and polls over the queues of one topic, and everything read at the end.
 
 A process is bound to a node with a broker: it asks that node's name server where the master is,
-sends there, and polls at that node's own broker, be it the master or a slave. Where name servers
+sends there, and polls at that node's own broker, be it the master or a slave (at the master where
+slaves answer no readers). Where name servers
 have nodes of their own, each is asked by the processes of some brokers. After the heal every queue
 is read at every broker from offset 0 to its end; checkers/logs/anomalies.py says what
 must be found there.
@@ -15,6 +16,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial
+from typing import Annotated
 
 import msgspec
 
@@ -23,7 +25,7 @@ from shalott.checkers.logs.anomalies import ReplicatedLog
 from shalott.checkers.logs.freshness import FreshReads
 from shalott.checkers.mastership.elections.regressions import Elections
 from shalott.checkers.runs.convergence import Convergence
-from shalott.cluster.systems.record import promises_of
+from shalott.cluster.systems.record import promises_of, readers_of
 from shalott.harness.core.client import Client
 from shalott.harness.core.drawing import Draw, Range
 from shalott.harness.core.generator.base import Generator
@@ -34,7 +36,14 @@ from shalott.harness.core.plan import Plan, nodes_hosting
 from shalott.harness.core.rng import stream_key
 from shalott.workloads.base import SeveralPorts, Workload
 from shalott.workloads.clients.body import SMALLEST_BYTES
+from shalott.workloads.clients.libraries.choice import (
+    JavaParameters,
+    LogClientName,
+    check_client,
+    library_clients,
+)
 from shalott.workloads.clients.log_client import LogClient
+from shalott.workloads.clients.members.consumption import MemberSettings
 from shalott.workloads.judges import run_checkers
 from shalott.workloads.log_promises import invariant_checkers
 from shalott.workloads.queue import Count, Share, Size, one_a_node
@@ -42,13 +51,17 @@ from shalott.workloads.record import Values, WorkloadRecord
 
 REMOTING = "rocketmq-remoting"  # brokers and name servers of RocketMQ
 
-TOPIC = "shalott"
+TOPIC = "log"  # not the name of a cluster or a broker group: brokers refuse those
 PORTS = ("nameserver", "remoting")
 READING_LIMIT_MS = 60_000
 ROUTE_POLL_MS = 1000  # clients of an original wait 30 s for a new route: an outage of their own
 
 
-class LogParameters(msgspec.Struct, frozen=True, kw_only=True):
+class LogParameters(JavaParameters, frozen=True, kw_only=True):
+    client: Annotated[
+        LogClientName,
+        msgspec.Meta(description="Who sends and polls: own, RocketMQ's java, or mixed: both."),
+    ] = "own"
     queues: Count = 0  # of the topic
     enqueue_fraction: Share = 0.6  # sends
     body_bytes: Size = 64
@@ -59,7 +72,7 @@ def parameters_of(plan: Plan) -> LogParameters:
 
 
 def queue_keys(count: int) -> tuple[str, ...]:
-    """shalott/0, shalott/1, ...: a topic and the number of its queue."""
+    """log/0, log/1, ...: a topic and the number of its queue."""
     return tuple(f"{TOPIC}/{number}" for number in range(count))
 
 
@@ -97,12 +110,23 @@ def elections_workload(plan: Plan) -> Workload:
 
 
 def _workload(plan: Plan, name: str, final_generator: Generator) -> Workload:
+    parameters = parameters_of(plan)
+    clients = library_clients(
+        parameters.client,
+        parameters,
+        plan,
+        dial=dial,
+        body_bytes=parameters.body_bytes,
+        members=MemberSettings(route_poll_ms=ROUTE_POLL_MS),
+    )
+
     def make_client(ports: Mapping[str, tuple[str, int]]) -> Client:
-        return make_log_client(plan, ports)
+        host, port = ports["nameserver"]
+        return clients.sender(f"{host}:{port}", make_log_client(plan, ports))
 
     return Workload(
         name=name,
-        queues=queue_keys(parameters_of(plan).queues),
+        queues=queue_keys(parameters.queues),
         generator=load_generator(plan),
         final_generator=final_generator,
         several=SeveralPorts(PORTS, make_client, partial(port_at, plan)),
@@ -123,14 +147,17 @@ def make_log_client(plan: Plan, ports: Mapping[str, tuple[str, int]]) -> LogClie
     """A client of the node whose ports these are."""
     host, port = ports["nameserver"]
     broker_host, broker_port = ports["remoting"]
+    readers = readers_of(plan)
     return LogClient(
         host,
         port,
         dial=dial,
-        broker=f"{broker_host}:{broker_port}",
+        broker=f"{broker_host}:{broker_port}" if readers.at_slaves else None,
         body_bytes=parameters_of(plan).body_bytes,
         op_timeout_ms=plan.workload.op_timeout_ms,
         route_poll_ms=ROUTE_POLL_MS,
+        poll_wait_ms=readers.wait_ms,
+        tell_where=readers.tell_where,
     )
 
 
@@ -154,10 +181,17 @@ def elections_checkers(plan: Plan) -> Sequence[Checker]:
 
 def draw_parameters(draw: Draw) -> Values:
     return {
+        "client": draw.knob("client", ("own",)),  # libraries: where a search's world has real time
         "queues": draw.knob("queues", (1, 1, 2, 3)),
         "enqueue_fraction": draw.knob("enqueue_fraction", Range(0.5, 0.8, 0.05)),
         "body_bytes": draw.knob("body_bytes", (12, 64, 64, 256, 1024, 8192)),
     }
+
+
+def check(plan: Plan) -> None:
+    """Raises UsageError."""
+    parameters = parameters_of(plan)
+    check_client(parameters.client, parameters, plan)
 
 
 def describe(plan: Plan) -> str:
@@ -173,6 +207,7 @@ LOG = WorkloadRecord(
     complete=one_a_node,
     build=log_workload,
     checkers=log_checkers,
+    check=check,
     draw=draw_parameters,
     describe=describe,
     lower=("queues",),
@@ -186,6 +221,7 @@ ELECTIONS = WorkloadRecord(
     complete=one_a_node,
     build=elections_workload,
     checkers=elections_checkers,
+    check=check,
     draw=draw_parameters,
     describe=describe,
     lower=("queues",),

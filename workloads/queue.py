@@ -25,6 +25,7 @@ from shalott.harness.core.plan import Plan
 from shalott.harness.core.rng import stream_key
 from shalott.workloads.base import Workload
 from shalott.workloads.clients.amqp import AmqpQueueClient
+from shalott.workloads.clients.amqp_channel import guest_of
 from shalott.workloads.clients.body import SMALLEST_BYTES
 from shalott.workloads.judges import message_checkers
 from shalott.workloads.record import Values, WorkloadRecord
@@ -125,6 +126,7 @@ def queue_workload(plan: Plan) -> Workload:
             op_timeout_ms=plan.workload.op_timeout_ms,
             ack_after_ms=parameters.ack_after_ms,
             guarantees=client_guarantees(parameters),
+            credentials=guest_of(plan),
         ),
         generator=load_generator(plan),
         final_generator=drain_generator(plan),

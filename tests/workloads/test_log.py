@@ -44,7 +44,7 @@ def plan_of(workload: str = "", **policy: Any) -> Plan:
 
 
 def test_keys_are_a_topic_and_the_numbers_of_its_queues() -> None:
-    assert queue_keys(3) == ("shalott/0", "shalott/1", "shalott/2")
+    assert queue_keys(3) == ("log/0", "log/1", "log/2")
     assert log_workload(plan_of()).queues == queue_keys(2)
 
 

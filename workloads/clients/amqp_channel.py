@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from pamqp import commands
 
 from shalott.harness.core.errors import Definite, Indefinite, Unreachable
+from shalott.harness.core.plan import Plan
 from shalott.workloads.clients.amqp_connection import Connection, ConnectionLost, Event, connect
 
 
@@ -30,6 +31,11 @@ class Credentials:
 
 
 GUEST = Credentials()
+
+
+def guest_of(plan: Plan) -> Credentials:
+    """The plan's clients: in the virtual host that it names, if its system has some."""
+    return Credentials(vhost=str(plan.system.parameters.get("vhost", GUEST.vhost)))
 
 
 class Progress:

@@ -4,7 +4,8 @@ Sends go to the master of the route that this node's own name server gives: on t
 partition that may be a deposed one, and finding that out is what the workload is for. Nothing is
 sent twice. A key is one queue, "topic/queue".
 
-    send    ok      SEND_OK; the offset is the message's in its queue
+    send    ok      SEND_OK; the offset is the message's in its queue, "broker" in its extra the
+                    address of the broker that said so
             fail    nothing was sent; the broker says that nothing was stored, or refused for a
                     reason that comes before the storing
             info    stored, and no more than that (flush or slave timeout, no slave); an answer that
@@ -41,6 +42,7 @@ from shalott.workloads.clients.rocketmq import (
 EMPTY = "empty"
 ROUTE_POLL_MS = 30_000  # pollNameServerInterval
 POLL_WAIT_MS = 100
+ID_BYTES = (16, 28)
 PROPERTIES = {"tag": "TAGS", "delay": "DELAY"}  # of a message, by their names in a send's extra
 # What our brokers' remarks say of a message that is not SEND_OK
 # (broker/rocket/processor/outcomes.py).
@@ -79,12 +81,14 @@ class LogClient:
         op_timeout_ms: int = 5000,
         route_poll_ms: int = ROUTE_POLL_MS,
         poll_wait_ms: int = POLL_WAIT_MS,
+        tell_where: bool = False,
     ) -> None:
         self._broker = broker
         self._body_bytes = body_bytes
         self._op_timeout_ms = op_timeout_ms
         self._route_poll_ms = route_poll_ms
         self._poll_wait_ms = poll_wait_ms
+        self._tell_where = tell_where
         self._client = RocketClient([f"{host}:{port}"], dial=dial, timeout_ms=op_timeout_ms / 3)
         self._routes: dict[str, _CachedRoute] = {}
         self._stands: dict[str, int] = {}  # key -> offset of the next poll
@@ -135,10 +139,15 @@ class LogClient:
             )
         except RocketError as error:
             self._routes.pop(topic, None)
-            raise _fate_of_send(error) from error
+            raise fate_of_send(error) from error
         if sent.code != ResponseCode.SUCCESS:
             raise Indefinite(f"{sent.code.name} at queue offset {sent.queue_offset}")
-        return Completion(type="ok", offset=None if "delay" in extra else sent.queue_offset)
+        told = {**extra, "broker": master}
+        if self._tell_where:
+            told |= log_offset_of(sent.message_id)
+        return Completion(
+            type="ok", offset=None if "delay" in extra else sent.queue_offset, extra=told
+        )
 
     async def _master(self, topic: str, queue_id: int) -> tuple[Queue, str]:
         """Whom to ask. Raises Definite: nothing was sent to a broker yet."""
@@ -219,7 +228,17 @@ class LogClient:
         return Completion(type="ok", extra=extra | ({"reconsumed": retried} if retried else {}))
 
 
-def _fate_of_send(error: RocketError) -> Definite | Indefinite:
+def log_offset_of(message_id: str) -> dict[str, int]:
+    """Where in the log it lies: a broker's message id is its address 8 (of IPv6: 20) and that 8
+    (MessageDecoder.createMessageId). Nothing if it is no such id."""
+    try:
+        raw = bytes.fromhex(message_id)
+    except ValueError:
+        return {}
+    return {"log_offset": int.from_bytes(raw[-8:])} if len(raw) in ID_BYTES else {}
+
+
+def fate_of_send(error: RocketError) -> Definite | Indefinite:
     """What became of a message whose send ended so."""
     match error:
         case NotSent():

@@ -26,6 +26,7 @@ from shalott.broker.rocket.remoting.headers import (
     PULL_SUSPEND,
     BadHeader,
     ConsumerOffset,
+    CreateTopic,
     Offset,
     PullMessage,
     PullResult,
@@ -52,7 +53,9 @@ from shalott.workloads.clients.rocketmq_messages import (
 
 UNIQUE_KEY = "UNIQ_KEY"
 DEFAULT_QUEUES = 4  # of a topic that a send creates
-PULL_GRACE_MS = 2000  # a pull that waits is answered this much later at most
+# A pull that waits is answered this much later at most: an original looks every 5 s only at who
+# waits (PullRequestHoldService), and its answer takes its time.
+HOLD_PERIOD_MS, PULL_GRACE_MS = 5000, 2000
 
 H = TypeVar("H", bound=msgspec.Struct)
 Dial = Callable[[str], tuple[str, int]]
@@ -177,6 +180,11 @@ class RocketClient:
 
     # -- brokers -----------------------------------------------------------------------------------
 
+    async def create_topic(self, address: str, topic: str, queues: int) -> None:
+        """At one broker, which must be a master; or change how many queues it has."""
+        header = CreateTopic(topic=topic, read_queue_nums=queues, write_queue_nums=queues)
+        success(await self.ask(address, RequestCode.UPDATE_AND_CREATE_TOPIC, header))
+
     def next_queue(self, topic: str, route: TopicRoute) -> Queue:
         """One after the other of those that may be written. Raises NotSent if there are none."""
         queues = [
@@ -252,7 +260,8 @@ class RocketClient:
             suspend_timeout_millis=wait_ms,
             subscription=subscription,
         )
-        patience_ms = wait_ms + PULL_GRACE_MS if timeout_ms is None else timeout_ms
+        held_ms = wait_ms + HOLD_PERIOD_MS if wait_ms > 0 else 0
+        patience_ms = held_ms + PULL_GRACE_MS if timeout_ms is None else timeout_ms
         answer = await self.ask(address, RequestCode.PULL_MESSAGE, header, timeout_ms=patience_ms)
         if answer.code not in PULL_CODES:
             raise Refused(answer.code, answer.remark)

@@ -103,6 +103,11 @@ def encode_properties(properties: Mapping[str, str]) -> str:
     return "".join(f"{key}{_KEY_END}{value}{_VALUE_END}" for key, value in properties.items())
 
 
+def decode_properties(text: str) -> dict[str, str]:
+    """Of a message, as ``encode_properties`` wrote them."""
+    return dict(_pairs(text))
+
+
 def _pairs(text: str) -> Iterator[tuple[str, str]]:
     for pair in text.split(_VALUE_END):
         key, is_pair, value = pair.partition(_KEY_END)

@@ -30,6 +30,7 @@ from shalott.harness.core.op import Invocation
 from shalott.harness.core.plan import Plan
 from shalott.harness.core.rng import stream_key
 from shalott.workloads.base import Workload
+from shalott.workloads.clients.amqp_channel import guest_of
 from shalott.workloads.clients.body import SMALLEST_BYTES
 from shalott.workloads.clients.consuming.client import ConsumerClients
 from shalott.workloads.clients.consuming.declarations import EXCHANGE_PREFIX
@@ -162,6 +163,7 @@ def consume_workload(plan: Plan) -> Workload:
                 declarations=topology.declarations(),
                 body_bytes=topology.parameters.body_bytes,
                 op_timeout_ms=plan.workload.op_timeout_ms,
+                credentials=guest_of(plan),
             ),
             plan.workload.concurrency,
         ),

@@ -13,11 +13,13 @@ from shalott.harness.core.errors import UsageError
 from shalott.harness.core.parameters import make_parameters
 from shalott.harness.core.plan import Plan
 from shalott.workloads.clients.body import SMALLEST_BYTES
-from shalott.workloads.clients.cpp.clients import (
+from shalott.workloads.clients.libraries.choice import (
     BROKERS_MAX_RECONSUME,
     BROKERS_RETRY_LEVEL,
+    CPP,
     STUCK_AFTER_MS,
-    RocketClientName,
+    GroupClientName,
+    JavaParameters,
     check_client,
 )
 from shalott.workloads.clients.members.requests import DEAD_PREFIX, SCHEDULE_TOPIC, retry_topic
@@ -37,7 +39,7 @@ SLACK_MS = 15_000  # beyond all that a group may have to wait for
 FEATURES = ("concurrent", "orderly", "tagged", "broadcast")
 
 
-class GroupParameters(msgspec.Struct, frozen=True, kw_only=True):
+class GroupParameters(JavaParameters, frozen=True, kw_only=True):
     """Names of ``groups`` say what they are: concurrent, orderly, tagged (they want all tags but
     the last), broadcast, or several of these and a number, joined by "-".
 
@@ -46,8 +48,10 @@ class GroupParameters(msgspec.Struct, frozen=True, kw_only=True):
     """
 
     client: Annotated[
-        RocketClientName,
-        msgspec.Meta(description="Who makes up the groups: own, or cpp, RocketMQ's C++ client."),
+        GroupClientName,
+        msgspec.Meta(
+            description="Who makes up the groups: own, RocketMQ's cpp or java, or mixed: own, java."
+        ),
     ] = "own"
     topics: Annotated[int, msgspec.Meta(ge=1, le=9, description="How many topics.")] = 2
     queues: Annotated[int, msgspec.Meta(ge=1, le=16, description="Queues of each topic.")] = 3
@@ -145,7 +149,7 @@ def _group(parameters: GroupParameters, name: str) -> Group:
 
 def as_the_client_can(values: Values, serving: int) -> Values:
     """What the C++ client leaves to the broker can't be chosen."""
-    if values.get("client", "own") == "own":
+    if values.get("client") != CPP:
         return values
     return {
         **values,
@@ -158,7 +162,7 @@ def as_the_client_can(values: Values, serving: int) -> Values:
 def check(plan: Plan) -> None:
     """Raises UsageError."""
     parameters = parameters_of(plan)
-    check_client(parameters.client, plan.cluster.backend)
+    check_client(parameters.client, parameters, plan)
     if not parameters.groups:
         raise UsageError("--groups: name at least one")
     for name in parameters.groups:

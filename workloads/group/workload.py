@@ -35,7 +35,7 @@ from shalott.harness.core.plan import Plan, nodes_hosting
 from shalott.harness.core.rng import stream_key
 from shalott.workloads.base import SeveralPorts, Workload
 from shalott.workloads.clients.body import SMALLEST_BYTES
-from shalott.workloads.clients.cpp.clients import member_maker, sending_client
+from shalott.workloads.clients.libraries.choice import LibraryClients, library_clients
 from shalott.workloads.clients.log_client import LogClient
 from shalott.workloads.clients.members.client import GroupClient, GroupMeans
 from shalott.workloads.clients.members.consumption import MemberSettings
@@ -71,10 +71,19 @@ NS_PER_MS = 1_000_000
 def group_workload(plan: Plan) -> Workload:
     """Everything a run needs to know about this workload."""
     parameters = parameters_of(plan)
-    means = _means(plan, parameters)
+    members = _members(parameters)
+    clients = library_clients(
+        parameters.client,
+        parameters,
+        plan,
+        dial=dial,
+        body_bytes=parameters.body_bytes,
+        members=members,
+    )
+    means = _means(plan, parameters, members, clients)
 
     def make_client(ports: Mapping[str, tuple[str, int]]) -> Client:
-        return make_group_client(plan, means, ports)
+        return make_group_client(plan, means, clients, ports)
 
     return Workload(
         name="group",
@@ -88,21 +97,27 @@ def group_workload(plan: Plan) -> Workload:
     )
 
 
-def _means(plan: Plan, parameters: GroupParameters) -> GroupMeans:
+def _members(parameters: GroupParameters) -> MemberSettings:
+    return MemberSettings(
+        heartbeat_ms=parameters.heartbeat_ms,
+        rebalance_ms=parameters.rebalance_ms,
+        persist_ms=parameters.persist_ms,
+        lock_ms=parameters.lock_ms,
+        route_poll_ms=ROUTE_POLL_MS,
+        pull_wait_ms=parameters.pull_wait_ms,
+        suspend_ms=parameters.suspend_for_ms,
+        parallel=parameters.parallel,
+        retry_level=parameters.retry_level,
+    )
+
+
+def _means(
+    plan: Plan, parameters: GroupParameters, members: MemberSettings, clients: LibraryClients
+) -> GroupMeans:
     return GroupMeans(
         topic=topics_of(parameters)[0],
         groups={group.name: group for group in groups_of(parameters)},
-        members=MemberSettings(
-            heartbeat_ms=parameters.heartbeat_ms,
-            rebalance_ms=parameters.rebalance_ms,
-            persist_ms=parameters.persist_ms,
-            lock_ms=parameters.lock_ms,
-            route_poll_ms=ROUTE_POLL_MS,
-            pull_wait_ms=parameters.pull_wait_ms,
-            suspend_ms=parameters.suspend_for_ms,
-            parallel=parameters.parallel,
-            retry_level=parameters.retry_level,
-        ),
+        members=members,
         listener=Listener(
             seed=plan.seed,
             process_ms=parameters.process_ms,
@@ -112,12 +127,15 @@ def _means(plan: Plan, parameters: GroupParameters) -> GroupMeans:
             suspend=parameters.suspend,
             poison=parameters.poison,
         ),
-        make_member=member_maker(parameters.client, parameters.body_bytes),
+        make_member=clients.member,
     )
 
 
 def make_group_client(
-    plan: Plan, means: GroupMeans, ports: Mapping[str, tuple[str, int]]
+    plan: Plan,
+    means: GroupMeans,
+    clients: LibraryClients,
+    ports: Mapping[str, tuple[str, int]],
 ) -> GroupClient:
     """A client of the node whose ports these are."""
     host, port = ports["nameserver"]
@@ -132,14 +150,7 @@ def make_group_client(
         route_poll_ms=ROUTE_POLL_MS,
     )
     timeout_ms = plan.workload.op_timeout_ms
-    sender = sending_client(
-        parameters_of(plan).client,
-        f"{host}:{port}",
-        log,
-        dial=dial,
-        body_bytes=parameters_of(plan).body_bytes,
-        op_timeout_ms=timeout_ms,
-    )
+    sender = clients.sender(f"{host}:{port}", log)
     return GroupClient(f"{host}:{port}", sender, means, dial=dial, op_timeout_ms=timeout_ms)
 
 
@@ -245,6 +256,7 @@ _GROUPS = (
 
 def draw_parameters(draw: Draw) -> Values:
     return {
+        "client": draw.knob("client", ("own",)),  # libraries: where a search's world has real time
         "topics": draw.knob("topics", (1, 1, 2)),
         "queues": draw.knob("queues", (1, 2, 3, 4)),
         "groups": list(draw.knob("groups", _GROUPS)),

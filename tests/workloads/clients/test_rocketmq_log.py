@@ -66,8 +66,9 @@ def driving(
 def test_a_send_is_ok_with_its_offset_and_a_poll_reads_it() -> None:
     async def test(it: Driver) -> None:
         await it.client.open()
-        assert await it.send(11) == Completion(type="ok", offset=0)
-        assert await it.send(12) == Completion(type="ok", offset=1)
+        first, second = await it.send(11), await it.send(12)
+        assert (first.type, first.offset, second.type, second.offset) == ("ok", 0, "ok", 1)
+        assert first.extra == second.extra == {"broker": "127.0.0.1:10911"}
         polled = await it.poll()
         assert polled == Completion(type="ok", extra={"from": 0, "records": [(0, 11), (1, 12)]})
         await it.send(13)

@@ -194,7 +194,7 @@ def test_unacknowledged_messages_of_who_hangs_up_are_delivered_again_flagged() -
             lambda told: [r for r in told.of_f("consumer") if r["extra"]["global"]],
         ),
         (
-            {"no_ack": (0.2,), "cancels": (0.03,), "time_limit_ms": (15_000,)},
+            {"no_ack": (0.5,), "cancels": (0.03,), "time_limit_ms": (15_000,)},
             lambda told: [r for r in told.of_f("consumer") if r["extra"]["no_ack"]],
         ),
         (

@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 
 from shalott.harness.core.errors import Definite, Indefinite, UsageError
-from shalott.workloads.clients.cpp import clients as cpp_clients
+from shalott.workloads.clients.cpp.process import require_library
+from shalott.workloads.clients.real_only import refuse_in_simulation
 from shalott.workloads.clients.recovering.amqp_rows import Published
 from shalott.workloads.clients.recovering.clients import check_client
 from shalott.workloads.clients.recovering.consumer_client import fate_of_enqueue
@@ -65,10 +66,11 @@ def test_simulations_have_no_libraries(name: Any) -> None:
     check_client("own", "sim")
 
 
-def test_the_cpp_client_is_refused_in_a_simulation_too() -> None:
-    with pytest.raises(UsageError, match="--client cpp runs on real clusters only"):
-        cpp_clients.check_client("cpp", "sim")
-    cpp_clients.check_client("own", "sim")
+@pytest.mark.parametrize("name", ["cpp", "java", "mixed"])
+def test_rocketmqs_clients_are_refused_in_a_simulation_too(name: Any) -> None:
+    with pytest.raises(UsageError, match=f"--client {name} runs on real clusters only"):
+        refuse_in_simulation(name, "sim")
+    refuse_in_simulation("own", "sim")
 
 
 @pytest.mark.parametrize("name", ["aio-pika", "pika"])
@@ -87,4 +89,4 @@ def test_cpp_library_that_is_not_installed_is_one_sentence(
 ) -> None:
     monkeypatch.setattr(importlib.util, "find_spec", lambda module: None)
     with pytest.raises(UsageError, match="^--client cpp needs "):
-        cpp_clients.check_client("cpp", "local")
+        require_library()

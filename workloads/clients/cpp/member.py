@@ -1,17 +1,20 @@
-"""CppMember: a member of a consumer group that is RocketMQ's C++ client, in a process of its own.
+"""LibraryMember: a member of a consumer group that is a library of upstream's, driven over pipes.
+CppMember is one that is RocketMQ's C++ client, in a process of its own.
 
 It is used as our own member is (members/member.py): begins at once, ends by ``leave`` or ``end``.
 The application's part, how long a message takes and what comes of it, is the run's listener; all
-else is the library's, with its own times: it asks for members every 10 s, commits every 5 s and
-looks for routes every 30 s, and leaves delays and the number of retries to the broker.
+else is the library's. The C++ client has times of its own: it asks for members every 10 s, commits
+every 5 s and looks for routes every 30 s, and leaves delays and the number of retries to the
+broker.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
+from abc import ABC, abstractmethod
 from collections.abc import Coroutine, Mapping
-from typing import Any
+from typing import Any, Protocol
 
 from shalott.checkers.groups.rows.rules import Group
 from shalott.harness.core.errors import Unreachable
@@ -30,15 +33,28 @@ JOIN_TIMEOUT_S = 60.0  # it asks for routes with a patience of its own
 AGAIN_S = 1.0  # a member that could not join tries again
 
 
-class CppMember:
-    """``name`` is its instance name. ``body_bytes``: of every message of the run."""
+class Driven(Protocol):
+    """A library's object: a C++ client's process, or one of several in a JVM."""
+
+    async def start(self) -> None: ...
+
+    async def ask(self, do: str, what: Mapping[str, object], timeout_s: float) -> None: ...
+
+    def tell(self, do: str, what: Mapping[str, object]) -> None: ...
+
+    async def leave(self) -> None: ...
+
+    async def kill(self) -> None: ...
+
+
+class LibraryMember(ABC):
+    """``name`` is its instance name."""
 
     def __init__(
         self,
         name: str,
         group: Group,
         *,
-        body_bytes: int,
         settings: MemberSettings,
         name_server: str,
         dial: Dial,
@@ -51,8 +67,8 @@ class CppMember:
         self._rows = rows
         self._settings = settings
         self._name_server = name_server
-        self._body_bytes = body_bytes
-        self._wire = MemberRows(name, group, rows)
+        self._dial = dial
+        self._wire = self._new_wire()
         self._tap = RemotingTap(dial, self._wire)
         self._process = self._new_process()
         self._given: dict[tuple[str, int], int] = {}  # how often, by queue and offset
@@ -83,8 +99,16 @@ class CppMember:
         await asyncio.gather(*tasks, return_exceptions=True)
         self._wire.end(ended)
 
-    def _new_process(self) -> CppProcess:
-        return CppProcess(self._body_bytes, self._said, self._process_ended)
+    @abstractmethod
+    def _new_process(self) -> Driven:
+        """What tells ``_said`` and ``_process_ended``. Uses the tap of the moment."""
+
+    def _new_wire(self) -> MemberRows:
+        return MemberRows(self.name, self.group, self._rows)
+
+    def _join_words(self) -> dict[str, object]:
+        """What the library is told besides where and whose it is."""
+        return {}
 
     async def _live(self) -> None:
         while not self._ended:
@@ -96,12 +120,14 @@ class CppMember:
                 log.info("the member %s can't join: %s", self.name, error)
                 await self._process.kill()
                 await asyncio.sleep(AGAIN_S)
+                await self._tap.close()
+                self._tap = RemotingTap(self._dial, self._wire)
                 self._process = self._new_process()
 
     async def _join(self) -> None:
         await self._process.start()
         group = self.group
-        wanted = {
+        wanted = self._join_words() | {
             "name_server": await self._tap.address(self._name_server),
             "group": group.name,
             "instance": self.name,
@@ -128,9 +154,10 @@ class CppMember:
         value = decode_body(bytes.fromhex(said["body"]))
         again = self._given.get((key, offset), 0)
         self._given[key, offset] = again + 1
-        attempt = int(said["reconsumed"]) + (0 if said["retry"] else again)
+        reconsumed = self._reconsumed(said)
+        attempt = reconsumed + (0 if said["retry"] else again)
         words: dict[str, Any] = self._wire.words | {
-            "reconsumed": said["reconsumed"],
+            "reconsumed": reconsumed,
             "origin": said["retry"] or said["topic"],
         }
         if said["tag"]:
@@ -156,8 +183,12 @@ class CppMember:
         self._rows.end(row, extra=words | {"outcome": outcome}, **told)
         self._wire.worked(key, assignment)
 
+    def _reconsumed(self, said: Mapping[str, Any]) -> int:
+        """How often the broker says that it was."""
+        return int(said["reconsumed"])
+
     def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
-        task = asyncio.create_task(work, name=f"C++ member {self.name}")
+        task = asyncio.create_task(work, name=f"member {self.name}")
         self._tasks[task] = None
         task.add_done_callback(self._over)
 
@@ -165,3 +196,33 @@ class CppMember:
         self._tasks.pop(task, None)
         if not task.cancelled() and (error := task.exception()) is not None:
             log.error("the member %s", self.name, exc_info=error)
+
+
+class CppMember(LibraryMember):
+    """``body_bytes``: of every message of the run."""
+
+    def __init__(
+        self,
+        name: str,
+        group: Group,
+        *,
+        body_bytes: int,
+        settings: MemberSettings,
+        name_server: str,
+        dial: Dial,
+        listener: Listener,
+        rows: Rows,
+    ) -> None:
+        self._body_bytes = body_bytes
+        super().__init__(
+            name,
+            group,
+            settings=settings,
+            name_server=name_server,
+            dial=dial,
+            listener=listener,
+            rows=rows,
+        )
+
+    def _new_process(self) -> CppProcess:
+        return CppProcess(self._body_bytes, self._said, self._process_ended)

@@ -7,17 +7,19 @@ be made, or ends on one side, ends on the other.
 
 Whoever listens (``Listening``) is told of every request a client makes, before it is passed on, of
 every answer with the request that it answers, before the client has it, and of the requests whose
-connection ended before their answer.
+connection ended before their answer. It may keep a request from being passed on by raising ``Cut``:
+then the connection ends.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
+import re
 import socket
 import struct
 from collections.abc import Callable
-from typing import Protocol
+from typing import Any, Protocol
 
 import msgspec
 
@@ -31,6 +33,7 @@ HOST = "127.0.0.1"
 _LENGTH = struct.Struct(">i")
 _WORD = struct.Struct(">I")
 _HEADER_BYTES = (1 << 24) - 1
+_BARE_KEY = re.compile(rb"([{,]\s*)(-?\d+)\s*:")
 # In a stored message (rocketmq_messages.py): where its flags and hosts lie.
 _SYS_FLAG_AT, _BORN_HOST_AT = 36, 48
 _BORN_HOST_V6, _STORE_HOST_V6 = 0x10, 0x20
@@ -39,10 +42,16 @@ _HOST_BYTES, _HOST_V6_BYTES, _STORED_BYTES = 8, 20, 8
 Dial = Callable[[str], tuple[str, int]]
 
 
+class Cut(Exception):
+    """Nobody is to get this request."""
+
+
 class Listening(Protocol):
     """``behind``: the address that is asked."""
 
-    def asked(self, behind: str, request: Command) -> None: ...
+    def asked(self, behind: str, request: Command) -> None:
+        """May raise Cut."""
+        ...
 
     def answered(self, behind: str, request: Command, answer: Command) -> None: ...
 
@@ -122,9 +131,9 @@ class RemotingTap:
         while True:
             raw, command = await _read_frame(reader)
             if not command.is_response:
+                self._listening.asked(behind, command)
                 if not command.is_oneway:
                     asked[command.opaque] = command
-                self._listening.asked(behind, command)
             writer.write(raw)
             await writer.drain()
 
@@ -156,12 +165,20 @@ class RemotingTap:
 
     async def _route(self, body: bytes) -> bytes:
         """The route with the tap's ports in place of the brokers'."""
-        route = msgspec.json.decode(body)
+        route = decode_route(body)
         for group in route.get("brokerDatas", ()):
             addresses = group.get("brokerAddrs", {})
             for number, address in addresses.items():
                 addresses[number] = await self.address(address)
         return msgspec.json.encode(route)
+
+
+def decode_route(body: bytes) -> Any:
+    """A topic's route. Some of upstream's name servers leave whole numbers that are keys bare."""
+    try:
+        return msgspec.json.decode(body)
+    except msgspec.DecodeError:
+        return msgspec.json.decode(_BARE_KEY.sub(rb'\1"\2":', body))
 
 
 async def _read_frame(reader: asyncio.StreamReader) -> tuple[bytes, Command]:

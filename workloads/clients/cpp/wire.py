@@ -23,6 +23,8 @@ from shalott.broker.rocket.remoting.route_data import PERM_READ
 from shalott.checkers.groups.rows.rules import Group
 from shalott.harness.core.op import OpType
 from shalott.workloads.clients.body import decode_body
+from shalott.workloads.clients.cpp.tap import decode_route
+from shalott.workloads.clients.log_client import NOTHING_STORED
 from shalott.workloads.clients.members.allocation import allocate_averagely
 from shalott.workloads.clients.members.requests import retry_topic
 from shalott.workloads.clients.members.rows import Rows
@@ -33,6 +35,11 @@ from shalott.workloads.clients.rocketmq_messages import (
 )
 
 PULLED_MAX = 20_000  # messages that may still be sent back
+_STORING = (
+    RequestCode.CONSUMER_SEND_MSG_BACK,
+    RequestCode.SEND_MESSAGE,
+    RequestCode.SEND_MESSAGE_V2,
+)
 UNANSWERED = "the connection ended before the answer"
 
 
@@ -137,6 +144,8 @@ class MemberRows:
                 self._pulled(behind, request, answer)
             case RequestCode.LOCK_BATCH_MQ if is_done:
                 self._lock(request, _locked(answer.body, "lockOKMQSet"))
+            case code if code in _STORING and not is_done and NOTHING_STORED not in answer.remark:
+                self._close(request, "info", f"{answer.code}: {answer.remark}")
             case _:
                 error = "" if is_done else f"{answer.code}: {answer.remark}"
                 self._close(request, "ok" if is_done else "fail", error)
@@ -152,7 +161,7 @@ class MemberRows:
         offset = None
         if request.code == RequestCode.UPDATE_CONSUMER_OFFSET:
             offset = int(request.ext.get("commitOffset", 0))
-        elif request.code == RequestCode.CONSUMER_SEND_MSG_BACK and rows:
+        elif rows:
             offset = self._sent_back.pop(rows[0], None)
         for row in rows:
             self.rows.end(row, kind, offset=offset, error=error or None)
@@ -168,7 +177,7 @@ class MemberRows:
             self._row = self.rows.begin("member", self.group.name, self._own_words)
 
     def _route(self, topic: str, body: bytes) -> None:
-        route = msgspec.json.decode(body)
+        route = decode_route(body)
         self._queues[topic] = sorted(
             (str(data["brokerName"]), number)
             for data in route.get("queueDatas", ())

@@ -58,7 +58,8 @@ class _Channel:
 class AioPika:
     """A Library. ``op_timeout_ms``: what is not answered by then is given up."""
 
-    def __init__(self, op_timeout_ms: int) -> None:
+    def __init__(self, op_timeout_ms: int, vhost: str = "/") -> None:
+        self._vhost = vhost
         self._timeout_s = op_timeout_ms / 1000
         self._connection: AbstractRobustConnection | None = None
         self._publisher: AbstractRobustChannel | None = None
@@ -78,6 +79,7 @@ class AioPika:
                 self._connection = await aio_pika.connect_robust(
                     host=host,
                     port=port,
+                    virtualhost=self._vhost,
                     reconnect_interval=RECONNECT_S,
                     heartbeat=HEARTBEAT_S,
                 )

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Literal
 
 from shalott.harness.core.client import Client
-from shalott.harness.core.errors import UsageError
 from shalott.workloads.base import MakeClient
 from shalott.workloads.clients.consuming.client import ConsumerClients
+from shalott.workloads.clients.real_only import OWN, refuse_in_simulation
 from shalott.workloads.clients.recovering.aio_pika_library import AioPika
 from shalott.workloads.clients.recovering.consumer_client import (
     LibraryHost,
-    MakeLibrary,
     RecoveringClient,
     quieten_libraries,
 )
@@ -19,18 +19,8 @@ from shalott.workloads.clients.recovering.hosts import Hosts
 from shalott.workloads.clients.recovering.library import require_library
 from shalott.workloads.clients.recovering.pika_library import Pika
 
-OWN = "own"
 AmqpClientName = Literal["own", "aio-pika", "pika"]
-_LIBRARIES: dict[str, MakeLibrary] = {"aio-pika": AioPika, "pika": Pika}
-
-
-def refuse_in_simulation(name: str, backend: str) -> None:
-    """Raises UsageError: libraries have clocks, sockets and threads of their own."""
-    if name != OWN and backend == "sim":
-        raise UsageError(
-            f"--client {name} runs on real clusters only: a simulated network has no place for a"
-            " library with sockets of its own"
-        )
+_LIBRARIES: dict[str, type[AioPika | Pika]] = {"aio-pika": AioPika, "pika": Pika}
 
 
 def check_client(name: AmqpClientName, backend: str) -> None:
@@ -45,7 +35,7 @@ def make_clients(name: AmqpClientName, own: ConsumerClients, threads: int) -> Ma
     if name == OWN:
         return own
     hosts: Hosts[LibraryHost] = Hosts()
-    make_library = _LIBRARIES[name]
+    make_library = partial(_LIBRARIES[name], vhost=own.credentials.vhost)
 
     def make(host: str, port: int) -> Client:
         quieten_libraries()

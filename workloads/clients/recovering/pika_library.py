@@ -39,12 +39,13 @@ RETRY_DELAY_S = 1.0
 END_S = 1.0  # threads are waited for so long
 
 
-def _parameters(host: str, port: int) -> pika.ConnectionParameters:
+def _parameters(host: str, port: int, vhost: str) -> pika.ConnectionParameters:
     import pika
 
     return pika.ConnectionParameters(
         host,
         port,
+        vhost,
         heartbeat=HEARTBEAT_S,
         socket_timeout=SOCKET_TIMEOUT_S,
         stack_timeout=STACK_TIMEOUT_S,
@@ -55,8 +56,9 @@ def _parameters(host: str, port: int) -> pika.ConnectionParameters:
 class Pika:
     """A Library."""
 
-    def __init__(self, op_timeout_ms: int) -> None:
+    def __init__(self, op_timeout_ms: int, vhost: str = "/") -> None:
         self._timeout_s = op_timeout_ms / 1000
+        self._vhost = vhost
         self._parameters: pika.ConnectionParameters | None = None
         self._publisher: PikaPublisher | None = None
         self._threads: list[_ConsumerThread] = []
@@ -67,7 +69,7 @@ class Pika:
         return tuple(name for thread in self._threads for name in thread.wanted)
 
     async def open(self, host: str, port: int) -> None:
-        self._parameters = _parameters(host, port)
+        self._parameters = _parameters(host, port, self._vhost)
         self._publisher = PikaPublisher(self._parameters)
         self._publisher.start()
         try:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -19,6 +19,11 @@ from shalott.harness.core.history import (
     write_history,
 )
 from shalott.harness.core.plan import dump_plan
+from shalott.spark_analysis.findings import FleetFindings
+from shalott.spark_analysis.lines import RunLine
+from shalott.spark_analysis.report import make_report
+from shalott.spark_analysis.session.choice import Engine
+from shalott.spark_analysis.stores.runs import Run
 from tests.world.harness.report_run import example_plan
 
 if TYPE_CHECKING:
@@ -32,7 +37,7 @@ QUEUES = ("q1", "q2")
 
 @pytest.fixture(scope="session")
 def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
-    from shalott.spark_analysis.spark import local_session
+    from shalott.spark_analysis.session.spark import local_session
 
     with local_session(tmp_path_factory.mktemp("spark") / "spark.log", cores=2) as session:
         yield session
@@ -50,6 +55,16 @@ def store_run(store: Path, name: str, history: History, results: bytes | None = 
     if results is not None:
         (directory / "results.json").write_bytes(results)
     return directory
+
+
+def lines_of(
+    runs: Sequence[Run], tables: Mapping[str, pa.Table], engine: Engine
+) -> dict[str, RunLine]:
+    """The lines of a report, by run."""
+    findings = FleetFindings(
+        store="", runs=tuple(runs), tables=tables, unreadable=(), engine=engine, judged=len(runs)
+    )
+    return {line.run: line for line in make_report(findings).runs}
 
 
 def op(f: str, begin_ns: int, end_ns: int | None, **cells: Any) -> dict[str, Any]:

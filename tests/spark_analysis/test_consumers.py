@@ -21,7 +21,7 @@ from shalott.harness.core.plan import dump_plan
 from shalott.harness.report.meta import ReportMeta
 from shalott.harness.report.results import render_results
 from tests.harness.report.consumers.made_up import consume_run, group_run
-from tests.spark_analysis.conftest import store_run
+from tests.spark_analysis.conftest import lines_of, store_run
 from tests.world.harness.report_run import example_plan
 
 if TYPE_CHECKING:
@@ -43,18 +43,18 @@ class Judged:
     """Runs of both workloads, by Spark at once and by the checkers one by one."""
 
     def __init__(self, spark: SparkSession, store: Path) -> None:
-        from shalott.spark_analysis.report import _analyse, _line
-        from shalott.spark_analysis.runs import find_runs
+        from shalott.spark_analysis.engines.spark_sql import judge_with_sql
+        from shalott.spark_analysis.stores.runs import find_runs
 
         self.results: dict[str, list[Result]] = {}
         for seed in SEEDS:
             self._keep(store, f"consume/{seed}")
             self._keep(store, f"group/{seed}")
         runs = find_runs(store).runs
-        tables = _analyse(spark, store, runs)
-        self.rows = tables.consumed.to_pylist()
-        self.lost = tables.lost
-        self.lines = {run.run: _line(run, tables) for run in runs}
+        tables = judge_with_sql(spark, runs)
+        self.rows = tables["consumed_messages"].to_pylist()
+        self.lost = tables["lost_messages"]
+        self.lines = lines_of(runs, tables, "sql")
         self.told = {run.run: run.judged_consumers for run in runs}
 
     def _keep(self, store: Path, name: str) -> None:
@@ -145,7 +145,7 @@ def test_the_report_compares_with_stored_verdicts_and_they_agree(judged: Judged)
 
 
 def test_nothing_is_lost_for_certain_in_a_queue_that_policies_empty() -> None:
-    from shalott.spark_analysis.consumer_counts import counted, taking_queues
+    from shalott.spark_analysis.stores.consumer_counts import counted, taking_queues
 
     kinds = ["plain", "ttl+dead-letters", "length", "recreated", "single-active"]
     found = taking_queues("consume", {"kinds": kinds, "queues": 7})
@@ -162,8 +162,9 @@ def test_nothing_is_lost_for_certain_in_a_queue_that_policies_empty() -> None:
 def test_a_simulated_run_is_counted_as_its_own_results_say(
     system: str, workload: str, spark: SparkSession, tmp_path: Path
 ) -> None:
-    from shalott.spark_analysis.report import _analyse, _line
-    from shalott.spark_analysis.runs import find_runs
+    from shalott.spark_analysis.engines.local import judge_here
+    from shalott.spark_analysis.engines.spark_sql import judge_with_sql
+    from shalott.spark_analysis.stores.runs import find_runs
 
     command = (
         f"test --system {system} --workload {workload} --cluster sim --nemesis kill --seed 5"
@@ -176,7 +177,10 @@ def test_a_simulated_run_is_counted_as_its_own_results_say(
     )  # fmt: skip
     assert done.returncode in (0, 1, 2), done.stderr
     (run,) = find_runs(tmp_path).runs
-    line = _line(run, _analyse(spark, tmp_path, [run]))
-    assert line.consumed["consumed"] > 50
     assert len(run.judged_consumers) >= 8
-    assert line.differs == {}
+    by_sql = lines_of([run], judge_with_sql(spark, [run]), "sql")[run.run]
+    by_kernels = lines_of([run], judge_here([run.task]), "local")[run.run]
+    for line in (by_sql, by_kernels):
+        assert line.consumed["consumed"] > 50
+        assert line.differs == {}
+    assert by_kernels.consumed == by_sql.consumed

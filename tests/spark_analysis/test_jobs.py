@@ -1,4 +1,4 @@
-"""The Spark jobs say of every run what the in-process checkers say of it."""
+"""The jobs in plain SQL say of every run what the in-process checkers say of it."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from shalott.checkers.mastership.mastership import Mastership
 from shalott.checkers.queues.outcomes import DUPLICATED, LOST, PHANTOM, message_outcomes
 from shalott.checkers.queues.total_queue import TotalQueue
 from shalott.harness.core.history import HISTORY_SCHEMA, History
-from tests.spark_analysis.conftest import MS, S, broken_history, history_of, op, store_run
+from tests.spark_analysis.conftest import MS, S, broken_history, history_of, lines_of, op, store_run
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -30,8 +30,8 @@ class Judged:
     """Many runs, judged by Spark at once and by the checkers one by one."""
 
     def __init__(self, spark: SparkSession, store: Path) -> None:
-        from shalott.spark_analysis.report import _analyse, _line
-        from shalott.spark_analysis.runs import find_runs
+        from shalott.spark_analysis.engines.spark_sql import judge_with_sql
+        from shalott.spark_analysis.stores.runs import find_runs
 
         self.names = {seed: ODD_NAMES.get(seed, f"run/{seed:03d}") for seed in SEEDS}
         self.histories = {seed: broken_history(seed) for seed in SEEDS}
@@ -39,8 +39,8 @@ class Judged:
             store_run(store, self.names[seed], history)
         runs = find_runs(store).runs
         assert len(runs) == len(SEEDS)
-        self.tables = _analyse(spark, store, runs)
-        self.lines = {run.run: _line(run, self.tables) for run in runs}
+        self.tables = judge_with_sql(spark, runs)
+        self.lines = lines_of(runs, self.tables, "sql")
         self.queues: dict[int, Result] = {}
         self.masters: dict[int, Result] = {}
         for seed, history in self.histories.items():
@@ -48,8 +48,7 @@ class Judged:
             self.masters[seed] = Mastership().check(history)
 
     def rows(self, table: str, seed: int) -> list[dict[str, Any]]:
-        found: pa.Table = getattr(self.tables, table)
-        return [row for row in found.to_pylist() if row["run"] == self.names[seed]]
+        return [row for row in self.tables[table].to_pylist() if row["run"] == self.names[seed]]
 
 
 @pytest.fixture(scope="module")
@@ -72,7 +71,7 @@ def test_the_made_up_runs_hold_every_kind_of_anomaly(judged: Judged) -> None:
 
 
 def test_every_count_agrees_with_the_checkers(judged: Judged) -> None:
-    from shalott.spark_analysis.report import COMPARED
+    from shalott.spark_analysis.lines import COMPARED
 
     for seed in SEEDS:
         counts = judged.queues[seed].counts | judged.masters[seed].counts
@@ -88,7 +87,9 @@ def test_evidence_is_the_operations_of_those_messages(judged: Judged) -> None:
             told = messages.row[messages.outcome == outcome]
             enqueues = {int(index) for index in ops.index[told]}
             found = {
-                index for row in judged.rows("lost", seed) for index in row[f"{kind}_operations"]
+                index
+                for row in judged.rows("lost_messages", seed)
+                for index in row[f"{kind}_operations"]
             }
             assert bool(found) == bool(enqueues)
             if kind == "lost":
@@ -118,7 +119,7 @@ def test_dual_masters_agree_in_place_time_and_nodes(judged: Judged) -> None:
             continue  # the checker lists only so many
         found = [
             (f"dual-master-{r['kind']}", r["group"], tuple(r["nodes"]), r["begin_ns"], r["end_ns"])
-            for r in judged.rows("dual", seed)
+            for r in judged.rows("dual_masters", seed)
         ]
         assert sorted(found, key=repr) == sorted(told, key=repr), seed
         compared += len(told)
@@ -128,9 +129,9 @@ def test_dual_masters_agree_in_place_time_and_nodes(judged: Judged) -> None:
 def test_double_tenure_counts_no_instant_twice(judged: Judged) -> None:
     """Against painting every millisecond of the run."""
     for seed in SEEDS:
-        for row in judged.rows("times", seed):
+        for row in judged.rows("tenure_times", seed):
             painted = np.zeros(60_000, dtype=bool)
-            for overlap in judged.rows("dual", seed):
+            for overlap in judged.rows("dual_masters", seed):
                 same = (overlap["group"], overlap["kind"]) == (row["group"], row["kind"])
                 if same and overlap["begin_ns"] is not None:
                     painted[overlap["begin_ns"] // MS : overlap["end_ns"] // MS] = True
@@ -140,7 +141,7 @@ def test_double_tenure_counts_no_instant_twice(judged: Judged) -> None:
 def frame(spark: SparkSession, history: History, parts: int = 1) -> Any:
     from pyspark.sql import functions as F  # noqa: N812
 
-    from shalott.spark_analysis import schema
+    from shalott.spark_analysis.columns import schema
 
     return (
         spark.createDataFrame(history.ops, schema.HISTORY)
@@ -150,7 +151,7 @@ def frame(spark: SparkSession, history: History, parts: int = 1) -> Any:
 
 
 def test_the_result_does_not_depend_on_the_order_of_rows(spark: SparkSession) -> None:
-    from shalott.spark_analysis.lost_messages import lost_messages
+    from shalott.spark_analysis.sql.lost_messages import lost_messages
 
     history = broken_history(11)
     shuffled = History(
@@ -192,8 +193,8 @@ CASES = {
 
 @pytest.mark.parametrize("outcome", CASES)
 def test_the_smallest_history_of_each_outcome(spark: SparkSession, outcome: str) -> None:
-    from shalott.spark_analysis import schema
-    from shalott.spark_analysis.lost_messages import lost_messages
+    from shalott.spark_analysis.columns import schema
+    from shalott.spark_analysis.sql.lost_messages import lost_messages
 
     (row,) = lost_messages(frame(spark, history_of(CASES[outcome]))).collect()
     numbers = {
@@ -206,9 +207,9 @@ def test_the_smallest_history_of_each_outcome(spark: SparkSession, outcome: str)
 
 
 def test_jobs_return_their_declared_schemas(spark: SparkSession) -> None:
-    from shalott.spark_analysis import schema
-    from shalott.spark_analysis.dual_masters import dual_masters, tenure_times
-    from shalott.spark_analysis.lost_messages import lost_messages
+    from shalott.spark_analysis.columns import schema
+    from shalott.spark_analysis.sql.dual_masters import dual_masters, tenure_times
+    from shalott.spark_analysis.sql.lost_messages import lost_messages
 
     nothing = History(ops=HISTORY_SCHEMA.empty_table(), events=pa.table({}))
     lost = lost_messages(frame(spark, nothing))
@@ -228,7 +229,7 @@ def test_columns_are_the_harnesss_own() -> None:
     from pyspark.sql.pandas.types import to_arrow_schema
 
     from shalott.harness.core.history import EVENT_SCHEMA
-    from shalott.spark_analysis import schema
+    from shalott.spark_analysis.columns import schema
 
     for ours, theirs in ((schema.HISTORY, HISTORY_SCHEMA), (schema.EVENTS, EVENT_SCHEMA)):
         assert to_arrow_schema(ours).equals(theirs)
@@ -237,7 +238,7 @@ def test_columns_are_the_harnesss_own() -> None:
 def test_claims_in_arrow_and_in_spark_have_the_same_columns() -> None:
     from pyspark.sql.pandas.types import to_arrow_schema
 
-    from shalott.spark_analysis import schema
-    from shalott.spark_analysis.claims import ARROW
+    from shalott.spark_analysis.columns import schema
+    from shalott.spark_analysis.sql.claims import ARROW
 
     assert to_arrow_schema(schema.CLAIMS).equals(ARROW)

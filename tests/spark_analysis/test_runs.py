@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import os
 from pathlib import Path
 
 import pyarrow as pa
@@ -13,12 +14,15 @@ from rich.console import Console
 from shalott.checkers.runs.compose import check_all
 from shalott.checkers.runs.standard import standard_checkers
 from shalott.harness.core.errors import UsageError
-from shalott.harness.core.history import ADDED_COLUMNS, read_history
+from shalott.harness.core.history import read_history
 from shalott.harness.report.meta import ReportMeta
 from shalott.harness.report.results import render_results
+from shalott.spark_analysis.engines.local import judge_here
+from shalott.spark_analysis.findings import Wanted
 from shalott.spark_analysis.report import run_report
-from shalott.spark_analysis.runs import find_runs
-from shalott.spark_analysis.spark import ClassArchive, cache_directory
+from shalott.spark_analysis.session.jvm import ClassArchive
+from shalott.spark_analysis.session.spark import cache_directory
+from shalott.spark_analysis.stores.runs import find_runs
 from tests.spark_analysis.conftest import broken_history, history_of, op, store_run
 from tests.world.harness.report_run import example_plan
 
@@ -43,9 +47,18 @@ def test_runs_are_found_at_any_depth_and_links_are_not_followed(tmp_path: Path) 
 
 def test_a_run_of_before_a_column_was_added_is_read(tmp_path: Path) -> None:
     history = store_run(tmp_path, "old", SMALL) / "history.parquet"
-    pq.write_table(pq.read_table(history).drop_columns(list(ADDED_COLUMNS)), history)
+    pq.write_table(pq.read_table(history).drop_columns(["due_ns"]), history)
     assert [run.run for run in find_runs(tmp_path).runs] == ["old"]
     assert read_history(history).ops.column("due_ns").null_count == SMALL.ops.num_rows
+
+
+def test_a_run_with_one_more_column_is_read(tmp_path: Path) -> None:
+    history = store_run(tmp_path, "newer", SMALL) / "history.parquet"
+    table = pq.read_table(history)
+    pq.write_table(table.append_column("shard", pa.array([7] * table.num_rows)), history)
+    (run,) = find_runs(tmp_path).runs
+    rows = judge_here([run.task])["lost_messages"].to_pylist()
+    assert [(row["queue"], row["lost"]) for row in rows] == [("q1", 1)]
 
 
 def test_a_single_run_is_a_store_of_one(tmp_path: Path) -> None:
@@ -80,17 +93,25 @@ def test_damaged_runs_are_named_and_do_not_stop_the_rest(tmp_path: Path) -> None
     assert [run.run for run in found.runs] == ["good", "results"]
     assert found.runs[1].valid is None
     assert len(found.unreadable) == 3
-    assert any("other" in line and "other columns" in line for line in found.unreadable)
+    assert any("other" in line and "no column process" in line for line in found.unreadable)
 
 
-@pytest.mark.parametrize("make", [False, True])
-def test_a_store_without_runs_is_refused_in_one_sentence(tmp_path: Path, make: bool) -> None:
-    store = tmp_path / "store"
-    if make:
-        store.mkdir()
-    with pytest.raises(UsageError, match="there is no") as caught:
-        find_runs(store)
-    assert "\n" not in str(caught.value)
+def test_a_store_that_is_not_there_is_refused_and_an_empty_one_is_told(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="there is no store"):
+        find_runs(tmp_path / "store")
+    found = find_runs(tmp_path)
+    assert found.runs == ()
+    assert found.unreadable == (f"There is no finished run in {tmp_path}.",)
+
+
+def test_a_name_that_no_table_can_hold_is_told_and_does_not_stop_the_rest(tmp_path: Path) -> None:
+    store_run(tmp_path, "good", SMALL)
+    store_run(tmp_path, "other", SMALL).rename(tmp_path / os.fsdecode(b"bytes-\xff"))
+    found = find_runs(tmp_path)
+    assert [run.run for run in found.runs] == ["good"]
+    (sentence,) = found.unreadable
+    assert "bytes-\ufffd was left out: its name is no UTF-8" in sentence
+    sentence.encode()
 
 
 def test_without_java_the_command_that_installs_it_is_told(
@@ -101,7 +122,7 @@ def test_without_java_the_command_that_installs_it_is_told(
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: object())
     store_run(tmp_path, "run", SMALL)
     with pytest.raises(UsageError, match="apt-get install -y default-jre-headless"):
-        run_report(tmp_path, None, Console())
+        run_report(tmp_path, None, Console(), Wanted(engine="spark"))
     assert not (tmp_path / "_report").exists()
 
 
@@ -110,7 +131,7 @@ def test_without_pyspark_the_command_that_installs_it_is_told(
 ) -> None:
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
     with pytest.raises(UsageError, match=r"pip install .*\[spark\]"):
-        run_report(tmp_path, None, Console())
+        run_report(tmp_path, None, Console(), Wanted(engine="spark"))
 
 
 def test_a_class_archive_fits_one_jvm_and_one_set_of_jars(tmp_path: Path) -> None:

@@ -12,8 +12,8 @@ from __future__ import annotations
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812
 
-from shalott.spark_analysis import schema
-from shalott.spark_analysis.lost_messages import OPERATIONS_MAX
+from shalott.spark_analysis.columns import schema
+from shalott.spark_analysis.columns.tables import OPERATIONS_MAX
 
 _POLL = "struct<records: array<array<bigint>>>"
 _PLACE = F.struct("key", "offset")
@@ -34,6 +34,7 @@ def log_messages(ops: DataFrame) -> DataFrame:
         F.sum(F.when(F.col("ack").isNull(), F.col("read_places"))).alias("unexpected"),
         F.sum("damaged_places").alias("corrupted"),
         F.count_if("is_early").alias("too_early"),
+        *(F.lit(None).cast("bigint").alias(name) for name in schema.OF_LOGS),
         *(_operations(kind) for kind in schema.EVIDENCE),
     )
     counted = counts.withColumn("phantom", F.coalesce("phantom_places", F.lit(0)))

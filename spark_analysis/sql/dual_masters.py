@@ -16,7 +16,7 @@ from __future__ import annotations
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F  # noqa: N812
 
-from shalott.spark_analysis import schema
+from shalott.spark_analysis.columns import schema
 
 ROUNDS_APART = 3  # doubly answered rounds at most so far apart make one overlap
 
@@ -56,7 +56,7 @@ def at_once(pairs: DataFrame, tolerance_ns: int) -> DataFrame:
     in_one_round = (latest_ns - F.col("a.begin_ns") <= F.col("round_ns")) & (
         begin_ns - F.col("a.end_ns") <= tolerance_ns
     )
-    in_one_finding = F.col("a.begin_ns") == begin_ns  # see spark_analysis.claims
+    in_one_finding = F.col("a.begin_ns") == begin_ns  # see spark_analysis.sql.claims
     proves = (
         F.when(is_poll, in_one_round)
         .when(is_epoch, in_one_finding)

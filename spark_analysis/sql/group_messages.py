@@ -16,7 +16,7 @@ from __future__ import annotations
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F  # noqa: N812
 
-from shalott.spark_analysis.consumed_messages import operations, summed
+from shalott.spark_analysis.sql.consumed_messages import operations, summed
 
 _SAID = (
     "struct<member: string, group: string, outcome: string, why: string, tag: string,"

@@ -16,8 +16,9 @@ from __future__ import annotations
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F  # noqa: N812
 
-from shalott.spark_analysis import schema
-from shalott.spark_analysis.lost_messages import NEVER, OPERATIONS_MAX
+from shalott.spark_analysis.columns import schema
+from shalott.spark_analysis.columns.tables import OPERATIONS_MAX
+from shalott.spark_analysis.sql.lost_messages import NEVER
 
 _SAID = (
     "struct<consumer: string, channel: string, tag: bigint, upto: bigint, multiple: boolean,"

@@ -57,33 +57,29 @@ def counted(rows: Iterable[Mapping[str, Any]], undrained: Sequence[str]) -> dict
     return found
 
 
-def judged(
-    workload: str, results: Iterable[tuple[Mapping[str, float], Any]], taking: Sequence[str]
-) -> dict[str, int]:
-    """What the checkers counted; ``results``: (counts, detail) of each."""
+def judged(results: Iterable[tuple[Mapping[str, float], Any]]) -> dict[str, int]:
+    """What the checkers counted; ``results``: (counts, detail) of each. What tells that a run had
+    consumers is what its checkers wrote."""
     found: dict[str, int] = {}
     for counts, detail in results:
         if not isinstance(detail, Mapping):
             continue
-        if workload == QUEUES and isinstance(detail.get("fates-by-queue"), Mapping):
-            found |= _of_queues(counts, detail, taking)
-        if workload == GROUPS and isinstance(detail.get("groups"), list | tuple):
+        if isinstance(detail.get("fates-by-queue"), Mapping):
+            found |= _of_queues(counts, detail)
+        if isinstance(detail.get("groups"), list | tuple):
             found |= _of_groups(counts, detail["groups"])
     return found
 
 
-def _of_queues(
-    counts: Mapping[str, float], detail: Mapping[str, Any], taking: Sequence[str]
-) -> dict[str, int]:
+def _of_queues(counts: Mapping[str, float], detail: Mapping[str, Any]) -> dict[str, int]:
     by_queue: Mapping[str, Mapping[str, int]] = detail["fates-by-queue"]
     causes: Mapping[str, int] = detail.get("redeliveries-by-cause", {})
-    lost = sum(own.get("lost", 0) for name, own in by_queue.items() if name not in taking)
     return {
         "attempts": int(counts.get("attempt-count", 0)),
         "deliveries": int(counts.get("delivery-count", 0)),
         "again": sum(causes.values()),
         **_outcomes(by_queue.values()),
-        "lost": lost,
+        "lost": sum(own.get("lost", 0) for own in by_queue.values()),
     }
 
 

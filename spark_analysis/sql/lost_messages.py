@@ -8,7 +8,7 @@ sort.
     one pass      (run, value)   its enqueue, how often it was delivered, how often without the flag
     then          (run, queue)   counts of outcomes, and the operations that prove them
 
-``ops`` has the columns of a history (spark_analysis.schema.HISTORY) and ``run``.
+``ops`` has the columns of a history (spark_analysis.columns.schema.HISTORY) and ``run``.
 """
 
 from __future__ import annotations
@@ -16,9 +16,8 @@ from __future__ import annotations
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812
 
-from shalott.spark_analysis import schema
-
-OPERATIONS_MAX = 32  # evidence kept of one kind, run and queue
+from shalott.spark_analysis.columns import schema
+from shalott.spark_analysis.columns.tables import OPERATIONS_MAX
 
 _IS_ENQUEUE = (F.col("f") == "enqueue") & F.col("value").isNotNull()
 _IS_DEQUEUE = F.col("f").isin("dequeue", "drain")
@@ -86,6 +85,7 @@ def lost_messages(ops: DataFrame) -> DataFrame:
             F.count_if("is_unexpected").alias("unexpected"),
             F.sum("corrupted").alias("corrupted"),
             F.count_if("is_early").alias("too_early"),
+            *(F.lit(None).cast("bigint").alias(name) for name in schema.OF_LOGS),
             *(_operations(kind) for kind in schema.EVIDENCE),
         )
     )

@@ -2,7 +2,7 @@
 
 The rows of a history never cross into the JVM: each task gets a list of files, reads them with
 pyarrow and calls the same functions as the in-process checkers, so that both mean the same by a
-tenure and by a drained queue; what overlaps is then decided by spark_analysis.dual_masters.
+tenure and by a drained queue; what overlaps is then decided by spark_analysis.sql.dual_masters.
 (Measured: a ninth of the cost of handing groups of rows to Python.)
 """
 
@@ -31,7 +31,7 @@ from shalott.checkers.mastership.mastership import (
 )
 from shalott.checkers.queues.total_queue import undrained_queues
 from shalott.harness.core.history import read_history
-from shalott.spark_analysis import schema
+from shalott.spark_analysis.columns import schema
 
 UNDRAINED = "undrained"
 ARROW = pa.schema(

@@ -1,0 +1,162 @@
+"""Judging runs: from tasks to the rows of all tables, in whatever process and on whatever machine.
+
+Every engine calls ``judge_tasks``; what differs is only where the files' bytes come from. A run
+that can't be read, or that a checker can't cope with, is a row of ``problems`` and stops nothing.
+What only some runs need is imported by them: a worker lives for seconds.
+"""
+
+from __future__ import annotations
+
+import traceback
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
+
+import pyarrow as pa
+
+from shalott.spark_analysis.columns.tables import EVIDENCE, LOST_MESSAGES, TABLES
+from shalott.spark_analysis.kernels.availability import availability_rows
+from shalott.spark_analysis.kernels.masters import election_rows, master_rows, undrained_rows
+from shalott.spark_analysis.kernels.messages import (
+    flat,
+    merge_lost,
+    merge_redeliveries,
+    message_rows,
+)
+from shalott.spark_analysis.kernels.reading import RunData, Source, read_run, read_whole
+from shalott.spark_analysis.kernels.rules import Task
+
+Row = dict[str, Any]
+Rows = dict[str, list[Row]]
+Files = tuple[Source, Source | None]  # a run's history and its events
+
+# Messages of one bucket of values, with evidence by message: not yet a row of LOST_MESSAGES.
+PART = "lost_messages_part"
+_BY_MESSAGE = {f"{kind}_operations": pa.list_(pa.list_(pa.int64())) for kind in EVIDENCE}
+PART_SCHEMA = pa.schema([pa.field(f.name, _BY_MESSAGE.get(f.name, f.type)) for f in LOST_MESSAGES])
+
+
+def prepare_worker() -> None:
+    """One thread: the other cores have workers of their own. The system's allocator: it gives the
+    memory of one row group to the next, where Arrow's own asks the kernel anew (half of the
+    processor time of reading, where page faults are dear)."""
+    pa.set_cpu_count(1)
+    pa.set_memory_pool(pa.system_memory_pool())
+
+
+def judge_tasks(tasks: Iterable[tuple[Task, Files]]) -> dict[str, pa.Table]:
+    """One table a job, over all tasks: those of TABLES, and PART. Without rows, none."""
+    found: Rows = {}
+    for task, files in tasks:
+        for name, rows in _judged_safely(task, files).items():
+            found.setdefault(name, []).extend(rows)
+    return {name: as_table(name, rows) for name, rows in found.items() if rows}
+
+
+def files_here(task: Task) -> Files:
+    """The files of a task, on this machine."""
+    return task.history, task.events or None
+
+
+def as_table(name: str, rows: list[Row]) -> pa.Table:
+    schema = PART_SCHEMA if name == PART else TABLES[name]
+    return pa.Table.from_pylist(rows, schema=schema)
+
+
+def joined(tables: Iterable[Mapping[str, pa.Table]]) -> dict[str, pa.Table]:
+    """All that tasks found, of all runs; the parts of huge runs put together."""
+    pieces: dict[str, list[pa.Table]] = {name: [] for name in (*TABLES, PART)}
+    for found in tables:
+        for name, table in found.items():
+            pieces[name].append(table)
+    parts = [row for table in pieces.pop(PART) for row in table.to_pylist()]
+    if parts:
+        rows = [flat(row) for row in merge_lost(parts)]
+        pieces["lost_messages"].append(as_table("lost_messages", rows))
+        split = {row["run"] for row in parts}
+        pieces["redeliveries"] = [_merged_redeliveries(pieces["redeliveries"], split)]
+    return {
+        name: pa.concat_tables(own) if own else TABLES[name].empty_table()
+        for name, own in pieces.items()
+    }
+
+
+def _merged_redeliveries(tables: list[pa.Table], split: set[str]) -> pa.Table:
+    rows = [row for table in tables for row in table.to_pylist()]
+    whole = [row for row in rows if row["run"] not in split]
+    of_parts = [row for row in rows if row["run"] in split]
+    return as_table("redeliveries", [*whole, *merge_redeliveries(of_parts)])
+
+
+def _judged_safely(task: Task, files: Files) -> Rows:
+    try:
+        return judge(task, files)
+    except Exception as error:  # one run must not end the report of a thousand
+        where = traceback.extract_tb(error.__traceback__)[-1]
+        why = f"{type(error).__name__}: {error}".partition("\n")[0]
+        told = f"{why} ({where.name}, line {where.lineno})"
+        return {"problems": [{"run": task.run, "why": told}]}
+
+
+def judge(task: Task, files: Files) -> Rows:
+    """The rows of one run, or of its part. Raises what reading and the checkers raise."""
+    if task.part == "messages":
+        data = read_run(*files, task.complete, task.bucket, task.buckets)
+        lost, again = message_rows(task.run, data)
+        return {PART: lost, "redeliveries": again}
+    if task.part == "objects":
+        data = read_run(*files, task.complete)
+        return _objects(task, data)
+    data = read_run(*files, task.complete)
+    found = dict(_of_every_run(task, data))
+    if task.rules.is_plain and "send" not in data.ops.f.names:
+        found["undrained"] = list(undrained_rows(task.run, data))
+        if task.rules.fifo:
+            from shalott.spark_analysis.kernels.order import fifo_rows
+
+            found["order"] = list(fifo_rows(task.run, data))
+        if task.part == "all":
+            lost, found["redeliveries"] = message_rows(task.run, data)
+            found["lost_messages"] = [flat(row) for row in lost]
+            found |= _objects(task, data)
+        return found
+    return found | _of_consumers_and_logs(task, files, data)
+
+
+def _of_every_run(task: Task, data: RunData) -> Iterator[tuple[str, list[Row]]]:
+    run, rules = task.run, task.rules
+    dual, times = master_rows(run, data, rules.tolerance_ns, task.round_ns)
+    yield "dual_masters", dual
+    yield "tenure_times", times
+    yield "unavailability", list(availability_rows(run, data))
+    if rules.elections:
+        yield "elections", list(election_rows(run, data, rules.tolerance_ns))
+
+
+def _objects(task: Task, data: RunData) -> Rows:
+    if not task.rules.objects:
+        return {}
+    from shalott.spark_analysis.kernels.order import object_rows
+
+    bucket = (task.bucket, task.buckets) if task.part == "objects" else (0, 1)
+    rows = [row for each in task.rules.objects for row in object_rows(
+        task.run, data.ops, each, *bucket)]  # fmt: skip
+    return {"linearizability": rows}
+
+
+def _of_consumers_and_logs(task: Task, files: Files, data: RunData) -> Rows:
+    history = read_whole(*files, task.complete)
+    if task.rules.consume is not None:
+        from shalott.checkers.consumers.case.case import read_case
+        from shalott.spark_analysis.kernels.consumers import consume_rows
+
+        case = read_case(history, task.rules.consume)
+        return consume_rows(task.run, case)
+    if task.rules.group is not None:
+        from shalott.checkers.groups.case import Case as GroupCase
+        from shalott.spark_analysis.kernels.groups import group_rows
+
+        return group_rows(task.run, GroupCase(history, task.rules.group), history)
+    from shalott.spark_analysis.kernels.logs import log_rows
+
+    lost, order = log_rows(task.run, history, data.around)
+    return {"lost_messages": lost, "order": order}

@@ -15,7 +15,11 @@ import typer
 from shalott.harness.cli.check import add_check_commands
 from shalott.harness.cli.ctl import add_ctl_command
 from shalott.harness.cli.interrupts import quiet_exit
+from shalott.harness.cli.matrix import add_matrix_command
+from shalott.harness.cli.report import report
+from shalott.harness.cli.runs import add_runs_command
 from shalott.harness.cli.search import add_search_commands
+from shalott.harness.cli.serve import add_serve_command
 from shalott.harness.cli.ssh_flags import PANEL, flags_typed, with_ssh_flags
 from shalott.harness.core.doors import load_module, loaded_modules
 from shalott.harness.core.errors import UsageError
@@ -62,6 +66,9 @@ LeaseOption = Annotated[str, _option("When a silent harness's hosts undo all.", 
 PowerLossOption = Annotated[
     str, _option("What becomes of unsynced data: torn, drop, keep.", panel=_FAULTS)
 ]
+TagOption = Annotated[
+    list[str] | None, _option("KEY=VALUE, for the table of runs; may be repeated.", panel=_RUN)
+]
 StoreOption = Annotated[Path, typer.Option("--store", help="Where runs are kept.")]
 
 
@@ -106,6 +113,7 @@ def test(
     junit: Annotated[
         Path | None, _option("One JUnit file of all runs, refusals too.", panel=_RUN)
     ] = None,
+    tag: TagOption = None,
     load: LoadOption = None,
     store: StoreOption = Path("store"),
     ssh_lease: LeaseOption = "20",
@@ -119,9 +127,9 @@ def test(
         from shalott.harness.run.request import Request
         from shalott.harness.run.session import run_request, run_stored_plan
 
+    kept = _kept(test_count, store, junit, tag or ())
     if plan is not None:
-        code = run_stored_plan(plan, test_count=test_count, store_root=store, junit=junit)
-        raise typer.Exit(code)
+        raise typer.Exit(run_stored_plan(plan, **kept))
     request = Request(
         workload=workload, system=system, profile=profile, cluster=cluster,
         nodes=str(node_count) if node_count else nodes, layout=layout, concurrency=concurrency,
@@ -133,7 +141,14 @@ def test(
         leave_db_running=leave_db_running, ssh_lease=ssh_lease, power_loss=power_loss,
         given=given, scenario=scenario, **ssh,
     )  # fmt: skip
-    raise typer.Exit(run_request(request, test_count=test_count, store_root=store, junit=junit))
+    raise typer.Exit(run_request(request, **kept))
+
+
+def _kept(count: int, store: Path, junit: Path | None, tags: Sequence[str]) -> dict[str, Any]:
+    """How many runs, and what is kept of them where. Raises UsageError."""
+    from shalott.harness.run.noting import read_tags
+
+    return {"test_count": count, "store_root": store, "junit": junit, "tags": read_tags(tags)}
 
 
 def analyze(
@@ -145,20 +160,6 @@ def analyze(
     from shalott.harness.run.session import analyze as analyze_run
 
     raise typer.Exit(analyze_run(run, store))
-
-
-def report(
-    store: Annotated[Path, typer.Argument(help="A store, or a directory in it.")] = Path("store"),
-    out: Annotated[Path | None, typer.Option(help="Where to; else STORE/_report.")] = None,
-) -> None:
-    """Read any number of stored runs with Spark: what was lost, where there were two masters."""
-    if not store.is_dir():
-        raise UsageError(f"there is no store {store}: run `shalott test` first, or name its place")
-    from rich.console import Console
-
-    from shalott.spark_analysis.report import run_report
-
-    run_report(store, out, Console())
 
 
 def bugs(
@@ -173,12 +174,27 @@ def bugs(
         str, typer.Option(help="For --measure: how many, or a range.")
     ] = "50000-50199",
     out: Annotated[Path, typer.Option(help="Where the document is.")] = Path("docs"),
+    original: Annotated[
+        bool, typer.Option("--original", help="Run RocketMQ's own releases; write originals.md.")
+    ] = False,
+    row: Annotated[str | None, typer.Option("--bug", help="Of --original: this row only.")] = None,
+    repeat: Annotated[int, typer.Option(help="Of --original: runs of each side of a row.")] = 1,
+    version: Annotated[str, typer.Option(help="Of --original: on this release instead.")] = "",
+    store: StoreOption = Path("store"),
 ) -> None:
     """List the historical bugs that `--bug` switches on, or tell all about one."""
     from rich.console import Console
 
     from shalott.harness.cli.bugs import document_bugs, list_bugs, measure_bugs, tell_bug
 
+    if original:
+        from shalott.harness.cli.originals import document_originals, run_originals
+
+        if document:
+            document_originals(out, Console())
+        else:
+            run_originals(row or bug, repeat, version, out, store, Console())
+        return
     if measure:
         from shalott.harness.run.simulate import simulate
 
@@ -231,7 +247,7 @@ def clean(*, ssh: Mapping[str, Any]) -> None:
 def make_app(words: Sequence[str] = ()) -> typer.Typer:
     """The commands. ``words`` is the command line, of which only the command's name is looked at.
 
-    The flags of records are looked up for `test` alone, as other commands have none.
+    The flags of records are looked up for `test` and `search` alone: other commands have none.
     """
     app = typer.Typer(
         help="Breaks replicated message brokers on purpose and tells you what they lost.",
@@ -248,9 +264,12 @@ def make_app(words: Sequence[str] = ()) -> typer.Typer:
         app.command("test", help=test.__doc__)(_elsewhere)
     for command in (analyze, report, bugs, with_ssh_flags(doctor), prepare, with_ssh_flags(clean)):
         app.command()(command)
-    add_search_commands(app)
+    add_search_commands(app, words)
+    add_runs_command(app)
+    add_matrix_command(app)
     add_check_commands(app)
     add_ctl_command(app)
+    add_serve_command(app)
     return app
 
 

@@ -215,6 +215,15 @@ def examine_faulty_disks(machine: Machine) -> Iterator[Finding]:
     yield Finding("missing", "Power and disk faults", found, lacking, fix)
 
 
+def examine_maven(machine: Machine) -> Iterator[Finding]:
+    """It fetches the jars of the original RocketMQ."""
+    maven, lacking = machine.program("mvn"), "--system rocketmq"
+    if maven is None:
+        yield Finding("missing", "Maven", "not installed", lacking, _apt("maven"))
+    else:
+        yield Finding("ok", "Maven", maven)
+
+
 def examine_spark(machine: Machine) -> Iterator[Finding]:
     java = machine.program("java")
     if java is None:
@@ -229,13 +238,24 @@ def examine_spark(machine: Machine) -> Iterator[Finding]:
         yield Finding("ok", "pyspark", "installed")
 
 
+def examine_java_client(machine: Machine) -> Iterator[Finding]:
+    missing = [name for name in ("java", "javac", "mvn") if machine.program(name) is None]
+    if missing:
+        found, fix = f"not installed: {', '.join(missing)}", _apt("default-jdk-headless", "maven")
+        yield Finding("missing", "Java clients", found, "--client java, --client mixed", fix)
+    else:
+        yield Finding("ok", "Java clients", "can be built, and are by the first run with some")
+
+
 EXAMINATIONS: Sequence[Callable[[Machine], Iterator[Finding]]] = (
     examine_python,
     examine_disk,
     examine_docker,
     examine_network,
     examine_faulty_disks,
+    examine_maven,
     examine_spark,
+    examine_java_client,
 )
 
 

@@ -13,6 +13,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any, get_args
 
+import msgspec
 import typer
 
 from shalott.cluster.systems.record import SYSTEMS
@@ -36,10 +37,12 @@ class SharedFlag:
         return told if all(each in told for each in self.flag.choices) else told + choices
 
 
-def shared_flags() -> tuple[SharedFlag, ...]:
-    """Every parameter's, in the order of the records."""
+def shared_flags(*, workloads: bool = True) -> tuple[SharedFlag, ...]:
+    """Every parameter's, in the order of the records; or of systems alone."""
     found: dict[str, SharedFlag] = {}
-    structs = [(record.name, record.parameters) for record in WORKLOADS.records()]
+    structs: list[tuple[str, type[msgspec.Struct]]] = []
+    if workloads:
+        structs = [(record.name, record.parameters) for record in WORKLOADS.records()]
     structs += [(record.name, record.parameters) for record in SYSTEMS.records()]
     for owner, struct in structs:
         for flag in flags_of(struct):

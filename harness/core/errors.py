@@ -15,6 +15,9 @@ ShalottError
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+
 
 class ShalottError(Exception):
     """Base of all."""
@@ -47,4 +50,9 @@ class Definite(ClientError): ...
 class Unreachable(Definite): ...
 
 
-class Indefinite(ClientError): ...
+class Indefinite(ClientError):
+    """``extra``: what the history is to say of it besides."""
+
+    def __init__(self, sentence: str = "", *, extra: Mapping[str, Any] | None = None) -> None:
+        super().__init__(sentence)
+        self.extra = extra

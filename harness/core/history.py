@@ -47,7 +47,6 @@ COLUMNS: tuple[tuple[str, pa.DataType, bool, str], ...] = (
         "ns from the run's start: when the schedule wanted it; null if no schedule paced it",
     ),
 )
-ADDED_COLUMNS = ("due_ns",)  # older histories lack them: they read as nulls
 HISTORY_SCHEMA = pa.schema([pa.field(name, kind, nullable=null) for name, kind, null, _ in COLUMNS])
 
 EVENT_COLUMNS: tuple[tuple[str, pa.DataType, bool, str], ...] = (
@@ -110,6 +109,7 @@ class Recorder(Protocol):
         index: int,
         kind: OpType,
         *,
+        key: str | None = None,
         value: int | None = None,
         offset: int | None = None,
         redelivered: bool | None = None,
@@ -137,13 +137,42 @@ class Recorder(Protocol):
         ...
 
 
-def write_history(table: pa.Table, path: Path) -> None:
+# Grows when a column changes its meaning or goes; a new one comes without it.
+SCHEMA_VERSION = 1
+_KIND_KEY, _RUN_KEY, _VERSION_KEY = b"shalott.file", b"shalott.run", b"shalott.schema_version"
+
+
+@dataclass(frozen=True, slots=True)
+class FileOrigin:
+    """What a Parquet file says of itself in its key-value metadata. Of files that say
+    nothing, ``kind`` and ``run`` are "" and ``schema_version`` is 0."""
+
+    kind: str  # history, events
+    run: str  # the run's name and directory: "log-dledger/20260101T000000.000Z"
+    schema_version: int
+
+
+def write_history(table: pa.Table, path: Path, run: str = "") -> None:
     """One row an operation, as Parquet. The caller sees to atomic renames."""
-    _write_parquet(table.cast(HISTORY_SCHEMA), path)
+    _write_parquet(table.cast(HISTORY_SCHEMA), path, "history", run)
 
 
-def write_events(table: pa.Table, path: Path) -> None:
-    _write_parquet(table.cast(EVENT_SCHEMA), path)
+def write_events(table: pa.Table, path: Path, run: str = "") -> None:
+    _write_parquet(table.cast(EVENT_SCHEMA), path, "events", run)
+
+
+def read_origin(path: Path) -> FileOrigin:
+    """Of which run a file is, and in which version of its columns. Raises StoreError."""
+    try:
+        told = pq.read_schema(path).metadata or {}
+    except (OSError, pa.ArrowException) as error:
+        raise StoreError(f"cannot read {path}: {error}") from error
+    version = told.get(_VERSION_KEY, b"0")
+    return FileOrigin(
+        kind=told.get(_KIND_KEY, b"").decode(),
+        run=told.get(_RUN_KEY, b"").decode(),
+        schema_version=int(version) if version.isdigit() else 0,
+    )
 
 
 def read_history(
@@ -173,7 +202,10 @@ def events_table(rows: Sequence[Mapping[str, Any]]) -> pa.Table:
     return table.sort_by([("run_ns", "ascending"), ("node", "ascending"), ("at_ns", "ascending")])
 
 
-def _write_parquet(table: pa.Table, path: Path) -> None:
+def _write_parquet(table: pa.Table, path: Path, kind: str, run: str) -> None:
+    table = table.replace_schema_metadata(
+        {_KIND_KEY: kind, _RUN_KEY: run, _VERSION_KEY: str(SCHEMA_VERSION)}
+    )
     strings = [field.name for field in table.schema if pa.types.is_string(field.type)]
     integers = [field.name for field in table.schema if pa.types.is_integer(field.type)]
     try:

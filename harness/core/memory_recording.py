@@ -19,9 +19,9 @@ import pyarrow as pa
 from shalott.harness.core.history import EMPTY_EVENTS, HISTORY_SCHEMA, History
 from shalott.harness.core.op import NEMESIS, OpType
 
-# (type, at_ns, value, offset, redelivered, error, extra) of a completion
-_End = tuple[str, int, int | None, int | None, bool | None, str | None, str | None]
-_NO_END: _End = ("info", 0, None, None, None, None, None)
+# (type, at_ns, key, value, offset, redelivered, error, extra) of a completion
+_End = tuple[str, int, str | None, int | None, int | None, bool | None, str | None, str | None]
+_NO_END: _End = ("info", 0, None, None, None, None, None, None)
 
 # Where pandas is installed, pyarrow imports it at the first array that it makes. It does so here:
 # later a simulation may run, whose fence stops what opens files.
@@ -80,6 +80,7 @@ class MemoryRecorder:
         index: int,
         kind: OpType,
         *,
+        key: str | None = None,
         value: int | None = None,
         offset: int | None = None,
         redelivered: bool | None = None,
@@ -89,7 +90,7 @@ class MemoryRecorder:
         text = None if extra is None else self._encode(extra).decode()
         if self._process[index] != NEMESIS:
             self.counts[kind] += 1
-        self._ends[index] = (kind, self._stamp_ns(), value, offset, redelivered, error, text)
+        self._ends[index] = (kind, self._stamp_ns(), key, value, offset, redelivered, error, text)
 
     def happened(
         self,
@@ -108,7 +109,7 @@ class MemoryRecorder:
         text = None if extra is None else self._encode(extra).decode()
         self.counts["ok"] += process != NEMESIS
         now_ns = self._invoke_ns[index]
-        self._ends[index] = ("ok", now_ns, value, offset, redelivered, error, text)
+        self._ends[index] = ("ok", now_ns, None, value, offset, redelivered, error, text)
 
     def _stamp_ns(self) -> int:
         """Now, and after whatever was recorded before: equal times would hide the order."""
@@ -128,7 +129,7 @@ class MemoryRecorder:
     def history(self, events: pa.Table = EMPTY_EVENTS) -> History:
         """What was recorded so far, one row an operation. ``complete`` if it was closed."""
         ended = [_NO_END if end is None else end for end in self._ends]
-        kinds, at_ns, values, offsets, redelivered, errors, extras = (
+        kinds, at_ns, keys, values, offsets, redelivered, errors, extras = (
             zip(*ended, strict=True) if ended else ((),) * len(_NO_END)
         )
         columns: dict[str, Any] = {
@@ -136,7 +137,7 @@ class MemoryRecorder:
             "process": self._process,
             "node": self._node,
             "f": self._f,
-            "key": self._key,
+            "key": _first_given(keys, self._key),
             "value": _first_given(values, self._value),
             "offset": offsets,
             "type": kinds,

@@ -31,10 +31,11 @@ class Completion(msgspec.Struct, frozen=True, kw_only=True):
     """What a client answers. ``type`` ok or fail; an info is raised as ``Indefinite``.
 
     A dequeue that found the queue empty is ``fail`` with error "empty": certainly nothing was
-    taken.
+    taken. ``key``: where it happened, if the client chose that.
     """
 
     type: Literal["ok", "fail"]
+    key: str | None = None
     value: int | None = None
     offset: int | None = None
     redelivered: bool | None = None

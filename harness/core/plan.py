@@ -246,17 +246,26 @@ def load_plan(path: Path) -> Plan:
     """
     try:
         data = path.read_bytes()
+    except OSError as error:
+        raise UsageError(f"cannot read the plan {path}: {error.strerror}") from error
+    return decode_plan(data, str(path))
+
+
+def decode_plan(data: bytes, where: str) -> Plan:
+    """A plan's text, of this version or of an earlier one; ``where`` names it to people.
+
+    Raises UsageError with one sentence that says what is wrong.
+    """
+    try:
         # First of all the version: what another version's plan holds is not known here.
         version = msgspec.json.decode(data, type=_Versioned).version
         if version == PLAN_VERSION:
             return msgspec.json.decode(data, type=Plan)
         if version == 1:
             return msgspec.convert(upgrade_from_1(msgspec.json.decode(data)), Plan)
-    except OSError as error:
-        raise UsageError(f"cannot read the plan {path}: {error.strerror}") from error
     except msgspec.MsgspecError as error:
-        raise UsageError(f"{path} is not a plan: {error}") from error
-    raise UsageError(f"{path} is a plan of version {version}; this is version {PLAN_VERSION}")
+        raise UsageError(f"{where} is not a plan: {error}") from error
+    raise UsageError(f"{where} is a plan of version {version}; this is version {PLAN_VERSION}")
 
 
 # Version 1 had every parameter of every workload and system as a field of its own.

@@ -7,7 +7,7 @@ from typing import Final
 
 from shalott.harness.core.errors import UsageError
 
-_TIME_MS: Final = {"ms": 1, "s": 1000, "m": 60_000, "": 1000}
+_TIME_MS: Final = {"ms": 1, "s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000, "": 1000}
 _BYTES: Final = {
     "": 1, "B": 1,
     "KB": 1000, "MB": 1000**2, "GB": 1000**3, "K": 1000, "M": 1000**2, "G": 1000**3,
@@ -16,8 +16,8 @@ _BYTES: Final = {
 
 
 def parse_duration_ms(flag: str, text: str) -> int:
-    """60, 60s, 1.5s, 500ms or 2m, as milliseconds; a bare number is seconds."""
-    found = re.fullmatch(r"(\d+(?:\.\d+)?)(ms|s|m|)", text.strip())
+    """60, 60s, 1.5s, 500ms, 2m, 3h or 1d, as milliseconds; a bare number is seconds."""
+    found = re.fullmatch(r"(\d+(?:\.\d+)?)(ms|s|m|h|d|)", text.strip())
     if found is None or float(found[1]) == 0:
         raise UsageError(f"{flag} {text}: give a time above 0, such as 30, 30s, 500ms or 2m")
     return max(1, round(float(found[1]) * _TIME_MS[found[2]]))

@@ -168,6 +168,7 @@ class HistoryWriter:
         index: int,
         kind: OpType,
         *,
+        key: str | None = None,
         value: int | None = None,
         offset: int | None = None,
         redelivered: bool | None = None,
@@ -182,7 +183,7 @@ class HistoryWriter:
         now_ns = self._stamp_ns()
         self._append(
             Record(
-                index, kind, now_ns, None, None, None, None, value, offset, redelivered, error, text
+                index, kind, now_ns, None, None, None, key, value, offset, redelivered, error, text
             )
         )
 
@@ -314,7 +315,7 @@ def _pair(records: pa.Table) -> pa.Table:
         "process": invocations["process"],
         "node": invocations["node"],
         "f": invocations["f"],
-        "key": pc.coalesce(invocations["key"], ""),
+        "key": pc.coalesce(ends["key"], invocations["key"], ""),
         "value": pc.coalesce(ends["value"], invocations["value"]),
         "offset": ends["offset"],
         "type": pc.if_else(pc.equal(types, HAPPENED), "ok", types),

@@ -10,10 +10,11 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from typing import Any
 
 from shalott.harness.core.client import Client, Holding, Recording, Watchful
-from shalott.harness.core.errors import ClientError, Definite, ShalottError, Unreachable
+from shalott.harness.core.errors import ClientError, Definite, Indefinite, ShalottError, Unreachable
 from shalott.harness.core.history import Recorder
 from shalott.harness.core.op import Completion, Invocation, OpType
 from shalott.harness.core.rng import Stream
@@ -74,11 +75,12 @@ class Worker:
             if client is None:
                 self._record.complete(index, "fail", error=error)
                 return "fail", error
-        completion, kind, error = await self._invoke(client, invocation)
+        completion, kind, error, extra = await self._invoke(client, invocation)
         if completion is not None:
             self._record.complete(
                 index,
                 completion.type,
+                key=completion.key,
                 value=completion.value,
                 offset=completion.offset,
                 redelivered=completion.redelivered,
@@ -86,7 +88,7 @@ class Worker:
                 extra=completion.extra,
             )
             return completion.type, completion.error
-        self._record.complete(index, kind, error=error)
+        self._record.complete(index, kind, error=error, extra=extra)
         if kind == "info":
             self.process += self._stride
             await self.close()
@@ -148,19 +150,22 @@ class Worker:
 
     async def _invoke(
         self, client: Client, invocation: Invocation
-    ) -> tuple[Completion | None, OpType, str | None]:
+    ) -> tuple[Completion | None, OpType, str | None, Mapping[str, Any] | None]:
+        """What the client answered; or how the operation ended, why, and what is said besides."""
         try:
             async with asyncio.timeout(self._timeout_s):
-                return await client.invoke(invocation), "ok", None
+                return await client.invoke(invocation), "ok", None, None
         except Unreachable as error:
             self._failed_opens += 1
             await self.close()
-            return None, "fail", describe(error)
+            return None, "fail", describe(error), None
         except Definite as error:
-            return None, "fail", describe(error)
+            return None, "fail", describe(error), None
+        except Indefinite as error:
+            return None, "info", describe(error), error.extra
         except Exception as error:  # noqa: BLE001 - unclassified: nobody knows
             _log_unforeseen(error, f"{invocation.f} on", self.node)
-            return None, "info", describe(error)
+            return None, "info", describe(error), None
 
 
 def describe(error: BaseException) -> str:

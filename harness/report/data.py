@@ -59,6 +59,7 @@ class Span:
 class Timeline:
     """Everything that happened around the clients."""
 
+    begin_ns: int  # of the load, from which on it is drawn
     end_ns: int
     faults: tuple[Fault, ...]
     probes: Mapping[int, tuple[Probe, ...]]  # by fault id
@@ -79,7 +80,9 @@ def read_timeline(history: History, nodes: Sequence[str], observe_interval_ms: i
     recorded = tuple(_cut_by_deaths(_recorded_spans(history.events, end_ns), merged))
     observed = tuple(_observed_spans(around.observations, observe_interval_ms * 1_000_000, end_ns))
     spans = (*recorded, *observed)
+    load = around.phase("load")
     return Timeline(
+        begin_ns=min(load.begin_ns, end_ns - 1) if load else 0,
         end_ns=end_ns,
         faults=around.faults,
         probes=_probes(history.ops),

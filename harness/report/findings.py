@@ -1,4 +1,4 @@
-"""The checkers' results as a report lays them out: anomalies and losses."""
+"""The checkers' results as a report lays them out: anomalies, and what they say of faults."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ import pyarrow.compute as pc
 
 from shalott.checkers.base import Anomaly, Result
 from shalott.harness.core.history import History
+from shalott.harness.report.loss_windows import LOSS_WINDOWS
 from shalott.harness.report.plots import draw
 from shalott.harness.report.plots.bars import Bar
-from shalott.harness.report.words import LOSS_WINDOWS, is_about_logs, weight
+from shalott.harness.report.words import is_about_logs, weight
 
 ANOMALIES_MAX = 40  # shown of one kind
 ROWS_MAX = 32  # operations shown for one anomaly
-STORIES_MAX = 60  # runs of loss listed
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,28 +48,6 @@ class AnomalyGroup:
     valid: bool | str  # true: it breaks no promise
     total: int
     anomalies: list[ShownAnomaly]
-
-
-@dataclass(frozen=True, slots=True)
-class Column:
-    name: str
-    is_number: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class Row:
-    cells: list[str]
-    share: float = 0  # of the bar, in percent
-    span: tuple[float, float] | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class LossTable:
-    title: str
-    note: str
-    columns: list[Column]
-    rows: list[Row]
-    has_bar: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,6 +136,7 @@ def _causes(detail: Mapping[str, Any]) -> list[Cause]:
 _FACTS = {
     "queue": "queue",
     "group": "queue",
+    "acknowledged-by": "acknowledged by",
     "node": "through",
     "nodes": "nodes",
     "epoch": "epoch",
@@ -185,27 +164,12 @@ def _events(detail: Mapping[str, Any], events: pa.Table) -> list[dict[str, Any]]
     evidence = detail.get("evidence")
     if isinstance(evidence, dict) and "event" in evidence:
         wanted.append(evidence["event"])
-    rows = [row for row in wanted if isinstance(row, int) and 0 <= row < events.num_rows]
+    wanted += [step.get("event") for step in detail.get("steps") or () if isinstance(step, dict)]
+    rows = [
+        row for row in dict.fromkeys(wanted) if isinstance(row, int) and 0 <= row < events.num_rows
+    ]
     found: list[dict[str, Any]] = events.take(pa.array(rows, pa.int64())).to_pylist()
     return found
-
-
-def _loss(results: Sequence[Result]) -> Mapping[str, Any]:
-    return next((r.detail["loss"] for r in results if r.detail.get("loss")), {})
-
-
-def loss_bars(results: Sequence[Result]) -> list[Bar]:
-    """The runs of loss on the time axis, by the acknowledgement of their messages."""
-    return [
-        Bar(
-            round(story["begin_ns"] / 1e6, 1),
-            round(story["end_ns"] / 1e6, 1),
-            "loss",
-            "",
-            f"{story['length']} messages of {story['queue']} lost in a row",
-        )
-        for story in _loss(results).get("stories", ())
-    ]
 
 
 def double_tenure_bars(results: Sequence[Result]) -> dict[str, list[Bar]]:
@@ -218,95 +182,6 @@ def double_tenure_bars(results: Sequence[Result]) -> dict[str, list[Bar]]:
                 bar = Bar(round(begin / 1e6, 1), round(end / 1e6, 1), kind, "", anomaly.summary)
                 found.setdefault(str(anomaly.detail.get("group", "")), []).append(bar)
     return found
-
-
-def loss_tables(results: Sequence[Result]) -> list[LossTable]:
-    """What was lost, table by table; none if nothing was lost."""
-    loss = _loss(results)
-    if not loss:
-        return []
-    tables = [
-        _cause_table(loss.get("by-cause", {})),
-        _story_table(loss.get("stories", ())),
-        _share_table("By node", "node that the publisher talked to", loss.get("by-node", {})),
-        _share_table(
-            "By fault window",
-            "when it was acknowledged",
-            {row["window"]: row for row in loss.get("by-fault-window", ())},
-        ),
-        _position_table("By queue", "queue", loss.get("by-queue", {})),
-    ]
-    return [table for table in tables if table.rows]
-
-
-def _cause_table(by_cause: Mapping[str, int]) -> LossTable:
-    total = sum(by_cause.values()) or 1
-    rows = [
-        Row(
-            [cause, _cause_words(cause), f"{n:,}", LOSS_WINDOWS.get(cause, ("", ""))[1]],
-            100 * n / total,
-        )
-        for cause, n in sorted(by_cause.items(), key=lambda item: -item[1])
-    ]
-    columns = [Column("window"), Column("cause"), Column("lost", True), Column("closed by")]
-    return LossTable("By cause", "", columns, rows, has_bar=True)
-
-
-def _cause_words(cause: str) -> str:
-    return LOSS_WINDOWS.get(cause, ("no event, observation or fault explains it", ""))[0]
-
-
-def _story_table(stories: Sequence[Mapping[str, Any]]) -> LossTable:
-    shown = list(stories[:STORIES_MAX])
-    longest = max((story["length"] for story in shown), default=1)
-    rows = [
-        Row(
-            [
-                f"{story['begin_ns'] / 1e9:.2f}–{story['end_ns'] / 1e9:.2f} s",
-                story["queue"],
-                story["node"] or "any",
-                f"{story['length']:,}",
-                story["window"],
-                story["cause"],
-            ],
-            100 * story["length"] / longest,
-            (story["begin_ns"] / 1e6, story["end_ns"] / 1e6),
-        )
-        for story in shown
-    ]
-    columns = [
-        *(Column("acknowledged"), Column("queue"), Column("through")),
-        *(Column("lost", True), Column("when"), Column("window")),
-    ]
-    runs = "1 run" if len(stories) == 1 else f"{len(stories):,} runs, the longest of {longest:,}"
-    note = f"Messages acknowledged one after the other, all of them lost: {runs}."
-    if len(stories) > len(shown):
-        note += f" The {len(shown)} longest are listed."
-    return LossTable("Runs of loss", note, columns, rows, has_bar=True)
-
-
-def _share_table(title: str, name: str, counts: Mapping[str, Mapping[str, Any]]) -> LossTable:
-    rows = []
-    for label, row in counts.items():
-        acked, lost = int(row["acknowledged"]), int(row["lost"])
-        percent = 100 * lost / acked if acked else 0.0
-        share = f"{percent:.1f} %" if lost else "–"
-        rows.append(Row([label, f"{acked:,}", f"{lost:,}", share], percent))
-    columns = [
-        Column(name),
-        Column("acknowledged", True),
-        Column("lost", True),
-        Column("share", True),
-    ]
-    return LossTable(title, "", columns, rows, has_bar=True)
-
-
-def _position_table(title: str, name: str, counts: Mapping[str, Mapping[str, int]]) -> LossTable:
-    places = ("prefix", "middle", "suffix", "whole")
-    rows = [Row([label, *(f"{row.get(p, 0):,}" for p in places)]) for label, row in counts.items()]
-    note = "Where in the order of acknowledgement; whole: nothing of the queue survived."
-    columns = [Column(name), *(Column(place, True) for place in places)]
-    return LossTable(title, note, columns, rows, has_bar=False)
 
 
 def availability_columns(results: Sequence[Result]) -> AvailabilityColumns:

@@ -31,6 +31,7 @@ class ObjectTimeline:
 
     key: str
     checker: str
+    reason: str
     html: Markup
 
 
@@ -44,6 +45,7 @@ def object_timelines(results: Sequence[Result], history: History) -> list[Object
         ObjectTimeline(
             key=explanation.key or explanation.model,
             checker=result.checker,
+            reason=explanation.reason,
             html=Markup(
                 timeline_body(
                     explanation,

@@ -14,7 +14,8 @@ class Tested(msgspec.Struct, frozen=True, kw_only=True):
     none of says "none: " and why.
 
     ``packages``: of what runs on the nodes, name -> version. ``packages_from``: who said it.
-    ``pinned``: the versions that the image's recipe asks for; empty if it pins none.
+    ``pinned``: the versions that the image's recipe asks for; empty if it pins none. ``artifacts``:
+    SHA-256 of each file that was fetched to make the image, by name.
     """
 
     commit: str = NOT_LOOKED_AT  # of this project
@@ -32,6 +33,7 @@ class Tested(msgspec.Struct, frozen=True, kw_only=True):
     packages: dict[str, str] = {}
     packages_from: str = NOT_LOOKED_AT
     pinned: dict[str, str] = {}
+    artifacts: dict[str, str] = {}
 
 
 def facts_told(tested: Tested) -> list[tuple[str, str]]:
@@ -40,6 +42,8 @@ def facts_told(tested: Tested) -> list[tuple[str, str]]:
     for name in ("packages", "pinned"):
         own = facts[name]
         facts[name] = ", ".join(f"{each} {own[each]}" for each in sorted(own)) or "none"
+    count = len(facts["artifacts"])  # by their hashes in results.json
+    facts["artifacts"] = f"{count} files, each with its hash in results.json" if count else "none"
     return [(name.replace("_", " "), value) for name, value in facts.items()]
 
 
@@ -72,7 +76,8 @@ class ReportMeta(msgspec.Struct, frozen=True, kw_only=True):
     """Known to the harness alone."""
 
     command: str  # repeats the run
-    started_wall_ns: int
+    started_wall_ns: int  # by the true clock, also of a simulation
+    virtual_started_ns: int | None = None  # what a simulation's own clock showed then
     elapsed_ns: int = 0  # the whole run, boot to checks, in real time
     iteration: int = 1  # which of the runs that one command makes, from 1
     versions: dict[str, str] = {}  # shalott, python, the system, docker, ...
@@ -80,4 +85,5 @@ class ReportMeta(msgspec.Struct, frozen=True, kw_only=True):
     notes: tuple[str, ...] = ()  # which backend was chosen and why, what was cut short, ...
     failures: tuple[str, ...] = ()  # the harness's own
     directory: str = ""  # the run's directory, as the user would type it
+    files: tuple[str, ...] = ()  # what lies in it, by path below it
     story: ToldStory | None = None

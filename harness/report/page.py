@@ -27,10 +27,10 @@ from shalott.harness.report.findings import (
     anomaly_groups,
     availability_columns,
     double_tenure_bars,
-    loss_bars,
-    loss_tables,
 )
 from shalott.harness.report.linearizability import object_timelines, timeline_assets
+from shalott.harness.report.loss_windows import LOSS_WINDOWS
+from shalott.harness.report.losses import loss_lanes, loss_tables, told_losses
 from shalott.harness.report.message_outcomes import message_outcomes
 from shalott.harness.report.meta import ReportMeta, facts_told
 from shalott.harness.report.plots import draw
@@ -42,9 +42,10 @@ from shalott.harness.report.plots.series import (
     rates,
     read_clients,
 )
+from shalott.harness.report.run_files import commands_told, file_groups
 from shalott.harness.report.run_picture import build_stage, fault_target
+from shalott.harness.report.second_lines import availability_line, cause_lines
 from shalott.harness.report.words import (
-    LOSS_WINDOWS,
     findings,
     headline,
     overall,
@@ -90,7 +91,7 @@ def render_report(plan: Plan, history: History, results: Sequence[Result], meta:
                 timeline,
                 rates(drawn, timeline.end_ns),
                 latencies(drawn, timeline.end_ns),
-                loss_bars(results),
+                loss_lanes(results),
                 double_tenure_bars(results),
             ),
             consumers=consumers,
@@ -98,6 +99,11 @@ def render_report(plan: Plan, history: History, results: Sequence[Result], meta:
             anomalies=groups,
             anomaly_count=sum(group.total for group in groups),
             losses=loss_tables(results),
+            told_losses=told_losses(results),
+            causes=cause_lines(plan, results),
+            served=availability_line(results),
+            commands=commands_told(plan, meta, overall(results)),
+            files=file_groups(meta.files),
             objects=object_timelines(ordered, history),
             timeline_assets=timeline_assets,
             availability=availability_columns(results),
@@ -115,7 +121,7 @@ def _what_ran(plan: Plan, timeline: Timeline) -> str:
         f"{len(plan.cluster.nodes)} {plan.system.name} nodes ({plan.system.profile} profile, "
         f"{plan.cluster.backend}) served {plan.workload.concurrency} clients of the workload "
         f"{plan.workload.name} for {draw.seconds_label(plan.time_limit_ms)} through {faults} "
-        f"{'fault' if faults == 1 else 'faults'}. This repeats it:"
+        f"{'fault' if faults == 1 else 'faults'}."
     )
 
 

@@ -25,12 +25,14 @@ class RunResults(msgspec.Struct, frozen=True, kw_only=True):
     """The content of results.json."""
 
     version: int = RESULTS_VERSION
+    run: str = ""  # its name and directory, as in the files beside it; "" in files of before
     name: str
     seed: int
     system: str
     profile: str
     workload: str
-    started_wall_ns: int
+    started_wall_ns: int  # by the true clock, also of a simulation
+    virtual_started_ns: int | None = None  # what a simulation's own clock showed then
     complete: bool  # false: the recording was cut short
     valid: bool | str
     headline: str
@@ -45,16 +47,23 @@ class RunResults(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def render_results(
-    plan: Plan, results: Sequence[Result], meta: ReportMeta, *, complete: bool = True
+    plan: Plan,
+    results: Sequence[Result],
+    meta: ReportMeta,
+    *,
+    complete: bool = True,
+    run: str = "",
 ) -> bytes:
     """The file's content. ``complete`` is the history's: false if its recording was cut short."""
     content = RunResults(
+        run=run,
         name=plan.name,
         seed=plan.seed,
         system=plan.system.name,
         profile=plan.system.profile,
         workload=plan.workload.name,
         started_wall_ns=meta.started_wall_ns,
+        virtual_started_ns=meta.virtual_started_ns,
         complete=complete,
         valid=overall(results),
         headline=headline(results),

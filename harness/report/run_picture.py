@@ -10,6 +10,7 @@ import numpy as np
 
 from shalott.checkers.history.faults import Fault
 from shalott.harness.report.data import Span, Timeline
+from shalott.harness.report.losses import LossLane
 from shalott.harness.report.plots import draw
 from shalott.harness.report.plots.bars import Bar, RatePanel
 from shalott.harness.report.plots.draw import Shape, Tick
@@ -17,6 +18,7 @@ from shalott.harness.report.plots.series import OUTCOMES, Floats, Latencies, Rat
 
 GROUPS_MAX = 12  # queues drawn; the rest are named
 SPANS_MAX = 4000
+_NUMBERS_ACROSS = 40  # of faults that are too narrow for their numbers
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,12 +40,14 @@ class Group:
 
 @dataclass(frozen=True, slots=True)
 class Stage:
+    begin_ms: float  # of the load
     end_ms: float
+    boot: str  # what came before, in words; "" if nothing did
     ticks: list[Tick]
     phases: list[Bar]
     faults: list[Bar]
     fault_rows: int
-    losses: list[Bar]
+    losses: list[LossLane]
     latency_ticks: list[Tick]
     latency_shapes: list[Shape]
     latency_is_tiled: bool
@@ -58,18 +62,20 @@ def build_stage(
     timeline: Timeline,
     rates: Rates,
     latencies: Latencies,
-    losses: Sequence[Bar],
+    losses: Sequence[LossLane],
     double_tenures: Mapping[str, list[Bar]],
 ) -> Stage:
     """Everything that the template draws on the time axis."""
-    end_ms = timeline.end_ns / 1e6
+    begin_ms, end_ms = round(timeline.begin_ns / 1e6, 1), timeline.end_ns / 1e6
     ordered = [*double_tenures, *(g for g in timeline.groups if g not in double_tenures)]
-    faults = _fault_bars(timeline.faults, end_ms)
+    faults = _fault_bars(timeline.faults, end_ms - begin_ms)
     load = _load_buckets(timeline, rates.width_ms)
     shapes = draw.point_shapes(latencies) or draw.tile_shapes(latencies, end_ms)
     return Stage(
+        begin_ms=begin_ms,
         end_ms=end_ms,
-        ticks=draw.time_ticks(end_ms),
+        boot=_boot(timeline),
+        ticks=draw.time_ticks(end_ms, begin_ms),
         phases=[
             _bar(p.begin_ns, p.end_ns or timeline.end_ns, p.name, p.name, p.name)
             for p in timeline.phases
@@ -92,6 +98,14 @@ def build_stage(
     )
 
 
+def _boot(timeline: Timeline) -> str:
+    """What is left of the axis: it is told, and drawn to no scale."""
+    if timeline.begin_ns <= 0:
+        return ""
+    before = timeline.phases[0].name if timeline.phases else "boot"
+    return f"{before} {draw.duration_label(timeline.begin_ns)}"
+
+
 def _bar(begin_ns: float, end_ns: float, kind: str, label: str, title: str, row: int = 0) -> Bar:
     return Bar(round(begin_ns / 1e6, 1), round(end_ns / 1e6, 1), kind, label, title, row)
 
@@ -108,19 +122,21 @@ def fault_target(fault: Fault) -> str:
     return f"{len(fault.links)} links" if fault.links else fault.target
 
 
-def _fault_bars(faults: Sequence[Fault], end_ms: float) -> list[Bar]:
+def _fault_bars(faults: Sequence[Fault], span_ms: float) -> list[Bar]:
+    """A bar has room for its number at least: that stands beside it where it is narrow."""
     injected = sorted((f for f in faults if not f.skipped), key=lambda f: f.effective_ns)
     spans = [(fault.effective_ns / 1e6, fault.end_ns / 1e6) for fault in injected]
-    rows = draw.pack_rows(spans, gap=end_ms / 400)
+    rows = draw.pack_rows(spans, gap=span_ms / _NUMBERS_ACROSS)
     return [
-        _bar(
-            fault.effective_ns,
-            fault.end_ns,
+        Bar(
+            round(begin, 1),
+            round(end, 1),
             fault.kind.split("-")[0],
-            fault_label(fault),
+            f"{fault.id} {fault_label(fault)}",
             f"fault {fault.id}: {fault_label(fault)}, {draw.seconds_label(begin)} to "
             f"{draw.seconds_label(end)}",
             row,
+            str(fault.id),
         )
         for fault, row, (begin, end) in zip(injected, rows, spans, strict=True)
     ]

@@ -7,34 +7,6 @@ from collections.abc import Mapping, Sequence
 from shalott.checkers.base import Result, merge_valid
 from shalott.harness.report.consumers.words import good_news, own_words
 
-# RabbitMQ's documented ways to lose or repeat messages, and what closes each.
-LOSS_WINDOWS: dict[str, tuple[str, str]] = {
-    "L1": (
-        "an unsynchronised mirror was promoted",
-        "ha-promote-on-failure=when-synced, ha-sync-mode=automatic",
-    ),
-    "L2": ("a mirror had joined empty and the master died", "ha-sync-mode=automatic"),
-    "L3": (
-        "the losing side of a partition was discarded",
-        "pause_minority, all but its last moment",
-    ),
-    "L4": ("restarted mirrors wiped their contents", "awaiting a sync between restarts"),
-    "L5": ("a consumer without acknowledgements failed over", "manual acknowledgements"),
-    "L6": ("the queue or its messages were transient", "durable queues, persistent messages"),
-    "L7": ("the publisher awaited no confirms", "publisher confirms"),
-    "L8": (
-        "an unsynchronised mirror was promoted at a shutdown",
-        "ha-promote-on-shutdown=when-synced",
-    ),
-    "L9": ("acknowledgements had not reached the mirrors: delivered twice", "idempotent consumers"),
-    "L10": ("exclusive queues are never mirrored", "queues that are not exclusive"),
-    "L11": ("a suspended master went on acting as master", "nothing: it is in the design"),
-    "L12": (
-        "every node had stopped, and the one that recovered the queue had not stopped last",
-        "starting the last to stop first",
-    ),
-}
-
 # One of a kind, and several. In order of weight: the first of them makes the headline.
 _KINDS: dict[str, tuple[str, str]] = {
     "lost": ("1 acknowledged message was lost", "{n} acknowledged messages were lost"),
@@ -108,6 +80,10 @@ _LOG_KINDS: dict[str, tuple[str, str]] = {
     "duplicate": (
         "1 message is at several places of the log",
         "{n} messages are at several places of the log",
+    ),
+    "stored-twice": (
+        "a client's library sent 1 message again, and it was stored twice",
+        "clients' libraries sent {n} messages again, and they were stored twice",
     ),
     "unexpected": _KINDS["unexpected"],
     "corrupted": _KINDS["corrupted"],

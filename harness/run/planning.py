@@ -19,7 +19,6 @@ import msgspec
 from shalott.cluster.systems.record import (
     SYSTEMS,
     TOGETHER,
-    Profile,
     Services,
     SystemRecord,
     serving_nodes,
@@ -77,7 +76,8 @@ def make_plan(request: Request, *, backend: str, seed: int) -> Plan:
     workload = WORKLOADS.find(request.workload or system.workload)
     profile = profile_of(system, request.profile)
     nodes = parse_nodes(request.nodes)
-    services = lay_out(system, request.layout, nodes)
+    own_system = to_plan(parse_parameters(system.parameters, request.given, profile.parameters))
+    services = lay_out(system, request.layout, nodes, own_system)
     serving = len([n for n in nodes if not services or system.serves in services[n]])
     time_limit_ms = parse_duration_ms("--time-limit", request.time_limit)
     faults = make_schedule(
@@ -103,7 +103,7 @@ def make_plan(request: Request, *, backend: str, seed: int) -> Plan:
             ssh=hosts_asked_for(request) or msgspec.UNSET,
             power_loss=_power_loss(request.power_loss),
         ),
-        system=_system_plan(request, system, profile, services),
+        system=_system_plan(request, system, own_system, services),
         workload=WorkloadPlan(
             name=workload.name,
             rate_hz=request.rate,
@@ -227,7 +227,9 @@ def fits(workload: WorkloadRecord, system: SystemRecord) -> bool:
     return all(protocol in system.speaks for protocol in workload.needs)
 
 
-def lay_out(system: SystemRecord, layout: str, nodes: Sequence[str]) -> Services:
+def lay_out(
+    system: SystemRecord, layout: str, nodes: Sequence[str], parameters: Mapping[str, Any]
+) -> Services:
     """What each node hosts; empty if every node hosts the same. Raises UsageError."""
     if layout == TOGETHER:
         return {}
@@ -238,7 +240,7 @@ def lay_out(system: SystemRecord, layout: str, nodes: Sequence[str]) -> Services
             + (f", or use --system {having[0]}" if having else "")
         )
     one_of("layout", layout, (TOGETHER, *system.layouts.names))
-    return system.layouts.lay_out(layout, nodes)
+    return system.layouts.lay_out(layout, nodes, parameters)
 
 
 def nemesis_help() -> str:
@@ -281,14 +283,14 @@ def _words(name: str, value: Any) -> list[str]:
 
 
 def _system_plan(
-    request: Request, system: SystemRecord, profile: Profile, services: Services
+    request: Request, system: SystemRecord, own: Mapping[str, Any], services: Services
 ) -> SystemPlan:
-    policy = {**profile.policy, **parse_policy(request.policy)}
-    own = parse_parameters(system.parameters, request.given, profile.parameters)
+    settings = profile_of(system, request.profile).settings(own)
+    policy = {**settings, **system.canonical(parse_policy(request.policy))}
     return SystemPlan(
         name=system.name,
         profile=request.profile,
-        parameters=to_plan(own),
+        parameters=dict(own),
         policy={key: value for key, value in policy.items() if value is not None},
         bugs=tuple(sorted(dict.fromkeys(request.bug))),
         services=dict(services),

@@ -12,11 +12,13 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 
 import msgspec
 
 from shalott.checkers.base import Result
 from shalott.cluster.debian_packages import unpinned
+from shalott.cluster.told import AcknowledgesUnlogged
 from shalott.harness.core.errors import StoreError
 from shalott.harness.core.history import EMPTY_EVENTS, History, events_table
 from shalott.harness.core.plan import Plan
@@ -35,6 +37,8 @@ log = logging.getLogger("shalott.run")
 
 STEP_TIMEOUT_S = 120.0  # for each step of cleaning up
 Watch = Callable[[Stage], Awaitable[None]]  # shows a run's progress until it is cancelled
+
+INTERRUPTED = "The run was interrupted"  # how the note of one begins
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,6 +90,7 @@ async def run(
     notes: tuple[str, ...] = (),
     iteration: int = 1,
     elapsed_ns: Callable[[], int] | None = None,
+    started_wall_ns: int | None = None,
     tested: Callable[[], Tested] = Tested,
     interrupt: asyncio.Event | None = None,
     watch: Watch | None = None,
@@ -93,7 +98,8 @@ async def run(
 ) -> Outcome:
     """Do everything that ``plan`` says in ``world``, and judge it. ``story``: what to look for.
 
-    ``elapsed_ns``: real time since the run began, where the recorder's clock is not that.
+    ``elapsed_ns``: real time since the run began, and ``started_wall_ns``, when that was, where the
+    recorder's clocks are a simulation's.
     ``tested``: asked at the end, when what runs on the nodes has been looked at.
     """
     directory.save_plan(plan)
@@ -116,6 +122,7 @@ async def run(
             record,
             world.make_nemesis(record),
         )
+        _log_times(started_wall_ns, record.start_wall_ns)
         background = [asyncio.create_task(record.keep_flushed())]
         if watch is not None:
             background.append(asyncio.create_task(_watched(watch, stage)))
@@ -126,7 +133,8 @@ async def run(
         history = _save_history(stage, directory, trouble)
         meta = msgspec.structs.replace(
             meta,
-            started_wall_ns=record.start_wall_ns,
+            started_wall_ns=record.start_wall_ns if started_wall_ns is None else started_wall_ns,
+            virtual_started_ns=None if started_wall_ns is None else record.start_wall_ns,
             elapsed_ns=(elapsed_ns or record.now_ns)(),
             tested=tested(),
         )
@@ -152,7 +160,7 @@ async def _experiment(
         await asyncio.wait((experiment,))
     if interrupt.is_set():
         trouble.interrupted = True
-        trouble.notes.append(f"The run was interrupted in the phase {stage.phase}.")
+        trouble.notes.append(f"{INTERRUPTED} in the phase {stage.phase}.")
     if flusher.done() and not flusher.cancelled() and (error := flusher.exception()) is not None:
         trouble.report("recording", error)
     if not experiment.cancelled() and (error := experiment.exception()) is not None:
@@ -170,7 +178,7 @@ async def _clean_up(stage: Stage, directory: RunDirectory, trouble: Trouble) -> 
     await _attempt("writing down who died", stage.stop_watching, trouble)
     await _attempt("collecting logs", lambda: cluster.collect(directory.nodes), trouble)
     if not leave_running:
-        await _attempt("tearing down", cluster.teardown, trouble)
+        await _attempt("tearing down", stage.world.teardown or cluster.teardown, trouble)
 
 
 async def _attempt(what: str, step: Callable[[], Awaitable[None]], trouble: Trouble) -> None:
@@ -213,8 +221,12 @@ def _save_history(stage: Stage, directory: RunDirectory, trouble: Trouble) -> Hi
         if not any(str(error) in failure for failure in trouble.failures):
             trouble.report("recording", error)
     try:
-        rows = stage.world.system.read_events(directory.nodes, stage.record.start_wall_ns)
+        system = stage.world.system
+        rows = system.read_events(directory.nodes, stage.record.start_wall_ns)
         events = events_table(rows)
+        if isinstance(system, AcknowledgesUnlogged):
+            told = system.acknowledged_events(stage.record.history(events), rows)
+            events = events_table(sorted([*rows, *told], key=lambda row: int(row["run_ns"])))
     except Exception as error:
         trouble.report("reading the nodes' events", error)
     history = stage.record.history(events)
@@ -225,12 +237,21 @@ def _save_history(stage: Stage, directory: RunDirectory, trouble: Trouble) -> Hi
     return history
 
 
+def _log_times(true_ns: int | None, recorded_ns: int) -> None:
+    """The head of log.txt. Nodes of a simulation write virtual time, which began elsewhere."""
+    began = datetime.fromtimestamp((recorded_ns if true_ns is None else true_ns) / 1e9, UTC)
+    virtual = datetime.fromtimestamp(recorded_ns / 1e9, UTC)
+    clock = "" if true_ns is None else f"; the simulated clocks began at {virtual:%FT%TZ}"
+    log.info("the run began at %s%s", f"{began:%FT%TZ}", clock)
+
+
 def _tell(
     story: Story, history: History, directory: RunDirectory, meta: ReportMeta, trouble: Trouble
 ) -> ReportMeta:
     """The story's steps beside what happened, stored for itself and in the report."""
+    start_ns = meta.virtual_started_ns or meta.started_wall_ns  # by the nodes' clocks
     try:
-        told = story.tell(read_material(history, directory.nodes, meta.started_wall_ns))
+        told = story.tell(read_material(history, directory.nodes, start_ns))
         directory.save_text(STORY_TEXT, told_as_text(told) + "\n")
         directory.save_bytes(STORY_JSON, msgspec.json.format(msgspec.json.encode(told), indent=2))
     except Exception as error:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Collection
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -97,14 +98,16 @@ def docker_obstacle() -> str | None:
     return None
 
 
-def make_cluster(plan: Plan, run_id: str, work_dir: Path) -> Cluster:
+def make_cluster(
+    plan: Plan, run_id: str, work_dir: Path, *, needs: Collection[str] = ()
+) -> Cluster:
     """The plan's cluster, not booted. ``work_dir`` is the run's own; what is made there is
-    removed again."""
+    removed again. ``needs``: what it must be able to do besides what the plan's faults need."""
     from shalott.cluster.disks.of_nodes import DISK_CAPABILITIES
 
     choice = choose_backend(plan.cluster.backend, plan.system.name)
     log.info("%s", choice.reason)
-    needs = required_capabilities(plan.faults)
+    needs = frozenset(needs) | required_capabilities(plan.faults)
     needs_disks = bool(needs & DISK_CAPABILITIES)
     told = plan.cluster.power_loss
     power_loss: PowerLoss = "torn" if told is msgspec.UNSET else told

@@ -13,7 +13,7 @@ import shlex
 import signal
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
 
@@ -36,6 +36,7 @@ from shalott.harness.report.stories.telling import told_as_text
 from shalott.harness.report.words import findings, headline, overall, summaries
 from shalott.harness.run.detection import faults_too_short
 from shalott.harness.run.junit_file import JunitFile
+from shalott.harness.run.noting import note_in_table
 from shalott.harness.run.planning import (
     Request,
     check_plan,
@@ -47,7 +48,7 @@ from shalott.harness.run.progress import watch_plainly, watch_terminal
 from shalott.harness.run.requirements import check_provided
 from shalott.harness.run.run import Outcome, Watch, run
 from shalott.harness.run.stage import Nemesis, World
-from shalott.harness.run.store import ENDPOINTS, LOG, REPORT, RESULTS, RunDirectory, Store
+from shalott.harness.run.store import ENDPOINTS, LOG, REPORT, RESULTS, TAGS, RunDirectory, Store
 from shalott.harness.run.tested import TestedFacts, versions
 from shalott.harness.run.verdict import judge, save_verdict
 from shalott.harness.run.watchdog import watch_for_stalls
@@ -60,11 +61,17 @@ STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 def run_request(
-    request: Request, *, test_count: int, store_root: Path, junit: Path | None = None
+    request: Request,
+    *,
+    test_count: int,
+    store_root: Path,
+    junit: Path | None = None,
+    tags: Mapping[str, str] | None = None,
 ) -> int:
     """Plan and run, up to ``test_count`` times or until a run is not valid; the last exit code.
 
     ``junit``: where one document over all these runs is kept (harness/run/junit_file.py).
+    ``tags``: what the runs' rows in the table of runs carry.
     """
     first_seed = request.seed if request.seed is not None else int.from_bytes(os.urandom(4))
     story = find_story(request.scenario) if request.scenario else None
@@ -85,7 +92,14 @@ def run_request(
             typer.echo(f"Run {number + 1} of {test_count}, seed {seed}.", err=True)
         command = repeat_command(repeated, seed, store_root)
         code = run_once(
-            plan, store_root, command, notes=(why,), iteration=number + 1, junit=file, story=story
+            plan,
+            store_root,
+            command,
+            notes=(why,),
+            iteration=number + 1,
+            junit=file,
+            story=story,
+            tags=tags,
         )
         if code != 0:
             break
@@ -109,7 +123,12 @@ def _check_and_choose(request: Request, test_count: int, seed: int) -> tuple[str
 
 
 def run_stored_plan(
-    path: Path, *, test_count: int, store_root: Path, junit: Path | None = None
+    path: Path,
+    *,
+    test_count: int,
+    store_root: Path,
+    junit: Path | None = None,
+    tags: Mapping[str, str] | None = None,
 ) -> int:
     """Run a stored plan again, as it is."""
     plan = load_plan(path)
@@ -121,7 +140,7 @@ def run_stored_plan(
     file = JunitFile(junit)
     code = 0
     for number in range(test_count):
-        code = run_once(plan, store_root, command, iteration=number + 1, junit=file)
+        code = run_once(plan, store_root, command, iteration=number + 1, junit=file, tags=tags)
         if code != 0:
             break
     return code
@@ -135,6 +154,7 @@ def run_once(
     iteration: int = 1,
     junit: JunitFile | None = None,
     story: Story | None = None,
+    tags: Mapping[str, str] | None = None,
 ) -> int:
     """One run, from a fresh directory to the last line on the terminal."""
     for note in (warnings := faults_too_short(plan)):
@@ -142,15 +162,24 @@ def run_once(
     notes = (*notes, *warnings)
     file = junit or JunitFile(None)
     file.begin(plan, command, iteration)
+    store = Store(store_root)
+    began: RunDirectory | None = None
+
+    def begin(directory: RunDirectory) -> None:
+        nonlocal began
+        store.begin(directory)
+        began = directory
+        if tags:
+            directory.save_bytes(TAGS, msgspec.json.encode(tags, order="sorted"))
+
     try:
-        store = Store(store_root)
         directory = store.name_run(plan.name)
         if plan.cluster.backend == "sim":
-            store.begin(directory)
+            begin(directory)
             code = _run_simulated(plan, directory, command, notes, iteration, story)
         else:
             world = build_world(plan, directory)  # may refuse; then nothing is left in the store
-            store.begin(directory)
+            begin(directory)
             run_here = _run_until_signalled(
                 plan, directory, world, command, notes, iteration, story
             )
@@ -160,6 +189,9 @@ def run_once(
     except ShalottError as error:
         file.refuse(plan, command, iteration, sentence_of(error))
         raise
+    finally:
+        if began is not None:
+            note_in_table(store_root, began)
     file.end(directory)
     return code
 
@@ -192,15 +224,16 @@ def _run_simulated(
     return outcome.exit_code
 
 
-def build_world(plan: Plan, directory: RunDirectory) -> World:
-    """The plan's cluster and system. Raises MissingCapability or UsageError for faults that they
-    can't have."""
+def build_world(plan: Plan, directory: RunDirectory, cluster: Cluster | None = None) -> World:
+    """The plan's cluster, which may be there already, and its system. Raises MissingCapability or
+    UsageError for faults that they can't have."""
     from shalott.harness.run import select
 
     run_id = f"{directory.path.name.replace('.', '').lower()}-{os.getpid()}"
     system = select.make_system(plan)
     check_system(plan.faults, system, plan.cluster.nodes)
-    cluster = select.make_cluster(plan, run_id, directory.path / "work")
+    if cluster is None:
+        cluster = select.make_cluster(plan, run_id, directory.path / "work")
     missing = sorted(required_capabilities(plan.faults) - cluster.capabilities)
     if missing:
         raise MissingCapability(_why_missing(cluster.backend, missing))
@@ -260,7 +293,8 @@ def analyze(run_name: str | None, store_root: Path) -> int:
     check_provided(plan)
     history = directory.load_history()
     verdict = judge(plan, history)
-    save_verdict(plan, history, verdict, _stored_meta(directory), directory)
+    save_verdict(plan, history, verdict, _stored_meta(directory, plan), directory)
+    note_in_table(store_root, directory)
     tell_verdict(verdict.results)
     typer.echo(f"Report: {directory.path / REPORT}")
     return _exit_code(verdict.valid)
@@ -362,13 +396,18 @@ def choose_backend(request: Request) -> tuple[str, str]:
     return choice.backend, choice.reason
 
 
-def _stored_meta(directory: RunDirectory) -> ReportMeta:
+def _stored_meta(directory: RunDirectory, plan: Plan) -> ReportMeta:
     """What the run's own report said of it; for a run that never got so far, the little we know."""
     if (directory.path / RESULTS).exists():
         stored = read_results(directory.path / RESULTS)
+        started_ns, virtual_ns = stored.started_wall_ns, stored.virtual_started_ns
+        if plan.cluster.backend == "sim" and virtual_ns is None:
+            # Stored when a simulated run was dated by its own clock alone.
+            started_ns, virtual_ns = directory.started_wall_ns or started_ns, started_ns
         return ReportMeta(
             command=stored.command,
-            started_wall_ns=stored.started_wall_ns,
+            started_wall_ns=started_ns,
+            virtual_started_ns=virtual_ns,
             elapsed_ns=stored.elapsed_ns,
             iteration=stored.iteration,
             versions=stored.versions,

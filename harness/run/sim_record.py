@@ -34,6 +34,8 @@ class SimulationRecord(msgspec.Struct, frozen=True, kw_only=True):
     violation; the two take different steps, so each has digests of its own.
     """
 
+    version: int = 1  # of this file's fields
+    run: str = ""  # of which run it is, as in the files beside it
     digest: str  # of what the world saw (cluster/sim/loop/trace.py)
     digest_version: int = 1  # what it is made of; old records say nothing
     python: str
@@ -100,6 +102,8 @@ def record_path(plan: Path) -> Path:
 def save_record(plan: Path, record: SimulationRecord) -> None:
     """Keep the record beside its plan. Raises StoreError."""
     place = record_path(plan)
+    folder = plan.absolute().parent
+    record = msgspec.structs.replace(record, run=f"{folder.parent.name}/{folder.name}")
     data = msgspec.json.format(msgspec.json.encode(record), indent=2) + b"\n"
     try:
         place.write_bytes(data)

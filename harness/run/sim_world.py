@@ -136,7 +136,7 @@ def run_stored(
     story: Story | None = None,
 ) -> tuple[Outcome, SimulationRecord]:
     """A simulated run with everything that a run stores; a signal ends it in order."""
-    began_ns = time.monotonic_ns()
+    began_ns, began_wall_ns = time.monotonic_ns(), time.time_ns()
     trace = Trace()
     loop = make_loop(plan, trace)
     cluster = make_cluster(plan, loop)
@@ -161,6 +161,7 @@ def run_stored(
                 notes=notes,
                 iteration=iteration,
                 elapsed_ns=lambda: time.monotonic_ns() - began_ns,
+                started_wall_ns=began_wall_ns,
                 tested=tested,
                 interrupt=interrupt,
                 story=story,

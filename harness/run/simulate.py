@@ -19,6 +19,7 @@ import msgspec
 
 from shalott.checkers.base import Result
 from shalott.checkers.runs.crashes import Crashes
+from shalott.cluster.base import group_names
 from shalott.cluster.sim.backend import SimCluster
 from shalott.cluster.sim.buggify import fired_in_run
 from shalott.cluster.sim.loop.loop import START_NS
@@ -73,6 +74,7 @@ class SimOutcome:
     error: str | None = None
     output: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     trace: Trace | None = None
+    start_wall_ns: int | None = None  # what the simulated clocks showed at the start
 
 
 def simulate(
@@ -123,6 +125,7 @@ def simulate(
         error=error,
         output={name: tuple(machine.output) for name, machine in cluster.machines.items()},
         trace=trace,
+        start_wall_ns=stage.record.start_wall_ns,
     )
 
 
@@ -179,7 +182,8 @@ def _history(stage: Stage, machines: Mapping[str, Machine], *, complete: bool) -
     if complete:
         stage.record.close()
     start_wall_ns = stage.record.start_wall_ns
-    rows = [event_row(e, start_wall_ns) for m in machines.values() for e in m.events]
+    named = group_names(stage.world.system)
+    rows = [event_row(e, start_wall_ns, named) for m in machines.values() for e in m.events]
     rows.sort(key=lambda row: int(row["run_ns"]))
     return stage.record.history(events_table(rows))
 

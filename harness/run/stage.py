@@ -24,6 +24,7 @@ from shalott.cluster.base import (
     NodeExit,
     RecordsReplicas,
     System,
+    TellsHeld,
     ignore_exit,
     members_of,
 )
@@ -43,6 +44,7 @@ from shalott.harness.core.op import NEMESIS, Invocation
 from shalott.harness.core.plan import FaultAction, Plan
 from shalott.harness.core.recording import RunRecorder, record_to_file
 from shalott.harness.core.worker import describe
+from shalott.harness.run import draining
 from shalott.harness.run.interpreter import Interpreter
 from shalott.workloads.base import Workload
 
@@ -85,6 +87,8 @@ class World:
     or after it (Workload.writes_until_drained);
     ``announce`` when the nodes have been started, in worlds whose nodes others can ask.
     ``watch_stalls`` records what keeps the harness from running, in worlds where time passes.
+    ``boot`` and ``teardown``: how the nodes come to run and what becomes of them, where that is not
+    the cluster's own boot and teardown (harness/run/warm.py).
     """
 
     cluster: Cluster
@@ -94,6 +98,8 @@ class World:
     inspect: Callable[[], Awaitable[None]] | None = None
     announce: Callable[[Cluster, System], Awaitable[None]] | None = None
     watch_stalls: WatchStalls | None = None
+    boot: Callable[[System], Awaitable[None]] | None = None
+    teardown: Callable[[], Awaitable[None]] | None = None
 
 
 @dataclass
@@ -132,7 +138,7 @@ class Stage:
                     if not self.workload.writes_until_drained:
                         await self._look_at_replicas()
                 async with self._phase("drain"):
-                    await interpreter.run(self._final_generator())
+                    await self._drain(interpreter)
                     if self.workload.writes_until_drained:
                         await self._look_at_replicas()
             async with self._phase("end"):
@@ -219,6 +225,19 @@ class Stage:
         left_out = [node for node in self.world.cluster.nodes if node not in members]
         return self.workload.final_without(left_out, self._client_nodes)
 
+    async def _drain(self, interpreter: Interpreter) -> None:
+        """Once more, if clients that are gone held something meanwhile."""
+        await interpreter.run(self._final_generator())
+        cluster, system = self.world.cluster, self.world.system
+        if not self.workload.drains or not isinstance(system, TellsHeld):
+            return
+
+        async def held(node: str) -> int:
+            return await system.held(cluster, node)
+
+        if await draining.came_back(held, members_of(cluster, system)):
+            await interpreter.run(self._final_generator())
+
     @property
     def _client_nodes(self) -> tuple[str, ...]:
         return self.workload.nodes or self.plan.cluster.nodes
@@ -233,7 +252,7 @@ class Stage:
 
     async def _boot(self) -> None:
         cluster, system = self.world.cluster, self.world.system
-        await cluster.boot(system)
+        await (self.world.boot or cluster.boot)(system)
         self.started = True
         if self.world.announce is not None:
             await self.world.announce(cluster, system)

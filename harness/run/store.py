@@ -4,6 +4,7 @@
 
     plan.json           before anything happens; it runs again with ``shalott test --plan``
     junit.xml           with it, as an error; replaced when there is a verdict
+    tags.json           with it, if there are any: what --tag said
     endpoints.json      when the nodes have been started: where they listen, for `shalott ctl`
     history.jsonl       the recording while the run lasts, replaced by history.parquet after it
     log.txt             what the harness did and why
@@ -37,6 +38,7 @@ from shalott.harness.core.recording import recover
 
 LATEST = "latest"
 PLAN = "plan.json"
+TAGS = "tags.json"  # what --tag said
 ENDPOINTS = "endpoints.json"  # where the nodes listen, by node and port
 RECORDING = "history.jsonl"
 HISTORY = "history.parquet"
@@ -83,10 +85,10 @@ class RunDirectory:
 
     def save_history(self, history: History) -> None:
         """Store what was recorded as Parquet; only then is the recording given up."""
-        self._write(EVENTS, lambda path: write_events(history.events, path))
+        self._write(EVENTS, lambda path: write_events(history.events, path, self.run))
         if not history.complete:
             self.save_bytes(CUT_SHORT, b"operations after the last flush are missing\n")
-        self._write(HISTORY, lambda path: write_history(history.ops, path))
+        self._write(HISTORY, lambda path: write_history(history.ops, path, self.run))
         self.recording.unlink(missing_ok=True)
 
     def load_history(self) -> History:
@@ -98,6 +100,18 @@ class RunDirectory:
         if self.recording.exists():
             return recover(self.recording)
         raise UsageError(f"{self.path} holds no history: it is not a run, or it never started")
+
+    @property
+    def run(self) -> str:
+        """What its files call it: the run's name and when it began."""
+        path = self.path.absolute()
+        return f"{path.parent.name}/{path.name}"
+
+    def files(self) -> tuple[str, ...]:
+        """What lies in it, by path below it; links are not followed. Nothing hidden."""
+        found = (path for path in self.path.rglob("*") if path.is_file() and not path.is_symlink())
+        names = (path.relative_to(self.path).as_posix() for path in found)
+        return tuple(sorted(name for name in names if not name.startswith(".")))
 
     def save_bytes(self, name: str, data: bytes) -> None:
         self._write(name, lambda path: _write_bytes(path, data))

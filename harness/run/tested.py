@@ -10,7 +10,7 @@ import os
 import platform
 from dataclasses import dataclass, field
 
-from shalott.cluster.base import Cluster, HasImages, HasPackages, System
+from shalott.cluster.base import Cluster, HasArtifacts, HasImages, HasPackages, System
 from shalott.cluster.debian_packages import installed_packages
 from shalott.harness.core.errors import HarnessError
 from shalott.harness.core.plan import Plan
@@ -56,6 +56,7 @@ class TestedFacts:
     packages: dict[str, str] = field(default_factory=dict)
     packages_from: str = ""
     pinned: dict[str, str] = field(default_factory=dict)
+    artifacts: dict[str, str] = field(default_factory=dict)
 
     def facts(self) -> Tested:
         """All that is known by now."""
@@ -75,6 +76,7 @@ class TestedFacts:
             packages=packages,
             packages_from=told_by,
             pinned=self.pinned,
+            artifacts=self.artifacts,
             **(unknown | self.nodes),
         )
 
@@ -98,6 +100,16 @@ class TestedFacts:
             why = f"unknown: {describe(error)}"
             self.nodes |= dict.fromkeys(("engine", *IMAGE_FACTS), why)
         await self._look_at_packages(cluster, system)
+        await self._look_at_artifacts(cluster, system)
+
+    async def _look_at_artifacts(self, cluster: Cluster, system: System) -> None:
+        if not isinstance(system, HasArtifacts):
+            return
+        try:
+            async with asyncio.timeout(LOOK_TIMEOUT_S):
+                self.artifacts = dict(await system.artifacts(cluster))
+        except (HarnessError, TimeoutError, OSError) as error:
+            self.artifacts = {"unknown": describe(error)}
 
     async def _look_at_packages(self, cluster: Cluster, system: System) -> None:
         from shalott.cluster.docker.images import pins_of

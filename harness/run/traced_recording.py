@@ -55,17 +55,20 @@ class TracedRecorder:
         index: int,
         kind: OpType,
         *,
+        key: str | None = None,
         value: int | None = None,
         offset: int | None = None,
         redelivered: bool | None = None,
         error: str | None = None,
         extra: Mapping[str, Any] | None = None,
     ) -> None:
-        said = _encode((index, value, offset, redelivered, error, extra))
+        elsewhere = () if key is None else (key,)
+        said = _encode((index, value, offset, redelivered, error, extra, *elsewhere))
         self._trace.event(self._clock_ns(), kind, said)
         self._recorder.complete(
             index,
             kind,
+            key=key,
             value=value,
             offset=offset,
             redelivered=redelivered,

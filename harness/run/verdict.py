@@ -54,7 +54,8 @@ def save_verdict(
 ) -> None:
     """Write every file that tells of the verdict. Raises StoreError."""
     results = verdict.results
-    data = render_results(plan, results, meta, complete=history.complete)
+    data = render_results(plan, results, meta, complete=history.complete, run=directory.run)
     directory.save_bytes(RESULTS, data)
     directory.save_bytes(JUNIT, render_junit(plan, results, meta))
+    meta = msgspec.structs.replace(meta, files=directory.files())
     directory.save_text(REPORT, render_report(plan, history, results, meta))

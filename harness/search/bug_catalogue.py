@@ -17,8 +17,8 @@ import msgspec
 
 from shalott.broker.known_bugs import CATALOGUE, KnownBug
 from shalott.harness.core.errors import StoreError
+from shalott.harness.report.violations import classes, violations
 from shalott.harness.search.drawing.swarm import Subject, draw_plan
-from shalott.harness.search.findings import classes, violations
 from shalott.harness.search.scenarios.catalogue import SCENARIOS, WINDOWS, scenario_of_bug
 from shalott.harness.search.scenarios.scenario import Scenario
 from shalott.harness.search.workers import Simulate

@@ -25,6 +25,7 @@ SEARCH = "search"  # the directory of all campaigns in a store
 LOG = "campaign.jsonl"
 SUMMARY = "summary.json"
 FINDINGS = "findings"
+AT_WORK = "at-work"
 CAMPAIGN_VERSION = 1
 
 
@@ -50,15 +51,32 @@ class Again(msgspec.Struct, frozen=True, kw_only=True, tag="again", tag_field="l
     digest: str
 
 
+class Repeated(msgspec.Struct, frozen=True, kw_only=True, tag="repeated", tag_field="line"):
+    """A run repeated on real nodes, to see how often it fails."""
+
+    report: SeedReport
+
+
+class Spent(msgspec.Struct, frozen=True, kw_only=True, tag="spent", tag_field="line"):
+    """How much of its time limit a search has used, until its end, or until it was killed.
+    ``over``: it came to its end, so the next command has all of its time again."""
+
+    seconds: float
+    over: bool = False
+
+
 @dataclass
 class Campaign:
-    """An open campaign. ``fresh_because`` says why it did not go on with an earlier one."""
+    """An open campaign. ``fresh_because`` says why it did not go on with an earlier one.
+    ``spent_s``: by commands that were cut short since the last one that came to its end."""
 
     directory: Path
     header: Header
     fresh_because: str = ""
     reports: dict[int, SeedReport] = field(default_factory=dict)
     again: dict[int, str] = field(default_factory=dict)
+    repeats: dict[int, list[SeedReport]] = field(default_factory=dict)
+    spent_s: float = 0.0
     _file: int = -1
 
     def add(self, report: SeedReport) -> None:
@@ -71,6 +89,15 @@ class Campaign:
         self._append(Again(seed=seed, digest=digest))
         self.again[seed] = digest
 
+    def add_repeat(self, report: SeedReport) -> None:
+        """Remember one more run of a plan that had failed."""
+        self._append(Repeated(report=report))
+        self.repeats.setdefault(report.seed, []).append(report)
+
+    def spend(self, seconds: float, *, over: bool = False) -> None:
+        """Remember how much time was used in all."""
+        self._append(Spent(seconds=round(seconds, 3), over=over))
+
     @property
     def mismatches(self) -> dict[int, tuple[str, str]]:
         """Seeds whose two runs differ, with both digests."""
@@ -79,6 +106,11 @@ class Campaign:
             for seed, digest in sorted(self.again.items())
             if seed in self.reports and self.reports[seed].digest != digest
         }
+
+    @property
+    def at_work(self) -> Path:
+        """Where runs under way are written."""
+        return self.directory / AT_WORK
 
     def finding(self, seed: int) -> RunDirectory:
         """Where a seed's finding is kept."""
@@ -92,7 +124,7 @@ class Campaign:
             os.close(self._file)  # and with it the lock
             self._file = -1
 
-    def _append(self, line: Done | Again) -> None:
+    def _append(self, line: Done | Again | Repeated | Spent) -> None:
         try:
             os.write(self._file, msgspec.json.encode(line) + b"\n")
         except OSError as error:
@@ -183,10 +215,14 @@ def _read(campaign: Campaign) -> None:
             campaign.reports[line.report.seed] = line.report
         elif isinstance(line, Again):
             campaign.again[line.seed] = line.digest
+        elif isinstance(line, Repeated):
+            campaign.repeats.setdefault(line.report.seed, []).append(line.report)
+        elif isinstance(line, Spent):
+            campaign.spent_s = 0.0 if line.over else line.seconds
 
 
-def _lines(data: bytes, path: Path) -> Iterator[Header | Done | Again]:
-    decoder = msgspec.json.Decoder(Header | Done | Again)
+def _lines(data: bytes, path: Path) -> Iterator[Header | Done | Again | Repeated | Spent]:
+    decoder = msgspec.json.Decoder(Header | Done | Again | Repeated | Spent)
     for number, line in enumerate(data.splitlines(), start=1):
         try:
             yield decoder.decode(line)

@@ -8,18 +8,19 @@ class the first few plans are kept, each in a directory of its own that ``shalot
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import time
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 import msgspec
 
-from shalott.checkers.base import Result
 from shalott.checkers.runs.compose import Verdict
 from shalott.harness.core.errors import StoreError
 from shalott.harness.core.history import History
 from shalott.harness.core.plan import Plan
 from shalott.harness.report.meta import ReportMeta
+from shalott.harness.report.violations import classes, violations
 from shalott.harness.run.sim_record import SimulationRecord, record_of, save_record
 from shalott.harness.run.store import PLAN, RunDirectory
 from shalott.harness.run.verdict import save_verdict
@@ -27,18 +28,26 @@ from shalott.harness.run.verdict import save_verdict
 if TYPE_CHECKING:
     from shalott.harness.run.simulate import SimOutcome
 
-# What a checker reports and may have said no without.
-REMARKS = ("dual-master-claimed", "epoch-regression")
-# The gravest first: what a finding with several classes is called after.
-GRAVEST = ("lost", "corrupted", "unexpected", "dual-master-effective", "diverged", "crashed")
 REASONS_MAX = 3
 
 
-class Violation(NamedTuple):
-    """What the same checker must find again for a plan to fail in the same way."""
+class RealFacts(msgspec.Struct, frozen=True, kw_only=True):
+    """What is known besides of a run on real nodes.
 
-    checker: str
-    kind: str
+    ``warm``: it ran on machines that were there. ``phases_ms``: how long each phase took, of which
+    ``boot`` lasts until the nodes are ready and the workload is set up; ``start_ms``: until their
+    programs ran. ``tries``: how often it
+    was begun, since the harness failed before. ``starved``: why it proves nothing although it has a
+    verdict: the harness did not run when it should have. ``load``: of the machine when it ended,
+    processes a CPU.
+    """
+
+    warm: bool
+    phases_ms: Mapping[str, int] = {}
+    start_ms: int
+    tries: int = 1
+    starved: str = ""
+    load: float = 0.0
 
 
 class SeedReport(msgspec.Struct, frozen=True, kw_only=True):
@@ -56,37 +65,24 @@ class SeedReport(msgspec.Struct, frozen=True, kw_only=True):
     buggified: Mapping[str, int] = {}
     reasons: tuple[str, ...] = ()  # why the verdict is unknown
     error: str | None = None
+    real: RealFacts | None = None
 
 
 @dataclass(frozen=True, slots=True)
-class Evidence:
-    """What is kept of a finding."""
+class SimulatedEvidence:
+    """What is kept of a simulated finding. See ``door.Evidence``."""
 
     plan: Plan  # with the targets that its faults had
     record: SimulationRecord
     verdict: Verdict
     history: History
+    virtual_started_ns: int | None = None  # what the simulation's clock showed at the start
 
+    def keep(self, place: RunDirectory, command: str) -> None:
+        save_evidence(self, place, command)
 
-def violations(results: Sequence[Result]) -> tuple[Violation, ...]:
-    """Every reason for which a checker said no, the gravest first, then by name."""
-    found: dict[Violation, None] = {}
-    for result in results:
-        if result.valid is not False:
-            continue
-        broken = result.detail.get("broken") or [anomaly.kind for anomaly in result.anomalies]
-        kinds = [kind for kind in broken if kind not in REMARKS] or broken or ["invalid"]
-        found |= {Violation(result.checker, str(kind)): None for kind in kinds}
-    return tuple(sorted(found, key=lambda one: (_gravity(one.kind), one)))
-
-
-def _gravity(kind: str) -> int:
-    return GRAVEST.index(kind) if kind in GRAVEST else len(GRAVEST)
-
-
-def classes(found: Sequence[Violation]) -> tuple[str, ...]:
-    """The distinct kinds, in the order of ``found``."""
-    return tuple(dict.fromkeys(violation.kind for violation in found))
+    def drop(self) -> None:
+        return
 
 
 def report_of(seed: int, outcome: SimOutcome) -> SeedReport:
@@ -113,18 +109,19 @@ def report_of(seed: int, outcome: SimOutcome) -> SeedReport:
     )
 
 
-def evidence_of(plan: Plan, outcome: SimOutcome, *, code: str) -> Evidence:
+def evidence_of(plan: Plan, outcome: SimOutcome, *, code: str) -> SimulatedEvidence:
     """What to keep of a run of ``plan``."""
     found = classes(violations(outcome.results))
-    return Evidence(
+    return SimulatedEvidence(
         plan=outcome.plan,
         record=record_of(plan, outcome, found, code=code),
         verdict=Verdict(valid=outcome.valid, results=outcome.results),
         history=outcome.history,
+        virtual_started_ns=outcome.start_wall_ns,
     )
 
 
-def save_evidence(evidence: Evidence, directory: RunDirectory, command: str) -> None:
+def save_evidence(evidence: SimulatedEvidence, directory: RunDirectory, command: str) -> None:
     """Write a run from memory as if it had been stored from the beginning. Raises StoreError."""
     plan, record, history = evidence.plan, evidence.record, evidence.history
     try:
@@ -136,7 +133,8 @@ def save_evidence(evidence: Evidence, directory: RunDirectory, command: str) -> 
     save_record(directory.path / PLAN, record)
     meta = ReportMeta(
         command=command,
-        started_wall_ns=0,
+        started_wall_ns=time.time_ns(),
+        virtual_started_ns=evidence.virtual_started_ns,
         elapsed_ns=record.virtual_ns,
         versions={"python": record.python, "code": record.code},
         notes=(f"Simulated; its digest is {record.digest}. Times are virtual.",),

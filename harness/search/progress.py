@@ -13,7 +13,7 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
-from shalott.harness.search.search import Tally, Watch
+from shalott.harness.search.at_work import Tally, Watch
 
 PLAIN_INTERVAL_S = 10.0
 BAR_COLUMNS = 24
@@ -23,8 +23,11 @@ def tally_text(tally: Tally) -> Text:
     """Seeds, speed, findings, coverage."""
     text = Text(no_wrap=True, overflow="ellipsis")
     text.append(f"{tally.done:,}/{tally.wanted:,} seeds", style="bold")
-    text.append(f"  {tally.seeds_a_second:.1f}/s")
-    text.append(f"  {tally.virtual_ns / 1e9:,.0f} virtual s", style="dim")
+    if tally.virtual_ns:
+        text.append(f"  {tally.seeds_a_second:.1f}/s")
+        text.append(f"  {tally.virtual_ns / 1e9:,.0f} virtual s", style="dim")
+    elif tally.run_now:
+        text.append(f"  {1 / tally.seeds_a_second:.0f} s a plan")
     if tally.classes:
         found = ", ".join(f"{kind} {count:,}" for kind, count in sorted(tally.classes.items()))
         text.append(f"  {found}", style="red")
@@ -32,6 +35,8 @@ def tally_text(tally: Tally) -> Text:
         text.append("  no finding", style="green")
     if tally.unknown:
         text.append(f"  unknown {tally.unknown:,}", style="yellow")
+    if tally.starved:
+        text.append(f"  starved {tally.starved:,}", style="yellow")
     if tally.failed:
         text.append(f"  failed {tally.failed:,}", style="bold red")
     text.append(f"  events {len(tally.seen)} of {len(tally.wanted_events)}", style="cyan")

@@ -18,6 +18,7 @@ import typer
 
 from shalott.harness.core.errors import HarnessError, MissingCapability, UsageError
 from shalott.harness.core.plan import FaultAction, Plan, load_plan
+from shalott.harness.run.noting import note_in_table
 from shalott.harness.run.planning import check_plan
 from shalott.harness.run.requirements import check_provided
 from shalott.harness.run.session import run_once, tell_outcome, tell_verdict
@@ -81,6 +82,7 @@ def _in_simulation(path: Path, plan: Plan, store_root: Path, simulate: Simulate)
     evidence = evidence_of(as_run, outcome, code=code_fingerprint())
     place = Store(store_root).create(plan.name)
     save_evidence(evidence, place, command)
+    note_in_table(store_root, place)
     tell_verdict(outcome.results)
     typer.echo(f"Report: {place.path / REPORT}")
     _tell_digest(evidence.record)
@@ -107,6 +109,7 @@ def _as_test(
         (),
         tested=TestedFacts(plan).facts,
     )
+    note_in_table(store_root, place)
     tell_outcome(outcome, command)
     _tell_digest(again)
     if not outcome.failures:

@@ -31,6 +31,40 @@ class Sometimes(msgspec.Struct, frozen=True, kw_only=True):
     times: int
 
 
+class RateSummary(msgspec.Struct, frozen=True, kw_only=True):
+    """How often a finding came again, by its gravest class. ``often``: whether that is often enough
+    (rule.py); None: not clear. The run that found it is not counted."""
+
+    kind: str
+    failed: int
+    ran: int
+    void: int  # runs that proved nothing
+    low: float
+    high: float
+    often: bool | None
+
+
+class RealSummary(msgspec.Struct, frozen=True, kw_only=True):
+    """What there is to say of runs on real nodes besides.
+
+    ``warm_boot_ms`` and ``cold_boot_ms``: medians, until the nodes were ready. ``starved``: runs
+    whose verdict is the machine's, not the system's, by seed. ``left_out``: faults that were not
+    drawn. ``rates``: by seed. ``plans``: by carried plan, in how many of its runs it failed.
+    """
+
+    jobs: int
+    warm: int
+    cold: int
+    warm_boot_ms: int | None
+    cold_boot_ms: int | None
+    run_ms: int | None  # median of all of a run, from boot to report
+    again: int  # runs that were begun anew, since the harness had failed
+    starved: Mapping[str, str]
+    left_out: tuple[str, ...]
+    rates: Mapping[str, RateSummary]
+    plans: Mapping[str, RateSummary] = {}
+
+
 class Summary(msgspec.Struct, frozen=True, kw_only=True):
     """summary.json. It speaks of the seeds of the last command; all runs are in campaign.jsonl."""
 
@@ -61,6 +95,12 @@ class Summary(msgspec.Struct, frozen=True, kw_only=True):
     anomaly: str = ""  # that the scenario must report
     found_after: int | None = None  # so many seeds, the one that found it among them
     found_seed: int | None = None
+    system: str = ""
+    profile: str = ""
+    workload: str = ""
+    started_wall_ns: int | None = None  # when this command began
+    cluster: str = "sim"
+    real: RealSummary | None = None
 
 
 def summarise(
@@ -116,9 +156,12 @@ def summarise(
 
 
 def verdict_of(report: SeedReport) -> str:
-    """valid, invalid, unknown, or error: the harness's own."""
+    """valid, invalid, unknown, error (the harness's own), or starved: whatever its checkers said,
+    the harness did not run when it should have."""
     if report.error is not None:
         return "error"
+    if report.real is not None and report.real.starved:
+        return "starved"
     if isinstance(report.valid, bool):
         return "valid" if report.valid else "invalid"
     return "unknown"
@@ -157,15 +200,18 @@ def render_summary(summary: Summary) -> bytes:
 
 
 def exit_code(summary: Summary) -> int:
-    """255: runs failed or differ from their repetition, so no verdict of this search can be
-    believed; 1: something was found; 2: something is unknown; 0."""
-    if summary.errors or summary.mismatches:
+    """255: simulated runs failed or differ from their repetition, so no verdict of this search can
+    be believed, or no real run came to its end; 1: something was found; 2: something is unknown;
+    0."""
+    if summary.real is None and (summary.errors or summary.mismatches):
+        return 255
+    if summary.real is not None and summary.ran and len(summary.errors) == summary.ran:
         return 255
     if summary.invalid:
         return 1
-    if summary.unknown or summary.interrupted:
+    if summary.unknown or summary.interrupted or summary.errors:
         return 2
-    return 0
+    return 2 if summary.real is not None and summary.real.starved else 0
 
 
 def closing_lines(summary: Summary, directory: Path) -> Iterator[str]:

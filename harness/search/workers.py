@@ -1,10 +1,11 @@
 """Worker processes that run seeds, handed out one at a time.
 
 Every worker is a fresh interpreter (spawned, so with a hash seed of its own) that draws a seed's
-plan, simulates it, and sends back what to remember, and of a violation the evidence. A worker that
-has done enough is replaced, which bounds what it may have gathered, and lets a repeated run take
-place in another process even if there is only one. A worker that dies or hangs is replaced too, and
-its seed is reported as failed.
+plan, runs it through the campaign's door (door.py), and sends back what to remember, and of a
+violation the evidence. A worker that has done enough is replaced, which bounds what it may have
+gathered, and lets a repeated run take place in another process even if there is only one. A worker
+that dies or hangs is replaced too, and its seed is reported as failed. One whose runs leave
+something behind is told to end by its end of the pipe, also when the campaign itself is killed.
 """
 
 from __future__ import annotations
@@ -20,50 +21,38 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from multiprocessing.connection import Connection, wait
 from multiprocessing.context import SpawnProcess
-from typing import TYPE_CHECKING, Protocol
 
 from shalott.harness.core.doors import load_module
 from shalott.harness.core.errors import HarnessError
 from shalott.harness.core.plan import Plan
 from shalott.harness.run.sim_record import code_fingerprint
-from shalott.harness.search.drawing.swarm import Subject, draw_plan
-from shalott.harness.search.findings import Evidence, SeedReport, evidence_of, report_of
-
-if TYPE_CHECKING:
-    from shalott.harness.run.simulate import SimOutcome
+from shalott.harness.search.door import Evidence, Lane, Plans, Ran, Runner, Runs
+from shalott.harness.search.findings import SeedReport
+from shalott.harness.search.simulated import Simulate as Simulate
 
 SEEDS_A_WORKER = 200
-SEED_LIMIT_S = 600.0  # of real time; a run that takes longer will not end
 STOP_TIMEOUT_S = 5.0
 
 _spawn = multiprocessing.get_context("spawn")
 
 
-class Simulate(Protocol):
-    """harness.run.simulate.simulate, or a test's own; a function at the top of a module, so that it
-    can be named to another process."""
-
-    def __call__(
-        self, plan: Plan, *, stop_early: bool = True, label_chunk: int | None = None
-    ) -> SimOutcome: ...
-
-
 @dataclass(frozen=True, slots=True)
 class Job:
-    """What every worker does with a seed."""
+    """What every worker does with a number."""
 
-    subject: Subject
-    simulate: Simulate
+    plans: Plans
+    runs: Runs
     code: str  # what the sources must be
     modules: tuple[str, ...] = ()  # that were loaded by name: a worker loads them too
 
 
 @dataclass(frozen=True, slots=True)
 class Task:
-    """``again``: only the digest is wanted."""
+    """``again``: no evidence is wanted. ``plan``: what to run in place of the number's own plan."""
 
     seed: int
     again: bool = False
+    plan: Plan | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,9 +70,10 @@ class _Worker:
 
     def __init__(self, number: int, job: Job) -> None:
         self.number = number
+        self._closes_within_s = job.runs.closes_within_s
         self.connection, theirs = _spawn.Pipe()
         self.process: SpawnProcess = _spawn.Process(
-            target=_work, args=(theirs, job), name=f"shalott-seeds-{number}", daemon=True
+            target=_work, args=(theirs, job, number), name=f"shalott-seeds-{number}", daemon=True
         )
         self.process.start()
         theirs.close()
@@ -96,11 +86,17 @@ class _Worker:
         with contextlib.suppress(OSError):  # a dead worker is seen when its answer is awaited
             self.connection.send(task)
 
+    def tell_to_end(self) -> None:
+        """It hears of it at once, also while it runs a plan."""
+        self.connection.close()
+
     def stop(self) -> None:
-        """Kill it; a simulation has nothing to put in order."""
+        """End it: killed at once, if it has nothing to put in order."""
+        self.tell_to_end()
+        if self._closes_within_s:
+            self.process.join(self._closes_within_s)
         self.process.kill()
         self.process.join(STOP_TIMEOUT_S)
-        self.connection.close()
 
 
 class WorkerPool:
@@ -112,11 +108,11 @@ class WorkerPool:
         jobs: int,
         *,
         seeds_a_worker: int = SEEDS_A_WORKER,
-        seed_limit_s: float = SEED_LIMIT_S,
+        seed_limit_s: float | None = None,
     ) -> None:
         self._job = job
         self._seeds_a_worker = seeds_a_worker
-        self._seed_limit_s = seed_limit_s
+        self._seed_limit_s = job.runs.limit_s if seed_limit_s is None else seed_limit_s
         self._started = 0
         self._workers = [self._start() for _ in range(jobs)]
 
@@ -124,6 +120,8 @@ class WorkerPool:
         return self
 
     def __exit__(self, *_: object) -> None:
+        for worker in self._workers:
+            worker.tell_to_end()  # all of them, before any is waited for
         for worker in self._workers:
             worker.stop()
 
@@ -183,9 +181,8 @@ class WorkerPool:
             return self._failed(place, f"its process died (exit code {worker.process.exitcode})")
         if isinstance(received, str):
             raise HarnessError(received)
-        report, evidence = received
         worker.task, worker.done = None, worker.done + 1
-        return Answer(task, worker.number, report, evidence)
+        return Answer(task, worker.number, received.report, received.evidence)
 
     def _overdue(self) -> list[Answer]:
         now_s = time.monotonic()
@@ -204,33 +201,36 @@ class WorkerPool:
         return answer
 
 
-def _work(connection: Connection, job: Job) -> None:
+def _work(connection: Connection, job: Job, number: int) -> None:
     """A worker's whole life: until it is told to end, or nobody is there any more."""
     # Ctrl-C reaches the whole group; the parent decides what becomes of its workers.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    if job.runs.closes_within_s:
+        for others in (signal.SIGTERM, signal.SIGHUP):
+            signal.signal(others, signal.SIG_IGN)
     logging.getLogger().addHandler(logging.NullHandler())
     if code_fingerprint() != job.code:
         connection.send("the sources changed while the search ran: start it again")
         return
     for name in job.modules:
         load_module(name)
-    with contextlib.suppress(EOFError, BrokenPipeError, ConnectionResetError):
-        connection.send(run_seed(connection.recv(), job))
-        gc.freeze()  # all modules are loaded: no collection need look at them again
-        while True:
-            connection.send(run_seed(connection.recv(), job))
+    runner = job.runs.open(Lane(number, job.code, connection.fileno()))
+    try:
+        with contextlib.suppress(EOFError, BrokenPipeError, ConnectionResetError):
+            connection.send(run_task(connection.recv(), job, runner))
+            gc.freeze()  # all modules are loaded: no collection need look at them again
+            while True:
+                connection.send(run_task(connection.recv(), job, runner))
+    finally:
+        runner.close()
 
 
-def run_seed(task: Task, job: Job) -> tuple[SeedReport, Evidence | None]:
+def run_task(task: Task, job: Job, runner: Runner) -> Ran:
     """One run. Whatever goes wrong in the harness is part of the report."""
     try:
-        plan = draw_plan(job.subject, task.seed)
-        outcome = job.simulate(plan)
-        report = report_of(task.seed, outcome)
-        if task.again or not report.violations:
-            return report, None
-        return report, evidence_of(plan, outcome, code=job.code)
+        plan = job.plans.plan(task.seed) if task.plan is None else task.plan
+        return runner.run(task.seed, plan, again=task.again)
     except Exception as error:
         where = traceback.extract_tb(error.__traceback__)[-1]
         sentence = f"{type(error).__name__}: {error} ({where.name}, line {where.lineno})"
-        return SeedReport(seed=task.seed, valid="unknown", error=sentence), None
+        return Ran(SeedReport(seed=task.seed, valid="unknown", error=sentence))

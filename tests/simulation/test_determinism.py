@@ -68,7 +68,7 @@ def test_other_seeds_are_other_runs(first: list[str]) -> None:
 
 @pytest.fixture
 def unsteady(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """A broker in which the 400th message that a node sends is sent a little later in every second
+    """A broker in which the 1000th message that a node sends is sent a little later in every second
     run: the smallest thing that a set or a module's counter might do.
     """
     sent, runs = [0], [0]
@@ -76,7 +76,7 @@ def unsteady(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
     def send(self: Runtime, to: object, message: object) -> None:
         sent[0] += 1
-        if sent[0] == 400 and runs[0] % 2:
+        if sent[0] == 1000 and runs[0] % 2:
             original(self, to, message)  # type: ignore[arg-type]
         original(self, to, message)  # type: ignore[arg-type]
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 
 import pytest
@@ -29,6 +28,7 @@ def test_two_masters_lose_messages_in_simulation() -> None:
 
 
 @pytest.mark.docker
+@pytest.mark.nightly("most of a minute in containers")
 def test_two_masters_lose_messages_in_containers(tmp_path: Path) -> None:
     arguments = ["replay", str(TWO_MASTERS), "--cluster", "docker", "--store", str(tmp_path)]
     done = CliRunner().invoke(make_app(), arguments)
@@ -47,7 +47,7 @@ def test_faults_of_power_disk_and_clock_lose_messages_in_simulation() -> None:
 
 
 @pytest.mark.docker
-@pytest.mark.skipif(not os.environ.get("SHALOTT_NIGHTLY"), reason="set SHALOTT_NIGHTLY=1")
+@pytest.mark.nightly("most of a minute in containers")
 def test_faults_of_power_disk_and_clock_lose_messages_in_containers(tmp_path: Path) -> None:
     arguments = ["replay", str(POWER_DISK_CLOCK), "--cluster", "docker", "--store", str(tmp_path)]
     done = CliRunner().invoke(make_app(), arguments)

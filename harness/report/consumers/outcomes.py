@@ -19,9 +19,9 @@ OF_QUEUES = (
     ("dropped", "again", False, "pushed out by the queue's length"),
     ("deleted", "again", False, "went with its queue"),
     ("dead-letter-unsafe", "info", False, "should be a dead letter, and a fault was near"),
-    ("dead-letter-missing", "fail", True, "should be a dead letter, and is none"),
+    ("dead-letter-missing", "lost", True, "should be a dead letter, and is none"),
     ("doubtful", "info", True, "not seen again, but its queue was not drained"),
-    ("lost", "fail", True, "acknowledged to its publisher, and nothing explains where it is"),
+    ("lost", "lost", True, "acknowledged to its publisher, and nothing explains where it is"),
     ("recovered", "info", False, "delivered although nobody knew whether it was taken"),
     ("phantom", "fail", True, "delivered although its publish had certainly failed"),
     ("not-enqueued", "empty", False, "not acknowledged to its publisher, and never delivered"),
@@ -38,9 +38,9 @@ OF_GROUPS = (
     ("filtered", "empty", False, "the group does not subscribe to its tag"),
     ("passed-over", "empty", False, "before where the group was told to begin"),
     ("unread", "info", True, "not all was read at the end: nobody knows"),
-    ("retry-lost", "fail", True, "sent back, due, and nowhere"),
-    ("skipped", "fail", True, "the group's offset passed it, and no member had it to the end"),
-    ("lost", "fail", True, "acknowledged, and in no log at the end"),
+    ("retry-lost", "lost", True, "sent back, due, and nowhere"),
+    ("skipped", "lost", True, "the group's offset passed it, and no member had it to the end"),
+    ("lost", "lost", True, "acknowledged, and in no log at the end"),
 )
 OUTSIDE_BAR = ("dead-lettered-twice", "unexpected", "corrupted", "too-early")
 

@@ -42,10 +42,12 @@ class Shape:
     shade: int = 0
 
 
-def time_ticks(end_ms: float, count: int = 9) -> list[Tick]:
+def time_ticks(end_ms: float, begin_ms: float = 0, count: int = 9) -> list[Tick]:
     """Round times, at most ``count`` steps."""
-    step = next((s for s in _TIME_STEPS_MS if end_ms / s <= count), _TIME_STEPS_MS[-1])
-    return [Tick(at, seconds_label(at)) for at in range(0, int(end_ms) + 1, step)]
+    span = end_ms - begin_ms
+    step = next((s for s in _TIME_STEPS_MS if span / s <= count), _TIME_STEPS_MS[-1])
+    first = math.ceil(begin_ms / step) * step
+    return [Tick(at, seconds_label(at)) for at in range(first, int(end_ms) + 1, step)]
 
 
 def seconds_label(at_ms: float) -> str:

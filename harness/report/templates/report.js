@@ -1,11 +1,10 @@
 "use strict";
 (() => {
   const stages = [...document.querySelectorAll(".stage")];
-  const copy = document.querySelector("[data-copy]");
-  if (copy) copy.addEventListener("click", async () => {
-    const text = document.getElementById("command").textContent;
-    try { await navigator.clipboard.writeText(text); copy.textContent = "copied"; }
-    catch { getSelection().selectAllChildren(document.getElementById("command")); }
+  for (const copy of document.querySelectorAll("[data-copy]")) copy.addEventListener("click", async () => {
+    const words = document.getElementById(copy.dataset.copy);
+    try { await navigator.clipboard.writeText(words.textContent); copy.textContent = "copied"; }
+    catch { getSelection().selectAllChildren(words); }
   });
   let reopened = [];
   addEventListener("beforeprint", () => {
@@ -22,13 +21,14 @@
     return kept.get(id);
   };
   const data = read("cursor-data");
-  const end = Number(stages[0].dataset.end), narrowest = Math.max(50, end / 2000);
+  // The whole run is the load and what follows; what came before is seen by zooming out of it.
+  const begin0 = Number(stages[0].dataset.begin), end = Number(stages[0].dataset.end), narrowest = Math.max(50, end / 2000);
   const all = selector => stages.flatMap(stage => [...stage.querySelectorAll(selector)]);
   const plots = all("svg.plot"), axes = all(".xaxis .track"), cursors = all(".cursor"), brushes = all(".brush");
   const readouts = stages.map(stage => stage.parentElement.querySelector(".readout"));
   const wholes = [...document.querySelectorAll("[data-zoom='0']")];
   const hints = readouts.map(readout => readout.innerHTML);
-  let from = 0, to = end, at = null, dragged = null;
+  let from = begin0, to = end, at = null, dragged = null;
 
   const place = (element, begin, finish) => {
     element.style.setProperty("--b", begin); element.style.setProperty("--e", finish);
@@ -57,7 +57,7 @@
     from = Math.min(Math.max(0, begin), end - width); to = from + width;
     for (const stage of stages) { stage.style.setProperty("--x0", from); stage.style.setProperty("--w", to - from); }
     plots.forEach(p => p.setAttribute("viewBox", `${from} 0 ${to - from} 1000`));
-    wholes.forEach(whole => { whole.disabled = from === 0 && to === end; });
+    wholes.forEach(whole => { whole.disabled = from === begin0 && to === end; });
     ticks();
   }
   const zoom = factor => {
@@ -99,7 +99,7 @@
     stages.forEach((stage, number) => {
       const parts = [`<b>${clock(at, data.width)}</b>`];
       for (const phase of covering(stage, ".phases .at", at)) parts.push(escaped(phase.textContent));
-      for (const fault of covering(stage, ".faults .at", at)) parts.push(`<b>${escaped(fault.textContent)}</b>`);
+      for (const fault of covering(stage, ".faults .at", at)) parts.push(`<b>${escaped(fault.firstChild.textContent)}</b>`);
       parts.push(...(stage.dataset.from ? consumed : told)(stage, bucket));
       readouts[number].innerHTML = parts.join(" · ");
     });
@@ -132,7 +132,7 @@
       if (finish - begin > (to - from) / 100) show(begin, finish);
     });
     stage.addEventListener("pointerleave", () => { if (dragged === null && document.activeElement !== stage) leave(); });
-    stage.addEventListener("dblclick", () => show(0, end));
+    stage.addEventListener("dblclick", () => show(begin0, end));
     stage.addEventListener("blur", leave);
     // A screen reader reads the words of the stage that the keys move in, and no others.
     stage.addEventListener("focus", () => readouts.forEach((readout, number) =>
@@ -142,13 +142,13 @@
       const keys = {
         ArrowLeft: () => point(here - step), ArrowRight: () => point(here + step),
         Home: () => point(from), End: () => point(to), "+": () => zoom(0.5), "=": () => zoom(0.5), "-": () => zoom(2),
-        0: () => show(0, end), Escape: () => { show(0, end); leave(); },
+        0: () => show(begin0, end), Escape: () => { show(begin0, end); leave(); },
       };
       if (keys[event.key] && !event.ctrlKey && !event.metaKey && !event.altKey) { keys[event.key](); event.preventDefault(); }
     });
   }
   for (const button of document.querySelectorAll("[data-zoom]"))
-    button.addEventListener("click", () => { const f = Number(button.dataset.zoom); f ? zoom(f) : show(0, end); });
+    button.addEventListener("click", () => { const f = Number(button.dataset.zoom); f ? zoom(f) : show(begin0, end); });
   for (const link of document.querySelectorAll("a[data-from]"))
     link.addEventListener("click", () => {
       const begin = Number(link.dataset.from), finish = Number(link.dataset.to), margin = Math.max(1000, (finish - begin) * 0.5);
@@ -156,5 +156,5 @@
     });
   addEventListener("resize", ticks);
   document.querySelectorAll(".tools").forEach(tools => { tools.hidden = false; });
-  show(0, end);
+  show(begin0, end);
 })();

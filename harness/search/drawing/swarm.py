@@ -52,9 +52,10 @@ from shalott.workloads.record import WORKLOADS, WorkloadRecord
 
 Choice = TypeVar("Choice")
 
+SIM = "sim"
+FEW_NODES = 3
 # A plan of few operations under many faults still proves something; and whoever can look into the
 # nodes asks more of them than their clients can.
-FEW_NODES = 3
 STRICT = GatePlan(min_acked=20, must_settle=True, must_not_crash=True, must_converge=True)
 
 # Which faults there are, and how often each beside the others.
@@ -136,7 +137,11 @@ USUAL = Swarm()
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Subject:
-    """What a search is about: one system under one profile, perhaps with bugs switched on."""
+    """What a search is about: one system under one profile, perhaps with bugs switched on.
+
+    ``cluster``: where its nodes run. ``parameters`` and ``policy``: of the system, over what the
+    profile sets and what is drawn. ``left_out``: faults that can't be made there.
+    """
 
     system: str = "mirrored"
     profile: str = "safe"
@@ -144,6 +149,10 @@ class Subject:
     swarm: Swarm = dataclasses.field(default_factory=Swarm)
     name: str = ""  # "": the system's and the profile's
     workload: str = ""  # "": the system's own
+    cluster: str = SIM
+    parameters: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+    policy: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+    left_out: tuple[str, ...] = ()
 
 
 def plain_subject(system: str, profile: str, workload: str = "") -> Subject:
@@ -173,16 +182,16 @@ def draw_plan(subject: Subject, seed: int) -> Plan:
     nodes = parse_nodes(str(draw.choice("nodes", choices.nodes)))
     layout = draw.choice("layout", choices.layouts)
     if system.layouts is not None and layout != TOGETHER and len(nodes) <= FEW_NODES:
-        nodes = parse_nodes(str(system.layouts.best_count(layout)))
-    services = lay_out(system, layout, nodes)
+        nodes = parse_nodes(str(system.layouts.best_count(layout, subject.parameters)))
+    services = lay_out(system, layout, nodes, subject.parameters)
     serving = len([n for n in nodes if not services or system.serves in services[n]])
     limit_ms = draw.choice("time_limit_ms", choices.time_limit_ms)
     quiet_ms = draw.choice("quiet_ms", choices.quiet_ms)
     plan = Plan(
-        name=subject.name or f"{subject.system}-{subject.profile}-sim",
+        name=subject.name or f"{subject.system}-{subject.profile}-{subject.cluster}",
         seed=seed,
         time_limit_ms=limit_ms,
-        cluster=ClusterPlan(backend="sim", nodes=nodes),
+        cluster=ClusterPlan(backend=subject.cluster, nodes=nodes),
         system=_system(subject, system, draw, len(nodes), services),
         workload=_workload(choices, workload, draw, serving),
         gates=msgspec.structs.replace(
@@ -198,7 +207,7 @@ def draw_plan(subject: Subject, seed: int) -> Plan:
         quiet_ms=quiet_ms,
         settle_timeout_ms=draw.choice("settle_timeout_ms", choices.settle_timeout_ms),
         observe_interval_ms=draw.choice("observe_interval_ms", choices.observe_interval_ms),
-        sim=_world(choices, draw, nodes),
+        sim=_world(choices, draw, nodes) if subject.cluster == SIM else None,
     )
     if not isinstance(system.make(plan), RecordsReplicas | InspectsMachines):
         # Nobody could say whether the replicas agree.
@@ -214,12 +223,13 @@ def _system(
 ) -> SystemPlan:
     profile = profile_of(record, subject.profile)
     drawn = Drawn() if record.draw is None else record.draw(subject.profile, node_count, draw)
-    policy = {**profile.policy, **drawn.policy}
-    values = {**profile.parameters, **drawn.parameters}
+    values = {**profile.parameters, **drawn.parameters, **subject.parameters}
+    parameters = to_plan(make_parameters(record.parameters, values))
+    policy = {**profile.settings(parameters), **drawn.policy, **subject.policy}
     return SystemPlan(
         name=record.name,
         profile=subject.profile,
-        parameters=to_plan(make_parameters(record.parameters, values)),
+        parameters=parameters,
         policy={key: value for key, value in policy.items() if value is not None},
         bugs=tuple(sorted(subject.bugs)),
         services=dict(services),
@@ -232,7 +242,7 @@ def fault_kinds(subject: Subject) -> Mapping[str, float]:
         return {action.kind: 1 for action in subject.swarm.schedule}
     is_calm = subject.profile == "safe" and "anything" not in subject.swarm.promises
     kinds = subject.swarm.faults or (_ONE_AT_A_TIME if is_calm else _ANYTHING)
-    beyond = search_of(subject.system, subject.profile).beyond
+    beyond = (*search_of(subject.system, subject.profile).beyond, *subject.left_out)
     return {kind: weight for kind, weight in kinds.items() if kind not in beyond}
 
 

@@ -127,7 +127,7 @@ def fewer_nodes(plan: Plan) -> Iterator[Plan]:
     for gone in reversed(nodes) if len(nodes) > 1 else ():
         kept = tuple(node for node in nodes if node != gone)
         services = {node: own for node, own in system.services.items() if node != gone}
-        if layouts is not None and system.services and layouts.missing(services):
+        if layouts is not None and system.services and layouts.missing(services, system.parameters):
             continue
         faults = [_without(action, gone) for action in plan.faults]
         sim = plan.sim

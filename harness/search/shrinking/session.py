@@ -16,6 +16,7 @@ import typer
 
 from shalott.harness.core.errors import HarnessError, StoreError, UsageError
 from shalott.harness.core.plan import FaultAction, Plan, dump_plan, load_plan
+from shalott.harness.report.violations import Violation, classes, violations
 from shalott.harness.run.planning import check_plan
 from shalott.harness.run.requirements import check_provided
 from shalott.harness.run.sim_record import (
@@ -25,7 +26,6 @@ from shalott.harness.run.sim_record import (
     record_of,
     save_record,
 )
-from shalott.harness.search.findings import Violation, classes, violations
 from shalott.harness.search.replay import SIM, on_backend
 from shalott.harness.search.shrinking.shrink import Shrunk, shrink
 from shalott.harness.search.workers import Simulate

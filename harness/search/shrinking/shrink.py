@@ -37,7 +37,7 @@ from shalott.harness.search.shrinking.candidates import (
 Probe = Callable[[Plan], bool]
 Item = TypeVar("Item")
 
-CUT_STEP_MS = 1000  # the end of the load is sought to within this
+CUT_STEP_MS = 1000  # the end of the load is sought to within this, in virtual time
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,15 +56,17 @@ def shrink(
     budget: int,
     sites: Sequence[str] = (),
     tell: Callable[[str, Plan, int], None] | None = None,
+    cut_step_ms: int = CUT_STEP_MS,
 ) -> Shrunk:
     """Make ``plan``, which fails, as small as ``budget`` probes allow.
 
-    ``sites`` are the buggify sites that fired in it. ``tell`` hears of every pass that gained
-    something: its name, the plan, the probes so far.
+    ``probe`` may raise BudgetSpent itself. ``sites`` are the buggify sites that fired in it.
+    ``tell`` hears of every pass that gained something: its name, the plan, the probes so far.
+    ``cut_step_ms``: the end of the load is sought to within this.
     """
     search = _Search(plan, probe, budget)
     passes: tuple[tuple[str, Callable[[_Search], None]], ...] = (
-        ("cut after the violation", _cut),
+        ("cut after the violation", lambda search: _cut(search, cut_step_ms)),
         ("fewer faults", _fewer_faults),
         ("fewer operations", lambda search: _greedy(search, fewer_operations)),
         ("fewer nodes", lambda search: _greedy(search, fewer_nodes)),
@@ -83,12 +85,12 @@ def shrink(
                 if search.best is not at_start and tell is not None:
                     tell(name, search.best, search.probes)
             whole = search.best is before
-    except _BudgetSpent:
+    except BudgetSpent:
         pass
     return Shrunk(plan=search.best, probes=search.probes, whole=whole)
 
 
-class _BudgetSpent(Exception):
+class BudgetSpent(Exception):
     """Raised instead of one probe too many."""
 
 
@@ -106,7 +108,7 @@ class _Search:
         key = msgspec.json.encode(candidate)
         if key not in self._known:
             if self.probes >= self.budget:
-                raise _BudgetSpent
+                raise BudgetSpent
             self.probes += 1
             self._known[key] = self.probe(candidate)
         return self._known[key]
@@ -138,11 +140,11 @@ def _greedy(search: _Search, candidates: Callable[[Plan], Iterator[Plan]]) -> No
             return
 
 
-def _cut(search: _Search) -> None:
+def _cut(search: _Search, step_ms: int) -> None:
     """Seek the earliest end of the load after which the plan still fails, by halving."""
     low_ms, high_ms = 0, search.best.time_limit_ms
-    while high_ms - low_ms > CUT_STEP_MS:
-        middle_ms = _round_up((low_ms + high_ms) // 2, CUT_STEP_MS)
+    while high_ms - low_ms > step_ms:
+        middle_ms = _round_up((low_ms + high_ms) // 2, step_ms)
         if middle_ms >= high_ms:
             return
         if search.accept(cut_at(search.best, middle_ms)):

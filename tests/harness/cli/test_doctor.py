@@ -78,8 +78,16 @@ NO_IMAGE = EngineFacts(version="27.1")
             ["missing  Power and disk faults: only root", "faults of power and disks on docker"],
         ),
         (
+            FakeMachine(programs=without("mvn")),
+            ["missing  Maven", "--system rocketmq", "sudo apt-get install -y maven"],
+        ),
+        (
             FakeMachine(programs=without("java")),
             ["missing  Java", "shalott report", "sudo apt-get install -y default-jre-headless"],
+        ),
+        (
+            FakeMachine(programs=without("mvn")),
+            ["missing  Java clients: not installed: mvn", "--client java", "maven"],
         ),
         (FakeMachine(missing={"spark": ("pyspark",)}), ["missing  pyspark", "[spark]'"]),
         (FakeMachine(free=1_000_000_000), ["missing  Disk: only 1,000 MB free"]),
@@ -127,7 +135,7 @@ def test_every_finding_that_is_not_ok_says_what_it_disables() -> None:
     )
     _, output = examine(bare)
     complaints = [line for line in output.splitlines() if line.startswith(("missing", "fatal"))]
-    assert len(complaints) == output.count("without it:") == 10
+    assert len(complaints) == output.count("without it:") == 12
 
 
 def test_the_machine_that_runs_the_tests_can_be_examined() -> None:

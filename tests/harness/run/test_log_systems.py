@@ -56,6 +56,7 @@ def test_the_queue_systems_keep_their_default() -> None:
     assert {record.name: record.workload for record in SYSTEMS.records()} == {
         "mirrored": "queue", "rabbitmq": "queue",
         "master-slave": "log", "dledger": "log", "controller": "log",
+        "rocketmq": "log",
     }  # fmt: skip
     request = Request()
     assert make_plan(request, backend="local", seed=3).workload.name == "queue"
@@ -69,7 +70,7 @@ REFUSED = {
     ),
     "a log of queues": (
         Request(workload="log"),
-        "the workload log is for controller, dledger, master-slave, and not for mirrored",
+        "the workload log is for controller, dledger, master-slave, rocketmq, and not for mirrored",
     ),
     "a partition mode": (
         Request(system="controller", given={"partition-mode": "autoheal"}),

@@ -15,7 +15,7 @@ from shalott.harness.core.errors import BootFailed, Definite, HarnessError, Inde
 from shalott.harness.core.op import Invocation
 from shalott.harness.core.plan import Plan
 from shalott.harness.report.results import read_results
-from shalott.harness.run import stage
+from shalott.harness.run import draining, stage
 from shalott.harness.run.run import Outcome, run
 from shalott.harness.run.store import RunDirectory, Store
 from tests.checkers.runs.test_extra_checkers import PLUG_IN
@@ -88,6 +88,26 @@ def test_lost_messages_make_the_run_invalid(runs: Runner) -> None:
     lost = next(r for r in outcome.results if r.checker == "total-queue").counts["lost-count"]
     rows = outcome.directory.load_history().ops.to_pylist()
     assert lost == sum(row["f"] == "enqueue" and row["type"] == "ok" for row in rows) // 20
+
+
+def test_what_a_client_that_is_gone_held_is_drained_when_it_is_back(
+    runs: Runner, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(draining, "PAUSE_S", 0.01)
+    memory = MemoryWorld(Trap(holds_every=20))
+    outcome = runs(memory, memory_plan())
+    assert outcome.valid is True, outcome.results
+    assert memory.service.enqueued > 20
+    assert not memory.service.held and not memory.service.queues["q.1"]
+
+
+def test_what_a_client_that_is_gone_never_gives_back_is_lost(
+    runs: Runner, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(draining, "PAUSE_S", 0.01)
+    monkeypatch.setattr(draining, "WITHIN_S", 0.1)
+    outcome = runs(MemoryWorld(Trap(holds_every=20, looks_until_back=10_000)), memory_plan())
+    assert outcome.valid is False
 
 
 def test_a_checker_of_somebody_elses_makes_the_run_invalid(runs: Runner, plug_ins: PlugIns) -> None:

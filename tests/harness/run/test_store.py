@@ -87,7 +87,7 @@ def test_the_recording_is_kept_until_the_history_is_stored(
     recorded(directory)
     history = recover(directory.recording)
 
-    def full(table: object, path: Path) -> None:
+    def full(table: object, path: Path, run: str) -> None:
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
     with monkeypatch.context() as patched:

@@ -14,6 +14,7 @@ from shalott.harness.cli.main import run_command
 from shalott.harness.core.errors import HarnessError, UsageError
 from shalott.harness.core.plan import FaultAction, Plan, canonical, dump_plan, load_plan
 from shalott.harness.report.results import read_results
+from shalott.harness.report.violations import classes, violations
 from shalott.harness.run.sim_record import (
     SimulationRecord,
     code_fingerprint,
@@ -26,7 +27,7 @@ from shalott.harness.run.simulate import SimOutcome
 from shalott.harness.run.store import RunDirectory
 from shalott.harness.search import replay as replay_module
 from shalott.harness.search.drawing.swarm import Subject, draw_plan
-from shalott.harness.search.findings import classes, evidence_of, save_evidence, violations
+from shalott.harness.search.findings import evidence_of, save_evidence
 from shalott.harness.search.replay import replay
 from shalott.harness.search.workers import Simulate
 from tests.world.harness.toy_simulation import loses, simulate_toy

@@ -16,22 +16,19 @@ from shalott.harness.core.errors import UsageError
 from shalott.harness.core.plan import load_plan
 from shalott.harness.run.sim_record import load_record
 from shalott.harness.run.store import RunDirectory
+from shalott.harness.search import at_work as at_work_module
 from shalott.harness.search import search as search_module
+from shalott.harness.search.at_work import Tally, run_search
 from shalott.harness.search.campaign import Header, open_campaign
 from shalott.harness.search.drawing.swarm import USUAL, Subject, draw_plan
 from shalott.harness.search.findings import SeedReport
+from shalott.harness.search.repeats import is_repeated
 from shalott.harness.search.scenarios.catalogue import SCENARIOS
-from shalott.harness.search.search import (
-    Search,
-    SearchRequest,
-    Tally,
-    is_repeated,
-    parse_seeds,
-    plan_search,
-    run_search,
-)
+from shalott.harness.search.search import Search, SearchRequest, parse_seeds, plan_search
+from shalott.harness.search.simulated import DrawnPlans, Simulate, SimulatedRuns
 from shalott.harness.search.summary import Summary, closing_lines, exit_code
-from shalott.harness.search.workers import Answer, Job, Simulate, Task, WorkerPool, run_seed
+from shalott.harness.search.workers import Job, Task, WorkerPool
+from tests.world.harness.inline_pool import Backwards
 from tests.world.harness.toy_simulation import (
     loses,
     simulate_mortal,
@@ -59,43 +56,10 @@ class Quiet:
         self.said.append(line)
 
 
-class Backwards:
-    """Workers in this process. It answers only when all workers are busy or nothing is left to hand
-    out, the last task first: the worst order that processes could choose."""
-
-    def __init__(self, job: Job, jobs: int) -> None:
-        self._job = job
-        self._numbers = list(range(jobs))
-        self._tasks: dict[int, Task] = {}
-
-    def __enter__(self) -> Backwards:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        return
-
-    @property
-    def busy(self) -> int:
-        return len(self._tasks)
-
-    def hand_out(self, choose: Callable[[int], Task | None]) -> None:
-        for number in self._numbers:
-            if number not in self._tasks and (task := choose(number)) is not None:
-                self._tasks[number] = task
-
-    def renew(self) -> None:
-        self._numbers = [number + 1000 for number in self._numbers]
-
-    def answers(self, timeout_s: float) -> list[Answer]:
-        done = sorted(self._tasks.items(), key=lambda item: -item[1].seed)
-        self._tasks.clear()
-        return [Answer(task, number, *run_seed(task, self._job)) for number, task in done]
-
-
 @pytest.fixture
 def inline(monkeypatch: pytest.MonkeyPatch) -> None:
     """No processes."""
-    monkeypatch.setattr(search_module, "WorkerPool", Backwards)
+    monkeypatch.setattr(at_work_module, "WorkerPool", Backwards)
 
 
 def toy_search(seeds: str, *, title: str = "", anomaly: str = "") -> Search:
@@ -122,7 +86,11 @@ def run(
 ) -> Summary:
     request = SearchRequest(jobs=jobs, store=store, **flags)  # type: ignore[arg-type]
     summary, place = run_search(
-        search or toy_search(seeds), request, simulate, watch or Quiet(), command="shalott search"
+        search or toy_search(seeds),
+        request,
+        SimulatedRuns(simulate),
+        watch or Quiet(),
+        command="shalott search",
     )
     stored = msgspec.json.decode((place / "summary.json").read_bytes(), type=Summary)
     assert stored == summary
@@ -181,7 +149,7 @@ def test_a_worker_that_dies_costs_its_own_seed_only(tmp_path: Path) -> None:
 
 
 def test_a_seed_that_never_ends_is_given_up() -> None:
-    job = Job(subject=SUBJECT, simulate=simulate_toy, code="another")
+    job = Job(DrawnPlans(SUBJECT), SimulatedRuns(simulate_toy), code="another")
     with WorkerPool(job, 1, seed_limit_s=0) as pool:
         pool.hand_out(lambda worker: Task(1))
         (answer,) = [*pool.answers(0), *pool.answers(0)][:1]

@@ -15,11 +15,11 @@ from hypothesis import strategies as st
 
 from shalott.harness.core.errors import HarnessError, UsageError
 from shalott.harness.core.plan import FaultAction, Plan, dump_plan, load_plan
+from shalott.harness.report.violations import Violation
 from shalott.harness.run.planning import check_plan
 from shalott.harness.run.sim_record import load_record
 from shalott.harness.run.simulate import SimOutcome
 from shalott.harness.search.drawing.swarm import USUAL, Subject, draw_plan
-from shalott.harness.search.findings import Violation
 from shalott.harness.search.shrinking import candidates
 from shalott.harness.search.shrinking.candidates import measure
 from shalott.harness.search.shrinking.session import fails_by, shrink_plan

@@ -65,7 +65,7 @@ def test_every_knob_is_drawn() -> None:
         "version", "name", "time_limit_ms", "quiet_ms", "settle_timeout_ms",
         "cluster.backend", "cluster.leave_running", "cluster.ssh",
         "cluster.power_loss", "system.name",
-        "system.profile", "system.bugs", "system.recovery_delay_ms",
+        "system.profile", "system.bugs",
         "system.services", "system.operator", "workload.name", "workload.ack_mode",
          "workload.durable", "workload.persistent", "workload.confirms", "workload.depth",
          "workload.ack_after_ms", "gates.delivery",

@@ -1,0 +1,1 @@
+"""The table runs.parquet: a row a run."""

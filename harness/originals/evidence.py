@@ -1,0 +1,144 @@
+"""What a run shows of a row's bug: in its verdict, or in the brokers' own logs."""
+
+from __future__ import annotations
+
+import itertools
+import re
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import msgspec
+
+from shalott.checkers.base import Anomaly, Result
+from shalott.checkers.logs.freshness import FreshReads
+from shalott.harness.originals.kept import Look, Side
+from shalott.harness.originals.row import Lines, Row
+from shalott.harness.report.results import RunResults
+from shalott.harness.report.violations import classes, violations
+from shalott.harness.run.store import RunDirectory
+
+# A run in which one of these had to say "unknown" saw too little to say that a bug is not there;
+# and so did one in which another one had, if it judges an anomaly by which the row's bug is known.
+SEEING = ("log", "reads", "group", "noticed", "stalls", "stats", "run")
+JUDGES: Mapping[str, str] = {
+    "stuck": "liveness",
+    "unavailable": "availability",
+    "diverged": "convergence",
+    "lost-on-node": "liveness",
+}
+# Of what checkers count, what the ladder tells beside the classes' own numbers.
+TOLD = ("acked-count", "send-ok-count", "longest-gap-ms", "rto-max-ms", "stalled-ms")
+NS = 1_000_000_000
+
+
+def look_at(
+    row: Row, side: Side, release: str, found: RunResults, directory: Path | None, load: float
+) -> Look:
+    """``directory``: the run's, where its nodes' logs are; None if there are none.
+
+    ``load``: of the machine, over the last minute.
+    """
+    wanted = row.ours.anomalies if row.ours and side.startswith("ours") else ()
+    wanted = wanted or row.shows.anomalies
+    if row.shows.fresh_reads and directory is not None:
+        judged = FreshReads().check(RunDirectory(directory).load_history())
+        found = msgspec.structs.replace(found, results=(*found.results, judged))
+    kinds = classes(violations(found.results))
+    lines = 0
+    if row.shows.lines is not None and directory is not None:
+        lines = most_lines(row.shows.lines, directory)
+    is_found = bool(set(kinds) & set(wanted))
+    if row.shows.with_line is not None and directory is not None:
+        lines = most_lines(row.shows.with_line, directory)
+        is_found &= lines >= row.shows.with_line.least
+    if row.shows.lines is not None and lines >= row.shows.lines.least:
+        is_found = True
+    if row.shows.route_changes and directory is not None:
+        lines = most_route_changes(directory)
+        is_found |= lines >= row.shows.route_changes
+    return Look(
+        side=side,
+        release=release,
+        run=found.run or found.name,
+        seed=found.seed,
+        found=is_found,
+        valid=found.valid,
+        classes=kinds,
+        lines=lines,
+        counts=_counts(found.results, kinds),
+        first_s=_first_s(found.results, wanted) if is_found else None,
+        elapsed_s=round(found.elapsed_ns / NS, 1),
+        load=round(load, 2),
+        void=why_void(found, wanted, is_found=is_found),
+    )
+
+
+def why_void(found: RunResults, wanted: Sequence[str], *, is_found: bool) -> str:
+    """ "" for a sound run. What was found was found, although a checker saw too little of the
+    rest. ``wanted``: the anomalies that would have been a find."""
+    if found.failures:
+        return f"the harness failed: {found.failures[0][:160]}"
+    if not found.complete:
+        return "the recording was cut short"
+    if is_found:
+        return ""
+    needed = {*SEEING, *(JUDGES[kind] for kind in wanted if kind in JUDGES)}
+    blind = [r.checker for r in found.results if r.valid == "unknown" and r.checker in needed]
+    return f"saw too little: {', '.join(blind)}" if blind else ""
+
+
+def most_lines(lines: Lines, directory: Path) -> int:
+    """How often the line stands in a node's log, the most of all nodes."""
+    pattern = re.compile(lines.pattern)
+    logs = sorted(directory.glob(f"nodes/*/log/{lines.service}.log"))
+    return max((_matches(pattern, path) for path in logs), default=0)
+
+
+def most_route_changes(directory: Path) -> int:
+    """How often a node's name server named another master than when it was asked before, the most
+    of all nodes."""
+    history = RunDirectory(directory).load_history()
+    masters: dict[str, list[str]] = {}
+    for row in history.ops.select(["f", "node", "extra"]).to_pylist():
+        if row["f"] != "observe" or not row["extra"]:
+            continue
+        seen = msgspec.json.decode(row["extra"]).get("name_server") or {}
+        if master := seen.get("master"):
+            masters.setdefault(row["node"], []).append(master)
+    return max((_changes(named) for named in masters.values()), default=0)
+
+
+def _changes(named: Sequence[str]) -> int:
+    return sum(one != other for one, other in itertools.pairwise(named))
+
+
+def _matches(pattern: re.Pattern[str], path: Path) -> int:
+    with path.open(errors="replace") as text:
+        return sum(pattern.search(line) is not None for line in text)
+
+
+def _counts(results: Sequence[Result], kinds: Sequence[str]) -> dict[str, float]:
+    wanted = {*TOLD, *(f"{kind}-count" for kind in kinds)}
+    return {
+        name: value
+        for result in results
+        for name, value in result.counts.items()
+        if name in wanted and value
+    }
+
+
+def _first_s(results: Sequence[Result], wanted: Sequence[str]) -> float | None:
+    """When the first anomaly that is told with a time was, from the run's beginning."""
+    times = [
+        float(at_ns)
+        for result in results
+        if result.valid is False
+        for anomaly in result.anomalies
+        if anomaly.kind in wanted and (at_ns := _at_ns(anomaly)) is not None
+    ]
+    return round(min(times) / NS, 1) if times else None
+
+
+def _at_ns(anomaly: Anomaly) -> float | None:
+    told = anomaly.detail.get("at_ns", anomaly.detail.get("begin_ns"))
+    return float(told) if isinstance(told, int | float) else None

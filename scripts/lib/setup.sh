@@ -291,7 +291,7 @@ setup_spark() {
     if [ -z "${JAVA_HOME:-}" ] && ! command -v java >/dev/null 2>&1; then
         install_packages default-jre-headless || return 1
     fi
-    setup_venv "$@" spark
+    setup_venv "$@" spark ${SHALOTT_NIGHTLY:+notebook} # the notebook is run nightly
 }
 
 # --- Porcupine ---------------------------------------------------------------------------------------------------
@@ -302,6 +302,16 @@ setup_porcupine() {
     setup_venv || return 1
     say "building Porcupine; the first time takes a minute"
     "$VENV/bin/python" -m shalott.checkers.porcupine.build
+}
+
+# --- Java clients ------------------------------------------------------------------------------------------------
+
+# setup_java_client  a JDK and Maven, and with them RocketMQ's Java client and the bridge to it.
+setup_java_client() {
+    ensure_commands java=default-jdk-headless javac=default-jdk-headless mvn=maven || return 1
+    setup_venv || return 1
+    say "fetching RocketMQ's Java client; the first time takes a minute"
+    "$VENV/bin/python" -m shalott.workloads.clients.java.build
 }
 
 # --- a browser ---------------------------------------------------------------------------------------------------

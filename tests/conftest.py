@@ -4,7 +4,8 @@ A file names every tier of its tests as ``pytest.mark.TIER``, so that ``-m TIER`
 files of that tier. tests/tidy/test_tiers.py holds both rules.
 
 In CI a tier must not vanish silently: with SHALOTT_REQUIRE_DOCKER=1 (or _SPARK, _BROWSER) what
-would be skipped fails instead. Property tests draw the same examples on every run, unless
+would be skipped fails instead. What is marked ``nightly(why)`` runs with SHALOTT_NIGHTLY=1 only.
+Property tests draw the same examples on every run, unless
 SHALOTT_EXPLORE=1 lets them wander.
 """
 
@@ -143,6 +144,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     astray, elsewhere = [], []
     chosen = str(config.option.markexpr).strip()
     for item in items:
+        _leave_to_the_night(item)
         tiers = tiers_of(item)
         if len(tiers) != 1:
             astray.append(f"{item.nodeid} has {' and '.join(tiers) or 'no tier'}")
@@ -161,6 +163,13 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         config.hook.pytest_deselected(items=elsewhere)
         gone = dict.fromkeys(elsewhere)
         items[:] = [item for item in items if item not in gone]
+
+
+def _leave_to_the_night(item: pytest.Item) -> None:
+    """Skip what is marked ``nightly(why)``, unless SHALOTT_NIGHTLY=1."""
+    marker = item.get_closest_marker("nightly")
+    if marker is not None and not os.environ.get("SHALOTT_NIGHTLY"):
+        item.add_marker(pytest.mark.skip(f"{marker.args[0]}: set SHALOTT_NIGHTLY=1"))
 
 
 @pytest.hookimpl(tryfirst=True)

@@ -16,6 +16,7 @@ from shalott.cluster.docker.names import LABEL_RUN, TABLE_PATTERN
 from shalott.cluster.docker.sweep import find_remains
 from shalott.cluster.local.sweep import RunState, state_directory
 from shalott.cluster.owner import parse_owner
+from shalott.workloads.clients.java.machine import OWNER_PROPERTY
 
 
 class Harness(Protocol):
@@ -46,7 +47,7 @@ def _processes(harness: Harness) -> list[str]:
             command = (process / "cmdline").read_bytes().replace(b"\0", b" ").decode()
         except (FileNotFoundError, ProcessLookupError):
             continue
-        if str(harness.cwd) in command:
+        if str(harness.cwd) in command or f"-D{OWNER_PROPERTY}={harness.pid} " in command:
             found.append(f"process {process.name}: {command}")
     return found
 

@@ -179,13 +179,13 @@ def test_no_docker_engine(tmp_path: Path) -> None:
     assert_refused(done, BAD_ARGUMENTS, "rabbitmq runs in containers or on hosts over SSH")
 
 
-def test_report_without_java(tmp_path: Path) -> None:
+def test_spark_without_java(tmp_path: Path) -> None:
     if "pyspark" in (why_no_spark() or ""):
         pytest.skip("without pyspark that is what is missing first")
     (tmp_path / "runs").mkdir()
     environment = {**os.environ, "PATH": str(tmp_path)}
     environment.pop("JAVA_HOME", None)
-    done = shalott(["report", "runs"], tmp_path, environment=environment)
+    done = shalott(["report", "runs", "--engine", "spark"], tmp_path, environment=environment)
     install = "sudo apt-get install -y default-jre-headless"
     assert_refused(done, BAD_ARGUMENTS, "needs Java", install)
 

@@ -42,6 +42,7 @@ def test_a_killed_master_is_replaced_out_of_the_sync_state_set(tmp_path: Path) -
     assert done.counts("i2-master-from-set")["elected-outside-set-count"] == 0
 
 
+@pytest.mark.nightly("five nodes take a minute and a half")
 def test_a_ring_of_majorities_neither_loses_nor_repeats_an_offset(tmp_path: Path) -> None:
     done = run(
         "dledger", tmp_path, "--nodes", "5", "--nemesis", "partition-majorities-ring",
@@ -51,6 +52,7 @@ def test_a_ring_of_majorities_neither_loses_nor_repeats_an_offset(tmp_path: Path
     assert made and all(each["proved_effective"] and each["proved_healed"] for each in made)
 
 
+@pytest.mark.nightly("most of a minute in containers")
 def test_a_synchronous_master_that_lost_its_slaves_acknowledges_nothing_it_may_lose(
     tmp_path: Path,
 ) -> None:

@@ -39,7 +39,10 @@ def services_of(endpoints: dict[str, dict[str, object]]) -> dict[str, list[str]]
     ("layout", "nodes", "brokers", "name_servers", "controllers"),
     [
         ("separate", "5", "n1 n2", "n3 n4 n5", "n3 n4 n5"),
-        ("standalone", "7", "n1 n2 n3", "n4", "n5 n6 n7"),
+        pytest.param(
+            *("standalone", "7", "n1 n2 n3", "n4", "n5 n6 n7"),
+            marks=pytest.mark.nightly("seven nodes are many for two cores"),
+        ),
     ],
 )
 def test_services_on_nodes_of_their_own_are_valid_when_the_leading_controller_is_killed(

@@ -12,6 +12,7 @@ from tests.end_to_end.runs import shalott
 pytestmark = pytest.mark.docker
 
 
+@pytest.mark.nightly("RabbitMQ joins a cluster in most of two minutes")
 def test_rabbitmq_forgets_a_node_and_takes_an_empty_one(tmp_path: Path) -> None:
     run = shalott(
         [

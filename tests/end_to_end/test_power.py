@@ -3,7 +3,6 @@ their own (docs/disks.md): what was confirmed as persistent stays, what was tran
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 
 import pytest
@@ -13,10 +12,7 @@ from tests.end_to_end.runs import Done, shalott
 
 pytestmark = pytest.mark.docker
 
-NIGHTLY = pytest.mark.skipif(
-    not os.environ.get("SHALOTT_NIGHTLY"),
-    reason="each takes a minute: set SHALOTT_NIGHTLY=1",
-)
+NIGHTLY = pytest.mark.nightly("each takes a minute")
 # The queue is deep, so that something is there to be lost. The fault begins when RabbitMQ, too, has
 # something to lose.
 RUN = (

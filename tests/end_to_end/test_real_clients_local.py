@@ -7,7 +7,6 @@ and no row may say more than was seen.
 from __future__ import annotations
 
 import importlib.util
-import os
 import platform
 import sys
 from collections import defaultdict
@@ -87,10 +86,7 @@ def test_a_library_has_no_place_in_a_simulation(client: str, tmp_path: Path) -> 
     assert f"--client {client} runs on real clusters only" in sentence
 
 
-@pytest.mark.skipif(
-    not os.environ.get("SHALOTT_NIGHTLY"),
-    reason="the C++ client's own times make it two minutes and a half: set SHALOTT_NIGHTLY=1",
-)
+@pytest.mark.nightly("the C++ client's own times make it two minutes and a half")
 def test_the_cpp_clients_members_and_what_they_do_by_themselves(tmp_path: Path) -> None:
     if sys.platform != "linux" or platform.machine() != "x86_64":
         pytest.skip("the C++ client has a library for x86-64 Linux only")

@@ -14,7 +14,9 @@ from tests.end_to_end.runs import Done, shalott
 
 WORLDS = [
     pytest.param("local", marks=pytest.mark.local),
-    pytest.param("docker", marks=pytest.mark.docker),
+    pytest.param(
+        "docker", marks=[pytest.mark.docker, pytest.mark.nightly("the same as in processes")]
+    ),
 ]
 
 

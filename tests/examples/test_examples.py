@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 from html import unescape
 from pathlib import Path
 from typing import Any
@@ -74,7 +73,7 @@ POWER = (
 
 
 @pytest.mark.docker
-@pytest.mark.skipif(not os.environ.get("SHALOTT_NIGHTLY"), reason="set SHALOTT_NIGHTLY=1")
+@pytest.mark.nightly("most of a minute in containers")
 def test_etcd_keeps_over_a_loss_of_power_what_it_synced_and_loses_it_without_its_syncs(
     installed: Installed,
 ) -> None:

@@ -88,7 +88,7 @@ def test_check_and_search(installed: Installed) -> None:
 @pytest.mark.local
 def test_report_without_spark_says_what_to_install(installed: Installed) -> None:
     (installed.directory / "store").mkdir()
-    told = installed.shalott("report")
+    told = installed.shalott("report", "--engine", "spark")
     assert told.code == 254, told.printed
     assert "shalott[spark]" in told.printed
 

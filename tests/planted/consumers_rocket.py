@@ -16,7 +16,7 @@ _IN_GROUP = (
     *("offset-one-too-far", "offset-goes-back", "pull-skips", "wrong-tags", "no-dead-letter"),
     *("retries-not-counted", "retry-lost", "sent-back-to-its-topic", "delayed-too-early"),
 )
-_IN_CI = ("offset-one-too-far", "no-dead-letter")
+_IN_CI = ("offset-one-too-far",)
 
 
 def _mutant(name: str, breaks: str, edits: Sequence[Edit], *checkers: str) -> ConsumerMutant:
@@ -276,9 +276,9 @@ _RETRIES: tuple[ConsumerMutant, ...] = (
         [
             Edit(
                 f"{_PROCESSOR}/delays.py",
-                "        if broker.is_master and SCHEDULE_TOPIC in broker.tables.topics:\n",
-                "        if (broker.is_master and broker.replica.epoch < 2\n"
-                "                and SCHEDULE_TOPIC in broker.tables.topics):\n",
+                "        has_delays = broker.is_master and _has_delays(broker)\n",
+                "        has_delays = (broker.is_master and broker.replica.epoch < 2\n"
+                "                      and _has_delays(broker))\n",
             )
         ],
         "delayed",

@@ -311,6 +311,10 @@ def assert_found(mutant: Mutant, run: Done, world: World) -> None:
         assert result.notes or result.anomalies, result
 
 
+# Their runs take the most of all; what they break, others that are found break as well.
+LONG = ("reordered-sync", "lost-requeue", "slow-leak", "stuck-queue", "wrong-redelivered-flag")
+
+
 def cases(*worlds: World) -> list[Any]:
     """What pytest is to run: each mutant in those of these worlds in which it can be shown."""
     tiers = {"sim": pytest.mark.sim, "local": pytest.mark.local, "docker": pytest.mark.docker}
@@ -319,6 +323,7 @@ def cases(*worlds: World) -> list[Any]:
         for mutant in MUTANTS:
             if world in mutant.worlds:
                 awaited = [pytest.mark.xfail(reason=mutant.awaits)] if mutant.awaits else []
-                marks = (tiers[world], *awaited)
+                night = [pytest.mark.nightly("longest of its kind")] if mutant.name in LONG else []
+                marks = (tiers[world], *awaited, *night)
                 found.append(pytest.param(world, mutant, marks=marks, id=f"{world}-{mutant.name}"))
     return found

@@ -5,7 +5,6 @@ A submission shows them in the simulation (test_mutants_sim.py), where the same 
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 
 import pytest
@@ -13,10 +12,7 @@ import pytest
 from tests.planted.mutants import Mutant, World, assert_found, cases, command
 from tests.world.mutants import Edit, run_mutant
 
-NIGHTLY = pytest.mark.skipif(
-    not os.environ.get("SHALOTT_NIGHTLY"),
-    reason="broken brokers on real nodes take half an hour: set SHALOTT_NIGHTLY=1",
-)
+NIGHTLY = pytest.mark.nightly("broken brokers on real nodes take half an hour")
 
 
 @NIGHTLY

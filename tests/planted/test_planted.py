@@ -28,8 +28,17 @@ FIRST_SEED = int(ASKED) if ASKED else 70_000
 CONTROLS = 2
 
 
+# Their scenarios take the most seeds, or the longest ones.
+LONG = ("KB-RKT-20", "KB-RKT-23", "OUR-02")
+NIGHT = pytest.mark.nightly("longest of its kind")
+CASES = [
+    pytest.param(each, id=each.id, marks=NIGHT if each.id in LONG else ())
+    for each in SCENARIOS.values()
+]
+
+
 @pytest.mark.timeout(900)
-@pytest.mark.parametrize("scenario", SCENARIOS.values(), ids=lambda scenario: scenario.id)
+@pytest.mark.parametrize("scenario", CASES)
 def test_it_is_found_within_its_budget_and_not_without_it(scenario: Scenario) -> None:
     seeds = range(FIRST_SEED, FIRST_SEED + scenario.seed_budget)
     cost = measure(scenario, seeds, simulate, controls=len(seeds) if ASKED else CONTROLS)

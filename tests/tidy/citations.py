@@ -58,7 +58,7 @@ MEANT: Mapping[str, str] = {
     "broker.role": "a setting, as are the other names of that form",
 }
 # Words after "broker." that are settings' names, not modules.
-SETTINGS = re.compile(r"broker\.(?:role|\w+_(?:ms|interval|addr|id|name))$")
+SETTINGS = re.compile(r"broker\.(?:role|\w+_(?:ms|interval|addr|id|name|enable))$")
 
 
 @dataclass(frozen=True, slots=True)

@@ -43,7 +43,6 @@ ROOMS: tuple[Room, ...] = (
     Room("checkers.engine", (), ("numpy", "cffi"), never=("asyncio",)),
     Room("checkers", ("harness.core", "checkers.engine"), COLUMNS, never=("asyncio",)),
     Room("checkers.porcupine", ("harness.core", "checkers"), (*COLUMNS, "cffi")),
-    Room("spark_analysis", ("harness.core", "checkers"), (*COLUMNS, "pyspark", "pandas", "rich")),
     Room("cluster", ("harness.core",), ("msgspec", "h11", "tenacity"), located=("shalott",)),
     Room("cluster.disks", ("harness.core", "cluster"), ("msgspec",)),
     Room("cluster.packets", ("harness.core", "cluster"), ("msgspec",)),
@@ -75,15 +74,23 @@ ROOMS: tuple[Room, ...] = (
         ("msgspec", "pamqp", "pika", "aio_pika", "rocketmq", "tenacity"),
     ),
     Room(
+        "spark_analysis",
+        ("harness.core", "checkers"),
+        (*COLUMNS, "rich", "pyspark", "pandas"),
+        lazily=("workloads",),
+        located=("shalott",),
+    ),
+    Room(
         "harness.report",
         ("harness.core", "checkers", "cluster.systems.record", "workloads"),
         (*COLUMNS, "jinja2", "markupsafe"),
     ),
+    Room("harness.fleet.runs", ("harness.core", "harness.report"), COLUMNS),
     Room(
         "harness.run",
         (
             *("harness.core", "checkers", "cluster", "cluster.sim", "cluster.systems", "nemesis"),
-            *("workloads", "harness.report", "cluster.ssh.inventory"),
+            *("workloads", "harness.report", "harness.fleet.runs", "cluster.ssh.inventory"),
         ),
         FLOW_LIBRARIES,
         lazily=("cluster.disks", "cluster.docker", "cluster.local", "cluster.ssh"),
@@ -92,21 +99,51 @@ ROOMS: tuple[Room, ...] = (
         "harness.search",
         (
             *("harness.core", "checkers", "cluster", "cluster.systems", "nemesis", "workloads"),
-            *("harness.report", "harness.run", "broker", "broker.base"),
+            *("harness.report", "harness.fleet.runs", "harness.run", "broker", "broker.base"),
         ),
         FLOW_LIBRARIES,
         lazily=("cluster.sim",),
     ),
     Room(
+        "harness.originals",
+        (
+            *("harness.core", "checkers", "cluster.systems", "harness.report", "harness.run"),
+            *("broker", "broker.base"),
+        ),
+        FLOW_LIBRARIES,
+    ),
+    Room(
+        "harness.fleet.matrix",
+        (
+            *("harness.core", "cluster.systems.record", "nemesis", "workloads"),
+            *("harness.report", "harness.fleet.runs", "harness.run"),
+        ),
+        FLOW_LIBRARIES,
+    ),
+    Room(
+        "harness.fleet.page",
+        (
+            *("spark_analysis", "harness.report", "harness.fleet.runs", "harness.fleet.matrix"),
+            *("harness.core", "harness.run", "nemesis"),
+        ),
+        (*COLUMNS, "jinja2", "markupsafe"),
+    ),
+    Room(
+        "harness.fleet.serve",
+        ("harness.core", "checkers", "harness.report", "harness.fleet.runs", "harness.run"),
+        (*COLUMNS, "jinja2", "starlette", "uvicorn"),
+    ),
+    Room(
         "harness.cli",
         (
             *("harness.core", "checkers", "cluster.systems.record", "workloads"),
-            *("harness.run", "harness.search", "broker", "broker.base", "cluster.ssh.inventory"),
+            *("harness.fleet.runs", "harness.fleet.matrix", "harness.run", "harness.search"),
+            *("broker", "broker.base", "cluster.ssh.inventory", "harness.originals"),
         ),
         FLOW_LIBRARIES,
         lazily=(
             *("cluster", "cluster.ssh", "spark_analysis", "checkers.porcupine"),
-            "broker.rabbit.ctl",
+            *("broker.rabbit.ctl", "harness.fleet.serve", "harness.fleet.page"),
         ),
     ),
 )

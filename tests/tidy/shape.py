@@ -33,6 +33,7 @@ CATCHES_ALL: Mapping[str, str] = {
     "checkers/linearizability/deciding/transitions.py": "what a model raises is told with its f",
     "checkers/linearizability/explaining/search.py": "what a model raises ends an explanation only",
     "harness/core/doors.py": "somebody else's module may fail in any way, and is told of",
+    "spark_analysis/kernels/judge.py": "one run that can't be judged must not end a fleet's report",
     "harness/search/workers.py": "what a worker met must reach its campaign, whatever it was",
 }
 

@@ -39,7 +39,11 @@ FILES = tuple(
     )
 )
 # Libraries of others, with sockets and threads of their own: refused where a cluster is simulated.
-NEVER_SIMULATED = ("workloads/clients/cpp/", "workloads/clients/recovering/")
+NEVER_SIMULATED = (
+    "workloads/clients/cpp/",
+    "workloads/clients/java/",
+    "workloads/clients/recovering/",
+)
 ORDERLESS = ("sorted", "len", "min", "max", "sum", "any", "all", "bool")
 
 

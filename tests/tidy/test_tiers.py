@@ -26,6 +26,7 @@ markers =
     docker: c
     spark: d
     browser: f
+    nightly: i
 """
 
 
@@ -117,6 +118,20 @@ def test_each_test_has_exactly_one_tier(tmp_path: Path, decorators: str, complai
     done = run_tests(tmp_path, f"{decorators}def test_it(): pass\n")
     assert done.returncode == pytest.ExitCode.USAGE_ERROR
     assert complaint in done.stdout + done.stderr
+
+
+@pytest.mark.explore
+@pytest.mark.parametrize(
+    ("night", "outcome"), [({}, "1 skipped"), ({"SHALOTT_NIGHTLY": "1"}, "1 passed")]
+)
+def test_what_is_of_the_night_is_skipped_by_day(
+    tmp_path: Path, night: dict[str, str], outcome: str
+) -> None:
+    body = "@pytest.mark.unit\n@pytest.mark.nightly('an hour')\ndef test_it(): pass\n"
+    done = run_tests(tmp_path, body, **night)
+    assert done.returncode == 0, done.stdout
+    assert outcome in done.stdout
+    assert ("an hour: set SHALOTT_NIGHTLY=1" in done.stdout) is not bool(night)
 
 
 @pytest.mark.explore

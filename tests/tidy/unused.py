@@ -20,15 +20,25 @@ from tests.tidy.sources import PACKAGES, Source
 NO_USER_HERE: Mapping[tuple[str, str], str] = {
     ("checkers/linearizability/explaining/timeline.py", "timeline_html"): "for notebooks",
     ("checkers/linearizability/explaining/timeline.py", "write_timeline"): "the same",
+    (
+        "harness/core/history.py",
+        "read_origin",
+    ): "for those who read histories by their own programs",
 }
 # Distributions whose import has another name.
-IMPORTED_AS: Mapping[str, str] = {"aio-pika": "aio_pika", "pytest-timeout": "pytest_timeout"}
+IMPORTED_AS: Mapping[str, str] = {
+    "aio-pika": "aio_pika",
+    "pytest-timeout": "pytest_timeout",
+    "pyyaml": "yaml",
+}
 # Dependencies that are used without being imported, and how.
 RUN_BY_NAME: Mapping[str, str] = {
     "tox": "scripts/test runs it",
     "pytest-timeout": "pytest loads it: `timeout` of pyproject.toml",
     "ruff": "tox.ini runs it",
     "mypy": "tox.ini runs it",
+    **dict.fromkeys(("duckdb", "polars"), "examples/analysis.ipynb imports it"),
+    **dict.fromkeys(("nbclient", "nbformat", "ipykernel"), "its test executes the notebook"),
     "pandas": "pyspark loads it for applyInPandas",
 }
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from shalott.harness.cli.doctor import EngineFacts
 
-PROGRAMS = ("nft", "iptables", "tc", "mmdebstrap", "java")
+PROGRAMS = ("nft", "iptables", "tc", "mmdebstrap", "java", "javac", "mvn")
 
 
 @dataclass(frozen=True)

@@ -65,6 +65,8 @@ class Trap:
     parted_from: tuple[str, ...] = ()  # what every node says when it is asked
     hang: str = ""  # names a method that never returns
     refusals: list[Exception] = field(default_factory=list)  # of the first enqueues
+    holds_every: int = 0  # every n-th message is held by a client that is gone
+    looks_until_back: int = 3  # so often nodes are asked before they know
 
     async def spring(self, method: str) -> None:
         if self.crash == method:
@@ -80,14 +82,23 @@ class MemoryQueues:
     trap: Trap
     queues: dict[str, deque[tuple[int, bool]]] = field(default_factory=dict)
     down: dict[str, bool] = field(default_factory=dict)
+    held: list[tuple[str, int]] = field(default_factory=list)
     enqueued: int = 0
     delivered: int = 0
 
     def enqueue(self, key: str, value: int) -> None:
         self.enqueued += 1
+        if self.trap.holds_every and self.enqueued % self.trap.holds_every == 0:
+            self.held.append((key, value))
+            return
         if self.trap.lose_every and self.enqueued % self.trap.lose_every == 0:
             return
         self.queues[key].append((value, False))
+
+    def give_back(self) -> None:
+        for key, value in self.held:
+            self.queues[key].append((value, True))
+        self.held.clear()
 
     def dequeue(self, key: str) -> tuple[int, bool] | None:
         if not self.queues[key]:
@@ -243,6 +254,14 @@ class MemorySystem:
         ]
         return {"running": list(NODES), "partitions": [*self.trap.parted_from], "claims": claims}
 
+    async def held(self, cluster: object, node: str) -> int:
+        if node == "n1":
+            raise Indefinite("it does not know")
+        self.trap.looks_until_back -= 1
+        if not self.trap.looks_until_back:
+            self.service.give_back()
+        return len(self.service.held)
+
     @property
     def wants_mending(self) -> bool:
         return True
@@ -391,10 +410,15 @@ class MemoryWorld:
             port="amqp",
             make_client=lambda host, port: MemoryClient(self.service, host),
             generator=TimeLimit(paced, plan.time_limit_ms * 1_000_000),
-            final_generator=TimeLimit(drain(plan.cluster.nodes, QUEUES), 5_000_000_000),
+            final_generator=_drain(plan.cluster.nodes),
+            final_at=_drain,
             setup=self.setup,
             setup_repeats=self.setup_repeats,
         )
+
+
+def _drain(nodes: Sequence[str]) -> Generator:
+    return TimeLimit(drain(nodes, QUEUES), 5_000_000_000)
 
 
 def memory_plan(

@@ -32,6 +32,7 @@ from shalott.harness.core.plan import (
 )
 
 NODES = ("n1", "n2", "n3")
+pa.array([0])  # the first array asks for pandas: no module is loaded in a simulation
 
 
 class FakeCluster:
@@ -285,6 +286,7 @@ class FakeSystem:
         self.keeps_dead_queues = False
         self.operated: list[str] = []  # what an operator or a stranger did
         self.has_no_slave = False
+        self.restarted_heirs: tuple[str, ...] = ()  # of a failover
         self.members_by_node: dict[str, list[str]] = {node: list(NODES) for node in NODES}
         self.left_out: tuple[str, ...] = ()
         self.forgets_nothing = False  # and says that it did
@@ -302,10 +304,11 @@ class FakeSystem:
             raise Indefinite(f"{node} did not answer within {timeout_ms} ms")
         del self.queues[queue]
 
-    async def fail_over(self, cluster: object, old: str) -> None:
+    async def fail_over(self, cluster: object, old: str) -> Sequence[str]:
         self.operated.append(f"fail over {old}")
         if self.has_no_slave:
             raise Definite("there is no slave")
+        return self.restarted_heirs
 
     async def rejoin(self, cluster: object, node: str) -> None:
         self.operated.append(f"rejoin {node}")
@@ -405,6 +408,7 @@ class MemoryRecorder:
         index: int,
         kind: OpType,
         *,
+        key: str | None = None,
         value: int | None = None,
         offset: int | None = None,
         redelivered: bool | None = None,

@@ -80,6 +80,7 @@ def node_configs(
                 role=_role(place, len(ports)),
                 register_interval_ms=1000,
                 slave_sync_interval_ms=500,
+                slave_read_enable=True,
             ),
             store=SMALL_STORE,
             ha=QUICK_HA,

@@ -22,6 +22,7 @@ from shalott.broker.rocket.config import BrokerConfig, StoreConfig
 from shalott.broker.rocket.processor.acked import AckedEvents
 from shalott.broker.rocket.processor.broker import Broker
 from shalott.broker.rocket.processor.handlers import broker_handlers, closed
+from shalott.broker.rocket.processor.system_topics import system_topics
 from shalott.broker.rocket.processor.tables import Tables
 from shalott.broker.rocket.remoting.client import RemotingClient
 from shalott.broker.rocket.remoting.codes import RequestCode
@@ -157,9 +158,7 @@ async def world(
     store = await MessageStore.open(env, STORE)
     replica = TestReplica(store)
     settings = config or BrokerConfig()
-    tables = await Tables.open(
-        env, default_queues=settings.default_queues, epoch=lambda: replica.epoch
-    )
+    tables = await Tables.open(env, own=system_topics(settings), epoch=lambda: replica.epoch)
     told: list[None] = []
     broker = Broker(
         env=env,

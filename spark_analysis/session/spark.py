@@ -36,6 +36,12 @@ CORES_MAX = 8
 SMALL_BYTES = 24 << 20  # of histories whose rows Spark reads: some two million operations
 FULL_BYTES = 192 << 20
 SHUFFLED_BYTES = 8 << 20  # of histories, to a partition of a shuffle
+# A list of files and one step: to compile that takes longer than to run it.
+PLAIN_PLANS = {
+    "spark.sql.codegen.wholeStage": "false",
+    "spark.sql.codegen.factoryMode": "NO_CODEGEN",
+    "spark.sql.adaptive.enabled": "false",
+}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -139,6 +145,8 @@ def _local_settings(
         "spark.sql.warehouse.dir": str(scratch / "warehouse"),
         "spark.default.parallelism": str(cores),
         "spark.task.maxFailures": "1",  # our tasks are deterministic: what failed will fail
+        "spark.python.daemon.module": "shalott.spark_analysis.session.daemon",
+        **(PLAIN_PLANS if wanted.bytes_in_jvm == 0 else {}),
     }
 
 

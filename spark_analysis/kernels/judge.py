@@ -32,7 +32,7 @@ Rows = dict[str, list[Row]]
 Files = tuple[Source, Source | None]  # a run's history and its events
 
 COLLECT_AFTER = 100_000  # new objects
-_M_TRIM_THRESHOLD, _M_MMAP_MAX = -1, -4  # malloc.h
+_M_TRIM_THRESHOLD, _M_MMAP_MAX = -1, -4  # mallopt(3)
 
 # Messages of one bucket of values, with evidence by message: not yet a row of LOST_MESSAGES.
 PART = "lost_messages_part"

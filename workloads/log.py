@@ -29,8 +29,8 @@ from shalott.cluster.systems.record import promises_of, readers_of
 from shalott.harness.core.client import Client
 from shalott.harness.core.drawing import Draw, Range
 from shalott.harness.core.generator.base import Generator
-from shalott.harness.core.generator.combinators import Limit, Stagger, TimeLimit
-from shalott.harness.core.generator.logs import log_mix, read_all
+from shalott.harness.core.generator.combinators import Limit, Phases, Stagger, TimeLimit
+from shalott.harness.core.generator.logs import Settle, log_mix, read_all
 from shalott.harness.core.parameters import make_parameters
 from shalott.harness.core.plan import Plan, nodes_hosting
 from shalott.harness.core.rng import stream_key
@@ -54,6 +54,8 @@ REMOTING = "rocketmq-remoting"  # brokers and name servers of RocketMQ
 TOPIC = "log"  # not the name of a cluster or a broker group: brokers refuse those
 PORTS = ("nameserver", "remoting")
 READING_LIMIT_MS = 60_000
+# Brokers ask about transactions every 30 or 60 s, whoever was heard of in the last 30 s.
+SETTLING_LIMIT_MS = 180_000
 ROUTE_POLL_MS = 1000  # clients of an original wait 30 s for a new route: an outage of their own
 
 
@@ -85,11 +87,14 @@ def load_generator(plan: Plan) -> Generator:
 
 
 def reading_generator(plan: Plan, nodes: Sequence[str] | None = None) -> Generator:
-    """Until every queue was read to its end at every node, at most a minute. ``nodes``: all that
-    have a broker, if not given."""
+    """Until every queue was read to its end at every node, at most a minute; before that, until
+    transactions are decided, if there are any. ``nodes``: all that have a broker, if not given."""
     keys = queue_keys(parameters_of(plan).queues)
     asked = nodes_hosting(plan, "broker") if nodes is None else nodes
-    return TimeLimit(read_all(asked, keys), READING_LIMIT_MS * 1_000_000)
+    reading = TimeLimit(read_all(asked, keys), READING_LIMIT_MS * 1_000_000)
+    if not parameters_of(plan).java_transactions:
+        return reading
+    return Phases((TimeLimit(Settle(keys[0]), SETTLING_LIMIT_MS * 1_000_000), reading))
 
 
 def last_words(plan: Plan) -> Generator:

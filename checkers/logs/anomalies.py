@@ -3,8 +3,9 @@
 Reads the sends and polls (records.py) and finds: lost-write, lost-on-node, vanished, duplicate,
 inconsistent-offsets, shared-offset, phantom, unexpected, too-early, corrupted (values.py);
 poll-skip, nonmonotonic-poll, nonmonotonic-send, reordered (order.py). Each of them makes the run
-invalid, but lost-on-node after a heal from which the cluster had not settled, and stored-twice: a
-message that lies at no more places than its client sent it to, as a library that retries does.
+invalid, but lost-on-node after a heal from which the cluster had not settled; stored-twice: a
+message that lies at no more places than its client sent it to, as a library that retries does; and
+committed-twice: a transaction's, which upstream's manual allows.
 
 ``unseen`` messages, and a final read that is not whole, make a run "unknown": who did not read to
 the end of every queue at every node can't say that nothing was lost.
@@ -30,8 +31,8 @@ from shalott.checkers.logs.records import LogHistory, read_log
 from shalott.checkers.logs.values import (
     Placements,
     Presence,
-    by_senders,
     groups_of_several,
+    kinds_of_copies,
     phantoms,
     placements,
     presence,
@@ -42,11 +43,12 @@ from shalott.harness.core.history import History
 
 KINDS = (
     *("lost-write", "lost-on-node", "vanished", "unseen"),
-    *("duplicate", "stored-twice", "inconsistent-offsets", "shared-offset"),
+    *("duplicate", "stored-twice", "committed-twice", "inconsistent-offsets", "shared-offset"),
     *("phantom", "unexpected", "too-early", "corrupted"),
     *("poll-skip", "nonmonotonic-poll", "nonmonotonic-send", "reordered"),
 )
 NOTES_MAX = 8
+_EXCUSED = ("unseen", "stored-twice", "committed-twice")
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +77,7 @@ class ReplicatedLog:
         counts = {f"{kind}-count": 0 for kind in KINDS}
         for anomaly in anomalies:
             counts[f"{anomaly.kind}-count"] = anomaly.detail["count"]
-        excused = ("unseen", "stored-twice", *(() if final.settled else ("lost-on-node",)))
+        excused = (*_EXCUSED, *(() if final.settled else ("lost-on-node",)))
         broken = [anomaly.kind for anomaly in anomalies if anomaly.kind not in excused]
         notes = _notes(log, final, counts)
         return Result(
@@ -113,6 +115,10 @@ def _notes(log: LogHistory, final: FinalReads, counts: dict[str, int]) -> tuple[
         notes.append(f"{counts['unseen-count']} acknowledged messages were read by nobody.")
     if log.malformed:
         notes.append(f"{log.malformed} sends and polls were not recorded as they should be.")
+    if log.undecided:
+        notes.append(
+            f"{log.undecided} transactions were committed, and no broker said that none waits."
+        )
     if not len(log.sends.row):
         notes.append("Nothing was sent.")
     if not final.settled and counts["lost-on-node-count"]:
@@ -208,16 +214,22 @@ def _sent_how(log: LogHistory, answers: Answers, send: int) -> str:
 # -- what is where it should not be ----------------------------------------------------------------
 
 
+_COPIES = {
+    "duplicate": "",
+    "stored-twice": "; its client had sent it so often",
+    "committed-twice": "; it is a transaction's, of which upstream promises no more",
+}
+
+
 def _misplaced(log: LogHistory, told: Placements) -> list[Anomaly]:
     names, anomalies = log.ops.key.names, []
     twice = groups_of_several(told.value)
-    excused = by_senders(log, told, twice)
-    for kind, is_senders in (("duplicate", False), ("stored-twice", True)):
-        own = [places for places, by_it in zip(twice, excused, strict=True) if by_it == is_senders]
+    kinds = kinds_of_copies(log, told, twice)
+    for kind, why in _COPIES.items():
+        own = [places for places, its in zip(twice, kinds, strict=True) if its == kind]
         if own:
             places = ", ".join(f"{told.offset[at]} of {names[told.key[at]]}" for at in own[0][:4])
-            story = f"message {told.value[own[0][0]]} at offsets {places}"
-            story += "; its client had sent it so often" if is_senders else ""
+            story = f"message {told.value[own[0][0]]} at offsets {places}{why}"
             anomalies.append(_of_places(log, told, kind, own, story))
     shared = groups_of_several(told.key, told.offset)
     if shared:

@@ -9,7 +9,8 @@ far it may be read, and what it has there is compared with what was read before.
 
 Two sends of one process get rising offsets (``nonmonotonic-send``); and a send that began when
 another one of that queue had been acknowledged comes behind it (``reordered``), also where only a
-reader tells its place.
+reader tells its place. What lies before a transaction's message is in order: that got its place
+later.
 """
 
 from __future__ import annotations
@@ -130,7 +131,7 @@ def _reordered(log: LogHistory) -> Iterator[Breach]:
     place = placed(log)
     for code in np.unique(sends.key):
         own = np.flatnonzero((sends.key == code) & (place != NOWHERE))
-        acked = own[sends.is_acked[own]]
+        acked = own[sends.is_acked[own] & ~sends.is_transaction[own]]
         if not len(acked):
             continue
         acked = acked[np.argsort(ops.complete_ns[sends.row[acked]], kind="stable")]

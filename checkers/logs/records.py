@@ -9,7 +9,9 @@ does not have is a fail with {"from": n, "moved": m}: the broker says that readi
 words are those of jepsen/src/jepsen/tests/kafka.clj; a key is one queue, "topic/queue".
 
 A send's ``extra`` may have {"sent": n}: a library that retries by itself sent it n times, and each
-time it may have been stored.
+time it may have been stored. {"transaction": "commit"} is a send that brokers decide later: it is
+ok without an offset, and has to be there once they have said that nothing waits to be decided
+(``settle``; clients/java/transactions.py).
 """
 
 from __future__ import annotations
@@ -38,6 +40,7 @@ class Sends:
     offset: Ints  # NOWHERE if none was told
     outcome: Codes  # OK, FAIL, INFO
     attempts: Ints  # how often its client sent it: 1, unless a library says more
+    is_transaction: Bools  # its place in the queue comes later than its acknowledgement
 
     @property
     def is_acked(self) -> Bools:
@@ -74,17 +77,24 @@ class Records:
 @dataclass(frozen=True, slots=True)
 class LogHistory:
     """``malformed`` counts rows that are no poll or send as described above: the harness's own
-    fault."""
+    fault. ``undecided``: sends that would be OK, had the brokers said that they had decided all
+    transactions; they are INFO."""
 
     ops: Operations
     sends: Sends
     polls: Polls
     records: Records
     malformed: int
+    undecided: int = 0  # committed transactions that nobody saw decided
+
+
+class _Settled(msgspec.Struct):
+    discarded: int = 0  # transactions that brokers gave up asking about
 
 
 class _Send(msgspec.Struct):
     sent: int = 1
+    transaction: str = ""
 
 
 class _Poll(msgspec.Struct):
@@ -102,8 +112,27 @@ def read_log(history: History) -> LogHistory:
         table = table.filter(pa.array(is_client))
     offsets = pc.fill_null(table["offset"], NOWHERE).to_numpy()
     sends, unplaced = _sends(ops, offsets, table["extra"])
+    undecided = 0 if _is_settled(ops, table["extra"]) else _made_indefinite(sends)
     polls, records, unreadable = _polls(ops, table["extra"])
-    return LogHistory(ops, sends, polls, records, unplaced + unreadable)
+    return LogHistory(ops, sends, polls, records, unplaced + unreadable, undecided)
+
+
+def _is_settled(ops: Operations, extra: pa.ChunkedArray) -> bool:
+    """Whether brokers said, at the end, that no transaction waits, and that none was put aside."""
+    rows = np.flatnonzero(ops.f.equal("settle") & ops.type.equal("ok"))
+    decoder = msgspec.json.Decoder(_Settled)
+    try:
+        said = [decoder.decode(extra[at].as_py() or "{}") for at in rows.tolist()]
+    except msgspec.MsgspecError:
+        return False
+    return bool(said) and not any(one.discarded for one in said)
+
+
+def _made_indefinite(sends: Sends) -> int:
+    """Those that were committed; how many."""
+    committed = sends.is_transaction & sends.is_acked
+    sends.outcome[committed] = INFO
+    return int(committed.sum())
 
 
 def _sends(ops: Operations, offset: Ints, extra: pa.ChunkedArray) -> tuple[Sends, int]:
@@ -114,24 +143,29 @@ def _sends(ops: Operations, offset: Ints, extra: pa.ChunkedArray) -> tuple[Sends
     outcome[ops.type.equal("ok")[rows]] = OK
     outcome[ops.type.equal("fail")[rows]] = FAIL
     told = np.where(outcome == OK, offset[rows], NOWHERE).astype(np.int64)
-    unplaced = int(((outcome == OK) & (told < 0)).sum())
+    attempts, is_transaction = _said_of_sends(extra.take(pa.array(rows)))
+    unplaced = int(((outcome == OK) & (told < 0) & ~is_transaction).sum())
     valueless = int((is_send & ~ops.has_value).sum())
-    attempts = _attempts(extra.take(pa.array(rows)))
-    sends = Sends(rows, ops.key.codes[rows], ops.value[rows], told, outcome, attempts)
+    sends = Sends(
+        rows, ops.key.codes[rows], ops.value[rows], told, outcome, attempts, is_transaction
+    )
     return sends, unplaced + valueless
 
 
-def _attempts(extra: pa.ChunkedArray) -> Ints:
-    """How often each was sent. Few rows say so, and only those are decoded."""
+def _said_of_sends(extra: pa.ChunkedArray) -> tuple[Ints, Bools]:
+    """How often each was sent, and whether it is a transaction's. Few rows say so, and only those
+    are decoded."""
     attempts = np.ones(len(extra), dtype=np.int64)
-    says = pc.fill_null(pc.match_substring(extra, '"sent":'), False)
+    is_transaction = np.zeros(len(extra), dtype=np.bool_)
+    says = pc.fill_null(pc.match_substring_regex(extra, '"(sent|transaction)":'), False)
     decoder = msgspec.json.Decoder(_Send)
     for at in np.flatnonzero(says.to_numpy()).tolist():
         try:
-            attempts[at] = max(1, decoder.decode(extra[at].as_py()).sent)
+            said = decoder.decode(extra[at].as_py())
         except msgspec.MsgspecError:
             continue
-    return attempts
+        attempts[at], is_transaction[at] = max(1, said.sent), bool(said.transaction)
+    return attempts, is_transaction
 
 
 def _polls(ops: Operations, extra: pa.ChunkedArray) -> tuple[Polls, Records, int]:

@@ -8,10 +8,11 @@ message that nobody read is ``unseen``: nobody knows. A message that was read, a
 was never acknowledged, has ``vanished``: a reader acted on what the log then took back.
 
 ``duplicate``: one message at several offsets; ``stored-twice`` where its client had sent it so
-often, which is the client's doing. ``inconsistent-offsets``: several messages at one
-offset, as senders and readers were told; ``shared-offset`` where two senders were. ``phantom``: a
-message that was read although its send had certainly failed (G1a). ``unexpected``: nobody sent it;
-``too-early``: read before it was sent; ``corrupted``: its body failed the CRC.
+often, which is the client's doing; ``committed-twice`` where it is a transaction's.
+``inconsistent-offsets``: several messages at one offset, as senders and readers were told;
+``shared-offset`` where two senders were. ``phantom``: a message that was read although its send had
+certainly failed (G1a). ``unexpected``: nobody sent it; ``too-early``: read before it was sent;
+``corrupted``: its body failed the CRC.
 """
 
 from __future__ import annotations
@@ -131,15 +132,21 @@ def groups_of_several(*columns: Ints | Codes) -> list[Ints]:
     return [part for part in parts if len(part) > 1]
 
 
-def by_senders(log: LogHistory, told: Placements, groups: list[Ints]) -> list[bool]:
-    """Of groups of places that hold one message: whether its client had sent it so often."""
+def kinds_of_copies(log: LogHistory, told: Placements, groups: list[Ints]) -> list[str]:
+    """Of groups of places that hold one message: duplicate, stored-twice if its client had sent it
+    so often, or committed-twice."""
     order = np.argsort(log.sends.value, kind="stable")
     values = log.sends.value[order]
     found = []
     for places in groups:
         at = int(np.searchsorted(values, told.value[places[0]]))
         is_known = at < len(values) and values[at] == told.value[places[0]]
-        found.append(bool(is_known and log.sends.attempts[order[at]] >= len(places)))
+        if is_known and log.sends.attempts[order[at]] >= len(places):
+            found.append("stored-twice")
+        elif is_known and log.sends.is_transaction[order[at]]:
+            found.append("committed-twice")
+        else:
+            found.append("duplicate")
     return found
 
 

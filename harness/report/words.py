@@ -85,6 +85,10 @@ _LOG_KINDS: dict[str, tuple[str, str]] = {
         "a client's library sent 1 message again, and it was stored twice",
         "clients' libraries sent {n} messages again, and they were stored twice",
     ),
+    "committed-twice": (
+        "1 transaction was committed twice",
+        "{n} transactions were committed twice",
+    ),
     "unexpected": _KINDS["unexpected"],
     "corrupted": _KINDS["corrupted"],
     "phantom": (

@@ -55,7 +55,10 @@ def dead_modules(sources: Sequence[Source], texts: Mapping[str, str]) -> Iterato
             continue
         names = (f"-m {module}", f'"{module}:')  # the latter is an entry point
         started = any(name in text for text in texts.values() for name in names)
-        quoted = (f'"{PurePosixPath(source.path).name}"', f'"{module}"')  # run as a file, or with -m
+        quoted = (
+            f'"{PurePosixPath(source.path).name}"',
+            f'"{module}"',
+        )  # a file, or with -m
         named = any(name in other.text for other in importers for name in quoted)
         if not started and not named:
             yield f"{source.path}: nothing imports it: use it or remove it"

@@ -18,7 +18,7 @@ from shalott.checkers.mastership.elections.invariants import (
 from shalott.checkers.mastership.elections.regressions import Elections
 from shalott.checkers.mastership.mastership import Mastership
 from shalott.cluster.systems.rocket.profiles import SAFE_SETTINGS
-from shalott.harness.core.generator.base import Context, Scheduled
+from shalott.harness.core.generator.base import Completed, Context, Pending, Scheduled
 from shalott.harness.core.generator.logs import ReadAll
 from shalott.harness.core.plan import Plan
 from shalott.harness.run.planning import Request, make_plan
@@ -56,6 +56,19 @@ def test_the_log_is_read_at_every_node_at_the_end() -> None:
     inner = getattr(final, "inner", None)
     assert isinstance(inner, ReadAll)
     assert inner.open == tuple((n, key) for n in ("n1", "n2", "n3") for key in queue_keys(2))
+
+
+def test_transactions_are_waited_for_before_the_log_is_read() -> None:
+    plan = plan_of()
+    parameters = {**plan.workload.parameters, "java_transactions": 0.5}
+    workload = msgspec.structs.replace(plan.workload, parameters=parameters)
+    final = log_workload(msgspec.structs.replace(plan, workload=workload)).final_generator
+    answer, final = final.next(Context(0, 0, "n2"))
+    assert isinstance(answer, Scheduled) and answer.invocation.f == "settle"
+    assert isinstance(final.next(Context(0, 1, "n1"))[0], Pending)
+    final = final.update(Completed(9, 0, "n2", answer.invocation, "ok", None))
+    answer, _ = final.next(Context(10, 0, "n2"))
+    assert isinstance(answer, Scheduled) and answer.invocation.f == "poll"
 
 
 def test_a_node_that_left_for_good_is_not_read() -> None:

@@ -10,6 +10,8 @@ sent twice. A key is one queue, "topic/queue".
                     reason that comes before the storing
             info    stored, and no more than that (flush or slave timeout, no slave); an answer that
                     does not say; no answer
+    settle  ok      the topic's master has decided every transaction that it knows of
+            fail    not yet, or it did not say
     poll    ok      messages, from where this client stands in the queue, or where it was told
             fail    "empty": there is nothing beyond; or anything else, as polls have no effect
 
@@ -43,6 +45,9 @@ EMPTY = "empty"
 ROUTE_POLL_MS = 30_000  # pollNameServerInterval
 POLL_WAIT_MS = 100
 ID_BYTES = (16, 28)
+HALF = Queue("RMQ_SYS_TRANS_HALF_TOPIC", "", 0)
+HALF_READERS = "CID_RMQ_SYS_TRANS"
+DISCARDED = Queue("TRANS_CHECK_MAX_TIME_TOPIC", "", 0)
 PROPERTIES = {"tag": "TAGS", "delay": "DELAY"}  # of a message, by their names in a send's extra
 # What our brokers' remarks say of a message that is not SEND_OK
 # (broker/rocket/processor/outcomes.py).
@@ -115,6 +120,8 @@ class LogClient:
             return await self._send(topic, int(queue), invocation, deadline_s)
         if invocation.f == "poll":
             return await self._poll(invocation, topic, int(queue), deadline_s)
+        if invocation.f == "settle":
+            return await self._settle(topic)
         raise Definite(f"a log client knows no {invocation.f}")
 
     # -- send --------------------------------------------------------------------------------------
@@ -170,6 +177,24 @@ class LogClient:
             raise Definite(f"no route: {error}") from error
         self._routes[topic] = _CachedRoute(route, now_s + self._route_poll_ms / 1000)
         return route
+
+    # -- transactions ------------------------------------------------------------------------------
+
+    async def _settle(self, topic: str) -> Completion:
+        """A broker reads what waits to be decided as a consumer of its own: it stands at the end
+        when nothing is left, for what it asked about and was not told it puts there anew
+        (TransactionalMessageServiceImpl.check). What it asked about too often, it puts aside."""
+        _, master = await self._master(topic, 0)
+        try:
+            stored = await self._client.max_offset(master, HALF)
+            decided = await self._client.consumer_offset(master, HALF, HALF_READERS)
+            discarded = await self._client.max_offset(master, DISCARDED)
+        except RocketError as error:
+            self._routes.pop(topic, None)
+            raise Definite(str(error)) from error
+        if stored and decided != stored:
+            raise Definite(f"{stored - (decided or 0)} messages of transactions are undecided")
+        return Completion(type="ok", extra={"transactions": stored, "discarded": discarded})
 
     # -- poll --------------------------------------------------------------------------------------
 

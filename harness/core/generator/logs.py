@@ -1,4 +1,5 @@
-"""Generators of the log workload: the mix of sends and polls, and the final reading of everything.
+"""Generators of the log workload: the mix of sends and polls, the wait for transactions, and the
+final reading of everything.
 
 A send carries a run-unique id, made as those of the queue workload are. A poll without a value goes
 on from where its process stands in the queue; one with a value reads from that offset, and one
@@ -26,6 +27,8 @@ from shalott.harness.core.rng import draw_below, draw_float, draw_u64, stream_ke
 BACK_MAX = 64  # so many messages a jump goes back at most
 NO_OFFSET = "there is no offset"  # so begins the error of a poll that the broker sent elsewhere
 JUMP_FRACTION = 0.1  # of the polls
+SETTLE = "settle"
+SETTLE_PAUSE_NS = 1_000_000_000
 
 
 class LogMix(msgspec.Struct, frozen=True):
@@ -73,6 +76,30 @@ def log_mix(keys: Sequence[str], send_fraction: float, seed: int) -> LogMix:
         jump_key=stream_key(seed, "log", "jump"),
         value_base=(draw_u64(stream_key(seed, "log", "run"), 0) >> 44) << COUNTER_BITS,
     )
+
+
+class Settle(msgspec.Struct, frozen=True):
+    """Ask until the brokers have decided every transaction: what is committed can be read then."""
+
+    key: str
+    begin_ns: int = 0
+    is_asked: bool = False
+    is_over: bool = False
+
+    def next(self, context: Context) -> tuple[Answer, Generator]:
+        if self.is_over:
+            return None, self
+        if self.is_asked:
+            return Pending(), self
+        at_ns = max(context.now_ns, self.begin_ns)
+        asked = msgspec.structs.replace(self, is_asked=True)
+        return Scheduled(at_ns, Invocation(f=SETTLE, key=self.key)), asked
+
+    def update(self, event: Completed) -> Generator:
+        if event.invocation.f != SETTLE:
+            return self
+        begin_ns = event.now_ns + SETTLE_PAUSE_NS
+        return Settle(self.key, begin_ns, is_over=event.kind == "ok")
 
 
 class ReadAll(msgspec.Struct, frozen=True):

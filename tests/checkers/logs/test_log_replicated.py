@@ -117,7 +117,7 @@ PLANTED: dict[str, Callable[[], Story]] = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("kind", [kind for kind in KINDS if kind not in ("unseen", "stored-twice")])
+@pytest.mark.parametrize("kind", [kind for kind in KINDS if kind in PLANTED])
 def test_each_planted_failure_is_found_and_told(kind: str) -> None:
     result = check(PLANTED[kind]())
     assert kind in kinds(result)
@@ -299,6 +299,79 @@ def test_a_broker_that_stores_it_oftener_than_it_was_sent_is_found() -> None:
 def test_what_was_acknowledged_at_a_second_attempt_and_is_gone_is_lost() -> None:
     result = check(final(sent_often("ok", 4, 2), WHOLE))
     assert kinds(result) == ["lost-write"]
+
+
+def transaction(told: Story, *, at: float = 5, kind: str = "ok", decision: str = "commit") -> Story:
+    """Message 104, which its sender commits or rolls back."""
+    extra = {"transaction": decision, "told": "later"}
+    return told.row("send", at, value=104, kind=kind, process=9, extra=extra)
+
+
+def settled(told: Story, kind: str = "ok") -> Story:
+    return told.row("settle", 64, kind=kind, process=10)
+
+
+def test_a_transaction_comes_when_the_brokers_have_decided_it() -> None:
+    told = settled(transaction(good()))
+    result = check(final(told, [*WHOLE, (4, 104)]))
+    assert result.valid is True
+    assert result.anomalies == () and result.notes == ()
+    assert result.counts["acknowledged-count"] == 4
+
+
+def test_a_transaction_that_was_committed_and_never_came_is_lost() -> None:
+    result = check(final(settled(transaction(good())), WHOLE))
+    assert kinds(result) == ["lost-write"]
+    assert result.valid is False
+
+
+@pytest.mark.parametrize("kind", ["fail", "none"])
+def test_nobody_knows_what_is_lost_while_brokers_have_not_decided(kind: str) -> None:
+    told = transaction(good())
+    result = check(final(told if kind == "none" else settled(told, kind), WHOLE))
+    assert result.valid == "unknown" and result.anomalies == ()
+    assert "1 transactions were committed, and no broker said" in result.notes[0]
+
+
+def test_what_brokers_gave_up_asking_about_is_not_lost() -> None:
+    """transactionCheckMax: they put it aside, and it was never committed."""
+    told = transaction(good()).row("settle", 64, process=10, extra={"discarded": 1})
+    assert check(final(told, WHOLE)).valid == "unknown"
+
+
+def test_a_transaction_that_was_rolled_back_and_was_read_is_a_phantom() -> None:
+    told = settled(transaction(good(), kind="fail", decision="rollback"))
+    result = check(final(told, [*WHOLE, (4, 104)]))
+    assert kinds(result) == ["phantom"]
+    assert result.valid is False
+
+
+def test_a_transactions_place_may_be_later_than_what_was_sent_after_it() -> None:
+    told = send(transaction(good()), 105, 6, 4, process=4)
+    assert check(final(settled(told), [*WHOLE, (4, 105), (5, 104)])).valid is True
+
+
+def test_a_send_that_overtakes_an_earlier_one_is_found_beside_transactions() -> None:
+    told = send(transaction(good()), 105, 6, 5, process=4)
+    send(told, 106, 8, 4, process=5)
+    result = check(final(settled(told), [*WHOLE, (4, 106), (5, 105), (6, 104)]))
+    assert "reordered" in kinds(result)
+
+
+@pytest.mark.parametrize(("kind", "decision"), [("ok", "commit"), ("info", "commit")])
+def test_a_transaction_may_be_committed_twice(kind: str, decision: str) -> None:
+    told = settled(transaction(good(), kind=kind, decision=decision))
+    result = check(final(told, [*WHOLE, (4, 104), (5, 104)]))
+    assert kinds(result) == ["committed-twice"]
+    assert result.valid is True
+    assert result.counts["committed-twice-count"] == 1
+    assert result.counts["duplicate-count"] == 0
+
+
+def test_what_is_no_transaction_may_not_be_there_twice_beside_one() -> None:
+    told = settled(transaction(good()))
+    result = check(final(told, [*WHOLE, (4, 104), (5, 103)]))
+    assert kinds(result) == ["duplicate"]
 
 
 def test_a_reader_may_jump_and_begin_anew() -> None:

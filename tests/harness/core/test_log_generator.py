@@ -7,7 +7,13 @@ from collections.abc import Callable
 import pytest
 
 from shalott.harness.core.generator.base import Completed, Context, Generator, Pending, Scheduled
-from shalott.harness.core.generator.logs import BACK_MAX, log_mix, read_all
+from shalott.harness.core.generator.logs import (
+    BACK_MAX,
+    SETTLE_PAUSE_NS,
+    Settle,
+    log_mix,
+    read_all,
+)
 from shalott.harness.core.generator.queues import RETRY_PAUSE_NS
 from shalott.harness.core.op import Invocation, OpType
 
@@ -128,3 +134,26 @@ def test_a_reader_that_did_not_begin_it_knows_nothing_of_its_end() -> None:
     _, generator = generator.next(Context(0, 5, "n1"))
     other = Completed(1, 9, "n1", Invocation(f="poll", key=KEYS[0]), "fail", "empty")
     assert generator.update(other) == generator
+
+
+def test_brokers_are_asked_until_they_have_decided_every_transaction() -> None:
+    generator: Generator = Settle(KEYS[0])
+    began: list[int] = []
+    now_ns = 5
+    for kind in ("fail", "info", "ok"):
+        answer, generator = generator.next(Context(now_ns, 0, "n1"))
+        assert isinstance(answer, Scheduled)
+        began.append(answer.at_ns)
+        asked = answer.invocation
+        assert (asked.f, asked.key) == ("settle", KEYS[0])
+        assert isinstance(generator.next(Context(now_ns, 1, "n2"))[0], Pending)  # one asks
+        now_ns = answer.at_ns + 7
+        generator = generator.update(Completed(now_ns, 0, "n1", asked, kind, None))
+    assert began == [5, 12 + SETTLE_PAUSE_NS, 19 + 2 * SETTLE_PAUSE_NS]
+    assert generator.next(Context(now_ns, 0, "n1"))[0] is None
+
+
+def test_who_waits_for_transactions_looks_at_no_other_operation() -> None:
+    _, generator = Settle(KEYS[0]).next(Context(0, 0, "n1"))
+    late = Completed(1, 3, "n2", Invocation(f="send", key=KEYS[0], value=1), "ok", None)
+    assert generator.update(late) == generator

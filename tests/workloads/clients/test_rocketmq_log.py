@@ -268,3 +268,37 @@ def test_what_it_does_not_know(invocation: tuple[str, str]) -> None:
             await it.client.invoke(Invocation(f=f, key=key, value=1))
 
     driving(test)
+
+
+@pytest.mark.parametrize(
+    ("stored", "decided", "said"),
+    [(0, None, "ok"), (2, 2, "ok"), (2, 1, "1 messages"), (2, None, "2 messages")],
+)
+def test_transactions_are_decided_when_their_broker_has_read_them_all(
+    stored: int, decided: int | None, said: str
+) -> None:
+    async def test(it: Driver) -> None:
+        for value in range(stored):
+            await it.send(value)
+        if decided is not None:
+            it.broker.offsets["CID_RMQ_SYS_TRANS"] = decided
+        settle = Invocation(f="settle", key=KEY)
+        if said == "ok":
+            done = await it.client.invoke(settle)
+            # The fake has one queue, and says of every topic that it holds what that has.
+            assert done.extra == {"transactions": stored, "discarded": stored}
+        else:
+            with pytest.raises(Definite, match=said):
+                await it.client.invoke(settle)
+
+    driving(test)
+
+
+def test_a_master_that_does_not_say_has_not_decided() -> None:
+    async def test(it: Driver) -> None:
+        await it.client.open()
+        await it.broker.server.stop()
+        with pytest.raises(Definite):
+            await it.client.invoke(Invocation(f="settle", key=KEY))
+
+    driving(test)

@@ -51,3 +51,24 @@ def test_a_search_draws_our_own_unless_it_is_told_otherwise(draw: Any) -> None:
     assert {draw(Draw(seed))["client"] for seed in range(50)} == {"own"}
     told = {draw(Draw(seed, {"client": ("own", "java")}))["client"] for seed in range(50)}
     assert told == {"own", "java"}
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("--workload", "log", "--client", "own"), "of --client java or mixed, not of own"),
+        (("--workload", "log", "--client", "java"), "controller don't take transactions"),
+    ],
+)
+def test_transactions_need_javas_client_and_brokers_that_take_them(
+    words: tuple[str, ...], said: str, tmp_path: Path
+) -> None:
+    told = refusal(tmp_path, *words, "--cluster", "local", "--java-transactions", "0.5")
+    assert "--java-transactions" in told and said in told
+
+
+@pytest.mark.parametrize("workload", ["elections", "group"])
+def test_transactions_are_refused_where_nobody_judges_them(workload: str, tmp_path: Path) -> None:
+    words = ("--system", "rocketmq", "--replication", "controller", "--client", "java")
+    told = refusal(tmp_path, *words, "--workload", workload, "--java-transactions", "0.5")
+    assert f"the workload {workload} does not judge transactions" in told

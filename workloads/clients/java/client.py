@@ -15,9 +15,8 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
-
-import msgspec
 
 from shalott.harness.core.client import Client, Recording
 from shalott.harness.core.errors import Definite, Unreachable
@@ -28,6 +27,7 @@ from shalott.workloads.clients.cpp.tap import RemotingTap
 from shalott.workloads.clients.java.attempts import Attempts, fate_of_send
 from shalott.workloads.clients.java.instance import JavaInstance
 from shalott.workloads.clients.java.machine import JavaMachine
+from shalott.workloads.clients.java.transactions import Transactions, fate_of_transaction
 from shalott.workloads.clients.log_client import EMPTY
 from shalott.workloads.clients.members.rows import Rows
 from shalott.workloads.clients.rocketmq import Dial
@@ -37,13 +37,15 @@ POLL_WAIT_MS = 500
 ANSWER_SHARE = 0.9  # of an operation's time: then the library has said nothing
 
 
-class Settings(msgspec.Struct, frozen=True, kw_only=True):
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Settings:
     """What users of the library set. ``timeout_ms``: sendMsgTimeout, for all attempts together.
     ``retries``: retryTimesWhenSendFailed. ``again``: retryAnotherBrokerWhenNotStoreOK."""
 
     timeout_ms: int
     retries: int = 2
     again: bool = False
+    transactions: Transactions = Transactions()
     heartbeat_ms: int = 30_000
     route_poll_ms: int = 30_000
 
@@ -131,12 +133,19 @@ class JavaLogClient:
             "tag": extra.get("tag", ""),
             "delay": extra.get("delay", 0),
         }
+        decision = self._settings.transactions.of(invocation.value)
+        if decision is not None:
+            message |= {"decision": decision.decision, "told": decision.told}
+        do = "send" if decision is None else "transact"
         try:
-            said = await library.ask("producer", "send", message, deadline_s)
+            said = await library.ask("producer", do, message, deadline_s)
         except Unreachable as error:
             said = {"error": str(error)}
         # Whoever comes here has settled it: what the library still tries does not go out.
-        return fate_of_send(invocation, said, library.attempts.settle(invocation.value))
+        attempts = library.attempts.settle(invocation.value)
+        if decision is not None:
+            return fate_of_transaction(invocation, said, attempts, decision)
+        return fate_of_send(invocation, said, attempts)
 
     # -- poll --------------------------------------------------------------------------------------
 
@@ -243,7 +252,7 @@ class _Library:
             "timeout_ms": settings.timeout_ms,
             "retries": settings.retries,
             "again": settings.again,
-            "transactional": False,
+            "transactional": settings.transactions.share > 0,
         }
         await producer.ask("produce", wanted, _left_s(deadline_s))
         await reader.ask("read", both | {"group": READERS}, _left_s(deadline_s))

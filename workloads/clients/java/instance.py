@@ -17,7 +17,7 @@ from shalott.workloads.clients.java.machine import JavaMachine
 from shalott.workloads.clients.members.rows import Rows
 
 LEAVE_TIMEOUT_S = 10.0
-EVENTS = ("delivered", "sent", "polled", "checked")
+EVENTS = ("delivered", "sent", "polled")
 
 
 class JavaInstance:

@@ -13,9 +13,11 @@ from typing import Annotated, Literal
 import msgspec
 
 from shalott.checkers.groups.rows.rules import Group
+from shalott.cluster.systems.record import readers_of
 from shalott.harness.core.client import Client
 from shalott.harness.core.errors import UsageError
 from shalott.harness.core.plan import Plan
+from shalott.harness.core.rng import stream_key
 from shalott.workloads.clients.cpp.member import CppMember
 from shalott.workloads.clients.cpp.process import require_library
 from shalott.workloads.clients.cpp.sender import CppSender
@@ -23,6 +25,7 @@ from shalott.workloads.clients.java.build import java_client
 from shalott.workloads.clients.java.client import JavaLogClient, Settings
 from shalott.workloads.clients.java.machine import JavaMachine
 from shalott.workloads.clients.java.member import JavaMember
+from shalott.workloads.clients.java.transactions import Transactions
 from shalott.workloads.clients.members.client import GroupMember, MakeMember
 from shalott.workloads.clients.members.consumption import MemberSettings
 from shalott.workloads.clients.members.listener import Listener
@@ -35,7 +38,9 @@ log = logging.getLogger("shalott.clients")
 
 LogClientName = Literal["own", "java", "mixed"]
 GroupClientName = Literal["own", "cpp", "java", "mixed"]
-CPP, MIXED = "cpp", "mixed"
+CPP, JAVA, MIXED = "cpp", "java", "mixed"
+JAVAS = (JAVA, MIXED)
+TRANSACTED = ("log",)  # workloads
 # What the C++ library leaves to the broker: the delay of each retry, and how many there are.
 BROKERS_RETRY_LEVEL, BROKERS_MAX_RECONSUME = 0, 16
 STUCK_AFTER_MS = 150_000  # a third retry's minute, and the library's intervals
@@ -62,6 +67,10 @@ class JavaParameters(msgspec.Struct, frozen=True, kw_only=True):
         int,
         msgspec.Meta(ge=100, description="Java: sendMsgTimeout, of all attempts of a send."),
     ] = 3000
+    java_transactions: Annotated[
+        float,
+        msgspec.Meta(ge=0, le=1, description="Java: share of sends that are transactions."),
+    ] = 0.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -76,6 +85,8 @@ class LibraryClients:
 def check_client(name: str, parameters: JavaParameters, plan: Plan) -> None:
     """Raises UsageError for a client that can't be had there."""
     refuse_in_simulation(name, plan.cluster.backend)
+    if parameters.java_transactions:
+        _check_transactions(name, plan)
     if name == CPP:
         require_library()
     elif name != OWN:
@@ -86,6 +97,17 @@ def check_client(name: str, parameters: JavaParameters, plan: Plan) -> None:
                 f" {longest_ms} ms at most (--op-timeout), and the library must be done before"
             )
         java_client(java_version(parameters, plan), _tell)
+
+
+def _check_transactions(name: str, plan: Plan) -> None:
+    if name not in JAVAS:
+        raise UsageError(f"--java-transactions: of --client {' or '.join(JAVAS)}, not of {name}")
+    if not readers_of(plan).transactions:
+        system = plan.system.name
+        raise UsageError(f"--java-transactions: brokers of {system} don't take transactions")
+    if plan.workload.name not in TRANSACTED:
+        name = plan.workload.name
+        raise UsageError(f"--java-transactions: the workload {name} does not judge transactions")
 
 
 def java_version(parameters: JavaParameters, plan: Plan) -> str:
@@ -119,6 +141,9 @@ def library_clients(
         timeout_ms=parameters.java_timeout_ms,
         retries=parameters.java_retries,
         again=parameters.java_again,
+        transactions=Transactions(
+            parameters.java_transactions, stream_key(plan.seed, "log", "transactions")
+        ),
         heartbeat_ms=members.heartbeat_ms,
         route_poll_ms=members.route_poll_ms,
     )

@@ -29,7 +29,6 @@ import java.util.concurrent.Executors;
  *      clock    id
  * out  ready (version); joined, left, failed (error): of produce, join, read, leave
  *      sent     id, nanos, and status, topic, queue, broker, offset; or error, code
- *      checked  id: a broker asked what became of a transaction; decision
  *      delivered id, topic, origin, queue, offset, body, reconsumed, tag, retry
  *      polled   id, records: [[offset, body], ...], or error
  *      clock    id

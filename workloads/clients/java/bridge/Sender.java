@@ -1,6 +1,5 @@
 import java.util.LinkedHashMap;
 import java.util.Map;
-import java.util.concurrent.ConcurrentHashMap;
 import org.apache.rocketmq.client.exception.MQBrokerException;
 import org.apache.rocketmq.client.exception.MQClientException;
 import org.apache.rocketmq.client.producer.DefaultMQProducer;
@@ -13,13 +12,12 @@ import org.apache.rocketmq.common.message.MessageExt;
 
 /** A producer that sends synchronously, with the library's own retries unless a queue is asked for. */
 final class Sender implements Bridge.Served, TransactionListener {
-    private static final String NUMBER = "SHALOTT_ID";
+    private static final String DECISION = "SHALOTT_DECISION";
+    private static final String TOLD = "SHALOTT_TOLD";
 
     private final Bridge bridge;
     private final String on;
     private final DefaultMQProducer producer;
-    private final Map<Long, Boolean> commits = new ConcurrentHashMap<>();
-    private final Map<Long, Boolean> later = new ConcurrentHashMap<>();
 
     Sender(Bridge bridge, String on, Asked asked) {
         this.bridge = bridge;
@@ -94,11 +92,9 @@ final class Sender implements Bridge.Served, TransactionListener {
     }
 
     private SendResult transact(Asked asked) throws Exception {
-        long id = asked.number("id");
-        commits.put(id, asked.text("decision").equals("commit"));
-        later.put(id, asked.text("told").equals("later"));
         Message message = message(asked);
-        message.putUserProperty(NUMBER, Long.toString(id));
+        message.putUserProperty(DECISION, asked.text("decision"));
+        message.putUserProperty(TOLD, asked.text("told"));
         return producer.sendMessageInTransaction(message, null);
     }
 
@@ -112,27 +108,17 @@ final class Sender implements Bridge.Served, TransactionListener {
 
     @Override
     public LocalTransactionState executeLocalTransaction(Message message, Object argument) {
-        long id = Long.parseLong(message.getUserProperty(NUMBER));
-        return later.getOrDefault(id, false) ? LocalTransactionState.UNKNOW : decided(id);
+        return "later".equals(message.getUserProperty(TOLD)) ? LocalTransactionState.UNKNOW : decided(message);
     }
 
     @Override
     public LocalTransactionState checkLocalTransaction(MessageExt message) {
-        long id = Long.parseLong(message.getUserProperty(NUMBER));
-        LocalTransactionState state = decided(id);
-        Map<String, Object> said = new LinkedHashMap<>();
-        said.put("id", id);
-        said.put("decision", state.name());
-        bridge.say(on, "checked", said);
-        return state;
+        return decided(message);
     }
 
-    /** A broker may ask any producer of the group: of others' transactions nothing is known here. */
-    private LocalTransactionState decided(long id) {
-        Boolean commit = commits.get(id);
-        if (commit == null) {
-            return LocalTransactionState.UNKNOW;
-        }
+    /** A broker asks any producer of the group, so the message itself says what its sender decided. */
+    private static LocalTransactionState decided(Message message) {
+        boolean commit = "commit".equals(message.getUserProperty(DECISION));
         return commit ? LocalTransactionState.COMMIT_MESSAGE : LocalTransactionState.ROLLBACK_MESSAGE;
     }
 

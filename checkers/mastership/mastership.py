@@ -36,6 +36,7 @@ from shalott.checkers.history.tenures import (
     without_pauses,
 )
 from shalott.checkers.mastership.epochs import Restarts, epoch_regressions
+from shalott.checkers.mastership.takeovers import takeovers_ns
 from shalott.harness.core.history import History
 
 MS = 1_000_000
@@ -69,6 +70,7 @@ class Mastership:
         ]
         witnesses = bool(held or acted) or any(o.ok for o in around.observations)
         noted = bool(claimed or seen or regressions)
+        takeovers = takeovers_ns(held, around.injected)
         return Result(
             checker=self.name,
             valid=_verdict(bool(effective or shared), noted and self.strict, witnesses),
@@ -79,6 +81,7 @@ class Mastership:
                 "claimed-ms-max": _longest_ms([*claimed, *seen]),
                 "effective-ms-max": _longest_ms(effective),
                 "tenure-count": len(held),
+                "takeover-ms-max": max(takeovers, default=0) / MS,
             },
             anomalies=tuple(anomalies),
             notes=tuple(_notes(witnesses, bool(acted), noted and not self.strict, effective)),

@@ -180,6 +180,9 @@ def bugs(
     row: Annotated[str | None, typer.Option("--bug", help="Of --original: this row only.")] = None,
     repeat: Annotated[int, typer.Option(help="Of --original: runs of each side of a row.")] = 1,
     version: Annotated[str, typer.Option(help="Of --original: on this release instead.")] = "",
+    every: Annotated[
+        bool, typer.Option("--every", help="Of --original: make runs that can't change the answer.")
+    ] = False,
     store: StoreOption = Path("store"),
 ) -> None:
     """List the historical bugs that `--bug` switches on, or tell all about one."""
@@ -189,11 +192,13 @@ def bugs(
 
     if original:
         from shalott.harness.cli.originals import document_originals, run_originals
+        from shalott.harness.originals.running import Asked
 
         if document:
             document_originals(out, Console())
         else:
-            run_originals(row or bug, repeat, version, out, store, Console())
+            asked = Asked(repeat=repeat, version=version, every=every)
+            run_originals(row or bug, asked, out, store, Console())
         return
     if measure:
         from shalott.harness.run.simulate import simulate

@@ -18,21 +18,20 @@ from shalott.harness.originals.running import Asked, run_ladder
 
 
 def run_originals(
-    bug: str | None, repeat: int, version: str, directory: Path, store: Path, console: Console
+    bug: str | None, asked: Asked, directory: Path, store: Path, console: Console
 ) -> None:
     """Run what is missing of one row, or of all, and write the document. Raises UsageError."""
     rows = LADDER if bug is None else (_row_with_plan(bug),)
-    if repeat < 1:
-        raise UsageError(f"--repeat {repeat}: give 1 or more")
-    if version and version not in RELEASES:
-        raise UsageError(f"--version {version}: there are {', '.join(RELEASES)}")
+    if asked.repeat < 1:
+        raise UsageError(f"--repeat {asked.repeat}: give 1 or more")
+    if asked.version and asked.version not in RELEASES:
+        raise UsageError(f"--version {asked.version}: there are {', '.join(RELEASES)}")
 
     def tell(row: Row, look: Look) -> None:
         found = "found" if look.found else f"void: {look.void}" if look.void else "not found"
         where = f"{look.side} on {look.release}, load {look.load:.1f}"
         console.print(Text(f"{row.id}: {found} ({where}); {', '.join(look.classes) or 'valid'}"))
 
-    asked = Asked(repeat=repeat, version=version)
     run_plan = partial(run_in_store, store_root=store)
     write_document(directory, run_ladder(rows, asked, run_plan, directory, tell))
     console.print(Text(f"{directory / DOCUMENT} is written."))

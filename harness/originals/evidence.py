@@ -27,7 +27,7 @@ JUDGES: Mapping[str, str] = {
     "lost-on-node": "liveness",
 }
 # Of what checkers count, what the ladder tells beside the classes' own numbers.
-TOLD = ("acked-count", "send-ok-count", "longest-gap-ms", "rto-max-ms", "stalled-ms")
+TOLD = ("acked-count", "send-ok-count", "longest-gap-ms", "takeover-ms-max", "stalled-ms")
 NS = 1_000_000_000
 
 

@@ -2,8 +2,9 @@
 
 A side of a row (the release with the bug, the control) stops when it has ``repeat`` sound runs, or
 when its answer can't change any more: the release with the bug after it was found ``ENOUGH`` times
-running, the control when it showed the bug, which needs a look by somebody. Runs that are void are
-made again, at most as often as was asked for. What was kept counts: a ladder that was killed goes
+running, the control when it showed the bug, which needs a look by somebody; unless every run is
+wanted, to compare their numbers. Runs that are void are made again, at most as often as was asked
+for. What was kept counts: a ladder that was killed goes
 on where it was.
 """
 
@@ -32,9 +33,11 @@ class RunPlan(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Asked:
-    """``version``: run the plan on this release instead of the row's, and nothing else."""
+    """``version``: run the plan on this release instead of the row's, and nothing else.
+    ``every``: also those that can't change the answer."""
 
     repeat: int = 1
+    every: bool = False
     version: str = ""
     sides: tuple[Side, ...] = SIDES
 
@@ -73,7 +76,7 @@ def _missing(
     release = release_of(row, side, asked.version)
     if not release:
         return
-    while not is_done(side, [look for look in looks if look.release == release], asked.repeat):
+    while not is_done(side, [look for look in looks if look.release == release], asked):
         number = sum(look.side == side and look.release == release for look in looks)
         if side in ("with", "control"):
             yield plan_of(row, release, number, is_control=side == "control"), release
@@ -95,12 +98,14 @@ def release_of(row: Row, side: Side, version: str = "") -> str:
     return row.control_on or (row.run_on if row.control_words else "")
 
 
-def is_done(side: Side, looks: Sequence[Look], repeat: int) -> bool:
+def is_done(side: Side, looks: Sequence[Look], asked: Asked) -> bool:
     """``looks``: of the row, on the side's release."""
     own = [look for look in looks if look.side == side]
     counted = tally(own, side)
-    if counted.runs >= repeat or len(own) - counted.runs > repeat:
+    if counted.runs >= asked.repeat or len(own) - counted.runs > asked.repeat:
         return True
+    if asked.every:
+        return False
     sound = [look for look in own if not look.void]
     if side == "with" and len(sound) >= ENOUGH and all(look.found for look in sound[-ENOUGH:]):
         return True

@@ -15,6 +15,7 @@ COMPARED: Mapping[str, tuple[str, float]] = {
     "messages lost": ("lost-write-count", 1),
     "offsets given twice": ("shared-offset-count", 1),
     "longest time without an acknowledgement, s": ("longest-gap-ms", 1000),
+    "time to the next master, s": ("takeover-ms-max", 1000),
 }
 
 

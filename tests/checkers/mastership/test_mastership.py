@@ -43,6 +43,28 @@ def test_handover_after_a_kill_is_fine() -> None:
     assert result.counts["tenure-count"] == 2
 
 
+def test_the_wait_for_the_next_master_is_told() -> None:
+    assert check(handover()).counts["takeover-ms-max"] == pytest.approx(1000)
+
+
+def test_a_master_behind_a_partition_is_followed_by_another_one() -> None:
+    story = Story().role("n1", 0, "master", 1).role("n2", 0.1, "slave", 1)
+    links = [("n1", "n2"), ("n2", "n1"), ("n1", "n3"), ("n3", "n1")]
+    story.fault(1, "partition-isolate-master", 6, 30, links=links)
+    story.role("n2", 18.5, "master", 2).role("n1", 30, "slave", 2)
+    assert check(story).counts["takeover-ms-max"] == pytest.approx(12_500)
+
+
+@pytest.mark.parametrize(("begin", "end", "node"), [(10, 11, "n1"), (10, 20, "n3"), (13, 20, "n1")])
+def test_what_the_fault_did_not_bring_about_is_no_takeover(
+    begin: float, end: float, node: str
+) -> None:
+    """It was over before the next master, struck another node, or came later."""
+    story = Story().role("n1", 0, "master", 1).fault(1, "kill", begin, end, [node])
+    story.role("n2", 12, "master", 2).role("n1", 12, "slave", 2)
+    assert check(story).counts["takeover-ms-max"] == 0
+
+
 def test_nothing_to_judge_is_unknown() -> None:
     result = check(Story().enqueue(1, 1))
     assert result.valid == "unknown"

@@ -94,16 +94,22 @@ def test_three_finds_running_are_enough(tmp_path: Path) -> None:
     assert len(runs.made) == 3
 
 
+def test_every_run_is_made_where_numbers_are_compared(tmp_path: Path) -> None:
+    runs = Runs(["-with-"])
+    run([ROW], Asked(repeat=5, every=True, sides=("with",)), runs, tmp_path)
+    assert len(runs.made) == 5
+
+
 def test_a_control_that_shows_it_stops_at_once() -> None:
-    assert is_done("control", [a_look("control", found=True)], 10)
-    assert not is_done("control", [a_look("control", found=False)], 10)
+    assert is_done("control", [a_look("control", found=True)], Asked(repeat=10))
+    assert not is_done("control", [a_look("control", found=False)], Asked(repeat=10))
 
 
 def test_void_runs_are_made_again_and_not_for_ever() -> None:
     void = a_look("with", found=False, void="stalled")
-    assert not is_done("with", [void], 1)
-    assert is_done("with", [void, void], 1)
-    assert is_done("with", [void, a_look("with", found=False)], 1)
+    assert not is_done("with", [void], Asked(repeat=1))
+    assert is_done("with", [void, void], Asked(repeat=1))
+    assert is_done("with", [void, a_look("with", found=False)], Asked(repeat=1))
     assert tally([void, a_look("with", found=True)], "with").words == "1 of 1"
 
 

@@ -153,8 +153,9 @@ POWER_REDECLARE = FaultRecord(
 )
 FAILOVER = FaultRecord(
     name="failover",
-    summary="a kill, and an operator who makes the slave that is furthest ahead the master, and"
-    " the old one a slave when it is back",
+    summary="the master is killed, and an operator makes the slave that is furthest ahead the next"
+    " one, and the old one a slave when it is back",
+    target="master",
     needs=("kill",),
     asks=(FailsOver,),
     is_single=True,

@@ -43,6 +43,16 @@ def test_handover_after_a_kill_is_fine() -> None:
     assert result.counts["tenure-count"] == 2
 
 
+def test_a_master_rules_until_its_operator_restarts_it() -> None:
+    """Its own log ends with its last word, long before."""
+    story = Story().role("n1", 0, "master", 1).role("n2", 10, "master", 2)
+    story.around("operator", 20, 24, extra={"restarted": ["n1"]})
+    story.role("n1", 25, "mirror", 3, incarnation=2).role("n2", 40, "master", 2)
+    result = check(story)
+    assert kinds(result) == ["dual-master-claimed"]
+    assert result.counts["claimed-ms-max"] == pytest.approx(10_000)
+
+
 def test_the_wait_for_the_next_master_is_told() -> None:
     assert check(handover()).counts["takeover-ms-max"] == pytest.approx(1000)
 

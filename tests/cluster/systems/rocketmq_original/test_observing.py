@@ -59,6 +59,13 @@ def test_an_elected_broker_that_hides_its_id_is_known_by_its_role(told: str, rol
     assert (found["role"], found["broker_id"]) == (role, None)
 
 
+def test_an_elected_broker_that_tells_its_id_is_known_by_it() -> None:
+    """What it was elected to be later than its role was: the id decides."""
+    told = {"brokerId": "0", "brokerRole": "ASYNC_MASTER", "enableControllerMode": "true"}
+    found = claim(told)
+    assert (found["role"], found["broker_id"]) == ("master", 0)
+
+
 def test_a_slaves_epoch_is_unknown() -> None:
     """Its list grows only when data of the new epoch arrives."""
     ha = {"master": False, "haClientRuntimeInfo": {"masterAddr": "10.1.1.12:10912"}}

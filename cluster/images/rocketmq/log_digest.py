@@ -8,7 +8,8 @@ entries of a header of 48 bytes and the message; a consume queue of units offset
 8.
 
 The log ends where the last whole message does: files are made in full length ahead. It ends sooner
-if its broker says so (END): a slave that cut its log leaves the bytes behind the cut in the file.
+if its broker says so (END): who cut its log leaves the bytes behind the cut in the file. With
+DLedger offsets are those of entries, here and in what brokers say.
 """
 
 from __future__ import annotations
@@ -109,10 +110,9 @@ def queues(directory: Path, log: Log, start: int) -> tuple[int, str]:
 
 
 def open_log(store: Path, limit: int | None) -> Log:
-    """A limit is of offsets of messages, which entries of DLedger's have others than."""
     framed = sorted(store.glob("dledger-*/data"))
     if framed:
-        return Log(framed[0], framed=True)
+        return Log(framed[0], framed=True, limit=limit)
     return Log(store / "commitlog", framed=False, limit=limit)
 
 

@@ -3,7 +3,9 @@
 A program in the nodes (cluster/images/rocketmq/log_digest.py) reads the files themselves, and says
 what it reads in the words of our own brokers' management API, so that both are compared by one
 hand (cluster/systems/rocket/replicas.py). Who has a SyncStateSet compares its members; elsewhere
-all that follow the master hold what it holds when nobody writes.
+all that follow the master hold what it holds when nobody writes. A group of DLedger is compared as
+far as its leader has committed: only that is promised, and who lost its lead keeps what it has cut
+away behind it in its file.
 """
 
 from __future__ import annotations
@@ -33,7 +35,7 @@ async def record_files(
 ) -> None:
     """Write a row ``replica`` for each (docs/architecture.md, the contract of the history)."""
 
-    ends: dict[str, int] = {}  # by node, as its broker told them last
+    ends: dict[str, int] = {}  # by node, as its broker or its leader told them last
 
     async def get(node: str, path: str) -> Any:
         done = await _run(cluster, node, words_of(path, ends.get(node)))
@@ -44,36 +46,48 @@ async def record_files(
 
     async def ask(node: str) -> Mapping[str, Any]:
         seen = await _observed(observe, node)
-        claims = [await _synchronised(claim, node) for claim in seen["claims"]]
+        others = await _answers(observe, [other for other in nodes if other != node])
+        claims = [_synchronised(claim, node, others) for claim in seen["claims"]]
         for claim in claims:
-            if claim.get("end_offset") is not None:
-                ends[node] = int(claim["end_offset"])
+            commits = claim.get("committed_offset") is not None
+            end = _committed([seen, *others.values()]) if commits else claim.get("end_offset")
+            if end is not None:
+                ends[node] = int(end)
         return {**seen, "claims": claims}
 
-    async def _synchronised(claim: Mapping[str, Any], node: str) -> Mapping[str, Any]:
-        """With who should hold the same, where nobody keeps a set: the slaves that say they are."""
-        if claim["role"] != "master" or claim["synchronised"] is not None:
-            return claim
-        others = [other for other in nodes if other != node]
-        found = await asyncio.gather(
-            *(_observed(observe, other) for other in others), return_exceptions=True
-        )
-        following = [
-            other
-            for other, seen in zip(others, found, strict=True)
-            if isinstance(seen, Mapping)
-            and any(c["role"] == "slave" and c["master"] in (None, node) for c in seen["claims"])
-        ]
-        return {**claim, "synchronised": following}
-
     await replicas.record_logs(record, nodes, ask, get)
+
+
+def _synchronised(
+    claim: Mapping[str, Any], node: str, others: Mapping[str, Mapping[str, Any]]
+) -> Mapping[str, Any]:
+    """With who should hold the same, where nobody keeps a set: the slaves that say they are."""
+    if claim["role"] != "master" or claim["synchronised"] is not None:
+        return claim
+    following = [
+        other
+        for other, seen in others.items()
+        if any(c["role"] == "slave" and c["master"] in (None, node) for c in seen["claims"])
+    ]
+    return {**claim, "synchronised": following}
+
+
+def _committed(seen: Sequence[Mapping[str, Any]]) -> int | None:
+    """How far the leader of the highest term has committed; None if nobody leads."""
+    leads = [
+        (int(claim["epoch"] or 0), int(claim["committed_offset"]))
+        for answer in seen
+        for claim in answer["claims"]
+        if claim["role"] == "master" and claim.get("committed_offset") is not None
+    ]
+    return max(leads)[1] if leads else None
 
 
 def words_of(path: str, end: int | None = None) -> tuple[str, ...]:
     """The program's arguments for what our own brokers are asked with that path.
 
-    ``end``: how far the broker says that its log goes, if it does. What lies behind that was cut
-    away, and not overwritten yet.
+    ``end``: how far the log goes, if somebody says so. What lies behind that in the files was cut
+    away, and not overwritten yet, or is no part of the log yet.
     """
     limit = () if end is None else (f"--end={end}",)
     split = urlsplit(path)
@@ -93,6 +107,16 @@ async def _run(cluster: Cluster, node: str, words: Sequence[str]) -> str:
     if done.exit_code != 0:
         raise Indefinite(f"{node}'s files can't be read: {done.output.strip()[-200:]}")
     return done.output
+
+
+async def _answers(observe: Observe, nodes: Sequence[str]) -> dict[str, Mapping[str, Any]]:
+    """By node; of those that answer."""
+    found = await asyncio.gather(
+        *(_observed(observe, node) for node in nodes), return_exceptions=True
+    )
+    return {
+        node: seen for node, seen in zip(nodes, found, strict=True) if isinstance(seen, Mapping)
+    }
 
 
 async def _observed(observe: Observe, node: str) -> Mapping[str, Any]:

@@ -86,6 +86,7 @@ def _offsets(runtime: Mapping[str, str], *, commits: bool) -> dict[str, int | No
     unflushed = _BYTES.match(runtime.get("remainHowManyDataToFlush", ""))
     return {
         "end_offset": None if commits else end,
+        "committed_offset": end if commits else None,
         "min_offset": _number(runtime.get("commitLogMinOffset")),
         "flushed_offset": None
         if end is None or unflushed is None or commits

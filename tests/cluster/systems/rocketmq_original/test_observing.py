@@ -60,7 +60,7 @@ def test_an_elected_broker_that_hides_its_id_is_known_by_its_role(told: str, rol
 
 
 def test_an_elected_broker_that_tells_its_id_is_known_by_it() -> None:
-    """What it was elected to be later than its role was: the id decides."""
+    """The id decides, whatever its role says."""
     told = {"brokerId": "0", "brokerRole": "ASYNC_MASTER", "enableControllerMode": "true"}
     found = claim(told)
     assert (found["role"], found["broker_id"]) == ("master", 0)

@@ -20,7 +20,7 @@ ENTRY_POINTS: Mapping[str, str] = {
     "shalott.cluster.local.relay_process": "python -m, by cluster/local/relaying.py",
     "shalott.harness.cli.matrix_run": "python -m, by harness/fleet/matrix/running.py",
     "shalott.cluster.ssh.agent.main": "what the archive of cluster/ssh/upload.py runs",
-    "shalott.cluster.images.rocketmq.await_master": "entry.sh of a RocketMQ node's image",
+    "shalott.cluster.images.rocketmq.await_others": "entry.sh of a RocketMQ node's image",
     "shalott.cluster.images.rocketmq.log_digest": "a node of RocketMQ, for its harness",
     "setup": "the package's build",
     "shalott.checkers.engine.build_engine": "named by setup.py: builds the engine",

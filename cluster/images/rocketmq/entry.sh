@@ -5,10 +5,11 @@
 config=$1 data=$2
 shift 2
 
-# AFTER_MASTER: for so many seconds a broker that has nothing yet waits for one that is the master.
+# AFTER: what a broker that has nothing yet waits for, "name-servers" or "master", and for how many seconds at most.
 run() { # service, its properties
-    if [ "$1" = broker ] && [ -n "${AFTER_MASTER:-}" ] && [ ! -d "$data/store" ]; then
-        python3 /opt/rocketmq/await_master.py "$2" "$AFTER_MASTER"
+    if [ "$1" = broker ] && [ -n "${AFTER:-}" ] && [ ! -d "$data/store" ]; then
+        read -r what patience <<<"$AFTER"
+        python3 /opt/rocketmq/await_others.py "$2" "$what" "$patience"
     fi
     printf '%s INFO Shalott [entry] starting\n' "$(date -u +%Y-%m-%dT%H:%M:%S.%3NZ)" >>"$data/log/$1.log"
     exec /opt/rocketmq/service.sh "$1" "$2" "$data/log/$1.log"

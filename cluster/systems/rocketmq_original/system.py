@@ -57,7 +57,7 @@ QUOTED_LINES = 12
 CONFIGURE_WITHIN_S = 90.0
 COPIED_WITHIN_S = 75.0  # slaves copy their master's tables every 10 or 60 s
 RETRY_S = 0.25
-PATIENCE_S = 60  # of a broker that waits for the master before it starts, the first time
+PATIENCE_S = 60  # of a broker that waits for others before it starts, the first time
 ADMIN_TIMEOUT_MS = 5000.0
 
 
@@ -91,18 +91,18 @@ class RocketmqOriginal:
                 image=self.image,
                 command=("{config}", "{data}", *machines_of(services_of(self._plan, node))),
                 files=properties_of(self._plan, topology, node),
-                environment={**HEAPS, **self._delay(node, topology)},
+                environment={**HEAPS, "AFTER": self._after(node, topology)},
                 ports={port: listen[port].port for port in hosted_ports(self._plan, node)},
                 collect=("log", "conf"),
             )
             for node, listen in topology.listen.items()
         ]
 
-    def _delay(self, node: str, topology: Topology) -> dict[str, str]:
+    def _after(self, node: str, topology: Topology) -> str:
         """The first broker becomes the master; slaves that follow one start after it."""
         brokers = nodes_with(self._plan, "broker", tuple(topology.listen))
-        waits = self.replication != "dledger" and node in brokers[1:]
-        return {"AFTER_MASTER": str(PATIENCE_S)} if waits else {}
+        follows = self.replication != "dledger" and node in brokers[1:]
+        return f"{'master' if follows else 'name-servers'} {PATIENCE_S}"
 
     def hosted_ports(self, node: str) -> Sequence[str]:
         return hosted_ports(self._plan, node)

@@ -1,8 +1,9 @@
-"""Waits until name servers know a master: await_master.py PROPERTIES PATIENCE_S.
+"""Waits for what a broker looks for once: await_others.py PROPERTIES WHAT PATIENCE_S.
 
-A slave learns where its master takes connections from the name server's answer to its own
-registration, at boot and then every 30 s. Whoever boots together would wait for that; so, at the
-first boot only, the others start when the first broker is known. It gives up silently.
+A broker registers when it starts, with whoever is there then, and again after 10 s and every 30 s;
+a slave learns from the answer where its master takes connections. Nodes that boot together would
+wait for that, so, at the first boot only, brokers start when every name server answers (WHAT:
+name-servers), and slaves when each knows a master (master). It gives up silently.
 """
 
 from __future__ import annotations
@@ -25,7 +26,8 @@ HEADER = {
 POLL_S = 0.3
 
 
-def knows_master(address: str) -> bool:
+def is_there(address: str, what: str) -> bool:
+    """Whether that name server answers, or names a master."""
     host, _, port = address.rpartition(":")
     header = json.dumps({**HEADER, "serializeTypeCurrentRPC": "JSON"}).encode()
     try:
@@ -36,6 +38,8 @@ def knows_master(address: str) -> bool:
             answer = receive(line, struct.unpack(">I", head)[0])
     except (OSError, EOFError):
         return False
+    if what == "name-servers":
+        return True
     body = answer[4 + (struct.unpack(">I", answer[:4])[0] & 0xFFFFFF) :].replace(b" ", b"")
     return b'{0:"' in body or b'"0":"' in body
 
@@ -51,12 +55,12 @@ def receive(line: socket.socket, count: int) -> bytes:
 
 
 def main() -> None:
-    lines = Path(sys.argv[1]).read_text().splitlines()
-    pairs = (text.strip().partition("=") for text in lines)
+    properties, what, patience_s = sys.argv[1:]
+    pairs = (text.strip().partition("=") for text in Path(properties).read_text().splitlines())
     waiting = next(value.split(";") for name, _, value in pairs if name == "namesrvAddr")
-    until = time.monotonic() + float(sys.argv[2])
+    until = time.monotonic() + float(patience_s)
     while waiting and time.monotonic() < until:
-        waiting = [address for address in waiting if not knows_master(address)]
+        waiting = [address for address in waiting if not is_there(address, what)]
         if waiting:
             time.sleep(POLL_S)
 

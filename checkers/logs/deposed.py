@@ -24,6 +24,7 @@ CAUSES = {
     "unflushed": "what was acknowledged had not been flushed, and a loss of power took it",
     "alone": "a master that was cut off went on acknowledging, and another one took its place",
     "asleep": "a master that had been suspended went on acknowledging when it woke up",
+    "deposed": "a master acknowledged when another one had taken its place",
     "behind": "who became master did not have all that the one before had acknowledged",
     "unexplained": "no event and no fault explains it",
 }
@@ -89,7 +90,7 @@ def what_happened(scene: Scene, group: str, run: Run) -> Fate:
         steps += [*_elected(events, begun), _became(begun, ack)]
         steps += _afterwards(events, run, begun, ack)
     steps.sort(key=lambda step: step.at_ns)
-    return Fate(_cause(run, begun, ack, [fault for _, fault in hits]), tuple(steps))
+    return Fate(_cause(events, run, begun, ack, [fault for _, fault in hits]), tuple(steps))
 
 
 def _acknowledgement(events: Sequence[NodeEvent], run: Run) -> _Ack | None:
@@ -197,8 +198,10 @@ def _afterwards(
 ) -> Iterator[Step]:
     """How the former master heard of it, and what was cut off anybody's log because of it."""
     epoch = ack.event.epoch if ack is not None else -1
+    elected = [step.at_ns for step in _elected(events, begun)]
+    since_ns = min([begun.run_ns, *elected])
     for event in events:
-        was = event.node == run.node and event.run_ns >= begun.run_ns and run.node != begun.node
+        was = event.node == run.node and event.run_ns >= since_ns and run.node != begun.node
         if was and event.kind == "role" and event.role != "master":
             now = f": it is a {event.role} now" if event.role not in ("", "none") else ""
             yield Step(f"{event.node} was deposed{now}", event.run_ns, event.node, event=event.row)
@@ -213,7 +216,29 @@ def _afterwards(
             yield Step(says, event.run_ns, event.node, event=event.row)
 
 
-def _cause(run: Run, begun: NodeEvent | None, ack: _Ack | None, hits: Sequence[Fault]) -> str:
+def _was_deposed(events: Sequence[NodeEvent], run: Run, ack: _Ack | None) -> bool:
+    """Whether another node was elected, or was master, in a later epoch, before the node
+    acknowledged the run."""
+    before = [event for event in events if event.run_ns <= run.begin_ns]
+    own = [e.epoch for e in before if e.node == run.node and (e.kind, e.role) == ("role", "master")]
+    epoch = ack.event.epoch if ack is not None else max(own, default=0)
+    return any(
+        event.epoch > epoch
+        and (
+            (event.kind == "elected" and event.detail.get("master") not in (None, run.node))
+            or (event.node != run.node and (event.kind, event.role) == ("role", "master"))
+        )
+        for event in before
+    )
+
+
+def _cause(
+    events: Sequence[NodeEvent],
+    run: Run,
+    begun: NodeEvent | None,
+    ack: _Ack | None,
+    hits: Sequence[Fault],
+) -> str:
     if any(fault.takes_power for fault in hits):
         return "unflushed"
     if begun is None:
@@ -222,6 +247,8 @@ def _cause(run: Run, begun: NodeEvent | None, ack: _Ack | None, hits: Sequence[F
         return "alone"
     if any(f.suspends and f.invoke_ns <= run.end_ns for f in hits):
         return "asleep"
+    if _was_deposed(events, run, ack):
+        return "deposed"
     end = begun.detail.get("end")
     shorter = ack is not None and isinstance(end, int) and end < ack.end
     return "behind" if shorter or (ack is None and hits) else "unexplained"

@@ -51,6 +51,10 @@ LOSS_WINDOWS: dict[str, tuple[str, str]] = {
         "a master that had been suspended acknowledged alone when it woke up, and was deposed",
         "acknowledging only what other nodes have",
     ),
+    "deposed": (
+        "a master acknowledged when another one had taken its place",
+        "nothing that is known: who is deposed may acknowledge no more",
+    ),
     "behind": (
         "who became master did not have all that the one before had acknowledged",
         "acknowledging only what other nodes have, and promoting who is furthest ahead",

@@ -70,6 +70,32 @@ def test_power_took_what_was_not_flushed() -> None:
     assert story(told)["cause"] == "unflushed"
 
 
+def deposed_and_acknowledging(elected_at: float, master: str = "n2") -> Story:
+    """Nobody's log says what n1 acknowledged: an original's says no such thing."""
+    told = send(good(), LOST, 9, 4, node="n3", extra={"broker": "n1:10911"}, process=7)
+    told.role("n1", 0.1, "master", 1, **GROUP, end=0)
+    told.fault(1, "partition", 4, 8.5, links=[("n1", "n2")], effects=["cuts-links"])
+    told.event("n3", elected_at, "elected", "", 2, **GROUP, master=master)
+    told.role("n1", 8.9, "slave", 2, **GROUP)
+    told.role("n2", 10, "master", 2, **GROUP, end=400)
+    return final(told, WHOLE)
+
+
+def test_deposed_and_acknowledging_still() -> None:
+    told = deposed_and_acknowledging(7.0)
+    assert story(told)["cause"] == "deposed"
+    assert says(told) == [
+        "the controllers' leader n3 elected n2 for epoch 2",
+        "n1 was deposed: it is a slave now",
+        "n2 became master in epoch 2 with a log that ends at 400",
+    ]
+
+
+@pytest.mark.parametrize(("elected_at", "master"), [(9.5, "n2"), (7.0, "n1")])
+def test_who_is_elected_later_or_again_was_not_deposed(elected_at: float, master: str) -> None:
+    assert story(deposed_and_acknowledging(elected_at, master))["cause"] == "unexplained"
+
+
 def test_a_successor_that_was_behind() -> None:
     told = replaced(lost())
     told.fault(1, "kill", 5.5, 6, ["n1"], effects=["ends-processes"])

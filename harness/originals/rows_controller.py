@@ -66,6 +66,28 @@ CONTROLLER_ROWS: tuple[Row, ...] = (
         "it acknowledges what nobody else has, while another master has been elected.",
     ),
     Row(
+        id="M-CT-DEPOSED",
+        title="A master that is deposed acknowledges what waits for its slaves, and cuts it away",
+        links=("https://github.com/apache/rocketmq/pull/9897",),
+        has=releases("5.4.0"),
+        free=releases("5.0.0", "5.3.3"),
+        read_in="store/ha/autoswitch/AutoSwitchHAService.java, changeToSlave ends its slaves' "
+        "connections, and since 5.4.0 removeConnection takes each one's slave out of its own set",
+        setup=Setup(
+            replication="controller",
+            profile="safe",
+            time_limit_ms=36_000,
+            topic_made_at="all",
+        ),
+        faults=(fault(1, "partition-isolate-master", "master", 6000, 17_000),),
+        shows=Shows(anomalies=("lost-write",)),
+        run_on="5.5.0",
+        control_on="5.3.3",
+        why="The master's node is cut off with its clients, too short for its slaves' connections "
+        "to expire. When it is back the controllers make it a slave: what its clients wait for is "
+        "answered with SEND_OK, and then it cuts its log where the new master's begins.",
+    ),
+    Row(
         id="KB-RKT-12",
         has=releases("5.0.0", "5.1.0"),
         free=releases("5.1.1"),

@@ -1,8 +1,8 @@
 """Historical bugs of RocketMQ's replication: HAService, Controller mode, and DLedger.
 
 Read from apache/rocketmq's and openmessaging/dledger's sources, issues and pull requests, which
-each entry links. KB-RKT-A is a finding of our own in RocketMQ's source, and unreported as far as we
-know.
+each entry links. KB-RKT-A and F are findings of our own in RocketMQ's source, and unreported as far
+as we know.
 """
 
 from __future__ import annotations
@@ -229,6 +229,19 @@ ROCKETMQ_BUGS: tuple[KnownBug, ...] = (
         trigger="a broker dies",
         symptom="the death of a slave sets off an election, and that of a master none",
         fix="the test as it is meant",
+        systems=("controller",),
+    ),
+    KnownBug(
+        id="KB-RKT-F",
+        switch="sss_drops_who_left",
+        title="A slave whose connection ended counts no more, before the controllers agree",
+        links=(_rocketmq("pull", 9897),),
+        confidence="A",
+        trigger="a master's slaves' connections end: they expire, or the master becomes a slave",
+        symptom="what waits for the slaves is answered SEND_OK by the master alone, and lost: "
+        "another one is elected, or has been",
+        fix="until the controllers have agreed everybody in their set counts, and a role that is "
+        "over acknowledges nothing (5.3.3 and before)",
         systems=("controller",),
     ),
     KnownBug(

@@ -61,12 +61,13 @@ CONTROLLER_ROWS: tuple[Row, ...] = (
         shows=Shows(anomalies=("lost-write",)),
         run_on="5.5.0",
         control_on="5.3.3",
+        ours=Ours(system="controller", bug="KB-RKT-F"),
         why="Every member of the SyncStateSet must have a message before it is acknowledged. The "
         "master's node is cut off with its clients; 20 s later its slaves' connections expire, and "
         "it acknowledges what nobody else has, while another master has been elected.",
     ),
     Row(
-        id="M-CT-DEPOSED",
+        id="KB-RKT-F",
         title="A master that is deposed acknowledges what waits for its slaves, and cuts it away",
         links=("https://github.com/apache/rocketmq/pull/9897",),
         has=releases("5.4.0"),
@@ -83,6 +84,7 @@ CONTROLLER_ROWS: tuple[Row, ...] = (
         shows=Shows(anomalies=("lost-write",)),
         run_on="5.5.0",
         control_on="5.3.3",
+        ours=Ours(system="controller", bug="KB-RKT-F"),
         why="The master's node is cut off with its clients, too short for its slaves' connections "
         "to expire. When it is back the controllers make it a slave: what its clients wait for is "
         "answered with SEND_OK, and then it cuts its log where the new master's begins.",

@@ -118,7 +118,7 @@ class AutoSwitchReplica:
         tenure = self.service.tenure
         if self.role != "master" or tenure is None:
             return PutResult(PutStatus.SERVICE_NOT_AVAILABLE, reason="this broker is no master")
-        if len(tenure.set.members) < self._config.ha.min_in_sync_replicas:
+        if len(tenure.set.local) < self._config.ha.min_in_sync_replicas:
             return PutResult(
                 PutStatus.IN_SYNC_REPLICAS_NOT_ENOUGH, reason="in-sync replicas not enough"
             )

@@ -104,6 +104,15 @@ CONTROLLER_BUGS: tuple[Scenario, ...] = (
         swarm=CONTROLLER.but(schedule=(isolate_master(1, 2000, 5000),), late_ms={1: 1000}),
     ),
     Scenario(
+        id="KB-RKT-F",
+        title="A slave whose connection ended counts no more, before the controllers agree",
+        anomaly="lost-write",
+        seed_budget=50,
+        system="controller",
+        bugs=("KB-RKT-F",),
+        swarm=CONTROLLER.but(schedule=(isolate_master(1, 2000, 5000),), late_ms={1: 1000}),
+    ),
+    Scenario(
         id="KB-RKT-13",
         title="A connection that has acknowledged nothing yet draws the confirm offset to zero",
         anomaly="confirm-regression",

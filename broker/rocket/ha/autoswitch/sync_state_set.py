@@ -42,6 +42,7 @@ class SyncStateSet:
         self.members = ordered([me, *members])
         self.epoch = epoch
         self._proposed: dict[Members, int] = {}  # and how many reports of it are not answered
+        self._dropped: dict[int, None] = {}
         self._ignores_proposals = ignores_proposals
         self._forgets_all = forgets_all
 
@@ -49,13 +50,23 @@ class SyncStateSet:
     def judged(self) -> Members:
         """Who must have a message before it counts: local ∪ remote."""
         if self._ignores_proposals or not self._proposed:
-            return self.members
-        return ordered([*self.members, *(one for each in self._proposed for one in each)])
+            return self.local
+        proposed = [one for each in self._proposed for one in each if one not in self._dropped]
+        return ordered([*self.local, *proposed])
+
+    @property
+    def local(self) -> Members:
+        """What the master takes the set for: the controllers' (but see KB-RKT-F)."""
+        return tuple(one for one in self.members if one not in self._dropped)
 
     @property
     def is_synchronizing(self) -> bool:
         """Whether the controllers may know another set (isSynchronizingSyncStateSet)."""
         return bool(self._proposed)
+
+    def drop(self, member: int) -> None:
+        """KB-RKT-F: it counts no more, whatever the controllers will say."""
+        self._dropped[member] = None
 
     def propose(self, members: Iterable[int]) -> Members:
         """To be called before the report is sent."""
@@ -94,6 +105,7 @@ class SyncStateSet:
             return False
         self.members, self.epoch = ordered([self.me, *members]), epoch
         self._proposed.clear()
+        self._dropped.clear()
         return True
 
 

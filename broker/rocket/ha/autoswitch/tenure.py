@@ -83,6 +83,7 @@ class Tenure:
         self._set_is_wrong = set_is_wrong
         self._is_over = False
         self._sends_unflushed = env.has_bug("KB-RKT-D")
+        self._drops_who_left = env.has_bug("KB-RKT-F")
         self._lost: dict[int, None] = {}  # members whose connection ended
         self._held: dict[int, int] = {}  # what each slave has said to have, whoever is connected
         self._unanswered_ns = 0  # since when a report has not been answered
@@ -133,6 +134,8 @@ class Tenure:
             return
         del self.connections[connection.slave_id]
         self._lost[connection.slave_id] = None
+        if self._drops_who_left:
+            self.set.drop(connection.slave_id)
         self.follow_up()
         if connection.slave_id in self.set.members:
             self._set_is_wrong()
@@ -150,6 +153,10 @@ class Tenure:
     def close(self) -> None:
         """The tenure is over: nobody is told any more that a message counts."""
         self._is_over = True
+        if self._drops_who_left:  # KB-RKT-F: the role ends the connections, and each its slave's
+            for slave in self.connections:
+                self.set.drop(slave)
+            self.transfer.notify()
         self.transfer.give_up()
         connections, self.connections = self.connections, {}
         for connection in connections.values():
@@ -180,8 +187,8 @@ class Tenure:
         """Everybody's who must have a message, but the master's."""
         judged = self.set.judged
         acks = [self._member_ack(member) for member in judged if member != self.set.me]
-        if len(judged) < self.config.min_in_sync_replicas:
-            acks.append(NOBODY)
+        if len(judged) < self.config.min_in_sync_replicas and not self._drops_who_left:
+            acks.append(NOBODY)  # KB-RKT-F: upstream asks when a message is appended, and only then
         end = min((ack.offset for ack in acks), default=self.log.max_offset)
         self.ackable = max(self.ackable, end)
         return acks

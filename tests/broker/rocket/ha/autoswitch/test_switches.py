@@ -136,6 +136,28 @@ def test_kb_rkt_10_a_message_counts_without_a_member_that_the_controllers_know()
     only_with("KB-RKT-10", scenario, ha=ALONE_TOO)
 
 
+def test_kb_rkt_f_what_waits_is_acknowledged_when_the_slaves_connections_end() -> None:
+    async def scenario(group: Group) -> bool:
+        a, _, _ = await triple(group)
+        group.isolate("a")
+        return await a.put(body(1), timeout_ms=60_000)
+
+    only_with("KB-RKT-F", scenario)
+
+
+def test_kb_rkt_f_what_waits_is_acknowledged_when_the_master_becomes_a_slave() -> None:
+    async def scenario(group: Group) -> bool:
+        a, b, _ = await triple(group)
+        group.isolate("a")
+        waits = asyncio.create_task(a.put(body(1), timeout_ms=60_000))
+        await group.until(lambda: a.tenure.transfer.waiting == 1)
+        await b.lead(2)
+        await a.follow("b", 2)
+        return await waits and body(1) not in await b.log()
+
+    only_with("KB-RKT-F", scenario)
+
+
 def test_kb_rkt_12_the_confirm_offset_moves_without_a_member_that_is_gone() -> None:
     async def scenario(group: Group) -> bool:
         a, _, _ = await triple(group)

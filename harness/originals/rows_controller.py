@@ -77,6 +77,7 @@ CONTROLLER_ROWS: tuple[Row, ...] = (
         setup=Setup(
             replication="controller",
             profile="safe",
+            clients_a_node=6,
             time_limit_ms=36_000,
             topic_made_at="all",
         ),

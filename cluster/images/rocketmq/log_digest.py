@@ -9,7 +9,8 @@ entries of a header of 48 bytes and the message; a consume queue of units offset
 
 The log ends where the last whole message does: files are made in full length ahead. It ends sooner
 if its broker says so (END): who cut its log leaves the bytes behind the cut in the file. With
-DLedger offsets are those of entries, here and in what brokers say.
+DLedger offsets are those of entries, here and in what brokers say. A consume queue ends before the
+first unit that is none of the message it points to: those were cut away with the log, and stay.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ from pathlib import Path
 MAGIC, MAGIC_V2, BLANK = 0xDAA320A7, 0xDAA320AB, 0xCBD43194
 ENTRY_BYTES, ENTRY_MAGICS, ENTRY_BLANK = 48, (1, 2), 0xFFFFFFFF
 UNIT = struct.Struct(">qiq")
+HEAD = struct.Struct(">12xi4xq")  # of a message: queue, place in it
 FILLER = 0x7FFFFFFF  # the size of a unit that stands for none
 BLOCK_BYTES, BLOCKS_MAX = 1 << 16, 256
 
@@ -87,23 +89,34 @@ def digests(log: Log, start: int, end: int, block: int) -> tuple[list[str], int]
     return found, start
 
 
+def is_of(message: bytes, queue: int, place: int) -> bool:
+    """Whether the message says that it lies there."""
+    return len(message) >= HEAD.size and HEAD.unpack_from(message) == (queue, place)
+
+
 def queues(directory: Path, log: Log, start: int) -> tuple[int, str]:
     """How many messages the consume queues have at or after ``start``, and a digest of them."""
     contents, count = hashlib.blake2b(digest_size=8), 0
-    for path in sorted(directory.glob("*/*")):
+    for path in sorted(directory.glob("*/[0-9]*")):
         named = False
         for file in sorted(path.glob("[0-9]*")):
             place = int(file.name) // UNIT.size
             data = file.read_bytes()
             for offset, size, tags in UNIT.iter_unpack(data[: len(data) // UNIT.size * UNIT.size]):
-                if size <= 0 or offset + size > log.end:
-                    break  # not written yet, or of what is not in the log any more
-                if offset >= start and size != FILLER:
+                if size <= 0:
+                    break  # not written yet
+                if size == FILLER:
+                    place += 1
+                    continue
+                message = log.read(offset, size) if offset + size <= log.end else b""
+                if not is_of(message, int(path.name), place):
+                    break
+                if offset >= start:
                     if not named:
                         contents.update(f"{path.parent.name}/{path.name} {place}".encode())
                         named = True
                     contents.update(UNIT.pack(offset, size, tags))
-                    contents.update(log.read(offset, size))
+                    contents.update(message)
                     count += 1
                 place += 1
     return count, contents.hexdigest()

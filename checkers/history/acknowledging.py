@@ -111,12 +111,16 @@ def answered_by(ops: Operations, rows: Ints, by: Words) -> Operations:
 
 
 def nodes_of_addresses(events: Sequence[NodeEvent], nodes: Sequence[str]) -> dict[str, str]:
-    """Which node is meant by an address under which a master was known: the host's name, or else
-    the master of that epoch, where one name server's route and one master's event have it."""
+    """Which node is meant by an address under which a master was known: the host's name, the node
+    that says so when it has booted (``address``), or else the master of that epoch, where one name
+    server's route and one master's event have it."""
     masters: dict[tuple[str, int], dict[str, None]] = {}
     for event in events:
         if event.kind == "role" and event.role == "master":
             masters.setdefault((event.group, event.epoch), {})[event.node] = None
+    own_word = {
+        str(event.detail["address"]): event.node for event in events if "address" in event.detail
+    }
     found: dict[str, str] = {}
     for event in events:
         address = event.detail.get("master") if event.kind == "route" else None
@@ -124,7 +128,8 @@ def nodes_of_addresses(events: Sequence[NodeEvent], nodes: Sequence[str]) -> dic
             own = masters.get((event.group, event.epoch), {})
             if len(own) == 1:
                 found.setdefault(address, next(iter(own)))
-    return found | {address: host for address in found if (host := host_of(address)) in nodes}
+    hosts = {address: host for address in found if (host := host_of(address)) in nodes}
+    return found | own_word | hosts
 
 
 def host_of(address: str) -> str:

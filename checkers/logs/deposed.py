@@ -19,6 +19,7 @@ from shalott.checkers.history.tenures import NodeEvent
 S = 1_000_000_000
 SLACK_NS = S // 4  # what lines of nodes' logs and the clients' clock may be apart
 UNNOTICED_NS = 30 * S  # how long after its end a fault may be the reason of a change of masters
+_BEYOND_ALL = 1 << 62  # an epoch
 
 CAUSES = {
     "unflushed": "what was acknowledged had not been flushed, and a loss of power took it",
@@ -120,11 +121,12 @@ def _successor(events: Sequence[NodeEvent], run: Run, ack: _Ack | None) -> NodeE
     node, or that one in another life. The first whose log ends earlier, if any does: a node that
     dies takes its last words of what it acknowledged with it."""
     found: NodeEvent | None = None
+    epoch = _own_epoch(events, run, ack)
     for event in events:
         if event.kind not in ("role", "epoch") or event.role != "master":
             continue
         if ack is None:
-            is_later = event.run_ns >= run.begin_ns
+            is_later = event.run_ns >= run.begin_ns or event.epoch > epoch
             same_life = event.node == run.node
         else:
             same_life = (event.node, event.incarnation) == (run.node, ack.event.incarnation)
@@ -216,12 +218,26 @@ def _afterwards(
             yield Step(says, event.run_ns, event.node, event=event.row)
 
 
+def _own_epoch(events: Sequence[NodeEvent], run: Run, ack: _Ack | None) -> int:
+    """In which the node acknowledged the run: its own last one until then; if it was never seen as
+    master, none that anybody could be beyond."""
+    if ack is not None:
+        return ack.event.epoch
+    own = [
+        event.epoch
+        for event in events
+        if event.node == run.node
+        and (event.kind, event.role) == ("role", "master")
+        and event.run_ns <= run.begin_ns
+    ]
+    return max(own, default=_BEYOND_ALL)
+
+
 def _was_deposed(events: Sequence[NodeEvent], run: Run, ack: _Ack | None) -> bool:
     """Whether another node was elected, or was master, in a later epoch, before the node
     acknowledged the run."""
     before = [event for event in events if event.run_ns <= run.begin_ns]
-    own = [e.epoch for e in before if e.node == run.node and (e.kind, e.role) == ("role", "master")]
-    epoch = ack.event.epoch if ack is not None else max(own, default=0)
+    epoch = _own_epoch(events, run, ack)
     return any(
         event.epoch > epoch
         and (

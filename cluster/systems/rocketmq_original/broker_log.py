@@ -15,7 +15,7 @@ from typing import Any
 from shalott.cluster.systems.rocketmq_original.lines import Line, NodeLog, Where
 
 CONFIGURED = re.compile(r"^(brokerRole|enableControllerMode|enableDLegerCommitLog)=(\w+)$")
-BOOTED = re.compile(r"^The broker\[[^\]]*\] boot success")
+BOOTED = re.compile(r"^The broker\[[^\],]*, ([^\]]*)\] boot success")
 LOADED = re.compile(r"^load over, and the max phy offset = (\d+)$")
 TO_MASTER = re.compile(r"^Begin to change to master, .*new Epoch:(\d+)")
 IS_MASTER = re.compile(r"^Change ha to master success, newMasterEpoch:(\d+), startOffset:(\d+)")
@@ -65,8 +65,9 @@ class BrokerLog(NodeLog):
         text = line.text
         if found := CONFIGURED.match(text):
             self._configured[found[1]] = found[2]
-        elif BOOTED.match(text):
-            yield self.event(line, "role", group="", role="running")
+        elif found := BOOTED.match(text):
+            detail = {"address": found[1]}  # under which clients know it
+            yield self.event(line, "role", group="", role="running", detail=detail)
             yield from self._configured_role(line)
         elif "RocketmqBroker" in line.logger:
             yield from self._read_roles(line)

@@ -87,3 +87,12 @@ def test_an_address_is_the_host_s_or_that_of_the_epoch_s_master() -> None:
     assert nodes_of_addresses(events, ("n1", "n9")) == {
         "127.0.0.1:4001": "n1", "127.0.0.1:4002": "n2", "n9:10911": "n9",
     }  # fmt: skip
+
+
+def test_a_node_says_itself_under_which_address_it_is_known() -> None:
+    """Its word counts more than what a name server took it for."""
+    told = (
+        Story(queue="g").role("n1", 1, "master").event("n3", 2, "route", "", 1, master="10.0.0.2:1")
+    )
+    told.event("n2", 1, "role", "running", group="", address="10.0.0.2:1")
+    assert nodes_of_addresses(read_events(told.history()), ("n1", "n2")) == {"10.0.0.2:1": "n2"}

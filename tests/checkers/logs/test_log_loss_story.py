@@ -129,5 +129,16 @@ def test_who_acknowledged_is_named_and_not_who_passed_it_on() -> None:
     assert "acknowledged by n1 to a client of n3 at 5.0 s" in anomaly.summary
 
 
+def test_the_clients_word_names_who_acknowledged_beside_another_master() -> None:
+    """By an address; the other master's acknowledgements of that moment are not taken for it."""
+    told = send(good(), LOST, 9, 4, node="n3", extra={"broker": "10.0.0.1:10911"}, process=7)
+    told.role("n1", 0.1, "master", 1, **GROUP, end=0).role("n2", 7, "master", 2, **GROUP, end=400)
+    told.acked("n2", 8.9, 9.1, 2, **GROUP, end=900)
+    told.event("n1", 0, "role", "running", group="", address="10.0.0.1:10911")
+    told.event("n3", 6.9, "elected", "", 2, **GROUP, master="n2")
+    found = story(final(told, WHOLE))
+    assert (found["acknowledged-by"], found["cause"]) == (["n1"], "deposed")
+
+
 def test_a_log_that_lost_nothing_tells_no_story() -> None:
     assert "loss" not in check(final(good(), WHOLE)).detail

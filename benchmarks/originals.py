@@ -1,14 +1,16 @@
 """The original RocketMQ under each fault, in each replication of each release: what became of it.
 
     python benchmarks/originals.py [--only WORD[,WORD]] [--time-limit 20s] [--store DIRECTORY]
-                                   [--profile safe|upstream|both] [--out FILE]
+                                   [--profile safe|upstream|both] [--cpus N] [--out FILE]
 
 One run of `shalott test --cluster docker` a line: three nodes with all services, workload ``log``.
 A line has the verdict, what it was judged by if it is not valid, how long the boot took on the
 clock, the CPU and the resident memory that the three nodes had taken when the boot was over, the
 most memory that they had, and how many containers the run left, which must be none. ``--only``:
 runs whose name has all of the words of one of them ("5.3.3+controller+kill"). The load of the
-machine before the run is told, since boot times depend on it.
+machine before the run is told, since boot times depend on it. ``--cpus``: of each node, from the
+load on: releases before 5.4.0 have slaves that keep a core busy (docs/analyses/rocketmq-5.3.3.md),
+and on a small machine starve the harness.
 
 The runs without a fault under ``safe`` come first: one that is not valid accuses an unbroken
 cluster, and the program exits with 1.
@@ -50,6 +52,7 @@ ONLY_CONTROLLER: Final = ("replace-node",)
 SAMPLE_S: Final = 2.0
 RUN_LIMIT_S: Final = 420
 MB: Final = 1 << 20
+PERIOD_US: Final = 100_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,9 +119,11 @@ def cases(profiles: tuple[str, ...]) -> Iterator[Case]:
 class Watch:
     """Samples what the containers of one run take, while it lasts."""
 
-    def __init__(self, pid: int) -> None:
+    def __init__(self, pid: int, log: Path, cpus: float) -> None:
         self._api = docker.APIClient()
         self._pid = pid
+        self._log, self._cpus = log, cpus  # the run's log; the nodes' CPUs under load, 0: all
+        self._began_s = time.time()
         self._done = threading.Event()
         self._samples: list[tuple[float, float, float]] = []  # when, CPU s, MB
         self._thread = threading.Thread(target=self._watch)
@@ -133,6 +138,7 @@ class Watch:
 
     def _watch(self) -> None:
         while not self._done.wait(SAMPLE_S):
+            self._limit()
             cpu_s = mb = 0.0
             for container in containers_of(self._api, self._pid):
                 try:
@@ -142,6 +148,17 @@ class Watch:
                 cpu_s += stats["cpu_stats"]["cpu_usage"]["total_usage"] / 1e9
                 mb += resident(stats["memory_stats"]) / MB
             self._samples.append((time.time(), cpu_s, mb))
+
+    def _limit(self) -> None:
+        """Once the load has begun."""
+        if not self._cpus or not self._log.is_file():
+            return
+        is_own = self._log.stat().st_mtime > self._began_s  # and not of an earlier run
+        if is_own and "phase load" in self._log.read_text():
+            for container in containers_of(self._api, self._pid):
+                quota = round(self._cpus * PERIOD_US)
+                self._api.update_container(container["Id"], cpu_period=PERIOD_US, cpu_quota=quota)
+            self._cpus = 0.0
 
     def at(self, when_s: float) -> tuple[float, float]:
         """CPU and memory at the first sample after that moment."""
@@ -165,7 +182,7 @@ def containers_of(api: docker.APIClient, pid: int) -> list[dict[str, Any]]:
     return [one for one in every if str(one["Labels"][LABEL_RUN]).endswith(f"-{pid}")]
 
 
-def run(case: Case, store: Path, time_limit: str, seed: int) -> Row:
+def run(case: Case, store: Path, time_limit: str, seed: int, cpus: float) -> Row:
     name = f"{case.release}-{case.replication}-{case.profile}-{case.fault}"
     row = Row(case, load=os.getloadavg()[0])
     words = [
@@ -179,7 +196,7 @@ def run(case: Case, store: Path, time_limit: str, seed: int) -> Row:
     running = subprocess.Popen(
         words, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
     )
-    with Watch(running.pid) as watch:
+    with Watch(running.pid, store / name / "latest" / "log.txt", cpus) as watch:
         try:
             said, _ = running.communicate(timeout=RUN_LIMIT_S)
         except subprocess.TimeoutExpired:
@@ -222,6 +239,7 @@ def main() -> None:
     parser.add_argument("--store", default="store/originals")
     parser.add_argument("--profile", default="safe", choices=("safe", "upstream", "both"))
     parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--cpus", type=float, default=0.0)
     parser.add_argument("--out", default="")
     arguments = parser.parse_args()
     profiles = ("safe", "upstream") if arguments.profile == "both" else (arguments.profile,)
@@ -232,7 +250,8 @@ def main() -> None:
         words = case.name.split()
         if wanted and not any(all(part in words for part in parts) for parts in wanted):
             continue
-        row = run(case, Path(arguments.store), arguments.time_limit, arguments.seed)
+        store = Path(arguments.store)
+        row = run(case, store, arguments.time_limit, arguments.seed, arguments.cpus)
         print(row, flush=True)
         if arguments.out:
             with Path(arguments.out).open("a") as file:

@@ -47,8 +47,8 @@ def aim(
         target = record.target
     elif record.does_not_heal:
         target = atlas
-    elif record.is_single and not is_single(target):
-        target = "one"
+    elif target == "one" or (record.is_single and not is_single(target)):
+        target = record.one
     hit = None if is_role(target) else draw_nodes(target, nodes, rng) if target else ()
     links = None
     if record.links is not None and hit is not None:

@@ -155,7 +155,7 @@ FAILOVER = FaultRecord(
     name="failover",
     summary="the master is killed, and an operator makes the slave that is furthest ahead the next"
     " one, and the old one a slave when it is back",
-    target="master",
+    one="master",
     needs=("kill",),
     asks=(FailsOver,),
     is_single=True,

@@ -83,8 +83,9 @@ class FaultRecord:
         test`` that says it.
     Whom it hits:
         ``target``: the only target that makes sense, such as all, master, or "" if it needs none;
-        None: what the run's ``--targets`` say. ``is_single``: never more than one node. ``links``:
-        which links it hits, in faults that hit links. ``does_not_heal``: what it does to a node
+        None: what the run's ``--targets`` say. ``one``: what ``one`` is for it: the master, where
+        any other node had to be named. ``is_single``: never more than one node. ``links``: which
+        links it hits, in faults that hit links. ``does_not_heal``: what it does to a node
         stays, so all such faults of a plan hit the same node, named in the plan. ``one_by_one``: it
         has its nodes in turn, the next when the system has the one before back.
     When it comes:
@@ -117,6 +118,7 @@ class FaultRecord:
     choices: Mapping[str, tuple[Any, ...]] = field(default_factory=dict)
     must_tell: Mapping[str, str] = field(default_factory=dict)
     target: str | None = None
+    one: str = "one"
     is_single: bool = False
     links: LinksOf | None = None
     does_not_heal: bool = False

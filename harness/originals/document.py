@@ -38,9 +38,9 @@ either ("-"), by the release alone. "0 of 2" is an answer too: it was looked for
 
 This page is generated: `shalott bugs --original` runs what is missing and writes it;
 `--bug KB-RKT-17` runs one row, `--repeat 5` so many times, `--version 5.5.0` on that release. A
-side of a row stops after {enough} finds running, but with `--every`. Runs that saw too little, because the machine
-stalled or a node did not start, are not counted. Every run stands in `originals.json`, with the
-machine's load. The plans lie in `plans/originals/`, and run again with
+side of a row stops after {enough} finds running, but with `--every`. Runs that saw too little,
+because the machine stalled or a node did not start, are not counted. Every run stands in
+`originals.json`, with the machine's load. The plans lie in `plans/originals/`, and run again with
 `shalott test --plan docs/plans/originals/kb-rkt-17.json`.
 
 """

@@ -212,3 +212,17 @@ def test_capabilities() -> None:
     assert required_capabilities(schedule("disk-corrupt")) == {"disk-corrupt", "wipe"}
     assert required_capabilities(schedule("clog-one-way")) == {"throttle"}
     assert required_capabilities(()) == frozenset()
+
+
+@pytest.mark.parametrize(
+    ("targets", "struck"),
+    [("one", ("master", None)), ("n2", ("n2", ("n2",))), ("all", ("master", None))],
+)
+def test_an_operator_gives_a_masters_place_away_unless_a_node_is_named(
+    targets: str, struck: tuple[str, tuple[str, ...] | None]
+) -> None:
+    """Nobody takes the place of a slave: a failover that strikes one is refused."""
+    actions = make_schedule(
+        nemeses=["failover"], nodes=("n1", "n2", "n3"), time_limit_ms=30_000, targets=targets
+    )
+    assert {(action.target, action.nodes) for action in actions} == {struck}

@@ -1,9 +1,12 @@
-"""Waits for what a broker looks for once: await_others.py PROPERTIES WHAT PATIENCE_S.
+"""Helps brokers that boot together: await_others.py PROPERTIES WHAT PATIENCE_S.
 
-A broker registers when it starts, with whoever is there then, and again after 10 s and every 30 s;
-a slave learns from the answer where its master takes connections. Nodes that boot together would
-wait for that, so, at the first boot only, brokers start when every name server answers (WHAT:
-name-servers), and slaves when each knows a master (master). It gives up silently.
+A broker registers when it starts, with those name servers that it has found by then, and again
+after 10 s and every 30 s; a slave learns from the answer where its master takes connections. Nodes
+that boot together would wait for all of that. So, at the first boot only, brokers start when every
+name server answers (WHAT: name-servers), and slaves when each knows a master (master). Since 5.0 a
+broker that starts has found none yet, however long they answer: it is asked to register, as it does
+whenever its permissions are set, until each name server knows it (registered). All of it gives up
+silently.
 """
 
 from __future__ import annotations
@@ -15,9 +18,8 @@ import sys
 import time
 from pathlib import Path
 
-GET_BROKER_CLUSTER_INFO = 106
+UPDATE_BROKER_CONFIG, GET_BROKER_CLUSTER_INFO = 25, 106
 HEADER = {
-    "code": GET_BROKER_CLUSTER_INFO,
     "language": "PYTHON",
     "version": 459,
     "opaque": 1,
@@ -26,22 +28,30 @@ HEADER = {
 POLL_S = 0.3
 
 
-def is_there(address: str, what: str) -> bool:
-    """Whether that name server answers, or names a master."""
+def asked(address: str, code: int, body: bytes = b"") -> bytes | None:
+    """The answer's body; None without an answer."""
     host, _, port = address.rpartition(":")
-    header = json.dumps({**HEADER, "serializeTypeCurrentRPC": "JSON"}).encode()
+    header = json.dumps({**HEADER, "code": code, "serializeTypeCurrentRPC": "JSON"}).encode()
+    frame = struct.pack(">II", 4 + len(header) + len(body), len(header)) + header + body
     try:
         with socket.create_connection((host, int(port)), 1) as line:
             line.settimeout(1)
-            line.sendall(struct.pack(">II", 4 + len(header), len(header)) + header)
+            line.sendall(frame)
             head = receive(line, 4)
             answer = receive(line, struct.unpack(">I", head)[0])
     except (OSError, EOFError):
+        return None
+    return answer[4 + (struct.unpack(">I", answer[:4])[0] & 0xFFFFFF) :]
+
+
+def is_there(address: str, what: str, own: str) -> bool:
+    """Whether that name server answers, names a master, or names the broker itself."""
+    body = asked(address, GET_BROKER_CLUSTER_INFO)
+    if body is None:
         return False
-    if what == "name-servers":
-        return True
-    body = answer[4 + (struct.unpack(">I", answer[:4])[0] & 0xFFFFFF) :].replace(b" ", b"")
-    return b'{0:"' in body or b'"0":"' in body
+    text = body.replace(b" ", b"")
+    named = {"name-servers": True, "master": b'{0:"' in text or b'"0":"' in text}
+    return named.get(what, f'"{own}"'.encode() in text)
 
 
 def receive(line: socket.socket, count: int) -> bytes:
@@ -55,12 +65,16 @@ def receive(line: socket.socket, count: int) -> bytes:
 
 
 def main() -> None:
-    properties, what, patience_s = sys.argv[1:]
-    pairs = (text.strip().partition("=") for text in Path(properties).read_text().splitlines())
-    waiting = next(value.split(";") for name, _, value in pairs if name == "namesrvAddr")
+    file, what, patience_s = sys.argv[1:]
+    pairs = (line.strip().partition("=") for line in Path(file).read_text().splitlines())
+    properties = {name: value for name, _, value in pairs}
+    own = f"{properties['brokerIP1']}:{properties['listenPort']}"
+    waiting = properties["namesrvAddr"].split(";")
     until = time.monotonic() + float(patience_s)
     while waiting and time.monotonic() < until:
-        waiting = [address for address in waiting if not is_there(address, what)]
+        waiting = [address for address in waiting if not is_there(address, what, own)]
+        if waiting and what == "registered":
+            asked(own, UPDATE_BROKER_CONFIG, b"brokerPermission=6")  # to read and to write
         if waiting:
             time.sleep(POLL_S)
 

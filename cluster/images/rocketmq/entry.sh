@@ -6,10 +6,12 @@ config=$1 data=$2
 shift 2
 
 # AFTER: what a broker that has nothing yet waits for, "name-servers" or "master", and for how many seconds at most.
+# REGISTERS: it is asked to register as soon as it can; who elects it does that elsewhere.
 run() { # service, its properties
     if [ "$1" = broker ] && [ -n "${AFTER:-}" ] && [ ! -d "$data/store" ]; then
         read -r what patience <<<"$AFTER"
         python3 /opt/rocketmq/await_others.py "$2" "$what" "$patience"
+        if [ -n "${REGISTERS:-}" ]; then (python3 /opt/rocketmq/await_others.py "$2" registered "$patience" &); fi
     fi
     printf '%s INFO Shalott [entry] starting\n' "$(date -u +%Y-%m-%dT%H:%M:%S.%3NZ)" >>"$data/log/$1.log"
     exec /opt/rocketmq/service.sh "$1" "$2" "$data/log/$1.log"

@@ -91,18 +91,19 @@ class RocketmqOriginal:
                 image=self.image,
                 command=("{config}", "{data}", *machines_of(services_of(self._plan, node))),
                 files=properties_of(self._plan, topology, node),
-                environment={**HEAPS, "AFTER": self._after(node, topology)},
+                environment={**HEAPS, **self._first_boot(node, topology)},
                 ports={port: listen[port].port for port in hosted_ports(self._plan, node)},
                 collect=("log", "conf"),
             )
             for node, listen in topology.listen.items()
         ]
 
-    def _after(self, node: str, topology: Topology) -> str:
+    def _first_boot(self, node: str, topology: Topology) -> dict[str, str]:
         """The first broker becomes the master; slaves that follow one start after it."""
         brokers = nodes_with(self._plan, "broker", tuple(topology.listen))
         follows = self.replication != "dledger" and node in brokers[1:]
-        return f"{'master' if follows else 'name-servers'} {PATIENCE_S}"
+        after = f"{'master' if follows else 'name-servers'} {PATIENCE_S}"
+        return {"AFTER": after, "REGISTERS": "yes" if self.replication == "master-slave" else ""}
 
     def hosted_ports(self, node: str) -> Sequence[str]:
         return hosted_ports(self._plan, node)

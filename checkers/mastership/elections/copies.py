@@ -11,8 +11,9 @@ SyncStateSet and of the master's own; in the other systems a number of copies. T
 
 A set counts only where it certainly stood, from a while before the first message of an ``acked``
 line was taken until a while after the line was written (``tolerance_ns``: what clocks are apart).
-It ends with the next set of the very next epoch, or where the controller that told it may have
-died with a later set untold. Part of checkers/mastership/elections/.
+It ends with the next set of the very next epoch, as told by controllers or as a master heard of it
+from them, or where the controller that told it may have died with a later set untold. Part of
+checkers/mastership/elections/.
 """
 
 from __future__ import annotations
@@ -146,21 +147,29 @@ def sets_of(events: Sequence[NodeEvent], around: Surroundings) -> Sets:
         ids, nodes = event.detail.get("set_ids") or (), event.detail.get("set") or ()
         for member, node in zip(ids, nodes, strict=False):
             sets.names[event.group, str(member)] = str(node)
-    silence = Silence.read(events, around)
-    for group, own in by_group.items():
-        sets.decided[group] = list(_stood(own, silence))
     ordered = sorted(events, key=lambda e: (e.node, e.incarnation, e.at_ns, e.row))
+    heard: dict[str, list[NodeEvent]] = {}
     for event in ordered:
         if event.kind == "set_changed" and "master" not in event.detail and event.role == "master":
             sets.own.setdefault((event.group, event.node, event.incarnation), []).append(event)
+            heard.setdefault(event.group, []).append(event)
+    silence = Silence.read(events, around)
+    for group, own in by_group.items():
+        sets.decided[group] = list(_stood(own, heard.get(group, ()), silence))
     return sets
 
 
-def _stood(told: Sequence[NodeEvent], silence: Silence) -> Iterator[Stood]:
-    """``told``: a group's sets. A new leader tells the set again: it stands from then on, too."""
+def _stood(
+    told: Sequence[NodeEvent], heard: Sequence[NodeEvent], silence: Silence
+) -> Iterator[Stood]:
+    """``told``: a group's sets. A new leader tells the set again: it stands from then on, too.
+    ``heard``: those that masters took for theirs; who heard of a set's epoch heard it decided."""
     first: dict[int, int] = {}
     for event in told:
         first.setdefault(set_epoch_of(event), event.run_ns)
+    for event in heard:
+        heard_epoch = int(event.detail.get("epoch") or 0)
+        first[heard_epoch] = min(event.run_ns, first.get(heard_epoch, event.run_ns))
     for event in told:
         set_epoch = set_epoch_of(event)
         if not set_epoch:

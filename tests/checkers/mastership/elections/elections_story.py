@@ -45,9 +45,14 @@ def changed(
     return told.event(node, at, "set_changed", "", set_epoch, **detail)
 
 
-def heard_set(told: Story, at: float, node: str, members: Sequence[int], epoch: int) -> Story:
-    """A master takes this for its set."""
-    return told.event(node, at, "set_changed", "master", epoch, set=list(members))
+def heard_set(
+    told: Story, at: float, node: str, members: Sequence[int], epoch: int, set_epoch: int = 0
+) -> Story:
+    """A master takes this for its set. ``set_epoch`` 0: it does not say of which epoch it is."""
+    told.event(node, at, "set_changed", "master", epoch, set=list(members))
+    if set_epoch:
+        told.events[-1]["detail"]["epoch"] = set_epoch
+    return told
 
 
 def began(

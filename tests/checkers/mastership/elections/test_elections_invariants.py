@@ -184,6 +184,16 @@ def test_the_masters_own_set_counts_beside_the_controllers() -> None:
     assert check(ON_SET, told.acked("n2", 36, 37, 2, end=2500, holders=[1])).valid is True
 
 
+@pytest.mark.parametrize(("set_epoch", "valid"), [(6, True), (5, False), (0, False)])
+def test_a_set_ends_when_the_master_hears_of_the_next_one(set_epoch: int, valid: bool) -> None:
+    """n3 was taken out; who told the master leads no more, and the next leader says so late."""
+    told = changed(good(), 31, ["n1", "n2", "n3"], "n2", 5, "n3")
+    heard_set(told, 33, "n2", [1, 2], 2, set_epoch)
+    told.acked("n2", 36, 37, 2, end=2500, holders=[1])
+    changed(told, 37.3, ["n1", "n2"], "n2", 6, "n3")
+    assert check(ON_SET, told).valid is valid
+
+
 def test_who_lacked_it_at_the_time_may_still_get_it_before_it_is_told() -> None:
     told = good().observe("n1", 30.05, "slave", 2, end_offset=1599)  # clocks may be apart
     assert check(ON_SET, told).valid is True

@@ -4,15 +4,17 @@ Pure functions of one round of observations (``System.observe``), so that readin
 the report's "why not" say the same. A broker's claim has ``role`` master, slave or none, the
 ``master`` that it knows, and, if it is the master, who is ``synchronised``. Where claims tell how
 far each log goes (``end_offset``, and ``readable_offset``, up to which readers are served), both
-must everywhere, at the master too, have come to where the master's log ended one look before: so a
-group can be at rest under load, and has nothing to catch up with when the load is over. Of a node
-only that is asked which goes with the ``services`` that it hosts.
+must everywhere, at the master too, have come to where the master's log ended a few looks before: so
+a group can be at rest under load, also one that makes messages readable with a delay, and has
+nothing to catch up with when the load is over. Of a node only that is asked which goes with the
+``services`` that it hosts.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
+from collections import deque
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -22,6 +24,7 @@ log = logging.getLogger("shalott.cluster.systems")
 
 POLL_S, LAST_POLL_S = 0.25, 1.0
 ROUNDS = 2  # in a row, and alike: an election in between would show
+LOOKS_BEHIND = 3  # at most 3 s: what is appended is flushed, committed and dispatched by then
 OFFSETS = ("end_offset", "readable_offset")
 
 
@@ -117,11 +120,15 @@ async def await_settled(observe: Observe, nodes: Sequence[str], timeout_ms: int)
     deadline_s = loop.time() + timeout_ms / 1000
     rounds: list[object] = []
     reason, poll_s = "nothing was observed", POLL_S
-    wanted: dict[str, int] | None = None
+    ends: deque[dict[str, int]] = deque(maxlen=LOOKS_BEHIND)  # the master's, look by look
     while loop.time() < deadline_s:
         seen = await observe_all(observe, nodes)
-        reason = why_unsettled(seen, wanted)
-        wanted = _masters_offsets(seen)
+        reason = why_unsettled(seen, ends[0] if ends else None)
+        end = _masters_offsets(seen)
+        if end is None:
+            ends.clear()
+        else:
+            ends.append(end)
         rounds = [*rounds, _roles(seen)] if not reason else []
         if len(rounds) >= ROUNDS and rounds[-1] == rounds[-2]:
             return ""

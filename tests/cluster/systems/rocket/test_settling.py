@@ -152,16 +152,30 @@ def settle(watched: Watched, timeout_ms: int = 20_000) -> str:
     return asyncio.run(await_settled(watched.observe, ("n1", "n2", "n3"), timeout_ms))
 
 
-def test_under_load_slaves_follow_what_the_master_had_a_look_before() -> None:
+def under_load(looks_behind: float) -> Watched:
+    """The master goes on by 100 at each look, and its slaves are so many looks behind."""
+
     def look(number: int) -> Mapping[str, Any]:
-        behind = dict.fromkeys(("end_offset", "readable_offset"), 100 * number - 100)
+        at = int(100 * max(0, number - looks_behind))
+        behind = dict.fromkeys(("end_offset", "readable_offset"), at)
         ahead = dict.fromkeys(("end_offset", "readable_offset"), 100 * number)
         slave = observation("slave", **behind)
         return {"n1": observation("master", **ahead), "n2": slave, "n3": slave}
 
-    watched = Watched(look)
+    return Watched(look)
+
+
+@pytest.mark.parametrize(("looks_behind", "looks"), [(1, 3), (2.5, 5), (3, 5)])
+def test_under_load_slaves_follow_what_the_master_had_a_few_looks_before(
+    looks_behind: float, looks: int
+) -> None:
+    watched = under_load(looks_behind)
     assert settle(watched) == ""
-    assert watched.looks == 3
+    assert watched.looks == looks
+
+
+def test_slaves_that_are_further_behind_have_something_to_catch_up_with() -> None:
+    assert "the master's log ended at" in settle(under_load(4), 3000)
 
 
 def test_a_slave_that_stands_still_is_not_at_rest() -> None:

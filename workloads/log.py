@@ -150,6 +150,11 @@ def port_at(plan: Plan, node: str, port: str) -> str:
 
 def make_log_client(plan: Plan, ports: Mapping[str, tuple[str, int]]) -> LogClient:
     """A client of the node whose ports these are."""
+    return log_client(plan, ports, parameters_of(plan).body_bytes)
+
+
+def log_client(plan: Plan, ports: Mapping[str, tuple[str, int]], body_bytes: int) -> LogClient:
+    """The same, of any workload that sends to topics."""
     host, port = ports["nameserver"]
     broker_host, broker_port = ports["remoting"]
     readers = readers_of(plan)
@@ -158,7 +163,7 @@ def make_log_client(plan: Plan, ports: Mapping[str, tuple[str, int]]) -> LogClie
         port,
         dial=dial,
         broker=f"{broker_host}:{broker_port}" if readers.at_slaves else None,
-        body_bytes=parameters_of(plan).body_bytes,
+        body_bytes=body_bytes,
         op_timeout_ms=plan.workload.op_timeout_ms,
         route_poll_ms=ROUTE_POLL_MS,
         poll_wait_ms=readers.wait_ms,

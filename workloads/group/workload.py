@@ -36,7 +36,6 @@ from shalott.harness.core.rng import stream_key
 from shalott.workloads.base import SeveralPorts, Workload
 from shalott.workloads.clients.body import SMALLEST_BYTES
 from shalott.workloads.clients.libraries.choice import LibraryClients, library_clients
-from shalott.workloads.clients.log_client import LogClient
 from shalott.workloads.clients.members.client import GroupClient, GroupMeans
 from shalott.workloads.clients.members.consumption import MemberSettings
 from shalott.workloads.clients.members.listener import Listener
@@ -56,7 +55,7 @@ from shalott.workloads.group.parameters import (
     topics_of,
 )
 from shalott.workloads.judges import run_checkers
-from shalott.workloads.log import PORTS, REMOTING, ROUTE_POLL_MS, dial, port_at
+from shalott.workloads.log import PORTS, REMOTING, ROUTE_POLL_MS, dial, log_client, port_at
 from shalott.workloads.log_promises import invariant_checkers
 from shalott.workloads.record import Values, WorkloadRecord
 
@@ -139,16 +138,7 @@ def make_group_client(
 ) -> GroupClient:
     """A client of the node whose ports these are."""
     host, port = ports["nameserver"]
-    broker_host, broker_port = ports["remoting"]
-    log = LogClient(
-        host,
-        port,
-        dial=dial,
-        broker=f"{broker_host}:{broker_port}",
-        body_bytes=parameters_of(plan).body_bytes,
-        op_timeout_ms=plan.workload.op_timeout_ms,
-        route_poll_ms=ROUTE_POLL_MS,
-    )
+    log = log_client(plan, ports, parameters_of(plan).body_bytes)
     timeout_ms = plan.workload.op_timeout_ms
     sender = clients.sender(f"{host}:{port}", log)
     return GroupClient(f"{host}:{port}", sender, means, dial=dial, op_timeout_ms=timeout_ms)

@@ -27,6 +27,8 @@ MEMORY = (
     "test", "--workload", "memory", "--system", "memory", "--nemesis", "none", "--seed", "5",
     "--rate", "1000",
 )  # fmt: skip
+SHORT = ("--time-limit", "1s", "--min-acked", "1")
+"""Long enough for an operation, whatever else the machine does."""
 ROOT = Path(__file__).parents[3]
 
 
@@ -190,39 +192,39 @@ def test_help_and_no_arguments_are_no_mistakes(capsys: pytest.CaptureFixture[str
 def test_a_valid_run_says_so_where_the_report_is_and_how_to_repeat_it(
     shalott: Shalott, tmp_path: Path
 ) -> None:
-    done = shalott([*MEMORY, "--time-limit", "300ms"])
+    done = shalott([*MEMORY, *SHORT])
     assert done.returncode == 0, done.stderr
     lines = done.stdout.splitlines()
     assert any(line.startswith("Valid: nothing was lost of ") for line in lines)
     assert f"Report: store/memory-upstream-memory/{latest(tmp_path).name}/report.html" in lines
     assert lines[-1] == (
         "Repeat: shalott test --workload memory --system memory --cluster memory --rate 1000"
-        " --time-limit 300ms --nemesis none --seed 5"
+        " --time-limit 1s --nemesis none --min-acked 1 --seed 5"
     )
     assert "this is a test" in done.stderr
     assert "load" in done.stderr  # the plain progress
 
 
 def test_lost_messages_are_exit_1_and_named(shalott: Shalott) -> None:
-    done = shalott([*MEMORY, "--time-limit", "300ms"], Trap(lose_every=20))
+    done = shalott([*MEMORY, *SHORT], Trap(lose_every=2))
     assert done.returncode == 1, done.stderr
     assert "Invalid: " in done.stdout and "lost" in done.stdout
 
 
 def test_a_harness_failure_is_255_and_no_verdict(shalott: Shalott) -> None:
     trap = Trap(crash="await_settled", error=lambda: HarnessError("planted"))
-    done = shalott([*MEMORY, "--time-limit", "300ms"], trap)
+    done = shalott([*MEMORY, *SHORT], trap)
     assert done.returncode == 255
     assert "no verdict on the broker: the phase settle: planted" in done.stderr
     assert done.calls[-2:] == ["collect", "teardown"]
 
 
 def test_count_stops_at_the_first_run_that_is_not_valid(shalott: Shalott, tmp_path: Path) -> None:
-    many = [*MEMORY, "--time-limit", "100ms", "--test-count", "2"]
+    many = [*MEMORY, *SHORT, "--test-count", "2"]
     assert shalott(many).returncode == 0
     runs = sorted((tmp_path / "store" / "memory-upstream-memory").glob("2*"))
     assert [load_plan(run / "plan.json").seed for run in runs] == [5, 6]
-    assert shalott(many, Trap(lose_every=5)).returncode == 1
+    assert shalott(many, Trap(lose_every=2)).returncode == 1
     assert len(list((tmp_path / "store" / "memory-upstream-memory").glob("2*"))) == 3
 
 
@@ -259,7 +261,7 @@ def test_kill_9_of_the_harness_leaves_a_history_that_can_be_analyzed(
 
 
 def test_analyze_gives_the_same_verdict_again(shalott: Shalott, tmp_path: Path) -> None:
-    shalott([*MEMORY, "--time-limit", "300ms"], Trap(lose_every=20))
+    shalott([*MEMORY, *SHORT], Trap(lose_every=2))
     first = read_results(latest(tmp_path) / "results.json")
     (latest(tmp_path) / "results.json").unlink()
     done = shalott(["analyze", "memory-upstream-memory"])
@@ -269,7 +271,7 @@ def test_analyze_gives_the_same_verdict_again(shalott: Shalott, tmp_path: Path) 
 
 
 def test_a_stored_plan_runs_again(shalott: Shalott, tmp_path: Path) -> None:
-    shalott([*MEMORY, "--time-limit", "100ms"])
+    shalott([*MEMORY, *SHORT])
     plan = latest(tmp_path) / "plan.json"
     done = shalott(["test", "--plan", str(plan)])
     assert done.returncode == 0, done.stderr
@@ -280,7 +282,7 @@ def test_a_stored_plan_runs_again(shalott: Shalott, tmp_path: Path) -> None:
 
 def test_an_unwritable_store_is_one_sentence(shalott: Shalott, tmp_path: Path) -> None:
     (tmp_path / "store").write_text("a file")
-    done = shalott([*MEMORY, "--time-limit", "100ms"])
+    done = shalott([*MEMORY, *SHORT])
     assert done.returncode == 255
     assert "cannot store runs in store" in done.stderr
 

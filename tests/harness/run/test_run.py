@@ -83,21 +83,21 @@ def test_a_good_run_is_valid_and_leaves_every_file(runs: Runner) -> None:
 
 
 def test_lost_messages_make_the_run_invalid(runs: Runner) -> None:
-    outcome = runs(MemoryWorld(Trap(lose_every=20)), memory_plan())
+    outcome = runs(MemoryWorld(Trap(lose_every=4)), memory_plan())
     assert (outcome.valid, outcome.exit_code) == (False, 1)
     lost = next(r for r in outcome.results if r.checker == "total-queue").counts["lost-count"]
     rows = outcome.directory.load_history().ops.to_pylist()
-    assert lost == sum(row["f"] == "enqueue" and row["type"] == "ok" for row in rows) // 20
+    assert lost == sum(row["f"] == "enqueue" and row["type"] == "ok" for row in rows) // 4
 
 
 def test_what_a_client_that_is_gone_held_is_drained_when_it_is_back(
     runs: Runner, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(draining, "PAUSE_S", 0.01)
-    memory = MemoryWorld(Trap(holds_every=20))
+    memory = MemoryWorld(Trap(holds_every=4))
     outcome = runs(memory, memory_plan())
     assert outcome.valid is True, outcome.results
-    assert memory.service.enqueued > 20
+    assert memory.service.enqueued > 4
     assert not memory.service.held and not memory.service.queues["q.1"]
 
 
@@ -106,7 +106,7 @@ def test_what_a_client_that_is_gone_never_gives_back_is_lost(
 ) -> None:
     monkeypatch.setattr(draining, "PAUSE_S", 0.01)
     monkeypatch.setattr(draining, "WITHIN_S", 0.1)
-    outcome = runs(MemoryWorld(Trap(holds_every=20, looks_until_back=10_000)), memory_plan())
+    outcome = runs(MemoryWorld(Trap(holds_every=4, looks_until_back=10_000)), memory_plan())
     assert outcome.valid is False
 
 
@@ -137,7 +137,7 @@ def test_a_checker_of_somebody_elses_that_crashes_makes_the_run_unknown(
 
 
 def test_messages_delivered_twice_are_counted_but_allowed(runs: Runner) -> None:
-    outcome = runs(MemoryWorld(Trap(repeat_every=10)), memory_plan())
+    outcome = runs(MemoryWorld(Trap(repeat_every=3)), memory_plan())
     assert outcome.valid is True
     total = next(r for r in outcome.results if r.checker == "total-queue")
     assert total.counts["duplicated-count"] > 0

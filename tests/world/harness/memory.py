@@ -432,7 +432,7 @@ def memory_plan(
         cluster=ClusterPlan(backend="memory", nodes=NODES, leave_running=leave_running),
         system=SystemPlan(name="memory", profile="safe"),
         workload=WorkloadPlan(name="memory", rate_hz=1000, concurrency=6, op_timeout_ms=500),
-        gates=GatePlan(min_acked=20),
+        gates=GatePlan(min_acked=5),
         faults=faults,
         observe_interval_ms=50,
     )

@@ -1,8 +1,9 @@
 """Stats: what was asked and answered, how fast, and whether the run means anything at all.
 
-A run proves nothing if hardly anything was acknowledged, if nothing was answered after the heal,
-or if a fault was asked for that nobody saw take hold or end. Then it is "unknown", with a sentence
-that says why, whatever the other checkers found to be in order.
+A run proves nothing if hardly anything was acknowledged (answered reads do not make up for
+messages), if nothing was answered after the heal, or if a fault was asked for that nobody saw take
+hold or end. Then it is "unknown", with a sentence that says why, whatever the other checkers found
+to be in order.
 """
 
 from __future__ import annotations
@@ -20,6 +21,8 @@ from shalott.harness.core.history import History
 
 QUANTILES = (0, 0.5, 0.95, 0.99, 1)
 MS = 1_000_000
+_MESSAGES = ("enqueue", "send")
+_OF_WHICH_MESSAGES = 5  # one in so many of min_acked has to be a message, where messages were sent
 _LASTING = ("channel", "consumer", "blocked", "member", "assignment", "deliver")  # no latencies
 
 
@@ -59,6 +62,11 @@ class Stats:
                 f"Only {acked} operations were acknowledged; fewer than {self.min_acked} "
                 "prove nothing."
             )
+        sent = ops.f.among(_MESSAGES)
+        messages = int((sent & ops.type.equal("ok")).sum())
+        least = self.min_acked // _OF_WHICH_MESSAGES
+        if sent.any() and messages < least and acked >= self.min_acked:
+            yield f"Only {messages} messages were acknowledged; fewer than {least} prove nothing."
         if not complete:
             yield "The recording was cut short: what happened after its end is not known."
         yield from _silence_after_heal(ops, around)

@@ -118,6 +118,13 @@ def _connected(ha: Answer | None, name_of: NameOf, *, in_sync: bool) -> list[str
     return sorted(dict.fromkeys(name for name in names if name))
 
 
+def add_slaves(claim: dict[str, Any], connected: Sequence[str]) -> None:
+    """What else tells of a master's slaves; who is connected is told to be in sync by none, and
+    is taken to be by the master until it is 256 MB behind (haSlaveFallbehindMax)."""
+    claim["mirrors"] = claim["synchronised"] = sorted(name for name in connected if name)
+    claim["unknown"] = [name for name in claim["unknown"] if name != "synchronised"]
+
+
 def term_of(text: bytes) -> int | None:
     """DLedger's file ``currterm``: lines of "currTerm=3" and the like; None if it is none."""
     found = re.search(rb"^currTerm=(-?\d+)\s*$", text, re.MULTILINE)

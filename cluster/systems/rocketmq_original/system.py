@@ -214,7 +214,7 @@ class RocketmqOriginal:
 
     def _observer(self, cluster: Cluster) -> Observe:
         async def observe(node: str) -> Mapping[str, Any]:
-            return await self.observe(cluster, node)
+            return await self._views.observe_with_slaves(cluster, node)
 
         return observe
 

@@ -17,12 +17,14 @@ from shalott.cluster.base import Cluster
 from shalott.cluster.systems.rocketmq_original import observing
 from shalott.cluster.systems.rocketmq_original.asking import Admin
 from shalott.cluster.systems.rocketmq_original.config import CONTROLLERS, GROUP
-from shalott.cluster.systems.rocketmq_original.layout import replication_of, services_of
+from shalott.cluster.systems.rocketmq_original.connections import TABLES, hosts_at
+from shalott.cluster.systems.rocketmq_original.layout import PORTS, replication_of, services_of
 from shalott.cluster.systems.rocketmq_original.parameters import numbers
 from shalott.cluster.told import ReadsDataFiles
-from shalott.harness.core.errors import ClientError, Definite
+from shalott.harness.core.errors import ClientError, Definite, HarnessError
 from shalott.harness.core.plan import SystemPlan
 
+LOOK_MS = 2000
 T = TypeVar("T")
 Members = Mapping[str, Mapping[str, str]]  # by service: ids in its Raft group, by node
 
@@ -80,6 +82,20 @@ class Views:
             view["running"] = sorted({node, *view["registered"]})
         if "controller" in answers:
             view["controller"] = answers["controller"]
+        return view
+
+    async def observe_with_slaves(self, cluster: Cluster, node: str) -> Mapping[str, Any]:
+        """And whose connections a master has that can't be asked: a look into the node, which
+        takes too long for every look while there is load. Raises ClientError."""
+        view = await self.observe(cluster, node)
+        for claim in view["claims"]:
+            if claim["role"] == "master" and claim["synchronised"] is None:
+                try:
+                    table = await cluster.run_command(node, ["cat", *TABLES], LOOK_MS)
+                except HarnessError:  # it died between the two looks
+                    continue
+                hosts = hosts_at(table.output, PORTS["ha"])
+                observing.add_slaves(claim, [self._name_of(cluster, f"{h}:0") for h in hosts])
         return view
 
     async def _claim(self, cluster: Cluster, node: str) -> dict[str, Any]:

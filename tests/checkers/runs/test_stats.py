@@ -49,6 +49,16 @@ def test_too_few_acknowledged() -> None:
     assert result.notes == ("Only 10 operations were acknowledged; fewer than 11 prove nothing.",)
 
 
+def test_answered_reads_do_not_make_up_for_messages() -> None:
+    story = Story().phases().fault(1, "kill", 20, 25, ["n1"]).enqueue(1, 1).empty(64.5)
+    for number in range(30):
+        story.enqueue(number + 2, 2, "info", took=None).row("read", 3, took=0.1)
+    assert check(story, min_acked=9).valid is True
+    result = check(story)
+    assert result.valid == "unknown"
+    assert result.notes == ("Only 1 messages were acknowledged; fewer than 2 prove nothing.",)
+
+
 def test_silence_after_the_heal() -> None:
     story = sound()
     story.rows = [row for row in story.rows if row["error"] != "empty"]

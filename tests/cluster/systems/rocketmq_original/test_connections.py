@@ -1,0 +1,45 @@
+"""Whose connections a master has, by tables as Linux prints them."""
+
+from __future__ import annotations
+
+import pytest
+
+from shalott.cluster.systems.rocketmq_original.connections import hosts_at
+from shalott.cluster.systems.rocketmq_original.observing import add_slaves
+
+pytestmark = pytest.mark.unit
+
+HA = 10912
+TCP = """\
+  sl  local_address rem_address   st tx_queue rx_queue tr tm->when retrnsmt   uid  timeout inode
+   0: 0B00007F:8D41 00000000:0000 0A 00000000:00000000 00:00000000 00000000     0        0 1 1
+   1: 020011AC:2AA0 030011AC:C35C 01 00000000:00000000 00:00000000 00000000     0        0 2 1
+   2: 020011AC:2A9F 040011AC:C35C 01 00000000:00000000 00:00000000 00000000     0        0 3 1
+   3: 020011AC:2AA0 050011AC:C35C 06 00000000:00000000 00:00000000 00000000     0        0 0 1
+"""
+TCP6 = """\
+  sl  local_address                         remote_address                        st tx_queue
+   0: 00000000000000000000000000000000:2AA0 00000000000000000000000000000000:0000 0A 00000000:0
+   1: 0000000000000000FFFF0000020011AC:2AA0 0000000000000000FFFF0000040011AC:9A02 01 00000000:0
+   2: 0000000000000000FFFF0000020011AC:2AA0 0000000000000000FFFF0000040011AC:9A04 01 00000000:0
+   3: 000080FE00000000FFFF0000020011AC:2AA0 000080FE00000000FFFF0000060011AC:9A04 01 00000000:0
+"""
+
+
+def test_established_connections_to_the_port_are_found_in_both_tables() -> None:
+    assert hosts_at(TCP, HA) == ["172.17.0.3"]  # one of another port, one that is closing
+    assert hosts_at(TCP6, HA) == ["172.17.0.4"]  # two of it; who listens; no IPv4
+    assert hosts_at(TCP + TCP6, HA) == ["172.17.0.3", "172.17.0.4"]
+
+
+@pytest.mark.parametrize("text", ["", "cat: /proc/net/tcp: No such file", "a b c 01", "\n\n"])
+def test_what_is_no_table_says_nothing(text: str) -> None:
+    assert hosts_at(text, HA) == []
+
+
+def test_who_is_connected_is_no_longer_unknown() -> None:
+    claim = {"synchronised": None, "mirrors": None, "unknown": ["epoch", "synchronised"]}
+    add_slaves(claim, ["n3", "", "n2"])
+    assert claim == {
+        "synchronised": ["n2", "n3"], "mirrors": ["n2", "n3"], "unknown": ["epoch"],
+    }  # fmt: skip

@@ -6,9 +6,8 @@ turns every message away while it has none.
 
 from __future__ import annotations
 
-import socket
-import struct
 from collections.abc import Sequence
+from ipaddress import IPv4Address
 
 TABLES = ("/proc/net/tcp", "/proc/net/tcp6")
 _ESTABLISHED = "01"
@@ -28,5 +27,5 @@ def hosts_at(table: str, port: int) -> Sequence[str]:
             continue
         address = words[2].rpartition(":")[0].removeprefix(_MAPPED)
         if len(address) == 8:
-            found[socket.inet_ntoa(struct.pack("<I", int(address, 16)))] = None
+            found[str(IPv4Address(bytes.fromhex(address)[::-1]))] = None
     return list(found)

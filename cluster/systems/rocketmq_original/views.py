@@ -7,7 +7,7 @@ be asked.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, TypeVar
 
 import msgspec
@@ -106,11 +106,11 @@ class Views:
             ask.properties(address, RequestCode.GET_BROKER_CONFIG),
             ask.runtime_info(address),
             _or_none(
-                ask.json(address, RequestCode.GET_BROKER_HA_STATUS),
+                lambda: ask.json(address, RequestCode.GET_BROKER_HA_STATUS),
                 wanted=self._is_new and not in_raft,
             ),
             _or_none(
-                ask.json(address, RequestCode.GET_BROKER_EPOCH_CACHE),
+                lambda: ask.json(address, RequestCode.GET_BROKER_EPOCH_CACHE),
                 wanted=self._replication == "controller",
             ),
             self._raft(cluster, node, "broker", "raft", f"store/dledger-{member}", wanted=in_raft),
@@ -138,8 +138,8 @@ class Views:
         group = GROUP if service == "broker" else CONTROLLERS
         member = self._members[service].get(node, "")
         before = await self._term(cluster, node, store)
-        asked = self._admin.raft(self.address(cluster, node, port), group, member)
-        found = await _or_none(asked)
+        address = self.address(cluster, node, port)
+        found = await _or_none(lambda: self._admin.raft(address, group, member))
         if found is None:
             return None
         after = await self._term(cluster, node, store)
@@ -164,7 +164,7 @@ class Views:
             self._raft(cluster, node, "controller", "controller", f"controller/dledger-{member}"),
         )
         sets = await _or_none(
-            self._admin.json(
+            lambda: self._admin.json(
                 address,
                 RequestCode.CONTROLLER_GET_SYNC_STATE_DATA,
                 body=msgspec.json.encode([GROUP]),
@@ -176,13 +176,11 @@ class Views:
         )
 
 
-async def _or_none(asked: Awaitable[T], *, wanted: bool = True) -> T | None:
+async def _or_none(ask: Callable[[], Awaitable[T]], *, wanted: bool = True) -> T | None:
     """None also for an answer that says no: a release that does not know the request."""
     if not wanted:
-        if asyncio.iscoroutine(asked):
-            asked.close()
         return None
     try:
-        return await asked
+        return await ask()
     except Definite:
         return None

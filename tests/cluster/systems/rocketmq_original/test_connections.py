@@ -2,10 +2,19 @@
 
 from __future__ import annotations
 
-import pytest
+import asyncio
+from collections.abc import Mapping
+from typing import Any, cast
 
+import pytest
+from pytest import MonkeyPatch
+
+from shalott.cluster.base import Cluster, CommandResult, Endpoint
+from shalott.cluster.systems.rocketmq_original.asking import Admin
 from shalott.cluster.systems.rocketmq_original.connections import hosts_at
 from shalott.cluster.systems.rocketmq_original.observing import add_slaves
+from shalott.cluster.systems.rocketmq_original.views import Views
+from shalott.harness.core.plan import SystemPlan
 
 pytestmark = pytest.mark.unit
 
@@ -43,3 +52,44 @@ def test_who_is_connected_is_no_longer_unknown() -> None:
     assert claim == {
         "synchronised": ["n2", "n3"], "mirrors": ["n2", "n3"], "unknown": ["epoch"],
     }  # fmt: skip
+
+
+class LooksAround:
+    """A cluster of which nobody can ask more than a node's table and addresses."""
+
+    nodes = ("n1", "n2", "n3")
+
+    def __init__(self) -> None:
+        self.looked: list[str] = []
+
+    def endpoint(self, node: str, port: str) -> Endpoint:
+        return Endpoint(f"172.17.0.{int(node[1]) + 1}", 10911)
+
+    async def run_command(self, node: str, command: object, timeout_ms: int) -> CommandResult:
+        self.looked.append(node)
+        return CommandResult(0, TCP)
+
+
+@pytest.mark.parametrize(
+    ("version", "replication", "role", "told"),
+    [
+        ("4.9.7", "master-slave", "master", ["n2"]),
+        ("4.9.7", "master-slave", "slave", None),
+        ("4.9.7", "dledger", "master", None),  # its members have no such connections
+        ("5.3.3", "master-slave", "master", None),  # tells it when it is asked
+    ],
+)
+def test_a_node_is_looked_into_where_no_answer_tells_of_slaves(
+    version: str, replication: str, role: str, told: list[str] | None, monkeypatch: MonkeyPatch
+) -> None:
+    async def observe(self: Views, cluster: Cluster, node: str) -> Mapping[str, Any]:
+        return {"claims": [{"role": role, "synchronised": None, "unknown": ["synchronised"]}]}
+
+    monkeypatch.setattr(Views, "observe", observe)
+    parameters = {"version": version, "replication": replication}
+    plan = SystemPlan(name="rocketmq", profile="safe", parameters=parameters)
+    views, cluster = Views(plan, Admin(), {"broker": {}}), LooksAround()
+    view = asyncio.run(views.observe_with_slaves(cast(Cluster, cluster), "n1"))
+    (claim,) = view["claims"]
+    assert claim["synchronised"] == told
+    assert cluster.looked == ([] if told is None else ["n1"])

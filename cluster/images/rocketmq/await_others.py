@@ -5,13 +5,19 @@ after 10 s and every 30 s; a slave learns from the answer where its master takes
 that boot together would wait for all of that. So, at the first boot only, brokers start when every
 name server answers (WHAT: name-servers), and slaves when each knows a master (master). Since 5.0 a
 broker that starts has found none yet, however long they answer: it is asked to register, as it does
-whenever its permissions are set, until each name server knows it (registered). All of it gives up
-silently.
+whenever its permissions are set, until each name server knows it (registered).
+
+At later boots of masters and slaves the machine of a master is as careful as who runs it should be:
+its broker does not start while a name server names another master (unrivalled). The operator then
+makes it a slave, and starts it again. A name server that does not answer knows of nobody.
+
+All of it gives up silently.
 """
 
 from __future__ import annotations
 
 import json
+import re
 import socket
 import struct
 import sys
@@ -26,6 +32,7 @@ HEADER = {
     "flag": 0,
 }
 POLL_S = 0.3
+_MASTERS = re.compile(rb'[{,]"?0"?:"([^"]+)"')
 
 
 def asked(address: str, code: int, body: bytes = b"") -> bytes | None:
@@ -45,13 +52,20 @@ def asked(address: str, code: int, body: bytes = b"") -> bytes | None:
 
 
 def is_there(address: str, what: str, own: str) -> bool:
-    """Whether that name server answers, names a master, or names the broker itself."""
+    """Whether that name server answers, names a master, names the broker itself, or names no other
+    master than it."""
     body = asked(address, GET_BROKER_CLUSTER_INFO)
     if body is None:
-        return False
+        return what == "unrivalled"
     text = body.replace(b" ", b"")
-    named = {"name-servers": True, "master": b'{0:"' in text or b'"0":"' in text}
-    return named.get(what, f'"{own}"'.encode() in text)
+    masters = {found.decode() for found in _MASTERS.findall(text)}
+    told = {
+        "name-servers": True,
+        "master": bool(masters),
+        "registered": f'"{own}"'.encode() in text,
+        "unrivalled": masters <= {own},
+    }
+    return told[what]
 
 
 def receive(line: socket.socket, count: int) -> bytes:
@@ -69,6 +83,8 @@ def main() -> None:
     pairs = (line.strip().partition("=") for line in Path(file).read_text().splitlines())
     properties = {name: value for name, _, value in pairs}
     own = f"{properties['brokerIP1']}:{properties['listenPort']}"
+    if what == "unrivalled" and properties.get("brokerId") != "0":
+        return
     waiting = properties["namesrvAddr"].split(";")
     until = time.monotonic() + float(patience_s)
     while waiting and time.monotonic() < until:

@@ -7,11 +7,14 @@ shift 2
 
 # AFTER: what a broker that has nothing yet waits for, "name-servers" or "master", and for how many seconds at most.
 # REGISTERS: it is asked to register as soon as it can; who elects it does that elsewhere.
+# UNRIVALLED: for how many seconds at most a master that is back waits while there is another.
 run() { # service, its properties
     if [ "$1" = broker ] && [ -n "${AFTER:-}" ] && [ ! -d "$data/store" ]; then
         read -r what patience <<<"$AFTER"
         python3 /opt/rocketmq/await_others.py "$2" "$what" "$patience"
         if [ -n "${REGISTERS:-}" ]; then (python3 /opt/rocketmq/await_others.py "$2" registered "$patience" &); fi
+    elif [ "$1" = broker ] && [ -n "${UNRIVALLED:-}" ]; then
+        python3 /opt/rocketmq/await_others.py "$2" unrivalled "$UNRIVALLED"
     fi
     printf '%s INFO Shalott [entry] starting\n' "$(date -u +%Y-%m-%dT%H:%M:%S.%3NZ)" >>"$data/log/$1.log"
     exec /opt/rocketmq/service.sh "$1" "$2" "$data/log/$1.log"

@@ -1,9 +1,11 @@
 """What an operator of the original does, as its manual has it, and no tool of ours.
 
 *Master and slaves*: he writes another role into a slave's properties and restarts it; the other
-slaves hear of the new master from the name servers. A former master is given the slave's place in
-its properties and an empty store before it follows: HAService copies from where a slave's log ends,
-and never cuts what was written apart.
+slaves hear of the new master from the name servers. A former master's broker stays off until he has
+seen to it (await_others.py), and he does so when the other slaves have found the new master: a
+slave that meets the old one again before, on its old address, stays with it
+(docs/analyses/README.md). It is given the slave's place in its properties and an empty store before
+it follows: HAService copies from where a slave's log ends, and never cuts what was written apart.
 
 *Controllers*: he has them elect (ELECT_MASTER, 1002), and takes a broker that is gone for good out
 of the group (CLEAN_BROKER_DATA, 1011).
@@ -23,13 +25,15 @@ from shalott.cluster.systems.rocket import operator as own_operator
 from shalott.cluster.systems.rocketmq_original.config import CLUSTER, GROUP
 from shalott.cluster.systems.rocketmq_original.layout import nodes_with
 from shalott.cluster.systems.rocketmq_original.system import RocketmqOriginal
-from shalott.cluster.waiting import retrying
+from shalott.cluster.waiting import ask_until, retrying
 from shalott.harness.core.errors import ClientError, Definite, HarnessError, Indefinite
 
 PROPERTIES = "/data/conf/broker.properties"
 EMPTY_STORE = "/data/conf/empty-store"  # entry.sh removes the store when it finds this
 WITHIN_S = 30.0  # a Java machine that was just started answers by then
+FOUND_WITHIN_S = 45.0  # slaves register every 30 s, and hear of the new master then
 RETRY_S = 0.5
+RETRY = wait_fixed(RETRY_S)
 COMMAND_TIMEOUT_MS = 10_000
 
 
@@ -46,17 +50,25 @@ class MasterSlaveOriginal(RocketmqOriginal):
         role = str(self._plan.policy.get("brokerRole", "ASYNC_MASTER"))
         await self._change(cluster, new, {"brokerRole": role, "brokerId": "0"})
         await self._await_claim(cluster, new, lambda claim: claim["role"] == "master")
+
+        async def is_named() -> bool:
+            return await self._is_named(cluster, new, [n for n in cluster.nodes if n != old])
+
+        await ask_until(is_named, WITHIN_S, RETRY)
         return (new,)
 
     async def rejoin(self, cluster: Cluster, node: str) -> None:
         """It takes the place of the slave that took its own."""
         brokers = self._brokers(cluster, node)
-        await self._await_claim(cluster, node, lambda claim: True)
-        claims = {
-            other: await self._own_claim(cluster, other) for other in brokers if other != node
-        }
+        others = [other for other in brokers if other != node]
+        claims = {other: await self._own_claim(cluster, other) for other in others}
         if not any(claim["role"] == "master" for claim in claims.values()):
             return  # nobody took its place
+
+        async def is_followed() -> bool:
+            return await self._is_followed(cluster, others)
+
+        await ask_until(is_followed, FOUND_WITHIN_S, RETRY)
         taken = [claim["broker_id"] for claim in claims.values()]
         free = min(number for number in range(1, len(brokers) + 1) if number not in taken)
         properties = {"brokerRole": "SLAVE", "brokerId": str(free)}
@@ -66,6 +78,26 @@ class MasterSlaveOriginal(RocketmqOriginal):
     async def report_nonsense(self, cluster: Cluster, node: str) -> Callable[[], None]:
         self._brokers(cluster, node)
         return await own_operator.report_nonsense(cluster, node)
+
+    async def _is_named(self, cluster: Cluster, master: str, nodes: Sequence[str]) -> bool:
+        """Whether these nodes' name servers know that master: since 5.0 it tells them 10 s after
+        its start."""
+        try:
+            views = [await self.observe(cluster, node) for node in nodes]
+        except ClientError:
+            return False
+        servers = [view["name_server"] for view in views if "name_server" in view]
+        return all(server["master"] == master for server in servers)
+
+    async def _is_followed(self, cluster: Cluster, nodes: Sequence[str]) -> bool:
+        """Whether one of them is a master that all others are connected to."""
+        try:
+            views = [await self._views.observe_with_slaves(cluster, node) for node in nodes]
+        except ClientError:
+            return False
+        claims = [claim for view in views for claim in view["claims"]]
+        masters = [claim for claim in claims if claim["role"] == "master"]
+        return len(masters) == 1 and len(nodes) == 1 + len(masters[0]["synchronised"] or ())
 
     def _brokers(self, cluster: Cluster, node: str) -> tuple[str, ...]:
         """Raises Definite for a node without a broker."""
@@ -89,7 +121,7 @@ class MasterSlaveOriginal(RocketmqOriginal):
             if not is_right(claim):
                 raise Indefinite(f"{node} is {claim['role']}")
 
-        await retrying(WITHIN_S, wait_fixed(RETRY_S), retry_if_exception_type(ClientError))(look)
+        await retrying(WITHIN_S, RETRY, retry_if_exception_type(ClientError))(look)
 
     async def _change(
         self, cluster: Cluster, node: str, properties: Mapping[str, str], *, empty: bool = False

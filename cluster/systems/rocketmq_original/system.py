@@ -58,6 +58,7 @@ CONFIGURE_WITHIN_S = 90.0
 COPIED_WITHIN_S = 75.0  # slaves copy their master's tables every 10 or 60 s
 RETRY_S = 0.25
 PATIENCE_S = 60  # of a broker that waits for others before it starts, the first time
+UNRIVALLED_S = 120  # of a former master that waits until its operator makes it a slave
 ADMIN_TIMEOUT_MS = 5000.0
 
 
@@ -91,19 +92,25 @@ class RocketmqOriginal:
                 image=self.image,
                 command=("{config}", "{data}", *machines_of(services_of(self._plan, node))),
                 files=properties_of(self._plan, topology, node),
-                environment={**HEAPS, **self._first_boot(node, topology)},
+                environment={**HEAPS, **self._boots(node, topology)},
                 ports={port: listen[port].port for port in hosted_ports(self._plan, node)},
                 collect=("log", "conf"),
             )
             for node, listen in topology.listen.items()
         ]
 
-    def _first_boot(self, node: str, topology: Topology) -> dict[str, str]:
-        """The first broker becomes the master; slaves that follow one start after it."""
+    def _boots(self, node: str, topology: Topology) -> dict[str, str]:
+        """The first broker becomes the master; slaves that follow one start after it. Where no one
+        elects, a master that is back waits until its operator has seen to it."""
         brokers = nodes_with(self._plan, "broker", tuple(topology.listen))
         follows = self.replication != "dledger" and node in brokers[1:]
         after = f"{'master' if follows else 'name-servers'} {PATIENCE_S}"
-        return {"AFTER": after, "REGISTERS": "yes" if self.replication == "master-slave" else ""}
+        by_hand = self.replication == "master-slave"
+        return {
+            "AFTER": after,
+            "REGISTERS": "yes" if by_hand else "",
+            "UNRIVALLED": str(UNRIVALLED_S) if by_hand else "",
+        }
 
     def hosted_ports(self, node: str) -> Sequence[str]:
         return hosted_ports(self._plan, node)

@@ -82,6 +82,12 @@ def serving() -> Iterator[Server]:
         (MASTER.replace(b"{0:", b'{"0": '), "master", True),
         (MASTER, "registered", False),
         (BOTH, "registered", True),
+        (b"{}", "unrivalled", True),
+        (SLAVE, "unrivalled", True),
+        (MASTER, "unrivalled", False),
+        (BOTH, "unrivalled", False),
+        (MASTER.replace(b"10.0.0.1", b"10.0.0.2"), "unrivalled", True),
+        (MASTER.replace(b"{0:", b'{1:"10.0.0.2:10911", "0": '), "unrivalled", False),
     ],
 )
 def test_what_a_name_server_says_is_looked_for(known: bytes, what: str, there: bool) -> None:
@@ -96,6 +102,23 @@ def test_nobody_is_not_there() -> None:
         gone = server.address
     assert asked(gone, GET_BROKER_CLUSTER_INFO) is None
     assert not is_there(gone, "name-servers", OWN)
+    assert is_there(gone, "unrivalled", OWN)
+
+
+@pytest.mark.parametrize(("broker_id", "asks"), [("0", True), ("1", False)])
+def test_only_a_master_has_rivals(
+    broker_id: str, asks: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with serving() as server:
+        server.known = MASTER.replace(b"10.0.0.1", b"10.0.0.2")
+        file = tmp_path / "broker.properties"
+        file.write_text(
+            f"brokerIP1=10.0.0.2\nlistenPort=10911\nbrokerId={broker_id}\n"
+            f"namesrvAddr={server.address}\n"
+        )
+        monkeypatch.setattr(sys, "argv", ["await_others.py", str(file), "unrivalled", "60"])
+        main()
+        assert server.requests == ([(GET_BROKER_CLUSTER_INFO, b"")] if asks else [])
 
 
 def test_a_broker_is_asked_to_register_until_it_is_known(

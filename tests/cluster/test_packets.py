@@ -171,9 +171,9 @@ def test_the_engine_of_a_dead_harness_is_swept_and_that_of_a_live_one_is_not() -
     try:
         doomed, alive = engines
         said = sweep_engines()
-        assert [s for s in said if f"engine {doomed.pid} " in s]
-        assert not [s for s in said if f"engine {alive.pid} " in s]
         assert doomed.wait(5) == -signal.SIGKILL
+        # Said by who was first: another harness on this machine may sweep as well.
+        assert not [s for s in said if f"engine {alive.pid} " in s]
         assert alive.poll() is None
     finally:
         for engine in engines:

@@ -55,6 +55,15 @@ def test_a_plan_of_each_rebuild_becomes_one_of_the_original(
     assert carry(after, replace_system(DOCKER, ""))[0] == after  # and stays what it is
 
 
+def test_what_a_plan_of_real_nodes_asks_for_is_asked_again() -> None:
+    """A group that is stuck is a failure only where the plan says so."""
+    there, _ = carry(drawn("controller"), DOCKER)
+    strict = replace(there, gates=replace(there.gates, must_settle=True, must_converge=True))
+    assert carry(strict, replace_system(DOCKER, ""))[0].gates == strict.gates
+    simulated = replace(drawn("controller"), gates=strict.gates)
+    assert not carry(simulated, DOCKER)[0].gates.must_settle
+
+
 def replace_system(target: Target, system: str) -> Target:
     return Target(cluster=target.cluster, can=target.can, system=system)
 

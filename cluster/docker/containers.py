@@ -15,6 +15,7 @@ from typing import Any
 import docker
 import docker.errors
 
+from shalott.cluster.archives import unpack
 from shalott.cluster.base import CommandResult, NodeSpec, NodeState, NodeStatus
 from shalott.cluster.docker.names import LABEL_NODE
 
@@ -225,4 +226,4 @@ def _bring(api: docker.APIClient, name: str, path: str, into: Path) -> None:
     target = (into / path).parent
     target.mkdir(parents=True, exist_ok=True)
     with tarfile.open(fileobj=buffer) as archive:
-        archive.extractall(target, filter="data")
+        unpack(archive, target)

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import paramiko
 
+from shalott.cluster.archives import unpack
 from shalott.cluster.ssh.connection import Connection
 from shalott.cluster.ssh.inventory import title_of
 from shalott.harness.core.errors import HarnessError
@@ -43,6 +44,4 @@ def bring(connection: Connection, directory: str, names: Sequence[str], into: Pa
             return
         file.seek(0)
         with tarfile.open(fileobj=file) as archive:
-            for entry in archive:
-                entry.name = entry.name.removeprefix("data/")
-                archive.extract(entry, into, filter="data")
+            unpack(archive, into, without="data/")

@@ -8,8 +8,11 @@ import asyncio
 import contextlib
 import os
 import signal
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+
+from shalott.cluster.precedence import children_first
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,16 +26,7 @@ class Outcome:
 
 async def run_program(*command: str, script: str = "") -> Outcome:
     """Run ``command`` with ``script`` as its input. Raises OSError if there is no such program."""
-    starting = asyncio.ensure_future(
-        asyncio.create_subprocess_exec(
-            *command,
-            stdin=asyncio.subprocess.PIPE,
-            stdout=asyncio.subprocess.PIPE,
-            stderr=asyncio.subprocess.PIPE,
-            cwd="/",
-            start_new_session=True,
-        )
-    )
+    starting = asyncio.ensure_future(_start(command))
     try:
         # asyncio ends a program whose start is cancelled, and not what it has started itself.
         process = await asyncio.shield(starting)
@@ -44,6 +38,18 @@ async def run_program(*command: str, script: str = "") -> Outcome:
     assert process.returncode is not None
     texts = [stream.decode(errors="replace") for stream in (output, errors)]
     return Outcome(process.returncode, *texts)
+
+
+async def _start(command: Sequence[str]) -> asyncio.subprocess.Process:
+    with children_first():
+        return await asyncio.create_subprocess_exec(
+            *command,
+            stdin=asyncio.subprocess.PIPE,
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.PIPE,
+            cwd="/",
+            start_new_session=True,
+        )
 
 
 async def _end(process: asyncio.subprocess.Process) -> None:

@@ -3,8 +3,8 @@ ARGUMENT...``.
 
 Run as a script of its own (no other module is imported, so it costs a few milliseconds). On Linux
 the kernel is asked to kill this process when its parent ends, however that ends; then the program
-takes this process's place. Elsewhere, and if the parent is gone already, ``sweep`` and this check
-do what can be done.
+takes this process's place, as an ordinary process whatever the harness is (precedence.py).
+Elsewhere, and if the parent is gone already, ``sweep`` and this check do what can be done.
 """
 
 from __future__ import annotations
@@ -22,6 +22,8 @@ def main(arguments: list[str]) -> None:
         import ctypes
 
         ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+        if os.sched_getscheduler(0) == os.SCHED_RR:
+            os.sched_setscheduler(0, os.SCHED_OTHER, os.sched_param(0))
     if os.getppid() != parent:
         sys.exit(1)  # it ended before the kernel had been asked
     os.execvp(program[0], program)

@@ -16,6 +16,7 @@ from pathlib import Path
 
 from shalott.cluster.base import CommandResult, NodeStatus
 from shalott.cluster.owner import process_state, start_ticks
+from shalott.cluster.precedence import children_first
 from shalott.cluster.waiting import wait_until
 from shalott.harness.core.errors import HarnessError
 
@@ -104,7 +105,7 @@ async def launch(program: Program) -> NodeProcess:
     """Start a node's program. Raises HarnessError if it can't be run at all."""
     launcher = (sys.executable, "-I", "-S", str(LAUNCHER), str(os.getpid()))
     try:
-        with program.output.open("ab") as output:
+        with program.output.open("ab") as output, children_first():
             process = await asyncio.create_subprocess_exec(
                 *launcher,
                 *program.command,

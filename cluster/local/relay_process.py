@@ -16,6 +16,7 @@ import sys
 from shalott.cluster.endpoint import Endpoint
 from shalott.cluster.local.relay import Relays
 from shalott.cluster.local.relay_messages import Answer, Order, decode_order, encode_line
+from shalott.cluster.precedence import go_first_or_be_less_nice
 from shalott.cluster.stalls import STALL_S, TICK_S
 from shalott.harness.core.errors import HarnessError
 
@@ -97,6 +98,7 @@ class RelayServer:
 
 
 async def main() -> None:
+    go_first_or_be_less_nice()  # a busy machine shall not be a slow network
     loop = asyncio.get_running_loop()
     orders = asyncio.StreamReader(limit=LINE_BYTES_MAX)
     await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(orders), sys.stdin)

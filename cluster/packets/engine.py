@@ -9,7 +9,6 @@ messages.py's, read and written without a library: it runs on hosts too (Python 
 
 from __future__ import annotations
 
-import contextlib
 import ctypes
 import heapq
 import json
@@ -23,11 +22,11 @@ from typing import Any
 
 from shalott.cluster.packets.fates import LinkFates, PacketShape, Shape, damage
 from shalott.cluster.packets.queue import Packet, PacketQueue
+from shalott.cluster.precedence import go_first_or_be_less_nice
 from shalott.cluster.ticks import STALL_S, TICK_S
 
 PR_SET_PDEATHSIG = 1
 READ_BYTES = 1 << 16
-PRIORITY = -10  # as nice(1) counts
 
 OpenQueue = Callable[[int], PacketQueue]  # in the network of a process; raises OSError
 
@@ -184,6 +183,5 @@ def _as_data(shape: Shape) -> Mapping[str, Any]:
 def serve(seed: int, orders: int, out: int, open_queue: OpenQueue) -> None:
     """The process: it ends with its orders, and at the latest with the process that began it."""
     ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
-    with contextlib.suppress(PermissionError):  # a busy machine shall not be a slow network
-        os.setpriority(os.PRIO_PROCESS, 0, PRIORITY)
+    go_first_or_be_less_nice()  # a busy machine shall not be a slow network
     Engine(seed, out, open_queue).serve(orders)

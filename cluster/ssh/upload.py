@@ -46,7 +46,7 @@ SHARED = (
     "harness/core/rng.py",
     "harness/core/errors.py",
     *(f"cluster/{name}.py" for name in ("cgroups", "file_limits", "forking", "lives", "owner")),
-    "cluster/ticks.py",
+    *(f"cluster/{name}.py" for name in ("precedence", "ticks")),
     *(f"cluster/packets/{name}.py" for name in ("engine", "fates", "numbered", "queue")),
 )
 AGENT_START = """import sys

@@ -80,6 +80,10 @@ class Machine(Protocol):
         """Why containers can have no disks that fail or lose their power; None if they can."""
         ...
 
+    def may_go_first(self) -> bool:
+        """Whether the harness may run before the nodes on this machine (cluster/precedence.py)."""
+        ...
+
     def free_bytes(self) -> int | None:
         """Room for runs in the current directory; None if it can't be written."""
         ...
@@ -215,6 +219,15 @@ def examine_faulty_disks(machine: Machine) -> Iterator[Finding]:
     yield Finding("missing", "Power and disk faults", found, lacking, fix)
 
 
+def examine_precedence(machine: Machine) -> Iterator[Finding]:
+    if machine.may_go_first():
+        yield Finding("ok", "Real-time class", "the harness runs before the nodes")
+        return
+    lacking = "runs whose nodes want every CPU: the harness stands still, and they are unknown"
+    found = "the harness may not run before the nodes: it is not root, and has no CAP_SYS_NICE"
+    yield Finding("missing", "Real-time class", found, lacking)
+
+
 def examine_maven(machine: Machine) -> Iterator[Finding]:
     """It fetches the jars of the original RocketMQ."""
     maven, lacking = machine.program("mvn"), "--system rocketmq"
@@ -253,6 +266,7 @@ EXAMINATIONS: Sequence[Callable[[Machine], Iterator[Finding]]] = (
     examine_docker,
     examine_network,
     examine_faulty_disks,
+    examine_precedence,
     examine_maven,
     examine_spark,
     examine_java_client,
@@ -327,6 +341,11 @@ class ThisMachine:
         from shalott.cluster.docker.disks import disk_obstacle
 
         return disk_obstacle()
+
+    def may_go_first(self) -> bool:
+        from shalott.cluster.precedence import may_go_first
+
+        return may_go_first()
 
     def free_bytes(self) -> int | None:
         if not os.access(".", os.W_OK):

@@ -28,6 +28,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from shalott.cluster.base import Cluster
+from shalott.cluster.precedence import threads_first
 from shalott.cluster.stalls import STALL_S, TICK_S, CarriesTraffic, Stall, StallKind
 from shalott.harness.core.history import Recorder
 from shalott.harness.core.op import NEMESIS
@@ -116,7 +117,7 @@ class ThreadWitness:
 @contextlib.asynccontextmanager
 async def watch_for_stalls(cluster: Cluster, record: Recorder) -> AsyncIterator[None]:
     """While it lasts, every stall of the harness, and of what carries the nodes' traffic, is
-    recorded."""
+    recorded, and the harness runs before the nodes (cluster/precedence.py)."""
 
     def tell(stall: Stall) -> None:
         record_stall(record, stall)
@@ -125,20 +126,24 @@ async def watch_for_stalls(cluster: Cluster, record: Recorder) -> AsyncIterator[
         cluster.tell_stalls(tell)
     witness = ThreadWitness()
     witness.start()
-    watching = asyncio.create_task(_watch(witness, tell))
-    try:
-        yield
-    finally:
-        watching.cancel()
-        await asyncio.gather(watching, return_exceptions=True)
-        witness.stop()
+    with threads_first() as put_new_ones_first:
+        watching = asyncio.create_task(_watch(witness, tell, put_new_ones_first))
+        try:
+            yield
+        finally:
+            watching.cancel()
+            await asyncio.gather(watching, return_exceptions=True)
+            witness.stop()
 
 
-async def _watch(witness: ThreadWitness, tell: Callable[[Stall], None]) -> None:
+async def _watch(
+    witness: ThreadWitness, tell: Callable[[Stall], None], put_new_ones_first: Callable[[], None]
+) -> None:
     before = look()
     try:
         while True:
             await asyncio.sleep(TICK_S)
+            put_new_ones_first()
             after = look()
             for stall in judge_gap(before, after, witness.take_longest_s()):
                 tell(stall)

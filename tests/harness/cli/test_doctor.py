@@ -77,6 +77,7 @@ NO_IMAGE = EngineFacts(version="27.1")
             FakeMachine(disks="only root mounts disks for containers"),
             ["missing  Power and disk faults: only root", "faults of power and disks on docker"],
         ),
+        (FakeMachine(is_first=False), ["missing  Real-time class", "the harness stands still"]),
         (
             FakeMachine(programs=without("mvn")),
             ["missing  Maven", "--system rocketmq", "sudo apt-get install -y maven"],

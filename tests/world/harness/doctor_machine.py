@@ -21,6 +21,7 @@ class FakeMachine:
     facts: EngineFacts = EngineFacts(version="27.1", has_base_image=True)
     shapes: frozenset[str] = frozenset({"delay", "throttle"})
     disks: str | None = None
+    is_first: bool = True
     free: int | None = 50_000_000_000
 
     def missing_distributions(self, extra: str = "") -> Sequence[str]:
@@ -37,6 +38,9 @@ class FakeMachine:
 
     def disk_obstacle(self) -> str | None:
         return self.disks
+
+    def may_go_first(self) -> bool:
+        return self.is_first
 
     def free_bytes(self) -> int | None:
         return self.free

@@ -11,6 +11,7 @@ from shalott.harness.originals.rows_allowed import ALLOWED_ROWS
 from shalott.harness.originals.rows_controller import CONTROLLER_ROWS
 from shalott.harness.originals.rows_dledger import DLEDGER_ROWS
 from shalott.harness.originals.rows_epochs import EPOCH_ROWS
+from shalott.harness.originals.rows_jraft import JRAFT_ROWS
 from shalott.harness.originals.rows_master_slave import MASTER_SLAVE_ROWS
 from shalott.harness.originals.rows_power import POWER_ROWS
 from shalott.harness.originals.rows_waiting import WAITING_ROWS
@@ -27,6 +28,7 @@ LADDER: tuple[Row, ...] = tuple(
             *POWER_ROWS,
             *CONTROLLER_ROWS,
             *EPOCH_ROWS,
+            *JRAFT_ROWS,
             *ALLOWED_ROWS,
             *DLEDGER_ROWS,
             *WAITING_ROWS,

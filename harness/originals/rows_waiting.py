@@ -74,15 +74,6 @@ WAITING_ROWS: tuple[Row, ...] = (
         waits_for="a failed election whose candidates do not register again: brokers of 5.1.0 do "
         "so every 5 s when the controller names no master, which elects",
     ),
-    *(
-        Row(
-            id=row_id, has=releases("5.2.0", "5.3.3"),
-            read_in="controller/impl/JRaftController.java",
-            waits_for="controllers of jRaft (controllerType=jRaft), which the system does not set "
-            "up yet",
-        )
-        for row_id in ("KB-RKT-28", "KB-RKT-29")
-    ),
     Row(
         id="KB-RKT-30", has=releases(last="5.2.0"), free=releases("5.3.0"),
         read_in="broker/failover/EscapeBridge.java; 5eb0a8ce0f (#7923)",

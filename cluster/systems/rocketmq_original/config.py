@@ -14,6 +14,7 @@ from shalott.cluster.base import Topology
 from shalott.cluster.systems.rocketmq_original.layout import (
     PORTS,
     addresses,
+    controllers_are_jraft,
     nodes_with,
     replication_of,
     services_of,
@@ -89,19 +90,32 @@ def _peers(plan: SystemPlan, topology: Topology, service: str, port: str) -> str
 
 
 def _controller(plan: SystemPlan, topology: Topology, node: str) -> dict[str, Any]:
+    if controllers_are_jraft(plan):
+        peers = {
+            "jRaftGroupId": CONTROLLERS,
+            "jRaftServerId": addresses(topology)[node]["jraft"],
+            "jRaftInitConf": ",".join(_all(plan, topology, "controller", "jraft")),
+            "jRaftControllerRPCAddr": ",".join(_all(plan, topology, "controller")),
+        }
+    else:
+        peers = {
+            "controllerDLegerGroup": CONTROLLERS,
+            "controllerDLegerPeers": _peers(plan, topology, "controller", "controller"),
+            "controllerDLegerSelfId": member_ids(plan, topology, "controller")[node],
+        }
     return {
-        "controllerDLegerGroup": CONTROLLERS,
-        "controllerDLegerPeers": _peers(plan, topology, "controller", "controller"),
-        "controllerDLegerSelfId": member_ids(plan, topology, "controller")[node],
+        **peers,
         "controllerStorePath": "/data/controller",
         "mappedFileSize": str(16 << 20),
         **settings_of_service(plan, "controller"),
     }
 
 
-def _all(plan: SystemPlan, topology: Topology, service: str) -> str:
+def _all(plan: SystemPlan, topology: Topology, service: str, port: str = "") -> list[str]:
+    """Addresses of everybody that hosts a service: of its own port, or of another."""
     known = addresses(topology)
-    return ";".join(known[n][service] for n in nodes_with(plan, service, tuple(topology.listen)))
+    hosting = nodes_with(plan, service, tuple(topology.listen))
+    return [known[node][port or service] for node in hosting]
 
 
 def _broker(plan: SystemPlan, topology: Topology, node: str) -> dict[str, Any]:
@@ -113,7 +127,7 @@ def _broker(plan: SystemPlan, topology: Topology, node: str) -> dict[str, Any]:
         "haListenPort": PORTS["ha"],
         "brokerIP1": address,
         "brokerIP2": address,
-        "namesrvAddr": _all(plan, topology, "nameserver"),
+        "namesrvAddr": ";".join(_all(plan, topology, "nameserver")),
         "storePathRootDir": "/data/store",
         "storePathCommitLog": "/data/store/commitlog",
     }
@@ -133,7 +147,7 @@ def _place(
     if replication == "controller":
         return {
             "enableControllerMode": "true",
-            "controllerAddr": _all(plan, topology, "controller"),
+            "controllerAddr": ";".join(_all(plan, topology, "controller")),
             "brokerId": "-1",
         }
     if replication == "dledger":

@@ -3,12 +3,15 @@
 The leader tells each decision with its result: which master in which epoch, or which set. Whose set
 it is was told with the election before; ``complete_sets`` puts that in from all controllers' logs,
 in order of the sets' epochs. What set an election leaves is in no line, so it is not told here.
+
+With jRaft every controller applies every decision and writes it down, also when it starts anew and
+reads its log again; here too the leader's word counts alone.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -33,6 +36,12 @@ SET = re.compile(
     r"AlterSyncStateSetEvent\{brokerName='([^']+)', newSyncStateSet=\[([^\]]*)\].*"
     r"newSyncStateSetEpoch=(\d+)"
 )
+JRAFT_ROLE = re.compile(
+    r"^node \S+ Start Leader, term=(?P<leads>\d+)"
+    r"|^Start following, ctx=LeaderChangeContext \[leaderId=(?P<leader>\S+), term=(?P<follows>\d+)"
+    r"|^node \S+ (?P<stops>Stop Leader)"
+)
+JRAFT_APPLIED = re.compile(r"^process event: term \d+, index \d+, request code \d+ success")
 FIELD = re.compile(r"(\w+)='?([^',}]*)'?")
 ROLES = {"leader": "leader", "candidate": "candidate", "follower": "follower"}
 
@@ -58,16 +67,36 @@ class ControllerLog(NodeLog):
             return
         elif found := ROLE.match(text):
             leader = {"leader": self._where.controller(found[3])} if found[3] else {}
-            role = ROLES.get(found[2].lower(), "none")
-            if (role, self._term) != self._told:
-                yield self.event(line, "role", role=role, epoch=self._term, detail=leader)
-            self._told = (role, self._term)
+            yield from self._is(line, ROLES.get(found[2].lower(), "none"), leader)
+        elif found := JRAFT_ROLE.match(text):
+            yield from self._is_in_jraft(line, found)
         elif text.startswith("Event queue run event"):
+            self._learn_ids(line)
             yield from self._read_decision(line)
+        elif JRAFT_APPLIED.match(text):
+            self._learn_ids(line)
+            if self._told[0] == "leader":
+                yield from self._read_decision(line)
 
-    def _read_decision(self, line: Line) -> Iterator[Any]:
+    def _is(self, line: Line, role: str, leader: Mapping[str, str]) -> Iterator[Any]:
+        if (role, self._term) != self._told:
+            yield self.event(line, "role", role=role, epoch=self._term, detail=leader)
+        self._told = (role, self._term)
+
+    def _is_in_jraft(self, line: Line, found: re.Match[str]) -> Iterator[Any]:
+        self._term = max(self._term, int(found["leads"] or found["follows"] or 0))
+        if found["leads"]:
+            yield from self._is(line, "leader", {"leader": self._node})
+        elif found["stops"]:
+            yield from self._is(line, "none", {})
+        else:
+            yield from self._is(line, "follower", {"leader": self._where.node(found["leader"])})
+
+    def _learn_ids(self, line: Line) -> None:
         for _, address, number in APPLIED_ID.findall(line.text):
             self._where.learn(int(number), address)
+
+    def _read_decision(self, line: Line) -> Iterator[Any]:
         if found := ELECTED.search(line.text):
             yield from self._elected(line, found)
         elif found := SET.search(line.text):

@@ -1,7 +1,8 @@
 """Where a node's services listen, and who hosts what: the layouts are those of our own brokers.
 
 The numbers are those of RocketMQ's manual. A broker also serves requests two ports below its own,
-and a controller needs one port for its peers and for brokers.
+and a controller needs one port for its peers and for brokers, but with jRaft, which has its own for
+peers.
 """
 
 from __future__ import annotations
@@ -21,7 +22,9 @@ PORTS: Mapping[str, int] = {
     "raft": 40911,
     "nameserver": 9876,
     "controller": 9878,
+    "jraft": 9880,
 }
+JRAFT = "jRaft"  # controllerType: since 5.2.0 controllers may have SOFAJRaft for their Raft
 _OF_BROKER: Mapping[str, tuple[str, ...]] = {
     "master-slave": ("remoting", "fast", "ha"),
     "dledger": ("remoting", "fast", "raft"),
@@ -31,6 +34,11 @@ _OF_BROKER: Mapping[str, tuple[str, ...]] = {
 
 def replication_of(parameters: Mapping[str, Any]) -> str:
     return str(parameters.get("replication", "controller"))
+
+
+def controllers_are_jraft(plan: SystemPlan) -> bool:
+    of_all = plan.policy.get("controllerType")
+    return bool(plan.policy.get("controller.controllerType", of_all) == JRAFT)
 
 
 def services_of(plan: SystemPlan, node: str) -> tuple[str, ...]:
@@ -44,7 +52,8 @@ def hosted_ports(plan: SystemPlan, node: str) -> tuple[str, ...]:
     """The names of the ports that somebody listens on at a node."""
     hosted = services_of(plan, node)
     broker = _OF_BROKER[replication_of(plan.parameters)] if "broker" in hosted else ()
-    return tuple(name for name in PORTS if name in broker or name in hosted)
+    peers = ("jraft",) if "controller" in hosted and controllers_are_jraft(plan) else ()
+    return tuple(name for name in PORTS if name in (*broker, *peers, *hosted))
 
 
 def machines_of(services: Sequence[str]) -> tuple[str, ...]:

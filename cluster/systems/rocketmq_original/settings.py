@@ -17,7 +17,7 @@ from typing import Any
 
 import msgspec
 
-from shalott.cluster.systems.rocketmq_original.layout import replication_of
+from shalott.cluster.systems.rocketmq_original.layout import JRAFT, replication_of
 from shalott.harness.core.errors import UsageError
 from shalott.harness.core.plan import SystemPlan
 
@@ -31,12 +31,20 @@ IDENTITY = (
     *("enableControllerMode", "enableControllerInNamesrv", "enableDLegerCommitLog"),
     *("dLegerGroup", "dLegerPeers", "dLegerSelfId", "controllerDLegerGroup"),
     *("controllerDLegerPeers", "controllerDLegerSelfId", "controllerStorePath"),
-    *("haMasterAddress", "controllerType", "jraftConfig"),
+    *("haMasterAddress", "jraftConfig"),
+    *("jRaftGroupId", "jRaftServerId", "jRaftInitConf", "jRaftControllerRPCAddr"),
 )
 # Of what upstream keeps as a text although it is one of a few.
 CHOICES: Mapping[str, tuple[str, ...]] = {
     "brokerRole": ("ASYNC_MASTER", "SYNC_MASTER"),
     "flushDiskType": ("ASYNC_FLUSH", "SYNC_FLUSH"),
+    "controllerType": ("DLedger", JRAFT),
+}
+# common/JraftConfig.java, which no release prints.
+JRAFT_SETTINGS: Mapping[str, str] = {
+    "jRaftElectionTimeoutMs": "1000",
+    "jRaftScanWaitTimeoutMs": "1000",
+    "jRaftSnapshotIntervalSecs": "3600",
 }
 
 
@@ -46,6 +54,8 @@ def settings_of_release(release: str) -> Mapping[str, Mapping[str, str]]:
     found: dict[str, dict[str, str]] = msgspec.json.decode(
         (RELEASES / f"{release}.json").read_bytes()
     )
+    if "controllerType" in found.get("controller", {}):
+        found["controller"] |= JRAFT_SETTINGS
     return found
 
 

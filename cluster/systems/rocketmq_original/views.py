@@ -18,7 +18,12 @@ from shalott.cluster.systems.rocketmq_original import observing
 from shalott.cluster.systems.rocketmq_original.asking import Admin
 from shalott.cluster.systems.rocketmq_original.config import CONTROLLERS, GROUP
 from shalott.cluster.systems.rocketmq_original.connections import TABLES, hosts_at
-from shalott.cluster.systems.rocketmq_original.layout import PORTS, replication_of, services_of
+from shalott.cluster.systems.rocketmq_original.layout import (
+    PORTS,
+    controllers_are_jraft,
+    replication_of,
+    services_of,
+)
 from shalott.cluster.systems.rocketmq_original.parameters import numbers
 from shalott.cluster.told import ReadsDataFiles
 from shalott.harness.core.errors import ClientError, Definite, HarnessError
@@ -162,8 +167,11 @@ class Views:
         member = self._members["controller"].get(node, "")
         answer, raft = await asyncio.gather(
             self._admin.ask(address, RequestCode.CONTROLLER_GET_METADATA_INFO),
-            self._raft(cluster, node, "controller", "controller", f"controller/dledger-{member}"),
-        )
+            self._raft(
+                cluster, node, "controller", "controller", f"controller/dledger-{member}",
+                wanted=not controllers_are_jraft(self._plan),  # which tells its term to nobody
+            ),
+        )  # fmt: skip
         sets = await _or_none(
             lambda: self._admin.json(
                 address,

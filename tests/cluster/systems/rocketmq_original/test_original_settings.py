@@ -11,7 +11,7 @@ from shalott.cluster.systems.record import SYSTEMS
 from shalott.cluster.systems.rocket.settings import check_settings as check_own_settings
 from shalott.cluster.systems.rocket.upstream_names import OWN_NAMES, in_own_names
 from shalott.cluster.systems.rocketmq_original.config import properties_of
-from shalott.cluster.systems.rocketmq_original.layout import PORTS
+from shalott.cluster.systems.rocketmq_original.layout import PORTS, hosted_ports
 from shalott.cluster.systems.rocketmq_original.parameters import Release
 from shalott.cluster.systems.rocketmq_original.profiles import safe_settings
 from shalott.cluster.systems.rocketmq_original.settings import (
@@ -88,6 +88,8 @@ def test_each_release_told_its_settings(version: str) -> None:
         ({"brokerName": "b"}, "the harness's own"),
         ({"nameserver.flushDiskType": "SYNC_FLUSH"}, "no such setting"),
         ({"brokerRole": "SYNC_MASTER"}, "their role by election"),
+        ({"controllerType": "raft"}, "it is DLedger or jRaft"),
+        ({"jRaftInitConf": "n1:9880"}, "the harness's own"),
     ],
 )
 def test_what_is_refused(policy: dict[str, Any], complaint: str) -> None:
@@ -211,3 +213,39 @@ def test_a_system_takes_what_it_has_of_several_names() -> None:
 def test_a_value_that_ours_cannot_be_is_refused_in_upstreams_words() -> None:
     with pytest.raises(UsageError, match="--policy flushDiskType=SYNC: it is SYNC_FLUSH or"):
         in_own_names({"flushDiskType": "SYNC"}, ())
+
+
+def controllers_words(**policy: Any) -> dict[str, str]:
+    """Of the node n2, the words of its controller's own file."""
+    services = dict.fromkeys(("n1", "n2"), ("broker", "nameserver", "controller"))
+    plan = plan_of(services={**services, "n3": ("broker", "nameserver")}, **policy)
+    check_settings(plan)
+    return parsed(properties_of(plan, topology(), "n2")["nameserver.properties"])
+
+
+def test_controllers_have_the_raft_that_is_asked_for() -> None:
+    own = controllers_words(controllerType="jRaft", jRaftScanWaitTimeoutMs=5000)
+    assert own["controllerType"] == "jRaft" and own["jRaftScanWaitTimeoutMs"] == "5000"
+    assert own["jRaftServerId"] == "10.1.1.12:9880"
+    assert own["jRaftInitConf"] == "10.1.1.11:9880,10.1.1.12:9880"
+    assert own["jRaftControllerRPCAddr"] == "10.1.1.11:9878,10.1.1.12:9878"
+    assert not any(word.startswith("controllerDLeger") for word in own)
+    usual = controllers_words()
+    assert usual["controllerDLegerPeers"] == "n0-10.1.1.11:9878;n1-10.1.1.12:9878"
+    assert not any(word.startswith("jRaft") for word in usual)
+
+
+def test_only_controllers_with_jraft_have_a_port_for_their_peers() -> None:
+    assert "jraft" in hosted_ports(plan_of(controllerType="jRaft"), "n1")
+    assert "jraft" in hosted_ports(plan_of(**{"controller.controllerType": "jRaft"}), "n1")
+    assert "jraft" not in hosted_ports(plan_of(), "n1")
+    brokers_only = {"n1": ("broker",), "n2": ("controller",), "n3": ("broker",)}
+    plan = plan_of(services=brokers_only, controllerType="jRaft")
+    assert [n for n in brokers_only if "jraft" in hosted_ports(plan, n)] == ["n2"]
+
+
+@pytest.mark.parametrize("version", ["5.1.4", "4.9.7"])
+def test_releases_before_5_2_have_no_jraft(version: str) -> None:
+    for name, value in (("controllerType", "jRaft"), ("jRaftScanWaitTimeoutMs", 5000)):
+        with pytest.raises(UsageError, match="has no such setting"):
+            check_settings(plan_of("dledger", version, **{name: value}))

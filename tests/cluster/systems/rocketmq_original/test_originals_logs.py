@@ -262,3 +262,67 @@ def test_an_old_releases_controller_tells_elections_and_sets(tmp_path: Path) -> 
     assert elected[2] == 1 and elected[3]["master"] == "n1"
     assert changed[2] == 2
     assert (changed[3]["set"], changed[3]["master"]) == (["n1", "n3"], "n1")
+
+
+JRAFT = "INFO RocketmqController [JRaft-FSMCaller-Disruptor-0]"
+DECIDED = (
+    f"2026-11-27T20:52:28.765Z {JRAFT} process event: term 1, index 6, request code 1002 success"
+    " with result ControllerResult{events=[ElectMasterEvent{newMasterElected=true,"
+    " brokerName='broker-a', newMasterBrokerId=1}], response=ElectMasterResponseHeader{"
+    "masterBrokerId=1, masterAddress='10.1.1.12:10911', masterEpoch=1, syncStateSetEpoch=1}}",
+    f"2026-11-27T20:52:37.787Z {JRAFT} process event: term 1, index 43, request code 1001 success"
+    " with result ControllerResult{events=[AlterSyncStateSetEvent{brokerName='broker-a',"
+    " newSyncStateSet=[1, 2]}], response=AlterSyncStateSetResponseHeader{newSyncStateSetEpoch=2}}",
+    f"2026-11-27T20:52:37.788Z {JRAFT} process event: term 1, index 44, request code 1001 success"
+    " with result ControllerResult{events=[],"
+    " response=AlterSyncStateSetResponseHeader{newSyncStateSetEpoch=0}}",
+)
+NAMED = (
+    f"2026-11-27T20:52:28.723Z {JRAFT} process event: term 1, index 4, request code 1013 success"
+    " with result ControllerResult{events=[ApplyBrokerIdEvent{clusterName='DefaultCluster',"
+    " brokerName='broker-a', brokerAddress='10.1.1.12:10911', registerCheckCode='x',"
+    " newBrokerId=1}], response=ApplyBrokerIdResponseHeader{}}",
+)
+
+
+def test_with_jraft_a_leader_tells_what_was_decided(tmp_path: Path) -> None:
+    rows = told(
+        tmp_path,
+        nameserver=[
+            f"2026-11-27T20:52:28.315Z {JRAFT} node <controllers/10.1.1.11:9880> Start Leader,"
+            " term=1",
+            *NAMED,
+            *DECIDED,
+            f"2026-11-27T20:52:40.944Z {JRAFT} node <controllers/10.1.1.11:9880> Stop Leader,"
+            " status=Status[ERAFTTIMEDOUT<10001>: Majority of the group dies: 2/3]",
+            f"2026-11-27T20:52:41.465Z {JRAFT} Start following, ctx=LeaderChangeContext"
+            " [leaderId=10.1.1.12:9880, term=2, status=Status[ENEWLEADER<10011>: ]]",
+        ],
+    )
+    assert [(row["kind"], row["role"], row["epoch"], row["group"]) for row in rows] == [
+        ("role", "leader", 1, "controller"),
+        ("elected", "", 1, "broker-a"),
+        ("set_changed", "", 2, "broker-a"),
+        ("role", "none", 1, "controller"),
+        ("role", "follower", 2, "controller"),
+    ]
+    details = [json.loads(row["detail"] or "{}") for row in rows]
+    assert details[1] == {"master": "n2", "master_id": 1, "set_epoch": 1}
+    assert details[2] == {
+        "set_ids": [1, 2], "set": ["n2", "2"], "set_epoch": 2, "master": "n2",
+    }  # fmt: skip
+    assert details[4] == {"leader": "n2"}
+
+
+def test_with_jraft_a_follower_that_reads_its_log_again_decides_nothing(tmp_path: Path) -> None:
+    rows = told(
+        tmp_path,
+        nameserver=[
+            *NAMED,
+            *DECIDED,
+            f"2026-11-27T20:52:41.465Z {JRAFT} Start following, ctx=LeaderChangeContext"
+            " [leaderId=10.1.1.13:9880, term=2, status=Status[ENEWLEADER<10011>: ]]",
+            *DECIDED,
+        ],
+    )
+    assert [(row["kind"], row["role"], row["epoch"]) for row in rows] == [("role", "follower", 2)]

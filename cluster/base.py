@@ -237,10 +237,11 @@ class DeclaresQueues(Protocol):
 class FailsOver(Protocol):
     """A System whose masters are replaced by an operator. (Jepsen: jepsen.db/Primary.)"""
 
-    async def fail_over(self, cluster: Cluster, old: str) -> Sequence[str]:
+    async def fail_over(self, cluster: Cluster, old: str, restarted: list[str]) -> None:
         """What an operator does whose master is down: another node takes its place.
 
-        Returns the nodes that he restarted for it. Raises ClientError.
+        A node that he restarts for it is put into ``restarted`` before he does: that it ended is
+        his doing, whatever becomes of it. Raises ClientError.
         """
         ...
 

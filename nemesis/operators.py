@@ -70,13 +70,13 @@ async def _fail_over(ctx: FaultContext, action: FaultAction) -> None:
         system = ctx.system
         assert isinstance(system, FailsOver)
         await ctx.processes.demand(action.id, old, "kill")
+        restarted: list[str] = []
         try:
-            restarted = await system.fail_over(ctx.cluster, old)
+            await system.fail_over(ctx.cluster, old, restarted)
         except ClientError as error:
             ctx.refused = f"nobody took the place of {old}: {error}"
-            return
         if restarted:
-            ctx.told["restarted"] = list(restarted)
+            ctx.told["restarted"] = restarted
 
     await ctx.at_once([kill_and_replace()])
 

@@ -13,7 +13,7 @@ run() { # service, its properties
         read -r what patience <<<"$AFTER"
         python3 /opt/rocketmq/await_others.py "$2" "$what" "$patience"
         if [ -n "${REGISTERS:-}" ]; then (python3 /opt/rocketmq/await_others.py "$2" registered "$patience" &); fi
-    elif [ "$1" = broker ] && [ -n "${UNRIVALLED:-}" ]; then
+    elif [ "$1" = broker ] && [ -n "${UNRIVALLED:-}" ] && [ -z "$promoted" ]; then
         python3 /opt/rocketmq/await_others.py "$2" unrivalled "$UNRIVALLED"
     fi
     printf '%s INFO Shalott [entry] starting\n' "$(date -u +%Y-%m-%dT%H:%M:%S.%3NZ)" >>"$data/log/$1.log"
@@ -23,6 +23,9 @@ run() { # service, its properties
 mkdir -p "$data/conf" "$data/log"
 # An operator's mark: this broker's messages are not to be kept (operator.py).
 if [ -e "$data/conf/empty-store" ]; then rm -rf "$data/store" "$data/conf/empty-store"; fi
+# Another one: he made it the master in another's place, who may still be named.
+promoted=
+if [ -e "$data/conf/promoted" ]; then promoted=yes && rm -f "$data/conf/promoted"; fi
 for service in "$@"; do
     own=$data/conf/$service.properties
     [ -s "$own" ] || cp "$config/$service.properties" "$own"

@@ -6,7 +6,7 @@ to take a report at its HA port (``TakesReports``); cluster/base.py has both pro
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from shalott.cluster.base import Cluster
@@ -19,11 +19,10 @@ from shalott.harness.core.errors import Definite
 class MasterSlaveSystem(RocketmqSystem):
     """A ``RocketmqSystem`` that is a ``FailsOver`` and a ``TakesReports`` as well."""
 
-    async def fail_over(self, cluster: Cluster, old: str) -> Sequence[str]:
+    async def fail_over(self, cluster: Cluster, old: str, restarted: list[str]) -> None:
         self._check_broker(old)
         brokers = brokers_of(self._plan, cluster.nodes)
         await operator.fail_over(cluster, self._asker(cluster), old, brokers)
-        return ()
 
     async def rejoin(self, cluster: Cluster, node: str) -> None:
         self._check_broker(node)

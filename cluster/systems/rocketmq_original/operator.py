@@ -29,7 +29,10 @@ from shalott.cluster.waiting import ask_until, retrying
 from shalott.harness.core.errors import ClientError, Definite, HarnessError, Indefinite
 
 PROPERTIES = "/data/conf/broker.properties"
-EMPTY_STORE = "/data/conf/empty-store"  # entry.sh removes the store when it finds this
+# Marks for entry.sh: it removes the store; its broker starts, though name servers, which may not
+# have heard of the end of a master that was cut off, still name that one.
+EMPTY_STORE = "/data/conf/empty-store"
+PROMOTED = "/data/conf/promoted"
 WITHIN_S = 30.0  # a Java machine that was just started answers by then
 FOUND_WITHIN_S = 45.0  # slaves register every 30 s, and hear of the new master then
 RETRY_S = 0.5
@@ -40,7 +43,7 @@ COMMAND_TIMEOUT_MS = 10_000
 class MasterSlaveOriginal(RocketmqOriginal):
     """A ``RocketmqOriginal`` that is a ``FailsOver`` and a ``TakesReports`` as well."""
 
-    async def fail_over(self, cluster: Cluster, old: str) -> Sequence[str]:
+    async def fail_over(self, cluster: Cluster, old: str, restarted: list[str]) -> None:
         """The slave whose log goes furthest becomes the master; all of them are asked first."""
         others = [node for node in self._brokers(cluster, old) if node != old]
         claims = {node: await self._own_claim(cluster, node) for node in others}
@@ -48,14 +51,14 @@ class MasterSlaveOriginal(RocketmqOriginal):
             raise Definite("there is another master")
         new = max(claims, key=lambda node: (int(claims[node]["end_offset"] or 0), node))
         role = str(self._plan.policy.get("brokerRole", "ASYNC_MASTER"))
-        await self._change(cluster, new, {"brokerRole": role, "brokerId": "0"})
+        restarted.append(new)
+        await self._change(cluster, new, {"brokerRole": role, "brokerId": "0"}, PROMOTED)
         await self._await_claim(cluster, new, lambda claim: claim["role"] == "master")
 
         async def is_named() -> bool:
             return await self._is_named(cluster, new, [n for n in cluster.nodes if n != old])
 
         await ask_until(is_named, WITHIN_S, RETRY)
-        return (new,)
 
     async def rejoin(self, cluster: Cluster, node: str) -> None:
         """It takes the place of the slave that took its own."""
@@ -72,7 +75,7 @@ class MasterSlaveOriginal(RocketmqOriginal):
         taken = [claim["broker_id"] for claim in claims.values()]
         free = min(number for number in range(1, len(brokers) + 1) if number not in taken)
         properties = {"brokerRole": "SLAVE", "brokerId": str(free)}
-        await self._change(cluster, node, properties, empty=True)
+        await self._change(cluster, node, properties, EMPTY_STORE)
         await self._await_claim(cluster, node, lambda claim: claim["role"] == "slave")
 
     async def report_nonsense(self, cluster: Cluster, node: str) -> Callable[[], None]:
@@ -124,11 +127,10 @@ class MasterSlaveOriginal(RocketmqOriginal):
         await retrying(WITHIN_S, RETRY, retry_if_exception_type(ClientError))(look)
 
     async def _change(
-        self, cluster: Cluster, node: str, properties: Mapping[str, str], *, empty: bool = False
+        self, cluster: Cluster, node: str, properties: Mapping[str, str], mark: str
     ) -> None:
-        """Write the properties into its file and restart it. Raises ClientError."""
-        words = edit_words(properties, PROPERTIES)
-        script = words + (f" && touch {EMPTY_STORE}" if empty else "")
+        """Write the properties into its file, leave a mark and restart it. Raises ClientError."""
+        script = f"{edit_words(properties, PROPERTIES)} && touch {mark}"
         try:
             done = await cluster.run_command(node, ["sh", "-c", script], COMMAND_TIMEOUT_MS)
             if done.exit_code != 0:
@@ -152,7 +154,7 @@ class ControllerOriginal(RocketmqOriginal):
 
     left_out: tuple[str, ...] = ()
 
-    async def fail_over(self, cluster: Cluster, old: str) -> Sequence[str]:
+    async def fail_over(self, cluster: Cluster, old: str, restarted: list[str]) -> None:
         """Have the controllers elect the broker whose log goes furthest of those that are there."""
         leader, group = await self._group(cluster, [n for n in cluster.nodes if n != old])
         ends: dict[str, int] = {}
@@ -165,7 +167,6 @@ class ControllerOriginal(RocketmqOriginal):
         wanted = max(ends, key=lambda node: (ends[node], node))
         fields = {**self._fields(), "brokerId": str(group[wanted]), "designateElect": "true"}
         await self._admin.ask(leader, RequestCode.CONTROLLER_ELECT_MASTER, fields)
-        return ()
 
     async def rejoin(self, cluster: Cluster, node: str) -> None:
         """The controllers tell it whom to follow."""

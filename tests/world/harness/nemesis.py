@@ -304,11 +304,11 @@ class FakeSystem:
             raise Indefinite(f"{node} did not answer within {timeout_ms} ms")
         del self.queues[queue]
 
-    async def fail_over(self, cluster: object, old: str) -> Sequence[str]:
+    async def fail_over(self, cluster: object, old: str, restarted: list[str]) -> None:
         self.operated.append(f"fail over {old}")
+        restarted += self.restarted_heirs
         if self.has_no_slave:
             raise Definite("there is no slave")
-        return self.restarted_heirs
 
     async def rejoin(self, cluster: object, node: str) -> None:
         self.operated.append(f"rejoin {node}")

@@ -43,8 +43,8 @@ class Nodes:
     ) -> CommandResult:
         is_slave = "brokerRole=SLAVE" in words[-1]
         self.told.append(f"{node} {'slave' if is_slave else 'master'}")
-        if "empty-store" in words[-1]:
-            self.told.append(f"{node} empty")
+        marks = [mark for mark in ("empty-store", "promoted") if mark in words[-1]]
+        self.told += [f"{node} {mark}" for mark in marks]
         self.roles[node] = "slave" if is_slave else "master"
         return CommandResult(0, "")
 
@@ -92,15 +92,32 @@ def test_a_failover_is_over_when_the_name_servers_name_the_new_master(
     nodes: Nodes, looks: int
 ) -> None:
     nodes.named_after = looks
-    assert asyncio.run(of(nodes).fail_over(nodes.cluster, "n1")) == ("n3",)
-    assert nodes.told == ["n3 master", "stop n3", "start n3"]
+    restarted: list[str] = []
+    asyncio.run(of(nodes).fail_over(nodes.cluster, "n1", restarted))
+    assert restarted == ["n3"]
+    assert nodes.told == ["n3 master", "n3 promoted", "stop n3", "start n3"]
     assert nodes.looks > looks
+
+
+def test_whom_he_restarts_in_vain_is_told_too(
+    nodes: Nodes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(operator, "WITHIN_S", 0.05)
+
+    async def stays_away(node: str) -> None:
+        del nodes.roles[node]
+
+    monkeypatch.setattr(nodes, "start", stays_away)
+    restarted: list[str] = []
+    with pytest.raises(Indefinite, match="n3 does not answer"):
+        asyncio.run(of(nodes).fail_over(nodes.cluster, "n1", restarted))
+    assert restarted == ["n3"]
 
 
 def test_nobody_is_made_master_beside_another(nodes: Nodes) -> None:
     nodes.roles["n2"] = "master"
     with pytest.raises(Definite, match="another master"):
-        asyncio.run(of(nodes).fail_over(nodes.cluster, "n1"))
+        asyncio.run(of(nodes).fail_over(nodes.cluster, "n1", []))
     assert nodes.told == []
 
 
@@ -111,7 +128,7 @@ def test_the_former_master_joins_when_the_others_have_found_the_new_one(
     nodes.roles["n3"] = "master"
     nodes.followed_after = looks
     asyncio.run(of(nodes).rejoin(nodes.cluster, "n1"))
-    assert nodes.told == ["n1 slave", "n1 empty", "stop n1", "start n1"]
+    assert nodes.told == ["n1 slave", "n1 empty-store", "stop n1", "start n1"]
     assert nodes.looks > looks
 
 

@@ -4,6 +4,7 @@ them."""
 from __future__ import annotations
 
 import io
+import logging
 import re
 import tarfile
 from collections.abc import Mapping, Sequence
@@ -19,8 +20,11 @@ from shalott.cluster.archives import unpack
 from shalott.cluster.base import CommandResult, NodeSpec, NodeState, NodeStatus
 from shalott.cluster.docker.names import LABEL_NODE
 
+log = logging.getLogger("shalott.cluster.docker")
+
 CONFIG_DIR = "/etc/shalott"
 DATA_DIR = "/data"
+READINGS_MAX = 10  # of a directory whose files change meanwhile
 LOG_MAX = "64m"  # of what a node prints; it never fills the host's disk
 
 
@@ -218,12 +222,20 @@ def collect(api: docker.APIClient, machine: Machine, into: Path, past: Sequence[
 
 
 def _bring(api: docker.APIClient, name: str, path: str, into: Path) -> None:
-    try:
-        chunks, _ = api.get_archive(name, f"{DATA_DIR}/{path}")
-    except docker.errors.NotFound:
-        return
-    buffer = io.BytesIO(b"".join(chunks))
+    """The engine breaks an archive off at a file that shrinks while it is read, as a table does
+    that a broker writes anew (3 of 60 here, of one that did nothing else): then it is read
+    again."""
     target = (into / path).parent
     target.mkdir(parents=True, exist_ok=True)
-    with tarfile.open(fileobj=buffer) as archive:
-        unpack(archive, target)
+    for _ in range(READINGS_MAX):
+        try:
+            chunks, _ = api.get_archive(name, f"{DATA_DIR}/{path}")
+        except docker.errors.NotFound:
+            return
+        try:
+            with tarfile.open(fileobj=io.BytesIO(b"".join(chunks))) as archive:
+                unpack(archive, target)
+        except tarfile.ReadError:
+            continue
+        return
+    log.warning("%s of %s changed whenever it was read: files may be missing", path, name)

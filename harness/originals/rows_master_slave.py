@@ -78,21 +78,21 @@ MASTER_SLAVE_ROWS: tuple[Row, ...] = (
         setup=Setup(
             replication="master-slave",
             profile="safe",
-            time_limit_ms=100_000,
-            rate_hz=40,
+            time_limit_ms=130_000,
+            rate_hz=30,
             policy={"mappedFileSizeCommitLog": 65_536},
             told={"body-bytes": "256"},
         ),
         faults=(
             fault(1, "wipe", "n2", 9000, 500),
             fault(2, "wipe", "n3", 9500, 500),
-            fault(3, "failover", "n1", 84_000, 3000),
+            fault(3, "failover", "n1", 115_000, 3000),
         ),
         shows=Shows(anomalies=("lost-write",)),
         run_on="5.3.3",
         why="Both slaves get a new disk while the log has several files, and follow again, which "
-        "takes them half a minute, and know the topics again after a minute. Then one of them "
-        "takes the master's place.",
+        "takes them half a minute, and know the topics again a minute after that. Then one of "
+        "them takes the master's place.",
         ours=Ours(
             system="master-slave",
             bug="KB-RKT-04",

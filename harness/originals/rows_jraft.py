@@ -19,7 +19,7 @@ JRAFT_ROWS: tuple[Row, ...] = (
         setup=Setup(
             replication="controller", policy=JRAFT, time_limit_ms=60_000, max_rto_ms=35_000
         ),
-        faults=(fault(1, "pause", "n1", 6000, 48_000),),
+        faults=(fault(1, "pause", "master", 6000, 48_000),),
         shows=Shows(anomalies=("unavailable",)),
         run_on="5.3.3",
         control_on="5.5.0",

@@ -79,7 +79,7 @@ MASTER_SLAVE_ROWS: tuple[Row, ...] = (
             replication="master-slave",
             profile="safe",
             time_limit_ms=130_000,
-            rate_hz=30,
+            rate_hz=60,
             policy={"mappedFileSizeCommitLog": 65_536},
             told={"body-bytes": "256"},
         ),

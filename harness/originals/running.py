@@ -4,8 +4,8 @@ A side of a row (the release with the bug, the control) stops when it has ``repe
 when its answer can't change any more: the release with the bug after it was found ``ENOUGH`` times
 running, the control when it showed the bug, which needs a look by somebody; unless every run is
 wanted, to compare their numbers. Runs that are void are made again, at most as often as was asked
-for. What was kept counts: a ladder that was killed goes
-on where it was.
+for in one command: what made them void may be gone by the next one. What was kept counts: a ladder
+that was killed goes on where it was.
 """
 
 from __future__ import annotations
@@ -76,7 +76,13 @@ def _missing(
     release = release_of(row, side, asked.version)
     if not release:
         return
-    while not is_done(side, [look for look in looks if look.release == release], asked):
+    before = len(looks)
+    while not is_done(
+        side,
+        [look for look in looks if look.release == release],
+        asked,
+        sum(bool(look.void) and look.side == side for look in looks[before:]),
+    ):
         number = sum(look.side == side and look.release == release for look in looks)
         if side in ("with", "control"):
             yield plan_of(row, release, number, is_control=side == "control"), release
@@ -98,11 +104,12 @@ def release_of(row: Row, side: Side, version: str = "") -> str:
     return row.control_on or (row.run_on if row.control_words else "")
 
 
-def is_done(side: Side, looks: Sequence[Look], asked: Asked) -> bool:
-    """``looks``: of the row, on the side's release."""
+def is_done(side: Side, looks: Sequence[Look], asked: Asked, voids: int) -> bool:
+    """``looks``: of the row, on the side's release. ``voids``: runs of this command that proved
+    nothing."""
     own = [look for look in looks if look.side == side]
     counted = tally(own, side)
-    if counted.runs >= asked.repeat or len(own) - counted.runs > asked.repeat:
+    if counted.runs >= asked.repeat or voids > asked.repeat:
         return True
     if asked.every:
         return False

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from shalott.checkers.base import Anomaly, Result
@@ -101,15 +102,16 @@ def test_every_run_is_made_where_numbers_are_compared(tmp_path: Path) -> None:
 
 
 def test_a_control_that_shows_it_stops_at_once() -> None:
-    assert is_done("control", [a_look("control", found=True)], Asked(repeat=10))
-    assert not is_done("control", [a_look("control", found=False)], Asked(repeat=10))
+    assert is_done("control", [a_look("control", found=True)], Asked(repeat=10), 0)
+    assert not is_done("control", [a_look("control", found=False)], Asked(repeat=10), 0)
 
 
 def test_void_runs_are_made_again_and_not_for_ever() -> None:
     void = a_look("with", found=False, void="stalled")
-    assert not is_done("with", [void], Asked(repeat=1))
-    assert is_done("with", [void, void], Asked(repeat=1))
-    assert is_done("with", [void, a_look("with", found=False)], Asked(repeat=1))
+    assert not is_done("with", [void], Asked(repeat=1), 1)
+    assert is_done("with", [void, void], Asked(repeat=1), 2)
+    assert not is_done("with", [void, void], Asked(repeat=1), 0)  # another command's
+    assert is_done("with", [void, a_look("with", found=False)], Asked(repeat=1), 1)
     assert tally([void, a_look("with", found=True)], "with").words == "1 of 1"
 
 
@@ -138,3 +140,23 @@ def test_a_broken_file_is_one_sentence(tmp_path: Path) -> None:
     (tmp_path / KEPT).write_text("[")
     with pytest.raises(StoreError, match=rf"^cannot read .*{KEPT}: "):
         load_kept(tmp_path)
+
+
+def test_what_an_earlier_command_found_void_is_made_again(tmp_path: Path) -> None:
+    voids = [a_look("with", found=False, void="stalled") for _ in range(5)]
+    save_kept(tmp_path, {ROW.id: voids})
+    runs = Runs(["-with-"])
+    run([ROW], Asked(repeat=1, sides=("with",)), runs, tmp_path)
+    assert [seed for _, seed in runs.made] == [18_005]
+
+
+def test_a_side_that_stays_void_ends(tmp_path: Path) -> None:
+    class Void(Runs):
+        def __call__(self, plan: Plan) -> tuple[RunResults, Path | None]:
+            results, where = super().__call__(plan)
+            stalled = Result(checker="stalls", valid="unknown", notes=("It stood still.",))
+            return msgspec.structs.replace(results, valid="unknown", results=(stalled,)), where
+
+    runs = Void([])
+    run([ROW], Asked(repeat=2, sides=("with",)), runs, tmp_path)
+    assert len(runs.made) == 3

@@ -35,6 +35,7 @@ and settings) on our own broker in simulation, with the bug switched on and off.
 is without a bug and no setting closes it, its control is "none", and it is decided by the release
 that has it and by our broker's switch, on and off in simulation; where there is no such switch
 either ("-"), by the release alone. "0 of 2" is an answer too: it was looked for, and not found.
+What the control shows as well is not counted as found.
 
 This page is generated: `shalott bugs --original` runs what is missing and writes it;
 `--bug KB-RKT-17` runs one row, `--repeat 5` so many times, `--version 5.5.0` on that release. A
@@ -88,7 +89,9 @@ def is_decided(row: Row, kept: Looks) -> bool:
 
 
 def _found(row: Row, kept: Looks) -> bool:
-    return tally(kept.get(row.same_as or row.id, ()), "with").found > 0
+    """What the control shows as well is no evidence of the bug."""
+    looks = kept.get(row.same_as or row.id, ())
+    return tally(looks, "with").found > 0 and not tally(looks, "control").found
 
 
 _COLUMNS = (

@@ -48,6 +48,12 @@ def test_nothing_is_decided_without_a_run() -> None:
     assert line_of(document, ROW.id).endswith("| its run |")
 
 
+def test_what_the_control_shows_as_well_is_not_found() -> None:
+    document = render({ROW.id: [*DECIDED, a_look("control", found=True, release="5.1.1")]})
+    assert "Decided on real releases: 1; found: 0" in document
+    assert "| 1 of 2 |" in line_of(document, ROW.id)
+
+
 def test_a_decided_row_tells_both_sides() -> None:
     document = render({ROW.id: DECIDED})
     assert "Decided on real releases: 1; found: 1" in document

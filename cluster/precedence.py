@@ -66,7 +66,7 @@ def children_first() -> Iterator[None]:
     try:
         yield
     finally:
-        if inherits:
+        if inherits and os.sched_getscheduler(0) == os.SCHED_RR:  # else the run is over meanwhile
             policy = os.SCHED_RR | os.SCHED_RESET_ON_FORK
             os.sched_setscheduler(0, policy, os.sched_param(PRIORITY))
 

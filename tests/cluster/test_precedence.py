@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import subprocess
 import sys
@@ -69,6 +70,15 @@ def test_a_child_goes_first_only_where_it_is_said() -> None:
             assert class_of_a_child() == os.SCHED_RR
         assert os.sched_getscheduler(0) == FIRST
         assert class_of_a_child() == os.SCHED_OTHER
+
+
+@needs_the_class
+def test_a_run_that_ends_while_a_child_starts_leaves_an_ordinary_thread() -> None:
+    with contextlib.ExitStack() as starting:
+        with threads_first():
+            starting.enter_context(children_first())
+        assert os.sched_getscheduler(0) == os.SCHED_OTHER
+    assert os.sched_getscheduler(0) == os.SCHED_OTHER
 
 
 @needs_the_class

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import os
+import threading
 import time
 from pathlib import Path
 from typing import Any
@@ -10,7 +12,9 @@ from typing import Any
 import msgspec
 import pytest
 
+from shalott.cluster.precedence import may_go_first
 from shalott.cluster.stalls import STALL_S, TICK_S, Stall
+from shalott.cluster.waiting import wait_until
 from shalott.harness.core.recording import record_to_file
 from shalott.harness.run.watchdog import Look, judge_gap, look, record_stall, watch_for_stalls
 
@@ -116,3 +120,26 @@ def test_a_stall_of_what_carries_the_traffic_is_a_row_too(tmp_path: Path) -> Non
 
     extra = asyncio.run(main())
     assert extra["kind"] == "relays" and extra["begin_ns"] == 0
+
+
+@pytest.mark.skipif(not may_go_first(), reason="this machine gives nobody the real-time class")
+def test_while_it_watches_the_harness_runs_first_with_threads_of_later(tmp_path: Path) -> None:
+    async def main() -> list[bool]:
+        record = record_to_file(tmp_path / "history.jsonl")
+        cluster: Any = object()
+        over = threading.Event()
+        later = threading.Thread(target=over.wait, daemon=True)
+        async with watch_for_stalls(cluster, record):
+            first = [is_first(0)]
+            later.start()
+            first += [await wait_until(lambda: is_first(later.native_id or 0), 10, TICK_S)]
+        first += [is_first(0), is_first(later.native_id or 0)]
+        over.set()
+        record.close()
+        return first
+
+    assert asyncio.run(main()) == [True, True, False, False]
+
+
+def is_first(thread: int) -> bool:
+    return bool(os.sched_getscheduler(thread) & os.SCHED_RR)

@@ -12,7 +12,6 @@ from pathlib import Path
 
 import pytest
 
-from shalott.cluster import precedence
 from shalott.cluster.docker.programs import run_program
 from shalott.cluster.local.processes import Program, launch
 from shalott.cluster.precedence import children_first, go_first, may_go_first, threads_first
@@ -103,7 +102,7 @@ def test_without_the_right_all_stay_ordinary(monkeypatch: pytest.MonkeyPatch) ->
     def refuse(*_: object) -> None:
         raise PermissionError
 
-    monkeypatch.setattr(precedence.os, "sched_setscheduler", refuse)
+    monkeypatch.setattr(os, "sched_setscheduler", refuse)
     with threads_first() as renew, children_first():
         renew()
         assert not go_first() and not may_go_first()

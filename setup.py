@@ -32,6 +32,6 @@ class BuildWithCommit(build_py):
 
 
 setup(
-    cffi_modules=["checkers/engine/build_engine.py:ffi"],
+    cffi_modules=["shalott/checkers/engine/build_engine.py:ffi"],
     cmdclass={"build_py": BuildWithCommit},
 )

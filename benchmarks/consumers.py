@@ -21,7 +21,7 @@ import pyarrow as pa
 
 from shalott.checkers.consumers.checkers import consumer_checkers
 from shalott.checkers.consumers.rows.rules import ConsumeRules, QueueRules
-from shalott.harness.core.history import HISTORY_SCHEMA, History, events_table
+from shalott.core.history import HISTORY_SCHEMA, History, events_table
 
 QUEUES, CONSUMERS, WINDOW = 8, 40, 50
 STEP_NS = 100_000

@@ -18,7 +18,7 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
-from shalott.harness.core.plan import FaultAction
+from shalott.core.plan import FaultAction
 from shalott.nemesis.record import FAULTS, FaultRecord
 from shalott.nemesis.runner import NemesisRunner
 from tests.world.cluster.backends import World, booted_world

@@ -14,8 +14,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from shalott.harness.core.history import HISTORY_SCHEMA, History, write_events, write_history
-from shalott.harness.core.plan import dump_plan
+from shalott.core.history import HISTORY_SCHEMA, History, write_events, write_history
+from shalott.core.plan import dump_plan
 from tests.world.harness.report_run import NODES, QUEUES, S, example_history, example_plan
 
 SECONDS = 60

@@ -19,7 +19,7 @@ import pyarrow as pa
 
 from shalott.checkers.groups.checkers import group_checkers
 from shalott.checkers.groups.rows.rules import Group, GroupRules
-from shalott.harness.core.history import EVENT_SCHEMA, HISTORY_SCHEMA, History
+from shalott.core.history import EVENT_SCHEMA, HISTORY_SCHEMA, History
 
 QUEUES = 16
 MEMBERS = 4

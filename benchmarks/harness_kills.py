@@ -20,7 +20,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from shalott.harness.core.recording import recover
+from shalott.core.recording import recover
 from tests.end_to_end.leftovers import docker_leftovers
 from tests.end_to_end.runs import Done, Running, shalott
 from tests.world.cluster.ssh_hosts import Hosts, ssh_hosts

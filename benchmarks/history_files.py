@@ -91,7 +91,7 @@ def write_parquet(history: ConcurrentHistory, path: Path) -> None:
     """As a run stores it: one value an operation; an empty dequeue failed."""
     import pyarrow as pa  # a process that only reads columns shall not hold it
 
-    from shalott.harness.core.history import HISTORY_SCHEMA, write_history
+    from shalott.core.history import HISTORY_SCHEMA, write_history
 
     def strings(codes: Any, names: tuple[str, ...]) -> Any:
         indices = pa.array(np.asarray(codes, dtype=np.int32))

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from shalott.checkers.base import Anomaly, Result
 from shalott.checkers.record import CheckerRecord
-from shalott.harness.core.history import History
+from shalott.core.history import History
 
 COUNTER = "SHALOTT_COIN"
 

@@ -21,12 +21,12 @@ from functools import partial
 from pathlib import Path
 from typing import cast
 
-from shalott.harness.core.generator.combinators import Stagger, TimeLimit
-from shalott.harness.core.generator.queues import queue_mix
-from shalott.harness.core.op import Completion, Invocation
-from shalott.harness.core.plan import Plan
-from shalott.harness.core.recording import HistoryWriter, recover
-from shalott.harness.core.rng import stream_key
+from shalott.core.generator.combinators import Stagger, TimeLimit
+from shalott.core.generator.queues import queue_mix
+from shalott.core.op import Completion, Invocation
+from shalott.core.plan import Plan
+from shalott.core.recording import HistoryWriter, recover
+from shalott.core.rng import stream_key
 from shalott.harness.run.interpreter import Interpreter
 from shalott.harness.run.planning import Request, make_plan
 from shalott.harness.run.progress import watch_plainly, watch_terminal

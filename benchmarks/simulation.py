@@ -131,7 +131,7 @@ def print_where(samples: Samples, functions: int) -> None:
 
 @cache
 def room_of(filename: str) -> str:
-    path = Path(filename).resolve()  # src/shalott holds links
+    path = Path(filename).resolve()
     if path.is_relative_to(ROOT) and ".venv" not in path.parts:
         parts = path.relative_to(ROOT).parts
         return "/".join(parts[:2]) if len(parts) > 2 else parts[0]

@@ -20,8 +20,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from shalott.harness.core.history import write_events, write_history
-from shalott.harness.core.plan import dump_plan
+from shalott.core.history import write_events, write_history
+from shalott.core.plan import dump_plan
 from tests.world.harness.report_run import example_history, example_plan
 
 PROGRAM = """

@@ -15,7 +15,7 @@ import numpy as np
 import pyarrow as pa
 
 from shalott.checkers.queues.total_queue import TotalQueue
-from shalott.harness.core.history import EVENT_SCHEMA, HISTORY_SCHEMA, History
+from shalott.core.history import EVENT_SCHEMA, HISTORY_SCHEMA, History
 
 STEP_NS = 20_000
 

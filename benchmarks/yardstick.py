@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from shalott.harness.core.plan import (
+from shalott.core.plan import (
     ClusterPlan,
     FaultAction,
     GatePlan,

@@ -51,7 +51,7 @@ def nothing_is_left_open() -> Iterator[None]:
 def why_no_docker() -> str | None:
     """Why containers can't be made here, or None."""
     from shalott.cluster.docker.engine import connect
-    from shalott.harness.core.errors import UsageError
+    from shalott.core.errors import UsageError
 
     try:
         connect(timeout_s=10).close()

@@ -17,7 +17,7 @@ import pytest
 
 from shalott.checkers.models.door import MODELS
 from shalott.checkers.record import CHECKERS
-from shalott.harness.core import doors
+from shalott.core import doors
 
 METADATA = "Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n"
 

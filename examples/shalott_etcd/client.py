@@ -21,8 +21,8 @@ import msgspec
 
 from shalott.cluster.base import Endpoint
 from shalott.cluster.http import exchange
-from shalott.harness.core.errors import ClientError, Definite, Indefinite, Unreachable
-from shalott.harness.core.op import Completion, Invocation
+from shalott.core.errors import ClientError, Definite, Indefinite, Unreachable
+from shalott.core.op import Completion, Invocation
 
 # What gRPC's InvalidArgument, Unauthenticated, PermissionDenied or ResourceExhausted, NotFound,
 # Unimplemented and FailedPrecondition become.

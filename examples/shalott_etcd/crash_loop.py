@@ -5,8 +5,8 @@ from typing import Annotated
 
 import msgspec
 
-from shalott.harness.core.parameters import make_parameters
-from shalott.harness.core.plan import FaultAction
+from shalott.core.parameters import make_parameters
+from shalott.core.plan import FaultAction
 from shalott.nemesis.checks import status_checks
 from shalott.nemesis.context import FaultContext
 from shalott.nemesis.processes import release

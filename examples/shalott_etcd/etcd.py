@@ -16,15 +16,15 @@ import msgspec
 from shalott.cluster.base import Cluster, NodeSpec, Topology
 from shalott.cluster.systems.readiness import await_nodes
 from shalott.cluster.systems.record import Profile, SystemRecord
-from shalott.harness.core.errors import (
+from shalott.core.errors import (
     BootFailed,
     ClientError,
     Definite,
     Indefinite,
     UsageError,
 )
-from shalott.harness.core.parameters import make_parameters
-from shalott.harness.core.plan import Plan
+from shalott.core.parameters import make_parameters
+from shalott.core.plan import Plan
 from shalott_etcd.client import ask, read_request
 
 IMAGE = Path(__file__).parent / "images" / "etcd"
@@ -100,7 +100,7 @@ class EtcdSystem:
     async def configure(self, cluster: Cluster, queues: Sequence[str]) -> None:
         """Keys need no declaration. Who is called what is asked once; it never changes."""
         try:
-            told = await self._ask(cluster, cluster.nodes[0], "cluster/member/list", {})
+            told = await self._ask(cluster, cluster.nodes[0], "shalott/cluster/member/list", {})
             self._names = {str(member["ID"]): str(member["name"]) for member in told["members"]}
         except (ClientError, KeyError) as error:
             raise BootFailed(f"{cluster.nodes[0]} does not list its members: {error}") from error

@@ -19,9 +19,9 @@ from shalott.cluster.sim.loop.processes import SimProcess
 from shalott.cluster.sim.machine import Machine, Program
 from shalott.cluster.systems.readiness import await_nodes
 from shalott.cluster.systems.record import Profile, Search, SystemRecord
-from shalott.harness.core.errors import BootFailed
-from shalott.harness.core.parameters import make_parameters
-from shalott.harness.core.plan import GatePlan, Plan
+from shalott.core.errors import BootFailed
+from shalott.core.parameters import make_parameters
+from shalott.core.plan import GatePlan, Plan
 from shalott_etcd.client import ask, read_request
 from shalott_etcd.toy_node import ASK_TIMEOUT_MS, Node, NodeConfig
 

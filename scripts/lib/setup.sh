@@ -139,7 +139,7 @@ sys.exit(not os.path.exists(os.path.join(sysconfig.get_path("include"), "Python.
 engine_digest() {
     (
         cd "$PROJECT_ROOT"
-        find setup.py checkers/engine -maxdepth 1 \( -name '*.[ch]' -o -name build_engine.py -o -name setup.py \) \
+        find setup.py shalott/checkers/engine -maxdepth 1 \( -name '*.[ch]' -o -name build_engine.py -o -name setup.py \) \
             ! -name _engine.c -print0 | LC_ALL=C sort -z | xargs -0 sha256sum
     ) | sha256sum
 }
@@ -311,7 +311,7 @@ setup_java_client() {
     ensure_commands java=default-jdk-headless javac=default-jdk-headless mvn=maven || return 1
     setup_venv || return 1
     say "fetching RocketMQ's Java client; the first time takes a minute"
-    "$VENV/bin/python" -m shalott.workloads.clients.java.build
+    "$VENV/bin/python" -m shalott.clients.java.build
 }
 
 # --- a browser ---------------------------------------------------------------------------------------------------

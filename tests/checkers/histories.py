@@ -8,7 +8,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from shalott.harness.core.history import HISTORY_SCHEMA, History, events_table
+from shalott.core.history import HISTORY_SCHEMA, History, events_table
 
 S = 1_000_000_000
 NODES = ("n1", "n2", "n3")

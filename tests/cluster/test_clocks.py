@@ -15,7 +15,7 @@ from shalott.cluster.docker import backend as docker_backend
 from shalott.cluster.docker.backend import DockerCluster
 from shalott.cluster.docker.clocks import Clocks
 from shalott.cluster.faketime import check_program, file_text
-from shalott.harness.core.errors import MissingCapability, UsageError
+from shalott.core.errors import MissingCapability, UsageError
 from shalott.nemesis.clocks import FAULTS
 from shalott.nemesis.runner import NemesisRunner
 from tests.nemesis.test_settings import of_kind

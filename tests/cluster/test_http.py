@@ -10,7 +10,7 @@ import pytest
 
 from shalott.cluster.base import Endpoint
 from shalott.cluster.http import Management
-from shalott.harness.core.errors import Definite, Indefinite
+from shalott.core.errors import Definite, Indefinite
 
 pytestmark = pytest.mark.unit
 

@@ -9,7 +9,7 @@ import pytest
 
 from shalott.cluster.docker.engine import Engine
 from shalott.cluster.docker.images import BASE_TAG, LABEL_RECIPE, ensure_image, find_recipe
-from shalott.harness.core.errors import BootFailed
+from shalott.core.errors import BootFailed
 
 DOCKERFILE = "ARG BASE=debian:bookworm-slim\nFROM ${BASE}\nCOPY greeting /greeting\n"
 

@@ -9,7 +9,7 @@ import pytest
 
 from shalott.cluster.docker.images import find_recipe
 from shalott.cluster.docker.jars import fetch_jars
-from shalott.harness.core.errors import BootFailed
+from shalott.core.errors import BootFailed
 
 pytestmark = pytest.mark.unit
 

@@ -19,7 +19,7 @@ from shalott.cluster.docker.packets import list_engines, sweep_engines
 from shalott.cluster.owner import this_process
 from shalott.cluster.packets.engine import Engine
 from shalott.cluster.waiting import wait_until
-from shalott.harness.core.errors import HarnessError
+from shalott.core.errors import HarnessError
 from shalott.nemesis.checks import shape_data
 from shalott.nemesis.packet_proofs import packets_agree, packets_for
 from tests.world.cluster.backends import World, booted_world

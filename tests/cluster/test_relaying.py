@@ -17,7 +17,7 @@ from shalott.cluster.local.relaying import RelayProcess
 from shalott.cluster.owner import process_state
 from shalott.cluster.stalls import STALL_S, Stall
 from shalott.cluster.waiting import wait_until
-from shalott.harness.core.errors import HarnessError
+from shalott.core.errors import HarnessError
 
 pytestmark = pytest.mark.local
 

@@ -17,7 +17,7 @@ from shalott.cluster.docker.backend import DockerCluster
 from shalott.cluster.file_limits import FileLimits
 from shalott.cluster.resources import PLENTY, Shortage
 from shalott.cluster.waiting import wait_until
-from shalott.harness.core.errors import ClientError, HarnessError
+from shalott.core.errors import ClientError, HarnessError
 from tests.cluster.test_clocks import run_faults
 from tests.nemesis.test_settings import of_kind
 from tests.world.cluster.backends import READY_MS, fresh_run_id

@@ -24,7 +24,7 @@ from shalott.cluster.packets.shaping import (
     read_shape,
     split_shape,
 )
-from shalott.harness.core.errors import MissingCapability
+from shalott.core.errors import MissingCapability
 
 pytestmark = pytest.mark.unit
 

@@ -20,7 +20,7 @@ from shalott.cluster.docker.sweep import find_remains, sweep_docker
 from shalott.cluster.local.sweep import StartedProcess, end_processes, state_directory
 from shalott.cluster.owner import process_state, start_ticks
 from shalott.cluster.waiting import wait_until
-from shalott.harness.core.errors import HarnessError
+from shalott.core.errors import HarnessError
 from shalott.harness.run import select
 from tests.world.cluster.backends import READY_MS, fresh_run_id, make
 from tests.world.cluster.fake_system import NODES, FakeSystem, answers

@@ -16,7 +16,7 @@ import pyarrow as pa
 import pytest
 
 from shalott.cluster.systems.record import SYSTEMS
-from shalott.harness.core.history import COLUMNS, EVENT_COLUMNS
+from shalott.core.history import COLUMNS, EVENT_COLUMNS
 from shalott.harness.report.meta import Tested
 from shalott.harness.report.results import RunResults
 from shalott.harness.run.planning import Request, make_plan

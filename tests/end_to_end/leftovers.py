@@ -9,6 +9,7 @@ from typing import Protocol
 
 import msgspec
 
+from shalott.clients.java.machine import OWNER_PROPERTY
 from shalott.cluster.disks.mounting import SOURCE_PREFIX, find_mounts, find_places
 from shalott.cluster.docker.engine import Engine
 from shalott.cluster.docker.firewall import list_tables
@@ -16,7 +17,6 @@ from shalott.cluster.docker.names import LABEL_RUN, TABLE_PATTERN
 from shalott.cluster.docker.sweep import find_remains
 from shalott.cluster.local.sweep import RunState, state_directory
 from shalott.cluster.owner import parse_owner
-from shalott.workloads.clients.java.machine import OWNER_PROPERTY
 
 
 class Harness(Protocol):

@@ -15,8 +15,8 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from shalott.harness.core.history import History
-from shalott.harness.core.plan import Plan
+from shalott.core.history import History
+from shalott.core.plan import Plan
 from shalott.harness.report.results import RunResults, read_results
 from shalott.harness.run.store import RunDirectory
 

@@ -16,7 +16,7 @@ import msgspec
 import pytest
 
 from shalott.cluster.systems.record import SYSTEMS
-from shalott.harness.core.plan import PLAN_VERSION, Plan, dump_plan
+from shalott.core.plan import PLAN_VERSION, Plan, dump_plan
 from shalott.harness.run.planning import Request, make_plan
 from shalott.workloads.record import WORKLOADS
 from tests.conftest import why_no_spark

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from shalott.harness.core.recording import recover
+from shalott.core.recording import recover
 from tests.end_to_end.leftovers import Harness, docker_leftovers, leftovers
 from tests.end_to_end.runs import Done, Running, shalott
 

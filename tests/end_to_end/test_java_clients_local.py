@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from shalott.workloads.clients.java.build import java_client, obstacle
+from shalott.clients.java.build import java_client, obstacle
 from tests.end_to_end.leftovers import leftovers
 from tests.end_to_end.runs import Running, shalott
 from tests.world.mutants import Edit, run_mutant
@@ -24,7 +24,7 @@ ALONE = ("--system", "master-slave", "--nodes", "1", "--nemesis", "none", "--con
 
 # One message in sixteen is acknowledged and not stored.
 ACKNOWLEDGES_WITHOUT_STORING = Edit(
-    "broker/rocket/processor/sending.py",
+    "shalott/broker/rocket/processor/sending.py",
     "    result = await put(broker, messages)\n"
     '    handle = "" if header.batch else recall_handle(broker.config.broker_name, messages[0])\n'
     "    return send_answer(result, queue_id, _transaction_id(header), handle)\n",

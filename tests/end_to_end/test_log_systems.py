@@ -10,10 +10,10 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from shalott.checkers.runs.convergence import Convergence
+from shalott.core.drawing import Range
+from shalott.core.history import History
+from shalott.core.plan import GatePlan, nodes_hosting
 from shalott.harness.cli.commands import make_app
-from shalott.harness.core.drawing import Range
-from shalott.harness.core.history import History
-from shalott.harness.core.plan import GatePlan, nodes_hosting
 from shalott.harness.run.simulate import simulate
 from shalott.harness.run.store import Store
 from shalott.harness.search.drawing.swarm import USUAL, Subject, draw_plan

@@ -9,8 +9,8 @@ import pyarrow.parquet as pq
 import pytest
 from typer.testing import CliRunner, Result
 
+from shalott.core.errors import UsageError
 from shalott.harness.cli.commands import make_app
-from shalott.harness.core.errors import UsageError
 
 pytestmark = pytest.mark.sim
 

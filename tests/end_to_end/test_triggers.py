@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from shalott.harness.core.plan import FaultAction, Plan, Trigger, dump_plan
+from shalott.core.plan import FaultAction, Plan, Trigger, dump_plan
 from shalott.harness.run.planning import Request, make_plan
 from tests.end_to_end.runs import Done, shalott
 

@@ -10,8 +10,8 @@ from contextlib import closing
 import pytest
 
 from shalott.cluster.local.ports import port_of, reserve_port
-from shalott.harness.core.errors import Definite, Indefinite, Unreachable
-from shalott.harness.core.op import Completion, Invocation
+from shalott.core.errors import Definite, Indefinite, Unreachable
+from shalott.core.op import Completion, Invocation
 from shalott_etcd.client import EtcdClient
 
 pytestmark = pytest.mark.unit

@@ -10,10 +10,10 @@ import pytest
 from shalott.checkers.history.concurrent import UNKNOWN, Operation, Row, from_rows
 from shalott.checkers.linearizability.checking import check
 from shalott.cluster.base import Endpoint, Topology
-from shalott.harness.core.errors import UsageError
-from shalott.harness.core.generator.base import Context, Scheduled
-from shalott.harness.core.op import Invocation
-from shalott.harness.core.plan import (
+from shalott.core.errors import UsageError
+from shalott.core.generator.base import Context, Scheduled
+from shalott.core.op import Invocation
+from shalott.core.plan import (
     ClusterPlan,
     FaultAction,
     GatePlan,

@@ -53,8 +53,8 @@ def test_nothing_private_is_used() -> None:
 @pytest.mark.parametrize(
     "line",
     [
-        "from shalott.harness.core._private import x",
-        "from shalott.harness.core.doors import _loaded",
+        "from shalott.core._private import x",
+        "from shalott.core.doors import _loaded",
         "import shalott._inner",
         "cluster._engine.close()",
     ],

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import msgspec
 
-from shalott.harness.core.plan import FaultAction
+from shalott.core.plan import FaultAction
 from shalott.nemesis.checks import living, reach_check
 from shalott.nemesis.context import FaultContext
 from shalott.nemesis.grudges import isolate

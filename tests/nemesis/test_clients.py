@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from shalott.checkers.runs.stats import Stats
-from shalott.harness.core.plan import FaultAction
+from shalott.core.plan import FaultAction
 from shalott.nemesis import clients
 from shalott.nemesis.record import FAULTS
 from shalott.nemesis.runner import NemesisRunner

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from shalott.harness.core.errors import UsageError
-from shalott.harness.core.rng import Stream
+from shalott.core.errors import UsageError
+from shalott.core.rng import Stream
 from shalott.nemesis import grudges
 
 pytestmark = pytest.mark.unit

@@ -8,8 +8,8 @@ import pytest
 
 from shalott.checkers.history.faults import read_surroundings
 from shalott.checkers.runs.stats import Stats
-from shalott.harness.core.errors import UsageError
-from shalott.harness.core.plan import FaultAction
+from shalott.core.errors import UsageError
+from shalott.core.plan import FaultAction
 from shalott.nemesis import membership
 from shalott.nemesis.grudges import isolate
 from shalott.nemesis.requirements import check_actions

@@ -9,11 +9,11 @@ import pytest
 
 from shalott.checkers.history.faults import read_surroundings
 from shalott.checkers.runs.stats import Stats
+from shalott.core import doors
+from shalott.core.doors import check_requirements, load_module
+from shalott.core.errors import UsageError
+from shalott.core.plan import FaultAction, Plan
 from shalott.harness.cli.commands import make_command
-from shalott.harness.core import doors
-from shalott.harness.core.doors import check_requirements, load_module
-from shalott.harness.core.errors import UsageError
-from shalott.harness.core.plan import FaultAction, Plan
 from shalott.harness.run.planning import Request, make_plan
 from shalott.harness.run.simulate import simulate
 from shalott.harness.search.drawing.swarm import Subject, Swarm, draw_plan

@@ -9,9 +9,9 @@ import pytest
 
 from shalott.checkers.history.faults import read_surroundings
 from shalott.cluster.base import Capability
-from shalott.harness.core.errors import UsageError
-from shalott.harness.core.plan import FaultAction
-from shalott.harness.core.rng import Stream
+from shalott.core.errors import UsageError
+from shalott.core.plan import FaultAction
+from shalott.core.rng import Stream
 from shalott.nemesis import (
     clients,
     clocks,

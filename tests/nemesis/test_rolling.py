@@ -9,8 +9,8 @@ import msgspec
 import pytest
 
 from shalott.checkers.runs.stats import Stats
-from shalott.harness.core.errors import MissingCapability, UsageError
-from shalott.harness.core.plan import FaultAction, SimPlan
+from shalott.core.errors import MissingCapability, UsageError
+from shalott.core.plan import FaultAction, SimPlan
 from shalott.harness.run.planning import Request, make_plan, repeat_command
 from shalott.harness.run.session import build_world
 from shalott.harness.run.simulate import simulate

@@ -11,8 +11,8 @@ import pytest
 
 from shalott.checkers.runs.stats import Stats
 from shalott.cluster.base import SOUND_DISK, Cluster, LinkShape
-from shalott.harness.core.errors import Definite, HarnessError
-from shalott.harness.core.plan import FaultAction
+from shalott.core.errors import Definite, HarnessError
+from shalott.core.plan import FaultAction
 from shalott.nemesis.grudges import isolate
 from shalott.nemesis.record import FAULTS
 from shalott.nemesis.runner import NemesisRunner

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from shalott.harness.core.plan import FaultAction
-from shalott.harness.core.rng import Stream
+from shalott.core.plan import FaultAction
+from shalott.core.rng import Stream
 from shalott.nemesis.clocks import FAULTS as CLOCKS
 from shalott.nemesis.links import FAULTS as LINKS
 from shalott.nemesis.partitions import FAULTS as PARTITIONS

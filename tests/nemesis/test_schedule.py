@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from shalott.harness.core.errors import UsageError
-from shalott.harness.core.plan import FaultAction
+from shalott.core.errors import UsageError
+from shalott.core.plan import FaultAction
 from shalott.nemesis.grudges import seen_by
 from shalott.nemesis.record import FAULTS, members, nemesis_names
 from shalott.nemesis.requirements import check_actions, required_capabilities

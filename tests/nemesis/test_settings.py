@@ -12,7 +12,7 @@ import pytest
 from shalott.checkers.runs.stats import Stats
 from shalott.cluster.base import SOUND_DISK, DiskFaults, LinkShape
 from shalott.cluster.resources import Shortage
-from shalott.harness.core.plan import ClockPlan, FaultAction, SimPlan
+from shalott.core.plan import ClockPlan, FaultAction, SimPlan
 from shalott.nemesis.grudges import touching
 from shalott.nemesis.record import FAULTS
 from shalott.nemesis.settings import add_disks, add_shapes

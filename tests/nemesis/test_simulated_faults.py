@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from shalott.cluster.base import DeclaresQueues, FailsOver
-from shalott.harness.core.errors import MissingCapability
-from shalott.harness.core.plan import FaultAction, Plan
-from shalott.harness.core.rng import Stream
+from shalott.core.errors import MissingCapability
+from shalott.core.plan import FaultAction, Plan
+from shalott.core.rng import Stream
 from shalott.harness.run.simulate import SimOutcome, simulate
 from shalott.harness.search.drawing.swarm import USUAL, Subject, draw_plan
 from shalott.nemesis import clocks, disks, links, operators, partitions, processes

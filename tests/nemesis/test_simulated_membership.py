@@ -9,7 +9,7 @@ import msgspec
 import pytest
 
 from shalott.checkers.history.faults import read_surroundings
-from shalott.harness.core.plan import FaultAction, Plan
+from shalott.core.plan import FaultAction, Plan
 from shalott.harness.run.simulate import SimOutcome, simulate
 from shalott.harness.search.drawing.swarm import USUAL, Subject, draw_plan
 from shalott.nemesis.record import FAULTS

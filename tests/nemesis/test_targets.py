@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from shalott.harness.core.errors import UsageError
-from shalott.harness.core.rng import Stream
+from shalott.core.errors import UsageError
+from shalott.core.rng import Stream
 from shalott.nemesis.targets import check_target, draw_nodes, is_single, role_nodes
 
 pytestmark = pytest.mark.unit

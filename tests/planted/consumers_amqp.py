@@ -5,9 +5,9 @@ from __future__ import annotations
 from tests.planted.consumers_shape import ConsumerMutant
 from tests.world.mutants import Edit
 
-_AMQP = "broker/rabbit/amqp"
-_REPLICA = "broker/rabbit/mirrored/replica"
-_STORAGE = "broker/rabbit/storage"
+_AMQP = "shalott/broker/rabbit/amqp"
+_REPLICA = "shalott/broker/rabbit/mirrored/replica"
+_STORAGE = "shalott/broker/rabbit/storage"
 
 # -- what goes back --------------------------------------------------------------------------------
 
@@ -245,7 +245,7 @@ _POLICIES: tuple[ConsumerMutant, ...] = (
         breaks="what dies under a promoted master is no dead letter",
         edits=(
             Edit(
-                "broker/rabbit/mirrored/process/roles.py",
+                "shalott/broker/rabbit/mirrored/process/roles.py",
                 "    if shell.context.dead_letters is not None:\n",
                 '    if shell.context.dead_letters is not None and started_as != "promoted":\n',
             ),

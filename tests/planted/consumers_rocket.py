@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from tests.planted.consumers_shape import ConsumerMutant
 from tests.world.mutants import Edit
 
-_PROCESSOR = "broker/rocket/processor"
+_PROCESSOR = "shalott/broker/rocket/processor"
 _RENEWED = "        lock.client_id, lock.updated_ms = client_id, now_ms\n        return True\n"
 
 

@@ -55,8 +55,8 @@ SCENARIOS: dict[str, tuple[str, ...]] = {
     ),
 }
 
-_REPLICA = "broker/rabbit/mirrored/replica"
-_STORAGE = "broker/rabbit/storage"
+_REPLICA = "shalott/broker/rabbit/mirrored/replica"
+_STORAGE = "shalott/broker/rabbit/storage"
 
 # A mirror that ends by no assertion when it holds other messages than its master.
 _QUIET_MIRROR = Edit(
@@ -189,7 +189,7 @@ MUTANTS: tuple[Mutant, ...] = (
         breaks="a queue's master stops to answer consumers after a while",
         edits=(
             Edit(
-                "broker/rabbit/mirrored/process/process.py",
+                "shalott/broker/rabbit/mirrored/process/process.py",
                 "        answer = master.handle_call(request)\n        while answer is None",
                 "        if isinstance(request, Get) and master.queue._serial > 80:\n"
                 "            return None\n"
@@ -223,7 +223,7 @@ MUTANTS: tuple[Mutant, ...] = (
         breaks="a master under controllers confirms what no slave has yet",
         edits=(
             Edit(
-                "broker/rocket/ha/group_transfer.py",
+                "shalott/broker/rocket/ha/group_transfer.py",
                 "            return all(ack.offset >= next_offset for ack in self._members())\n",
                 "            return True\n",
             ),
@@ -238,7 +238,7 @@ MUTANTS: tuple[Mutant, ...] = (
         breaks="a former master keeps a tail that the new one's log does not have",
         edits=(
             Edit(
-                "broker/rocket/ha/autoswitch/client.py",
+                "shalott/broker/rocket/ha/autoswitch/client.py",
                 "        truncated = point < replicated.max_offset\n",
                 "        truncated = False\n",
             ),
@@ -254,7 +254,7 @@ MUTANTS: tuple[Mutant, ...] = (
         breaks="a consumer is served by the mirror on its node, beside the master",
         edits=(
             Edit(
-                "broker/rabbit/amqp/queue_access.py",
+                "shalott/broker/rabbit/amqp/queue_access.py",
                 "                    row.pid, request, timeout_ms=None,",
                 "                    next(\n"
                 "                        (p for p in row.sync_slave_pids\n"
@@ -264,7 +264,7 @@ MUTANTS: tuple[Mutant, ...] = (
                 "                    ), request, timeout_ms=None,",
             ),
             Edit(
-                "broker/rabbit/mirrored/process/process.py",
+                "shalott/broker/rabbit/mirrored/process/process.py",
                 "        if not isinstance(master, Master):\n            return Failed",
                 "        head = master.queue.peek() if isinstance(master, Mirror) else None\n"
                 "        if head is not None and isinstance(request, Get):\n"
@@ -272,7 +272,7 @@ MUTANTS: tuple[Mutant, ...] = (
                 "        if not isinstance(master, Master):\n            return Failed",
             ),
             Edit(
-                "broker/rabbit/mirrored/process/process.py",
+                "shalott/broker/rabbit/mirrored/process/process.py",
                 "from shalott.broker.rabbit.amqp.queue_protocol import ",
                 "from shalott.broker.rabbit.amqp.queue_protocol import Get, Got\n"
                 "from shalott.broker.rabbit.amqp.queue_protocol import ",

@@ -40,5 +40,5 @@ def test_what_it_replaces_is_there_once_and_what_comes_of_it_compiles(
         text = texts.get(edit.file) or (ROOT / edit.file).read_text()
         texts[edit.file] = edit.applied_to(text)
     for file, text in texts.items():
-        assert file.startswith("broker/")
+        assert file.startswith("shalott/broker/")
         compile(text, file, "exec")

@@ -22,7 +22,7 @@ def test_it_is_found(world: World, mutant: Mutant, tmp_path: Path) -> None:
 
 
 SAYS_SO = Edit(
-    "broker/__main__.py",
+    "shalott/broker/__main__.py",
     "    arguments = parser.parse_args()\n",
     "    sys.stderr.write('planted: this is the copy\\n')\n    arguments = parser.parse_args()\n",
 )

@@ -9,7 +9,7 @@ import msgspec
 import pytest
 
 from shalott.checkers.history.faults import decode_object
-from shalott.harness.core.plan import FaultAction
+from shalott.core.plan import FaultAction
 from shalott.harness.run.planning import Request, make_plan
 from shalott.harness.run.simulate import SimOutcome, simulate
 

@@ -20,7 +20,7 @@ from pathlib import Path
 import pytest
 
 from shalott.cluster.sim.loop.trace import DIGEST_VERSION
-from shalott.harness.core.plan import load_plan
+from shalott.core.plan import load_plan
 from shalott.harness.run.simulate import simulate
 from tests.tidy.sources import ROOT
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from shalott.harness.core.plan import Plan, load_plan
+from shalott.core.plan import Plan, load_plan
 from shalott.harness.run.simulate import simulate
 from tests.tidy.sources import ROOT
 

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
+from shalott.core.plan import load_plan
 from shalott.harness.cli.commands import make_app
-from shalott.harness.core.plan import load_plan
 from shalott.harness.run.simulate import simulate
 from tests.tidy.sources import ROOT
 

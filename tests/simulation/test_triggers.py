@@ -13,8 +13,8 @@ import msgspec
 import pytest
 
 from shalott.checkers.history.faults import decode_object
-from shalott.harness.core.plan import FaultAction, Plan, Trigger
-from shalott.harness.core.rng import Stream
+from shalott.core.plan import FaultAction, Plan, Trigger
+from shalott.core.rng import Stream
 from shalott.harness.run.planning import Request, make_plan
 from shalott.harness.run.simulate import SimOutcome, simulate
 

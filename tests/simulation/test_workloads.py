@@ -12,8 +12,8 @@ import pytest
 from shalott.broker.rabbit.metadata import access
 from shalott.checkers.base import Result
 from shalott.checkers.linearizability.explaining.explanation import from_detail
+from shalott.core.history import write_history
 from shalott.harness.cli.main import run_command
-from shalott.harness.core.history import write_history
 from shalott.harness.run.planning import Request, make_plan
 from shalott.harness.run.simulate import SimOutcome, simulate
 from shalott.harness.run.verdict import judge

@@ -11,14 +11,14 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from shalott.harness.core.history import (
+from shalott.core.history import (
     EVENT_SCHEMA,
     HISTORY_SCHEMA,
     History,
     write_events,
     write_history,
 )
-from shalott.harness.core.plan import dump_plan
+from shalott.core.plan import dump_plan
 from shalott.spark_analysis.findings import FleetFindings
 from shalott.spark_analysis.lines import RunLine
 from shalott.spark_analysis.report import make_report

@@ -17,7 +17,7 @@ from shalott.checkers.consumers.checkers import consumer_checkers
 from shalott.checkers.consumers.rows.rules import ConsumeRules, QueueRules
 from shalott.checkers.groups.checkers import group_checkers
 from shalott.checkers.groups.rows.rules import Group, GroupRules
-from shalott.harness.core.plan import dump_plan
+from shalott.core.plan import dump_plan
 from shalott.harness.report.meta import ReportMeta
 from shalott.harness.report.results import render_results
 from tests.harness.report.consumers.made_up import consume_run, group_run

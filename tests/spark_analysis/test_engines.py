@@ -19,7 +19,7 @@ import pytest
 from shalott.checkers.mastership.mastership import Mastership
 from shalott.checkers.queues.total_queue import TotalQueue
 from shalott.checkers.runs.availability import Availability
-from shalott.harness.core.history import History
+from shalott.core.history import History
 from shalott.spark_analysis.columns.tables import BY_SQL, TABLES, sort_table
 from shalott.spark_analysis.engines.local import judge_here
 from shalott.spark_analysis.kernels import rules

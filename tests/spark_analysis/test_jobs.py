@@ -14,7 +14,7 @@ from shalott.checkers.history.columns import client_operations
 from shalott.checkers.mastership.mastership import Mastership
 from shalott.checkers.queues.outcomes import DUPLICATED, LOST, PHANTOM, message_outcomes
 from shalott.checkers.queues.total_queue import TotalQueue
-from shalott.harness.core.history import HISTORY_SCHEMA, History
+from shalott.core.history import HISTORY_SCHEMA, History
 from tests.spark_analysis.conftest import MS, S, broken_history, history_of, lines_of, op, store_run
 
 if TYPE_CHECKING:
@@ -228,7 +228,7 @@ def test_jobs_return_their_declared_schemas(spark: SparkSession) -> None:
 def test_columns_are_the_harnesss_own() -> None:
     from pyspark.sql.pandas.types import to_arrow_schema
 
-    from shalott.harness.core.history import EVENT_SCHEMA
+    from shalott.core.history import EVENT_SCHEMA
     from shalott.spark_analysis.columns import schema
 
     for ours, theirs in ((schema.HISTORY, HISTORY_SCHEMA), (schema.EVENTS, EVENT_SCHEMA)):

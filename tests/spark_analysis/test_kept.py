@@ -8,8 +8,8 @@ import msgspec
 import pytest
 from rich.console import Console
 
-from shalott.harness.core.history import write_history
-from shalott.harness.core.plan import dump_plan
+from shalott.core.history import write_history
+from shalott.core.plan import dump_plan
 from shalott.harness.report.meta import ReportMeta
 from shalott.harness.report.results import render_results
 from shalott.spark_analysis import kept

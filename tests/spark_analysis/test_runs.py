@@ -13,8 +13,8 @@ from rich.console import Console
 
 from shalott.checkers.runs.compose import check_all
 from shalott.checkers.runs.standard import standard_checkers
-from shalott.harness.core.errors import UsageError
-from shalott.harness.core.history import read_history
+from shalott.core.errors import UsageError
+from shalott.core.history import read_history
 from shalott.harness.report.meta import ReportMeta
 from shalott.harness.report.results import render_results
 from shalott.spark_analysis.engines.local import judge_here

@@ -23,9 +23,20 @@ PROTOCOLS = "docs/protocols.md"
 SECTIONS = re.compile(re.escape(PROTOCOLS) + r"((?:,? \d+(?:\.\d+)*)+)")
 HEADING = re.compile(r"^#+ (\d+(?:\.\d+)*) ", re.MULTILINE)
 COMMENT = re.compile(r"(?:(?<=  )|^)# .*")
-FOLDERS = (*PACKAGES, "benchmarks", "docs", "examples", "scripts", "tests", ".ci")
+FOLDERS = (
+    *(f"shalott/{package}" for package in PACKAGES),
+    "benchmarks",
+    "docs",
+    "examples",
+    "scripts",
+    "tests",
+    ".ci",
+)
+# A path of ours begins at the checkout, or below the package: broker/raft/core.py.
 PATH = re.compile(
-    r"(?<![\w./{}<>-])((?:" + "|".join(map(re.escape, FOLDERS)) + r")(?:/[\w.-]+)+)(?![\w{*…])"
+    r"(?<![\w./{}<>-])((?:"
+    + "|".join(map(re.escape, (*FOLDERS, *PACKAGES)))
+    + r")(?:/[\w.-]+)+)(?![\w{*…])"
 )
 FILE = re.compile(r"(?<![\w/.*}<{-])([a-z]\w*\.(?:py|c|h|sh|md|j2|js|css|html|toml))\b(?![*/(])")
 MODULE = re.compile(r"(?<![\w./-])(?:shalott\.)?((?:" + "|".join(PACKAGES) + r")(?:\.[a-z_]\w*)+)")
@@ -71,9 +82,11 @@ class Tree:
 
 
 def tree_of(files: Sequence[str], protocols: str) -> Tree:
-    folders = {str(parent) for name in files for parent in PurePosixPath(name).parents}
+    inside = [name.removeprefix("shalott/") for name in files]
+    places = [*files, *inside]
+    folders = {str(parent) for name in places for parent in PurePosixPath(name).parents}
     return Tree(
-        places=frozenset(files) | folders,
+        places=frozenset(places) | folders,
         names=frozenset(PurePosixPath(name).name for name in files),
         sections=frozenset(HEADING.findall(protocols)),
     )

@@ -17,9 +17,9 @@ ENTRY_POINTS: Mapping[str, str] = {
     "shalott.harness.cli.main": "the command `shalott`",
     "shalott.broker.__main__": "python -m shalott.broker",
     "shalott.broker.rabbit.ctl.__main__": "rabbitmqctl of a node's image",
-    "shalott.cluster.local.relay_process": "python -m, by cluster/local/relaying.py",
-    "shalott.harness.cli.matrix_run": "python -m, by harness/fleet/matrix/running.py",
-    "shalott.cluster.ssh.agent.main": "what the archive of cluster/ssh/upload.py runs",
+    "shalott.cluster.local.relay_process": "python -m, by shalott/cluster/local/relaying.py",
+    "shalott.harness.cli.matrix_run": "python -m, by shalott/harness/fleet/matrix/running.py",
+    "shalott.cluster.ssh.agent.main": "what the archive of shalott/cluster/ssh/upload.py runs",
     "shalott.cluster.images.rocketmq.await_others": "entry.sh of a RocketMQ node's image",
     "shalott.cluster.images.rocketmq.log_digest": "a node of RocketMQ, for its harness",
     "setup": "the package's build",
@@ -79,7 +79,7 @@ def dead_texts(sources: Sequence[Source], texts: Mapping[str, str]) -> Iterator[
         if path in KNOWN_BY_NAME or path.startswith("tests/"):
             continue
         name = PurePosixPath(path).name
-        directory = str(PurePosixPath(path).parent)
+        directory = str(PurePosixPath(path).parent).removeprefix("shalott/")
         named = any(
             name in text or (directory != "." and directory in text and "tests/" not in other)
             for other, text in contents.items()

@@ -238,7 +238,7 @@ BANS: tuple[Ban, ...] = (
     ),
     Ban(
         "signals",
-        "broker/__main__.py turns signals into an orderly stop",
+        "shalott/broker/__main__.py turns signals into an orderly stop",
         either(module("signal"), method("add_signal_handler")),
     ),
     Ban(
@@ -283,16 +283,25 @@ BANS: tuple[Ban, ...] = (
 
 # (file, ban, why): the few places where the outside world comes in.
 EXEMPT: Mapping[tuple[str, str], str] = {
-    ("broker/base/env.py", "clock"): "SystemClock is the operating system's clock",
-    ("broker/base/env.py", "random"): "seeded_rng is the random source of a real node",
-    ("broker/base/disk.py", "files"): "OsDisk is the operating system's disk",
-    ("broker/base/disk.py", "threads"): "OsDisk has the only thread: fsync never blocks the loop",
-    ("broker/config.py", "files"): "the configuration is read once, before there is a node",
-    ("broker/__main__.py", "files"): "the edge: paths from the command line",
-    ("broker/rabbit/ctl/__main__.py", "files"): "an operator's command, which no simulation runs",
-    ("broker/rabbit/ctl/__main__.py", "sockets"): "an operator's command: the machine's name",
-    ("broker/__main__.py", "signals"): "the edge: SIGTERM becomes an orderly stop",
-    ("broker/__main__.py", "all_tasks"): "for people to read, when they ask with SIGUSR1",
+    ("shalott/broker/base/env.py", "clock"): "SystemClock is the operating system's clock",
+    ("shalott/broker/base/env.py", "random"): "seeded_rng is the random source of a real node",
+    ("shalott/broker/base/disk.py", "files"): "OsDisk is the operating system's disk",
+    (
+        "shalott/broker/base/disk.py",
+        "threads",
+    ): "OsDisk has the only thread: fsync never blocks the loop",
+    ("shalott/broker/config.py", "files"): "the configuration is read once, before there is a node",
+    ("shalott/broker/__main__.py", "files"): "the edge: paths from the command line",
+    (
+        "shalott/broker/rabbit/ctl/__main__.py",
+        "files",
+    ): "an operator's command, which no simulation runs",
+    (
+        "shalott/broker/rabbit/ctl/__main__.py",
+        "sockets",
+    ): "an operator's command: the machine's name",
+    ("shalott/broker/__main__.py", "signals"): "the edge: SIGTERM becomes an orderly stop",
+    ("shalott/broker/__main__.py", "all_tasks"): "for people to read, when they ask with SIGUSR1",
 }
 
 

@@ -10,13 +10,19 @@ from tests.tidy.sources import Source
 Graph = Mapping[str, Sequence[str]]
 
 
-def folder_graph(sources: Sequence[Source]) -> Graph:
-    """Folder -> the other folders that its modules import, types and late imports included."""
+def folder_graph(sources: Sequence[Source], *, by_top: bool = False) -> Graph:
+    """Folder -> the other folders that its modules import, types and late imports included.
+
+    ``by_top``: the package's top folders alone, by their bare names.
+    """
     folders = {source.module: source.path.rpartition("/")[0] for source in sources}
+    if by_top:
+        folders = {module: path.split("/")[1] for module, path in folders.items() if "/" in path}
     known = dict.fromkeys(folders)
     found: dict[str, dict[str, None]] = {folder: {} for folder in folders.values()}
     for source in sources:
-        own = folders[source.module]
+        if (own := folders.get(source.module)) is None:
+            continue
         for imported in imports(source):
             for target in targets_of(imported, known):
                 other = folders.get(target, own)

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import ast
 import sys
+import textwrap
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
@@ -34,62 +35,67 @@ class Room:
 
 
 ROOMS: tuple[Room, ...] = (
+    Room("core", libraries=COLUMNS),
     Room("broker.base", libraries=("msgspec", "h11")),
     Room("broker.raft", ("broker.base",), ("msgspec",)),
     Room("broker.rabbit", ("broker.base", "broker.raft"), ("pamqp", "msgspec", "h11")),
     Room("broker.rocket", ("broker.base", "broker.raft"), ("msgspec", "h11")),
     Room("broker", ("broker.base", "broker.rabbit", "broker.rocket"), ("msgspec",)),
-    Room("harness.core", libraries=COLUMNS),
     Room("checkers.engine", (), ("numpy", "cffi"), never=("asyncio",)),
-    Room("checkers", ("harness.core", "checkers.engine"), COLUMNS, never=("asyncio",)),
-    Room("checkers.porcupine", ("harness.core", "checkers"), (*COLUMNS, "cffi")),
-    Room("cluster", ("harness.core",), ("msgspec", "h11", "tenacity"), located=("shalott",)),
-    Room("cluster.disks", ("harness.core", "cluster"), ("msgspec",)),
-    Room("cluster.packets", ("harness.core", "cluster"), ("msgspec",)),
-    Room("cluster.local", ("harness.core", "cluster", "cluster.disks"), ("msgspec", "tenacity")),
+    Room("checkers", ("core", "checkers.engine"), COLUMNS, never=("asyncio",)),
+    Room("checkers.porcupine", ("core", "checkers"), (*COLUMNS, "cffi")),
+    Room("cluster", ("core",), ("msgspec", "h11", "tenacity"), located=("shalott",)),
+    Room("cluster.disks", ("core", "cluster"), ("msgspec",)),
+    Room("cluster.packets", ("core", "cluster"), ("msgspec",)),
+    Room("cluster.local", ("core", "cluster", "cluster.disks"), ("msgspec", "tenacity")),
     Room(
         "cluster.docker",
-        ("harness.core", "cluster", "cluster.disks", "cluster.packets"),
+        ("core", "cluster", "cluster.disks", "cluster.packets"),
         ("msgspec", "docker", "requests", "tenacity"),
         located=("shalott",),
     ),
     Room(
         "cluster.ssh",
-        ("harness.core", "cluster", "cluster.disks", "cluster.packets"),
+        ("core", "cluster", "cluster.disks", "cluster.packets"),
         ("msgspec", "paramiko"),
     ),
-    Room("cluster.sim", ("harness.core", "cluster", "broker.base"), ("msgspec",)),
+    Room("cluster.sim", ("core", "cluster", "broker.base"), ("msgspec",)),
     Room(
         "cluster.systems",
         (
-            *("harness.core", "cluster", "cluster.sim"),
+            *("core", "cluster", "cluster.sim"),
             *("broker", "broker.base", "broker.rabbit", "broker.rocket"),
         ),
         ("msgspec", "h11", "tenacity"),
     ),
-    Room("nemesis", ("harness.core", "cluster"), ("msgspec",)),
+    Room("nemesis", ("core", "cluster"), ("msgspec",)),
     Room(
-        "workloads",
-        ("harness.core", "checkers", "cluster", "cluster.systems.record", "broker.rocket.remoting"),
+        "clients",
+        ("core", "checkers", "cluster", "cluster.systems.record", "broker.rocket.remoting"),
         ("msgspec", "pamqp", "pika", "aio_pika", "rocketmq", "tenacity"),
     ),
     Room(
+        "workloads",
+        ("core", "checkers", "cluster.systems.record", "clients"),
+        ("msgspec",),
+    ),
+    Room(
         "spark_analysis",
-        ("harness.core", "checkers"),
+        ("core", "checkers"),
         (*COLUMNS, "rich", "pyspark", "pandas"),
         lazily=("workloads",),
         located=("shalott",),
     ),
     Room(
         "harness.report",
-        ("harness.core", "checkers", "cluster.systems.record", "workloads"),
+        ("core", "checkers", "cluster.systems.record", "workloads"),
         (*COLUMNS, "jinja2", "markupsafe"),
     ),
-    Room("harness.fleet.runs", ("harness.core", "harness.report"), COLUMNS),
+    Room("harness.fleet.runs", ("core", "harness.report"), COLUMNS),
     Room(
         "harness.run",
         (
-            *("harness.core", "checkers", "cluster", "cluster.sim", "cluster.systems", "nemesis"),
+            *("core", "checkers", "cluster", "cluster.sim", "cluster.systems", "nemesis"),
             *("workloads", "harness.report", "harness.fleet.runs", "cluster.ssh.inventory"),
         ),
         FLOW_LIBRARIES,
@@ -98,7 +104,7 @@ ROOMS: tuple[Room, ...] = (
     Room(
         "harness.search",
         (
-            *("harness.core", "checkers", "cluster", "cluster.systems", "nemesis", "workloads"),
+            *("core", "checkers", "cluster", "cluster.systems", "nemesis", "workloads"),
             *("harness.report", "harness.fleet.runs", "harness.run", "broker", "broker.base"),
         ),
         FLOW_LIBRARIES,
@@ -107,7 +113,7 @@ ROOMS: tuple[Room, ...] = (
     Room(
         "harness.originals",
         (
-            *("harness.core", "checkers", "cluster.systems", "harness.report", "harness.run"),
+            *("core", "checkers", "cluster.systems", "harness.report", "harness.run"),
             *("broker", "broker.base"),
         ),
         FLOW_LIBRARIES,
@@ -115,7 +121,7 @@ ROOMS: tuple[Room, ...] = (
     Room(
         "harness.fleet.matrix",
         (
-            *("harness.core", "cluster.systems.record", "nemesis", "workloads"),
+            *("core", "cluster.systems.record", "nemesis", "workloads"),
             *("harness.report", "harness.fleet.runs", "harness.run"),
         ),
         FLOW_LIBRARIES,
@@ -124,19 +130,19 @@ ROOMS: tuple[Room, ...] = (
         "harness.fleet.page",
         (
             *("spark_analysis", "harness.report", "harness.fleet.runs", "harness.fleet.matrix"),
-            *("harness.core", "harness.run", "nemesis"),
+            *("core", "harness.run", "nemesis"),
         ),
         (*COLUMNS, "jinja2", "markupsafe"),
     ),
     Room(
         "harness.fleet.serve",
-        ("harness.core", "checkers", "harness.report", "harness.fleet.runs", "harness.run"),
+        ("core", "checkers", "harness.report", "harness.fleet.runs", "harness.run"),
         (*COLUMNS, "jinja2", "starlette", "uvicorn"),
     ),
     Room(
         "harness.cli",
         (
-            *("harness.core", "checkers", "cluster.systems.record", "workloads"),
+            *("core", "checkers", "cluster.systems.record", "workloads"),
             *("harness.fleet.runs", "harness.fleet.matrix", "harness.run", "harness.search"),
             *("broker", "broker.base", "cluster.ssh.inventory", "harness.originals"),
         ),
@@ -149,6 +155,21 @@ ROOMS: tuple[Room, ...] = (
 )
 
 
+# The same by top folder, lowest first: what each may import.
+FOLDERS: Mapping[str, tuple[str, ...]] = {
+    "core": (),
+    "broker": (),
+    "cluster": ("core", "broker"),
+    "checkers": ("core",),
+    "clients": ("core", "broker", "cluster", "checkers"),
+    "workloads": ("core", "cluster", "checkers", "clients"),
+    "nemesis": ("core", "cluster"),
+    "spark_analysis": ("core", "checkers", "workloads"),
+    "harness": (
+        *("core", "broker", "cluster", "checkers"),
+        *("workloads", "nemesis", "spark_analysis"),
+    ),
+}
 OUTSIDE = Room("the package itself")
 
 
@@ -264,12 +285,14 @@ def _complaint(room: Room, target: str, *, lazy: bool) -> str | None:
 
 
 def drawn(rooms: Sequence[Room] = ROOMS) -> str:
-    """The table as docs/architecture.md shows it: a line a room, lowest first."""
-    width = max(len(room.name) for room in rooms)
-    lines = [
-        f"{room.name:<{width}} ◄── {', '.join(dict.fromkeys((*room.ours, *room.lazily)))}"
-        if room.ours or room.lazily
-        else room.name
-        for room in rooms
-    ]
-    return "\n".join(["```", *lines, "```"])
+    """The tables as docs/architecture.md shows them: a line a folder, then a line a room."""
+    by_room = {room.name: tuple(dict.fromkeys((*room.ours, *room.lazily))) for room in rooms}
+    return "\n".join(["```", *_arrows(FOLDERS), "", *_arrows(by_room), "```"])
+
+
+def _arrows(table: Mapping[str, Sequence[str]]) -> Iterator[str]:
+    width = max(len(name) for name in table)
+    for name, below in table.items():
+        lines = textwrap.wrap(", ".join(below), 119 - width - len(" ◄── ")) or [""]
+        yield f"{name:<{width}} ◄── {lines[0]}" if lines[0] else name
+        yield from (f"{'':<{width}}     {line}" for line in lines[1:])

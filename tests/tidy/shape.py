@@ -17,31 +17,31 @@ FUNCTION_LINES_MAX = 70
 
 # Where `except Exception` is right, and why. Anywhere else name what is expected.
 CATCHES_ALL: Mapping[str, str] = {
-    "broker/base/http/server.py": "after a fault of ours a node must answer other requests",
-    "broker/rocket/remoting/server.py": "a failed request is answered; its connection has others",
-    "broker/raft/runner.py": "a timer has no caller: what a step meets must end the node",
-    "harness/core/worker.py": "what a client can't classify is info",
-    "workloads/clients/cpp/program.py": "whatever the library raises is told to whoever asked",
-    "workloads/clients/recovering/aio_pika_library.py": "a library raises what it likes",
-    "workloads/clients/recovering/consumer_client.py": "the wire says what it means",
-    "workloads/clients/recovering/pika_publisher.py": "a thread's failure is told to whoever waits",
-    "harness/run/run.py": "whatever breaks, faults are healed, nodes torn down, the report written",
-    "checkers/runs/compose.py": "a checker that crashes is unknown, never valid",
-    "broker/rabbit/processes/runtime.py": "a process that crashes must not end the others",
-    "harness/run/simulate.py": "one seed that can't be run must not end a campaign",
-    "checkers/models/outside.py": "somebody else's model may fail in any way, and is told of",
-    "checkers/linearizability/deciding/transitions.py": "what a model raises is told with its f",
-    "checkers/linearizability/explaining/search.py": "what a model raises ends an explanation only",
-    "harness/core/doors.py": "somebody else's module may fail in any way, and is told of",
-    "spark_analysis/kernels/judge.py": "one run that can't be judged must not end a fleet's report",
-    "harness/search/workers.py": "what a worker met must reach its campaign, whatever it was",
+    "shalott/broker/base/http/server.py": "after a fault of ours a node must answer other requests",
+    "shalott/broker/rocket/remoting/server.py": "a failed request is answered",
+    "shalott/broker/raft/runner.py": "a timer has no caller: what a step meets must end the node",
+    "shalott/core/worker.py": "what a client can't classify is info",
+    "shalott/clients/cpp/program.py": "whatever the library raises is told to whoever asked",
+    "shalott/clients/recovering/aio_pika_library.py": "a library raises what it likes",
+    "shalott/clients/recovering/consumer_client.py": "the wire says what it means",
+    "shalott/clients/recovering/pika_publisher.py": "a thread's failure is told to whoever waits",
+    "shalott/harness/run/run.py": "faults are healed and the report written, always",
+    "shalott/checkers/runs/compose.py": "a checker that crashes is unknown, never valid",
+    "shalott/broker/rabbit/processes/runtime.py": "a process that crashes must not end the others",
+    "shalott/harness/run/simulate.py": "one seed that can't be run must not end a campaign",
+    "shalott/checkers/models/outside.py": "a model of others may fail in any way",
+    "shalott/checkers/linearizability/deciding/transitions.py": "what a model raises is reported",
+    "shalott/checkers/linearizability/explaining/search.py": "what a model raises is no verdict",
+    "shalott/core/doors.py": "somebody else's module may fail in any way, and is told of",
+    "shalott/spark_analysis/kernels/judge.py": "one run must not end a fleet's report",
+    "shalott/harness/search/workers.py": "all that a worker meets must be reported",
 }
 
 # Where everything is caught, as asyncio's own loop and transports do, and why.
 CATCHES_BASE: Mapping[str, str] = {
-    "cluster/sim/loop/loop.py": "a callback that fails is told to the loop's exception handler",
-    "cluster/sim/network/transport.py": "a protocol that fails is told to the loop's handler",
-    "checkers/linearizability/deciding/transitions.py": "nothing is raised through C",
+    "shalott/cluster/sim/loop/loop.py": "the loop's exception handler has it",
+    "shalott/cluster/sim/network/transport.py": "the loop's exception handler has it",
+    "shalott/checkers/linearizability/deciding/transitions.py": "nothing is raised through C",
 }
 
 # (file, function): where the arguments that are passed on are data, and why.

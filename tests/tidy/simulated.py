@@ -26,23 +26,30 @@ from tests.tidy.determinism import (
 )
 from tests.tidy.sources import Source
 
-ROOMS = ("cluster/sim/", "cluster/systems/", "harness/core/generator/", "nemesis/", "workloads/")
+ROOMS = (
+    "shalott/cluster/sim/",
+    "shalott/cluster/systems/",
+    "shalott/clients/",
+    "shalott/core/generator/",
+    "shalott/nemesis/",
+    "shalott/workloads/",
+)
 FILES = tuple(
     f"{path}.py"
     for path in (
-        *(f"cluster/{part}" for part in ("base", "http", "links", "waiting")),
+        *(f"shalott/cluster/{part}" for part in ("base", "http", "links", "waiting")),
         *(
-            f"harness/core/{part}"
+            f"shalott/core/{part}"
             for part in ("client", "errors", "memory_recording", "op", "plan", "rng", "worker")
         ),
-        *(f"harness/run/{part}" for part in ("interpreter", "stage")),
+        *(f"shalott/harness/run/{part}" for part in ("interpreter", "stage")),
     )
 )
 # Libraries of others, with sockets and threads of their own: refused where a cluster is simulated.
 NEVER_SIMULATED = (
-    "workloads/clients/cpp/",
-    "workloads/clients/java/",
-    "workloads/clients/recovering/",
+    "shalott/clients/cpp/",
+    "shalott/clients/java/",
+    "shalott/clients/recovering/",
 )
 ORDERLESS = ("sorted", "len", "min", "max", "sum", "any", "all", "bool")
 
@@ -103,8 +110,8 @@ def _instead(broker_ban: str, instead: str) -> Ban:
 SIMULATED_BANS: tuple[Ban, ...] = (
     _instead("clock", "use asyncio.get_running_loop().time(), or the recorder's now_ns()"),
     _instead("datetime", "use the recorder's clock; dates are made from it afterwards"),
-    _instead("random", "use shalott.harness.core.rng: draws keyed by the plan's seed"),
-    _instead("uuid", "number things, or draw bits from shalott.harness.core.rng"),
+    _instead("random", "use shalott.core.rng: draws keyed by the plan's seed"),
+    _instead("uuid", "number things, or draw bits from shalott.core.rng"),
     Ban(
         "machine",
         "take it from the plan, or from the backend",
@@ -116,12 +123,10 @@ SIMULATED_BANS: tuple[Ban, ...] = (
     Ban("directory order", "sort it on the spot: sorted(path.glob(...))", exposed_listing),
     _instead("threads", "stay on the event loop"),
     _instead("subprocess", "only backends start programs; the simulation has none"),
-    _instead("signals", "harness/run/session.py turns signals into an orderly end"),
+    _instead("signals", "shalott/harness/run/session.py turns signals into an orderly end"),
     _instead("sockets", "use asyncio streams; the simulation has no file descriptors"),
     Ban("set", "sort it on the spot, or use dict.fromkeys(...): it has an order", exposed_set),
-    _instead(
-        "hash", "use shalott.harness.core.rng.stream_key or zlib.crc32: hash() changes between runs"
-    ),
+    _instead("hash", "use shalott.core.rng.stream_key or zlib.crc32: hash() changes between runs"),
     Ban("id", "number the objects: addresses differ between runs", builtin("id")),
     *_as_in_the_broker(
         "weak sets", "as_completed", "all_tasks", "eager tasks", "contexts", "garbage collector"
@@ -136,21 +141,27 @@ SIMULATED_BANS: tuple[Ban, ...] = (
 _HOLDS_CONTEXTS = "the loop says which simulated process a callback belongs to"
 # (file, ban, why)
 SIMULATED_EXEMPT: Mapping[tuple[str, str], str] = {
-    ("cluster/sim/loop/loop.py", "contexts"): _HOLDS_CONTEXTS,
-    ("cluster/sim/machine.py", "contexts"): _HOLDS_CONTEXTS,
-    ("cluster/sim/loop/processes.py", "contexts"): _HOLDS_CONTEXTS,
-    ("cluster/sim/loop/tasks.py", "contexts"): _HOLDS_CONTEXTS,
-    ("cluster/sim/network/addresses.py", "sockets"): "constants, and the error of an unknown name",
+    ("shalott/cluster/sim/loop/loop.py", "contexts"): _HOLDS_CONTEXTS,
+    ("shalott/cluster/sim/machine.py", "contexts"): _HOLDS_CONTEXTS,
+    ("shalott/cluster/sim/loop/processes.py", "contexts"): _HOLDS_CONTEXTS,
+    ("shalott/cluster/sim/loop/tasks.py", "contexts"): _HOLDS_CONTEXTS,
     (
-        "cluster/sim/loop/loop.py",
+        "shalott/cluster/sim/network/addresses.py",
+        "sockets",
+    ): "constants, and the error of an unknown name",
+    (
+        "shalott/cluster/sim/loop/loop.py",
         "garbage collector",
     ): "no finalizer may run while a simulation does",
-    ("nemesis/grudges.py", "set"): "whom a node sees is compared and asked for, never walked",
     (
-        "nemesis/requirements.py",
+        "shalott/nemesis/grudges.py",
+        "set",
+    ): "whom a node sees is compared and asked for, never walked",
+    (
+        "shalott/nemesis/requirements.py",
         "set",
     ): "capabilities are compared, and sorted when told",
-    ("workloads/clients/amqp_connection.py", "machine"): "os.strerror: an error number as text",
+    ("shalott/clients/amqp_connection.py", "machine"): "os.strerror: an error number as text",
 }
 
 

@@ -11,8 +11,12 @@ from functools import cache, cached_property
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
-PACKAGE = "shalott"  # all that is installed, with the folders of the root as its parts
-PACKAGES = ("broker", "checkers", "cluster", "harness", "nemesis", "spark_analysis", "workloads")
+PACKAGE = "shalott"  # all that is installed
+# Its rooms, the folders in it.
+PACKAGES = (
+    *("broker", "checkers", "clients", "cluster", "core"),
+    *("harness", "nemesis", "spark_analysis", "workloads"),
+)
 
 
 def is_within(module: str, prefixes: Sequence[str]) -> bool:
@@ -42,14 +46,7 @@ class Source:
     @property
     def module(self) -> str:
         """The dotted name it is imported by."""
-        dotted = (
-            self.path.removesuffix(".py")
-            .removeprefix("src/")
-            .removeprefix("examples/")
-            .replace("/", ".")
-        )
-        if dotted.partition(".")[0] in PACKAGES:
-            dotted = f"{PACKAGE}.{dotted}"
+        dotted = self.path.removesuffix(".py").removeprefix("examples/").replace("/", ".")
         return dotted.removesuffix(".__init__")
 
     @property
@@ -98,7 +95,8 @@ def python_sources() -> tuple[Source, ...]:
 
 
 def package_sources(*packages: str) -> Iterator[Source]:
-    """The Python files of these import packages; of all of them if none is named."""
+    """The Python files of these rooms; of all of them if none is named."""
     for source in python_sources():
-        if source.path.partition("/")[0] in (packages or PACKAGES):
+        top, _, inner = source.path.partition("/")
+        if top == PACKAGE and (not packages or inner.partition("/")[0] in packages):
             yield source

@@ -35,7 +35,12 @@ pytestmark = pytest.mark.lint
 BINARY = (".py", ".parquet", ".png", ".gz", ".zst")
 SCRIPTS = ("scripts/", ".ci/")
 PLANTED_TREE = tree_of(
-    ("harness/run/run.py", "docs/checking.md", "checkers/queues/causes.py", "tests/x/test_y.py"),
+    (
+        "shalott/harness/run/run.py",
+        "docs/checking.md",
+        "shalott/checkers/queues/causes.py",
+        "tests/x/test_y.py",
+    ),
     "# 2 Two\n\n## 2.1 Two one\n",
 )
 
@@ -116,11 +121,11 @@ def test_the_lists_of_exceptions_hold_only_what_is_needed() -> None:
         ("sections", "docs/protocols.md 2.1, 2", 0),
         ("sections", "docs/protocols.md 2.1, 2.7", 1),
         ("sections", "docs/protocols.md 9.", 1),
-        ("paths", "see harness/run/run.py and docs/checking.md", 0),
-        ("paths", "see harness/run/ and tests/x/test_y.test_that", 0),
-        ("paths", "see `harness/run.py`.", 1),
+        ("paths", "see shalott/harness/run/run.py and docs/checking.md", 0),
+        ("paths", "see shalott/harness/run/ and tests/x/test_y.test_that", 0),
+        ("paths", "see `shalott/harness/run.py`.", 1),
         ("paths", "broker/processor/SendMessageProcessor.java", 0),
-        ("paths", "store/harness/run.py and harness/run*.py", 0),
+        ("paths", "store/harness/run.py and shalott/harness/run*.py", 0),
         ("files", "run.py is read top to bottom", 0),
         ("files", "ran.py is read top to bottom", 1),
         ("files", "see yardstick.md", 1),
@@ -176,16 +181,17 @@ def test_the_host_of_a_package_archive_is_found(text: str, count: int) -> None:
 def test_a_name_without_a_user_is_found() -> None:
     sources = [
         parse(
-            "harness/a.py", "X = 1\nY = X\n\ndef f():\n    return f()\n\ndef g():\n    return Y\n"
+            "shalott/harness/a.py",
+            "X = 1\nY = X\n\ndef f():\n    return f()\n\ndef g():\n    return Y\n",
         ),
-        parse("harness/b.py", "from shalott.harness.a import g\n\ng()\n"),
+        parse("shalott/harness/b.py", "from shalott.harness.a import g\n\ng()\n"),
         parse("tests/test_a.py", "from shalott.harness.a import f\n\nf()\n"),
     ]
-    assert list(unused_names(sources)) == [("harness/a.py", "f")]
+    assert list(unused_names(sources)) == [("shalott/harness/a.py", "f")]
 
 
 def test_a_dependency_without_a_user_is_found() -> None:
-    sources = [parse("harness/a.py", "import msgspec\n")]
+    sources = [parse("shalott/harness/a.py", "import msgspec\n")]
     assert list(unused_dependencies(["msgspec>=0.18", "left-pad>=1"], sources)) == [
         "pyproject.toml: nothing imports left-pad: use it or remove it"
     ]

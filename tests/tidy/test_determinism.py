@@ -138,19 +138,19 @@ def test_every_ban_has_a_planted_snippet() -> None:
     [(ban, snippet) for ban, snippets in PLANTED.items() for snippet in snippets],
 )
 def test_a_planted_snippet_is_found_with_its_replacement(ban: str, snippet: str) -> None:
-    found = determinism_violations(parse("broker/planted.py", snippet))
+    found = determinism_violations(parse("shalott/broker/planted.py", snippet))
     instead = next(each.instead for each in BANS if each.name == ban)
     assert len(found) == 1, found
     assert found[0].endswith(f"{ban}: {instead}")
 
 
 def test_ordinary_asyncio_is_not_banned() -> None:
-    assert determinism_violations(parse("broker/clean.py", CLEAN)) == []
+    assert determinism_violations(parse("shalott/broker/clean.py", CLEAN)) == []
 
 
 def test_an_exemption_holds_for_its_file_alone() -> None:
-    assert determinism_violations(parse("broker/base/env.py", "import time\n")) == []
-    assert determinism_violations(parse("broker/base/env.py", "import uuid\n")) != []
+    assert determinism_violations(parse("shalott/broker/base/env.py", "import time\n")) == []
+    assert determinism_violations(parse("shalott/broker/base/env.py", "import uuid\n")) != []
 
 
 def test_every_exemption_is_needed() -> None:

@@ -136,7 +136,7 @@ def test_the_lists_of_exceptions_hold_only_what_is_needed() -> None:
     ],
 )
 def test_a_file_out_of_shape_is_found(rule: str, text: str, complaint: str) -> None:
-    found = list(CODE_RULES[rule](parse("harness/planted.py", text)))
+    found = list(CODE_RULES[rule](parse("shalott/harness/planted.py", text)))
     assert len(found) == 1, found
     assert complaint in found[0]
 
@@ -153,7 +153,7 @@ def test_a_file_out_of_shape_is_found(rule: str, text: str, complaint: str) -> N
     ],
 )
 def test_a_file_in_shape_is_not(rule: str, text: str) -> None:
-    assert list(CODE_RULES[rule](parse("harness/planted.py", text))) == []
+    assert list(CODE_RULES[rule](parse("shalott/harness/planted.py", text))) == []
 
 
 @pytest.mark.parametrize(
@@ -189,26 +189,31 @@ def test_a_path_of_one_machine_is_found(text: str, count: int) -> None:
 
 def test_a_module_that_only_tests_import_is_dead() -> None:
     sources: Sequence[tuple[str, str]] = [
-        ("harness/cli/main.py", "from shalott.harness import used\n"),
-        ("harness/used.py", 'SCRIPT = Path(__file__).with_name("script.py")\n'),
-        ("harness/script.py", "x = 1\n"),
-        ("harness/started.py", "x = 1\n"),
-        ("harness/unused.py", "import shalott.harness.unused\n"),
+        ("shalott/harness/cli/main.py", "from shalott.harness import used\n"),
+        ("shalott/harness/used.py", 'SCRIPT = Path(__file__).with_name("script.py")\n'),
+        ("shalott/harness/script.py", "x = 1\n"),
+        ("shalott/harness/started.py", "x = 1\n"),
+        ("shalott/harness/unused.py", "import shalott.harness.unused\n"),
         ("tests/harness/test_unused.py", "from shalott.harness import unused\n"),
     ]
     parsed = [parse(path, text) for path, text in sources]
     found = list(
-        dead_modules(parsed, {"cluster/images/Dockerfile": "CMD python -m shalott.harness.started"})
+        dead_modules(
+            parsed, {"shalott/cluster/images/Dockerfile": "CMD python -m shalott.harness.started"}
+        )
     )
-    assert found == ["harness/unused.py: nothing imports it: use it or remove it"]
+    assert found == ["shalott/harness/unused.py: nothing imports it: use it or remove it"]
 
 
 def test_a_file_that_nothing_names_is_dead() -> None:
-    sources = [parse("harness/report/page.py", "TEMPLATE = 'report.html'\n")]
+    sources = [parse("shalott/harness/report/page.py", "TEMPLATE = 'report.html'\n")]
     found = list(
-        dead_texts(sources, {"harness/report.html": "", "harness/old.html": "", "README.md": ""})
+        dead_texts(
+            sources,
+            {"shalott/harness/report.html": "", "shalott/harness/old.html": "", "README.md": ""},
+        )
     )
-    assert found == ["harness/old.html: no file names it: use it or remove it"]
+    assert found == ["shalott/harness/old.html: no file names it: use it or remove it"]
 
 
 @pytest.mark.explore

@@ -86,9 +86,11 @@ def test_what_runs_in_a_simulation_is_deterministic() -> None:
 def test_the_rule_reaches_what_it_is_about() -> None:
     paths = [source.path for source in simulated_sources()]
     assert all(path in paths for path in FILES), "a file was renamed: the rule no longer finds it"
-    assert {"cluster/sim/loop/loop.py", "nemesis/runner.py", "workloads/clients/amqp.py"} <= {
-        *paths
-    }
+    assert {
+        "shalott/cluster/sim/loop/loop.py",
+        "shalott/nemesis/runner.py",
+        "shalott/clients/amqp.py",
+    } <= {*paths}
 
 
 def test_every_ban_has_a_planted_snippet() -> None:
@@ -100,14 +102,14 @@ def test_every_ban_has_a_planted_snippet() -> None:
     [(ban, snippet) for ban, snippets in PLANTED.items() for snippet in snippets],
 )
 def test_a_planted_snippet_is_found_with_its_replacement(ban: str, snippet: str) -> None:
-    found = simulated_violations(parse("workloads/planted.py", snippet))
+    found = simulated_violations(parse("shalott/workloads/planted.py", snippet))
     instead = next(each.instead for each in SIMULATED_BANS if each.name == ban)
     assert len(found) == 1, found
     assert found[0].endswith(f"{ban}: {instead}")
 
 
 def test_sets_whose_order_cannot_show_are_welcome() -> None:
-    assert simulated_violations(parse("nemesis/clean.py", CLEAN)) == []
+    assert simulated_violations(parse("shalott/nemesis/clean.py", CLEAN)) == []
 
 
 def test_every_exemption_is_needed() -> None:

@@ -42,7 +42,7 @@ def test_a_private_stand_in_is_found(path: str, text: str, name: str) -> None:
     ("path", "text"),
     [
         ("tests/world/raft/memory_disk.py", "class FakeDisk:\n    pass\n"),
-        ("harness/core/memory_recording.py", "class MemoryRecorder:\n"),
+        ("shalott/core/memory_recording.py", "class MemoryRecorder:\n"),
         ("tests/nemesis/test_worlds.py", "class Fakery:\n    '''class FakeDisk'''\n"),
         ("tests/nemesis/test_faked.py", "def world() -> None: ...\n"),
     ],

@@ -14,14 +14,14 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 
 from tests.tidy.import_table import imports
-from tests.tidy.sources import PACKAGES, Source
+from tests.tidy.sources import PACKAGE, Source
 
 # (file, name): what may have no user here, and why.
 NO_USER_HERE: Mapping[tuple[str, str], str] = {
-    ("checkers/linearizability/explaining/timeline.py", "timeline_html"): "for notebooks",
-    ("checkers/linearizability/explaining/timeline.py", "write_timeline"): "the same",
+    ("shalott/checkers/linearizability/explaining/timeline.py", "timeline_html"): "for notebooks",
+    ("shalott/checkers/linearizability/explaining/timeline.py", "write_timeline"): "the same",
     (
-        "harness/core/history.py",
+        "shalott/core/history.py",
         "read_origin",
     ): "for those who read histories by their own programs",
 }
@@ -58,7 +58,7 @@ def unused_names(
     for source in users:
         named.update(_names_in(source.tree))
     for source in users:
-        if source.path.partition("/")[0] not in PACKAGES:
+        if source.path.partition("/")[0] != PACKAGE:
             continue
         for name, node in _defined(source.tree):
             within = sum(1 for other in _names_in(node) if other == name)

@@ -33,9 +33,9 @@ class Edit:
 
 def mutated_checkout(edits: Sequence[Edit], directory: Path) -> Path:
     """Make the copy; returns the directory that goes on the import path."""
-    package = directory / "src" / "shalott"
+    package = directory / "shalott"
     package.mkdir(parents=True)
-    original = ROOT / "src" / "shalott"
+    original = ROOT / "shalott"
     shutil.copy(original / "__init__.py", package)
     for room in original.iterdir():
         if room.name == "broker":
@@ -43,7 +43,7 @@ def mutated_checkout(edits: Sequence[Edit], directory: Path) -> Path:
         elif room.is_dir() and room.name != "__pycache__":
             (package / room.name).symlink_to(room.resolve())
     for edit in edits:
-        path = package / edit.file
+        path = directory / edit.file
         path.write_text(edit.applied_to(path.read_text()))
     return package.parent
 

@@ -133,7 +133,7 @@ def inline_switches(source: Source) -> Iterator[str]:
 
 
 def test_queues_and_channels_read_switches_in_rules_only() -> None:
-    folders = (ROOT / "broker/rabbit/mirrored", ROOT / "broker/rabbit/amqp")
+    folders = (ROOT / "shalott/broker/rabbit/mirrored", ROOT / "shalott/broker/rabbit/amqp")
     files = [path for folder in folders for path in sorted(folder.rglob("*.py"))]
     sources = [parse(path.relative_to(ROOT).as_posix(), path.read_text()) for path in files]
     assert len(sources) > 50
@@ -143,7 +143,11 @@ def test_queues_and_channels_read_switches_in_rules_only() -> None:
 
 def test_a_switch_that_is_read_inline_is_found() -> None:
     text = "def f(env):\n    if env.has_bug('KB-RMQ-01'):\n        raise ValueError\n"
-    assert list(inline_switches(parse("broker/rabbit/mirrored/process/starting.py", text)))
-    assert not list(inline_switches(parse("broker/rabbit/mirrored/process/process_rules.py", text)))
+    assert list(inline_switches(parse("shalott/broker/rabbit/mirrored/process/starting.py", text)))
+    assert not list(
+        inline_switches(parse("shalott/broker/rabbit/mirrored/process/process_rules.py", text))
+    )
     handed_on = "def f(env):\n    return process_rules(env.has_bug)\n"
-    assert not list(inline_switches(parse("broker/rabbit/mirrored/process/starting.py", handed_on)))
+    assert not list(
+        inline_switches(parse("shalott/broker/rabbit/mirrored/process/starting.py", handed_on))
+    )

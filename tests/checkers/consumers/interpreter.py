@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from shalott.checkers.consumers.rows.rules import ConsumeRules, QueueRules
-from shalott.harness.core.history import History
+from shalott.core.history import History
 
 MS = 1_000_000
 FAR = 1 << 62

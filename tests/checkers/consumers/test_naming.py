@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from shalott.checkers.consumers.rows.naming import places
-from shalott.harness.core.rng import Stream
+from shalott.core.rng import Stream
 
 pytestmark = pytest.mark.unit
 

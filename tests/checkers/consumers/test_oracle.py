@@ -15,7 +15,7 @@ from shalott.checkers.consumers.checkers import consumer_checkers
 from shalott.checkers.consumers.messages.fates import FATES, message_fates
 from shalott.checkers.consumers.promises.redeliveries import CLASSES
 from shalott.checkers.consumers.rows.rules import ConsumeRules, QueueRules
-from shalott.harness.core.history import EMPTY_EVENTS, HISTORY_SCHEMA, History
+from shalott.core.history import EMPTY_EVENTS, HISTORY_SCHEMA, History
 from tests.checkers.consumers.interpreter import Told, interpret
 
 MS = 1_000_000

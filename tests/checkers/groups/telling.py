@@ -15,7 +15,7 @@ from shalott.checkers.base import Result
 from shalott.checkers.groups.checkers import group_checkers
 from shalott.checkers.groups.rows.rules import Group, GroupRules
 from shalott.checkers.runs.compose import check_all
-from shalott.harness.core.history import History
+from shalott.core.history import History
 from tests.checkers.histories import NODES, Story
 
 QUEUE = "t/0"

@@ -14,8 +14,8 @@ import pytest
 from shalott.checkers.groups.case import Case
 from shalott.checkers.groups.messages.fates import FATES
 from shalott.checkers.groups.rows.rules import Group, GroupRules
-from shalott.harness.core.history import History
-from shalott.harness.core.rng import Stream
+from shalott.core.history import History
+from shalott.core.rng import Stream
 from tests.checkers.groups.telling import (
     CONCURRENT,
     LEVELS_MS,

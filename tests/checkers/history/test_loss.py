@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from shalott.checkers.queues.total_queue import TotalQueue
-from shalott.harness.core.rng import Stream
+from shalott.core.rng import Stream
 from tests.checkers.histories import Story, ns
 
 pytestmark = pytest.mark.unit

@@ -20,7 +20,7 @@ from shalott.checkers.linearizability.checking import (
 from shalott.checkers.linearizability.deciding import running_check
 from shalott.checkers.linearizability.deciding.running_check import RunningCheck
 from shalott.checkers.models import Model, OneOf
-from shalott.harness.core.errors import UsageError
+from shalott.core.errors import UsageError
 from tests.checkers.random_histories import random_history
 
 pytestmark = pytest.mark.unit

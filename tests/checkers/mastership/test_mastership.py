@@ -9,7 +9,7 @@ import pytest
 
 from shalott.checkers.base import Result
 from shalott.checkers.mastership.mastership import Mastership
-from shalott.harness.core.rng import Stream
+from shalott.core.rng import Stream
 from tests.checkers.histories import NODES, Story, ns
 
 pytestmark = pytest.mark.unit

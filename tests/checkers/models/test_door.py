@@ -15,8 +15,8 @@ from shalott.checkers.linearizability.explaining.timeline import timeline_body
 from shalott.checkers.linearizability.run_checker import Linearizability
 from shalott.checkers.models import BUILT_IN, Register, make_model, model_name, own_name
 from shalott.checkers.models.door import MODELS
-from shalott.harness.core.doors import load_module
-from shalott.harness.core.errors import UsageError
+from shalott.core.doors import load_module
+from shalott.core.errors import UsageError
 from tests.checkers.histories import Story
 from tests.checkers.linearizability.test_linearizable import sequential
 from tests.checkers.random_histories import mutated, random_history

@@ -30,7 +30,7 @@ from shalott.checkers.models import (
     make_model,
     meanings_of,
 )
-from shalott.harness.core.errors import UsageError
+from shalott.core.errors import UsageError
 
 pytestmark = pytest.mark.unit
 

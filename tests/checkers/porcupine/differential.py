@@ -20,7 +20,7 @@ from shalott.checkers.linearizability.deciding.verdict import Verdict
 from shalott.checkers.models import Model, make_model
 from shalott.checkers.porcupine.build import library_path
 from shalott.checkers.porcupine.check import check_with_porcupine
-from shalott.harness.core.errors import UsageError
+from shalott.core.errors import UsageError
 from tests.checkers.random_histories import MODELS, mutated, random_history
 
 NOT_IN_THE_BRIDGE: Final = ("stack", "priority-queue")

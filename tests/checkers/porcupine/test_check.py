@@ -17,7 +17,7 @@ from shalott.checkers.models import Register
 from shalott.checkers.porcupine import build
 from shalott.checkers.porcupine.check import check_with_porcupine
 from shalott.checkers.porcupine.encode import SPELLINGS
-from shalott.harness.core.errors import HarnessError, UsageError
+from shalott.core.errors import HarnessError, UsageError
 from tests.checkers.linearizability.test_linearizable_golden import INDEX, PLACE
 from tests.checkers.porcupine.differential import require_porcupine
 

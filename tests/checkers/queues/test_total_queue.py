@@ -8,7 +8,7 @@ import pytest
 
 from shalott.checkers.base import Result
 from shalott.checkers.queues.total_queue import TotalQueue
-from shalott.harness.core.errors import UsageError
+from shalott.core.errors import UsageError
 from tests.checkers.histories import Story
 
 pytestmark = pytest.mark.unit

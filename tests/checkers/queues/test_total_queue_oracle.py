@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from shalott.checkers.queues.total_queue import TotalQueue
-from shalott.harness.core.rng import Stream
+from shalott.core.rng import Stream
 from tests.checkers.histories import Story
 
 pytestmark = pytest.mark.explore

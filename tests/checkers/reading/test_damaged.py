@@ -16,10 +16,10 @@ import pytest
 
 from shalott.checkers.history.concurrent import NEVER, ConcurrentHistory
 from shalott.checkers.reading import read_history
+from shalott.core.errors import UnreadableHistory
+from shalott.core.history import write_history
+from shalott.core.recording import recover
 from shalott.harness.cli.main import run_command
-from shalott.harness.core.errors import UnreadableHistory
-from shalott.harness.core.history import write_history
-from shalott.harness.core.recording import recover
 from tests.checkers.reading.test_edn import REGISTER
 from tests.checkers.reading.test_logs import ETCD, VIOLIN, record
 

@@ -13,7 +13,7 @@ from shalott.checkers.history.exact import exact
 from shalott.checkers.reading import read_history
 from shalott.checkers.reading.edn import EdnError, decode, encode
 from shalott.checkers.reading.text import read_text as read_pieces
-from shalott.harness.core.errors import UnreadableHistory
+from shalott.core.errors import UnreadableHistory
 from tests.checkers.reading.written import is_whole, read_text, seen
 
 pytestmark = pytest.mark.unit

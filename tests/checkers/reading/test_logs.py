@@ -8,8 +8,8 @@ import pytest
 
 from shalott.checkers.history.concurrent import ConcurrentHistory
 from shalott.checkers.reading import read_history
-from shalott.harness.core.errors import UnreadableHistory
-from shalott.harness.core.recording import HistoryWriter
+from shalott.core.errors import UnreadableHistory
+from shalott.core.recording import HistoryWriter
 from tests.checkers.reading.written import is_whole, read_text, seen
 
 pytestmark = pytest.mark.unit

@@ -16,7 +16,7 @@ import pytest
 from shalott.checkers.history.concurrent import ConcurrentHistory
 from shalott.checkers.reading import read_history
 from shalott.checkers.reading.text import read_text
-from shalott.harness.core.errors import UnreadableHistory
+from shalott.core.errors import UnreadableHistory
 from tests.checkers.reading.written import is_whole, seen
 
 pytestmark = pytest.mark.explore

@@ -13,9 +13,9 @@ import pytest
 
 from shalott.checkers.history.concurrent import ConcurrentHistory
 from shalott.checkers.reading import read_history
-from shalott.harness.core.errors import UnreadableHistory
-from shalott.harness.core.history import HISTORY_SCHEMA, write_history
-from shalott.harness.core.recording import recover
+from shalott.core.errors import UnreadableHistory
+from shalott.core.history import HISTORY_SCHEMA, write_history
+from shalott.core.recording import recover
 from tests.checkers.reading.test_logs import RECORDED, record
 from tests.checkers.reading.written import is_whole, seen
 

@@ -10,7 +10,7 @@ import pytest
 from shalott.checkers.base import Result, merge_valid
 from shalott.checkers.runs.compose import check_all
 from shalott.checkers.runs.standard import standard_checkers
-from shalott.harness.core.history import History
+from shalott.core.history import History
 from tests.checkers.histories import Story
 
 pytestmark = pytest.mark.unit

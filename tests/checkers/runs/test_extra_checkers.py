@@ -19,9 +19,9 @@ from shalott.checkers.runs.compose import (
 )
 from shalott.checkers.runs.standard import RUN_WIDE, common_checkers
 from shalott.checkers.runs.stats import Stats
-from shalott.harness.core.doors import load_module
-from shalott.harness.core.history import History
-from shalott.harness.core.plan import GatePlan, Plan, SystemPlan
+from shalott.core.doors import load_module
+from shalott.core.history import History
+from shalott.core.plan import GatePlan, Plan, SystemPlan
 from shalott.workloads.record import WORKLOADS
 from tests.checkers.runs.test_compose import good
 from tests.plug_ins import PlugIns, plug_ins

@@ -9,7 +9,7 @@ import pytest
 
 from shalott.checkers.base import Result
 from shalott.checkers.runs.rates import Rates
-from shalott.harness.core.history import History
+from shalott.core.history import History
 from shalott.harness.report.words import headline, summaries
 from tests.checkers.histories import Story, ns
 

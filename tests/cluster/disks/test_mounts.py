@@ -26,7 +26,7 @@ from shalott.cluster.disks.mounting import (
     sweep_disks,
 )
 from shalott.cluster.owner import Owner, this_process
-from shalott.harness.core.errors import HarnessError
+from shalott.core.errors import HarnessError
 from tests.world.disk.mounted_disk import MountWorld
 
 WITHIN_S = 20.0

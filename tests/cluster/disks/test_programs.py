@@ -14,7 +14,7 @@ import pytest
 
 from shalott.cluster.disks.control import FaultDisk
 from shalott.cluster.disks.mounting import DiskOptions
-from shalott.harness.core.rng import Stream
+from shalott.core.rng import Stream
 from tests.world.disk import sqlite_process
 from tests.world.disk.mounted_disk import MountWorld
 

@@ -13,7 +13,7 @@ import pytest
 
 from shalott.cluster.disks.control import FaultDisk
 from shalott.cluster.disks.mounting import DiskOptions, NamesRule
-from shalott.harness.core.rng import Stream
+from shalott.core.rng import Stream
 from tests.world.disk.legality import PATHS, Model, is_legal
 from tests.world.disk.mounted_disk import MountWorld
 from tests.world.disk.stressed import act_and_die, draw, models_of

@@ -20,7 +20,7 @@ from shalott.cluster.base import NodeSpec
 from shalott.cluster.faketime import environment
 from shalott.cluster.ssh import clocks
 from shalott.cluster.ssh.backend import SshCluster
-from shalott.harness.core.errors import MissingCapability, UsageError
+from shalott.core.errors import MissingCapability, UsageError
 from shalott.nemesis.clocks import FAULTS
 from shalott.nemesis.runner import NemesisRunner
 from tests.nemesis.test_settings import of_kind

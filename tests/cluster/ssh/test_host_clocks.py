@@ -17,9 +17,9 @@ from shalott.cluster.ssh.clocks import BOOT_ID, HostClocks
 from shalott.cluster.ssh.connection import Connection, Ended
 from shalott.cluster.ssh.facts import HostFacts, capabilities_of
 from shalott.cluster.ssh.link import AgentLink
+from shalott.core.errors import HarnessError, UsageError
+from shalott.core.plan import HostPlan
 from shalott.harness.cli.doctor_hosts import _clock_faults
-from shalott.harness.core.errors import HarnessError, UsageError
-from shalott.harness.core.plan import HostPlan
 
 pytestmark = pytest.mark.unit
 

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from shalott.cluster.ssh.inventory import SshFlags, check_hosts, read_hosts
-from shalott.harness.core.errors import UsageError
-from shalott.harness.core.plan import HostPlan
+from shalott.core.errors import UsageError
+from shalott.core.plan import HostPlan
 from shalott.harness.run.planning import make_plan, repeat_command
 from shalott.harness.run.request import Request
 

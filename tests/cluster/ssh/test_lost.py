@@ -20,7 +20,7 @@ import pytest
 from shalott.cluster.base import DiskFaults, NodeExit
 from shalott.cluster.ssh.backend import SshCluster
 from shalott.cluster.ssh.sweep import sweep_hosts
-from shalott.harness.core.errors import HarnessError
+from shalott.core.errors import HarnessError
 from tests.world.cluster.backends import HOSTS, READY_MS, fresh_run_id
 from tests.world.cluster.fake_system import NODES, FakeSystem
 from tests.world.cluster.ssh_hosts import Hosts, ssh_hosts

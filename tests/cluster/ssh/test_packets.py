@@ -19,7 +19,7 @@ from shalott.cluster.packets.fates import LinkFates, PacketShape
 from shalott.cluster.ssh.agent import queueing
 from shalott.cluster.ssh.backend import SshCluster
 from shalott.cluster.ssh.sweep import sweep_hosts
-from shalott.harness.core.errors import HarnessError
+from shalott.core.errors import HarnessError
 from shalott.nemesis.checks import shape_data
 from shalott.nemesis.packet_proofs import LATE_MS, packets_agree, packets_for
 from tests.cluster.ssh.test_lost import LATE_S, LEASE_S, agents, is_clean

@@ -14,8 +14,8 @@ from msgspec.structs import replace
 
 from shalott.cluster.base import NodeSpec, Topology
 from shalott.cluster.ssh.backend import SshCluster
-from shalott.harness.core.errors import ShalottError
-from shalott.harness.core.plan import HostPlan, SshPlan
+from shalott.core.errors import ShalottError
+from shalott.core.plan import HostPlan, SshPlan
 from tests.end_to_end.runs import shalott
 from tests.world.cluster.backends import fresh_run_id
 from tests.world.cluster.fake_system import FakeSystem

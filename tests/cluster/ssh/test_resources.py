@@ -23,7 +23,7 @@ from shalott.cluster.ssh.backend import SshCluster
 from shalott.cluster.ssh.facts import why_no_resources
 from shalott.cluster.ssh.sweep import sweep_hosts
 from shalott.cluster.waiting import wait_until
-from shalott.harness.core.errors import ClientError, HarnessError
+from shalott.core.errors import ClientError, HarnessError
 from tests.cluster.ssh.test_host_clocks import facts
 from tests.cluster.ssh.test_lost import LATE_S, LEASE_S, agents, is_clean
 from tests.cluster.test_clocks import run_faults

@@ -12,8 +12,8 @@ import pytest
 from msgspec.structs import replace
 
 from shalott.cluster.ssh.backend import SshCluster
-from shalott.harness.core.errors import HarnessError, UsageError
-from shalott.harness.core.plan import HostPlan, SshPlan
+from shalott.core.errors import HarnessError, UsageError
+from shalott.core.plan import HostPlan, SshPlan
 from tests.world.cluster.backends import READY_MS, fresh_run_id
 from tests.world.cluster.fake_system import NODES, FakeSystem, answers, echoes
 from tests.world.cluster.ssh_hosts import Hosts, require_faketime, ssh_hosts

@@ -9,7 +9,7 @@ import pytest
 
 from shalott.checkers.queues.total_queue import TotalQueue
 from shalott.cluster.systems.record import SYSTEMS
-from shalott.harness.core.plan import Plan
+from shalott.core.plan import Plan
 from shalott.harness.run.planning import Request, make_plan
 from shalott.workloads.record import WORKLOADS
 

@@ -13,8 +13,8 @@ from shalott.cluster.docker.backend import DockerCluster
 from shalott.cluster.local.backend import LocalCluster
 from shalott.cluster.systems.rabbit.mirrored import MirroredSystem
 from shalott.cluster.systems.rabbit.rabbitmq import RabbitmqSystem
-from shalott.harness.core.errors import ClientError
-from shalott.harness.core.plan import SystemPlan
+from shalott.core.errors import ClientError
+from shalott.core.plan import SystemPlan
 from tests.world.cluster.backends import fresh_run_id
 from tests.world.cluster.fake_system import NODES
 

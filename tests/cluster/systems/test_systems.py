@@ -18,9 +18,9 @@ from shalott.cluster.systems.rabbit.mirrored import MirroredSystem, to_toml
 from shalott.cluster.systems.rabbit.rabbitmq import RabbitmqSystem, claim_of
 from shalott.cluster.systems.rabbit.rabbitmq_log import read_log
 from shalott.cluster.systems.settling import mirrors_wanted, why_unsettled
-from shalott.harness.core.errors import Definite, UsageError
-from shalott.harness.core.history import EVENT_SCHEMA
-from shalott.harness.core.plan import SystemPlan
+from shalott.core.errors import Definite, UsageError
+from shalott.core.history import EVENT_SCHEMA
+from shalott.core.plan import SystemPlan
 
 pytestmark = pytest.mark.unit
 

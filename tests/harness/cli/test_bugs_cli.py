@@ -6,9 +6,9 @@ import msgspec
 import pytest
 
 from shalott.broker.known_bugs import CATALOGUE
+from shalott.core.errors import UsageError
+from shalott.core.plan import Plan
 from shalott.harness.cli.main import run_command
-from shalott.harness.core.errors import UsageError
-from shalott.harness.core.plan import Plan
 from shalott.harness.run.planning import Request, check_plan, make_plan, repeat_command
 
 pytestmark = pytest.mark.unit

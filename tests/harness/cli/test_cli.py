@@ -13,10 +13,10 @@ from pathlib import Path
 
 import pytest
 
+from shalott.core.errors import HarnessError
+from shalott.core.plan import load_plan
+from shalott.core.recording import recover
 from shalott.harness.cli.main import run_command
-from shalott.harness.core.errors import HarnessError
-from shalott.harness.core.plan import load_plan
-from shalott.harness.core.recording import recover
 from shalott.harness.report.results import read_results
 from tests.world.harness.memory import Trap
 from tests.world.harness.memory_cli import install
@@ -295,7 +295,7 @@ def test_commands_pay_only_for_what_they_use() -> None:
         "early = [m for m in ('typer', 'numpy') if m in sys.modules];"
         "import shalott.harness.cli.commands;"
         "early += [m for m in ('asyncio', 'numpy', 'pyarrow', 'docker') if m in sys.modules];"
-        "import shalott.harness.core.history;"
+        "import shalott.core.history;"
         "print(early, 'pandas' in sys.modules)"
     )
     done = subprocess.run(

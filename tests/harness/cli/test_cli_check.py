@@ -17,11 +17,11 @@ import pytest
 
 from shalott.checkers.models import BUILT_IN
 from shalott.checkers.reading import read_history
+from shalott.core.errors import UnreadableHistory
+from shalott.core.history import write_history
+from shalott.core.op import NEMESIS
+from shalott.core.recording import HistoryWriter, recover
 from shalott.harness.cli.main import run_command
-from shalott.harness.core.errors import UnreadableHistory
-from shalott.harness.core.history import write_history
-from shalott.harness.core.op import NEMESIS
-from shalott.harness.core.recording import HistoryWriter, recover
 from tests.checkers.reading.test_edn import REGISTER, REGISTER_SEEN
 from tests.checkers.reading.test_logs import ETCD, RECORDED, VIOLIN, record
 from tests.checkers.reading.written import seen

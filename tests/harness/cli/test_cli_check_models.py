@@ -155,7 +155,7 @@ def test_a_model_of_ours_needs_neither_the_door_nor_a_look_at_what_is_installed(
     program = (
         "import sys; from shalott.harness.cli.main import run_command;"
         "code = run_command(['check', 'stale.edn', '-m', 'register', '--report', 'page.html']);"
-        "late = [m for m in ('importlib.metadata', 'shalott.harness.core.doors', 'typer')"
+        "late = [m for m in ('importlib.metadata', 'shalott.core.doors', 'typer')"
         " if m in sys.modules]; print(code, late)"
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)

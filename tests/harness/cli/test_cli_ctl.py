@@ -8,9 +8,9 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from shalott.core.errors import UsageError
 from shalott.harness.cli.ctl import VERBS, Answer, ask, read_endpoints
 from shalott.harness.cli.main import run_command
-from shalott.harness.core.errors import UsageError
 from shalott.harness.run.store import ENDPOINTS, PLAN
 from tests.world.harness.listening import FakeNode, listening
 from tests.world.processes.rocket import running_rocket_nodes

@@ -13,8 +13,8 @@ from xml.etree import ElementTree
 
 import pytest
 
+from shalott.core.errors import HarnessError
 from shalott.harness.cli.main import run_command
-from shalott.harness.core.errors import HarnessError
 from shalott.harness.report.junit_document import NOT_ENDED
 from tests.harness.report.junit_schema import faults_of
 from tests.world.harness.memory import Trap

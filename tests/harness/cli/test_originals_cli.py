@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from shalott.core.plan import load_plan
 from shalott.harness.cli.main import run_command
-from shalott.harness.core.plan import load_plan
 from shalott.harness.originals.document import DOCUMENT, PLANS
 from shalott.harness.originals.ladder import LADDER
 

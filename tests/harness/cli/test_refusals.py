@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from shalott.core.errors import UsageError
 from shalott.harness.cli.main import run_command
-from shalott.harness.core.errors import UsageError
 from shalott.harness.run.request import refuse_quickly
 from shalott.harness.run.session import _why_missing
 

@@ -72,7 +72,7 @@ class Nights:
     ) -> subprocess.Popen[str]:
         environment = {**os.environ, "STUB_RULES": json.dumps(rules)}
         environment["STUB_GO"] = str(self.directory / "go")
-        environment["PYTHONPATH"] = os.pathsep.join([str(ROOT / "src"), str(ROOT)])
+        environment["PYTHONPATH"] = str(ROOT)
         command = [sys.executable, "-c", START, "matrix", *(cli or ["m.toml", "--store", store])]
         return subprocess.Popen(
             [*command, *words],

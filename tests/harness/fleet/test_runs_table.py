@@ -17,7 +17,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from shalott.harness.core.errors import UsageError
+from shalott.core.errors import UsageError
 from shalott.harness.fleet.runs import table as table_module
 from shalott.harness.fleet.runs.columns import RUNS_SCHEMA
 from shalott.harness.fleet.runs.latency import (

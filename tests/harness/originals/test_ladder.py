@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from shalott.broker.known_bugs import CATALOGUE
-from shalott.harness.core.errors import UsageError
-from shalott.harness.core.plan import load_plan
+from shalott.core.errors import UsageError
+from shalott.core.plan import load_plan
 from shalott.harness.originals.document import PLANS, stored_plan
 from shalott.harness.originals.ladder import LADDER, find_row, title_of
 from shalott.harness.originals.plans import plan_of, plan_of_ours

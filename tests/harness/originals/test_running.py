@@ -9,8 +9,8 @@ import msgspec
 import pytest
 
 from shalott.checkers.base import Anomaly, Result
-from shalott.harness.core.errors import StoreError
-from shalott.harness.core.plan import Plan
+from shalott.core.errors import StoreError
+from shalott.core.plan import Plan
 from shalott.harness.originals.kept import (
     KEPT,
     Look,

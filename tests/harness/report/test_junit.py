@@ -9,8 +9,8 @@ import msgspec
 import pytest
 
 from shalott.checkers.base import Anomaly, Result
-from shalott.harness.core.errors import UsageError
-from shalott.harness.core.plan import FaultAction
+from shalott.core.errors import UsageError
+from shalott.core.plan import FaultAction
 from shalott.harness.report.junit import render_junit, render_unended
 from shalott.harness.report.junit_document import NOT_ENDED, combine, render_refusal
 from shalott.harness.report.meta import ReportMeta, Tested

@@ -14,8 +14,8 @@ from shalott.checkers.base import Anomaly, Result
 from shalott.checkers.logs.anomalies import KINDS as LOG_KINDS
 from shalott.checkers.runs.compose import check_all
 from shalott.checkers.runs.standard import standard_checkers
-from shalott.harness.core.history import EMPTY_EVENTS, HISTORY_SCHEMA, History
-from shalott.harness.core.plan import Plan, SystemPlan
+from shalott.core.history import EMPTY_EVENTS, HISTORY_SCHEMA, History
+from shalott.core.plan import Plan, SystemPlan
 from shalott.harness.report.data import read_timeline
 from shalott.harness.report.meta import ReportMeta
 from shalott.harness.report.page import render_report

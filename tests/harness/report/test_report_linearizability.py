@@ -15,7 +15,7 @@ from shalott.checkers.history.columns import client_operations
 from shalott.checkers.linearizability.checking import check
 from shalott.checkers.linearizability.explain import explain_verdict
 from shalott.checkers.linearizability.explaining.explanation import Explanation, to_detail
-from shalott.harness.core.history import History
+from shalott.core.history import History
 from shalott.harness.report.linearizability import OTHERS_MAX, object_timelines
 from shalott.harness.report.meta import ReportMeta
 from shalott.harness.report.page import render_report

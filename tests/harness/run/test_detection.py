@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from shalott.harness.core.plan import Plan
+from shalott.core.plan import Plan
 from shalott.harness.run.detection import faults_too_short
 from shalott.harness.run.planning import Request, make_plan
 

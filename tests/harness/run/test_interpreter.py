@@ -11,12 +11,12 @@ from typing import Any
 import msgspec
 import pytest
 
-from shalott.harness.core.errors import Definite, Indefinite, Unreachable
-from shalott.harness.core.generator.base import Answer, Completed, Context, Generator, Scheduled
-from shalott.harness.core.generator.combinators import Limit, Stagger, TimeLimit
-from shalott.harness.core.generator.queues import queue_mix
-from shalott.harness.core.op import Completion, Invocation
-from shalott.harness.core.recording import HistoryWriter, recover
+from shalott.core.errors import Definite, Indefinite, Unreachable
+from shalott.core.generator.base import Answer, Completed, Context, Generator, Scheduled
+from shalott.core.generator.combinators import Limit, Stagger, TimeLimit
+from shalott.core.generator.queues import queue_mix
+from shalott.core.op import Completion, Invocation
+from shalott.core.recording import HistoryWriter, recover
 from shalott.harness.run.interpreter import Interpreter
 
 pytestmark = pytest.mark.unit

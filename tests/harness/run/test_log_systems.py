@@ -12,10 +12,10 @@ from shalott.cluster.systems.record import SYSTEMS
 from shalott.cluster.systems.rocket.drawing import EVERYWHERE, OF_SYSTEM, TWICE_WITHIN
 from shalott.cluster.systems.rocket.profiles import SAFE_SETTINGS
 from shalott.cluster.systems.rocket.settings import check_settings
-from shalott.harness.core.errors import UsageError
-from shalott.harness.core.generator.combinators import TimeLimit
-from shalott.harness.core.generator.logs import ReadAll
-from shalott.harness.core.plan import Plan, canonical, nodes_hosting
+from shalott.core.errors import UsageError
+from shalott.core.generator.combinators import TimeLimit
+from shalott.core.generator.logs import ReadAll
+from shalott.core.plan import Plan, canonical, nodes_hosting
 from shalott.harness.run.coverage import sometimes
 from shalott.harness.run.planning import Request, check_plan, make_plan, repeat_command
 from shalott.harness.search.drawing.swarm import (

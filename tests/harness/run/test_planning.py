@@ -10,9 +10,9 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from shalott.core.errors import UsageError
+from shalott.core.plan import Plan, dump_plan, load_plan
 from shalott.harness.cli.main import run_command
-from shalott.harness.core.errors import UsageError
-from shalott.harness.core.plan import Plan, dump_plan, load_plan
 from shalott.harness.run import planning
 from shalott.harness.run.planning import Request, check_plan, make_plan, repeat_command
 

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from shalott.cluster.docker import images
+from shalott.core.steps import tell_step
 from shalott.harness.cli.main import run_command
-from shalott.harness.core.steps import tell_step
 from shalott.harness.run import prepare
 
 pytestmark = pytest.mark.unit

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from shalott.harness.core.recording import HistoryWriter
-from shalott.harness.core.steps import tell_step
+from shalott.core.recording import HistoryWriter
+from shalott.core.steps import tell_step
 from shalott.harness.run.progress import Rates, progress_text, watch_plainly
 from shalott.harness.run.stage import Stage
 from tests.world.harness.memory import MemoryWorld, Trap, memory_plan

@@ -10,10 +10,10 @@ import msgspec
 import pytest
 
 from shalott.cluster.base import NodeExit
-from shalott.harness.core.doors import load_module
-from shalott.harness.core.errors import BootFailed, Definite, HarnessError, Indefinite
-from shalott.harness.core.op import Invocation
-from shalott.harness.core.plan import Plan
+from shalott.core.doors import load_module
+from shalott.core.errors import BootFailed, Definite, HarnessError, Indefinite
+from shalott.core.op import Invocation
+from shalott.core.plan import Plan
 from shalott.harness.report.results import read_results
 from shalott.harness.run import draining, stage
 from shalott.harness.run.run import Outcome, run
@@ -358,8 +358,8 @@ def test_a_run_cancelled_from_outside_still_ends_in_order(
 
 
 def test_a_full_disk_stops_the_run_and_keeps_what_was_recorded(runs: Runner) -> None:
-    from shalott.harness.core.recording import HistoryWriter
-    from tests.harness.core.test_recording import FullDisk
+    from shalott.core.recording import HistoryWriter
+    from tests.core.test_recording import FullDisk
 
     def small_disk(path: Path) -> HistoryWriter:
         return HistoryWriter(path, write=FullDisk(room=20_000))

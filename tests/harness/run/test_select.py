@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 
 from shalott.cluster.docker.engine import connect, explain
-from shalott.harness.core.errors import UsageError
-from shalott.harness.core.plan import ClusterPlan, GatePlan, Plan, SystemPlan, WorkloadPlan
+from shalott.core.errors import UsageError
+from shalott.core.plan import ClusterPlan, GatePlan, Plan, SystemPlan, WorkloadPlan
 from shalott.harness.run import select
 
 pytestmark = pytest.mark.unit
@@ -109,7 +109,7 @@ def test_an_engine_that_is_not_there_leaves_no_socket_open(
 
 PROBE = """
 from shalott.harness.run.select import choose_backend
-from shalott.harness.core.errors import UsageError
+from shalott.core.errors import UsageError
 try:
     choose_backend("docker", "mirrored")
 except UsageError as error:

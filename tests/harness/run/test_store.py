@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from shalott.harness.core.errors import StoreError, UsageError
-from shalott.harness.core.recording import HistoryWriter, recover
+from shalott.core.errors import StoreError, UsageError
+from shalott.core.recording import HistoryWriter, recover
 from shalott.harness.run import store as store_module
 from shalott.harness.run.store import RunDirectory, Store
 from tests.world.harness.memory import memory_plan

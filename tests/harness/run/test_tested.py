@@ -13,7 +13,7 @@ import pytest
 from shalott.cluster.base import CommandResult
 from shalott.cluster.debian_packages import installed_packages, read_pins, unpinned
 from shalott.cluster.docker.images import IMAGES, build_step, pins_of
-from shalott.harness.core.errors import HarnessError
+from shalott.core.errors import HarnessError
 from shalott.harness.report.meta import Tested, facts_told
 from shalott.harness.run.planning import Request, make_plan
 from shalott.harness.run.select import make_system
@@ -148,7 +148,7 @@ def git(root: Path, *words: str) -> None:
 
 
 def test_a_checkout_says_its_commit_and_whether_it_was_changed(tmp_path: Path) -> None:
-    package = tmp_path / "src" / "shalott"
+    package = tmp_path / "shalott"
     package.mkdir(parents=True)
     assert source_of_project(package).commit.startswith("unknown: neither a checkout nor a wheel")
     (package / "commit.txt").write_text("abc\nclean\n")

@@ -10,8 +10,8 @@ import msgspec
 import pytest
 
 from shalott.cluster.base import System
-from shalott.harness.core.errors import HarnessError
-from shalott.harness.core.plan import Plan
+from shalott.core.errors import HarnessError
+from shalott.core.plan import Plan
 from shalott.harness.run import warm as warm_module
 from shalott.harness.run.store import RunDirectory
 from shalott.harness.run.warm import WarmCluster, WarmOutcome

@@ -15,7 +15,7 @@ import pytest
 from shalott.cluster.precedence import may_go_first
 from shalott.cluster.stalls import STALL_S, TICK_S, Stall
 from shalott.cluster.waiting import wait_until
-from shalott.harness.core.recording import record_to_file
+from shalott.core.recording import record_to_file
 from shalott.harness.run.watchdog import Look, judge_gap, look, record_stall, watch_for_stalls
 
 pytestmark = pytest.mark.unit

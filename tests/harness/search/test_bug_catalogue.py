@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from shalott.broker.known_bugs import CATALOGUE
-from shalott.harness.core.errors import StoreError
+from shalott.core.errors import StoreError
 from shalott.harness.search.bug_catalogue import COSTS, DOCUMENT, Cost, load_costs, render, write
 from shalott.harness.search.scenarios.catalogue import SCENARIOS
 from tests.tidy.sources import ROOT

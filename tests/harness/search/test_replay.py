@@ -10,9 +10,9 @@ import msgspec
 import pytest
 
 from shalott.cluster.sim.loop.trace import DIGEST_VERSION
+from shalott.core.errors import HarnessError, UsageError
+from shalott.core.plan import FaultAction, Plan, canonical, dump_plan, load_plan
 from shalott.harness.cli.main import run_command
-from shalott.harness.core.errors import HarnessError, UsageError
-from shalott.harness.core.plan import FaultAction, Plan, canonical, dump_plan, load_plan
 from shalott.harness.report.results import read_results
 from shalott.harness.report.violations import classes, violations
 from shalott.harness.run.sim_record import (

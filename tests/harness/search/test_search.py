@@ -11,9 +11,9 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from shalott.core.errors import UsageError
+from shalott.core.plan import load_plan
 from shalott.harness.cli.main import run_command
-from shalott.harness.core.errors import UsageError
-from shalott.harness.core.plan import load_plan
 from shalott.harness.run.sim_record import load_record
 from shalott.harness.run.store import RunDirectory
 from shalott.harness.search import at_work as at_work_module

@@ -13,8 +13,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from shalott.harness.core.errors import HarnessError, UsageError
-from shalott.harness.core.plan import FaultAction, Plan, dump_plan, load_plan
+from shalott.core.errors import HarnessError, UsageError
+from shalott.core.plan import FaultAction, Plan, dump_plan, load_plan
 from shalott.harness.report.violations import Violation
 from shalott.harness.run.planning import check_plan
 from shalott.harness.run.sim_record import load_record

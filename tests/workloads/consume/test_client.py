@@ -13,15 +13,15 @@ import pytest
 from pamqp import commands
 from pamqp.base import Frame
 
-from shalott.harness.core.errors import Definite, Indefinite, Unreachable
-from shalott.harness.core.generator.subscriptions import Settling, Subscription
-from shalott.harness.core.history import History
-from shalott.harness.core.memory_recording import MemoryRecorder
-from shalott.harness.core.op import Invocation
-from shalott.harness.core.recording import loop_clock_ns
-from shalott.workloads.clients.body import encode_body
-from shalott.workloads.clients.consuming.client import AmqpConsumerClient, ConsumerClients
-from shalott.workloads.clients.consuming.declarations import QueueDeclaration
+from shalott.clients.body import encode_body
+from shalott.clients.consuming.client import AmqpConsumerClient, ConsumerClients
+from shalott.clients.consuming.declarations import QueueDeclaration
+from shalott.core.errors import Definite, Indefinite, Unreachable
+from shalott.core.generator.subscriptions import Settling, Subscription
+from shalott.core.history import History
+from shalott.core.memory_recording import MemoryRecorder
+from shalott.core.op import Invocation
+from shalott.core.recording import loop_clock_ns
 from tests.world.rabbit.scripted_server import FakeServer, Session, fake_server
 
 pytestmark = pytest.mark.unit

@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from shalott.harness.core.history import History
-from shalott.harness.core.plan import Plan
+from shalott.core.history import History
+from shalott.core.plan import Plan
 from shalott.harness.run.simulate import SimOutcome, simulate
 from shalott.harness.search.drawing.swarm import USUAL, Subject, draw_plan
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from shalott.checkers.consumers.rows.rules import QueueRules
-from shalott.harness.core.errors import UsageError
-from shalott.workloads.clients.consuming.declarations import ExchangeDeclaration, QueueDeclaration
+from shalott.clients.consuming.declarations import ExchangeDeclaration, QueueDeclaration
+from shalott.core.errors import UsageError
 from shalott.workloads.consume.parameters import FEATURES, ConsumeParameters, features_of
 from shalott.workloads.consume.topology import Topology, topology_of
 

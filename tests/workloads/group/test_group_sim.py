@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from shalott.harness.core.plan import FaultAction, Plan
+from shalott.core.plan import FaultAction, Plan
 from shalott.harness.run.simulate import SimOutcome, simulate
 from shalott.harness.search.drawing.swarm import USUAL, Subject, draw_plan
 

@@ -8,9 +8,9 @@ import msgspec
 import pytest
 
 from shalott.cluster.systems.rocket.profiles import SAFE_SETTINGS
-from shalott.harness.core.errors import UsageError
-from shalott.harness.core.parameters import flags_of
-from shalott.harness.core.plan import Plan
+from shalott.core.errors import UsageError
+from shalott.core.parameters import flags_of
+from shalott.core.plan import Plan
 from shalott.harness.run.planning import Request, make_plan
 from shalott.workloads.group.parameters import (
     GroupParameters,

@@ -22,7 +22,7 @@ from shalott.cluster.sim.backend import HARNESS, SimCluster
 from shalott.cluster.sim.loop.loop import SimLoop
 from shalott.cluster.sim.loop.processes import SimProcess
 from shalott.cluster.ssh.backend import SshCluster
-from shalott.harness.core.plan import SimPlan, SshPlan
+from shalott.core.plan import SimPlan, SshPlan
 from tests.world.cluster.fake_program import fake_program
 from tests.world.cluster.fake_system import NODES, FakeSystem
 from tests.world.cluster.ssh_hosts import ssh_hosts

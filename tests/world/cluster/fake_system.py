@@ -11,7 +11,7 @@ from typing import Any
 
 from shalott.cluster.base import Cluster, NodeSpec, Topology
 from shalott.cluster.http import Management
-from shalott.harness.core.errors import BootFailed, ClientError
+from shalott.core.errors import BootFailed, ClientError
 
 PROGRAM = Path(__file__).with_name("fake_node.py").read_text()
 

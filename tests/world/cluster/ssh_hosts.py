@@ -20,7 +20,7 @@ from pathlib import Path
 
 import pytest
 
-from shalott.harness.core.plan import HostPlan, SshPlan
+from shalott.core.plan import HostPlan, SshPlan
 
 REQUIRED = "SHALOTT_REQUIRE_SSH"
 PROGRAMS = ("ip", "iptables", "nft", "sshd", "ssh-keygen", "ssh-keyscan")

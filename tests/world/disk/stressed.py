@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
 
-from shalott.harness.core.rng import Stream
+from shalott.core.rng import Stream
 from tests.world.disk import disk_process
 from tests.world.disk.disk_process import Action
 from tests.world.disk.legality import PATHS, Model, ModelFile

@@ -27,14 +27,14 @@ from shalott.cluster.base import (
 )
 from shalott.cluster.systems.record import SYSTEMS, Profile, SystemRecord
 from shalott.cluster.systems.settling import why_unsettled
-from shalott.harness.core.errors import Definite, Indefinite, Unreachable
-from shalott.harness.core.generator.base import Generator
-from shalott.harness.core.generator.combinators import Stagger, TimeLimit
-from shalott.harness.core.generator.queues import drain, queue_mix
-from shalott.harness.core.history import Recorder
-from shalott.harness.core.op import NEMESIS, Completion, Invocation
-from shalott.harness.core.parameters import make_parameters
-from shalott.harness.core.plan import (
+from shalott.core.errors import Definite, Indefinite, Unreachable
+from shalott.core.generator.base import Generator
+from shalott.core.generator.combinators import Stagger, TimeLimit
+from shalott.core.generator.queues import drain, queue_mix
+from shalott.core.history import Recorder
+from shalott.core.op import NEMESIS, Completion, Invocation
+from shalott.core.parameters import make_parameters
+from shalott.core.plan import (
     ClusterPlan,
     FaultAction,
     GatePlan,
@@ -42,8 +42,8 @@ from shalott.harness.core.plan import (
     SystemPlan,
     WorkloadPlan,
 )
-from shalott.harness.core.recording import RunRecorder, record_to_file
-from shalott.harness.core.rng import stream_key
+from shalott.core.recording import RunRecorder, record_to_file
+from shalott.core.rng import stream_key
 from shalott.harness.run.stage import World
 from shalott.workloads.base import Workload
 from shalott.workloads.queue import QueueParameters

@@ -5,8 +5,8 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable
 
+from shalott.core.plan import Plan
 from shalott.harness.cli.main import run_command
-from shalott.harness.core.plan import Plan
 from shalott.harness.run import session
 from shalott.harness.run.planning import Request
 from shalott.harness.run.stage import World

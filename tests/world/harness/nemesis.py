@@ -18,10 +18,10 @@ import pyarrow as pa
 
 from shalott.cluster.base import SOUND_DISK, DiskFaults, Endpoint, LinkShape, NodeStatus
 from shalott.cluster.resources import PLENTY, Shortage
-from shalott.harness.core.errors import Definite, HarnessError, Indefinite, MissingCapability
-from shalott.harness.core.history import EMPTY_EVENTS, HISTORY_SCHEMA, History
-from shalott.harness.core.op import OpType
-from shalott.harness.core.plan import (
+from shalott.core.errors import Definite, HarnessError, Indefinite, MissingCapability
+from shalott.core.history import EMPTY_EVENTS, HISTORY_SCHEMA, History
+from shalott.core.op import OpType
+from shalott.core.plan import (
     ClusterPlan,
     FaultAction,
     GatePlan,

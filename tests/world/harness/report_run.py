@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from shalott.harness.core.history import EVENT_SCHEMA, HISTORY_SCHEMA, History
-from shalott.harness.core.plan import (
+from shalott.core.history import EVENT_SCHEMA, HISTORY_SCHEMA, History
+from shalott.core.plan import (
     ClusterPlan,
     FaultAction,
     GatePlan,

@@ -12,8 +12,8 @@ import pyarrow.parquet as pq
 
 from shalott.checkers.base import Anomaly, Result
 from shalott.checkers.runs.compose import Verdict
-from shalott.harness.core.plan import Plan, dump_plan
-from shalott.harness.core.recording import Record
+from shalott.core.plan import Plan, dump_plan
+from shalott.core.recording import Record
 from shalott.harness.fleet.runs.columns import RUNS_SCHEMA, TABLE
 from shalott.harness.report.meta import ReportMeta
 from shalott.harness.run.store import RunDirectory

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from shalott.harness.core.plan import Plan, dump_plan
+from shalott.core.plan import Plan, dump_plan
 from shalott.harness.run.store import PLAN, RunDirectory
 from shalott.harness.search.door import Lane, Ran
 from shalott.harness.search.findings import RealFacts, SeedReport

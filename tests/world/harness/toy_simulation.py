@@ -14,8 +14,8 @@ from dataclasses import replace
 
 from shalott.checkers.base import Anomaly, Result
 from shalott.cluster.sim.loop.trace import Trace
-from shalott.harness.core.history import EMPTY_EVENTS, HISTORY_SCHEMA, History
-from shalott.harness.core.plan import Plan, dump_plan
+from shalott.core.history import EMPTY_EVENTS, HISTORY_SCHEMA, History
+from shalott.core.plan import Plan, dump_plan
 from shalott.harness.run.simulate import SimOutcome
 
 NEAR_MS = 6000

@@ -16,7 +16,7 @@ from typing import Any
 from shalott.cluster.base import Endpoint
 from shalott.cluster.http import Management
 from shalott.cluster.local.ports import HOST, port_of, reserve_port
-from shalott.harness.core.errors import ClientError
+from shalott.core.errors import ClientError
 
 ROOT = Path(__file__).parents[3]
 READY_S = 60.0

@@ -33,7 +33,7 @@ from shalott.broker.rabbit.processes.wire import Frame
 from shalott.broker.raft.journal_log import JournalLog
 from shalott.cluster.sim.loop.loop import SimLoop
 from shalott.cluster.sim.loop.processes import SimProcess
-from shalott.harness.core.rng import Stream
+from shalott.core.rng import Stream
 from tests.world.disk.memory_disk import MemoryDisk
 from tests.world.env import LoopClock, NoEvents
 from tests.world.rabbit.metadata import MemoryJournal, run_now

@@ -22,7 +22,7 @@ from shalott.cluster.sim.loop.clock import NodeClock
 from shalott.cluster.sim.loop.loop import SimLoop
 from shalott.cluster.sim.loop.processes import SimProcess
 from shalott.cluster.sim.network.network import NetworkKnobs, SimNetwork
-from shalott.harness.core.rng import Stream
+from shalott.core.rng import Stream
 from tests.world.env import NoEvents
 from tests.world.rabbit.asking import GUEST
 

@@ -18,12 +18,12 @@ from shalott.broker.rocket.remoting.command import Command, response
 from shalott.broker.rocket.remoting.route_data import BrokerData, QueueData, TopicRoute, encode_body
 from shalott.broker.rocket.remoting.server import Caller, RemotingServer
 from shalott.checkers.groups.rows.rules import Group
-from shalott.harness.core.memory_recording import MemoryRecorder
-from shalott.workloads.clients.body import encode_body as encode_value
-from shalott.workloads.clients.members.consumption import MemberSettings
-from shalott.workloads.clients.members.listener import Listener
-from shalott.workloads.clients.members.member import Member
-from shalott.workloads.clients.members.rows import Rows
+from shalott.clients.body import encode_body as encode_value
+from shalott.clients.members.consumption import MemberSettings
+from shalott.clients.members.listener import Listener
+from shalott.clients.members.member import Member
+from shalott.clients.members.rows import Rows
+from shalott.core.memory_recording import MemoryRecorder
 from tests.world.clock.virtual import HOST
 from tests.world.rocket.broker import World, in_world
 

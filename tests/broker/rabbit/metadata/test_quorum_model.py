@@ -31,7 +31,7 @@ from shalott.broker.raft.state import State
 from shalott.cluster.sim.loop.loop import SimLoop
 from shalott.cluster.sim.loop.processes import SimProcess
 from shalott.cluster.sim.loop.trace import Trace
-from shalott.harness.core.rng import Stream
+from shalott.core.rng import Stream
 from tests.world.rabbit.quorum import NET_TICK_MS, Life, World
 from tests.world.rabbit.quorum_ledger import KEYS, Attempt, Key, record_of
 

@@ -12,7 +12,7 @@ from tests.tidy.sources import ROOT, Source, parse
 
 pytestmark = pytest.mark.unit
 
-ROOM = "broker/rabbit/mirrored/"
+ROOM = "shalott/broker/rabbit/mirrored/"
 PACKAGE = "shalott.broker.rabbit.mirrored"
 # Lowest first: a module may import those before it.
 STEPS = ("roles", "ending", "syncing", "mirroring", "starting", "promotion", "ring_events")

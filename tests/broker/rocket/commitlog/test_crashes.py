@@ -19,7 +19,7 @@ from shalott.cluster.sim.disk.disk import DiskKnobs, SimDisk
 from shalott.cluster.sim.disk.page_cache import PowerLoss
 from shalott.cluster.sim.loop.loop import SimLoop
 from shalott.cluster.sim.loop.processes import SimProcess
-from shalott.harness.core.rng import Stream
+from shalott.core.rng import Stream
 from tests.cluster.sim.disk.test_disk_storage import ForgetfulDisk
 from tests.world.rocket.stores import bodies, message, opened
 

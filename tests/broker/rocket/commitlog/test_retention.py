@@ -18,7 +18,7 @@ from shalott.cluster.base import DiskFaults
 from shalott.cluster.sim.disk.disk import DiskKnobs, SimDisk
 from shalott.cluster.sim.loop.loop import SimLoop
 from shalott.cluster.sim.loop.processes import SimProcess
-from shalott.harness.core.rng import Stream
+from shalott.core.rng import Stream
 from tests.world.disk.memory_disk import MemoryDisk
 from tests.world.rocket.stores import (
     bodies,

@@ -18,7 +18,7 @@ from shalott.cluster.sim.loop.loop import SimLoop
 from shalott.cluster.sim.loop.processes import SimProcess
 from shalott.cluster.systems.broker_program import broker_program
 from shalott.cluster.systems.rocket.rocketmq import RocketmqSystem
-from shalott.harness.core.plan import SimPlan, SystemPlan
+from shalott.core.plan import SimPlan, SystemPlan
 
 pytestmark = pytest.mark.unit
 

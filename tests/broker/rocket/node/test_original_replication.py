@@ -20,9 +20,9 @@ from shalott.broker.rocket.processor.topics import DelayTable, OffsetTable
 from shalott.broker.rocket.remoting.codes import RequestCode
 from shalott.broker.rocket.remoting.java_json import decode_java_json
 from shalott.broker.rocket.remoting.route_data import TopicConfigs
+from shalott.clients.rocketmq import Queue, RocketClient, RocketError
 from shalott.cluster.local.ports import HOST, port_of, reserve_port
-from shalott.harness.core.errors import ClientError
-from shalott.workloads.clients.rocketmq import Queue, RocketClient, RocketError
+from shalott.core.errors import ClientError
 from tests.world.processes.rocket import RocketProcess, rocket_nodes
 from tests.world.rocket import original
 from tests.world.rocket.original import JAVA, OURS, Both

@@ -149,8 +149,10 @@ def test_processes_without_that_rule_have_lanes_of_their_own() -> None:
 
 def test_the_palette_is_that_of_the_report() -> None:
     root = Path(__file__).parents[4]
-    ours = (root / "checkers/linearizability/explaining/templates/timeline_page.css").read_text()
-    report = (root / "harness/report/templates/report.css").read_text()
+    ours = (
+        root / "shalott/checkers/linearizability/explaining/templates/timeline_page.css"
+    ).read_text()
+    report = (root / "shalott/harness/report/templates/report.css").read_text()
 
     def colours(text: str) -> list[str]:
         return re.findall(r"--[\w-]+: #[0-9a-f]{6}\b", text)

@@ -19,7 +19,7 @@ from shalott.cluster.sim.buggify import Buggify
 from shalott.cluster.sim.disk.disk import DiskKnobs, SimDisk, SimFile
 from shalott.cluster.sim.loop.loop import SimLoop
 from shalott.cluster.sim.loop.processes import SimProcess
-from shalott.harness.core.rng import Stream
+from shalott.core.rng import Stream
 from tests.world.disk.disk_runs import outcomes
 
 pytestmark = pytest.mark.explore

@@ -13,8 +13,8 @@ from shalott.cluster.sim.loop.processes import SimProcess
 from shalott.cluster.sim.loop.trace import Trace, differing_chunk, first_difference, way_of
 from shalott.cluster.sim.machine import Machine, SimEventLog
 from shalott.cluster.systems.broker_program import broker_program
-from shalott.harness.core.memory_recording import MemoryRecorder
-from shalott.harness.core.plan import SimPlan
+from shalott.core.memory_recording import MemoryRecorder
+from shalott.core.plan import SimPlan
 from shalott.harness.run.traced_recording import TracedRecorder
 
 pytestmark = pytest.mark.unit

@@ -11,8 +11,8 @@ import pytest
 from shalott.cluster.systems.rabbit.rabbitmq import claim_of
 from shalott.cluster.systems.rabbit.rabbitmq_log import read_log
 from shalott.cluster.systems.record import SYSTEMS
-from shalott.harness.core.errors import UsageError
-from shalott.harness.core.plan import Plan
+from shalott.core.errors import UsageError
+from shalott.core.plan import Plan
 from shalott.harness.run.planning import Request, make_plan
 
 pytestmark = pytest.mark.unit

@@ -13,8 +13,8 @@ from shalott.broker.rocket.config import RocketConfig
 from shalott.cluster.base import Endpoint, Topology
 from shalott.cluster.systems.rocket.config import PORTS, node_config, to_toml
 from shalott.cluster.systems.rocket.profiles import SAFE_SETTINGS
-from shalott.harness.core.errors import UsageError
-from shalott.harness.core.plan import SystemPlan
+from shalott.core.errors import UsageError
+from shalott.core.plan import SystemPlan
 
 LOG_SYSTEMS = ("master-slave", "dledger", "controller")
 pytestmark = pytest.mark.unit

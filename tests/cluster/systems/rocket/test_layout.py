@@ -17,8 +17,8 @@ from shalott.cluster.systems.rocket.layout import (
     check_services,
     lay_out,
 )
-from shalott.harness.core.errors import UsageError
-from shalott.harness.core.plan import SystemPlan
+from shalott.core.errors import UsageError
+from shalott.core.plan import SystemPlan
 
 LOG_SYSTEMS = ("master-slave", "dledger", "controller")
 pytestmark = pytest.mark.unit

@@ -10,7 +10,7 @@ import pytest
 
 from shalott.cluster.systems.rocket import operator as rocketmq_operator
 from shalott.cluster.systems.rocket.operator import fail_over, rejoin
-from shalott.harness.core.errors import Definite, Indefinite
+from shalott.core.errors import Definite, Indefinite
 
 pytestmark = pytest.mark.unit
 

@@ -23,9 +23,9 @@ from shalott.checkers.runs.convergence import Convergence
 from shalott.cluster.sim.loop.loop import SimLoop
 from shalott.cluster.sim.loop.processes import SimProcess
 from shalott.cluster.systems.rocket.replicas import STEP_TIMEOUT_S, record_logs
-from shalott.harness.core.errors import Indefinite
-from shalott.harness.core.history import History
-from shalott.harness.core.memory_recording import MemoryRecorder
+from shalott.core.errors import Indefinite
+from shalott.core.history import History
+from shalott.core.memory_recording import MemoryRecorder
 from tests.world.disk.memory_disk import MemoryDisk
 from tests.world.rocket.stores import message, opened
 

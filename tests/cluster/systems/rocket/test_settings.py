@@ -8,7 +8,7 @@ import pytest
 
 from shalott.cluster.systems.rocket.profiles import SAFE_SETTINGS
 from shalott.cluster.systems.rocket.settings import by_section, check_settings, setting_names
-from shalott.harness.core.errors import UsageError
+from shalott.core.errors import UsageError
 
 LOG_SYSTEMS = ("master-slave", "dledger", "controller")
 pytestmark = pytest.mark.unit

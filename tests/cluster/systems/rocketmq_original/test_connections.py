@@ -14,7 +14,7 @@ from shalott.cluster.systems.rocketmq_original.asking import Admin
 from shalott.cluster.systems.rocketmq_original.connections import hosts_at
 from shalott.cluster.systems.rocketmq_original.observing import add_slaves
 from shalott.cluster.systems.rocketmq_original.views import Views
-from shalott.harness.core.plan import SystemPlan
+from shalott.core.plan import SystemPlan
 
 pytestmark = pytest.mark.unit
 

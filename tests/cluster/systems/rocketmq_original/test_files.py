@@ -18,8 +18,8 @@ from shalott.cluster.base import Cluster, CommandResult
 from shalott.cluster.images.rocketmq.log_digest import answer
 from shalott.cluster.systems.rocket import replicas
 from shalott.cluster.systems.rocketmq_original.files import PROGRAM, record_files
-from shalott.harness.core.errors import Indefinite
-from shalott.harness.core.memory_recording import MemoryRecorder
+from shalott.core.errors import Indefinite
+from shalott.core.memory_recording import MemoryRecorder
 
 pytestmark = pytest.mark.unit
 

@@ -12,8 +12,8 @@ from tenacity import wait_fixed
 from shalott.cluster.base import Cluster, CommandResult
 from shalott.cluster.systems.rocketmq_original import operator
 from shalott.cluster.systems.rocketmq_original.operator import MasterSlaveOriginal
-from shalott.harness.core.errors import Definite, Indefinite
-from shalott.harness.core.plan import SystemPlan
+from shalott.core.errors import Definite, Indefinite
+from shalott.core.plan import SystemPlan
 
 pytestmark = pytest.mark.unit
 

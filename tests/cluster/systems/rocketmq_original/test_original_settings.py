@@ -18,8 +18,8 @@ from shalott.cluster.systems.rocketmq_original.settings import (
     check_settings,
     settings_of_release,
 )
-from shalott.harness.core.errors import UsageError
-from shalott.harness.core.plan import Plan, SystemPlan
+from shalott.core.errors import UsageError
+from shalott.core.plan import Plan, SystemPlan
 from shalott.harness.run.planning import make_plan
 from shalott.harness.run.request import Request
 

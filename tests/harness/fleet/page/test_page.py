@@ -14,7 +14,7 @@ import pyarrow.parquet as pq
 import pytest
 from rich.console import Console
 
-from shalott.harness.core.errors import UsageError
+from shalott.core.errors import UsageError
 from shalott.harness.fleet.page.page import Leads, Source, render_page
 from shalott.harness.fleet.page.words import duration, percent, plain
 from shalott.harness.fleet.page.writing import page_writer

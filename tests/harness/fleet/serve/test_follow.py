@@ -8,7 +8,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from shalott.harness.core.recording import Record
+from shalott.core.recording import Record
 from shalott.harness.fleet.serve.follow import TROUBLES_MAX, Follower, LivePart, follow
 from shalott.harness.fleet.serve.live import SILENT_NS, LiveRuns
 from shalott.harness.fleet.serve.places import Places

@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from shalott.harness.core.history import HISTORY_SCHEMA, History, events_table
+from shalott.core.history import HISTORY_SCHEMA, History, events_table
 from tests.world.harness.report_run import FAULTS, MS, NODES, S
 
 LOAD_S, END_S = 50, 65

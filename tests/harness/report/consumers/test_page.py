@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from shalott.checkers.base import Anomaly, Result
-from shalott.harness.core.history import History
+from shalott.core.history import History
 from shalott.harness.report.consumers.picture import BLOCKS_MAX, ROWS_MAX, TENURES_MAX
 from shalott.harness.report.consumers.section import consumer_section
 from shalott.harness.report.page import render_report

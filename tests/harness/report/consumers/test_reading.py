@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from shalott.checkers.history.columns import NEVER
-from shalott.harness.core.history import History
+from shalott.core.history import History
 from shalott.harness.report.consumers import deliveries as outcomes
 from shalott.harness.report.consumers.causes import causes_of
 from shalott.harness.report.consumers.deliveries import (

@@ -9,7 +9,7 @@ from shalott.checkers.consumers.checkers import consumer_checkers
 from shalott.checkers.consumers.rows.rules import ConsumeRules, QueueRules
 from shalott.checkers.groups.checkers import group_checkers
 from shalott.checkers.groups.rows.rules import Group, GroupRules
-from shalott.harness.core.history import History
+from shalott.core.history import History
 from shalott.harness.report.consumers.outcomes import explained_causes, outcomes_by_lane
 from shalott.harness.report.consumers.words import own_words
 from shalott.harness.report.message_outcomes import message_outcomes

@@ -7,7 +7,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from shalott.harness.core.errors import UsageError
+from shalott.core.errors import UsageError
 from shalott.harness.report.meta import ToldStory
 from shalott.harness.report.stories.catalogue import STORIES, find_story
 from shalott.harness.report.stories.material import Material

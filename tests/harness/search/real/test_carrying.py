@@ -8,8 +8,8 @@ import msgspec
 import pytest
 
 from shalott.cluster.capabilities import MOST
-from shalott.harness.core.errors import UsageError
-from shalott.harness.core.plan import FaultAction, Plan, dump_plan
+from shalott.core.errors import UsageError
+from shalott.core.plan import FaultAction, Plan, dump_plan
 from shalott.harness.search.drawing.swarm import USUAL, Subject, draw_plan
 from shalott.harness.search.real.carrying import (
     CarriedPlan,

@@ -8,8 +8,8 @@ import pytest
 
 from shalott.cluster.capabilities import MOST
 from shalott.cluster.systems.record import Footprint
-from shalott.harness.core.errors import MissingCapability, UsageError
-from shalott.harness.core.plan import dump_plan
+from shalott.core.errors import MissingCapability, UsageError
+from shalott.core.plan import dump_plan
 from shalott.harness.run.planning import check_plan
 from shalott.harness.search.drawing.swarm import USUAL, Subject, draw_plan
 from shalott.harness.search.real import faults as faults_module

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from shalott.harness.core.errors import UsageError
+from shalott.core.errors import UsageError
 from shalott.harness.search.rule import (
     Rule,
     Trials,

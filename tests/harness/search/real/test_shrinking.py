@@ -9,8 +9,8 @@ import msgspec
 import pytest
 
 from shalott.cluster.capabilities import MOST
-from shalott.harness.core.errors import HarnessError, UsageError
-from shalott.harness.core.plan import FaultAction, Plan, dump_plan, load_plan
+from shalott.core.errors import HarnessError, UsageError
+from shalott.core.plan import FaultAction, Plan, dump_plan, load_plan
 from shalott.harness.search.drawing.swarm import Subject, draw_plan
 from shalott.harness.search.real import shrinking as shrinking_module
 from shalott.harness.search.real.ledger import LedgerHeader, open_ledger

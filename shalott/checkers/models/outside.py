@@ -1,0 +1,129 @@
+"""Models of others: by the name that they are offered under, or as ``package.module:Class``.
+
+Whatever is wrong with one is told in a sentence that says what to change: it is the first thing
+that somebody meets who writes a model.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from shalott.checkers.models.base import Meaning, Model
+from shalott.checkers.models.door import MODELS
+from shalott.checkers.models.options import make_with
+from shalott.core.doors import import_named
+from shalott.core.errors import UsageError
+
+
+def make_outside(specification: str) -> Model:
+    """``name``, ``package.module:Class``, either with ``:option=value,option=value``.
+
+    Raises UsageError: there is no such model, it is none, or its options are others.
+    """
+    name, _, rest = specification.partition(":")
+    place, _, options = rest.partition(":")
+    if place and "=" not in place:
+        full_name = f"{name}:{place}"
+        return _make(_found(name, place), full_name, options)
+    if not MODELS.has(name):
+        raise UsageError(_unknown(name))
+    return _make(MODELS.find(name), name, rest)
+
+
+def require_model(model: Any, name: str) -> None:
+    """Raises UsageError, naming what it lacks to be a model."""
+    if isinstance(model, type):
+        raise UsageError(f"{model.__name__} is a class: give a model, such as {model.__name__}()")
+    lacks = [part for part in ("init", "step") if not _has(model, part, name)]
+    if lacks:
+        raise UsageError(f"{name} is no model: it has no {' and no '.join(lacks)}")
+    if not callable(model.step):
+        raise UsageError(f"{name} is no model: its step is no method")
+    if model.init is None:
+        raise UsageError(f"model {name}: its init is None: a state is never None")
+    try:
+        hash(model.init)
+    except TypeError as raised:
+        raise UsageError(
+            f"model {name}: {raised}: its init must be hashable, such as a tuple or a frozenset"
+        ) from raised
+    _require_meanings(getattr(model, "meanings", None), name)
+
+
+def _require_meanings(meanings: Any, name: str) -> None:
+    if meanings is None:
+        return
+    if not isinstance(meanings, Mapping):
+        raise UsageError(f"model {name}: its meanings are no mapping from an f to a Meaning")
+    for f, meaning in meanings.items():
+        if not isinstance(f, str) or not isinstance(meaning, Meaning):
+            raise UsageError(f"model {name}: its meanings map {f!r} to {meaning!r}, no Meaning")
+        if meaning.f not in meanings:
+            raise UsageError(
+                f"model {name}: its meanings take {f} for {meaning.f}, and don't say what that is"
+            )
+
+
+def _has(model: Any, part: str, name: str) -> bool:
+    try:
+        getattr(model, part)
+    except AttributeError:
+        return False
+    except Exception as raised:  # a property of somebody else's may fail in any way
+        raise UsageError(f"model {name}: its {part} failed: {_told(raised)}") from raised
+    return True
+
+
+def _found(module_name: str, place: str) -> Any:
+    """What stands at ``place`` in a module, which is imported."""
+    module: Any = import_named(module_name, f"--model {module_name}:{place}")
+    found = module
+    for part in place.split("."):
+        if not hasattr(found, part):
+            classes = [name for name, value in vars(module).items() if _is_class(value, module)]
+            there = f": there are {', '.join(classes)}" if classes else ""
+            raise UsageError(f"--model {module_name}:{place}: {module_name} has no {part}{there}")
+        found = getattr(found, part)
+    return found
+
+
+def _is_class(value: Any, module: Any) -> bool:
+    return isinstance(value, type) and value.__module__ == module.__name__
+
+
+def _make(made_by: Any, name: str, options: str) -> Model:
+    """An instance of a class, what a function gives, or an object that is a model already."""
+    if isinstance(made_by, type) and not hasattr(made_by, "step"):
+        lacks = "no step" if hasattr(made_by, "init") else "no init and no step"
+        raise UsageError(f"{name} is no model: it has {lacks}")
+    model: Any = made_by
+    if isinstance(made_by, type) or (callable(made_by) and not hasattr(made_by, "step")):
+        try:
+            model = make_with(made_by, name, options)
+        except UsageError:
+            raise
+        except Exception as raised:  # somebody else's code may fail in any way
+            raise UsageError(f"model {name} can't be made: {_told(raised)}") from raised
+    elif options:
+        raise UsageError(f"model {name} is made already and takes no options, not {options!r}")
+    require_model(model, name)
+    made: Model = model
+    return made
+
+
+def _unknown(name: str) -> str:
+    """With why what is installed can't be used: it may be what was meant."""
+    from shalott.checkers.models import BUILT_IN
+
+    there = dict.fromkeys((*BUILT_IN, *MODELS.names()))
+    sentences = [
+        f"no model {name!r}: there are {', '.join(there)}, and package.module:Class",
+        *MODELS.problems(),
+    ]
+    return "; ".join(sentences)
+
+
+def _told(raised: Exception) -> str:
+    lines = str(raised).strip().splitlines()
+    return f"{type(raised).__name__}: {lines[0]}" if lines else type(raised).__name__

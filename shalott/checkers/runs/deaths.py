@@ -1,0 +1,181 @@
+"""deaths: no node ends that nobody ended.
+
+The backend tells of every end of a node's process that the harness did not ask for (the row
+``died`` of the history, cluster/base.py: on_exit): a crash, a signal from outside, the kernel's OOM
+killer, an exit of its own, also if the node was started again at once. A broker that restarts
+itself within its process is seen by its events, whose incarnation grows though nothing ended it.
+
+A fault excuses what it does to its own nodes: one that ends processes, while it lasts; one that
+fills, breaks or damages a disk, as long as what it spoiled may be met, and one that starves a
+machine (checkers/runs/crashes.py).
+An operator who restarts nodes to mend a partition excuses their ends too. A system may name exit
+codes with which its nodes may end.
+
+A system that promises to stay up makes the run invalid by a death; of others it is told.
+"""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow.compute as pc
+
+from shalott.checkers.base import Anomaly, Result
+from shalott.checkers.history.faults import Fault, Surroundings, decode_object, read_surroundings
+from shalott.checkers.history.tenures import NodeEvent, read_events
+from shalott.checkers.runs.crashes import EXCUSES_NS
+from shalott.core.history import History
+from shalott.core.op import NEMESIS
+
+S = 1_000_000_000
+
+
+@dataclass(frozen=True, slots=True)
+class Death:
+    """``operation`` is the index of its row, ``event`` the row of the life that followed."""
+
+    node: str
+    at_ns: int
+    how: str
+    exit_code: int | None = None
+    output: str = ""
+    operation: int | None = None
+    event: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Deaths:
+    """``is_promised``: that nodes stay up. ``orderly``: exit codes that are no death."""
+
+    is_promised: bool = True
+    orderly: tuple[int, ...] = ()
+    name: str = "deaths"
+
+    def check(self, history: History) -> Result:
+        around = read_surroundings(history)
+        told = list(_told(history))
+        found = [*told, *_unseen_restarts(history, told, around)]
+        own = [
+            death
+            for death in sorted(found, key=lambda death: death.at_ns)
+            if not is_excused(death, around.injected)
+            and (death.exit_code is None or death.exit_code not in self.orderly)
+        ]
+        sentences = tuple(f"{sentence(death)}." for death in own)
+        return Result(
+            checker=self.name,
+            valid=not (own and self.is_promised),
+            counts={"died-count": len(own), "excused-died-count": len(found) - len(own)},
+            anomalies=tuple(_anomaly(death) for death in own),
+            notes=() if self.is_promised else sentences,
+        )
+
+
+def how_it_ended(exit_code: int | None, out_of_memory: bool = False) -> str:
+    """In words: "signal 9 (SIGKILL)", "exit code 1"."""
+    if out_of_memory:
+        return "the kernel ended it for want of memory"
+    if exit_code is None:
+        return "for an unknown reason"
+    if exit_code > 128:
+        number = exit_code - 128
+        names = {int(each): each.name for each in signal.Signals}
+        return f"signal {number} ({names.get(number, 'unknown')})"
+    return f"exit code {exit_code}"
+
+
+def sentence(death: Death) -> str:
+    return f"{death.node} died at {death.at_ns / S:.3f} s: {death.how}"
+
+
+def is_excused(death: Death, faults: Sequence[Fault]) -> bool:
+    """Whether a fault on the same node brought it about."""
+    return any(
+        death.node in fault.nodes and fault.invoke_ns <= death.at_ns <= _excuses_until(fault)
+        for fault in faults
+    )
+
+
+def _excuses_until(fault: Fault) -> int:
+    lasting = [EXCUSES_NS[effect] for effect in EXCUSES_NS if effect in fault.effects]
+    if lasting:
+        return fault.end_ns + max(lasting)
+    return fault.end_ns if fault.takes_processes else -1
+
+
+def _told(history: History) -> Iterator[Death]:
+    is_death = pc.and_(
+        pc.equal(history.ops["process"], NEMESIS), pc.equal(history.ops["f"], "died")
+    )
+    for row in history.ops.filter(is_death).to_pylist():
+        extra: dict[str, Any] = decode_object(row["extra"])
+        code = extra.get("exit_code")
+        yield Death(
+            node=str(row["node"]),
+            at_ns=row["invoke_ns"],
+            how=how_it_ended(code, bool(extra.get("out_of_memory"))),
+            exit_code=code,
+            output=str(extra.get("output") or ""),
+            operation=row["index"],
+        )
+
+
+def _unseen_restarts(
+    history: History, told: Sequence[Death], around: Surroundings
+) -> Iterator[Death]:
+    """Lives that follow another one though neither a fault, an operator nor a death lies between
+    them.
+
+    RabbitMQ stops and starts within its process when it is in a minority, and to heal a partition.
+    It says so, and once a fault was injected that is no death.
+    """
+    last: dict[str, NodeEvent] = {}
+    announced: dict[str, bool] = {}  # by node, whether it said that it stops
+    begins = [fault.invoke_ns for fault in around.injected]
+    for event in read_events(history):
+        if event.kind == "replica":
+            continue  # the harness's own row on a node's copy: it has no life
+        before = last.get(event.node)
+        last[event.node] = event
+        is_orderly = announced.get(event.node, False) and any(at <= event.run_ns for at in begins)
+        if not event.group and event.kind == "role":
+            announced[event.node] = event.role in ("stopped", "paused")
+        if before is None or event.incarnation <= before.incarnation or is_orderly:
+            continue
+        ended = [
+            (fault.invoke_ns, _excuses_until(fault))
+            for fault in around.injected
+            if event.node in fault.nodes
+        ]
+        ended += [
+            (fault.invoke_ns, fault.end_ns)
+            for fault in around.injected
+            if event.node in fault.restarted
+        ]
+        ended += [
+            (each.begin_ns, each.end_ns)
+            for each in around.operator_restarts
+            if event.node in each.nodes
+        ]
+        ended += [(death.at_ns, death.at_ns) for death in told if death.node == event.node]
+        if not any(begin <= event.run_ns and before.run_ns <= end for begin, end in ended):
+            yield Death(
+                node=event.node,
+                at_ns=event.run_ns,
+                how=f"it began its life {event.incarnation}, and nothing had ended the last one",
+                event=event.row,
+            )
+
+
+def _anomaly(death: Death) -> Anomaly:
+    detail: dict[str, Any] = {"node": death.node, "reason": death.how, "at_ns": death.at_ns}
+    if death.output:
+        detail["output"] = death.output
+    if death.operation is not None:
+        detail["operations"] = [death.operation]
+    if death.event is not None:
+        detail["events"] = [death.event]
+    return Anomaly(kind="died", summary=sentence(death), detail=detail)

@@ -1,0 +1,179 @@
+"""The checkers that judge a run of any workload, as records, and what they are made of.
+
+The three gated ones judge only where a plan asks for them.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from shalott.checkers.base import Checker
+from shalott.checkers.mastership.mastership import Mastership
+from shalott.checkers.queues.guarantees import CAREFUL, ClientGuarantees
+from shalott.checkers.queues.total_queue import TotalQueue
+from shalott.checkers.record import CheckerRecord
+from shalott.checkers.runs.availability import Availability
+from shalott.checkers.runs.convergence import Convergence
+from shalott.checkers.runs.crashes import Crashes
+from shalott.checkers.runs.deaths import Deaths
+from shalott.checkers.runs.liveness import Liveness
+from shalott.checkers.runs.noticed import Noticed
+from shalott.checkers.runs.rates import Rates
+from shalott.checkers.runs.stalls import Stalls
+from shalott.checkers.runs.stats import Stats
+
+_MIRRORING: Final = "RabbitMQ's manual, Classic Queue Mirroring"
+
+# What the distribution's own entry point of shalott.checkers names.
+RUN_WIDE: Final = (
+    CheckerRecord(
+        name="mastership",
+        summary="whether two nodes ruled one queue at once",
+        make=lambda plan: Mastership(
+            strict=plan.gates.one_master, poll_round_ms=plan.observe_interval_ms
+        ),
+        reads=("operations", "events", "observations"),
+        promise="A queue has one master, and only it acknowledges writes.",
+        source=f"{_MIRRORING}; Ongaro & Ousterhout 2014, Election Safety",
+    ),
+    CheckerRecord(
+        name="availability",
+        summary="how long nobody got an acknowledgement",
+        make=lambda plan: Availability(max_rto_ms=plan.gates.max_rto_ms),
+        reads=("operations", "faults", "phases"),
+        promise="After a fault writes are acknowledged again in the time that the plan allows.",
+        source="the plan's gate max_rto_ms; without it nothing is promised",
+    ),
+    CheckerRecord(
+        name="stats",
+        summary="what was asked and answered, and whether the run means anything",
+        make=lambda plan: Stats(min_acked=plan.gates.min_acked),
+        reads=("operations", "faults", "phases"),
+        promise="A run in which too little was acknowledged or proved is unknown.",
+        source="jepsen.checker/stats; the plan's gate min_acked",
+    ),
+    CheckerRecord(
+        name="rates",
+        summary="how many operations a second were begun of those that were asked for",
+        make=lambda plan: Rates(
+            plan.workload.rate_hz, plan.time_limit_ms, plan.gates.min_rate_share
+        ),
+        reads=("operations", "phases"),
+        promise="A run that reaches less than the plan's share of its rate is unknown.",
+        source="the plan's gate min_rate_share; latencies: Gil Tene on coordinated omission",
+    ),
+    CheckerRecord(
+        name="noticed",
+        summary="whether anybody noticed the faults, and what became of those that were not made",
+        make=lambda plan: Noticed(),
+        reads=("operations", "events", "faults", "observations"),
+        promise="A run in which nobody noticed any fault is unknown.",
+        source="etcd's robustness tests, which assert that a failpoint was hit",
+    ),
+    CheckerRecord(
+        name="stalls",
+        summary="when the harness itself did not run, and whether that spoilt the run",
+        make=lambda plan: Stalls({fault.id: fault.duration_ms for fault in plan.faults}),
+        reads=("faults", "phases"),
+        promise="A run that a stall of the harness has spoilt is unknown.",
+        source="shalott/harness/run/watchdog.py",
+    ),
+    CheckerRecord(
+        name="liveness",
+        summary="whether the healed cluster came to rest and could be emptied",
+        make=lambda plan: Liveness(plan.gates.must_settle),
+        reads=("operations", "faults", "phases"),
+        promise="Once all is healed, the cluster settles and its queues can be emptied; a run"
+        " whose cluster does not settle is unknown otherwise.",
+        source="the plan's gate must_settle",
+    ),
+    CheckerRecord(
+        name="crashes",
+        summary="whether a process of the broker ended by an exception of its own",
+        make=lambda plan: Crashes(plan.gates.crash_text, plan.gates.must_not_crash),
+        reads=("events", "faults"),
+        promise="No process crashes but by an error of its disk.",
+        source="the plan's gate must_not_crash, in place of jepsen.checker/log-file-pattern",
+    ),
+    CheckerRecord(
+        name="deaths",
+        summary="whether a node ended that nobody had ended",
+        make=lambda plan: Deaths(plan.gates.must_stay_up, plan.gates.orderly_exits),
+        reads=("operations", "events", "faults"),
+        promise="A node runs until somebody ends it, or a fault does.",
+        source="what the system's record promises (stays_up); the plan's gate must_stay_up",
+    ),
+    CheckerRecord(
+        name="convergence",
+        summary="whether synchronised replicas hold what their master holds",
+        make=lambda plan: Convergence(),
+        reads=("replicas", "phases"),
+        promise="A mirror that is called synchronised holds what its master holds.",
+        source=f"{_MIRRORING}; the plan's gate must_converge",
+        fits=lambda plan: plan.gates.must_converge,
+    ),
+)
+
+
+def standard_checkers(
+    *,
+    delivery: str = "at-least-once",
+    min_acked: int = 50,
+    max_rto_ms: int | None = None,
+    strict: bool = False,
+    tolerance_ms: int = 100,
+    poll_round_ms: int = 500,
+    guarantees: ClientGuarantees = CAREFUL,
+    must_settle: bool = False,
+    must_not_crash: bool = False,
+    crash_text: str = "",
+    must_stay_up: bool = False,
+    orderly_exits: tuple[int, ...] = (),
+    must_converge: bool = False,
+) -> tuple[Checker, ...]:
+    """What every run of the queue workload is judged by; some only where the plan asks for it."""
+    return (
+        TotalQueue(delivery=delivery, guarantees=guarantees),
+        *common_checkers(
+            min_acked=min_acked,
+            max_rto_ms=max_rto_ms,
+            strict=strict,
+            tolerance_ms=tolerance_ms,
+            poll_round_ms=poll_round_ms,
+            must_settle=must_settle,
+            must_not_crash=must_not_crash,
+            crash_text=crash_text,
+            must_stay_up=must_stay_up,
+            orderly_exits=orderly_exits,
+            must_converge=must_converge,
+        ),
+    )
+
+
+def common_checkers(
+    *,
+    min_acked: int = 50,
+    max_rto_ms: int | None = None,
+    strict: bool = False,
+    tolerance_ms: int = 100,
+    poll_round_ms: int = 500,
+    must_settle: bool = False,
+    must_not_crash: bool = False,
+    crash_text: str = "",
+    must_stay_up: bool = False,
+    orderly_exits: tuple[int, ...] = (),
+    must_converge: bool = False,
+) -> tuple[Checker, ...]:
+    """What a run of any workload is judged by besides its own checkers."""
+    gated: tuple[tuple[bool, Checker], ...] = (
+        (True, Liveness(must_settle)),
+        (True, Crashes(crash_text, must_not_crash)),
+        (True, Deaths(must_stay_up, orderly_exits)),
+        (must_converge, Convergence()),
+    )
+    return (
+        Mastership(strict=strict, tolerance_ms=tolerance_ms, poll_round_ms=poll_round_ms),
+        Availability(max_rto_ms=max_rto_ms),
+        Stats(min_acked=min_acked),
+        *(checker for wanted, checker in gated if wanted),
+    )

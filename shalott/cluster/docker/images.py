@@ -1,0 +1,298 @@
+"""Node images: built from recipes, and only when what goes into them has changed.
+
+A recipe is a directory with a Dockerfile: one of our own under cluster/images, by its name, or a
+plug-in's, by its absolute path; the directory's own name is then the recipe's.
+A recipe of Java jars has a pom and is of one release: "rocketmq:5.3.3" (jars.py brings them).
+A recipe's tag is a hash of its files, its base image and the versions that it pins, so an
+unchanged project finds its image by name and builds nothing. ``broker`` is a thin layer over
+``python``: a change of the broker's source redoes that layer alone. The base image needs no
+registry: see cluster/images/make_base.sh.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import io
+import logging
+import re
+import sys
+import tarfile
+import tempfile
+import threading
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import docker
+import docker.errors
+
+from shalott.cluster.debian_packages import PINS, read_pins
+from shalott.cluster.docker.engine import Engine
+from shalott.cluster.docker.jars import fetch_jars
+from shalott.cluster.docker.programs import run_program
+from shalott.cluster.node_tree import OWN_BROKER, broker_files, library_pins, pip_words, read_tree
+from shalott.core.errors import BootFailed
+from shalott.core.steps import tell_step
+
+log = logging.getLogger("shalott.cluster.docker")
+
+BASE_TAG = "debian:bookworm-slim"
+IMAGES = Path(__file__).parent.parent / "images"
+PYTHON_VERSION = "3.11"  # of Debian bookworm
+KEPT_TAGS = 3  # of one recipe; another checkout on this machine may be using an older one
+POM = "pom.xml"
+RELEASE = re.compile(r"\d+(\.\d+)*")
+NAME = re.compile(r"[a-z0-9]+(-[a-z0-9]+)*")  # a part of an image's tag
+LABEL_RECIPE = "shalott.recipe"
+PLATFORMS = {"amd64": "manylinux2014_x86_64", "arm64": "manylinux2014_aarch64"}
+
+
+@dataclass(frozen=True, slots=True)
+class Recipe:
+    """What one image is made of."""
+
+    name: str
+    base_tag: str
+    files: Mapping[str, bytes]  # path in the build context -> content
+    fetch_libraries: bool = False
+    release: str = ""  # of the jars that its pom asks for
+
+    def tag(self, base_id: str) -> str:
+        digest = hashlib.sha256(base_id.encode())
+        for path, content in sorted(self.files.items()):
+            digest.update(f"\0{path}\0{len(content)}\0".encode() + content)
+        for pin in library_pins() if self.fetch_libraries else ():
+            digest.update(f"\0{pin}".encode())
+        if self.release:
+            digest.update(f"\0{self.release}".encode())
+        return f"shalott-{self.name}:{digest.hexdigest()[:12]}"
+
+
+async def ensure_image(engine: Engine, image: str) -> str:
+    """The tag of an up-to-date image, built if need be. Raises BootFailed."""
+    recipe = find_recipe(image)
+    await _ensure_base(engine)
+    if recipe.name == OWN_BROKER and not is_directory(image):
+        base = await _ensure(engine, find_recipe("python"))
+        recipe = replace(recipe, base_tag=base, files={**recipe.files, **broker_files()})
+    return await _ensure(engine, recipe)
+
+
+async def find_image(engine: Engine, image: str) -> str:
+    """The tag of a recipe's image, built if need be, or of one that the engine has. Raises
+    BootFailed."""
+    if is_directory(image) or (directory_of(image) / "Dockerfile").is_file():
+        return await ensure_image(engine, image)
+    if await image_id(engine, image) is None:
+        raise BootFailed(
+            f"there is no image {image}: name a recipe ({', '.join(recipes())}), the absolute path"
+            " of a directory with a Dockerfile, or an image that the engine has"
+        )
+    return image
+
+
+def recipes() -> list[str]:
+    """Our own, by name."""
+    return sorted(path.parent.name for path in IMAGES.glob("*/Dockerfile"))
+
+
+def is_directory(image: str) -> bool:
+    """Whether ``NodeSpec.image`` is a plug-in's directory, and not the name of one of ours."""
+    return Path(image).is_absolute()
+
+
+def find_recipe(image: str) -> Recipe:
+    """Raises BootFailed if there is none."""
+    directory = directory_of(image)
+    if not (directory / "Dockerfile").is_file():
+        raise BootFailed(
+            f"there is no Dockerfile in {image}"
+            if is_directory(image)
+            else f"there is no image recipe {image!r}"
+        )
+    if not NAME.fullmatch(directory.name):
+        raise BootFailed(
+            f"no image can be named after {image}: use lower-case letters, digits and dashes"
+        )
+    own_python, files = directory == IMAGES / "python", read_tree(directory)
+    if POM in files:
+        release = release_of(image)
+        return Recipe(f"{directory.name}-{release}", BASE_TAG, files, release=release)
+    return Recipe(directory.name, BASE_TAG, files, fetch_libraries=own_python)
+
+
+def directory_of(image: str) -> Path:
+    """Where the recipe is, of whichever release; perhaps there is none."""
+    return Path(image) if is_directory(image) else IMAGES / image.partition(":")[0]
+
+
+def release_of(image: str) -> str:
+    """Of "rocketmq:5.3.3". Raises BootFailed."""
+    release = image.partition(":")[2]
+    if not RELEASE.fullmatch(release):
+        raise BootFailed(f"the image {image} needs a release: {image.partition(':')[0]}:5.3.3")
+    return release
+
+
+async def image_facts(engine: Engine, tag: str) -> dict[str, str]:
+    """See ``cluster.base.HasImages``. Raises HarnessError."""
+
+    def look(api: docker.APIClient) -> dict[str, str]:
+        facts = {"engine": str(api.version()["Version"])}
+        for name, each in (("image", tag), ("base_image", BASE_TAG)):
+            found = api.inspect_image(each)
+            digests = found.get("RepoDigests") or ()
+            facts |= {
+                name: each,
+                f"{name}_id": str(found["Id"]),
+                f"{name}_digest": str(digests[0]) if digests else "none: it was made here",
+            }
+        return facts
+
+    return await engine.call(look)
+
+
+def pins_of(image: str) -> dict[str, str]:
+    """The versions of Debian packages that a recipe pins, by package or glob of packages."""
+    directory = directory_of(image)
+    if directory == IMAGES / OWN_BROKER:
+        directory = IMAGES / "python"
+    path = directory / PINS
+    return read_pins(path.read_text()) if path.is_file() else {}
+
+
+async def _ensure(engine: Engine, recipe: Recipe) -> str:
+    base_id = await image_id(engine, recipe.base_tag)
+    assert base_id is not None, f"{recipe.base_tag} was there a moment ago"
+    tag = recipe.tag(base_id)
+    if await image_id(engine, tag) is None:
+        log.info("building the image %s", tag)
+        files = dict(recipe.files)
+        if recipe.fetch_libraries:
+            architecture = (await engine.call(lambda api: api.version()))["Arch"]
+            files |= await _wire_libraries(architecture)
+        if recipe.release:
+            tell_step(f"fetching the jars of {recipe.name} with Maven, once")
+            files |= await fetch_jars(files[POM], recipe.release)
+        await _build(engine, recipe, tag, files)
+        await engine.call(lambda api: _drop_old_tags(api, recipe.name, tag))
+    return tag
+
+
+async def image_id(engine: Engine, tag: str) -> str | None:
+    """None if there is no such image."""
+
+    def inspect(api: docker.APIClient) -> str | None:
+        try:
+            return str(api.inspect_image(tag)["Id"])
+        except docker.errors.ImageNotFound:
+            return None
+
+    return await engine.call(inspect)
+
+
+async def _ensure_base(engine: Engine) -> None:
+    if await image_id(engine, BASE_TAG) is not None:
+        return
+    tell_step(f"making the base image {BASE_TAG}, once, about half a minute")
+    script = IMAGES / "make_base.sh"
+    done = await run_program("sh", str(script), BASE_TAG)
+    if done.exit_code != 0:
+        raise BootFailed(f"no base image: {_last_line(done.errors)}")
+
+
+def _last_line(output: str) -> str:
+    return (output.strip().splitlines() or ["no output"])[-1]
+
+
+async def _wire_libraries(architecture: str) -> dict[str, bytes]:
+    """The broker's libraries as the image's Python wants them, in the versions that are installed
+    here."""
+    platform = PLATFORMS.get(architecture)
+    if platform is None:
+        raise BootFailed(f"no wheels for the Docker engine's architecture {architecture}")
+    with tempfile.TemporaryDirectory(prefix="shalott-lib-") as directory:
+        words = pip_words(directory, PYTHON_VERSION, platform)
+        done = await run_program(sys.executable, *words)
+        if done.exit_code != 0:
+            reason = _last_line(done.errors)
+            raise BootFailed(f"cannot fetch {' '.join(library_pins())} for the image: {reason}")
+        return read_tree(Path(directory), "lib/")
+
+
+async def _build(engine: Engine, recipe: Recipe, tag: str, files: Mapping[str, bytes]) -> None:
+    abandoned = threading.Event()
+
+    def build(api: docker.APIClient) -> str:
+        output = ""
+        stream = api.build(
+            fileobj=_context(files),
+            custom_context=True,
+            encoding=None,
+            tag=tag,
+            rm=True,
+            forcerm=True,
+            decode=True,
+            buildargs={"BASE": recipe.base_tag},
+            labels={LABEL_RECIPE: recipe.name},
+        )
+        for line in stream:
+            if abandoned.is_set():
+                stream.close()
+                break
+            output = _progress(recipe.name, line, output)
+        return output
+
+    try:
+        output = await engine.call(build)
+    except asyncio.CancelledError:
+        abandoned.set()
+        raise
+    if await image_id(engine, tag) is None:
+        raise BootFailed(f"the image {recipe.name} can't be built: {output[-2000:].strip()}")
+
+
+def _progress(name: str, line: Mapping[str, Any], output: str) -> str:
+    text = str(line.get("stream") or line.get("error") or "")
+    if (sentence := build_step(name, text)) is not None:
+        log.info("%s", text.strip())
+        tell_step(sentence)
+    return (output + text)[-8000:]
+
+
+def build_step(name: str, text: str) -> str | None:
+    """What the engine's line says of a build, in words for a progress line; None: nothing."""
+    found = re.match(r"Step (\d+)/(\d+) : ", text)
+    if found is None:
+        return None
+    what = "the node image" if name != "python" else "the node image's base"
+    return f"building {what} ({name}), step {found[1]} of {found[2]}, once, about a minute"
+
+
+def _context(files: Mapping[str, bytes]) -> io.BytesIO:
+    """The build context. Times are fixed: equal files make an equal context."""
+    buffer = io.BytesIO()
+    with tarfile.open(fileobj=buffer, mode="w") as archive:
+        for path, content in sorted(files.items()):
+            entry = tarfile.TarInfo(path)
+            entry.size = len(content)
+            entry.mode = 0o755 if path.endswith(".sh") else 0o644
+            entry.mtime = 1
+            archive.addfile(entry, io.BytesIO(content))
+    buffer.seek(0)
+    return buffer
+
+
+def _drop_old_tags(api: docker.APIClient, name: str, current: str) -> None:
+    """Forget all but the newest tags of a recipe; one that a container still uses stays."""
+    images = api.images(filters={"label": f"{LABEL_RECIPE}={name}"})
+    images.sort(key=lambda image: image["Created"], reverse=True)
+    for image in images[KEPT_TAGS:]:
+        for tag in image["RepoTags"] or ():
+            if tag.startswith(f"shalott-{name}:") and tag != current:
+                try:
+                    api.remove_image(tag)
+                except docker.errors.APIError as error:
+                    log.debug("%s stays: %s", tag, error)

@@ -1,0 +1,265 @@
+"""Links between containers: cut by a firewall, shaped by netem or a packet engine, and measured.
+
+Cuts are made in the host's bridge where its table sees the nodes' packets, else in a chain inside
+each node (firewall.py). Shapes are the kernel's where it has netem, and a process of ours serves
+the rest (packets.py). All of it lives in the nodes' network namespaces, so a node that starts again
+gets everything anew.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+
+from shalott.cluster.base import LinkShape, PacketsSeen
+from shalott.cluster.docker.firewall import (
+    NO_CLIENT_DROPS,
+    BridgeFirewall,
+    ChainFirewall,
+    ClientDrops,
+    Firewall,
+)
+from shalott.cluster.docker.measuring import measure
+from shalott.cluster.docker.names import table_name
+from shalott.cluster.docker.namespaces import can_enter, datagram_arrives, run_in_namespace
+from shalott.cluster.docker.packets import PacketShaper, queue_capabilities
+from shalott.cluster.docker.probe import RunCommand, datagram_arrives_by_exec
+from shalott.cluster.docker.programs import has_program, is_root
+from shalott.cluster.docker.shaping import shaping_capabilities
+from shalott.cluster.links import Link, LinkCounts
+from shalott.cluster.owner import Owner
+from shalott.cluster.packets.shaping import (
+    UNSHAPED,
+    describe_shaping,
+    join_shapes,
+    kinds_of_shape,
+    listing_script,
+    qdisc_script,
+    read_shape,
+    split_shape,
+)
+from shalott.cluster.stalls import Stall
+from shalott.cluster.told import CLIENTS
+from shalott.core.errors import HarnessError
+
+log = logging.getLogger("shalott.cluster.docker")
+
+PidOf = Callable[[str], Awaitable[int | None]]  # a node's first process, as the host sees it
+
+
+class ContainerLinks:
+    """Of one run's containers. ``seed``: of what becomes of single packets."""
+
+    def __init__(
+        self, owner: Owner, token: str, seed: int, pid_of: PidOf, run_command: RunCommand
+    ) -> None:
+        self._tc = shaping_capabilities()
+        self.capabilities: frozenset[str] = self._tc | {"cut", "cut-one-way"}
+        if is_root() and can_enter(os.getpid()):
+            self.capabilities |= queue_capabilities()
+            if has_program("nft"):
+                self.capabilities |= {"cut-clients"}
+        self.enters = False  # whether the host can enter the containers' namespaces
+        self._owner = owner
+        self._token = token
+        self._pid_of = pid_of
+        self._run_command = run_command
+        self._addresses: Mapping[str, str] = {}
+        self._counts = LinkCounts()
+        self._shapes: dict[Link, LinkShape] = {}
+        self._packets = PacketShaper(owner, token, seed, self.run_script, pid_of)
+        self._firewall: Firewall | None = None
+        self._client_drops = NO_CLIENT_DROPS
+        self._lock = asyncio.Lock()  # one change of the whole set at a time
+
+    # -- life
+    # ----------------------------------------------------------------------------------------------
+
+    def set_addresses(self, addresses: Mapping[str, str]) -> None:
+        """A node's address, which it keeps for the whole run."""
+        self._addresses = addresses
+        self._packets.set_addresses(addresses)
+
+    async def open(self, pids: Mapping[str, int]) -> None:
+        """When all nodes run. ``pids``: their first processes, as the host sees them."""
+        self._firewall = await self._choose_firewall(pids)
+        log.info("links: %s", self._firewall.describe())
+
+    async def _choose_firewall(self, pids: Mapping[str, int]) -> Firewall:
+        """The bridge if its table really sees the nodes' packets, else a chain in each node."""
+        self.enters = bool(pids) and can_enter(next(iter(pids.values())))
+        if self.enters and is_root() and has_program("nft") and len(pids) > 1:
+            bridge = BridgeFirewall(table_name(self._token, self._owner), self._addresses)
+            source, destination = list(pids)[:2]
+            try:
+                if await bridge.sees(pids[source], pids[destination], self._addresses[destination]):
+                    return bridge
+                await bridge.remove()
+            except HarnessError as error:
+                log.info("no cuts on the host's bridge: %s", error)
+        return ChainFirewall(self._addresses, self.run_script)
+
+    async def close(self) -> None:
+        """Before the containers are removed. What the host's kernel still holds is swept with the
+        rest of the run."""
+        await self._packets.close()
+        self._counts.clear()
+        self._shapes.clear()
+        self._firewall = None
+
+    async def node_started(self, node: str) -> None:
+        """Put everything back that lived in the namespace of its last life."""
+        if self._firewall is not None:
+            await self._firewall.node_started(node)
+        if any(source == node for source, _ in self._shapes):
+            await self._apply_shapes(node)
+        await self._packets.node_started(node)
+
+    async def heal(self, is_up: Callable[[str], Awaitable[bool]]) -> None:
+        """Mend and unshape everything. ``is_up``: whether a node has a network to be mended."""
+        self._counts.clear()
+        self._client_drops = NO_CLIENT_DROPS
+        if self._firewall is not None:
+            await self._apply_cuts()
+        shaped = list(dict.fromkeys(source for source, _ in self._shapes))
+        self._shapes.clear()
+        await self._packets.clear()
+        for node in shaped:
+            if await is_up(node):
+                await self._apply_shapes(node)
+
+    # -- cuts
+    # ----------------------------------------------------------------------------------------------
+
+    async def cut(self, links: Sequence[Link]) -> None:
+        self._counts.cut(links)
+        await self._apply_cuts()
+
+    async def mend(self, links: Sequence[Link]) -> None:
+        self._counts.mend(links)
+        await self._apply_cuts()
+
+    async def _apply_cuts(self) -> None:
+        async with self._lock:
+            if self._firewall is None:
+                raise HarnessError("links can be cut only while the cluster is up")
+            await self._firewall.drop(self._counts.cut_links(), self._client_drops)
+
+    async def set_client_cuts(self, links: Sequence[Link], ports: Sequence[int]) -> None:
+        """See ``CutsClients``."""
+        at = self._addresses
+        self._client_drops = ClientDrops(
+            requests=_pairs((at[b] for a, b in links if a == CLIENTS), ports),
+            answers=_pairs((at[a] for a, b in links if b == CLIENTS), ports),
+        )
+        await self._apply_cuts()
+
+    async def client_cuts(self) -> list[Link]:
+        if self._firewall is None:
+            raise HarnessError("links can be cut only while the cluster is up")
+        drops = await self._firewall.client_drops()
+        nodes = {address: node for node, address in self._addresses.items()}
+        links = {(CLIENTS, nodes[address]): None for address, _ in drops.requests}
+        links |= {(nodes[address], CLIENTS): None for address, _ in drops.answers}
+        return sorted(links)
+
+    # -- shapes
+    # --------------------------------------------------------------------------------------------
+
+    async def shape(self, source: str, destination: str, shape: LinkShape) -> None:
+        by_tc, by_engine = split_shape(shape, self._tc)
+        self._check(by_engine)
+        link = (source, destination)
+        if by_tc == UNSHAPED:
+            changed = self._shapes.pop(link, None) is not None
+        else:
+            changed = self._shapes.get(link) != by_tc
+            self._shapes[link] = by_tc
+        if changed:
+            await self._apply_shapes(source)
+        await self._packets.shape(link, by_engine)
+
+    def _check(self, by_engine: LinkShape) -> None:
+        for name in kinds_of_shape(by_engine):
+            if name not in self.capabilities:
+                raise HarnessError(f"this host's kernel lacks {name} for links between containers")
+        if by_engine != UNSHAPED and not self.enters:
+            raise HarnessError("this host can't enter its containers' network namespaces")
+
+    async def shape_of(self, source: str, destination: str) -> LinkShape:
+        """As it is in force: read from the kernel and from the packet engine."""
+        listing = await self.run_script(source, listing_script())
+        by_tc = read_shape(listing, self._addresses[destination])
+        by_engine = (await self._packets.state((source, destination))).shape
+        return join_shapes(by_tc, by_engine)
+
+    async def _apply_shapes(self, source: str) -> None:
+        shapes = {
+            self._addresses[b]: shape for (a, b), shape in self._shapes.items() if a == source
+        }
+        await self.run_script(source, qdisc_script(shapes))
+
+    # -- proofs
+    # --------------------------------------------------------------------------------------------
+
+    async def measure(self, source: str, destination: str, count: int) -> PacketsSeen:
+        """Send ``count`` numbered packets, and say what arrived."""
+        pids = [await self._pid_of(node) for node in (source, destination)]
+        if not self.enters or pids[0] is None or pids[1] is None:
+            raise HarnessError(f"no packets can be sent from {source} to {destination}")
+        shape = await self.shape_of(source, destination)
+        address = self._addresses[destination]
+        return await asyncio.to_thread(measure, pids[0], pids[1], address, count, shape)
+
+    async def reach(self, source: str, destination: str, timeout_ms: int) -> bool:
+        pids = await asyncio.gather(self._pid_of(source), self._pid_of(destination))
+        if pids[0] is None or pids[1] is None:
+            return False
+        address = self._addresses[destination]
+        if self.enters:
+            return await asyncio.to_thread(datagram_arrives, pids[0], pids[1], address, timeout_ms)
+        return await datagram_arrives_by_exec(
+            self._run_command, source, destination, address, timeout_ms
+        )
+
+    def tell_stalls(self, tell: Callable[[Stall], None]) -> None:
+        """See ``CarriesTraffic``: the packet engine's, where it is needed."""
+        self._packets.tell_stalls(tell)
+
+    # -- inside a node's network
+    # --------------------------------------------------------------------------
+
+    async def run_script(self, node: str, script: str) -> str:
+        """Run a shell script with the node's own network tools, in its network."""
+        pid = await self._pid_of(node)
+        if pid is None:
+            return ""  # no process, no network; ``node_started`` puts everything back
+        if self.enters:
+            try:
+                return await run_in_namespace(pid, script, own_files=True)
+            except HarnessError:
+                if can_enter(pid):
+                    raise
+                return ""  # it has ended meanwhile
+        result = await self._run_command(node, ["sh", "-c", script])
+        if result.exit_code != 0:
+            raise HarnessError(f"{node}: {result.output.strip()}")
+        return result.output
+
+    # -- what a run says of them
+    # ----------------------------------------------------------------------------
+
+    def describe(self) -> Mapping[str, str]:
+        """For the report: how links are cut, probed and shaped here."""
+        probe = "setns and a datagram" if self.enters else "a datagram sent by exec"
+        return {
+            "links": self._firewall.describe() if self._firewall else "not booted",
+            "probe": f"{probe} from the source's network namespace to the destination's",
+            "packets": describe_shaping(self._tc, self.capabilities),
+        }
+
+
+def _pairs(addresses: Iterable[str], ports: Sequence[int]) -> tuple[tuple[str, int], ...]:
+    return tuple(sorted((address, port) for address in addresses for port in ports))

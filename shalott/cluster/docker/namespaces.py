@@ -1,0 +1,116 @@
+"""What the host does inside a container's network namespace: shell commands and one-way probes.
+
+A socket belongs for ever to the namespace that its thread was in when it was made, so a probe
+needs nothing inside the container: one thread enters the sender's namespace, another the
+receiver's, each opens a UDP socket, and a datagram with a random token goes from one to the
+other. UDP because it is directional: a TCP connect needs both directions, and a cut of one would
+hide as a cut of the other. The datagram is repeated, since the first one to a fresh neighbour may
+be lost to address resolution.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import secrets
+import socket
+import threading
+import time
+from collections.abc import Callable
+from typing import TypeVar
+
+from shalott.cluster.docker.programs import run_program
+from shalott.cluster.packets.numbered import UNSHAPED_TOS
+from shalott.core.errors import HarnessError
+
+Made = TypeVar("Made")
+
+CLONE_NEWNET = 0x40000000
+REPEAT_S = 0.02
+
+
+def can_enter(pid: int) -> bool:
+    """Whether this process may enter the namespaces of ``pid``."""
+    try:
+        socket_in_namespace(pid).close()
+    except OSError:
+        return False
+    return True
+
+
+def socket_in_namespace(pid: int) -> socket.socket:
+    """A UDP socket in the network namespace of ``pid``. Raises OSError (no such process, no
+    right)."""
+    return in_namespace(pid, lambda: socket.socket(socket.AF_INET, socket.SOCK_DGRAM))
+
+
+def in_namespace(pid: int, make: Callable[[], Made]) -> Made:
+    """What ``make`` makes in the network namespace of ``pid``. Raises OSError."""
+    made: list[Made] = []
+    failed: list[OSError] = []
+
+    def enter_and_make() -> None:
+        try:
+            _set_network_namespace(pid)
+            made.append(make())
+        except OSError as error:
+            failed.append(error)
+
+    # The thread ends in the foreign namespace, so it can't be one that serves anybody else.
+    thread = threading.Thread(target=enter_and_make, name="netns")
+    thread.start()
+    thread.join()
+    if failed:
+        raise failed[0]
+    return made[0]
+
+
+def _set_network_namespace(pid: int) -> None:
+    descriptor = os.open(f"/proc/{pid}/ns/net", os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        libc = ctypes.CDLL(None, use_errno=True)
+        if libc.setns(descriptor, CLONE_NEWNET) != 0:
+            number = ctypes.get_errno()
+            raise OSError(number, os.strerror(number))
+    finally:
+        os.close(descriptor)
+
+
+def datagram_arrives(
+    source_pid: int, destination_pid: int, address: str, timeout_ms: int, port: int = 0
+) -> bool:
+    """Whether a datagram from one container reaches ``address`` in the other. Blocks; False on no
+    process."""
+    token = secrets.token_bytes(16)
+    deadline = time.monotonic() + timeout_ms / 1000
+    try:
+        with (
+            socket_in_namespace(destination_pid) as receiver,
+            socket_in_namespace(source_pid) as sender,
+        ):
+            receiver.bind((address, port))
+            sender.setsockopt(socket.IPPROTO_IP, socket.IP_TOS, UNSHAPED_TOS)
+            while (left_s := deadline - time.monotonic()) > 0:
+                sender.sendto(token, receiver.getsockname())
+                receiver.settimeout(min(left_s, REPEAT_S))
+                try:
+                    if receiver.recv(64) == token:
+                        return True
+                except TimeoutError:
+                    continue
+    except OSError:
+        return False
+    return False
+
+
+async def run_in_namespace(pid: int, script: str, *, own_files: bool) -> str:
+    """Run a shell script in the network namespace of ``pid``.
+
+    ``own_files``: with the container's own programs, not the host's. Raises HarnessError if it
+    fails.
+    """
+    flags = ["-n", "-m"] if own_files else ["-n"]
+    done = await run_program("nsenter", "-t", str(pid), *flags, "--", "sh", "-c", script)
+    if done.exit_code != 0:
+        raise HarnessError(f"nsenter {pid}: {done.errors.strip() or done.output.strip()}")
+    return done.output

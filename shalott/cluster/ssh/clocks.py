@@ -1,0 +1,160 @@
+"""Clocks of hosts' nodes: which way each node gets a clock of its own, set and read by its agent.
+
+By libfaketime where it reaches the node's program (cluster/faketime.py). Where it does not, the
+host's own wall clock is set, but only if the user allowed it (``--ssh-set-time``).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import shlex
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Literal
+
+import msgspec
+
+from shalott.cluster.base import NodeSpec
+from shalott.cluster.faketime import FILE, GO_MARK, READ, check_program, environment, file_text
+from shalott.cluster.ssh.connection import Connection
+from shalott.cluster.ssh.facts import HostFacts
+from shalott.cluster.ssh.inventory import title_of
+from shalott.cluster.ssh.link import AgentLink
+from shalott.cluster.ssh.programs import search_path
+from shalott.core.errors import UsageError
+from shalott.core.plan import HostPlan
+
+Way = Literal["library", "host"]
+HEAD_BYTES = 65536  # of a program: its program headers are there
+BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
+ALLOW = "or allow --ssh-set-time, which sets the host's own clock"
+
+
+class HostClocks:
+    """The clocks of one cluster's nodes. ``set_time``: the hosts' own clocks may be set."""
+
+    def __init__(self, set_time: bool) -> None:
+        self._set_time = set_time
+        self._ways: dict[str, Way] = {}
+        self._wrong: dict[str, AgentLink] = {}
+
+    def prepare(
+        self, connection: Connection, facts: HostFacts, spec: NodeSpec, command: Sequence[str]
+    ) -> NodeSpec:
+        """The node as it is started, to have a clock of its own; ``command``: its words on the
+        host. Blocks. Raises UsageError if it can't have one."""
+        reason = why_no_library(connection.host, facts) or why_not_reached(
+            connection, command, search_path(spec.image)
+        )
+        if not reason:
+            self._ways[spec.name] = "library"
+            return msgspec.structs.replace(
+                spec,
+                files={**spec.files, FILE: file_text(0)},
+                environment={**spec.environment, **environment("{config}")},
+            )
+        if not self._set_time:
+            raise UsageError(
+                f"{spec.name} can't have a clock of its own: {reason}; choose another --nemesis,"
+                f" {ALLOW}"
+            )
+        if (obstacle := why_not_set(connection.host, facts)) is not None:
+            raise UsageError(f"{spec.name} can't have a clock of its own: {reason}, and {obstacle}")
+        self._ways[spec.name] = "host"
+        return spec
+
+    def check(self, facts: Mapping[str, HostFacts]) -> None:
+        """When all are prepared. Raises UsageError if a clock that is to be set is another node's
+        too."""
+        refuse_shared_clocks(facts, self._ways)
+
+    async def set(self, link: AgentLink, offset_ms: float, drift_ppm: float) -> None:
+        """So far off from now on. Raises HarnessError."""
+        self._wrong[link.node] = link
+        way = self._ways[link.node]
+        await link.call("clock", way=way, offset_ms=offset_ms, drift_ppm=drift_ppm)
+        if not offset_ms and not drift_ppm:
+            self._wrong.pop(link.node, None)
+
+    async def offset_ms(self, link: AgentLink) -> float:
+        """Seen by a program that is run with the environment of the node's first process."""
+        command = [link.host.python, "-I", "-S", "-c", READ]
+        return float(await link.call("read_clock", command=command))
+
+    async def heal(self) -> None:
+        """All clocks are right again."""
+        await asyncio.gather(*(self.set(link, 0, 0) for link in list(self._wrong.values())))
+
+    def described(self) -> str:
+        """How clocks are made wrong, for the report."""
+        ways = sorted(set(self._ways.values()))
+        return " and ".join({"library": "libfaketime", "host": "the hosts' own"}[w] for w in ways)
+
+    def clear(self) -> None:
+        self._ways.clear()
+        self._wrong.clear()
+
+
+def why_no_library(host: HostPlan, facts: HostFacts) -> str:
+    """Why no program of a host can be started with libfaketime; "" if one can."""
+    if not facts.glibc:
+        return f"{title_of(host)} has another C library than glibc, which libfaketime does not know"
+    if facts.faketime:
+        return ""
+    return f"{title_of(host)} lacks libfaketime (install it: sudo apt-get install -y libfaketime)"
+
+
+def why_not_reached(connection: Connection, command: Sequence[str], path: str) -> str:
+    """Why libfaketime does nothing to what ``command`` runs on a host; "" if it does."""
+    named = [word for number, word in enumerate(command) if number == 0 or word[:1] == "/"]
+    for word in dict.fromkeys(named):
+        quoted = shlex.quote(word)
+        found = f'file=$(PATH={path} command -v {quoted}) && [ -f "$file" ] && '
+        mark = shlex.quote(GO_MARK[1:].decode())
+        head = connection.run(_shell(f'{found}head -c {HEAD_BYTES} "$file"'))
+        if head.exit_code != 0:
+            continue  # no program: a directory, or what is not there yet
+        content = head.output
+        if connection.run(_shell(f'{found}LC_ALL=C grep -qF {mark} "$file"')).exit_code == 0:
+            content += GO_MARK
+        if reason := check_program(content):
+            return f"{word} {reason}"
+    return ""
+
+
+def why_not_set(host: HostPlan, facts: HostFacts) -> str | None:
+    """Why the harness must not set a host's clock, or None."""
+    if not facts.is_root:
+        return f"only root sets the clock of {title_of(host)}: add --ssh-sudo"
+    if facts.boot_id == BOOT_ID.read_text().strip():
+        return f"{title_of(host)} has the harness's own clock, which is never set"
+    return None
+
+
+def refuse_shared_clocks(facts: Mapping[str, HostFacts], ways: Mapping[str, Way]) -> None:
+    """Raises UsageError if a clock that is to be set is another node's too."""
+    for node, way in ways.items():
+        others = [name for name in facts if name != node]
+        shared = [name for name in others if facts[name].boot_id == facts[node].boot_id]
+        if way == "host" and shared:
+            raise UsageError(
+                f"the hosts of {node} and {shared[0]} have one clock, so it can't be set for one"
+                " node alone: use hosts with kernels of their own, or choose another --nemesis"
+            )
+
+
+def check_libraries(
+    hosts: Sequence[HostPlan], facts: Sequence[HostFacts], *, set_time: bool
+) -> None:
+    """Raises UsageError: a host has no way to give its node a clock of its own."""
+    for host, each in zip(hosts, facts, strict=True):
+        reason = why_no_library(host, each)
+        if reason and not set_time:
+            raise UsageError(
+                f"no node can have a clock of its own there: {reason}; choose another --nemesis,"
+                f" {ALLOW}"
+            )
+
+
+def _shell(script: str) -> str:
+    return f"sh -c {shlex.quote(script)}"

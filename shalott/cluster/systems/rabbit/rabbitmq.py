@@ -1,0 +1,289 @@
+"""RabbitmqSystem: the real RabbitMQ 3.10, from Debian's package, in containers.
+
+Nodes are called rabbit@n1 among themselves and n1 everywhere else. Roles are judged as each node
+itself sees them: it is a queue's master if its own copy of the metadata says so. RabbitMQ has no
+versions of that metadata, so epochs are 0.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from shalott.cluster.base import Cluster, NodeSpec, Topology, members_of
+from shalott.cluster.systems import settling
+from shalott.cluster.systems.events import event_row
+from shalott.cluster.systems.management import (
+    RABBIT_PORTS,
+    api_path,
+    delete_queue,
+    management,
+    put,
+    queue_path,
+    set_up,
+)
+from shalott.cluster.systems.rabbit import quorum
+from shalott.cluster.systems.rabbit.parameters import OriginalParameters
+from shalott.cluster.systems.rabbit.rabbitmq_log import read_log
+from shalott.cluster.systems.readiness import await_nodes
+from shalott.core.errors import Definite, Indefinite
+from shalott.core.parameters import make_parameters
+from shalott.core.plan import SystemPlan
+
+log = logging.getLogger("shalott.cluster.systems")
+
+PREFIX = "rabbit@"
+COOKIE = "SHALOTT"
+KNOWN_AFTER_S = 20  # and two net ticks: a node asks after a lost one only now and then
+CTL_TIMEOUT_MS = 60000  # rabbitmqctl can hang for good right after a restart
+RESTART_TIMEOUT_MS = 90000
+# One scheduler of each kind and no busy waiting: three nodes share a small machine with the
+# harness.
+ERLANG_FLAGS = "+S 1:1 +SDcpu 1:1 +SDio 1 +A 4 +sbwt none +sbwtdcpu none +sbwtdio none"
+# What a claim is made of. Without statistics the answer comes from the node's own tables at once,
+# also while another node does not answer; anything more (totals, nodes) first asks around, until
+# the net tick.
+NODES = "/api/nodes?columns=name,running,partitions"
+STATES = {"live": "running"}  # a queue's state in its record, in the API's usual words
+MEMBERSHIP_TIMEOUT_MS = 1000
+SYNC_PATIENCE_S = 10
+
+
+class RabbitmqSystem:
+    """See ``cluster.base.System``."""
+
+    name = "rabbitmq"
+    ports: Mapping[str, int] = RABBIT_PORTS
+    image = "rabbitmq"
+    tells_synchronisations = True
+    packages: Sequence[str] = ("rabbitmq-server", "erlang-base")
+
+    def __init__(self, plan: SystemPlan, *, durable: bool = True) -> None:
+        self._plan = plan
+        self._parameters = make_parameters(OriginalParameters, plan.parameters)
+        self._quorum = quorum.is_quorum(plan.parameters)
+        self._durable = durable  # the queues
+        self.left_out: tuple[str, ...] = ()
+
+    def node_specs(self, topology: Topology) -> Sequence[NodeSpec]:
+        nodes = sorted(topology.listen)
+        return [
+            NodeSpec(
+                name=node,
+                image=self.image,
+                command=("rabbitmq-server",),
+                files={
+                    "rabbitmq.conf": self._configuration(nodes),
+                    "enabled_plugins": "[rabbitmq_management].\n",
+                },
+                environment={
+                    "SHALOTT_COOKIE": COOKIE,
+                    "RABBITMQ_NODENAME": f"{PREFIX}{node}",
+                    "RABBITMQ_CONFIG_FILE": "{config}/rabbitmq.conf",
+                    "RABBITMQ_ENABLED_PLUGINS_FILE": "{config}/enabled_plugins",
+                    "RABBITMQ_MNESIA_BASE": "{data}/mnesia",
+                    "RABBITMQ_LOG_BASE": "{data}/log",
+                    "RABBITMQ_SERVER_ADDITIONAL_ERL_ARGS": ERLANG_FLAGS,
+                },
+                ports={port: at.port for port, at in topology.listen[node].items()},
+                collect=("log",),
+                restart_if_exits=True,  # it exits, with code 0, when the others are late at boot
+            )
+            for node in nodes
+        ]
+
+    def _configuration(self, nodes: Sequence[str]) -> str:
+        seeds = "".join(
+            f"cluster_formation.classic_config.nodes.{i} = {PREFIX}{node}\n"
+            for i, node in enumerate(nodes, start=1)
+        )
+        return (
+            "loopback_users = none\n"
+            "cluster_formation.peer_discovery_backend = classic_config\n"
+            f"{seeds}"
+            f"cluster_partition_handling = {self._parameters.partition_mode}\n"
+            f"net_ticktime = {max(1, round(self._parameters.net_tick_ms / 1000))}\n"
+            "cluster_formation.discovery_retry_limit = 2\n"
+            "cluster_formation.discovery_retry_interval = 300\n"
+            "collect_statistics_interval = 1000\n"
+            "mnesia_table_loading_retry_timeout = 10000\n"
+            "mnesia_table_loading_retry_limit = 3\n"
+            "management.rates_mode = none\n"
+            "log.console = true\n"
+            "log.console.level = info\n"
+            "log.file.level = info\n"
+        )
+
+    @property
+    def _queues(self) -> str:
+        return f"{api_path('queues', self._parameters.vhost)}?disable_stats=true"
+
+    async def await_ready(self, cluster: Cluster, nodes: Sequence[str], timeout_ms: int) -> None:
+        async def why_not(node: str) -> str:
+            running, _ = await self._membership(cluster, node)
+            absent = sorted(set(nodes) - set(running))
+            return f"it doesn't run with {', '.join(absent)}" if absent else ""
+
+        await await_nodes(cluster, nodes, why_not, timeout_ms, may_exit=True)
+
+    async def configure(self, cluster: Cluster, queues: Sequence[str]) -> None:
+        vhost = self._parameters.vhost
+        await set_up(cluster, vhost, None if self._quorum else self._mirroring())
+        for i, queue in enumerate(queues):
+            node = cluster.nodes[i % len(cluster.nodes)]
+            await put(cluster, node, queue_path(queue, vhost), self._definition(cluster, node))
+
+    def _mirroring(self) -> Mapping[str, Any]:
+        definition = dict(self._plan.policy)
+        if definition.get("ha-mode") == "nodes":
+            definition["ha-params"] = [f"{PREFIX}{node}" for node in definition["ha-params"]]
+        return definition
+
+    async def declare_queue(self, cluster: Cluster, node: str, queue: str) -> None:
+        path = queue_path(queue, self._parameters.vhost)
+        await management(cluster, node).put(path, self._definition(cluster, node))
+
+    async def delete_queue(self, cluster: Cluster, node: str, queue: str, timeout_ms: int) -> None:
+        await delete_queue(cluster, node, queue, timeout_ms, self._parameters.vhost)
+
+    def _definition(self, cluster: Cluster, node: str) -> dict[str, Any]:
+        arguments = quorum.arguments(cluster.nodes) if self._quorum else {}
+        plain = {"durable": self._durable, "auto_delete": False, "arguments": arguments}
+        return {**plain, "node": PREFIX + node}
+
+    async def observe(self, cluster: Cluster, node: str) -> Mapping[str, Any]:
+        """As ``System.observe``; ``running`` is empty while the node waits for one that is cut
+        off."""
+        (running, partitions), queues = await asyncio.gather(
+            self._membership_if_told(cluster, node), management(cluster, node).get(self._queues)
+        )
+        try:
+            claims = [claim_of(node, queue, cluster.nodes) for queue in queues]
+        except (KeyError, TypeError) as error:
+            raise Definite(f"{node} answered with something else than queues") from error
+        return {"running": running, "partitions": partitions, "claims": claims}
+
+    async def _membership_if_told(self, cluster: Cluster, node: str) -> tuple[list[str], list[str]]:
+        try:
+            return await self._membership(cluster, node)
+        except Indefinite:
+            return [], []
+
+    async def _membership(self, cluster: Cluster, node: str) -> tuple[list[str], list[str]]:
+        """(running nodes, nodes from which it is partitioned), as ``node`` sees them."""
+        answer = await self._nodes(cluster, node)
+        try:
+            running = sorted(short_name(item["name"]) for item in answer if item["running"])
+            own = [item for item in answer if item["name"] == PREFIX + node]
+            partitions = own[0].get("partitions", ()) if own else ()
+        except (KeyError, TypeError) as error:
+            raise Definite(f"{node} answered with something else than nodes") from error
+        return running, sorted(short_name(name) for name in partitions)
+
+    async def _nodes(self, cluster: Cluster, node: str) -> Any:
+        return await management(cluster, node, MEMBERSHIP_TIMEOUT_MS).get(NODES)
+
+    def why_not_leave(self, node: str) -> str:
+        return ""
+
+    async def members(self, cluster: Cluster, node: str) -> Sequence[str]:
+        return [short_name(item["name"]) for item in await self._nodes(cluster, node)]
+
+    async def running_members(self, cluster: Cluster, node: str) -> Sequence[str]:
+        running, _ = await self._membership(cluster, node)
+        return running
+
+    async def forget(self, cluster: Cluster, node: str, by: str) -> None:
+        if node in await self.members(cluster, by):
+            words = ["rabbitmqctl", "forget_cluster_node", f"{PREFIX}{node}"]
+            done = await cluster.run_command(by, words, CTL_TIMEOUT_MS)
+            if done.exit_code != 0:
+                raise Definite(" ".join(done.output.split()) or f"exit code {done.exit_code}")
+        self.left_out = (*self.left_out, node)
+
+    async def admit(self, cluster: Cluster, node: str, by: str) -> None:
+        """An empty node finds the others by the list in its configuration, and joins by itself."""
+        self.left_out = tuple(other for other in self.left_out if other != node)
+
+    @property
+    def wants_mending(self) -> bool:
+        """Under the other modes the nodes see to it themselves."""
+        own = self._parameters
+        return own.partition_mode == "ignore" and own.operator == "restart-minority"
+
+    async def mend_partition(self, cluster: Cluster) -> Sequence[str]:
+        known_within_s = KNOWN_AFTER_S + 2 * self._parameters.net_tick_ms / 1000
+        restarted = await settling.smaller_side(
+            self._observer(cluster), members_of(cluster, self), known_within_s
+        )
+        # All of them stop before one starts: a node that starts must not find its own side again.
+        for node in restarted:
+            log.info("restarting %s, on the smaller side of a partition", node)
+            await self._control(cluster, node, "stop_app")
+        await asyncio.gather(*(self._control(cluster, node, "start_app") for node in restarted))
+        if restarted:
+            await self.await_ready(cluster, members_of(cluster, self), RESTART_TIMEOUT_MS)
+        return restarted
+
+    async def _control(self, cluster: Cluster, node: str, command: str) -> None:
+        result = await cluster.run_command(node, ["rabbitmqctl", command], CTL_TIMEOUT_MS)
+        if result.exit_code != 0:
+            log.warning("%s: rabbitmqctl %s failed, restarting the node", node, command)
+            await cluster.kill(node)
+            await cluster.start(node)
+
+    async def await_settled(self, cluster: Cluster, queues: Sequence[str], timeout_ms: int) -> bool:
+        return await settling.await_settled(
+            self._observer(cluster),
+            members_of(cluster, self),
+            queues,
+            self._plan.policy,
+            timeout_ms,
+            # It has been seen to log that a sync is complete and never to say so in the queue's
+            # record.
+            sync_patience_s=SYNC_PATIENCE_S,
+        )
+
+    def why_unsettled(
+        self, seen: Mapping[str, Mapping[str, Any] | None], queues: Sequence[str]
+    ) -> str:
+        return settling.why_unsettled(seen, queues, self._plan.policy)
+
+    def _observer(self, cluster: Cluster) -> settling.Observe:
+        async def observe(node: str) -> Mapping[str, Any]:
+            return await self.observe(cluster, node)
+
+        return observe
+
+    def read_events(self, collected: Path, run_start_wall_ns: int) -> Sequence[Mapping[str, Any]]:
+        rows = [
+            event_row(event, run_start_wall_ns)
+            for path in sorted(collected.glob(f"*/log/{PREFIX}*.log"))
+            for event in read_log(path)
+        ]
+        return sorted(rows, key=lambda row: int(row["run_ns"]))
+
+
+def claim_of(node: str, queue: Mapping[str, Any], nodes: Sequence[str]) -> Mapping[str, Any]:
+    """What a listed queue says of ``node``'s role, as ``node`` answered."""
+    if queue.get("type") == "quorum":
+        return quorum.claim_of(node, queue, {PREFIX + name: name for name in nodes})
+    master = short_name(queue["node"])
+    mirrors = sorted(short_name(name) for name in queue.get("slave_nodes", ()))
+    role = "master" if node == master else "mirror" if node in mirrors else "none"
+    return {
+        "group": queue["name"],
+        "role": role,
+        "epoch": 0,
+        "master": master,
+        "mirrors": mirrors,
+        "synchronised": sorted(short_name(n) for n in queue.get("synchronised_slave_nodes", ())),
+        "state": STATES.get(queue["state"], queue["state"]),
+    }
+
+
+def short_name(name: str) -> str:
+    return name.removeprefix(PREFIX)

@@ -1,0 +1,221 @@
+"""What every broker's log holds, byte for byte, and the consume queues on it, in any world.
+
+Asked for when the group has settled and before everything is read, over the management API
+(broker/rocket/node/log_digest.py), so that simulated, local and contained nodes are judged by the
+same answers. A broker has two replicas to compare: its log, from its first byte to where its
+readers may read, and what its consume queues say; queues may differ on equal logs. A synchronised
+slave holds what its master holds; how far readers may read reaches it a heartbeat later, which is
+waited for. Where logs differ all the same, smaller and smaller blocks are asked for, down to the
+first byte.
+
+One row a replica goes into the history: f = ``replica``, the node's, ``extra`` = {"group", "role",
+"epoch", "depth", "unit", "digest", "synchronised", "differs_at"?}; a node that can't be asked has
+one of type info. checkers/runs/convergence.py judges them.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from shalott.core.errors import ClientError
+from shalott.core.op import NEMESIS
+
+if TYPE_CHECKING:
+    from shalott.core.history import Recorder
+
+QUEUES = "queues"  # appended to the group's name
+STEP_TIMEOUT_S = 10.0  # for what is still under way
+FIRST_POLL_S, LAST_POLL_S = 0.05, 1.0  # each look reads every byte of every log
+ASK_TIMEOUT_MS = 10_000
+# Of the blocks in which the first byte that differs is looked for, each divides the one before.
+BLOCKS_BYTES = (1 << 16, 1 << 10, 1 << 4, 1)
+
+Claim = Mapping[str, Any]
+Get = Callable[[str, str], Awaitable[Any]]  # (node, path) to what the management API answers
+Observe = Callable[[str], Awaitable[Mapping[str, Any]]]
+
+
+@dataclass(frozen=True, slots=True)
+class Held:
+    """What one broker holds. ``error``: why that can't be said."""
+
+    node: str
+    claim: Claim
+    start: int = 0
+    readable: int = 0
+    end: int = 0
+    log: str = ""
+    message_count: int = 0
+    queues: str = ""
+    error: str = ""
+
+    @property
+    def contents(self) -> tuple[object, ...]:
+        return (self.start, self.readable, self.log, self.message_count, self.queues)
+
+
+async def record_logs(record: Recorder, nodes: Sequence[str], observe: Observe, get: Get) -> None:
+    """Compare and write down, as soon as who is synchronised holds the same, or after a while as it
+    is."""
+    loop = asyncio.get_running_loop()
+    deadline_s, poll_s = loop.time() + STEP_TIMEOUT_S, FIRST_POLL_S
+    while True:
+        held = await _look(nodes, observe, get)
+        if _in_step(held) or loop.time() > deadline_s:
+            break
+        await asyncio.sleep(poll_s)
+        poll_s = min(2 * poll_s, LAST_POLL_S)
+    master, named = _master(held), synchronised(held)
+    for each in held:
+        differs_at = None
+        if master is not None and each.node in named and each.contents != master.contents:
+            differs_at = await _first_difference(master, each, get)
+        _write_down(record, each, named, differs_at)
+
+
+async def _look(nodes: Sequence[str], observe: Observe, get: Get) -> list[Held]:
+    """Every broker's, from where the last of their logs begins."""
+    found: dict[str, tuple[Claim, Mapping[str, Any]]] = {}
+    held: list[Held] = []
+    for node in nodes:
+        try:
+            claims = (await observe(node))["claims"]
+            if claims:
+                found[node] = (claims[0], await _blocks(node, get, end=0))
+        except ClientError as error:
+            held.append(Held(node, {}, error=str(error)))
+    start = max((ends["min_offset"] for _, ends in found.values()), default=0)
+    for node, (claim, ends) in found.items():
+        try:
+            held.append(await _held(node, claim, ends, start, get))
+        except ClientError as error:
+            held.append(Held(node, {}, error=str(error)))
+    return held
+
+
+async def _held(node: str, claim: Claim, ends: Mapping[str, Any], start: int, get: Get) -> Held:
+    """Raises ClientError."""
+    blocks = hashlib.blake2b(str(start).encode(), digest_size=8)
+    end, at = ends["readable_offset"], start
+    answer: Mapping[str, Any] = {}
+    while at < end:
+        answer = await _blocks(node, get, start=at, end=end)
+        if "unreadable" in answer or answer["next"] <= at:
+            break
+        for digest in answer["digests"]:
+            blocks.update(digest.encode())
+        at = answer["next"]
+    queues = await get(node, f"/api/shalott/queue-digest?from={start}")
+    log, content = _or_unreadable(node, answer, blocks.hexdigest()), queues.get("digest", "")
+    return Held(
+        node,
+        claim,
+        start=start,
+        readable=end,
+        end=ends["max_offset"],
+        log=log,
+        message_count=queues.get("count", 0),
+        queues=_or_unreadable(node, queues, content),
+    )
+
+
+def _or_unreadable(node: str, answer: Mapping[str, Any], digest: str) -> str:
+    reason = answer.get("unreadable")
+    return digest if reason is None else f"unreadable on {node}: {reason}"
+
+
+async def _blocks(
+    node: str, get: Get, *, start: int = 0, end: int | None = None, block: int = BLOCKS_BYTES[0]
+) -> Mapping[str, Any]:
+    """Raises ClientError."""
+    to = "" if end is None else f"&to={end}"
+    answer: Mapping[str, Any] = await get(
+        node, f"/api/shalott/log-digest?from={start}&block={block}{to}"
+    )
+    return answer
+
+
+# -- who is compared with whom ---------------------------------------------------------------------
+
+
+def _master(held: Sequence[Held]) -> Held | None:
+    """Of several the one of the highest epoch."""
+    masters = [each for each in held if each.claim.get("role") == "master"]
+    return max(masters, key=lambda each: (each.claim["epoch"], each.node), default=None)
+
+
+def synchronised(held: Sequence[Held]) -> tuple[str, ...]:
+    """Who the master says is synchronised, itself first."""
+    master = _master(held)
+    if master is None:
+        return ()
+    return (master.node, *(str(name) for name in master.claim.get("synchronised") or ()))
+
+
+def _in_step(held: Sequence[Held]) -> bool:
+    """Whether everybody answers, and all that are synchronised hold the same."""
+    named = synchronised(held)
+    contents = [each.contents for each in held if each.node in named]
+    return not any(each.error for each in held) and all(one == contents[0] for one in contents)
+
+
+async def _first_difference(master: Held, other: Held, get: Get) -> int | None:
+    """The first byte of both logs that differs; None if there is none, or nobody can say."""
+    start, end = other.start, min(master.end, other.end)
+    for block in BLOCKS_BYTES:
+        try:
+            found = await _first_block(master.node, other.node, get, start, end, block)
+        except ClientError:
+            return None
+        if found is None:
+            return None
+        start, end = found
+    return start
+
+
+async def _first_block(
+    one: str, other: str, get: Get, start: int, end: int, block: int
+) -> tuple[int, int] | None:
+    """The first block of [start, end) that differs. Raises ClientError."""
+    while start < end:
+        mine, its = [
+            await _blocks(node, get, start=start, end=end, block=block) for node in (one, other)
+        ]
+        if "unreadable" in mine or "unreadable" in its:
+            return None
+        for left, right in zip(mine["digests"], its["digests"], strict=False):
+            border = min(end, start - start % block + block)
+            if left != right:
+                return start, border
+            start = border
+        if start < mine["next"] or not mine["digests"]:
+            return None  # a log was cut meanwhile
+    return None
+
+
+def _write_down(record: Recorder, held: Held, named: Sequence[str], differs_at: int | None) -> None:
+    if held.error:
+        record.complete(record.invoke(NEMESIS, held.node, "replica"), "info", error=held.error)
+        return
+    claim, group = held.claim, str(held.claim["group"])
+    where: dict[str, int] = {} if differs_at is None else {"differs_at": differs_at}
+    replicas: tuple[tuple[str, int, str, str, dict[str, int]], ...] = (
+        (group, held.readable - held.start, "bytes", held.log, where),
+        (f"{group} {QUEUES}", held.message_count, "messages", held.queues, {}),
+    )
+    for name, depth, unit, digest, more in replicas:
+        extra = {
+            "group": name,
+            "role": claim["role"],
+            "epoch": claim["epoch"],
+            "depth": depth,
+            "unit": unit,
+            "digest": digest,
+            "synchronised": held.node in named or claim["role"] == "master",
+            **more,
+        }
+        record.complete(record.invoke(NEMESIS, held.node, "replica"), "ok", extra=extra)

@@ -1,0 +1,206 @@
+"""RocketmqSystem: this project's RocketMQ brokers: master and slaves, DLedger, or controllers.
+
+Every node hosts a broker and a name server, and a controller where the system has them, unless the
+plan lays the services out on nodes of their own (layout.py). A node's claims, which
+readiness and observations rest on, come from its management API; without a broker it has none:
+
+  GET /api/shalott/claims
+  {"node": "n1", "status": "running", "services": [...], "running_nodes": [...], "partitions": [],
+   "claims": [{"group": broker name, "role": "master"|"slave"|"none", "epoch": int, "master": node,
+               "mirrors": [...], "synchronised": [...], "state": str}],
+   "controller": {"role": "leader"|..., "epoch": term, "leader": node, ...}}
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from tenacity import wait_fixed
+
+from shalott.broker.rocket.remoting.client import RemotingClient, Unanswered, Unreachable
+from shalott.broker.rocket.remoting.codes import RequestCode, ResponseCode
+from shalott.broker.rocket.remoting.command import Command
+from shalott.broker.rocket.remoting.headers import CreateTopic, to_ext
+from shalott.cluster.base import Cluster, NodeSpec, Topology, members_of
+from shalott.cluster.systems.events import event_row, read_event_file
+from shalott.cluster.systems.management import CONFIGURE_WITHIN_S, RETRY_S, management
+from shalott.cluster.systems.rocket import replicas, settling
+from shalott.cluster.systems.rocket.config import (
+    PORTS,
+    hosted_ports,
+    node_config,
+    to_toml,
+)
+from shalott.cluster.systems.settling import Observe
+from shalott.cluster.waiting import ask_until
+from shalott.core.errors import (
+    BootFailed,
+    ClientError,
+    Definite,
+    HarnessError,
+    Indefinite,
+)
+from shalott.core.plan import SystemPlan
+
+if TYPE_CHECKING:
+    from shalott.core.history import Recorder
+
+log = logging.getLogger("shalott.cluster.systems")
+
+QUOTED_LINES = 8
+ASK_TIMEOUT_MS = 3000
+OBSERVE_TIMEOUT_S = 2.0
+SERVICE_VIEWS = ("registered", "controller")  # of nodes that host the service
+
+
+class RocketmqSystem:
+    """See ``cluster.base.System``. One broker group; a queue is "topic/number".
+
+    Its masters are elected, or stay what they are: see master_slave.py for those that an operator
+    replaces.
+    """
+
+    image = "broker"
+    events_file = "events.jsonl"
+
+    def __init__(self, plan: SystemPlan, seed: int) -> None:
+        self.name = plan.name
+        self.ports: Mapping[str, int] = PORTS[plan.name]
+        self._plan = plan
+        self._seed = seed
+
+    def node_specs(self, topology: Topology) -> Sequence[NodeSpec]:
+        return [
+            NodeSpec(
+                name=node,
+                image=self.image,
+                command=("{python}", "-m", "shalott.broker", "--config", "{config}/node.toml"),
+                files={"node.toml": to_toml(node_config(self._plan, topology, node, self._seed))},
+                ports={port: listen[port].port for port in hosted_ports(self._plan, node)},
+                collect=("events.jsonl",),
+            )
+            for node, listen in topology.listen.items()
+        ]
+
+    def hosted_ports(self, node: str) -> Sequence[str]:
+        return hosted_ports(self._plan, node)
+
+    async def await_ready(self, cluster: Cluster, nodes: Sequence[str], timeout_ms: int) -> None:
+        """All of them in their roles, the slaves in sync, and known to every name server."""
+        reason = await settling.await_settled(self._observer(cluster), nodes, timeout_ms)
+        if reason:
+            printed = [
+                f"{node} printed:\n{(await cluster.output(node, QUOTED_LINES)).strip()}"
+                for node in nodes
+            ]
+            raise BootFailed("\n".join([f"the cluster is not ready: {reason}.", *printed]))
+
+    async def configure(self, cluster: Cluster, queues: Sequence[str]) -> None:
+        """Make the topic, with as many queues as there are keys of it."""
+        counts: dict[str, int] = {}
+        for queue in queues:
+            topic, _, number = queue.rpartition("/")
+            counts[topic] = max(counts.get(topic, 0), int(number) + 1)
+        for topic, count in counts.items():
+            await self._make_topic(cluster, topic, count)
+
+    async def _make_topic(self, cluster: Cluster, topic: str, queues: int) -> None:
+        """At the master, until it says so: it may be repeated. Raises BootFailed."""
+        reason = ""
+
+        async def is_made() -> bool:
+            nonlocal reason
+            reason = await self._try_to_make_topic(cluster, topic, queues)
+            return not reason
+
+        if not await ask_until(is_made, CONFIGURE_WITHIN_S, wait_fixed(RETRY_S)):
+            raise BootFailed(f"the topic {topic} can't be made: {reason}")
+
+    async def _try_to_make_topic(self, cluster: Cluster, topic: str, queues: int) -> str:
+        """ "" if it is there, else why it is not."""
+        try:
+            master = await self._master(cluster)
+        except ClientError as error:
+            return str(error)
+        endpoint = cluster.endpoint(master, "remoting")
+        wanted = CreateTopic(topic=topic, read_queue_nums=queues, write_queue_nums=queues)
+        command = Command(code=RequestCode.UPDATE_AND_CREATE_TOPIC, ext=to_ext(wanted))
+        client = RemotingClient(lambda address: (endpoint.host, endpoint.port))
+        try:
+            answer = await client.invoke(master, command, ASK_TIMEOUT_MS)
+        except (Unreachable, Unanswered) as error:
+            return str(error)
+        finally:
+            await client.close()
+        if answer.code == ResponseCode.SUCCESS:
+            return ""
+        return f"{master} answered {answer.code}: {answer.remark}"
+
+    async def _master(self, cluster: Cluster) -> str:
+        """The node that says so, of several the one of the highest epoch. Raises ClientError."""
+        found: list[tuple[int, str]] = []
+        for node in cluster.nodes:
+            for claim in (await self.observe(cluster, node))["claims"]:
+                if claim["role"] == "master":
+                    found.append((int(claim.get("epoch") or 0), node))
+        if not found:
+            raise Indefinite("no node says that it is the master")
+        return max(found)[1]
+
+    async def observe(self, cluster: Cluster, node: str) -> Mapping[str, Any]:
+        answer = await management(cluster, node).get("/api/shalott/claims")
+        try:
+            seen = {
+                "status": answer["status"],
+                "services": answer["services"],
+                "running": answer["running_nodes"],
+                "partitions": answer["partitions"],
+                "claims": answer["claims"],
+            }
+        except (KeyError, TypeError) as error:
+            raise Definite(f"{node} answered with something else than claims") from error
+        return seen | {name: answer[name] for name in SERVICE_VIEWS if name in answer}
+
+    async def await_settled(self, cluster: Cluster, queues: Sequence[str], timeout_ms: int) -> bool:
+        nodes = members_of(cluster, self)
+        reason = await settling.await_settled(self._observer(cluster), nodes, timeout_ms)
+        if reason:
+            log.warning("the cluster has not settled within %d ms: %s", timeout_ms, reason)
+        return not reason
+
+    def why_unsettled(
+        self, seen: Mapping[str, Mapping[str, Any] | None], queues: Sequence[str]
+    ) -> str:
+        return settling.why_unsettled(seen)
+
+    async def record_replicas(self, cluster: Cluster, record: Recorder) -> None:
+        async def get(node: str, path: str) -> Any:
+            return await management(cluster, node, replicas.ASK_TIMEOUT_MS).get(path)
+
+        async def ask(node: str) -> Mapping[str, Any]:
+            try:
+                async with asyncio.timeout(OBSERVE_TIMEOUT_S):
+                    return await self.observe(cluster, node)
+            except (HarnessError, OSError, TimeoutError) as error:
+                raise Indefinite(str(error) or type(error).__name__) from error
+
+        await replicas.record_logs(record, members_of(cluster, self), ask, get)
+
+    def _observer(self, cluster: Cluster) -> Observe:
+        async def observe(node: str) -> Mapping[str, Any]:
+            return await self.observe(cluster, node)
+
+        return observe
+
+    def read_events(self, collected: Path, run_start_wall_ns: int) -> Sequence[Mapping[str, Any]]:
+        rows = [
+            event_row(event, run_start_wall_ns)
+            for directory in sorted(collected.glob("*"))  # none if nothing could be collected
+            if directory.is_dir()
+            for event in read_event_file(directory / "events.jsonl")
+        ]
+        return sorted(rows, key=lambda row: int(row["run_ns"]))

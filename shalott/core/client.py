@@ -1,0 +1,61 @@
+"""The client protocol: one client serves one process, one operation at a time.
+
+After jepsen.client: ``open`` must not change the system's logical state, so whatever it raises, the
+operation that needed it certainly did not happen. ``invoke`` returns a Completion, raises
+``Definite`` when the operation certainly did not happen and ``Indefinite`` when nobody knows;
+anything else that it raises is treated as Indefinite. ``Unreachable`` is the Definite that asks for
+a new connection. Mapping an unknown outcome to fail is the gravest bug a harness can have.
+"""
+
+from __future__ import annotations
+
+from typing import Protocol, runtime_checkable
+
+from shalott.core.history import Recorder
+from shalott.core.op import Completion, Invocation
+
+
+class Client(Protocol):
+    """Bound to one node's endpoint when made."""
+
+    async def open(self) -> None: ...
+
+    async def invoke(self, invocation: Invocation) -> Completion: ...
+
+    async def close(self) -> None: ...
+
+
+@runtime_checkable
+class Recording(Protocol):
+    """A client to which things happen between operations, as deliveries to a consumer: it records
+    them itself, under the process that it serves."""
+
+    def record_in(self, recorder: Recorder, process: int, node: str) -> None:
+        """Called once, before ``open``."""
+        ...
+
+
+@runtime_checkable
+class Holding(Protocol):
+    """A client that holds things between operations, as subscriptions, which it may lose at any
+    time: generators are told of them (``Context.holds``)."""
+
+    @property
+    def holds(self) -> tuple[str, ...]:
+        """Their names, as the workload's generator knows them."""
+        ...
+
+
+@runtime_checkable
+class Watchful(Protocol):
+    """A client that notices, between two operations, that what it holds is no longer its own."""
+
+    async def until_lost(self) -> None:
+        """Return when it notices. May be cancelled."""
+        ...
+
+
+class MakeClient(Protocol):
+    """A client of the node that listens there; not open yet."""
+
+    def __call__(self, host: str, port: int) -> Client: ...

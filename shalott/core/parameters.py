@@ -1,0 +1,160 @@
+"""Parameters of a record as one struct, from which the command line and the plan are derived.
+
+A workload, a system or a fault says what it can be told by a frozen ``msgspec.Struct`` whose
+fields have defaults. Every field is a flag: ``body_bytes: int = 64`` is ``--body-bytes``. A field
+that ends in ``_ms`` is a time, its flag has no unit in its name (``hold_ms`` is ``--hold``) and
+takes ``200ms``, ``5s`` or ``2m``. A ``bool`` is ``--durable`` or ``--no-durable``, a ``Literal``
+names its choices, a tuple of texts is separated by commas. Texts for ``--help`` stand in
+``Annotated[..., msgspec.Meta(description="...")]``, limits in ``Meta(ge=1)``.
+
+Values are validated once, here: what the plan stores is what the struct took.
+"""
+
+from __future__ import annotations
+
+import typing
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Literal, TypeVar
+
+import msgspec
+
+from shalott.core.errors import UsageError
+from shalott.core.quantities import parse_duration_ms
+
+Parameters = TypeVar("Parameters", bound=msgspec.Struct)
+
+Kind = Literal["flag", "duration", "number", "fraction", "choice", "list", "text"]
+
+
+class NoParameters(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Of what can't be told anything."""
+
+
+@dataclass(frozen=True, slots=True)
+class Flag:
+    """One field as the command line has it."""
+
+    field: str  # of the struct
+    name: str  # --name
+    kind: Kind
+    default: Any
+    help: str
+    choices: tuple[str, ...] = ()
+
+    def typed(self, value: Any) -> str:
+        """A value as a user would type it."""
+        if self.kind == "duration":
+            return _duration(int(value))
+        if self.kind == "list":
+            return ",".join(str(item) for item in value)
+        return f"{value:g}" if isinstance(value, float) else str(value)
+
+
+def flags_of(struct: type[msgspec.Struct]) -> tuple[Flag, ...]:
+    """A flag for each field, in their order."""
+    hints = typing.get_type_hints(struct, include_extras=True)
+    return tuple(_flag(field, hints[field.name]) for field in msgspec.structs.fields(struct))
+
+
+def parse_parameters(
+    struct: type[Parameters], given: Mapping[str, str | bool], base: Mapping[str, Any]
+) -> Parameters:
+    """The struct with what a user typed, by flag name, laid over ``base``, values by field.
+
+    Raises UsageError: a value that can't be.
+    """
+    values = dict(base)
+    for flag in flags_of(struct):
+        if flag.name in given:
+            values[flag.field] = _parse(flag, given[flag.name])
+    return make_parameters(struct, values)
+
+
+def make_parameters(struct: type[Parameters], values: Mapping[str, Any]) -> Parameters:
+    """Validate a plan's values. Raises UsageError in one sentence, naming the flag."""
+    try:
+        return msgspec.convert(dict(values), struct)
+    except msgspec.ValidationError as error:
+        raise UsageError(_sentence(struct, values, str(error))) from error
+
+
+def to_plan(parameters: msgspec.Struct) -> dict[str, Any]:
+    """Every field with its value, as a plan stores it."""
+    stored: dict[str, Any] = msgspec.json.decode(msgspec.json.encode(parameters))
+    return stored
+
+
+def _flag(field: msgspec.structs.FieldInfo, hint: Any) -> Flag:
+    inner, text = _unwrapped(hint)
+    default = field.default
+    if default is msgspec.NODEFAULT and field.default_factory is not msgspec.NODEFAULT:
+        default = field.default_factory()
+    assert default is not msgspec.NODEFAULT, f"parameter {field.name} has no default"
+    name = field.name.replace("_", "-")
+    kind, choices = _kind(field.name, inner)
+    if kind == "duration":
+        name = name.removesuffix("-ms")
+    return Flag(field.name, name, kind, default, text, choices)
+
+
+def _unwrapped(hint: Any) -> tuple[Any, str]:
+    """(the type without annotations and without None, its description)."""
+    text = ""
+    if typing.get_origin(hint) is typing.Annotated:
+        inner, *metas = typing.get_args(hint)
+        described = [m.description for m in metas if isinstance(m, msgspec.Meta) and m.description]
+        text = described[0] if described else ""
+        hint = inner
+    options = [option for option in typing.get_args(hint) if option is not type(None)]
+    if type(None) in typing.get_args(hint) and len(options) == 1:
+        inner, more = _unwrapped(options[0])
+        return inner, text or more
+    return hint, text
+
+
+def _kind(name: str, hint: Any) -> tuple[Kind, tuple[str, ...]]:
+    if hint is bool:
+        return "flag", ()
+    if typing.get_origin(hint) is Literal:
+        return "choice", tuple(str(choice) for choice in typing.get_args(hint))
+    if typing.get_origin(hint) is tuple:
+        return "list", _kind(name, typing.get_args(hint)[0])[1]
+    if name.endswith("_ms") and hint in (int, float):
+        return "duration", ()
+    return {int: "number", float: "fraction"}.get(hint, "text"), ()  # type: ignore[return-value]
+
+
+def _parse(flag: Flag, value: str | bool) -> Any:
+    if isinstance(value, bool) or flag.kind in ("choice", "text"):
+        return value
+    if flag.kind == "flag":
+        if value not in ("true", "false"):
+            raise UsageError(f"--{flag.name} {value}: give true or false")
+        return value == "true"
+    if flag.kind == "duration":
+        return parse_duration_ms(f"--{flag.name}", value) if value not in ("0", "0s") else 0
+    if flag.kind == "list":
+        return list(dict.fromkeys(part.strip() for part in value.split(",") if part.strip()))
+    try:
+        return int(value) if flag.kind == "number" else float(value)
+    except ValueError:
+        raise UsageError(f"--{flag.name} {value}: give a number") from None
+
+
+def _sentence(struct: type[msgspec.Struct], values: Mapping[str, Any], complaint: str) -> str:
+    """msgspec's complaint with the flag in place of the path."""
+    reason, _, path = complaint.partition(" - at ")
+    field = path.strip("`").removeprefix("$.").partition("[")[0]
+    flag = next((flag for flag in flags_of(struct) if flag.field == field), None)
+    if flag is None:
+        return f"the parameters are wrong: {complaint}"
+    value = values.get(field)
+    typed = flag.typed(value) if isinstance(value, list | tuple) else value
+    if flag.choices:
+        return f"unknown --{flag.name} {typed}: choose one of {', '.join(flag.choices)}"
+    return f"--{flag.name} {typed}: {reason[:1].lower()}{reason[1:]}"
+
+
+def _duration(time_ms: int) -> str:
+    return f"{time_ms // 1000}s" if time_ms % 1000 == 0 else f"{time_ms}ms"

@@ -1,0 +1,306 @@
+"""The plan: everything a run will do, as data, before it starts.
+
+``plan.json`` is stored first; running it again is ``shalott replay``. Each fault action carries its
+own end, so any subset of a schedule is a schedule.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import msgspec
+
+from shalott.core.doors import Requirement
+from shalott.core.errors import UsageError
+
+PLAN_VERSION = 2
+
+
+class Trigger(
+    msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True
+):
+    """What a fault waits for, from its time on (nemesis/triggers.py).
+
+    ``kind``:
+        ``event``: a node writes an event whose kind is ``what``.
+        ``observed``: ``what`` is ``master`` (a node becomes the master of a group),
+        ``synchronising`` (a synchronisation runs) or ``shrinks`` (the set of synchronised replicas
+        loses a member), as nodes tell when they are asked, or as their events tell where these are
+        read.
+        ``syncs``: a node's disk has made so many more syncs of files and directories.
+    ``node``: whose it must be, "" for any; ``group`` and ``role`` narrow events and observations in
+    the same way. ``count``: it must happen so often. ``within_ms``: the fault is skipped if it has
+    not by then. ``delay_ms``: what passes between it and the fault. ``fired_ms``: when it fired,
+    from the beginning of the load; written back by a run, and meaningless to the next one.
+    """
+
+    kind: Literal["event", "observed", "syncs"]
+    what: str = ""
+    node: str = ""
+    group: str = ""
+    role: str = ""
+    count: Annotated[int, msgspec.Meta(ge=1)] = 1
+    within_ms: Annotated[int, msgspec.Meta(ge=1)] = 10_000
+    delay_ms: Annotated[int, msgspec.Meta(ge=0)] = 0
+    fired_ms: int | msgspec.UnsetType = msgspec.UNSET
+
+
+class FaultAction(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """One fault: when it begins, what it is, whom it hits and when it ends.
+
+    Times are ms from the beginning of the load.
+
+    ``target`` is what was asked for: one, minority, majority, all, master, mirrors, or node names
+    joined by "+". ``nodes`` and ``links`` are the targets resolved: at planning time where they can
+    be (None = when it fires). ``links`` are directed (source, destination) pairs to cut or to
+    slow.
+
+    ``kind`` is the name of a fault's record (nemesis/record.py), ``amount`` how much of it there
+    is, in the record's unit; 0 for a kind that has no amount. ``parameters`` are what else the
+    record can be told, by field of its struct.
+
+    ``when``: what it waits for from ``at_ms`` on; unset, it comes at its time.
+    """
+
+    id: int
+    at_ms: int
+    duration_ms: int
+    kind: str
+    target: str = ""
+    nodes: tuple[str, ...] | None = None
+    links: tuple[tuple[str, str], ...] | None = None
+    amount: float = 0
+    parameters: dict[str, Any] = {}
+    jitter_ms: int = 0  # of faults that hit every node: spread of the starts
+    seed: int = 0  # for what is drawn when it fires
+    settle: bool = False  # fire only when mirrors are synchronised again after the last restart
+    when: Trigger | msgspec.UnsetType = msgspec.UNSET
+
+
+class HostPlan(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A Linux host that is reached over SSH, and how. It holds names of keys, never a key.
+
+    ``inner``: the IP address at which the other nodes reach it, if that is not ``address``.
+    ``jump``: the host through which it is reached, as user@address:port. ``directory``: where
+    everything lies, relative to the user's home. ``user`` and ``key``: "" for the harness's own.
+    """
+
+    address: str
+    port: int = 22
+    user: str = ""
+    key: str = ""
+    jump: str = ""
+    sudo: bool = False
+    inner: str = ""
+    known_hosts: str = "~/.ssh/known_hosts"
+    directory: str = ".cache/shalott"
+    python: str = "python3"
+
+
+class SshPlan(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The hosts, in the order of the nodes; there may be more. ``lease_s``: a host that has not
+    heard from the harness for so long undoes everything. ``set_time``: the hosts' own clocks may be
+    set wrong, where a node's program reads no other."""
+
+    hosts: tuple[HostPlan, ...]
+    lease_s: float = 20.0
+    set_time: bool = False
+
+
+PowerLoss = Literal["keep", "drop", "torn"]
+
+
+class ClusterPlan(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Where the nodes run. ``backend`` is resolved (never "auto") in a stored plan."""
+
+    backend: str
+    nodes: tuple[str, ...]
+    leave_running: bool = False
+    ssh: SshPlan | msgspec.UnsetType = msgspec.UNSET  # of the backend ssh
+    # As DiskPlan's, of disks that are not simulated; "torn" if it is not told.
+    power_loss: PowerLoss | msgspec.UnsetType = msgspec.UNSET
+
+
+class SystemPlan(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What runs on the nodes and how it is set up, defaults of the profile filled in.
+
+    ``parameters`` are the fields of the system's own struct (SystemRecord.parameters), ``policy``
+    its named settings. ``services``: what each node hosts, where that differs between nodes; empty
+    if every node hosts the same.
+    """
+
+    name: str
+    profile: str
+    parameters: dict[str, Any] = {}
+    policy: dict[str, Any] = {}
+    bugs: tuple[str, ...] = ()  # ids of known bugs that are switched on
+    services: dict[str, tuple[str, ...]] = {}
+
+
+class WorkloadPlan(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What the clients do. ``parameters`` are the fields of the workload's own struct
+    (WorkloadRecord.parameters)."""
+
+    name: str
+    rate_hz: float
+    concurrency: int
+    op_timeout_ms: int = 5000
+    parameters: dict[str, Any] = {}
+
+
+class GatePlan(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What decides validity besides the checkers' own rules."""
+
+    delivery: Literal["at-least-once", "at-most-once", "exactly-once"] = "at-least-once"
+    max_rto_ms: int | None = None
+    min_acked: int = 50  # fewer acknowledged operations: unknown
+    min_rate_share: float | None = None  # of the rate; a run that reaches less is unknown
+    must_settle: bool = False  # after the heal, in the plan's time, and then be drained
+    must_not_crash: bool = False  # the broker's processes, unless their disk failed
+    crash_text: str = ""  # if not empty, only those count whose reason has this in it
+    must_stay_up: bool = False  # a node ends only if somebody or a fault ends it
+    orderly_exits: tuple[int, ...] = ()  # exit codes with which one may end nevertheless
+    must_converge: bool = False  # synchronised replicas hold at the end what their master holds
+    one_master: bool = False  # at a time: two that claim a queue are more than a remark
+
+
+class NetworkPlan(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The simulated network between nodes when nothing is broken."""
+
+    latency_us: int = 300  # one way
+    jitter_us: int = 0  # a segment takes up to so much longer
+    link_spread_us: int = 0  # a direction of a link is slower by a constant of up to this
+    loss: float = 0.0  # share of segments that have to be sent again: late, never lost
+
+
+class DiskPlan(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The simulated disks when nothing is broken."""
+
+    call_us: tuple[int, int] = (5, 60)  # reads and writes, which the page cache answers: range
+    sync_us: tuple[int, int] = (200, 3000)
+    # What a power loss does to unsynced writes: nothing, some are lost whole, or sectors of them.
+    power_loss: PowerLoss = "torn"
+
+
+class ClockPlan(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """How a node's clock differs from the world's from the beginning."""
+
+    node: str
+    offset_ms: float = 0.0
+    drift_ppm: float = 0.0
+
+
+class SimPlan(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The simulated world, every knob of it. Other worlds have their own nature and ignore this."""
+
+    seed: int  # of all that the world itself draws: latencies, outcomes of unsynced writes
+    network: NetworkPlan = NetworkPlan()
+    disk: DiskPlan = DiskPlan()
+    clocks: tuple[ClockPlan, ...] = ()
+    buggify: bool = False
+    buggify_off: tuple[str, ...] = ()  # sites that stay quiet nevertheless
+    buggify_on: tuple[str, ...] = ()  # sites that are active without being drawn
+    # How far each callback of the loop moves the time. How many there are depends on Python: with
+    # a cost, a run is promised to repeat in one minor version only.
+    callback_cost_ns: int = 0
+
+
+class Plan(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A whole run."""
+
+    version: int = PLAN_VERSION
+    name: str
+    seed: int
+    time_limit_ms: int
+    cluster: ClusterPlan
+    system: SystemPlan
+    workload: WorkloadPlan
+    gates: GatePlan
+    faults: tuple[FaultAction, ...]
+    quiet_ms: int = 2000  # before the first fault
+    settle_timeout_ms: int = 60000
+    observe_interval_ms: int = 500
+    sim: SimPlan | None = None  # set in plans that were drawn for the simulation
+    requires: tuple[Requirement, ...] = ()  # who provides what the plan names
+
+
+def nodes_hosting(plan: Plan, service: str) -> tuple[str, ...]:
+    """The plan's nodes that have this service, in their order: all of them, unless the plan says
+    what each node hosts."""
+    services = plan.system.services
+    nodes = plan.cluster.nodes
+    return tuple(node for node in nodes if not services or service in services[node])
+
+
+class _Versioned(msgspec.Struct, frozen=True):
+    """What plans of all versions have in common."""
+
+    version: int = 1
+
+
+def load_plan(path: Path) -> Plan:
+    """Read a stored plan, of this version or of an earlier one.
+
+    Raises UsageError with one sentence that says what is wrong.
+    """
+    try:
+        data = path.read_bytes()
+    except OSError as error:
+        raise UsageError(f"cannot read the plan {path}: {error.strerror}") from error
+    return decode_plan(data, str(path))
+
+
+def decode_plan(data: bytes, where: str) -> Plan:
+    """A plan's text, of this version or of an earlier one; ``where`` names it to people.
+
+    Raises UsageError with one sentence that says what is wrong.
+    """
+    try:
+        # First of all the version: what another version's plan holds is not known here.
+        version = msgspec.json.decode(data, type=_Versioned).version
+        if version == PLAN_VERSION:
+            return msgspec.json.decode(data, type=Plan)
+        if version == 1:
+            return msgspec.convert(upgrade_from_1(msgspec.json.decode(data)), Plan)
+    except msgspec.MsgspecError as error:
+        raise UsageError(f"{where} is not a plan: {error}") from error
+    raise UsageError(f"{where} is a plan of version {version}; this is version {PLAN_VERSION}")
+
+
+# Version 1 had every parameter of every workload and system as a field of its own.
+_GENERAL_1 = {
+    "system": ("name", "profile", "policy", "bugs", "services"),
+    "workload": ("name", "rate_hz", "concurrency", "op_timeout_ms"),
+}
+PARAMETERS_1 = (
+    *("queues", "enqueue_fraction", "body_bytes", "ack_mode", "durable", "persistent", "confirms"),
+    *("hold_ms", "consumers", "order", "reads", "objects"),
+    *("partition_mode", "net_tick_ms", "startup_delay_ms", "operator"),
+)
+
+
+def upgrade_from_1(raw: dict[str, Any]) -> dict[str, Any]:
+    """A plan of version 1 as one of version 2; parameters that its workload or system does not have
+    stay, and mean as little as they did."""
+    upgraded = {**raw, "version": PLAN_VERSION}
+    for part, general in _GENERAL_1.items():
+        fields = raw.get(part)
+        if isinstance(fields, dict):
+            own = {name: value for name, value in fields.items() if name not in general}
+            kept = {name: value for name, value in fields.items() if name in general}
+            upgraded[part] = {**kept, "parameters": own}
+    if isinstance(upgraded.get("workload"), dict) and "queues" not in raw["workload"]:
+        upgraded["workload"]["parameters"]["queues"] = 1
+    return upgraded
+
+
+def canonical(plan: Plan) -> Plan:
+    """The plan as it is after it was stored and read: whole numbers of fractional fields are
+    fractions, lists are tuples. Equal plans then do equal things, to the last byte."""
+    return msgspec.json.decode(msgspec.json.encode(plan), type=Plan)
+
+
+def dump_plan(plan: Plan) -> bytes:
+    """The plan as indented JSON, ending in a newline."""
+    return msgspec.json.format(msgspec.json.encode(plan), indent=2) + b"\n"

@@ -1,0 +1,331 @@
+"""The recording of a run: what happens, written as it happens, and read back whatever happened.
+
+While a run lasts its history is a file of JSON lines, one for each invocation and one for each
+completion, so that whatever kills the harness leaves what happened before. Reading it pairs the two
+into one row an operation, column by column.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any, Protocol
+
+import msgspec
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.json
+
+from shalott.core.errors import StoreError
+from shalott.core.history import EMPTY_EVENTS, HISTORY_SCHEMA, History, Recorder
+from shalott.core.op import NEMESIS, OpType
+
+FLUSH_INTERVAL_S = 0.1  # the contract is 250 ms
+HAPPENED = "happened"
+PARSE_BLOCK_BYTES = 8 << 20  # larger than any line: observations grow with queues and nodes
+
+
+class Record(msgspec.Struct, omit_defaults=True):
+    """One line of the recording. ``type``: invoke; ok, fail, info; happened, which is a whole row;
+    begin and end frame the file."""
+
+    index: int
+    type: str
+    at_ns: int
+    process: int | None = None
+    node: str | None = None
+    f: str | None = None
+    key: str | None = None
+    value: int | None = None
+    offset: int | None = None
+    redelivered: bool | None = None
+    error: str | None = None
+    extra: str | None = None
+    due_ns: int | None = None
+
+
+RECORD_SCHEMA = pa.schema(
+    [
+        ("index", pa.int64()),
+        ("type", pa.string()),
+        ("at_ns", pa.int64()),
+        ("process", pa.int32()),
+        ("node", pa.string()),
+        ("f", pa.string()),
+        ("key", pa.string()),
+        ("value", pa.int64()),
+        ("offset", pa.int64()),
+        ("redelivered", pa.bool_()),
+        ("error", pa.string()),
+        ("extra", pa.string()),
+        ("due_ns", pa.int64()),
+    ]
+)
+
+
+class RunRecorder(Recorder, Protocol):
+    """A Recorder as the flow of a run keeps it: counted, flushed, closed, and read at the end."""
+
+    counts: dict[str, int]  # client operations by outcome
+    start_wall_ns: int
+
+    async def keep_flushed(self) -> None:
+        """Keep what was recorded safe until cancelled; raises StoreError if it can't be."""
+        ...
+
+    def close(self) -> None:
+        """Nothing more happened. Raises StoreError; a second call does nothing."""
+        ...
+
+    def history(self, events: pa.Table = EMPTY_EVENTS) -> History:
+        """What was recorded, one row an operation. ``complete`` if it was closed."""
+        ...
+
+
+def loop_clock_ns() -> Callable[[], int]:
+    """The running event loop's clock: the same for timers and records, also where it is virtual."""
+    loop_time = asyncio.get_running_loop().time
+    return lambda: round(loop_time() * 1e9)
+
+
+def record_to_file(path: Path) -> RunRecorder:
+    """A recorder on the running loop's clock that survives the harness."""
+    return HistoryWriter(path, clock_ns=loop_clock_ns())
+
+
+class HistoryWriter:
+    """The Recorder of a real run: JSON lines in an append-only file.
+
+    ``invoke`` and ``complete`` only fill a buffer; ``keep_flushed`` (a task beside the run) hands
+    it to the operating system every 100 ms, after which a kill -9 of the harness can't lose it.
+    When the disk is full the bytes stay in the buffer and StoreError is raised by ``keep_flushed``
+    or ``close``, so that the run stops from one place and the healing of faults is never
+    interrupted by its own recording.
+    """
+
+    def __init__(
+        self,
+        path: Path,
+        *,
+        clock_ns: Callable[[], int] = time.monotonic_ns,
+        wall_ns: Callable[[], int] = time.time_ns,
+        write: Callable[[int, bytes], int] = os.write,
+    ) -> None:
+        self.path = path
+        self.counts: dict[str, int] = {"ok": 0, "fail": 0, "info": 0}  # client operations only
+        self._write = write
+        self._clock_ns = clock_ns
+        self._encode_into = msgspec.json.Encoder().encode_into
+        self._buffer = bytearray()
+        self._next_index = 0
+        self._closed = False
+        self._nemesis_indexes: set[int] = set()
+        try:
+            self._file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_EXCL, 0o644)
+        except OSError as error:
+            raise StoreError(f"cannot record the history in {path}: {error.strerror}") from error
+        self._origin_ns = clock_ns()
+        self._last_ns = -1
+        self.start_wall_ns = wall_ns()
+        self._append(Record(-1, "begin", 0, extra=_json_text({"wall_ns": self.start_wall_ns})))
+
+    def now_ns(self) -> int:
+        return self._clock_ns() - self._origin_ns
+
+    def _stamp_ns(self) -> int:
+        """Now, and after whatever was recorded before: equal times would hide the order."""
+        self._last_ns = max(self._clock_ns() - self._origin_ns, self._last_ns + 1)
+        return self._last_ns
+
+    def invoke(
+        self,
+        process: int,
+        node: str,
+        f: str,
+        *,
+        key: str = "",
+        value: int | None = None,
+        extra: Mapping[str, Any] | None = None,
+        due_ns: int | None = None,
+    ) -> int:
+        index = self._next_index
+        self._next_index = index + 1
+        if process == NEMESIS:
+            self._nemesis_indexes.add(index)
+        text = None if extra is None else _json_text(extra)
+        now_ns = self._stamp_ns()
+        self._append(
+            Record(index, "invoke", now_ns, process, node, f, key, value, extra=text, due_ns=due_ns)
+        )
+        return index
+
+    def complete(
+        self,
+        index: int,
+        kind: OpType,
+        *,
+        key: str | None = None,
+        value: int | None = None,
+        offset: int | None = None,
+        redelivered: bool | None = None,
+        error: str | None = None,
+        extra: Mapping[str, Any] | None = None,
+    ) -> None:
+        if index in self._nemesis_indexes:
+            self._nemesis_indexes.remove(index)
+        else:
+            self.counts[kind] += 1
+        text = None if extra is None else _json_text(extra)
+        now_ns = self._stamp_ns()
+        self._append(
+            Record(
+                index, kind, now_ns, None, None, None, key, value, offset, redelivered, error, text
+            )
+        )
+
+    def happened(
+        self,
+        process: int,
+        node: str,
+        f: str,
+        *,
+        key: str = "",
+        value: int | None = None,
+        offset: int | None = None,
+        redelivered: bool | None = None,
+        error: str | None = None,
+        extra: Mapping[str, Any] | None = None,
+    ) -> None:
+        index = self._next_index
+        self._next_index = index + 1
+        self.counts["ok"] += process != NEMESIS
+        text = None if extra is None else _json_text(extra)
+        stamp_ns = self._stamp_ns()
+        what = (process, node, f, key, value, offset, redelivered, error, text)
+        self._append(Record(index, HAPPENED, stamp_ns, *what))
+
+    def flush(self) -> None:
+        """Hand what was recorded to the operating system; raises StoreError if it won't take it."""
+        try:
+            while self._buffer:
+                written = self._write(self._file, bytes(self._buffer))
+                del self._buffer[:written]
+        except OSError as error:
+            raise StoreError(
+                f"cannot record the history in {self.path}: {error.strerror};"
+                " what was recorded before is kept: free some space and run it again"
+            ) from error
+
+    async def keep_flushed(self) -> None:
+        """Flush every 100 ms until cancelled."""
+        while True:
+            self.flush()
+            await asyncio.sleep(FLUSH_INTERVAL_S)
+
+    def close(self) -> None:
+        """Write the end mark, flush, and make it durable. A second call does nothing."""
+        if self._closed:
+            return
+        self._closed = True
+        self._append(Record(-1, "end", self._stamp_ns()))
+        try:
+            self.flush()
+            os.fsync(self._file)
+        except OSError as error:
+            raise StoreError(f"cannot record the history in {self.path}: {error}") from error
+        finally:
+            os.close(self._file)
+
+    def history(self, events: pa.Table = EMPTY_EVENTS) -> History:
+        """What the file holds, with the nodes' events."""
+        recorded = recover(self.path)
+        return History(ops=recorded.ops, events=events, complete=recorded.complete)
+
+    def _append(self, record: Record) -> None:
+        buffer = self._buffer
+        self._encode_into(record, buffer, -1)
+        buffer += b"\n"
+
+
+def recover(path: Path) -> History:
+    """Read a recording, also one whose harness was killed while it wrote.
+
+    A torn last line is dropped. ``complete`` is true only if the end mark was reached.
+    """
+    try:
+        data = path.read_bytes()
+    except OSError as error:
+        raise StoreError(f"cannot read the recording {path}: {error.strerror}") from error
+    whole = data[: data.rfind(b"\n") + 1]
+    records = _parse_records(whole) if whole else RECORD_SCHEMA.empty_table()
+    complete = len(whole) == len(data) and bool(
+        pc.any(pc.equal(records["type"], "end"), min_count=0).as_py()
+    )
+    return History(ops=_pair(records), events=EMPTY_EVENTS, complete=complete)
+
+
+def _json_text(value: Mapping[str, Any]) -> str:
+    return msgspec.json.encode(value).decode()
+
+
+def _parse_records(whole: bytes) -> pa.Table:
+    try:
+        return _parse_lines(whole)
+    except pa.ArrowInvalid:
+        # Damage inside the file (not our own torn tail): keep the longest readable prefix.
+        decoder = msgspec.json.Decoder(Record)
+        end = 0
+        for line in whole.splitlines(keepends=True):
+            try:
+                decoder.decode(line)
+            except msgspec.MsgspecError:
+                break
+            end += len(line)
+        return _parse_lines(whole[:end]) if end else RECORD_SCHEMA.empty_table()
+
+
+def _parse_lines(lines: bytes) -> pa.Table:
+    options = pa.json.ParseOptions(
+        explicit_schema=RECORD_SCHEMA, unexpected_field_behavior="ignore"
+    )
+    blocks = pa.json.ReadOptions(block_size=PARSE_BLOCK_BYTES)
+    table = pa.json.read_json(pa.BufferReader(lines), read_options=blocks, parse_options=options)
+    return table.select(RECORD_SCHEMA.names)
+
+
+def _pair(records: pa.Table) -> pa.Table:
+    """Join completions to invocations, column by column: no Python object is made for a row."""
+    kind = records["type"]
+    invocations = records.filter(pc.is_in(kind, value_set=pa.array(["invoke", HAPPENED])))
+    outcomes = pa.array(["ok", "fail", "info", HAPPENED])
+    completions = records.filter(pc.is_in(kind, value_set=outcomes))
+    count = invocations.num_rows
+    position = np.full(count, -1, dtype=np.int64)
+    completed = completions["index"].to_numpy()
+    known = completed < count
+    position[completed[known]] = np.flatnonzero(known)
+    ends = completions.take(pa.array(position, mask=position < 0))
+    types = pc.coalesce(ends["type"], "info")
+    columns = {
+        "index": invocations["index"],
+        "process": invocations["process"],
+        "node": invocations["node"],
+        "f": invocations["f"],
+        "key": pc.coalesce(ends["key"], invocations["key"], ""),
+        "value": pc.coalesce(ends["value"], invocations["value"]),
+        "offset": ends["offset"],
+        "type": pc.if_else(pc.equal(types, HAPPENED), "ok", types),
+        "invoke_ns": invocations["at_ns"],
+        "complete_ns": ends["at_ns"],
+        "redelivered": ends["redelivered"],
+        "error": ends["error"],
+        "extra": pc.coalesce(ends["extra"], invocations["extra"]),
+        "due_ns": invocations["due_ns"],
+    }
+    return pa.Table.from_arrays(
+        [columns[name] for name in HISTORY_SCHEMA.names], schema=HISTORY_SCHEMA
+    )

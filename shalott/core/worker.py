@@ -1,0 +1,183 @@
+"""A worker: one client at a time, one operation at a time, and what becomes of each in the history.
+
+This is the one place where an outcome is decided. A Completion is taken as it is; ``Definite`` is a
+fail; everything else (``Indefinite``, a timeout, an exception nobody foresaw) is an info: it
+retires the process, because a client that may still have an operation under way must not start
+another (jepsen.generator.interpreter), and the successor gets a new client.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from shalott.core.client import Client, Holding, Recording, Watchful
+from shalott.core.errors import ClientError, Definite, Indefinite, ShalottError, Unreachable
+from shalott.core.history import Recorder
+from shalott.core.op import Completion, Invocation, OpType
+from shalott.core.rng import Stream
+
+log = logging.getLogger("shalott.worker")
+
+FIRST_BACKOFF_S = 0.1
+LAST_BACKOFF_S = 1.0
+CLOSE_TIMEOUT_S = 1.0
+TIMEOUT_GRACE = 0.2  # a client knows better how its operation timed out: it has this much longer
+
+ClientFactory = Callable[[str], Client]  # node -> a client of it, not yet open
+
+
+class Worker:
+    """Serves process ``thread``, then ``thread + stride`` when that is retired, and so on."""
+
+    def __init__(
+        self,
+        thread: int,
+        node: str,
+        stride: int,
+        make_client: ClientFactory,
+        record: Recorder,
+        *,
+        op_timeout_ms: int,
+        seed: int,
+    ) -> None:
+        self.process = thread
+        self.node = node
+        self._stride = stride
+        self._make_client = make_client
+        self._record = record
+        self._timeout_s = op_timeout_ms / 1000 * (1 + TIMEOUT_GRACE)
+        self._client: Client | None = None
+        self._failed_opens = 0
+        self._rng = Stream(seed, "backoff", thread)
+
+    async def perform(
+        self, invocation: Invocation, due_ns: int | None = None
+    ) -> tuple[OpType, str | None]:
+        """Do one operation and record it; returns how it ended and the error, if any.
+
+        ``due_ns``: when the schedule wanted it (``Scheduled``).
+        """
+        index = self._record.invoke(
+            self.process,
+            self.node,
+            invocation.f,
+            key=invocation.key,
+            value=invocation.value,
+            extra=invocation.extra,
+            due_ns=due_ns,
+        )
+        client = self._client
+        if client is None:
+            client, error = await self._open()
+            if client is None:
+                self._record.complete(index, "fail", error=error)
+                return "fail", error
+        completion, kind, error, extra = await self._invoke(client, invocation)
+        if completion is not None:
+            self._record.complete(
+                index,
+                completion.type,
+                key=completion.key,
+                value=completion.value,
+                offset=completion.offset,
+                redelivered=completion.redelivered,
+                error=completion.error,
+                extra=completion.extra,
+            )
+            return completion.type, completion.error
+        self._record.complete(index, kind, error=error, extra=extra)
+        if kind == "info":
+            self.process += self._stride
+            await self.close()
+        return kind, error
+
+    async def until_lost(self, timeout_s: float) -> None:
+        """Return when the client notices that it has lost what it holds, or after ``timeout_s``."""
+        client = self._client
+        if not isinstance(client, Watchful):
+            await asyncio.sleep(max(0.0, timeout_s))
+            return
+        try:
+            async with asyncio.timeout(max(0.0, timeout_s)):
+                await client.until_lost()
+        except TimeoutError:
+            pass
+
+    @property
+    def holds(self) -> tuple[str, ...]:
+        """What its client holds, if that is one that says so."""
+        client = self._client
+        return client.holds if isinstance(client, Holding) else ()
+
+    @property
+    def backoff_s(self) -> float:
+        """How long to wait before the next operation: 0 unless the node could not be reached."""
+        if self._failed_opens == 0:
+            return 0.0
+        longest = min(FIRST_BACKOFF_S * 2.0 ** (self._failed_opens - 1), LAST_BACKOFF_S)
+        return longest * self._rng.between(0.5, 1.0)
+
+    async def close(self) -> None:
+        """Let go of the client; a client that can't close is not waited for."""
+        client, self._client = self._client, None
+        if client is None:
+            return
+        try:
+            async with asyncio.timeout(CLOSE_TIMEOUT_S):
+                await client.close()
+        except (OSError, TimeoutError, ClientError) as error:
+            log.debug("closing a client of %s: %s", self.node, describe(error))
+
+    async def _open(self) -> tuple[Client | None, str | None]:
+        """A client that is open, or why there is none. Nothing was asked of the system yet."""
+        client = self._make_client(self.node)
+        self._client = client
+        if isinstance(client, Recording):
+            client.record_in(self._record, self.process, self.node)
+        try:
+            async with asyncio.timeout(self._timeout_s):
+                await client.open()
+        except Exception as error:  # noqa: BLE001 - whatever it is, the operation did not happen
+            _log_unforeseen(error, "opening a client of", self.node)
+            self._failed_opens += 1
+            await self.close()
+            return None, f"no connection: {describe(error)}"
+        self._failed_opens = 0
+        return client, None
+
+    async def _invoke(
+        self, client: Client, invocation: Invocation
+    ) -> tuple[Completion | None, OpType, str | None, Mapping[str, Any] | None]:
+        """What the client answered; or how the operation ended, why, and what is said besides."""
+        try:
+            async with asyncio.timeout(self._timeout_s):
+                return await client.invoke(invocation), "ok", None, None
+        except Unreachable as error:
+            self._failed_opens += 1
+            await self.close()
+            return None, "fail", describe(error), None
+        except Definite as error:
+            return None, "fail", describe(error), None
+        except Indefinite as error:
+            return None, "info", describe(error), error.extra
+        except Exception as error:  # noqa: BLE001 - unclassified: nobody knows
+            _log_unforeseen(error, f"{invocation.f} on", self.node)
+            return None, "info", describe(error), None
+
+
+def describe(error: BaseException) -> str:
+    """An error as one short line."""
+    text = " ".join(str(error).split())
+    if isinstance(error, TimeoutError) and not text:
+        return "timeout"
+    if isinstance(error, ShalottError):
+        return text
+    return f"{type(error).__name__}: {text}" if text else type(error).__name__
+
+
+def _log_unforeseen(error: Exception, doing: str, node: str) -> None:
+    if not isinstance(error, ClientError | OSError | TimeoutError):
+        log.error("%s %s failed in a way no client foresaw", doing, node, exc_info=error)

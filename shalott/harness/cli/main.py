@@ -1,0 +1,101 @@
+"""The entry point of `shalott`: its exit codes, and one sentence for whatever goes wrong.
+
+0 valid, 1 invalid, 2 unknown, 130 interrupted before there was a run, 254 bad arguments, 255 the
+harness itself failed. The commands are in commands.py; `check` is started without it, because to
+import typer takes as long as checking a million operations, and `test` is refused without it where
+that can be seen at once.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Sequence
+
+from shalott.core.errors import HarnessError, ShalottError, UsageError
+from shalott.harness.cli.interrupts import (
+    EXIT_INTERRUPTED,
+    SENTENCE,
+    interrupted,
+    on_interrupt,
+    quiet_exit,
+)
+
+EXIT_BAD_ARGUMENTS = 254
+EXIT_HARNESS_FAILED = 255
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """The command's entry point."""
+    # numpy's linear algebra, which nothing here uses, starts a thread a core that spins for 0.1 s.
+    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+    sys.exit(run_command(sys.argv[1:] if arguments is None else arguments))
+
+
+def run_command(arguments: Sequence[str]) -> int:
+    """Run one command; every error becomes one sentence and an exit code."""
+    try:
+        if arguments[:1] == ["check"]:
+            with quiet_exit():
+                from shalott.harness.cli.check_fast import run_check
+
+            return run_check(arguments[1:])
+        if arguments[:1] == ["test"]:
+            return _run_test(arguments)
+        return _run_app(list(arguments) or ["--help"])
+    except UsageError as error:
+        return _complain(str(error), EXIT_BAD_ARGUMENTS)
+    except (HarnessError, ShalottError) as error:
+        return _complain(f"the harness failed: {error}", EXIT_HARNESS_FAILED)
+    except KeyboardInterrupt:
+        return _complain(SENTENCE, EXIT_INTERRUPTED)
+    except BrokenPipeError:
+        return EXIT_HARNESS_FAILED
+
+
+def _run_test(arguments: Sequence[str]) -> int:
+    """`test`, whose refusals are to be found where `--junit` says, too."""
+    junit = None
+    if any(word.startswith("--junit") for word in arguments):
+        with quiet_exit():
+            from shalott.harness.run.refused_junit import RefusedJunit, path_named
+
+            path = path_named(arguments)
+            junit = RefusedJunit(path, arguments) if path is not None else None
+            on_interrupt(junit.refuse if junit is not None else _nothing)
+    try:
+        return _run_app(arguments)
+    except ShalottError as error:
+        if junit is not None:
+            junit.refuse(str(error))
+        raise
+    except KeyboardInterrupt:
+        interrupted()
+        raise
+    finally:
+        on_interrupt(_nothing)
+
+
+def _run_app(arguments: Sequence[str]) -> int:
+    with quiet_exit():
+        if arguments[:1] == ["test"] and not any(w.startswith("--load") for w in arguments):
+            from shalott.harness.run.request import refuse_quickly
+
+            refuse_quickly(arguments[1:])
+        from shalott.harness.cli.commands import make_command
+
+        command = make_command(arguments)
+    return command()
+
+
+def _nothing(sentence: str) -> None:
+    """There is no file to leave a word in."""
+
+
+def _complain(sentence: str, code: int) -> int:
+    sys.stderr.write(f"shalott: {sentence}\n")
+    return code
+
+
+if __name__ == "__main__":
+    main()

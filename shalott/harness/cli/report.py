@@ -1,0 +1,69 @@
+"""``shalott report``: its flags, as the report wants them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from shalott.core.errors import UsageError
+
+_SPARK = "Spark"
+EngineOption = Annotated[
+    str,
+    typer.Option(help="auto, local (no Java), spark, or sql: Spark without our kernels."),
+]
+MasterOption = Annotated[
+    str, typer.Option(help="Where Spark runs: spark://host:7077, yarn.", rich_help_panel=_SPARK)
+]
+ConfOption = Annotated[
+    list[str] | None,
+    typer.Option("--conf", help="KEY=VALUE of Spark or Hadoop.", rich_help_panel=_SPARK),
+]
+PackagesOption = Annotated[
+    str, typer.Option(help="Maven coordinates, as spark-submit's.", rich_help_panel=_SPARK)
+]
+FollowOption = Annotated[
+    bool,
+    typer.Option("--follow", help="Go on as runs come, until Ctrl-C.", rich_help_panel=_SPARK),
+]
+
+
+def report(
+    store: Annotated[
+        str, typer.Argument(help="A store, a directory in it, or a URI: s3a://, hdfs://.")
+    ] = "store",
+    out: Annotated[Path | None, typer.Option(help="Where to; else STORE/_report.")] = None,
+    engine: EngineOption = "auto",
+    master: MasterOption = "",
+    conf: ConfOption = None,
+    packages: PackagesOption = "",
+    follow: FollowOption = False,
+    rows: Annotated[int, typer.Option(help="Of each list in index.html at most so many.")] = 25,
+) -> None:
+    """Read any number of stored runs: what was lost, doubled, out of order, away, and for how long.
+
+    Writes tables, report.json, and a page: index.html. What was judged once is not judged again.
+    """
+    from shalott.spark_analysis.session.choice import is_elsewhere
+
+    if not is_elsewhere(store) and not store.startswith("file:") and not Path(store).is_dir():
+        raise UsageError(f"there is no store {store}: run `shalott test` first, or name its place")
+    from rich.console import Console
+
+    from shalott.harness.fleet.page.writing import page_writer
+    from shalott.spark_analysis.findings import Wanted, settings_of
+    from shalott.spark_analysis.report import run_report
+
+    wanted = Wanted(
+        engine=engine, master=master, conf=settings_of(conf or ()),
+        packages=tuple(filter(None, packages.split(","))),
+    )  # fmt: skip
+    draw = page_writer(rows)
+    if follow:
+        from shalott.spark_analysis.follow import follow_store
+
+        follow_store(store, out, Console(), wanted, draw=draw)
+        return
+    run_report(store, out, Console(), wanted, draw)

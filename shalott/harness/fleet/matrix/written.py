@@ -1,0 +1,126 @@
+"""What a night leaves behind: its summary and JUnit file, and who is told."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from pathlib import Path
+
+import msgspec
+import pyarrow as pa
+
+from shalott.core.errors import StoreError, UsageError
+from shalott.harness.fleet.matrix.cells import Cell
+from shalott.harness.fleet.matrix.earlier import Earlier, earlier_nights
+from shalott.harness.fleet.matrix.journal import (
+    NIGHT_JUNIT,
+    SUMMARY,
+    SUMMARY_TEXT,
+    Journal,
+    NightHead,
+)
+from shalott.harness.fleet.matrix.night_junit import render_night
+from shalott.harness.fleet.matrix.outcome import Outcome
+from shalott.harness.fleet.matrix.summary import NightSummary, summarise, told
+from shalott.harness.run.atomic_file import write_atomically
+
+NOTIFY_TIMEOUT_S = 120
+
+
+@dataclass(frozen=True, slots=True)
+class View:
+    """All that a summary is made of."""
+
+    head: NightHead
+    cells: tuple[Cell, ...]
+    due: tuple[tuple[str, int], ...]
+    earlier: Earlier
+    commit: str
+    store: Path
+
+
+def write_files(
+    directory: Path,
+    summary: NightSummary,
+    cells: Sequence[Cell],
+    outcomes: Sequence[Outcome],
+    command: str,
+) -> None:
+    """summary.json, summary.txt, junit.xml. Raises StoreError."""
+    try:
+        directory.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise StoreError(f"cannot write {directory}: {error.strerror}") from error
+    data = msgspec.json.format(msgspec.json.encode(summary), indent=2) + b"\n"
+    write_atomically(directory / SUMMARY, data)
+    write_atomically(directory / SUMMARY_TEXT, "".join(f"{x}\n" for x in told(summary)).encode())
+    write_atomically(directory / NIGHT_JUNIT, render_night(summary, cells, list(outcomes), command))
+
+
+def summary_of(view: View, journals: Sequence[Journal], spent_s: float) -> NightSummary:
+    definition = view.head.matrix.definition
+    facts = summarise(
+        view.cells,
+        [one for journal in journals for one in journal.outcomes],
+        view.earlier,
+        repeat=view.head.repeat,
+        due=view.due,
+        fail_on=definition.night.fail_on,
+    )
+    return msgspec.convert(
+        {
+            "matrix": definition.name,
+            "night": view.head.name,
+            "digest": view.head.matrix.digest,
+            "shards": tuple(sorted(journal.head.shard for journal in journals)),
+            "of_shards": view.head.shards,
+            "started_wall_ns": min(journal.head.started_wall_ns for journal in journals),
+            "spent_s": round(spent_s, 3),
+            "over": all(journal.is_over for journal in journals),
+            "why": "; ".join(dict.fromkeys(j.why for j in journals if j.why)),
+            "commit": view.commit,
+            "store": str(view.store),
+            **facts,
+        },
+        NightSummary,
+        from_attributes=True,
+    )
+
+
+def chosen(cells: tuple[Cell, ...], patterns: Sequence[str]) -> tuple[Cell, ...]:
+    chosen = tuple(
+        cell for cell in cells if not patterns or any(fnmatchcase(cell.key, p) for p in patterns)
+    )
+    if not chosen:
+        raise UsageError(f"--only {' '.join(patterns)}: no cell is called so")
+    return chosen
+
+
+def before(table: pa.Table, heads: Sequence[NightHead], at_most: int) -> Earlier:
+    return earlier_nights(
+        table,
+        heads[0].matrix.definition.name,
+        but=[head.name for head in heads],
+        before_ns=min(head.started_wall_ns for head in heads),
+        at_most=at_most,
+    )
+
+
+def notify(command: str, summary: NightSummary, tell: Callable[[str], None]) -> None:
+    """Run it with summary.json on its standard input; what goes wrong is told, no more."""
+    if not command:
+        return
+    data = msgspec.json.encode(summary)
+    environment = {**os.environ, "SHALOTT_EXIT_CODE": str(summary.exit_code)}
+    try:
+        done = subprocess.run(
+            command, shell=True, input=data, timeout=NOTIFY_TIMEOUT_S, env=environment
+        )
+    except (OSError, subprocess.TimeoutExpired) as error:
+        tell(f"--notify failed: {error}")
+        return
+    if done.returncode != 0:
+        tell(f"--notify failed: the command ended with {done.returncode}")

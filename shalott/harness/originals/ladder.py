@@ -1,0 +1,59 @@
+"""The ladder: every row, and finding one."""
+
+from __future__ import annotations
+
+import difflib
+
+from shalott.broker.known_bugs import known_bug
+from shalott.core.errors import UsageError
+from shalott.harness.originals.row import Row
+from shalott.harness.originals.rows_allowed import ALLOWED_ROWS
+from shalott.harness.originals.rows_controller import CONTROLLER_ROWS
+from shalott.harness.originals.rows_dledger import DLEDGER_ROWS
+from shalott.harness.originals.rows_epochs import EPOCH_ROWS
+from shalott.harness.originals.rows_jraft import JRAFT_ROWS
+from shalott.harness.originals.rows_master_slave import MASTER_SLAVE_ROWS
+from shalott.harness.originals.rows_power import POWER_ROWS
+from shalott.harness.originals.rows_waiting import WAITING_ROWS
+
+
+def _family(row_id: str) -> str:
+    return row_id.rpartition("-")[0] if row_id.startswith("KB") else row_id[0]
+
+
+LADDER: tuple[Row, ...] = tuple(
+    sorted(
+        (
+            *MASTER_SLAVE_ROWS,
+            *POWER_ROWS,
+            *CONTROLLER_ROWS,
+            *EPOCH_ROWS,
+            *JRAFT_ROWS,
+            *ALLOWED_ROWS,
+            *DLEDGER_ROWS,
+            *WAITING_ROWS,
+        ),  # fmt: skip
+        key=lambda row: (("KB-RKT", "KB-DL", "M", "W").index(_family(row.id)), row.id),
+    )
+)
+
+
+def title_of(row: Row) -> str:
+    """The row's own, or the catalogue's."""
+    return row.title or known_bug(row.id).title
+
+
+def links_of(row: Row) -> tuple[str, ...]:
+    if row.links or row.title:
+        return row.links
+    return known_bug(row.id).links
+
+
+def find_row(row_id: str) -> Row:
+    """Raises UsageError, naming near ones or all."""
+    by_id = {row.id: row for row in LADDER}
+    if row_id.upper() in by_id:
+        return by_id[row_id.upper()]
+    near = difflib.get_close_matches(row_id.upper(), by_id, n=3, cutoff=0.7)
+    advice = f"did you mean {' or '.join(near)}?" if near else f"there are {', '.join(by_id)}"
+    raise UsageError(f"the ladder has no {row_id}: {advice}")

@@ -1,0 +1,307 @@
+"""One run, from the plan to the report: the table of contents of the product.
+
+``run`` reads top to bottom like the run itself. Whatever breaks, and whoever interrupts it, the
+history so far is saved, the faults are healed, the nodes are torn down, and the report is written:
+the experiment (harness/run/stage.py) is a task of its own that can be stopped at any moment, and
+what follows is a list of steps, each of which is tried even if the one before it failed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+
+import msgspec
+
+from shalott.checkers.base import Result
+from shalott.cluster.debian_packages import unpinned
+from shalott.cluster.told import AcknowledgesUnlogged
+from shalott.core.errors import StoreError
+from shalott.core.history import EMPTY_EVENTS, History, events_table
+from shalott.core.plan import Plan
+from shalott.core.worker import describe
+from shalott.harness.report.junit import render_unended
+from shalott.harness.report.meta import ReportMeta, Tested, ToldStory
+from shalott.harness.report.stories.material import read_material
+from shalott.harness.report.stories.story import Story
+from shalott.harness.report.stories.telling import told_as_text
+from shalott.harness.run.stage import Stage, World
+from shalott.harness.run.store import JUNIT, STORY_JSON, STORY_TEXT, RunDirectory
+from shalott.harness.run.verdict import judge, save_verdict
+from shalott.workloads.record import WORKLOADS
+
+log = logging.getLogger("shalott.run")
+
+STEP_TIMEOUT_S = 120.0  # for each step of cleaning up
+Watch = Callable[[Stage], Awaitable[None]]  # shows a run's progress until it is cancelled
+
+INTERRUPTED = "The run was interrupted"  # how the note of one begins
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What is known after a run. ``failures`` are the harness's own, never the system's."""
+
+    valid: bool | str
+    results: tuple[Result, ...]
+    directory: RunDirectory
+    failures: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
+    interrupted: bool = False
+    story: ToldStory | None = None
+
+    @property
+    def exit_code(self) -> int:
+        """0 valid, 1 invalid, 2 unknown, 255 the harness failed. Of a story: 0 if it happened, 1 if
+        it did not.
+        """
+        if self.failures:
+            return 255
+        if self.story is not None:
+            return 0 if self.story.happened else 1
+        if isinstance(self.valid, bool):
+            return 0 if self.valid else 1
+        return 2
+
+
+@dataclass
+class Trouble:
+    """What went wrong with the harness, collected while everything else still happens."""
+
+    failures: list[str] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+    interrupted: bool = False
+
+    def report(self, what: str, error: BaseException) -> None:
+        self.failures.append(f"{what}: {describe(_first_cause(error))}")
+        log.error("%s failed", what, exc_info=error)
+
+
+async def run(
+    plan: Plan,
+    directory: RunDirectory,
+    world: World,
+    *,
+    command: str,
+    versions: Mapping[str, str] | None = None,
+    notes: tuple[str, ...] = (),
+    iteration: int = 1,
+    elapsed_ns: Callable[[], int] | None = None,
+    started_wall_ns: int | None = None,
+    tested: Callable[[], Tested] = Tested,
+    interrupt: asyncio.Event | None = None,
+    watch: Watch | None = None,
+    story: Story | None = None,
+) -> Outcome:
+    """Do everything that ``plan`` says in ``world``, and judge it. ``story``: what to look for.
+
+    ``elapsed_ns``: real time since the run began, and ``started_wall_ns``, when that was, where the
+    recorder's clocks are a simulation's.
+    ``tested``: asked at the end, when what runs on the nodes has been looked at.
+    """
+    directory.save_plan(plan)
+    meta = ReportMeta(
+        command=command,
+        started_wall_ns=directory.started_wall_ns,
+        iteration=iteration,
+        versions=dict(versions or {}),
+        directory=str(directory.path),
+    )
+    # A CI that finds no file sees no run: until there is a verdict, there is an error.
+    directory.save_bytes(JUNIT, render_unended(plan, meta))
+    trouble = Trouble(notes=list(notes))
+    with directory.logging():
+        record = world.make_recorder(directory.recording)
+        stage = Stage(
+            plan,
+            world,
+            WORKLOADS.find(plan.workload.name).build(plan),
+            record,
+            world.make_nemesis(record),
+        )
+        _log_times(started_wall_ns, record.start_wall_ns)
+        background = [asyncio.create_task(record.keep_flushed())]
+        if watch is not None:
+            background.append(asyncio.create_task(_watched(watch, stage)))
+        await _experiment(stage, background[0], interrupt or asyncio.Event(), trouble)
+        await _clean_up(stage, directory, trouble)
+        await _stop(background)
+        _save_resolved_plan(stage, directory, trouble)
+        history = _save_history(stage, directory, trouble)
+        meta = msgspec.structs.replace(
+            meta,
+            started_wall_ns=record.start_wall_ns if started_wall_ns is None else started_wall_ns,
+            virtual_started_ns=None if started_wall_ns is None else record.start_wall_ns,
+            elapsed_ns=(elapsed_ns or record.now_ns)(),
+            tested=tested(),
+        )
+        trouble.notes.extend(unpinned(meta.tested.packages, meta.tested.pinned))
+        if story is not None:
+            meta = _tell(story, history, directory, meta, trouble)
+        return _conclude(history, stage, directory, meta, trouble)
+
+
+async def _experiment(
+    stage: Stage, flusher: asyncio.Task[None], interrupt: asyncio.Event, trouble: Trouble
+) -> None:
+    """The experiment until it ends, fails, is interrupted, or can't be recorded any more."""
+    experiment = asyncio.create_task(stage.perform())
+    interrupted = asyncio.create_task(interrupt.wait())
+    try:
+        await asyncio.wait((experiment, flusher, interrupted), return_when=asyncio.FIRST_COMPLETED)
+    except asyncio.CancelledError:  # somebody wants this run to end; it ends in order
+        interrupt.set()
+    interrupted.cancel()
+    if not experiment.done():
+        experiment.cancel()
+        await asyncio.wait((experiment,))
+    if interrupt.is_set():
+        trouble.interrupted = True
+        trouble.notes.append(f"{INTERRUPTED} in the phase {stage.phase}.")
+    if flusher.done() and not flusher.cancelled() and (error := flusher.exception()) is not None:
+        trouble.report("recording", error)
+    if not experiment.cancelled() and (error := experiment.exception()) is not None:
+        trouble.report(f"the phase {stage.phase}", error)
+
+
+async def _clean_up(stage: Stage, directory: RunDirectory, trouble: Trouble) -> None:
+    """Heal, bring the nodes' files, tear down: each step whatever became of the others."""
+    cluster, leave_running = stage.world.cluster, stage.plan.cluster.leave_running
+    stage.show("stop")
+    if not stage.healed:
+        # Nodes about to be torn down need no start; nodes left running need it.
+        await _attempt("healing", stage.heal if leave_running else stage.nemesis.heal, trouble)
+        await _attempt("healing the cluster", cluster.heal, trouble)
+    await _attempt("writing down who died", stage.stop_watching, trouble)
+    await _attempt("collecting logs", lambda: cluster.collect(directory.nodes), trouble)
+    if not leave_running:
+        await _attempt("tearing down", stage.world.teardown or cluster.teardown, trouble)
+
+
+async def _attempt(what: str, step: Callable[[], Awaitable[None]], trouble: Trouble) -> None:
+    """One step, bounded; if somebody cancels the run meanwhile, the step is finished first."""
+
+    async def bounded() -> None:
+        async with asyncio.timeout(STEP_TIMEOUT_S):
+            await step()
+
+    log.info("%s", what)
+    task = asyncio.create_task(bounded())
+    while not task.done():
+        try:
+            await asyncio.wait((task,))
+        except asyncio.CancelledError:
+            trouble.interrupted = True
+    if task.cancelled():
+        trouble.failures.append(f"{what}: cancelled")
+    elif (error := task.exception()) is not None:
+        trouble.report(what, error)
+
+
+def _save_resolved_plan(stage: Stage, directory: RunDirectory, trouble: Trouble) -> None:
+    """Write the targets that faults found when they fired back into the plan."""
+    resolved = stage.nemesis.resolved_actions
+    if resolved == stage.plan.faults:
+        return
+    try:
+        directory.save_plan(msgspec.structs.replace(stage.plan, faults=resolved))
+    except StoreError as error:
+        trouble.report("storing the plan", error)
+
+
+def _save_history(stage: Stage, directory: RunDirectory, trouble: Trouble) -> History:
+    """Close the recording, add the nodes' events, store both."""
+    events = EMPTY_EVENTS
+    try:
+        stage.record.close()
+    except StoreError as error:
+        if not any(str(error) in failure for failure in trouble.failures):
+            trouble.report("recording", error)
+    try:
+        system = stage.world.system
+        rows = system.read_events(directory.nodes, stage.record.start_wall_ns)
+        events = events_table(rows)
+        if isinstance(system, AcknowledgesUnlogged):
+            told = system.acknowledged_events(stage.record.history(events), rows)
+            events = events_table(sorted([*rows, *told], key=lambda row: int(row["run_ns"])))
+    except Exception as error:
+        trouble.report("reading the nodes' events", error)
+    history = stage.record.history(events)
+    try:
+        directory.save_history(history)
+    except StoreError as error:
+        trouble.report("storing the history", error)
+    return history
+
+
+def _log_times(true_ns: int | None, recorded_ns: int) -> None:
+    """The head of log.txt. Nodes of a simulation write virtual time, which began elsewhere."""
+    began = datetime.fromtimestamp((recorded_ns if true_ns is None else true_ns) / 1e9, UTC)
+    virtual = datetime.fromtimestamp(recorded_ns / 1e9, UTC)
+    clock = "" if true_ns is None else f"; the simulated clocks began at {virtual:%FT%TZ}"
+    log.info("the run began at %s%s", f"{began:%FT%TZ}", clock)
+
+
+def _tell(
+    story: Story, history: History, directory: RunDirectory, meta: ReportMeta, trouble: Trouble
+) -> ReportMeta:
+    """The story's steps beside what happened, stored for itself and in the report."""
+    start_ns = meta.virtual_started_ns or meta.started_wall_ns  # by the nodes' clocks
+    try:
+        told = story.tell(read_material(history, directory.nodes, start_ns))
+        directory.save_text(STORY_TEXT, told_as_text(told) + "\n")
+        directory.save_bytes(STORY_JSON, msgspec.json.format(msgspec.json.encode(told), indent=2))
+    except Exception as error:
+        trouble.report(f"telling the story {story.name}", error)
+        return meta
+    return msgspec.structs.replace(meta, story=told)
+
+
+def _conclude(
+    history: History,
+    stage: Stage,
+    directory: RunDirectory,
+    meta: ReportMeta,
+    trouble: Trouble,
+) -> Outcome:
+    """Check, report, store."""
+    verdict = judge(stage.plan, history)
+    notes = (*trouble.notes, *stage.notes, *(f"The harness failed: {f}" for f in trouble.failures))
+    meta = msgspec.structs.replace(meta, notes=notes, failures=tuple(trouble.failures))
+    try:
+        save_verdict(stage.plan, history, verdict, meta, directory)
+    except Exception as error:
+        trouble.report("writing the report", error)
+    return Outcome(
+        valid=verdict.valid,
+        results=verdict.results,
+        directory=directory,
+        failures=tuple(trouble.failures),
+        notes=(*trouble.notes, *stage.notes),
+        interrupted=trouble.interrupted,
+        story=meta.story,
+    )
+
+
+async def _watched(watch: Watch, stage: Stage) -> None:
+    """Show progress; a display that breaks is no reason to break the run."""
+    try:
+        await watch(stage)
+    except Exception as error:
+        log.error("the progress display failed", exc_info=error)
+
+
+async def _stop(tasks: list[asyncio.Task[None]]) -> None:
+    for task in tasks:
+        task.cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)
+
+
+def _first_cause(error: BaseException) -> BaseException:
+    """What is inside groups of exceptions."""
+    while isinstance(error, BaseExceptionGroup):
+        error = error.exceptions[0]
+    return error

@@ -1,0 +1,193 @@
+"""Simulate: one run in the deterministic simulation, from a plan to its verdict, in memory.
+
+It is the same run as harness/run/run.py's: the same stage, workload, clients, nemesis, checkers and
+broker; only the loop, the network, the disks and the clocks are simulated (cluster/sim), and
+nothing is written down. The same plan gives the same digest of what the world saw
+(cluster/sim/loop/trace.py), in any process and any supported version of Python, for one commit.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import msgspec
+
+from shalott.checkers.base import Result
+from shalott.checkers.runs.crashes import Crashes
+from shalott.cluster.base import group_names
+from shalott.cluster.sim.backend import SimCluster
+from shalott.cluster.sim.buggify import fired_in_run
+from shalott.cluster.sim.loop.loop import START_NS
+from shalott.cluster.sim.loop.trace import Trace
+from shalott.cluster.sim.machine import Machine
+from shalott.cluster.sim.output import captured_output
+from shalott.cluster.systems.events import event_row
+from shalott.core.errors import UsageError
+from shalott.core.history import History, events_table
+from shalott.core.memory_recording import MemoryRecorder
+from shalott.core.plan import Plan
+from shalott.core.recording import RunRecorder
+from shalott.harness.run.coverage import sometimes
+from shalott.harness.run.sim_world import (
+    harness_process,
+    make_cluster,
+    make_loop,
+    make_world,
+)
+from shalott.harness.run.stage import Stage
+from shalott.harness.run.traced_recording import TracedRecorder
+from shalott.harness.run.verdict import judge
+from shalott.workloads.record import WORKLOADS
+
+log = logging.getLogger("shalott.simulate")
+
+WATCH_INTERVAL_S = 1.0  # virtual
+QUIET = logging.CRITICAL + 1
+
+
+@dataclass(frozen=True, slots=True)
+class SimOutcome:
+    """What is known after a simulated run.
+
+    ``anomalies``: the distinct classes, sorted. ``sometimes``: how often what a campaign wants to
+    see happened. ``error``: what kept the run from its end, if anything did.
+    ``callbacks``: how much work the loop had; it depends on the version of Python.
+    """
+
+    valid: bool | str
+    results: tuple[Result, ...]
+    anomalies: tuple[str, ...]
+    digest: str
+    callbacks: int
+    segments: int
+    virtual_ns: int
+    wall_s: float
+    sometimes: Mapping[str, int]
+    buggified: Mapping[str, int]
+    plan: Plan
+    history: History
+    error: str | None = None
+    output: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    trace: Trace | None = None
+    start_wall_ns: int | None = None  # what the simulated clocks showed at the start
+
+
+def simulate(
+    plan: Plan,
+    *,
+    stop_early: bool = True,
+    label_chunk: int | None = None,
+    log_level: int = QUIET,
+) -> SimOutcome:
+    """Run ``plan``. Raises UsageError for faults that the simulation or the system can't have.
+
+    ``label_chunk``: which part of the trace to keep as text (cluster/sim/loop/trace.py).
+    ``log_level``: what of the nodes' logs to keep.
+    """
+    began = time.process_time()
+    trace = Trace(label_chunk=label_chunk)
+    loop = make_loop(plan, trace)
+    cluster = make_cluster(plan, loop)
+    try:
+        stage = make_stage(plan, cluster)
+    except UsageError:
+        loop.close()
+        raise
+    error = None
+    with captured_output(loop, cluster.machines, level=log_level):
+        try:
+            loop.run(_perform(stage, cluster, stop_early), harness_process())
+        except Exception as failure:
+            error = "; ".join(_causes(failure))
+            log.warning("seed %d did not reach its end", plan.seed, exc_info=failure)
+    history = _history(stage, cluster.machines, complete=error is None)
+    verdict = judge(plan, history)
+    wrong = [result for result in verdict.results if result.valid is False]
+    kinds = [anomaly.kind for result in wrong for anomaly in result.anomalies]
+    return SimOutcome(
+        valid=verdict.valid,
+        results=verdict.results,
+        anomalies=tuple(sorted(dict.fromkeys(kinds))),
+        digest=trace.digest(),
+        callbacks=loop.callbacks,
+        segments=cluster.network.segments,
+        virtual_ns=loop.now_ns - START_NS,
+        wall_s=time.process_time() - began,
+        sometimes=sometimes(history),
+        buggified=fired_in_run(cluster.buggify.values()),
+        plan=resolved_plan(plan, stage),
+        history=history,
+        error=error,
+        output={name: tuple(machine.output) for name, machine in cluster.machines.items()},
+        trace=trace,
+        start_wall_ns=stage.record.start_wall_ns,
+    )
+
+
+def _causes(error: BaseException) -> Iterator[str]:
+    """What is inside groups of exceptions."""
+    if isinstance(error, BaseExceptionGroup):
+        for inner in error.exceptions:
+            yield from _causes(inner)
+    else:
+        yield f"{type(error).__name__}: {error}"
+
+
+def make_stage(plan: Plan, cluster: SimCluster) -> Stage:
+    """The run's stage in the simulated world. Raises MissingCapability for what it can't do."""
+
+    loop = cluster.loop
+
+    def make_recorder(path: Path | None) -> RunRecorder:
+        recorder = MemoryRecorder(lambda: loop.now_ns, cluster.wall_ns)
+        return TracedRecorder(recorder, loop.trace, lambda: loop.now_ns)
+
+    world = make_world(plan, cluster, make_recorder)
+    recorder = make_recorder(None)
+    workload = WORKLOADS.find(plan.workload.name).build(plan)
+    return Stage(plan, world, workload, recorder, world.make_nemesis(recorder))
+
+
+async def _perform(stage: Stage, cluster: SimCluster, stop_early: bool) -> None:
+    """The experiment, cut short by the first crash of a broker's process if that is a violation.
+
+    A crash that a failing disk explains is none (checkers/runs/crashes.py), and the run goes on.
+    """
+    experiment = asyncio.create_task(stage.perform(), name="experiment")
+    watch = stop_early and stage.plan.gates.must_not_crash
+    machines = cluster.machines.values()
+    judged = dict.fromkeys(cluster.machines, 0)
+    while watch and not experiment.done():
+        await asyncio.wait((experiment,), timeout=WATCH_INTERVAL_S)
+        events = [e for m in machines for e in m.events[judged[m.name] :]]
+        judged = {m.name: len(m.events) for m in machines}
+        if not any(e.kind == "crashed" for e in events):
+            continue
+        found = Crashes(stage.plan.gates.crash_text)
+        if not found.check(_history(stage, cluster.machines, complete=False)).valid:
+            experiment.cancel()
+            await asyncio.wait((experiment,))
+            break
+    else:
+        await experiment
+    await stage.stop_watching()
+
+
+def _history(stage: Stage, machines: Mapping[str, Machine], *, complete: bool) -> History:
+    if complete:
+        stage.record.close()
+    start_wall_ns = stage.record.start_wall_ns
+    named = group_names(stage.world.system)
+    rows = [event_row(e, start_wall_ns, named) for m in machines.values() for e in m.events]
+    rows.sort(key=lambda row: int(row["run_ns"]))
+    return stage.record.history(events_table(rows))
+
+
+def resolved_plan(plan: Plan, stage: Stage) -> Plan:
+    """The plan with the targets that its faults had."""
+    return msgspec.structs.replace(plan, faults=stage.nemesis.resolved_actions)

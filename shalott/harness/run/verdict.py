@@ -1,0 +1,61 @@
+"""The verdict on a run: its checkers' results, written as results.json, report.html and junit.xml.
+
+Used at the end of a run and, on a stored history, by ``shalott analyze``: the same files either
+way.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import msgspec
+import pyarrow.compute as pc
+
+from shalott.checkers.base import Result
+from shalott.checkers.runs.compose import Verdict, check_all, extra_checkers
+from shalott.core.history import History
+from shalott.core.plan import Plan
+from shalott.harness.report.junit import render_junit
+from shalott.harness.report.meta import ReportMeta
+from shalott.harness.report.page import render_report
+from shalott.harness.report.results import render_results
+from shalott.harness.run.store import JUNIT, REPORT, RESULTS, RunDirectory
+from shalott.workloads.record import WORKLOADS
+
+
+def judge(plan: Plan, history: History) -> Verdict:
+    """Run the workload's checkers and all others that fit, and ask whether the run came to its end.
+
+    Raises UsageError: there is no such workload.
+    """
+    own = WORKLOADS.find(plan.workload.name).checkers(plan)
+    return check_all((*own, *extra_checkers(plan, own), WholeRun()), history)
+
+
+@dataclass(frozen=True, slots=True)
+class WholeRun:
+    """A run that was interrupted or broke is never valid: what was left out may have shown more."""
+
+    name: str = "run"
+
+    def check(self, history: History) -> Result:
+        ops = history.ops
+        phases = ops.filter(pc.equal(ops["f"], "phase"))
+        names = [msgspec.json.decode(extra)["phase"] for extra in phases["extra"].to_pylist()]
+        if history.complete and "end" in names:
+            return Result(checker=self.name, valid=True)
+        where = f" in the phase {names[-1]}" if names and names[-1] != "end" else ""
+        reason = f"The run did not come to its end: it was cut short{where}."
+        return Result(checker=self.name, valid="unknown", notes=(reason,))
+
+
+def save_verdict(
+    plan: Plan, history: History, verdict: Verdict, meta: ReportMeta, directory: RunDirectory
+) -> None:
+    """Write every file that tells of the verdict. Raises StoreError."""
+    results = verdict.results
+    data = render_results(plan, results, meta, complete=history.complete, run=directory.run)
+    directory.save_bytes(RESULTS, data)
+    directory.save_bytes(JUNIT, render_junit(plan, results, meta))
+    meta = msgspec.structs.replace(meta, files=directory.files())
+    directory.save_text(REPORT, render_report(plan, history, results, meta))

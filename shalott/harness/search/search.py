@@ -1,0 +1,192 @@
+"""``shalott search``: a seed after the other, each a plan of its own, until something is found.
+
+A search is planned first (what is drawn from, which seeds, what is looked for), which is here, then
+run by workers of processes (workers.py) through the campaign's door (door.py), and written down as
+it goes (at_work.py, campaign.py). Some seeds, drawn by the seed itself, and all findings are run a
+second time (repeats.py). What is different on real nodes is real/planning.py.
+
+A search for a known bug ends with the first seed that shows it: the first in the order of the
+seeds, whatever finished first, so that "found after N seeds" does not depend on the machine.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from shalott.cluster.systems.record import SYSTEMS
+from shalott.core.errors import UsageError
+from shalott.core.quantities import parse_duration_ms
+from shalott.harness.run.request import parse_nemeses
+from shalott.harness.run.sim_record import code_fingerprint
+from shalott.harness.search.campaign import Campaign, Header
+from shalott.harness.search.door import Plans
+from shalott.harness.search.drawing.swarm import (
+    Subject,
+    draw_plan,
+    plain_subject,
+    wanted_events,
+)
+from shalott.harness.search.findings import SeedReport
+from shalott.harness.search.repeats import DigestRepeats, Repeats
+from shalott.harness.search.scenarios.catalogue import scenario_of, scenario_of_bug
+from shalott.harness.search.scenarios.scenario import Scenario
+from shalott.harness.search.simulated import DrawnPlans
+from shalott.harness.search.summary import RealSummary, verdict_of
+
+SIM = "sim"
+_SEEDS = re.compile(r"(\d+)(?:-(\d+))?")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SearchRequest:
+    """``shalott search``'s flags; times as users write them. "" stands for the default."""
+
+    system: str = ""
+    profile: str = ""
+    workload: str = ""
+    nemesis: str = ""  # faults to draw from, with commas between them; "": the profile's
+    seeds: str = ""
+    jobs: int = 0  # 0: one for each CPU
+    bug: str = ""
+    scenario: str = ""
+    time_limit: str = ""
+    keep: int = 3
+    fresh: bool = False
+    store: Path = Path("store")
+    # Of searches on real nodes (real/planning.py).
+    cluster: str = SIM
+    nodes: int = 0  # 0: three
+    plans: tuple[Path, ...] = ()  # to be carried over, instead of drawn ones
+    policy: tuple[str, ...] = ()
+    repeat: int = 5  # a finding, at most
+    given: Mapping[str, str | bool] = field(default_factory=dict)  # of the system's parameters
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Search:
+    """A search, planned. ``anomaly``: the class that ends it; "": any class, if ``ends``."""
+
+    subject: Subject
+    seeds: range
+    seeds_text: str
+    title: str = ""  # of the scenario or the bug
+    anomaly: str = ""
+    ends: bool = False  # with the first finding
+
+    cluster = SIM
+    jobs = 0  # if nobody says: one for each CPU
+    keeps_to_time = False  # a time limit also ends what is run again, and outlives a kill
+
+    @property
+    def plans(self) -> Plans:
+        return DrawnPlans(self.subject)
+
+    def repeats(self, campaign: Campaign) -> Repeats:
+        """What is run again of the campaign."""
+        return DigestRepeats(campaign)
+
+    def facts(self, campaign: Campaign) -> RealSummary | None:
+        """What a summary says besides of runs on real nodes."""
+        return None
+
+    @property
+    def header(self) -> Header:
+        drawn_from = repr(self.subject) if self.cluster == SIM else repr((self.subject, self.plans))
+        digest = hashlib.blake2b(drawn_from.encode(), digest_size=8).hexdigest()
+        return Header(subject=digest, code=code_fingerprint())
+
+    @property
+    def wanted_events(self) -> tuple[str, ...]:
+        """What it wants to see happen at least once."""
+        return wanted_events(self.subject)
+
+    def is_found_by(self, report: SeedReport) -> bool:
+        """Whether this run ends the search."""
+        if not self.ends or verdict_of(report) != "invalid":
+            return False
+        return self.anomaly in report.violations if self.anomaly else True
+
+
+def plan_search(request: SearchRequest) -> Search:
+    """Everything that can be refused is refused here, in one sentence. Raises UsageError."""
+    if request.jobs < 0 or request.keep < 0:
+        raise UsageError("give 1 or more --jobs, and 0 or more findings to --keep")
+    if request.bug and request.scenario:
+        raise UsageError("give --bug or --scenario, not both: a bug's scenario has its id")
+    if request.time_limit:
+        parse_duration_ms("--time-limit", request.time_limit)
+    for flag, asked in (
+        ("--plans", request.plans),
+        ("--policy", request.policy),
+        ("--nodes", request.nodes),
+        *((f"--{name}", True) for name in request.given),
+    ):
+        if asked:
+            raise UsageError(
+                f"{flag} is of a search on real nodes: give --cluster, or leave it out"
+            )
+    search = _scenario_search(request) if request.bug or request.scenario else _plain(request)
+    draw_plan(search.subject, search.seeds[0])
+    return search
+
+
+def _plain(request: SearchRequest) -> Search:
+    system, profile = request.system or "mirrored", request.profile or "safe"
+    text = request.seeds or "1000"
+    if "sim" not in SYSTEMS.find(system).worlds:
+        here = [record.name for record in SYSTEMS.records() if "sim" in record.worlds]
+        raise UsageError(
+            f"{system} has no simulation: search --system {' or '.join(here)}, or real nodes"
+            " with --cluster"
+        )
+    subject = plain_subject(system, profile, request.workload)
+    kinds = parse_nemeses(request.nemesis)
+    if kinds:
+        named = subject.swarm.but(faults=dict.fromkeys(kinds, 1.0), fault_share=1.0)
+        subject = dataclasses.replace(
+            subject, swarm=named, name=f"{subject.name}-{'-'.join(kinds)}"
+        )
+    return Search(subject=subject, seeds=parse_seeds(text), seeds_text=text)
+
+
+def _scenario_search(request: SearchRequest) -> Search:
+    found: Scenario | None
+    found = scenario_of_bug(request.bug) if request.bug else scenario_of(request.scenario)
+    if found is None:  # a bug that nobody has written a scenario for
+        plain = _plain(request)
+        name = f"{plain.subject.name}-{request.bug.lower()}"
+        subject = dataclasses.replace(plain.subject, bugs=(request.bug,), name=name)
+        return dataclasses.replace(plain, subject=subject, title=request.bug, ends=True)
+    for flag, asked, own in (
+        ("--system", request.system, found.system),
+        ("--profile", request.profile, found.profile),
+        ("--workload", request.workload, ""),
+        ("--nemesis", request.nemesis, ""),
+    ):
+        if asked and asked != own:
+            raise UsageError(f"{found.id} is about {own or found.system}: leave {flag} {asked} out")
+    text = request.seeds or str(found.seed_budget)
+    return Search(
+        subject=found.subject(),
+        seeds=parse_seeds(text),
+        seeds_text=text,
+        title=found.id,
+        anomaly=found.anomaly,
+        ends=True,
+    )
+
+
+def parse_seeds(text: str) -> range:
+    """How many, from 1, or the first and the last: 5000-5999."""
+    match = _SEEDS.fullmatch(text.strip().replace("_", "").replace(",", ""))
+    first = last = 0
+    if match is not None:
+        first, last = (1, int(match[1])) if match[2] is None else (int(match[1]), int(match[2]))
+    if match is None or last < first:
+        raise UsageError(f"--seeds {text}: give how many, such as 1000, or a range: 5000-5999")
+    return range(first, last + 1)

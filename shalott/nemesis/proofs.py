@@ -1,0 +1,98 @@
+"""Proofs: probes that show that a fault took hold, and that it was healed.
+
+A fault that nobody saw is worth nothing: harnesses have run for years with a partition that never
+healed, or one that never was. So each is probed until what is expected is seen or a deadline
+passes, and each probe is a row of the history (docs/architecture.md section 6).
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal
+
+from shalott.core.errors import HarnessError, MissingCapability
+from shalott.core.op import NEMESIS
+
+if TYPE_CHECKING:
+    from shalott.core.history import Recorder
+
+PROBE_INTERVAL_S = 0.1
+
+Phase = Literal["effective", "healed"]
+Seen = bool | str | float | dict[str, Any]  # what JSON can hold
+
+
+def _same(seen: Seen, expected: Seen) -> bool:
+    return seen == expected
+
+
+async def _never() -> bool:
+    return False
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """One thing to look at. ``text`` names it in the history, ``node`` is whom it is about.
+
+    ``expected`` is asked anew at each look, for other faults come and go meanwhile; ``agrees``
+    compares what was seen with it. A check is ``moot`` while another fault keeps from happening
+    what it looks for: a dead node proves nothing of a link.
+    """
+
+    node: str
+    text: str
+    look: Callable[[], Awaitable[Seen]]
+    expected: Callable[[], Seen]
+    agrees: Callable[[Seen, Seen], bool] = _same
+    moot: Callable[[], Awaitable[bool]] = _never
+
+
+class Prover:
+    """Probes one cluster and records what it saw."""
+
+    def __init__(self, recorder: Recorder, timeout_s: float) -> None:
+        self._recorder = recorder
+        self._timeout_s = timeout_s
+
+    async def prove(self, fault: int, phase: Phase, checks: Sequence[Check]) -> bool | None:
+        """Whether everything was as expected; None if there was nothing that could be looked at."""
+        outcomes = await asyncio.gather(*(self._probe(fault, phase, check) for check in checks))
+        seen = [outcome for outcome in outcomes if outcome is not None]
+        return all(seen) if seen else None
+
+    async def _probe(self, fault: int, phase: Phase, check: Check) -> bool | None:
+        extra = {
+            "fault": fault,
+            "phase": phase,
+            "check": check.text,
+            "expected": check.expected(),
+            "seen": None,
+        }
+        index = self._recorder.invoke(NEMESIS, check.node, "probe", extra=extra)
+        seen, expected, error, is_moot = await self._until_expected(check)
+        if is_moot:
+            seen, error = None, "moot: another fault holds down a node that this looks at"
+        passed = error is None and seen is not None and check.agrees(seen, expected)
+        kind: Literal["ok", "info"] = "ok" if passed else "info"
+        extra |= {"expected": expected, "seen": seen}
+        self._recorder.complete(index, kind, error=error, extra=extra)
+        return None if is_moot else passed
+
+    async def _until_expected(self, check: Check) -> tuple[Seen | None, Seen, str | None, bool]:
+        """(what was seen last, what was expected then, error, whether it was moot)."""
+        clock = asyncio.get_running_loop().time
+        deadline_s = clock() + self._timeout_s
+        while True:
+            try:
+                seen = await check.look()
+                expected = check.expected()
+                agreed = check.agrees(seen, expected)
+                is_moot = await check.moot()
+            except (HarnessError, MissingCapability) as error:
+                return None, check.expected(), str(error), False
+            left_s = deadline_s - clock()
+            if agreed or left_s <= 0 or is_moot:
+                return seen, expected, None, is_moot
+            await asyncio.sleep(min(PROBE_INTERVAL_S, left_s))

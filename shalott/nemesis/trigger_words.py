@@ -1,0 +1,149 @@
+"""Triggers in words: what ``--trigger`` takes, and what the history says of one. Pure.
+
+    [NEMESIS:]CONDITION[,node=n1][,group=q][,role=master][,count=2][,within=20s][,delay=50ms]
+
+CONDITION is ``master=n2`` or ``master``, ``synchronising``, ``shrinks``, ``syncs=3``, or
+``event=promoted``. With a nemesis it is for the faults of that one, else for all of the schedule.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+import msgspec
+
+from shalott.cluster.base import Capability, System
+from shalott.cluster.told import TellsSynchronisations, WritesEvents
+from shalott.core.errors import UsageError
+from shalott.core.plan import FaultAction, Trigger
+from shalott.core.quantities import parse_duration_ms
+from shalott.nemesis.record import FAULTS, check_nemesis
+
+OBSERVED = ("master", "synchronising", "shrinks")
+_EXAMPLE = "give [NEMESIS:]CONDITION[,node=n1], such as master=n2, kill:synchronising or syncs=3"
+_NEEDS: Mapping[str, tuple[Capability, ...]] = {
+    "event": ("trigger-event",),
+    "syncs": ("trigger-sync",),
+}
+_TIMES = {"within": "within_ms", "delay": "delay_ms"}
+
+
+def parse_trigger(text: str) -> tuple[str, Trigger]:
+    """(the nemesis whose faults it is for, "" for all; the trigger). Raises UsageError."""
+    nemesis, colon, rest = text.partition(":")
+    if not colon:
+        nemesis, rest = "", text
+    else:
+        check_nemesis(nemesis)
+    condition, *options = (word.strip() for word in rest.split(","))
+    name, _, value = condition.partition("=")
+    fields: dict[str, Any]
+    if name in OBSERVED and (not value or name == "master"):
+        fields = {"kind": "observed", "what": name, "node": value}
+    elif name == "syncs":
+        fields = {"kind": "syncs", "count": _whole(text, value)}
+    elif name == "event" and value:
+        fields = {"kind": "event", "what": value}
+    else:
+        raise UsageError(f"--trigger {text}: there is no condition {condition!r}; {_EXAMPLE}")
+    for option in options:
+        key, _, said = option.partition("=")
+        if key in _TIMES and said:
+            fields[_TIMES[key]] = parse_duration_ms(f"--trigger {text}: {key}", said)
+        elif key == "count" and name != "syncs":
+            fields["count"] = _whole(text, said)
+        elif key in ("node", "group", "role") and said and not fields.get(key):
+            fields[key] = said
+        else:
+            raise UsageError(f"--trigger {text}: {option!r} means nothing here; {_EXAMPLE}")
+    return nemesis, Trigger(**fields)
+
+
+def _whole(text: str, number: str) -> int:
+    if not number.isdigit() or int(number) == 0:
+        raise UsageError(f"--trigger {text}: {number!r} is no number above 0; {_EXAMPLE}")
+    return int(number)
+
+
+def with_triggers(actions: Sequence[FaultAction], words: Iterable[str]) -> tuple[FaultAction, ...]:
+    """The schedule with triggers; the last one that is for an action counts.
+
+    A fault that waits for a trigger does not wait for the cluster to have synchronised: the trigger
+    says when it comes. Raises UsageError for a trigger that is for none of them.
+    """
+    waiting = list(actions)
+    for text in words:
+        nemesis, trigger = parse_trigger(text)
+        hit = [i for i, each in enumerate(waiting) if _is_for(nemesis, each)]
+        if not hit:
+            raise UsageError(
+                f"--trigger {text}: the schedule has no fault that it could be for; name one of the"
+                " nemeses of --nemesis, or none"
+            )
+        for i in hit:
+            waiting[i] = msgspec.structs.replace(waiting[i], when=trigger, settle=False)
+    return tuple(waiting)
+
+
+def _is_for(nemesis: str, action: FaultAction) -> bool:
+    return nemesis in ("", action.kind, FAULTS.find(action.kind).group)
+
+
+def trigger_text(trigger: Trigger) -> str:
+    """What is waited for, in the words of ``--trigger``."""
+    if trigger.kind == "syncs":
+        words = [f"syncs={trigger.count}"]
+    else:
+        words = [f"event={trigger.what}" if trigger.kind == "event" else trigger.what]
+    for name in ("node", "group", "role"):
+        if said := getattr(trigger, name):
+            words.append(f"{name}={said}")
+    if trigger.kind != "syncs" and trigger.count > 1:
+        words.append(f"count={trigger.count}")
+    if trigger.delay_ms:
+        words.append(f"delay={trigger.delay_ms}ms")
+    return ",".join(words)
+
+
+def needs_of(action: FaultAction) -> tuple[Capability, ...]:
+    """What a world must be able to wait for."""
+    if action.when is msgspec.UNSET:
+        return ()
+    return _NEEDS.get(action.when.kind, ())
+
+
+def check_trigger(action: FaultAction, nodes: Sequence[str]) -> None:
+    """Refuse what never happens. Raises UsageError."""
+    when = action.when
+    if when is msgspec.UNSET:
+        return
+    if when.node and when.node not in nodes:
+        raise UsageError(f"fault {action.id} waits for {when.node}, which is no node of the plan")
+    if when.kind == "observed" and when.what not in OBSERVED:
+        raise UsageError(
+            f"fault {action.id} waits for {when.what!r}, which nobody can observe: choose one of"
+            f" {', '.join(OBSERVED)}"
+        )
+    if when.kind == "event" and not when.what:
+        raise UsageError(f"fault {action.id} waits for an event: name its kind")
+    if when.role and when.kind != "event":
+        raise UsageError(f"fault {action.id}: only a trigger of kind event has a role")
+
+
+def check_told(actions: Iterable[FaultAction], system: System) -> None:
+    """Refuse what nodes of the system never tell. Raises UsageError."""
+    for action in actions:
+        when = action.when
+        if when is msgspec.UNSET:
+            continue
+        if when.kind == "event" and not isinstance(system, WritesEvents):
+            raise UsageError(
+                f"fault {action.id} waits for an event, and nodes of {system.name} write none while"
+                " they run: wait for master or shrinks, or for syncs"
+            )
+        if when.what == "synchronising" and not isinstance(system, TellsSynchronisations):
+            raise UsageError(
+                f"fault {action.id} waits for a synchronisation, and {system.name} tells of none:"
+                " wait for shrinks, or for an event"
+            )

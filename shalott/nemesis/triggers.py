@@ -1,0 +1,285 @@
+"""Triggers: what a fault waits for before it comes (``Trigger`` in core/plan.py).
+
+Where a world tells of events when they happen (the simulation), nothing is late. Where events can
+be read while nodes write them, the files are looked at every ``EVENTS_EVERY_MS``; else nodes are
+asked every ``OBSERVE_EVERY_MS``. Syncs are counted by the disk itself, which answers at once. How
+late a trigger may have been noticed stands in its row of the history (f = ``trigger``).
+
+A node "becomes" master if it was not before: one look when the waiting begins says who is already.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import msgspec
+
+from shalott.cluster.base import Cluster, System, group_names
+from shalott.cluster.told import CountsSyncs, ReadsDataFiles, TellsEventsAtOnce, WritesEvents
+from shalott.core.errors import HarnessError
+from shalott.core.plan import Trigger
+
+EVENTS_EVERY_MS = 50
+OBSERVE_EVERY_MS = 100
+
+Observe = Callable[[str], Awaitable[Mapping[str, Any]]]  # {} if the node can't be asked
+
+
+@dataclass(frozen=True, slots=True)
+class Fired:
+    """What a trigger was waiting for, and how it was noticed. ``late_ms``: it happened at most so
+    long before; None where nobody can tell."""
+
+    node: str
+    what: str
+    noticed_by: str
+    late_ms: float | None
+
+
+@dataclass(slots=True)
+class Matcher:
+    """What counts as it. It keeps what was so before, since becoming something is a change."""
+
+    trigger: Trigger
+    group_of: Callable[[str], str] = str  # of what events tell
+    _masters: dict[tuple[str, str], bool] = field(default_factory=dict)  # by node and group
+    _running: dict[str, bool] = field(default_factory=dict)  # synchronisations, by group
+    _sets: dict[tuple[str, ...], tuple[str, ...]] = field(default_factory=dict)
+
+    def of_event(self, node: str, event: Mapping[str, Any]) -> str:
+        """What it is that has happened, in words; "" if it is nothing that is waited for."""
+        kind, group = str(event["kind"]), self.group_of(str(event["group"]))
+        role = str(event.get("role") or "")
+        detail = event.get("detail") or {}
+        if not self._is_wanted(node, group):
+            return ""
+        if self.trigger.kind == "event":
+            fits = kind == self.trigger.what and self.trigger.role in ("", role)
+            return _words(f"event {kind}", group, role) if fits else ""
+        if self.trigger.what == "master":
+            changed = kind == "role" and bool(group)
+            return self._master(node, group, role == "master") if changed else ""
+        if self.trigger.what == "synchronising":
+            told = {"sync_started": True, "sync_done": False}.get(kind)
+            return self._synchronising(group, told) if told is not None else ""
+        if kind != "set_changed":
+            return ""
+        if detail.get("removed"):
+            return _words(f"the set lost {detail['removed']}", group)
+        own = detail.get("set")
+        return self._shrinks(("event", node, group), group, own) if isinstance(own, list) else ""
+
+    def of_answer(self, node: str, answer: Mapping[str, Any]) -> str:
+        """The same of what a node says when it is asked."""
+        if self.trigger.kind == "event":
+            return ""
+        found = ""
+        for claim in answer.get("claims") or ():
+            group, role = str(claim["group"]), str(claim.get("role") or "")
+            if not self._is_wanted(node, group):
+                continue
+            if self.trigger.what == "master":
+                found = self._master(node, group, role == "master", is_look=True) or found
+            elif role == "master" and self.trigger.what == "synchronising":
+                found = self._synchronising(group, claim.get("state") == "syncing") or found
+            elif role == "master":
+                members = list(claim.get("synchronised") or ())
+                found = self._shrinks(("answer", group), group, members) or found
+        return found
+
+    def _is_wanted(self, node: str, group: str) -> bool:
+        return self.trigger.node in ("", node) and self.trigger.group in ("", group)
+
+    def _master(self, node: str, group: str, is_so: bool, *, is_look: bool = False) -> str:
+        """The first look at a node says what it was before."""
+        before = self._masters.get((node, group), is_look)
+        self._masters[node, group] = is_so
+        return _words(f"{node} became master", group) if is_so and not before else ""
+
+    def _synchronising(self, group: str, is_so: bool) -> str:
+        before = self._running.get(group, False)
+        self._running[group] = is_so
+        return _words("a synchronisation runs", group) if is_so and not before else ""
+
+    def _shrinks(self, whose: tuple[str, ...], group: str, members: list[Any]) -> str:
+        before, now = self._sets.get(whose, ()), tuple(map(str, members))
+        self._sets[whose] = now
+        gone = "+".join(sorted(member for member in before if member not in now))
+        return _words(f"the set lost {gone}", group) if gone else ""
+
+
+def _words(what: str, group: str, role: str = "") -> str:
+    return what + (f" of {group}" if group else "") + (f" as {role}" if role else "")
+
+
+class TriggerWatch:
+    """Waits for the triggers of one run."""
+
+    def __init__(
+        self, cluster: Cluster, system: System, observe: Observe, now_ns: Callable[[], int]
+    ) -> None:
+        self._cluster = cluster
+        self._system = system
+        self._observe = observe
+        self._now_ns = now_ns
+
+    async def wait(self, trigger: Trigger) -> Fired | None:
+        """What fired it; None if nothing did in its time. Raises HarnessError where this world
+        can't wait for it."""
+        if trigger.kind == "syncs":
+            return await self._syncs(trigger)
+        waiting = _Waiting(trigger, self, self._cluster.nodes)
+        try:
+            async with asyncio.timeout(trigger.within_ms / 1000):
+                return await waiting.fired()
+        except TimeoutError:
+            return None
+
+    async def _syncs(self, trigger: Trigger) -> Fired | None:
+        """Of several disks the first one counts. A real disk's answer takes a moment, in which its
+        node goes on; nobody measures how long."""
+        cluster = self._cluster
+        late_ms = 0.0 if isinstance(cluster, TellsEventsAtOnce) else None
+        if not isinstance(cluster, CountsSyncs):
+            raise HarnessError(f"the {cluster.backend} cluster can't wait for syncs")
+        nodes = [trigger.node] if trigger.node else cluster.nodes
+        tasks = {
+            node: asyncio.create_task(
+                cluster.await_syncs(node, trigger.count, trigger.within_ms), name=f"syncs of {node}"
+            )
+            for node in nodes
+        }
+        try:
+            pending = list(tasks.values())
+            while pending:
+                await asyncio.wait(pending, return_when=asyncio.FIRST_COMPLETED)
+                for node, task in tasks.items():
+                    if task in pending and task.done():
+                        pending.remove(task)
+                        if task.result():
+                            what = f"{trigger.count} syncs of {node}"
+                            return Fired(node, what, "its disk, at once", late_ms)
+            return None
+        finally:
+            for task in tasks.values():
+                task.cancel()
+            await asyncio.gather(*tasks.values(), return_exceptions=True)
+
+
+class _Waiting:
+    """For one trigger of the kinds that nodes tell."""
+
+    def __init__(self, trigger: Trigger, watch: TriggerWatch, nodes: tuple[str, ...]) -> None:
+        self._trigger = trigger
+        self._cluster, self._system = watch._cluster, watch._system
+        self._observe, self._now_ns = watch._observe, watch._now_ns
+        self._nodes = nodes
+        self._matcher = Matcher(trigger, group_names(watch._system))
+        self._left = trigger.count
+        self._fired: Fired | None = None
+        self._done = asyncio.Event()
+
+    async def fired(self) -> Fired:
+        cluster, system = self._cluster, self._system
+        if isinstance(system, WritesEvents) and isinstance(cluster, TellsEventsAtOnce):
+            stop = cluster.watch_events(self._at_once)
+            try:
+                await self._look("the first look", None)
+                await self._done.wait()
+            finally:
+                stop()
+        elif isinstance(system, WritesEvents) and isinstance(cluster, ReadsDataFiles):
+            await self._follow(cluster, system.events_file)
+        elif self._trigger.kind == "event":
+            raise HarnessError(f"events of {system.name} can't be read here while it runs")
+        else:
+            await self._ask()
+        assert self._fired is not None
+        return self._fired
+
+    def _at_once(self, node: str, event: Mapping[str, Any]) -> None:
+        self._count(node, self._matcher.of_event(node, event), "an event, at once", 0.0)
+
+    def _count(self, node: str, what: str, noticed_by: str, late_ms: float | None) -> None:
+        if not what or self._fired is not None:
+            return
+        self._left -= 1
+        if self._left == 0:
+            self._fired = Fired(node, what, noticed_by, late_ms)
+            self._done.set()
+
+    async def _look(self, how: str, late_ms: float | None) -> None:
+        """Ask every node once. What was so before the waiting began may have been for long."""
+        if self._trigger.kind == "event":
+            return
+        answers = await asyncio.gather(*(self._observe(node) for node in self._nodes))
+        for node, answer in zip(self._nodes, answers, strict=True):
+            self._count(node, self._matcher.of_answer(node, answer), how, late_ms)
+
+    async def _ask(self) -> None:
+        how = f"asking every {OBSERVE_EVERY_MS} ms"
+        since_ns: int | None = None
+        while not self._done.is_set():
+            asked_ns = self._now_ns()
+            late_ms = None if since_ns is None else (asked_ns - since_ns) / 1e6
+            await self._look(how if since_ns is not None else "the first look", late_ms)
+            since_ns = asked_ns
+            await self._pause(OBSERVE_EVERY_MS)
+
+    async def _follow(self, cluster: ReadsDataFiles, path: str) -> None:
+        how = f"the file of events, read every {EVENTS_EVERY_MS} ms"
+        files = {node: _Lines() for node in self._nodes}
+        for node, lines in files.items():
+            lines.add(await _read(cluster, node, path, 0))
+        since_ns = self._now_ns()
+        await self._look("the first look", None)
+        while not self._done.is_set():
+            now_ns = self._now_ns()
+            for node, lines in files.items():
+                for event in lines.add(await _read(cluster, node, path, lines.offset)):
+                    what = self._matcher.of_event(node, event)
+                    self._count(node, what, how, (self._now_ns() - since_ns) / 1e6)
+            since_ns = now_ns
+            await self._pause(EVENTS_EVERY_MS)
+
+    async def _pause(self, time_ms: float) -> None:
+        if not self._done.is_set():
+            await asyncio.sleep(time_ms / 1000)
+
+
+@dataclass(slots=True)
+class _Lines:
+    """A node's file of events, as far as it was read: ``offset`` bytes of it."""
+
+    offset: int = 0
+    _is_found: bool = False
+    _rest: bytes = b""
+
+    def add(self, more: bytes | None) -> list[dict[str, Any]]:
+        """The events whose lines are whole now. What is there when the node can be looked into for
+        the first time is old, and None says that it can't be now."""
+        if more is None:
+            return []
+        self.offset += len(more)
+        if not self._is_found:
+            self._is_found, self._rest = True, more.rpartition(b"\n")[2]
+            return []
+        *whole, self._rest = (self._rest + more).split(b"\n")
+        found = []
+        for line in whole:
+            try:
+                found.append(msgspec.json.decode(line, type=dict[str, Any]))
+            except msgspec.DecodeError:
+                continue  # a torn line: a node that was killed left it
+        return found
+
+
+async def _read(cluster: ReadsDataFiles, node: str, path: str, offset: int) -> bytes | None:
+    """None of a node that can't be looked into now."""
+    try:
+        return await cluster.read_data(node, path, offset)
+    except HarnessError:
+        return None

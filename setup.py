@@ -34,4 +34,5 @@ class BuildWithCommit(build_py):
 setup(
     cffi_modules=["shalott/checkers/engine/build_engine.py:ffi"],
     cmdclass={"build_py": BuildWithCommit},
+    options={"bdist_wheel": {"py_limited_api": "cp311"}},  # one wheel for 3.11 and all later ones
 )

@@ -92,7 +92,7 @@ def test_the_sentence_names_the_system_what_it_lacks_and_the_faults() -> None:
         check_plan(plan)
     assert str(raised.value) == (
         "the system dledger can't be asked for failover: it does not offer FailsOver"
-        " (shalott/cluster/base.py); choose another --nemesis, or a --system that does"
+        " (cluster/base.py); choose another --nemesis, or a --system that does"
     )
 
 

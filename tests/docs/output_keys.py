@@ -44,7 +44,7 @@ _OF_NAMES = (
     *("fates-by-queue", "deliveries-by-queue", "alive", "groups", "exited", "phases"),
 )
 _OF_NAMES_OF_NAMES = ("fates-by-queue", "deliveries-by-queue", "matrix", "alive")
-OPAQUE = ("linearizability",)  # explanations: docs/output-files.md has their fields
+OPAQUE = ("linearizability",)  # explanations: docs/reference/output-files.md has their fields
 # Also of queues that are no more, of process ids and of quantiles; and sentences.
 _VARIABLE = re.compile(r"-?\d+(\.\d+)?|shalott[./-].*|.*[ :].*|p\d+")
 

@@ -1,4 +1,4 @@
-"""docs/output-files.md and docs/output-keys.md against what is written.
+"""docs/reference/output-files.md and docs/reference/output-keys.md against what is written.
 
 What runs write is looked at in runs of all systems and workloads in the simulation: a few of them
 always, the rest by night. A key that the page lists must be one that the code writes.

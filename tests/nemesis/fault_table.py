@@ -1,4 +1,5 @@
-"""The table of docs/faults.md: which fault can be made where, and of which system it can be asked.
+"""The table of docs/reference/faults.md: which fault can be made where, and of which system it can
+be asked.
 
 To print it: python -m tests.nemesis.fault_table
 """

@@ -19,7 +19,7 @@ from tests.tidy.sources import ROOT
 pytestmark = pytest.mark.unit
 
 CI = ROOT / "examples" / "ci"
-PAGE = ROOT / "docs" / "nightly.md"
+PAGE = ROOT / "docs" / "how-to" / "run-a-night.md"
 
 
 def flags_of_matrix() -> set[str]:

@@ -51,8 +51,10 @@ _VARIABLE = re.compile(r"-?\d+(\.\d+)?|shalott[./-].*|.*[ :].*|p\d+")
 
 
 def documented() -> dict[str, str]:
-    """Of the page: where a key is -> its type, in words. What has keys of its own is not listed:
-    ``a`` of ``a[].b`` is a list, and ``a`` of ``a.b`` an object."""
+    """Of the page: where a key is -> its type, in words.
+
+    What has keys of its own is not listed: ``a`` of ``a[].b`` is a list, of ``a.b`` an object.
+    """
     found: dict[str, str] = {}
     for place, body in _ENTRY.findall(PAGE.read_text(encoding="utf-8") + "\n\n"):
         for key, kind in _KEY.findall(" ".join(body.split())):

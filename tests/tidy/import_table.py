@@ -145,12 +145,12 @@ ROOMS: tuple[Room, ...] = (
             *("core", "checkers", "cluster.systems.record", "workloads", "nemesis"),
             *("harness.fleet.runs", "harness.fleet.matrix", "harness.run", "harness.search"),
             *("broker", "broker.base", "cluster.ssh.inventory", "harness.originals"),
-            *("harness.report", "cluster", "broker.rabbit.ctl"),
+            *("harness.report", "cluster.base", "cluster.capabilities", "broker.rabbit.ctl"),
             *("broker.rabbit.config", "broker.rocket.config"),  # settings, for the reference pages
         ),
         FLOW_LIBRARIES,
         lazily=(
-            *("cluster.ssh", "spark_analysis", "checkers.porcupine"),
+            *("cluster", "cluster.ssh", "spark_analysis", "checkers.porcupine"),
             *("harness.fleet.serve", "harness.fleet.page"),
         ),
     ),

@@ -158,9 +158,11 @@ def command_text(name: str) -> str:
         panel = getattr(parameter, "rich_help_panel", None) or ""
         panels.setdefault(panel, []).append(_parameter(parameter))
     elsewhere = []
-    if panels.pop(PANEL, None):
+    if PANEL in panels:
+        del panels[PANEL]
         elsewhere.append("the parameters of its [system](systems.md) and [workload](workloads.md)")
-    if name != "test" and panels.pop(HOSTS, None):
+    if HOSTS in panels and name != "test":
+        del panels[HOSTS]
         elsewhere.append("the flags of hosts that [`test`](#shalott-test) has")
     if elsewhere:
         panels.setdefault("", []).append(item(f"And {', and '.join(elsewhere)}."))

@@ -166,13 +166,16 @@ def command_text(name: str) -> str:
         elsewhere.append("the flags of hosts that [`test`](#shalott-test) has")
     if elsewhere:
         panels.setdefault("", []).append(item(f"And {', and '.join(elsewhere)}."))
-    for panel, options in sorted(panels.items()):
-        parts.append((f"{panel}:\n\n" if panel else "") + "\n".join(options))
+    besides = panels.pop("", [])
+    parts += [f"{panel}:\n\n" + "\n".join(options) for panel, options in panels.items()]
+    if besides:
+        parts.append(("Besides:\n\n" if panels else "") + "\n".join(besides))
     if name == "ctl":
         parts += [_verbs_of_logs(), _verbs_of_queues()]
     return "\n\n".join(parts)
 
 
+@cache
 def commands() -> Mapping[str, Any]:
     """The commands that typer reads, by name."""
     group: Any = typer.main.get_command(make_app())
@@ -265,7 +268,8 @@ def _promises(record: SystemRecord) -> str:
     if promises.fresh_reads:
         found.append("no read misses what was acknowledged before it began")
     if closed := record.closes(plan):
-        found.append(f"the windows of loss {', '.join(closed)} are closed")
+        windows = ", ".join(sorted(closed, key=lambda name: (len(name), name)))
+        found.append(f"the windows of loss {windows} are closed")
     if record.stays_up:
         found.append("no process crashes, and a node ends only if it is ended")
     return "; ".join(found) or "nothing that a checker goes by"

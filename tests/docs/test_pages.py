@@ -74,11 +74,10 @@ def test_a_page_lies_in_the_folder_of_its_kind() -> None:
 
 
 def test_a_page_says_for_whom_it_is() -> None:
-    for page in docs.plain_pages():
-        if page.name not in ("index.md", "README.md", "protocols.md"):
-            text = docs.read(page).partition("\n# ")[2] or docs.read(page)
-            assert re.search(r"\b(For|for) (\w+ )?(users|readers|newcomers|developers|teams|CI|oper"
-                             r"ators)\b", text[:400]), named(page)  # fmt: skip
+    """In its first sentences."""
+    readers = r"\b[Ff]or (\w+ )?(users|readers|newcomers|developers|teams|CI|operators)\b"
+    for page in (*docs.pages(), ROOT / "CONTRIBUTING.md", ROOT / "CHANGELOG.md"):
+        assert re.search(readers, docs.read(page)[:500]), named(page)
 
 
 @pytest.mark.parametrize("page", [*docs.pages(), *docs.beside()], ids=named)

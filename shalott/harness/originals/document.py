@@ -26,6 +26,8 @@ Looks = Mapping[str, Sequence[Look]]
 _HEAD = """\
 # The originals: which known bugs RocketMQ's own releases show
 
+For readers who ask whether a known bug is one of the released RocketMQ.
+
 Each row is a bug of the catalogue ([known-bugs.md](known-bugs.md)), a loss that RocketMQ's defaults
 allow (W-), or what was first seen on the original itself (M-). Its plan was run on a release of
 RocketMQ, in containers, that has the bug, and as the control on one that has not; where every

@@ -30,6 +30,8 @@ CONTROLS = 5  # seeds that are run with the switch off as well: the one that fou
 _HEAD = """\
 # Known bugs: what a search must find
 
+For readers who ask whether searches find bugs, and how soon.
+
 Each bug below once lost messages, stuck or crashed in somebody's production, or is a rule of this
 broker's own, undone. Each is a switch that is off by default (`shalott test --bug ID`), and has a
 scenario by which a search must find it within a budget of seeds (`shalott search --bug ID`) and

@@ -31,7 +31,7 @@ from shalott.checkers.record import CHECKERS, CheckerRecord
 from shalott.cluster.base import System
 from shalott.cluster.capabilities import MOST
 from shalott.cluster.systems.record import SYSTEMS, SystemRecord
-from shalott.core.doors import Requirement
+from shalott.core.doors import OWN, Door, Record, Requirement
 from shalott.core.errors import UsageError
 from shalott.core.history import COLUMNS, EVENT_COLUMNS
 from shalott.core.parameters import Flag, flags_of, to_plan
@@ -120,6 +120,11 @@ JUDGED: Mapping[str, str] = {
 
 def page(title: str, intro: str, *sections: str) -> str:
     return "\n\n".join([_GENERATED, f"# {title}", wrapped(intro), *sections]) + "\n"
+
+
+def ours(door: Door[Record]) -> tuple[Record, ...]:
+    """The package's own records: pages say nothing of what else is installed."""
+    return tuple(door.find(name) for name in door.names() if door.provider_of(name).name == OWN)
 
 
 def _number(value: float) -> str:
@@ -214,9 +219,9 @@ def _verbs_of_queues() -> str:
 
 def system_text(record: SystemRecord) -> str:
     """A system: what it is, where it runs, its profiles, promises, faults and parameters."""
-    fitting = [each.name for each in WORKLOADS.records() if fits(each, record)]
+    fitting = [each.name for each in ours(WORKLOADS) if fits(each, record)]
     others = [name for name in fitting if name != record.workload]
-    asked = [fault for fault in FAULTS.records() if fault.asks]
+    asked = [fault for fault in ours(FAULTS) if fault.asks]
     own = [fault.name for fault in asked if record.name in asked_of(fault)]
     lines = [
         item(f"Workloads: `{record.workload}` (default), {code(others)}."),
@@ -324,7 +329,7 @@ def asked_of(record: FaultRecord) -> Sequence[str]:
 
 @cache
 def _systems() -> Mapping[str, System]:
-    return {record.name: make_system(sample_plan(record)) for record in SYSTEMS.records()}
+    return {record.name: make_system(sample_plan(record)) for record in ours(SYSTEMS)}
 
 
 # -- workloads, checkers, models -------------------------------------------------------------------
@@ -332,7 +337,7 @@ def _systems() -> Mapping[str, System]:
 
 def workload_text(record: WorkloadRecord) -> str:
     """A workload: which systems it fits, what judges it, its parameters."""
-    systems = [each for each in SYSTEMS.records() if fits(record, each)]
+    systems = [each for each in ours(SYSTEMS) if fits(record, each)]
     parameters = _parameters(record.parameters)
     lines = [
         item(f"Systems: {code(each.name for each in systems)}."),
@@ -351,7 +356,7 @@ def workload_text(record: WorkloadRecord) -> str:
 def checkers_of(record: WorkloadRecord) -> list[Checker]:
     """What judges it on the systems that it fits, but for the checkers that every run has."""
     general, found = CHECKERS.names(), dict[str, Checker]()
-    for system in SYSTEMS.records():
+    for system in ours(SYSTEMS):
         if not fits(record, system):
             continue
         try:
@@ -428,13 +433,13 @@ def systems_page() -> str:
         "Systems",
         "For users who choose what to test. `shalott test --system NAME --profile upstream|safe`:"
         " `upstream` has the original's defaults, `safe` what its manual recommends against loss.",
-        *(system_text(record) for record in SYSTEMS.records()),
+        *(system_text(record) for record in ours(SYSTEMS)),
     )
 
 
 def faults_page() -> str:
     groups: dict[str, list[str]] = {}
-    for record in FAULTS.records():
+    for record in ours(FAULTS):
         if record.group:
             groups.setdefault(record.group, []).append(record.name)
     return page(
@@ -443,7 +448,7 @@ def faults_page() -> str:
         " worlds can be made in all of them, if the host lacks nothing (`shalott doctor`). What a"
         " fault costs was [measured](../evidence/measurements.md#faults).",
         "\n".join(item(f"Group `{name}`: one of {code(all_)}.") for name, all_ in groups.items()),
-        "## Every fault\n\n" + "\n".join(fault_text(record) for record in FAULTS.records()),
+        "## Every fault\n\n" + "\n".join(fault_text(record) for record in ours(FAULTS)),
     )
 
 
@@ -453,18 +458,18 @@ def workloads_page() -> str:
         "For users who choose what clients do: `shalott test --workload NAME`. Defaults are in"
         " brackets. [What each workload does and finds](../explanation/workloads.md) is an"
         " explanation.",
-        *(workload_text(record) for record in WORKLOADS.records()),
+        *(workload_text(record) for record in ours(WORKLOADS)),
     )
 
 
 def checkers_page() -> str:
     own: dict[str, Checker] = {}
-    for record in WORKLOADS.records():
+    for record in ours(WORKLOADS):
         own |= {checker.name: checker for checker in checkers_of(record)}
     return page(
         "Checkers",
         "For readers of verdicts: what each checker judges, what it promises and who says so.",
-        "## Of every run\n\n" + "\n".join(checker_text(record) for record in CHECKERS.records()),
+        "## Of every run\n\n" + "\n".join(checker_text(record) for record in ours(CHECKERS)),
         "## Of workloads\n\n" + "\n".join(own_checker_text(checker) for checker in own.values()),
     )
 
@@ -474,7 +479,7 @@ def models_page() -> str:
         "Models",
         "For users of `shalott check --model NAME:OPTION=VALUE,...`: what one object does when"
         " operations come one after the other.",
-        "\n".join(model_text(made_by) for made_by in MODELS.records()),
+        "\n".join(model_text(made_by) for made_by in ours(MODELS)),
     )
 
 

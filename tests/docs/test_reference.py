@@ -57,13 +57,11 @@ def test_every_checker_of_a_workload_has_words() -> None:
 
 
 def test_a_fault_says_where_it_can_be_made_and_of_whom_it_can_be_asked() -> None:
-    assert "Only in `sim`, `docker`, `ssh` (needs `clock`)." in fault_text(
-        FAULTS.find("clock-jump")
-    )
+    assert "Needs `clock`; only in `sim`, `docker`, `ssh`." in fault_text(FAULTS.find("clock-jump"))
     assert "Only of `master-slave`, `rocketmq`." in " ".join(
         fault_text(FAULTS.find("failover")).split()
     )
-    assert "Only" not in fault_text(FAULTS.find("kill"))
+    assert fault_text(FAULTS.find("kill")).endswith(" Needs `kill`.")
 
 
 def test_a_system_says_what_its_profiles_set() -> None:

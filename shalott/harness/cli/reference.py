@@ -303,9 +303,9 @@ def fault_text(record: FaultRecord) -> str:
     if flags := flags_of(record.parameters):
         told = code(f"{flag.field}={flag.typed(flag.default)}" for flag in flags)
         said.append(f"Parameters: {told}.")
-    if missing := [world for world in WORLDS if lacks(record, world)]:
-        words = code(world for world in WORLDS if world not in missing)
-        said.append(f"Only in {words} (needs {code(lacks(record, missing[0]))}).")
+    worlds = [world for world in WORLDS if not lacks(record, world)]
+    only = "" if len(worlds) == len(WORLDS) else f"; only in {code(worlds)}"
+    said.append(f"Needs {code(record.needs)}{only}.")
     if record.asks:
         said.append(f"Only of {code(asked_of(record))}.")
     if record.target:
@@ -444,9 +444,9 @@ def faults_page() -> str:
             groups.setdefault(record.group, []).append(record.name)
     return page(
         "Faults",
-        "For users who choose faults: `shalott test --nemesis a,b`. A fault without a remark on"
-        " worlds can be made in all of them, if the host lacks nothing (`shalott doctor`). What a"
-        " fault costs was [measured](../evidence/measurements.md#faults).",
+        "For users who choose faults: `shalott test --nemesis a,b`. What a fault needs, a"
+        " world can do if its host lacks nothing (`shalott doctor`). What a fault costs was"
+        " [measured](../evidence/measurements.md#faults).",
         "\n".join(item(f"Group `{name}`: one of {code(all_)}.") for name, all_ in groups.items()),
         "## Every fault\n\n" + "\n".join(fault_text(record) for record in ours(FAULTS)),
     )

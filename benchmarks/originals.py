@@ -9,8 +9,8 @@ clock, the CPU and the resident memory that the three nodes had taken when the b
 most memory that they had, and how many containers the run left, which must be none. ``--only``:
 runs whose name has all of the words of one of them ("5.3.3+controller+kill"). The load of the
 machine before the run is told, since boot times depend on it. ``--cpus``: of each node, from the
-load on: releases before 5.4.0 have slaves that keep a core busy (docs/analyses/rocketmq-5.3.3.md),
-and on a small machine starve the harness.
+load on: releases before 5.4.0 have slaves that keep a core busy, and on a small machine starve the
+harness (docs/evidence/analyses/rocketmq-5.3.3.md).
 
 The runs without a fault under ``safe`` come first: one that is not valid accuses an unbroken
 cluster, and the program exits with 1.

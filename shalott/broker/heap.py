@@ -2,8 +2,9 @@
 
 The C library keeps what is freed below something that is still used, and a broker frees bodies
 between small objects that stay: after a queue of 150 MB was deleted, all of it was free and none of
-it returned (docs/memory.md). ``malloc_trim`` returns the free pages. It is of the C library and of
-a real process, so it is called from outside the broker, which runs in a simulation too.
+it returned (docs/explanation/memory.md). ``malloc_trim`` returns the free pages. It is of the C
+library and of a real process, so it is called from outside the broker, which runs in a simulation
+too.
 """
 
 from __future__ import annotations

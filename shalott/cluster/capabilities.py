@@ -1,8 +1,8 @@
 """What each kind of cluster can do where its host lacks nothing.
 
 The simulation always can. What processes on loopback, containers and hosts can is found when they
-are asked: it is this or less (no root, no nft, no FUSE, an old kernel). docs/faults.md is drawn of
-it.
+are asked: it is this or less (no root, no nft, no FUSE, an old kernel). docs/reference/faults.md is
+drawn of it.
 """
 
 from __future__ import annotations

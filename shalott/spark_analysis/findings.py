@@ -6,7 +6,7 @@
     found.tables["unavailability"]        a pyarrow table, as columns/tables.py has it
     found.runs[0].run, .valid, .failed    what plans and stored verdicts say of each run
 
-docs/fleet-reports.md tells each table.
+docs/how-to/report-on-many-runs.md tells each table.
 """
 
 from __future__ import annotations

@@ -4,7 +4,7 @@
         --out report
 
 Master, packages and settings are spark-submit's. The driver's Python must have what the report
-needs (docs/fleet-reports.md); the executors are sent the code.
+needs (docs/how-to/report-on-many-runs.md); the executors are sent the code.
 """
 
 from __future__ import annotations

@@ -17,10 +17,11 @@ import msgspec
 from shalott.checkers.base import Result
 from shalott.core.history import History
 
-PAGE = Path(__file__).parents[2] / "docs" / "output-keys.md"
+PAGE = Path(__file__).parents[2] / "docs" / "reference" / "output-keys.md"
 
-_HEADING = re.compile(r"^### `([^`]+)`")
-_ROW = re.compile(r"^\| `([^`]+)` \| ([^|]+) \| ([^|]+) \|$")
+# An entry of a list is - `place`: `key` type, `key`, ... A key without a type is an integer.
+_ENTRY = re.compile(r"^- `([a-z]+/[^`]+)`: (.*?)(?=^- |^#|^$)", re.MULTILINE | re.DOTALL)
+_KEY = re.compile(r"`([^`]+)`([^,`]*)")
 _NAMES = {
     bool: "boolean",
     int: "integer",
@@ -44,20 +45,27 @@ _OF_NAMES = (
     *("fates-by-queue", "deliveries-by-queue", "alive", "groups", "exited", "phases"),
 )
 _OF_NAMES_OF_NAMES = ("fates-by-queue", "deliveries-by-queue", "matrix", "alive")
-OPAQUE = ("linearizability",)  # explanations: docs/output-files.md has their fields
+OPAQUE = ("linearizability",)  # explanations: docs/reference/output-files.md has their fields
 # Also of queues that are no more, of process ids and of quantiles; and sentences.
 _VARIABLE = re.compile(r"-?\d+(\.\d+)?|shalott[./-].*|.*[ :].*|p\d+")
 
 
 def documented() -> dict[str, str]:
-    """Of the page: where a key is -> its type, in words."""
+    """Of the page: where a key is -> its type, in words.
+
+    What has keys of its own is not listed: ``a`` of ``a[].b`` is a list, of ``a.b`` an object.
+    """
     found: dict[str, str] = {}
-    place = ""
-    for line in PAGE.read_text(encoding="utf-8").splitlines():
-        if heading := _HEADING.match(line):
-            place = heading[1]
-        elif (row := _ROW.match(line)) and place:
-            found[f"{place}/{row[1]}"] = row[2].strip()
+    for place, body in _ENTRY.findall(PAGE.read_text(encoding="utf-8") + "\n\n"):
+        for key, kind in _KEY.findall(" ".join(body.split())):
+            parts = key.split(".")
+            for end in range(1, len(parts)):
+                above = ".".join(parts[:end])
+                is_list = above.endswith("[]")
+                found.setdefault(
+                    f"{place}/{above.removesuffix('[]')}", "list" if is_list else "object"
+                )
+            found[f"{place}/{key}"] = kind.strip() or "integer"
     return found
 
 

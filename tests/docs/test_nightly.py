@@ -19,7 +19,7 @@ from tests.tidy.sources import ROOT
 pytestmark = pytest.mark.unit
 
 CI = ROOT / "examples" / "ci"
-PAGE = ROOT / "docs" / "nightly.md"
+PAGES = ("docs/how-to/run-a-night.md", "docs/getting-started/a-night-in-ci.md")
 
 
 def flags_of_matrix() -> set[str]:
@@ -46,9 +46,11 @@ def test_our_own_night_has_cells() -> None:
     assert {cell.request.system for cell in cells} >= {"rabbitmq", "rocketmq"}
 
 
-def test_the_example_of_the_page_is_a_file() -> None:
-    text = PAGE.read_text().partition("```toml\n")[2].partition("```")[0]
-    assert expand(parse(tomllib.loads(text), "the page"), "a-night").cells
+@pytest.mark.parametrize("page", PAGES)
+def test_the_example_of_a_page_is_a_file(page: str) -> None:
+    """All of its blocks, one after the other."""
+    blocks = re.findall(r"^```toml\n(.*?)^```$", (ROOT / page).read_text(), re.M | re.DOTALL)
+    assert expand(parse(tomllib.loads("\n".join(blocks)), "the page"), "a-night").cells
 
 
 def test_the_workflow_of_github_is_one() -> None:

@@ -1,4 +1,4 @@
-"""docs/output-files.md and docs/output-keys.md against what is written.
+"""docs/reference/output-keys.md against what is written.
 
 What runs write is looked at in runs of all systems and workloads in the simulation: a few of them
 always, the rest by night. A key that the page lists must be one that the code writes.
@@ -12,22 +12,16 @@ import re
 from functools import cache
 from pathlib import Path
 
-import pyarrow as pa
 import pytest
 
 from shalott.cluster.systems.record import SYSTEMS
-from shalott.core.history import COLUMNS, EVENT_COLUMNS
-from shalott.harness.report.meta import Tested
-from shalott.harness.report.results import RunResults
 from shalott.harness.run.planning import Request, make_plan
 from shalott.harness.run.simulate import SimOutcome, simulate
 from shalott.workloads.record import WORKLOADS
 from tests.docs.output_keys import documented, generalised, pattern_of, undocumented, written
 
 ROOT = Path(__file__).parents[2]
-PAGE = (ROOT / "docs" / "output-files.md").read_text(encoding="utf-8")
 NIGHT = bool(os.environ.get("SHALOTT_NIGHTLY"))
-TYPES = {"int64": pa.int64(), "int32": pa.int32(), "string": pa.string(), "bool": pa.bool_()}
 # (system, workload, nemesis): by day a run of each kind of broker, chosen to lose something.
 BY_DAY = [
     ("mirrored", "queue", "partition-isolate-master"),
@@ -42,43 +36,6 @@ BY_NIGHT = [
     for workload in workloads
     for nemesis in ("kill", "partition-isolate-master", "power-all")
 ]
-
-
-def section(title: str) -> str:
-    return PAGE.split(f"\n## {title}\n", 1)[1].split("\n## ", 1)[0]
-
-
-def rows_of(text: str) -> list[list[str]]:
-    """The cells of a table's rows, without its head."""
-    lines = [line for line in text.splitlines() if line.startswith("| ")]
-    cells = [[cell.strip() for cell in re.split(r"(?<!\\)\|", line)[1:-1]] for line in lines]
-    return [row for row in cells[1:] if not set(row[0]) <= set("- ")]
-
-
-@pytest.mark.unit
-@pytest.mark.parametrize(
-    ("title", "columns"), [("history.parquet", COLUMNS), ("events.parquet", EVENT_COLUMNS)]
-)
-def test_the_tables_of_columns_are_the_schema(
-    title: str, columns: tuple[tuple[str, pa.DataType, bool, str], ...]
-) -> None:
-    table = section(title)[section(title).index("| column |") :].split("\n\n", 1)[0]
-    told = [(row[0].strip("`"), row[1]) for row in rows_of(table)]
-    assert [name for name, _ in told] == [name for name, *_ in columns]
-    for (name, words), (_, kind, nullable, _) in zip(told, columns, strict=True):
-        assert TYPES[words.rstrip("?")] == kind, name
-        assert words.endswith("?") == nullable, name
-
-
-@pytest.mark.unit
-def test_the_fields_of_results_json_are_the_struct_s() -> None:
-    table = section("results.json").strip().split("\n\n", 1)[0]
-    told = [name for row in rows_of(table) for name in re.findall(r"`(\w+)`", row[0])]
-    assert sorted(told) == sorted(RunResults.__struct_fields__)
-    tested = next(row for row in rows_of(table) if row[0] == "`tested`")[1]
-    unsaid = ("base_image_id", "base_image_digest")  # "the same of its base_image"
-    for name in Tested.__struct_fields__:
-        assert f"`{name}`" in tested or name in unsaid, name
 
 
 @pytest.mark.unit
@@ -158,7 +115,9 @@ def test_a_key_that_nobody_wrote_down_is_found() -> None:
 
 @cache
 def code() -> str:
-    rooms = ("broker", "checkers", "cluster", "harness", "nemesis", "workloads")
+    rooms = ("broker", "checkers", "clients", "cluster", "core", "harness", "nemesis", "workloads")
     return "\n".join(
-        path.read_text(encoding="utf-8") for room in rooms for path in (ROOT / room).rglob("*.py")
+        path.read_text(encoding="utf-8")
+        for room in rooms
+        for path in (ROOT / "shalott" / room).rglob("*.py")
     )

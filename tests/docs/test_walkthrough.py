@@ -1,5 +1,5 @@
-"""docs/walkthrough.md is carried out: every command that it types, on three running nodes, says
-what the page says, and every test that it names exists.
+"""docs/evidence/walkthrough.md is carried out: every command that it types says on three running
+nodes what the page says, and every test that it names exists.
 
 Blocks ``console`` are typed at the node whose name the prompt begins with; blocks ``python`` are a
 client's. A command that only looks is typed until it says what it should, 30 s long: policies,
@@ -28,7 +28,7 @@ from tests.world.processes.rabbit import NodeProcess, running_nodes
 
 pytestmark = pytest.mark.local
 
-PAGE = ROOT / "docs" / "walkthrough.md"
+PAGE = ROOT / "docs" / "evidence" / "walkthrough.md"
 BLOCK = re.compile(r"^```(console|python)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 PROMPT = re.compile(r"(?P<node>n[123])\$ (?P<line>.*)")
 LOOKS = ("list_", "cluster_status", "gm_ring", "grep ")

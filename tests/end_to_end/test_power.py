@@ -1,5 +1,6 @@
 """What a loss of power takes from real programs, in containers whose disks keep a page cache of
-their own (docs/disks.md): what was confirmed as persistent stays, what was transient goes."""
+their own (docs/explanation/disks.md): what was confirmed as persistent stays, what was transient
+goes."""
 
 from __future__ import annotations
 

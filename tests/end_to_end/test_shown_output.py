@@ -19,7 +19,10 @@ from tests.end_to_end.runs import ROOT, shalott
 
 pytestmark = pytest.mark.sim
 
-DOCUMENTS = ("README.md", "docs/loss-windows.md")
+DOCUMENTS = (
+    *("README.md", "docs/evidence/loss-windows.md"),
+    "docs/getting-started/break-our-cluster.md",
+)
 BLOCK = re.compile(r"^```console\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 ANY = "..."
 

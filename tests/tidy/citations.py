@@ -62,9 +62,9 @@ MEANT: Mapping[str, str] = {
     "report.html": "written by a run",
     "report.md": "written by Spark's report",
     "_engine.c": "written by the build",
-    "ticket.py": "what the reader of the tutorial writes, as are the next two",
+    "ticket.py": "what the reader of a tutorial writes, as are the next two",
     "slowness.py": "the same",
-    "page.html": "the same",
+    "night.toml": "the same",
     "node.toml": "written for each node",
     "broker.role": "a setting, as are the other names of that form",
 }

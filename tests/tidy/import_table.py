@@ -142,14 +142,16 @@ ROOMS: tuple[Room, ...] = (
     Room(
         "harness.cli",
         (
-            *("core", "checkers", "cluster.systems.record", "workloads"),
+            *("core", "checkers", "cluster.systems.record", "workloads", "nemesis"),
             *("harness.fleet.runs", "harness.fleet.matrix", "harness.run", "harness.search"),
             *("broker", "broker.base", "cluster.ssh.inventory", "harness.originals"),
+            *("harness.report", "cluster.base", "cluster.capabilities", "broker.rabbit.ctl"),
+            *("broker.rabbit.config", "broker.rocket.config"),  # settings, for the reference pages
         ),
         FLOW_LIBRARIES,
         lazily=(
             *("cluster", "cluster.ssh", "spark_analysis", "checkers.porcupine"),
-            *("broker.rabbit.ctl", "harness.fleet.serve", "harness.fleet.page"),
+            *("harness.fleet.serve", "harness.fleet.page"),
         ),
     ),
 )

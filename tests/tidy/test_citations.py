@@ -37,7 +37,7 @@ SCRIPTS = ("scripts/", ".ci/")
 PLANTED_TREE = tree_of(
     (
         "shalott/harness/run/run.py",
-        "docs/checking.md",
+        "docs/how-to/check-a-history.md",
         "shalott/checkers/queues/causes.py",
         "tests/x/test_y.py",
     ),
@@ -121,7 +121,7 @@ def test_the_lists_of_exceptions_hold_only_what_is_needed() -> None:
         ("sections", "docs/protocols.md 2.1, 2", 0),
         ("sections", "docs/protocols.md 2.1, 2.7", 1),
         ("sections", "docs/protocols.md 9.", 1),
-        ("paths", "see shalott/harness/run/run.py and docs/checking.md", 0),
+        ("paths", "see shalott/harness/run/run.py and docs/how-to/check-a-history.md", 0),
         ("paths", "see shalott/harness/run/ and tests/x/test_y.test_that", 0),
         ("paths", "see `shalott/harness/run.py`.", 1),
         ("paths", "broker/processor/SendMessageProcessor.java", 0),

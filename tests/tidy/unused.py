@@ -37,6 +37,7 @@ RUN_BY_NAME: Mapping[str, str] = {
     "pytest-timeout": "pytest loads it: `timeout` of pyproject.toml",
     "ruff": "tox.ini runs it",
     "mypy": "tox.ini runs it",
+    "mkdocs-material": "mkdocs.yml names it",
     **dict.fromkeys(("duckdb", "polars"), "examples/analysis.ipynb imports it"),
     **dict.fromkeys(("nbclient", "nbformat", "ipykernel"), "its test executes the notebook"),
     "pandas": "pyspark loads it for applyInPandas",

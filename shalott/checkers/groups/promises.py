@@ -1,6 +1,6 @@
 """What RocketMQ promises its consumer groups, each promise with who says so.
 
-docs/consumers.md tells them to people, with what explains a breach under failover.
+docs/reference/consumers.md tells them to people, with what explains a breach under failover.
 """
 
 from __future__ import annotations

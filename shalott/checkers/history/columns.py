@@ -25,7 +25,7 @@ Codes = npt.NDArray[np.int32]
 NEVER = np.iinfo(np.int64).max  # the time of what never happened
 
 # What consumers' clients write down between the operations that they are asked for: nobody asked
-# for it, and it proves no service (docs/consumers.md).
+# for it, and it proves no service (docs/reference/consumers.md).
 BETWEEN: Final = (
     *("channel", "consumer", "deliver", "ack", "nack", "reject", "recover", "blocked"),
     *("member", "assignment", "lock", "send-back", "commit", "moved"),

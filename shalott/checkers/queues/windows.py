@@ -1,6 +1,6 @@
 """The documented windows of loss of mirrored queues, and what must be seen for each to be named.
 
-They are numbered as in docs/loss-windows.md and as RabbitMQ's manual describes them: L1 an
+They are numbered as in docs/evidence/loss-windows.md and as RabbitMQ's manual describes them: L1 an
 unsynchronised mirror is promoted on failure; L2 a mirror joined empty under manual synchronisation
 and the master died; L3 the losing side of a partition is discarded (``ignore``, ``autoheal``, and
 what a master confirmed before ``pause_minority`` paused it); L4 a restarted mirror wiped its

@@ -12,7 +12,7 @@ from shalott.core.op import OpType
 
 @dataclass(frozen=True, slots=True)
 class Rows:
-    """``docs/consumers.md`` says what they look like."""
+    """``docs/reference/consumers.md`` says what they look like."""
 
     record: Recorder
     process: int

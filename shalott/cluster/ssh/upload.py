@@ -109,7 +109,8 @@ def put_broker(connection: Connection, facts: HostFacts) -> str:
 
 
 def put_disk_program(connection: Connection, facts: HostFacts) -> str:
-    """The path on the host of the file system of docs/disks.md. Raises UsageError, HarnessError."""
+    """The path on the host of docs/explanation/disks.md's program. Raises UsageError,
+    HarnessError."""
     content = program_path().read_bytes()
     path = f"{facts.directory}/faultfs-{_digest(content)}"
     if _remote_checksum(connection, path) != hashlib.sha256(content).hexdigest():

@@ -64,7 +64,7 @@ def tell_bug(bug_id: str, console: Console) -> None:
 def measure_bugs(
     scenario_id: str | None, seeds: str, directory: Path, simulate: Simulate, console: Console
 ) -> None:
-    """Measure one scenario, or all; docs/known-bugs.md then says so. Raises UsageError."""
+    """Measure one scenario, or all; docs/evidence/known-bugs.md then says so. Raises UsageError."""
 
     def tell(name: str, cost: Cost) -> None:
         after = "not found" if cost.found_after is None else f"found after {cost.found_after}"
@@ -76,7 +76,7 @@ def measure_bugs(
 
 
 def document_bugs(directory: Path, console: Console) -> None:
-    """Write docs/known-bugs.md from what was measured before."""
+    """Write docs/evidence/known-bugs.md from what was measured before."""
     write(directory, load_costs(directory))
     console.print(Text(f"{directory / DOCUMENT} is written."))
 

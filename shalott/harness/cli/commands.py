@@ -165,17 +165,24 @@ def analyze(
 def bugs(
     bug: Annotated[str | None, typer.Argument(help="Tell all about this one: KB-RMQ-02.")] = None,
     measure: Annotated[
-        bool, typer.Option("--measure", help="Run the scenarios; write docs/known-bugs.md.")
+        bool,
+        typer.Option("--measure", help="Run the scenarios; write docs/evidence/known-bugs.md."),
     ] = False,
     document: Annotated[
-        bool, typer.Option("--document", help="Write docs/known-bugs.md from what was measured.")
+        bool,
+        typer.Option(
+            "--document", help="Write docs/evidence/known-bugs.md from what was measured."
+        ),
     ] = False,
     seeds: Annotated[
         str, typer.Option(help="For --measure: how many, or a range.")
     ] = "50000-50199",
-    out: Annotated[Path, typer.Option(help="Where the document is.")] = Path("docs"),
+    out: Annotated[Path, typer.Option(help="The folder of the documents.")] = Path("docs"),
     original: Annotated[
-        bool, typer.Option("--original", help="Run RocketMQ's own releases; write originals.md.")
+        bool,
+        typer.Option(
+            "--original", help="Run RocketMQ's own releases; write docs/evidence/originals.md."
+        ),
     ] = False,
     row: Annotated[str | None, typer.Option("--bug", help="Of --original: this row only.")] = None,
     repeat: Annotated[int, typer.Option(help="Of --original: runs of each side of a row.")] = 1,

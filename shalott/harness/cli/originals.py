@@ -38,7 +38,7 @@ def run_originals(
 
 
 def document_originals(directory: Path, console: Console) -> None:
-    """Write docs/originals.md from what was run before."""
+    """Write docs/evidence/originals.md from what was run before."""
     write_document(directory, load_kept(directory))
     console.print(Text(f"{directory / DOCUMENT} is written."))
 

@@ -18,7 +18,7 @@ PANEL = "Hosts over SSH"
 # Of SshFlags, by field: what --help says.
 HELPS: Mapping[str, str] = {
     "hosts": "Hosts a,b,c: each an address, user@address or address:port.",
-    "inventory": "A file of hosts instead: docs/ssh.md.",
+    "inventory": "A file of hosts instead: docs/how-to/run-on-your-hosts.md.",
     "user": "Who logs in; else who runs this.",
     "key": "A private key; else those of the agent and of ~/.ssh.",
     "port": "Of all hosts; else 22.",

@@ -1,4 +1,4 @@
-"""docs/originals.md: the ladder's table, written from its rows and from what was run.
+"""docs/evidence/originals.md: the ladder's table, written from its rows and from what was run.
 
 Nothing in it is written by hand: ``shalott bugs --original --document`` writes it anew.
 """
@@ -19,12 +19,14 @@ from shalott.harness.originals.row import RELEASES, Row
 from shalott.harness.originals.side_by_side import side_by_side
 from shalott.harness.run.atomic_file import write_atomically
 
-DOCUMENT = "originals.md"
+DOCUMENT = "evidence/originals.md"
 PLANS = Path("plans") / "originals"
 Looks = Mapping[str, Sequence[Look]]
 
 _HEAD = """\
 # The originals: which known bugs RocketMQ's own releases show
+
+For readers who ask whether a known bug is one of the released RocketMQ.
 
 Each row is a bug of the catalogue ([known-bugs.md](known-bugs.md)), a loss that RocketMQ's defaults
 allow (W-), or what was first seen on the original itself (M-). Its plan was run on a release of
@@ -41,8 +43,8 @@ This page is generated: `shalott bugs --original` runs what is missing and write
 `--bug KB-RKT-17` runs one row, `--repeat 5` so many times, `--version 5.5.0` on that release. A
 side of a row stops after {enough} finds running, but with `--every`. Runs that saw too little,
 because the machine stalled or a node did not start, are not counted. Every run stands in
-`originals.json`, with the machine's load. The plans lie in `plans/originals/`, and run again with
-`shalott test --plan docs/plans/originals/kb-rkt-17.json`.
+`originals.json`, with the machine's load. The plans lie in `docs/plans/originals/`, and run again
+with `shalott test --plan docs/plans/originals/kb-rkt-17.json`.
 
 """
 
@@ -222,7 +224,8 @@ def write_document(directory: Path, kept: Kept) -> None:
     """The document, and every row's plan beside it. Raises StoreError."""
     known = {row.id for row in LADDER}
     try:
-        (directory / PLANS).mkdir(parents=True, exist_ok=True)
+        for folder in (directory / PLANS, (directory / DOCUMENT).parent):
+            folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise StoreError(f"cannot write into {directory}: {error.strerror}") from error
     for row in LADDER:

@@ -16,7 +16,7 @@ import msgspec
 from shalott.core.errors import StoreError
 from shalott.harness.run.atomic_file import write_atomically
 
-KEPT = "originals.json"
+KEPT = "evidence/originals.json"
 Side = Literal["with", "control", "ours-on", "ours-off"]
 SIDES: tuple[Side, ...] = ("with", "control", "ours-on", "ours-off")
 
@@ -90,7 +90,7 @@ def save_kept(directory: Path, kept: Mapping[str, Sequence[Look]]) -> None:
     """Raises StoreError. A kill in the midst leaves the file as it was."""
     data = msgspec.json.format(msgspec.json.encode(kept, order="sorted"), indent=1)
     try:
-        directory.mkdir(parents=True, exist_ok=True)
+        (directory / KEPT).parent.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise StoreError(f"cannot write into {directory}: {error.strerror}") from error
     write_atomically(directory / KEPT, data + b"\n")

@@ -1,9 +1,9 @@
 """Rows of losses of power, which take what a broker had written and not synced.
 
-Of every file the calls after some one are lost (``power_loss="drop"``, docs/disks.md). RocketMQ
-syncs its logs, and never its tables: topics may be gone after a loss of power. Where a plan is not
-about that, topics are made anew by the first message after it (autoCreateTopicEnable, by default
-true), and their queues lie there still.
+Of every file the calls after some one are lost (``power_loss="drop"``, docs/explanation/disks.md).
+RocketMQ syncs its logs, and never its tables: topics may be gone after a loss of power. Where a
+plan is not about that, topics are made anew by the first message after it (autoCreateTopicEnable,
+by default true), and their queues lie there still.
 """
 
 from __future__ import annotations

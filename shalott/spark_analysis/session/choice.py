@@ -3,7 +3,7 @@
 On one machine worker processes and Spark call the same kernels, and the workers do without a JVM
 and its start; so on this machine's files Spark is only worth it where a cluster is named. Above
 LOCAL_BYTES it is taken where it is installed all the same, for it survives a task that dies.
-docs/fleet-reports.md has what was measured.
+docs/how-to/report-on-many-runs.md has what was measured.
 """
 
 from __future__ import annotations

@@ -4,7 +4,7 @@ Half of the processes send, to all queues of several topics, with tags and delay
 given members, which consume in the background what RocketMQ's push consumers would
 (clients/members/member.py). After the heal the listeners can do with everything: when
 every group has consumed all there is, its members leave, and every queue is read to its end at
-every broker. docs/consumers.md says what stands in the history.
+every broker. docs/reference/consumers.md says what stands in the history.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Which windows of loss the settings of a plan rule out, as docs/loss-windows.md has it."""
+"""Which windows of loss a plan's settings rule out, as docs/evidence/loss-windows.md has it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""docs/originals.md, from runs that were made by hand, and as it lies in docs."""
+"""docs/evidence/originals.md, from runs that were made by hand, and as it lies in docs."""
 
 from __future__ import annotations
 

@@ -4,7 +4,7 @@ there.
 After rabbit_memory_monitor and vm_memory_monitor. What is counted is what the queues hold, not what
 the operating system says of the process: bodies and properties in memory, and a fixed cost for
 each entry. So it is the same in a simulation, and one seed gives one run; a process takes more than
-that (docs/memory.md has figures).
+that (docs/explanation/memory.md has figures).
 
 Every queue tells a *duration*: how long what it has in memory lasts at its rates of ingress and
 egress. Above the paging ratio of the limit (``vm_memory_high_watermark_paging_ratio``, half of it)

@@ -1,7 +1,7 @@
 """Messages that may have gone to a consumer that acknowledges nothing, and that never got them.
 
 To such a consumer (no_ack) a message counts as consumed as soon as it is sent, so what is on its
-way when a channel or a link ends is gone: window L5 of docs/loss-windows.md.
+way when a channel or a link ends is gone: window L5 of docs/evidence/loss-windows.md.
 
 Source: RabbitMQ, Consumer Acknowledgements and Publisher Confirms, Acknowledgement Modes and Data
 Safety: "if consumer's TCP connection or channel is closed before successful delivery, the message

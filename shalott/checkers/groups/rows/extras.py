@@ -2,7 +2,7 @@
 
 A consumer's rows say the same few things again and again (who, whose, how it ended), so a million
 deliveries have some hundred different texts. What is no object of the contract
-(docs/consumers.md, section 1) counts as malformed and reads as if nothing were said.
+(docs/reference/consumers.md, section 1) counts as malformed and reads as if nothing were said.
 """
 
 from __future__ import annotations

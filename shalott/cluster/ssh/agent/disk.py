@@ -1,5 +1,5 @@
 """The node's disk on this host, if its plan has faults of power or disks: a file system of ours,
-mounted over its data directory (docs/disks.md).
+mounted over its data directory (docs/explanation/disks.md).
 
 Its server is a process of its own, which the end of the node does not touch: a kill is no power
 loss. It ends with the agent, and ``state.undo`` unmounts what is left.

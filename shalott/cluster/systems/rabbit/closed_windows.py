@@ -1,6 +1,6 @@
 """Which documented windows of loss a plan of mirrored queues rules out, by its settings.
 
-The windows are those of docs/loss-windows.md, and so is what closes each.
+The windows are those of docs/evidence/loss-windows.md, and so is what closes each.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ def closed_by_policy(plan: Plan) -> Iterator[str]:
 
 def closed_by_quorum(plan: Plan) -> Iterator[str]:
     """What ours does beyond that: who is out of the majority confirms nothing, and a queue comes
-    back from its last recorded master's disk only (docs/limits.md)."""
+    back from its last recorded master's disk only (docs/explanation/limits.md)."""
     yield from closed_by_policy(plan)
     if plan.system.parameters.get("partition_mode") == "pause_minority":
         yield from ("L3", "L11", "L12")

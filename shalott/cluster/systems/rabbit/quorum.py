@@ -17,7 +17,7 @@ from shalott.core.plan import Plan
 ARGUMENTS: Mapping[str, Any] = {"x-queue-type": "quorum"}
 # What mirrors lose by, and quorum queues do not have: unsynchronised promotions (L1, L2, L4, L8),
 # a losing side that is discarded (L3), a suspended master that acknowledges alone (L11), and a
-# first starter that has less than the last to stop (L12). docs/loss-windows.md has them.
+# first starter that has less than the last to stop (L12). docs/evidence/loss-windows.md has them.
 CLOSED = ("L1", "L2", "L3", "L4", "L8", "L11", "L12")
 WORKLOADS = ("queue", "fifo")  # whose queues the harness declares, durable and not exclusive
 

@@ -1,7 +1,8 @@
 """What a node of the original believes, out of what its services answered, as a claim.
 
 Every function is pure: answers in, a view out. The fields are those of our own brokers' claims
-(docs/output-files.md); what an answer does not tell is None, which is unknown, and never guessed:
+(docs/reference/output-files.md); what an answer does not tell is None, which is unknown, and never
+guessed:
 
 - a slave's epoch: its list of epochs grows only when data of the new one arrives;
 - whom a slave follows, and who is synchronised, in releases before 5 without DLedger;

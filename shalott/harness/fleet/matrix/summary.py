@@ -55,7 +55,7 @@ class CellSummary(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class NightSummary(msgspec.Struct, frozen=True, kw_only=True):
-    """summary.json; docs/nightly.md has each field."""
+    """summary.json; docs/how-to/run-a-night.md has each field."""
 
     version: int = SUMMARY_VERSION
     matrix: str

@@ -7,14 +7,20 @@ from typing import Annotated, Literal
 import msgspec
 
 from shalott.checkers.linearizability.run_checker import Linearizability
-from shalott.core.generator.base import Answer, Completed, Context, Generator, Scheduled
-from shalott.core.generator.combinators import Stagger, TimeLimit
+from shalott.core.generator import (
+    Answer,
+    Completed,
+    Context,
+    Generator,
+    Scheduled,
+    Stagger,
+    TimeLimit,
+)
 from shalott.core.op import Invocation
 from shalott.core.parameters import make_parameters
 from shalott.core.plan import Plan
 from shalott.core.rng import draw_below, stream_key
-from shalott.workloads.base import Workload
-from shalott.workloads.record import WorkloadRecord
+from shalott.workloads.record import Workload, WorkloadRecord
 from shalott_etcd.client import EtcdClient
 
 

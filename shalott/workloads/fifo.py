@@ -23,15 +23,12 @@ from shalott.checkers.queues.fifo_order import FifoOrder
 from shalott.clients.amqp import AmqpQueueClient
 from shalott.clients.amqp_channel import guest_of
 from shalott.clients.body import SMALLEST_BYTES
-from shalott.core.drawing import Draw
-from shalott.core.generator.base import Generator
-from shalott.core.generator.combinators import Stagger, TimeLimit
-from shalott.core.generator.queues import queue_mix
+from shalott.core.generator import Generator, Stagger, TimeLimit
 from shalott.core.parameters import make_parameters
 from shalott.core.plan import Plan
-from shalott.core.rng import stream_key
+from shalott.core.queue_generator import queue_mix
+from shalott.core.rng import Draw, stream_key
 from shalott.workloads import queue
-from shalott.workloads.base import Workload
 from shalott.workloads.queue import (
     AMQP,
     QueueParameters,
@@ -43,7 +40,7 @@ from shalott.workloads.queue import (
     queue_checkers,
     queue_names,
 )
-from shalott.workloads.record import Values, WorkloadRecord
+from shalott.workloads.record import Values, Workload, WorkloadRecord
 
 
 class FifoParameters(QueueParameters, frozen=True, kw_only=True):

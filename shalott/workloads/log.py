@@ -36,18 +36,14 @@ from shalott.clients.log_client import LogClient
 from shalott.clients.members.consumption import MemberSettings
 from shalott.cluster.systems.record import promises_of, readers_of
 from shalott.core.client import Client
-from shalott.core.drawing import Draw, Range
-from shalott.core.generator.base import Generator
-from shalott.core.generator.combinators import Limit, Phases, Stagger, TimeLimit
-from shalott.core.generator.logs import Settle, log_mix, read_all
+from shalott.core.generator import Generator, Limit, Phases, Stagger, TimeLimit
+from shalott.core.log_generator import Settle, log_mix, read_all
 from shalott.core.parameters import make_parameters
 from shalott.core.plan import Plan, nodes_hosting
-from shalott.core.rng import stream_key
-from shalott.workloads.base import SeveralPorts, Workload
-from shalott.workloads.judges import run_checkers
-from shalott.workloads.log_promises import invariant_checkers
+from shalott.core.rng import Draw, Range, stream_key
 from shalott.workloads.queue import Count, Share, Size, one_a_node
-from shalott.workloads.record import Values, WorkloadRecord
+from shalott.workloads.record import SeveralPorts, Values, Workload, WorkloadRecord
+from shalott.workloads.shared_checkers import invariant_checkers, run_checkers
 
 REMOTING = "rocketmq-remoting"  # brokers and name servers of RocketMQ
 

@@ -18,17 +18,14 @@ from shalott.checkers.queues.guarantees import ClientGuarantees
 from shalott.clients.amqp import AmqpQueueClient
 from shalott.clients.amqp_channel import guest_of
 from shalott.clients.body import SMALLEST_BYTES
-from shalott.core.drawing import Draw, Range
 from shalott.core.errors import UsageError
-from shalott.core.generator.base import Generator
-from shalott.core.generator.combinators import Stagger, TimeLimit
-from shalott.core.generator.queues import drain, queue_mix
+from shalott.core.generator import Generator, Stagger, TimeLimit
 from shalott.core.parameters import make_parameters
 from shalott.core.plan import Plan
-from shalott.core.rng import stream_key
-from shalott.workloads.base import Workload
-from shalott.workloads.judges import message_checkers
-from shalott.workloads.record import Values, WorkloadRecord
+from shalott.core.queue_generator import drain, queue_mix
+from shalott.core.rng import Draw, Range, stream_key
+from shalott.workloads.record import Values, Workload, WorkloadRecord
+from shalott.workloads.shared_checkers import message_checkers
 
 AMQP = "amqp-0-9-1"  # with queues that the harness declares
 

@@ -6,8 +6,9 @@ from collections import Counter
 
 import pytest
 
-from shalott.core.generator.base import Completed, Context, Generator, Pending, Scheduled
-from shalott.core.generator.groups import (
+from shalott.core.generator import Completed, Context, Generator, Pending, Scheduled
+from shalott.core.op import Invocation, OpType
+from shalott.workloads.group_generator import (
     AskAll,
     Churn,
     GroupLoad,
@@ -17,7 +18,6 @@ from shalott.core.generator.groups import (
     resets,
     send_mix,
 )
-from shalott.core.op import Invocation, OpType
 
 pytestmark = pytest.mark.unit
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from shalott.core.generator.base import (
+from shalott.core.generator import (
     Answer,
     Completed,
     Context,
@@ -12,8 +12,8 @@ from shalott.core.generator.base import (
     Pending,
     Scheduled,
 )
-from shalott.core.generator.locks import LockMix, lock_mix
 from shalott.core.op import Invocation, OpType
+from shalott.workloads.lock import LockMix, lock_mix
 
 pytestmark = pytest.mark.unit
 

@@ -6,10 +6,10 @@ from collections import Counter
 
 import pytest
 
-from shalott.core.generator.base import Context, Generator, Scheduled
-from shalott.core.generator.queues import queue_mix
-from shalott.core.generator.registers import FLAG_VALUE, register_mix
+from shalott.core.generator import Context, Generator, Scheduled
 from shalott.core.op import Invocation
+from shalott.core.queue_generator import queue_mix
+from shalott.workloads.metadata import FLAG_VALUE, register_mix
 
 pytestmark = pytest.mark.unit
 

@@ -30,7 +30,6 @@ ROOMS = (
     "shalott/cluster/sim/",
     "shalott/cluster/systems/",
     "shalott/clients/",
-    "shalott/core/generator/",
     "shalott/nemesis/",
     "shalott/workloads/",
 )
@@ -40,7 +39,11 @@ FILES = tuple(
         *(f"shalott/cluster/{part}" for part in ("base", "http", "links", "waiting")),
         *(
             f"shalott/core/{part}"
-            for part in ("client", "errors", "memory_recording", "op", "plan", "rng", "worker")
+            for part in (
+                *("client", "consumer_generator", "errors", "generator", "log_generator"),
+                *("memory_recording", "op", "plan", "queue_generator", "rng", "subscription"),
+                "worker",
+            )
         ),
         *(f"shalott/harness/run/{part}" for part in ("interpreter", "stage")),
     )

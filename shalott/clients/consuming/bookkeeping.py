@@ -10,7 +10,7 @@ from typing import Any
 from pamqp import commands
 from pamqp.base import Frame
 
-from shalott.core.generator.subscriptions import Subscription, Verdict
+from shalott.core.subscription import Subscription, Verdict
 
 CORRUPTED = "corrupted"
 

@@ -34,8 +34,9 @@ from shalott.clients.consuming.bookkeeping import (
     settlement_of,
     told_in,
 )
-from shalott.clients.consuming.rows import Rows
-from shalott.core.generator.subscriptions import PLAIN, Settling, Subscription, Verdict
+from shalott.core.client import ClientRows
+from shalott.core.op import Completion, OpType
+from shalott.core.subscription import PLAIN, Settling, Subscription, Verdict
 
 PROOF_S = 0.05  # so long a settlement waits for others before the question that proves it
 _CONSUME = commands.Basic.Consume.index
@@ -46,7 +47,7 @@ class ConsumerChannel:
     """``on_end`` is called once, when it has ended, for whatever reason."""
 
     connection: Connection
-    rows: Rows
+    rows: ClientRows
     name: str
     connection_name: str
     settling: Settling
@@ -229,7 +230,9 @@ class ConsumerChannel:
         for row, queues in list(self._unproved.items()):
             if consumer.queue in queues:
                 del self._unproved[row]
-                self.rows.end(row, "info", error="the consumer was cancelled by the server")
+                self.rows.end(
+                    row, Completion(type="info", error="the consumer was cancelled by the server")
+                )
         self._end_consumer(consumer, "cancelled-by-server")
         self._close_if_idle()
 
@@ -240,12 +243,16 @@ class ConsumerChannel:
             "leaving_ns": consumer.leaving_ns,
             "ended": ended,
         }
-        kind = "info" if consumer.active_ns is None else "ok"
+        kind: OpType = "info" if consumer.active_ns is None else "ok"
+        if ended == "refused":
+            kind = "fail"
         self.rows.end(
             consumer.row,
-            "fail" if ended == "refused" else kind,  # type: ignore[arg-type]
-            error=error,
-            extra={**consumer.extra, **told},
+            Completion(
+                type=kind,
+                error=error,
+                extra={**consumer.extra, **told},
+            ),
         )
 
     # Deliveries, and what is said of them.
@@ -259,12 +266,16 @@ class ConsumerChannel:
         extra: dict[str, Any] = {"consumer": name, "channel": self.name, "tag": tag}
         if properties is not None:
             extra.update(told_in(properties))
-        self.rows.deliver(
-            queue,
-            value,
-            redelivered=bool(method.redelivered),
-            error=CORRUPTED if value is None else None,
-            extra=extra,
+        self.rows.happened(
+            "deliver",
+            Completion(
+                type="ok",
+                key=queue,
+                value=value,
+                redelivered=bool(method.redelivered),
+                error=CORRUPTED if value is None else None,
+                extra=extra,
+            ),
         )
         self._highest = tag
         if self._no_ack.get(name):
@@ -320,7 +331,9 @@ class ConsumerChannel:
         row = self.rows.begin(said, own.queue, extra, None if verdict.multiple else own.value)
         self._send(settlement_of(tag, verdict))
         if any(queue in self._cut_off for queue in queues):
-            self.rows.end(row, "info", error="the consumer had been cancelled by the server")
+            self.rows.end(
+                row, Completion(type="info", error="the consumer had been cancelled by the server")
+            )
             self._close_if_idle()
             return
         self._unproved[row] = queues
@@ -332,7 +345,7 @@ class ConsumerChannel:
         if self._recovering is None:
             return
         told = {"channel": self.name, "upto": self._highest}
-        self.rows.end(self._recovering, extra=told)
+        self.rows.end(self._recovering, Completion(type="ok", extra=told))
         self._recovering = None
         self.unsettled.clear()
         self._due.clear()
@@ -386,12 +399,12 @@ class ConsumerChannel:
         open_rows = [row for question in self._questions for row in question.rows]
         recovering = [] if self._recovering is None else [self._recovering]
         for row in (*open_rows, *self._unproved, *recovering):
-            self.rows.end(row, "info", error=why)
+            self.rows.end(row, Completion(type="info", error=why))
         for consumer in list(self.consumers.values()):
             refused = caused_by == _CONSUME and consumer.active_ns is None
             self._end_consumer(consumer, "refused" if refused else ended, error)
         told = {"channel": self.name, "connection": self.connection_name, "ended": ended}
-        self.rows.end(self._row, error=error, extra=told)
+        self.rows.end(self._row, Completion(type="ok", error=error, extra=told))
         for waiter in self._waiters:
             if not waiter.future.done():
                 refused = caused_by == waiter.index

@@ -41,12 +41,12 @@ from shalott.clients.consuming.bookkeeping import (
 )
 from shalott.clients.consuming.channel import ConsumerChannel
 from shalott.clients.consuming.declarations import EXCHANGE_PREFIX, Declarations
-from shalott.clients.consuming.rows import Rows
+from shalott.core.client import ClientRows
+from shalott.core.consumer_generator import slot_name
 from shalott.core.errors import Definite, Indefinite
-from shalott.core.generator.consumers import slot_name
-from shalott.core.generator.subscriptions import Subscription, subscription_of
 from shalott.core.history import Recorder
 from shalott.core.op import Completion, Invocation
+from shalott.core.subscription import Subscription, subscription_of
 
 Operation = Callable[[Connection, Invocation], Awaitable[Completion]]
 
@@ -88,7 +88,7 @@ class AmqpConsumerClient:
             confirms=True,
             credentials=run.credentials,
         )
-        self._rows: Rows | None = None
+        self._rows: ClientRows | None = None
         self._channels: list[ConsumerChannel] = []
         self._connection_name = ""
         self._opened = 0  # channels of the connection
@@ -98,7 +98,7 @@ class AmqpConsumerClient:
     # The protocols of core/client.py.
 
     def record_in(self, recorder: Recorder, process: int, node: str) -> None:
-        self._rows = Rows(recorder, process, node)
+        self._rows = ClientRows(recorder, process, node)
 
     @property
     def holds(self) -> tuple[str, ...]:
@@ -313,7 +313,7 @@ class AmqpConsumerClient:
         if self._rows is None:
             return
         if self._blocked is not None:
-            self._rows.end(self._blocked, kind)
+            self._rows.end(self._blocked, Completion(type=kind))
             self._blocked = None
         if why is not None:
             told = {"why": why, "connection": self._connection_name}

@@ -23,9 +23,10 @@ from shalott.clients.cpp.tap import RemotingTap
 from shalott.clients.cpp.wire import MemberRows, key_of_delivery
 from shalott.clients.members.consumption import GONE, MemberSettings
 from shalott.clients.members.listener import Listener
-from shalott.clients.members.rows import Rows
 from shalott.clients.rocketmq import Dial
+from shalott.core.client import ClientRows
 from shalott.core.errors import Unreachable
+from shalott.core.op import Completion
 
 log = logging.getLogger("shalott.clients")
 
@@ -59,7 +60,7 @@ class LibraryMember(ABC):
         name_server: str,
         dial: Dial,
         listener: Listener,
-        rows: Rows,
+        rows: ClientRows,
     ) -> None:
         self.name = name
         self.group = group
@@ -171,7 +172,7 @@ class LibraryMember(ABC):
             outcome: str = "success" if value is None else work.outcome
             self._process.tell("verdict", {"id": said["id"], "success": outcome == "success"})
         except (asyncio.CancelledError, Unreachable) as error:
-            self._rows.end(row, "info", error=GONE, **told)
+            self._rows.end(row, Completion(type="info", error=GONE, **told))
             if isinstance(error, asyncio.CancelledError):
                 raise
             return
@@ -180,7 +181,7 @@ class LibraryMember(ABC):
         elif outcome != "suspend":
             self._wire.done(key, offset)
         told["error"] = "corrupted" if value is None else None
-        self._rows.end(row, extra=words | {"outcome": outcome}, **told)
+        self._rows.end(row, Completion(type="ok", extra=words | {"outcome": outcome}, **told))
         self._wire.worked(key, assignment)
 
     def _reconsumed(self, said: Mapping[str, Any]) -> int:
@@ -211,7 +212,7 @@ class CppMember(LibraryMember):
         name_server: str,
         dial: Dial,
         listener: Listener,
-        rows: Rows,
+        rows: ClientRows,
     ) -> None:
         self._body_bytes = body_bytes
         super().__init__(

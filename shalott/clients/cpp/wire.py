@@ -26,13 +26,13 @@ from shalott.clients.cpp.tap import decode_route
 from shalott.clients.log_client import NOTHING_STORED
 from shalott.clients.members.allocation import allocate_averagely
 from shalott.clients.members.requests import retry_topic
-from shalott.clients.members.rows import Rows
 from shalott.clients.rocketmq_messages import (
     Malformed,
     PulledMessage,
     decode_messages,
 )
-from shalott.core.op import OpType
+from shalott.core.client import ClientRows
+from shalott.core.op import Completion, OpType
 
 PULLED_MAX = 20_000  # messages that may still be sent back
 _STORING = (
@@ -70,7 +70,7 @@ class MemberRows:
 
     name: str
     group: Group
-    rows: Rows
+    rows: ClientRows
     client_id: str = ""
     assignments: dict[str, Assignment] = field(default_factory=dict)  # by key
     _row: int | None = None
@@ -99,14 +99,16 @@ class MemberRows:
         """Every row that is open."""
         for _, rows in self._asked.values():
             for row in rows:
-                self.rows.end(row, "info", error="its member is gone")
+                self.rows.end(row, Completion(type="info", error="its member is gone"))
         self._asked.clear()
         for key, one in list(self.assignments.items()):
             one.ended = one.ended or ended
             one.busy = 0
             self._end_if_idle(key, one)
         if self._row is not None:
-            self.rows.end(self._row, extra=self._own_words | {"ended": ended})
+            self.rows.end(
+                self._row, Completion(type="ok", extra=self._own_words | {"ended": ended})
+            )
             self._row = None
 
     # -- what the tap tells ------------------------------------------------------------------------
@@ -164,7 +166,7 @@ class MemberRows:
         elif rows:
             offset = self._sent_back.pop(rows[0], None)
         for row in rows:
-            self.rows.end(row, kind, offset=offset, error=error or None)
+            self.rows.end(row, Completion(type=kind, offset=offset, error=error or None))
 
     # -- its life ----------------------------------------------------------------------------------
 
@@ -236,7 +238,7 @@ class MemberRows:
         if one.ended and one.busy <= 0 and self.assignments.get(key) is one:
             del self.assignments[key]
             words = self.words | {"why": one.why, "ended": one.ended}
-            self.rows.end(one.row, offset=one.start, extra=words)
+            self.rows.end(one.row, Completion(type="ok", offset=one.start, extra=words))
 
     def _pulled(self, behind: str, request: Command, answer: Command) -> None:
         key = _key(request.ext)
@@ -244,7 +246,9 @@ class MemberRows:
         next_offset = int(answer.ext.get("nextBeginOffset", -1))
         if answer.code == ResponseCode.PULL_OFFSET_MOVED:
             words = self.words | {"from": int(request.ext.get("queueOffset", 0))}
-            self.rows.happened("moved", key, words, next_offset)
+            self.rows.happened(
+                "moved", Completion(type="ok", key=key, offset=next_offset, extra=words)
+            )
             if one is not None:
                 one.next_offset, one.pending = next_offset, {}
             return
@@ -284,7 +288,7 @@ class MemberRows:
     def _lock(self, request: Command, held: list[str]) -> None:
         _, rows = self._asked.pop(id(request), (request, []))
         for key, row in zip(_locked(request.body, "mqSet"), rows, strict=False):
-            self.rows.end(row, extra=self.words | {"held": key in held})
+            self.rows.end(row, Completion(type="ok", extra=self.words | {"held": key in held}))
 
     def stands_at(self, key: str) -> int | None:
         one = self.assignments.get(key)

@@ -25,9 +25,8 @@ from shalott.clients.java.instance import JavaInstance
 from shalott.clients.java.machine import JavaMachine
 from shalott.clients.java.transactions import Transactions, fate_of_transaction
 from shalott.clients.log_client import EMPTY
-from shalott.clients.members.rows import Rows
 from shalott.clients.rocketmq import Dial
-from shalott.core.client import Client, Recording
+from shalott.core.client import Client, ClientRows, Recording
 from shalott.core.errors import Definite, Unreachable
 from shalott.core.history import Recorder
 from shalott.core.op import Completion, Invocation
@@ -71,14 +70,14 @@ class JavaLogClient:
         self._settings = settings
         self._body_bytes = body_bytes
         self._patience_s = op_timeout_ms / 1000 * ANSWER_SHARE
-        self._rows: Rows | None = None
+        self._rows: ClientRows | None = None
         self._library: _Library | None = None
         self._stands: dict[str, int] = {}  # of the library's reading: offset of the next poll
         self._seeks: dict[str, None] = {}  # queues in which the library does not stand there
         self._read_by_own: dict[str, None] = {}
 
     def record_in(self, recorder: Recorder, process: int, node: str) -> None:
-        self._rows = Rows(recorder, process, node)
+        self._rows = ClientRows(recorder, process, node)
         if isinstance(self._own, Recording):
             self._own.record_in(recorder, process, node)
 
@@ -221,7 +220,7 @@ def _left_s(deadline_s: float) -> float:
 class _Library:
     """A producer and a reader of one client: they share a tap, and come and go together."""
 
-    def __init__(self, machine: JavaMachine, dial: Dial, rows: Rows | None) -> None:
+    def __init__(self, machine: JavaMachine, dial: Dial, rows: ClientRows | None) -> None:
         self.attempts = Attempts()
         self.tap = RemotingTap(dial, self.attempts)
         self.is_gone = False

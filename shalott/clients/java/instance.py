@@ -13,7 +13,7 @@ from typing import Any
 
 from shalott.clients.cpp.tap import RemotingTap
 from shalott.clients.java.machine import JavaMachine
-from shalott.clients.members.rows import Rows
+from shalott.core.client import ClientRows
 from shalott.core.errors import Unreachable
 
 LEAVE_TIMEOUT_S = 10.0
@@ -30,7 +30,7 @@ class JavaInstance:
         tap: RemotingTap,
         on_said: Callable[[Mapping[str, Any]], None],
         on_end: Callable[[str], None],
-        rows: Rows | None = None,
+        rows: ClientRows | None = None,
     ) -> None:
         self.name = machine.new_name(what)
         self._machine = machine

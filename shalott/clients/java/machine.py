@@ -24,8 +24,9 @@ from pathlib import Path
 from typing import Any
 
 from shalott.clients.java.build import JavaClient
-from shalott.clients.members.rows import Rows
+from shalott.core.client import ClientRows
 from shalott.core.errors import Unreachable
+from shalott.core.op import Completion
 
 log = logging.getLogger("shalott.clients")
 
@@ -59,7 +60,7 @@ class JavaMachine:
         self._ready: asyncio.Future[Said] | None = None
         self._clock: asyncio.Future[Said] | None = None
         self._lock = asyncio.Lock()
-        self._row: tuple[Rows, int, dict[str, Any]] | None = None
+        self._row: tuple[ClientRows, int, dict[str, Any]] | None = None
         self._serial = 0
         self._is_ready = False
         self._beginning: asyncio.Task[None] | None = None
@@ -79,7 +80,7 @@ class JavaMachine:
         name: str,
         on_said: Callable[[Said], None],
         on_end: Callable[[str], None],
-        rows: Rows | None,
+        rows: ClientRows | None,
     ) -> None:
         """For the client ``name``, which is told what is said of it and of the machine's end.
         Raises Unreachable: there is no machine. Who does not wait that long may be cancelled: the
@@ -98,7 +99,7 @@ class JavaMachine:
             self._ending = asyncio.create_task(self._end_if_unused(), name="java clients' end")
             await asyncio.shield(self._ending)
 
-    async def _begin(self, rows: Rows | None) -> None:
+    async def _begin(self, rows: ClientRows | None) -> None:
         async with self._lock:
             if not self._is_ready:
                 try:
@@ -121,7 +122,7 @@ class JavaMachine:
 
     # -- its life ----------------------------------------------------------------------------------
 
-    async def _start(self, rows: Rows | None) -> None:
+    async def _start(self, rows: ClientRows | None) -> None:
         client = self._client()
         self._home = Path(tempfile.mkdtemp(prefix="shalott-java-"))
         properties = {
@@ -191,7 +192,7 @@ class JavaMachine:
         if self._row is not None:
             rows, row, words = self._row
             self._row = None
-            rows.end(row, extra=words | {"ended": ended})
+            rows.end(row, Completion(type="ok", extra=words | {"ended": ended}))
 
     async def _read(self, process: asyncio.subprocess.Process) -> None:
         assert process.stdout is not None

@@ -17,8 +17,8 @@ from shalott.clients.java.machine import JavaMachine
 from shalott.clients.java.rows import JavaMemberRows
 from shalott.clients.members.consumption import MemberSettings
 from shalott.clients.members.listener import Listener
-from shalott.clients.members.rows import Rows
 from shalott.clients.rocketmq import Dial, Queue, RocketClient, RocketError
+from shalott.core.client import ClientRows
 
 ASK_TIMEOUT_MS = 2000.0
 
@@ -36,7 +36,7 @@ class JavaMember(LibraryMember):
         name_server: str,
         dial: Dial,
         listener: Listener,
-        rows: Rows,
+        rows: ClientRows,
     ) -> None:
         self._machine = machine
         self._asking = RocketClient([], dial=dial, timeout_ms=ASK_TIMEOUT_MS)

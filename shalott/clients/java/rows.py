@@ -20,6 +20,7 @@ from shalott.clients.cpp.wire import MemberRows
 from shalott.clients.java.attempts import SENDS, key_of_send
 from shalott.clients.members.requests import retry_topic
 from shalott.clients.rocketmq_messages import decode_properties
+from shalott.core.op import Completion
 
 ASK_AGAIN_S = (0.0, 0.05, 0.2, 0.5)  # the commit may still be on its way
 UNSEEN = "no broker said that it has it"
@@ -44,7 +45,7 @@ class JavaMemberRows(MemberRows):
     def end(self, ended: str) -> None:
         for task, row in list(self._asking.items()):
             task.cancel()
-            self.rows.end(row, "info", error="its member is gone")
+            self.rows.end(row, Completion(type="info", error="its member is gone"))
         self._asking.clear()
         MemberRows.end(self, ended)
 
@@ -62,9 +63,9 @@ class JavaMemberRows(MemberRows):
         for pause_s in ASK_AGAIN_S:
             await asyncio.sleep(pause_s)
             if await self.committed(behind, key) == offset:
-                self.rows.end(row, offset=offset)
+                self.rows.end(row, Completion(type="ok", offset=offset))
                 return
-        self.rows.end(row, "info", offset=offset, error=UNSEEN)
+        self.rows.end(row, Completion(type="info", offset=offset, error=UNSEEN))
 
     # -- messages that it sends itself -------------------------------------------------------------
 

@@ -25,11 +25,10 @@ from shalott.clients.members.client import GroupMember, MakeMember
 from shalott.clients.members.consumption import MemberSettings
 from shalott.clients.members.listener import Listener
 from shalott.clients.members.member import Member
-from shalott.clients.members.rows import Rows
 from shalott.clients.real_only import OWN, refuse_in_simulation
 from shalott.clients.rocketmq import Dial
 from shalott.cluster.systems.record import readers_of
-from shalott.core.client import Client
+from shalott.core.client import Client, ClientRows
 from shalott.core.errors import UsageError
 from shalott.core.plan import Plan
 from shalott.core.rng import stream_key
@@ -186,7 +185,7 @@ class _InTurns:
         name_server: str,
         dial: Dial,
         listener: Listener,
-        rows: Rows,
+        rows: ClientRows,
     ) -> GroupMember:
         number = self._joined.get(group.name, 0)
         self._joined[group.name] = number + 1

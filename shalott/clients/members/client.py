@@ -30,9 +30,8 @@ from shalott.clients.members.consumption import MemberSettings, fate_of
 from shalott.clients.members.listener import Listener
 from shalott.clients.members.member import Member
 from shalott.clients.members.routes import Routes
-from shalott.clients.members.rows import Rows
 from shalott.clients.rocketmq import Dial, Queue, Refused, RocketClient, RocketError
-from shalott.core.client import Client
+from shalott.core.client import Client, ClientRows
 from shalott.core.errors import Definite, Indefinite
 from shalott.core.history import Recorder
 from shalott.core.op import Completion, Invocation, OpType
@@ -67,7 +66,7 @@ class MakeMember(Protocol):
         name_server: str,
         dial: Dial,
         listener: Listener,
-        rows: Rows,
+        rows: ClientRows,
     ) -> GroupMember: ...
 
 
@@ -100,10 +99,10 @@ class GroupClient:
         self._routes = Routes(self._client, means.members.route_poll_ms)
         self._members: list[GroupMember] = []
         self._joined = 0
-        self._rows: Rows | None = None
+        self._rows: ClientRows | None = None
 
     def record_in(self, recorder: Recorder, process: int, node: str) -> None:
-        self._rows = Rows(recorder, process, node)
+        self._rows = ClientRows(recorder, process, node)
 
     async def open(self) -> None:
         await self._log.open()
@@ -209,7 +208,7 @@ class GroupClient:
         return Completion(type="ok", offset=offset)
 
     async def _begin_others(self, queue: Queue, extra: Mapping[str, Any]) -> dict[int, int]:
-        """Rows of the topic's other queues, by number."""
+        """ClientRows of the topic's other queues, by number."""
         assert self._rows is not None, "a client that records is told where"
         return {
             other.queue_id: self._rows.begin("reset", f"{other.topic}/{other.queue_id}", extra)
@@ -224,11 +223,14 @@ class GroupClient:
         for number, row in rows.items():
             if error is not None:
                 kind: OpType = "fail" if isinstance(error, Refused) else fate_of(error)
-                self._rows.end(row, kind, error=str(error))
+                self._rows.end(row, Completion(type=kind, error=str(error)))
             elif number in offsets:
-                self._rows.end(row, offset=offsets[number])
+                self._rows.end(row, Completion(type="ok", offset=offsets[number]))
             else:
-                self._rows.end(row, "info", error="the broker does not say where it was set to")
+                self._rows.end(
+                    row,
+                    Completion(type="info", error="the broker does not say where it was set to"),
+                )
 
     # -- looks -------------------------------------------------------------------------------------
 

@@ -23,7 +23,6 @@ from shalott.clients.members import requests
 from shalott.clients.members.allocation import ProcessingQueue
 from shalott.clients.members.listener import Listener
 from shalott.clients.members.routes import Routes
-from shalott.clients.members.rows import Rows
 from shalott.clients.rocketmq import (
     NotSent,
     Pulled,
@@ -33,7 +32,8 @@ from shalott.clients.rocketmq import (
     RocketError,
 )
 from shalott.clients.rocketmq_messages import PulledMessage
-from shalott.core.op import OpType
+from shalott.core.client import ClientRows
+from shalott.core.op import Completion, OpType
 
 PULL_MESSAGES = 32
 HELD_MAX = 256  # upstream: pullThresholdForQueue, 1,000
@@ -77,7 +77,7 @@ class Means:
     client: RocketClient
     routes: Routes
     listener: Listener
-    rows: Rows
+    rows: ClientRows
     slots: asyncio.Semaphore
 
     @property
@@ -138,7 +138,7 @@ class Consumption:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
         words = self._means.words | {"why": self.why, "ended": ended}
-        self._means.rows.end(self._row, offset=self._start, extra=words)
+        self._means.rows.end(self._row, Completion(type="ok", offset=self._start, extra=words))
 
     def _spawn(self, work: Any) -> None:
         task: asyncio.Task[None] = asyncio.create_task(work, name=f"consume {self.key}")
@@ -193,7 +193,9 @@ class Consumption:
     async def _move(self, offset: int) -> None:
         """The queue has no such offset: forget what it had, and go on where the broker says."""
         words = self._means.words | {"from": self.pulled.next_offset}
-        self._means.rows.happened("moved", self.key, words, offset)
+        self._means.rows.happened(
+            "moved", Completion(type="ok", key=self.key, offset=offset, extra=words)
+        )
         self.pulled.move(offset)
         await asyncio.sleep(NOTHING_S)
 
@@ -280,15 +282,20 @@ class Consumption:
         try:
             await asyncio.sleep(work.time_ms / 1000)
         except asyncio.CancelledError:
-            means.rows.end(row, "info", offset=offset, redelivered=redelivered, error=GONE)
+            means.rows.end(
+                row, Completion(type="info", offset=offset, redelivered=redelivered, error=GONE)
+            )
             raise
         outcome = "dropped" if self.dropped else "success" if value is None else work.outcome
         means.rows.end(
             row,
-            offset=offset,
-            redelivered=redelivered,
-            error="corrupted" if value is None else None,
-            extra=words | {"outcome": outcome},
+            Completion(
+                type="ok",
+                offset=offset,
+                redelivered=redelivered,
+                error="corrupted" if value is None else None,
+                extra=words | {"outcome": outcome},
+            ),
         )
         return outcome
 
@@ -307,7 +314,7 @@ class Consumption:
         except asyncio.CancelledError:
             self._end_send_back(row, message, None)
             raise
-        means.rows.end(row, offset=message.queue_offset)
+        means.rows.end(row, Completion(type="ok", offset=message.queue_offset))
         return True
 
     async def _send_to_retry(self, message: PulledMessage, times: int) -> bool:
@@ -331,7 +338,7 @@ class Consumption:
         except asyncio.CancelledError:
             self._end_send_back(row, message, None)
             raise
-        means.rows.end(row, offset=message.queue_offset)
+        means.rows.end(row, Completion(type="ok", offset=message.queue_offset))
         return True
 
     def _begin_send_back(self, message: PulledMessage, level: int, times: int) -> int:
@@ -345,7 +352,7 @@ class Consumption:
             self._means.routes.forget(self.queue.topic)
         kind: OpType = "info" if error is None else fate_of(error)
         reason = GONE if error is None else str(error)
-        self._means.rows.end(row, kind, offset=message.queue_offset, error=reason)
+        self._means.rows.end(row, Completion(type=kind, offset=message.queue_offset, error=reason))
 
 
 def fate_of(error: RocketError) -> OpType:

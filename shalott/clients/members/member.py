@@ -30,8 +30,9 @@ from shalott.clients.members.consumption import (
 )
 from shalott.clients.members.listener import Listener
 from shalott.clients.members.routes import Routes
-from shalott.clients.members.rows import Rows
 from shalott.clients.rocketmq import Dial, Queue, RocketClient, RocketError
+from shalott.core.client import ClientRows
+from shalott.core.op import Completion
 
 FIRST_AGAIN_S = 1.0  # until some broker has taken the first heartbeat
 
@@ -49,7 +50,7 @@ class Member:
         name_server: str,
         dial: Dial,
         listener: Listener,
-        rows: Rows,
+        rows: ClientRows,
     ) -> None:
         client = RocketClient(
             [name_server],
@@ -120,7 +121,7 @@ class Member:
         for one in self._queues.values():
             await one.end(ended)
         self._queues.clear()
-        self._means.rows.end(self._row, extra=self._words | {"ended": ended})
+        self._means.rows.end(self._row, Completion(type="ok", extra=self._words | {"ended": ended}))
         await self._client.close()
 
     def _cancel(self) -> list[asyncio.Task[None]]:
@@ -292,15 +293,17 @@ class Member:
             except RocketError as error:
                 self._means.routes.forget(own[0].topic)
                 for row in rows:
-                    self._means.rows.end(row, fate_of(error), error=str(error))
+                    self._means.rows.end(row, Completion(type=fate_of(error), error=str(error)))
                 continue
             except asyncio.CancelledError:
                 for row in rows:
-                    self._means.rows.end(row, "info", error=GONE)
+                    self._means.rows.end(row, Completion(type="info", error=GONE))
                 raise
             for row, queue in zip(rows, own, strict=True):
                 answered[queue] = queue in held
-                self._means.rows.end(row, extra=self._means.words | {"held": queue in held})
+                self._means.rows.end(
+                    row, Completion(type="ok", extra=self._means.words | {"held": queue in held})
+                )
         return answered
 
     async def _unlock(self, queues: list[Queue]) -> None:
@@ -338,12 +341,12 @@ class Member:
             await self._client.commit_offset(address, one.queue, offset)
         except RocketError as error:
             self._means.routes.forget(one.queue.topic)
-            rows.end(row, fate_of(error), offset=offset, error=str(error))
+            rows.end(row, Completion(type=fate_of(error), offset=offset, error=str(error)))
             return
         except asyncio.CancelledError:
-            rows.end(row, "info", offset=offset, error=GONE)
+            rows.end(row, Completion(type="info", offset=offset, error=GONE))
             raise
-        rows.end(row, offset=offset)
+        rows.end(row, Completion(type="ok", offset=offset))
 
     def stands_at(self, key: str) -> int | None:
         """How far it has consumed a queue, whatever it has committed; None if it does not have

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 from shalott.clients.recovering.library import Outgoing
 from shalott.clients.recovering.settling import Settler
 from shalott.core.errors import Definite, Unreachable
-from shalott.core.generator.subscriptions import Subscription, Verdict
+from shalott.core.subscription import Subscription, Verdict
 
 if TYPE_CHECKING:
     import aio_pika

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import itertools
 from collections import deque
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -22,7 +22,8 @@ from pamqp.base import Frame
 
 from shalott.clients.body import decode_body
 from shalott.clients.recovering.amqp_tap import Message
-from shalott.core.history import Recorder
+from shalott.core.client import ClientRows
+from shalott.core.op import Completion, OpType
 
 CORRUPTED = "corrupted"
 CUT_OFF = "the consumer had been cancelled by the server"
@@ -43,19 +44,14 @@ class Ledger:
     """What a client's connections have in common: names, and what became of its publishes.
     ``numbers``: of the connections of the whole run."""
 
-    def __init__(self, recorder: Recorder, process: int, node: str, numbers: Iterator[int]) -> None:
-        self.recorder = recorder
-        self.process = process
-        self.node = node
+    def __init__(self, rows: ClientRows, numbers: Iterator[int]) -> None:
+        self.rows = rows
         self.published: dict[int, Published] = {}
         self.over: str | None = None  # why connections end from now on: hung-up, closed
         self._numbers = numbers
 
     def connection(self) -> ConnectionRows:
-        return ConnectionRows(self, f"{self.process}.{next(self._numbers)}")
-
-    def invoke(self, f: str, key: str, value: int | None, extra: Mapping[str, Any]) -> int:
-        return self.recorder.invoke(self.process, self.node, f, key=key, value=value, extra=extra)
+        return ConnectionRows(self, f"{self.rows.process}.{next(self._numbers)}")
 
 
 @dataclass(slots=True)
@@ -103,7 +99,7 @@ class ConnectionRows:
 
     def __init__(self, ledger: Ledger, name: str) -> None:
         self._ledger = ledger
-        self._recorder = ledger.recorder
+        self._rows = ledger.rows
         self.name = name
         self._channels: dict[int, _Channel] = {}
         self._opened = itertools.count(1)
@@ -134,7 +130,7 @@ class ConnectionRows:
                 self._say(channel, method)
             case commands.Basic.Recover():
                 extra = {"channel": channel.name, "upto": channel.highest}
-                channel.recovers.append(self._ledger.invoke("recover", "", None, extra))
+                channel.recovers.append(self._rows.begin("recover", "", extra))
             case commands.Queue.Declare() if not method.nowait:
                 asked = str(method.queue) if method.passive else ""
                 channel.checks.append((asked, len(channel.said)))
@@ -148,7 +144,7 @@ class ConnectionRows:
     def _consume(self, channel: _Channel, method: commands.Basic.Consume) -> None:
         if channel.row is None:
             channel.extra = {"channel": channel.name, "connection": self.name}
-            channel.row = self._ledger.invoke("channel", "", None, channel.extra)
+            channel.row = self._rows.begin("channel", "", channel.extra)
         queue, tag = str(method.queue), str(method.consumer_tag)
         name = f"{channel.name}.{next(channel.numbers)}"
         arguments = method.arguments or {}
@@ -165,13 +161,13 @@ class ConnectionRows:
             "active_ns": None,
             "leaving_ns": None,
         }
-        row = self._ledger.invoke("consumer", queue, None, extra)
+        row = self._rows.begin("consumer", queue, extra)
         channel.asking.append(_Consumer(name, queue, row, extra, bool(method.no_ack)))
 
     def _leave(self, channel: _Channel, tag: str) -> None:
         consumer = channel.consumers.get(tag)
         if consumer is not None:
-            consumer.extra["leaving_ns"] = self._recorder.now_ns()
+            consumer.extra["leaving_ns"] = self._rows.now_ns()
 
     def _say(
         self,
@@ -194,9 +190,9 @@ class ConnectionRows:
         queue = queues[-1] if queues else ""
         value = messages[0][1] if messages and not multiple else None
         f = method.name.rpartition(".")[2].lower()
-        row = self._ledger.invoke(f, queue, value, extra)
+        row = self._rows.begin(f, queue, extra, value)
         if any(each in channel.cut_off for each in queues):
-            self._recorder.complete(row, "info", error=CUT_OFF)
+            self._rows.end(row, Completion(type="info", error=CUT_OFF))
         else:
             channel.said.append(_Said(row, queues or [""]))
 
@@ -217,7 +213,7 @@ class ConnectionRows:
                 self._why = f"{method.reply_code} {method.reply_text}"
             case commands.Connection.Blocked():
                 extra = {"why": str(method.reason), "connection": self.name}
-                self._blocked = self._ledger.invoke("blocked", "", None, extra)
+                self._blocked = self._rows.begin("blocked", "", extra)
             case commands.Connection.Unblocked():
                 self._unblocked()
         channel = self._channels.get(number)
@@ -226,7 +222,7 @@ class ConnectionRows:
         match method:
             case commands.Basic.ConsumeOk() if channel.asking:
                 consumer = channel.asking.popleft()
-                consumer.extra["active_ns"] = self._recorder.now_ns()
+                consumer.extra["active_ns"] = self._rows.now_ns()
                 consumer.extra["consumer_tag"] = str(method.consumer_tag)
                 channel.consumers[str(method.consumer_tag)] = consumer
                 channel.cut_off.pop(consumer.queue, None)
@@ -244,7 +240,7 @@ class ConnectionRows:
             case commands.Basic.RecoverOk() if channel.recovers:
                 channel.unsettled.clear()
                 told = {"channel": channel.name, "upto": channel.highest}
-                self._recorder.complete(channel.recovers.popleft(), "ok", extra=told)
+                self._rows.end(channel.recovers.popleft(), Completion(type="ok", extra=told))
             case commands.Basic.Return() if message is not None:
                 self._returned(method, message)
             case commands.Basic.Ack() | commands.Basic.Nack():
@@ -279,15 +275,16 @@ class ConnectionRows:
             ]
         if message.properties.priority is not None:
             extra["priority"] = message.properties.priority
-        self._recorder.happened(
-            self._ledger.process,
-            self._ledger.node,
+        self._rows.happened(
             "deliver",
-            key=queue,
-            value=value,
-            redelivered=bool(method.redelivered),
-            error=CORRUPTED if value is None else None,
-            extra=extra,
+            Completion(
+                type="ok",
+                key=queue,
+                value=value,
+                redelivered=bool(method.redelivered),
+                error=CORRUPTED if value is None else None,
+                extra=extra,
+            ),
         )
 
     def _checked(self, channel: _Channel, queue: str, count: int) -> None:
@@ -296,7 +293,7 @@ class ConnectionRows:
             if queue in said.queues:
                 said.queues.remove(queue)
                 if not said.queues:
-                    self._recorder.complete(said.row, "ok")
+                    self._rows.end(said.row, Completion(type="ok"))
         self._keep_said(channel, [bool(said.queues) for said in channel.said])
 
     def _keep_said(self, channel: _Channel, keep: list[bool]) -> None:
@@ -311,7 +308,7 @@ class ConnectionRows:
         keep = [queue not in said.queues for said in channel.said]
         for said, stays in zip(channel.said, keep, strict=True):
             if not stays:
-                self._recorder.complete(said.row, "info", error=CUT_OFF)
+                self._rows.end(said.row, Completion(type="info", error=CUT_OFF))
         self._keep_said(channel, keep)
 
     def _returned(self, method: commands.Basic.Return, message: Message) -> None:
@@ -350,29 +347,30 @@ class ConnectionRows:
     ) -> None:
         channel = self._channels.pop(number)
         for consumer in (*channel.consumers.values(), *channel.asking):
-            its, kind = ended, "ok" if consumer.extra["active_ns"] is not None else "info"
+            its = ended
+            kind: OpType = "ok" if consumer.extra["active_ns"] is not None else "info"
             if refused and consumer in channel.asking:
                 its, kind = "refused", "fail"
-            self._recorder.complete(
+            self._rows.end(
                 consumer.row,
-                kind,  # type: ignore[arg-type]
-                error=error,
-                extra={**consumer.extra, "ended": its},
+                Completion(type=kind, error=error, extra={**consumer.extra, "ended": its}),
             )
         for row in (*(said.row for said in channel.said), *channel.recovers):
-            self._recorder.complete(row, "info", error=f"{ended}: {error}" if error else ended)
+            self._rows.end(
+                row, Completion(type="info", error=f"{ended}: {error}" if error else ended)
+            )
         if channel.row is not None:
             extra = {**channel.extra, "ended": ended}
-            self._recorder.complete(channel.row, "ok", error=error, extra=extra)
+            self._rows.end(channel.row, Completion(type="ok", error=error, extra=extra))
 
     def _end_consumer(self, channel: _Channel, tag: str, ended: str) -> None:
         consumer = channel.consumers.pop(tag, None)
         if consumer is not None:
             channel.gone[tag] = consumer
             extra = {**consumer.extra, "ended": ended}
-            self._recorder.complete(consumer.row, "ok", extra=extra)
+            self._rows.end(consumer.row, Completion(type="ok", extra=extra))
 
     def _unblocked(self) -> None:
         row, self._blocked = self._blocked, None
         if row is not None:
-            self._recorder.complete(row, "ok")
+            self._rows.end(row, Completion(type="ok"))

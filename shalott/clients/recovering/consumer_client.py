@@ -18,7 +18,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import re
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator, Mapping
 from typing import Any
 
 from shalott.clients.amqp import AmqpQueueClient
@@ -28,12 +28,12 @@ from shalott.clients.recovering.amqp_rows import Ledger, Published
 from shalott.clients.recovering.amqp_tap import AmqpTap
 from shalott.clients.recovering.hosts import Hosts
 from shalott.clients.recovering.library import Library, Outgoing
-from shalott.core.client import Client
+from shalott.core.client import Client, ClientRows
+from shalott.core.consumer_generator import slot_name
 from shalott.core.errors import Definite, Indefinite, Unreachable
-from shalott.core.generator.consumers import slot_name
-from shalott.core.generator.subscriptions import subscription_of
 from shalott.core.history import Recorder
 from shalott.core.op import Completion, Invocation
+from shalott.core.subscription import subscription_of
 
 READING_S = 0.05  # what a library has sent is read by the tap within this
 _ADDRESS = re.compile(r" at 0x[0-9a-f]+")  # of objects that libraries name
@@ -103,13 +103,11 @@ class RecoveringClient:
         self._numbers = numbers
         self._body_bytes = body_bytes
         self._op_timeout_ms = op_timeout_ms
-        self._recorder: Recorder | None = None
-        self._process = 0
-        self._node = ""
+        self._rows: ClientRows | None = None
         self._host_of_library: LibraryHost | None = None
 
     def record_in(self, recorder: Recorder, process: int, node: str) -> None:
-        self._recorder, self._process, self._node = recorder, process, node
+        self._rows = ClientRows(recorder, process, node)
 
     @property
     def holds(self) -> tuple[str, ...]:
@@ -117,22 +115,23 @@ class RecoveringClient:
         return () if host is None else host.library.holds
 
     async def open(self) -> None:
-        if self._recorder is None:  # it only declares
+        rows = self._rows
+        if rows is None:  # it only declares
             await self._open_own()
             return
-        host = self._hosts.take(self._process % self._threads)
+        host = self._hosts.take(rows.process % self._threads)
         if host is None:
-            ledger = Ledger(self._recorder, self._process, self._node, self._numbers)
+            ledger = Ledger(rows, self._numbers)
             library = self._make_library(self._op_timeout_ms)
             host = LibraryHost(library, ledger, self._host, self._port)
             await host.open()
-        host.ledger.process = self._process
+        host.ledger.rows.process = rows.process
         self._host_of_library = host
 
     async def close(self) -> None:
         host, self._host_of_library = self._host_of_library, None
-        if host is not None:
-            self._hosts.park(self._process % self._threads, host)
+        if host is not None and self._rows is not None:
+            self._hosts.park(self._rows.process % self._threads, host)
         await self._close_own()
 
     async def invoke(self, invocation: Invocation) -> Completion:
@@ -263,7 +262,9 @@ class RecoveringClient:
             await self._own.close()
 
 
-def fate_of_enqueue(seen: Published, error: Exception | None, extra: dict[str, Any]) -> Completion:
+def fate_of_enqueue(
+    seen: Published, error: Exception | None, extra: Mapping[str, Any]
+) -> Completion:
     """By what was on the wire and what the library said. Raises Definite or Indefinite."""
     said = "" if error is None else _words(error)
     if isinstance(error, Indefinite):

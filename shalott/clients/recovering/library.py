@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from shalott.core.errors import UsageError
-from shalott.core.generator.subscriptions import Subscription
+from shalott.core.subscription import Subscription
 
 PACKAGES: Mapping[str, str] = {"aio-pika": "aio_pika", "pika": "pika"}  # --client -> module
 

@@ -28,7 +28,7 @@ from shalott.clients.recovering.library import Outgoing
 from shalott.clients.recovering.pika_publisher import PikaPublisher
 from shalott.clients.recovering.settling import Settler
 from shalott.core.errors import Definite, Indefinite, Unreachable
-from shalott.core.generator.subscriptions import Subscription, Verdict
+from shalott.core.subscription import Subscription, Verdict
 
 if TYPE_CHECKING:
     import pika

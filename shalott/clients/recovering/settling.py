@@ -1,6 +1,6 @@
 """Settler: what an application says of the deliveries of one channel, and when.
 
-The plan decides (core/generator/subscriptions.py), as it does for our own client; a library
+The plan decides (core/subscription.py), as it does for our own client; a library
 only carries it out. ``say`` and ``ask`` begin something and do not wait for it. ``ask`` sends the
 question behind which a settlement is proved: a passive queue.declare.
 """
@@ -11,7 +11,7 @@ import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from shalott.core.generator.subscriptions import PLAIN, Settling, Verdict
+from shalott.core.subscription import PLAIN, Settling, Verdict
 
 PROOF_S = 0.05  # so long a settlement waits for others before the question that proves it
 

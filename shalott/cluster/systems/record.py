@@ -20,9 +20,9 @@ import msgspec
 
 from shalott.cluster.base import System
 from shalott.core.doors import Door, door_of_records
-from shalott.core.drawing import Draw
 from shalott.core.parameters import NoParameters
 from shalott.core.plan import Plan, SystemPlan, nodes_hosting
+from shalott.core.rng import Draw
 
 Services = Mapping[str, tuple[str, ...]]  # node -> what it hosts
 Parameters = Mapping[str, Any]  # of a system, as its plan has them

@@ -15,8 +15,8 @@ from shalott.broker.rocket.remoting.command import ONEWAY_FLAG, Command, respons
 from shalott.checkers.groups.rows.rules import Group
 from shalott.clients.body import encode_body
 from shalott.clients.java.rows import JavaMemberRows
-from shalott.clients.members.rows import Rows
 from shalott.clients.rocketmq_messages import encode_properties
+from shalott.core.client import ClientRows
 from shalott.core.memory_recording import MemoryRecorder
 from tests.world.rocket.stored_messages import stored_message
 
@@ -34,7 +34,7 @@ class Member:
         self.says = list(says)
         self.asked = 0
         of = Group(name="g", topics=("T",), **group)
-        rows = Rows(self.recorder, 1, "n1")
+        rows = ClientRows(self.recorder, 1, "n1")
         self.wire = JavaMemberRows("g-1-0", of, rows, committed=self.committed)
 
     async def committed(self, behind: str, key: str) -> int | None:

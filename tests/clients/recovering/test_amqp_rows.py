@@ -15,6 +15,7 @@ from pamqp.header import ContentHeader
 from shalott.clients.body import encode_body
 from shalott.clients.recovering.amqp_rows import CUT_OFF, ConnectionRows, Ledger
 from shalott.clients.recovering.amqp_tap import Message
+from shalott.core.client import ClientRows
 from shalott.core.memory_recording import MemoryRecorder
 
 pytestmark = pytest.mark.unit
@@ -26,7 +27,7 @@ class Wire:
     def __init__(self) -> None:
         clock = itertools.count(step=1000)
         self.recorder = MemoryRecorder(lambda: next(clock), lambda: 0)
-        self.ledger = Ledger(self.recorder, 4, "n1", itertools.count(1))
+        self.ledger = Ledger(ClientRows(self.recorder, 4, "n1"), itertools.count(1))
 
     def rows(self, *fs: str) -> list[dict[str, Any]]:
         table = self.recorder.history().ops.to_pylist()

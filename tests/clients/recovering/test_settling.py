@@ -9,7 +9,7 @@ import pytest
 
 from shalott.clients.recovering.hosts import Hosts
 from shalott.clients.recovering.settling import Settler
-from shalott.core.generator.subscriptions import PLAIN, Settling, Verdict
+from shalott.core.subscription import PLAIN, Settling, Verdict
 
 pytestmark = pytest.mark.unit
 

@@ -17,11 +17,11 @@ from shalott.clients.body import encode_body
 from shalott.clients.consuming.client import AmqpConsumerClient, ConsumerClients
 from shalott.clients.consuming.declarations import QueueDeclaration
 from shalott.core.errors import Definite, Indefinite, Unreachable
-from shalott.core.generator.subscriptions import Settling, Subscription
 from shalott.core.history import History
 from shalott.core.memory_recording import MemoryRecorder
 from shalott.core.op import Invocation
 from shalott.core.recording import loop_clock_ns
+from shalott.core.subscription import Settling, Subscription
 from tests.world.rabbit.scripted_server import FakeServer, Session, fake_server
 
 pytestmark = pytest.mark.unit

@@ -7,8 +7,8 @@ import pytest
 from shalott.checkers.consumers.rows.rules import QueueRules
 from shalott.clients.consuming.declarations import ExchangeDeclaration, QueueDeclaration
 from shalott.core.errors import UsageError
-from shalott.workloads.consume.parameters import FEATURES, ConsumeParameters, features_of
-from shalott.workloads.consume.topology import Topology, topology_of
+from shalott.workloads.consume_parameters import FEATURES, ConsumeParameters, features_of
+from shalott.workloads.consume_topology import Topology, topology_of
 
 pytestmark = pytest.mark.unit
 

@@ -12,7 +12,8 @@ from shalott.core.errors import UsageError
 from shalott.core.parameters import flags_of
 from shalott.core.plan import Plan
 from shalott.harness.run.planning import Request, make_plan
-from shalott.workloads.group.parameters import (
+from shalott.workloads.group import WORKLOAD, group_workload
+from shalott.workloads.group_parameters import (
     GroupParameters,
     all_keys,
     consumed_keys,
@@ -22,7 +23,6 @@ from shalott.workloads.group.parameters import (
     stuck_after_ms,
     used_levels,
 )
-from shalott.workloads.group.workload import WORKLOAD, group_workload
 from shalott.workloads.record import WORKLOADS
 
 pytestmark = pytest.mark.unit

@@ -22,7 +22,7 @@ from shalott.clients.body import encode_body as encode_value
 from shalott.clients.members.consumption import MemberSettings
 from shalott.clients.members.listener import Listener
 from shalott.clients.members.member import Member
-from shalott.clients.members.rows import Rows
+from shalott.core.client import ClientRows
 from shalott.core.memory_recording import MemoryRecorder
 from tests.world.clock.virtual import HOST
 from tests.world.rocket.broker import World, in_world
@@ -66,7 +66,7 @@ class Groups:
             name_server=self.name_server,
             dial=parse_address,
             listener=self.listener,
-            rows=Rows(self.recorder, 0, "n1"),
+            rows=ClientRows(self.recorder, 0, "n1"),
         )
         self.members.append(member)
         return member

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from shalott.cluster.systems.record import Drawn
-from shalott.core.drawing import Draw
+from shalott.core.rng import Draw
 
 BENIGN_SYNC_BATCHES = (1, 16, 4096)  # ha-sync-batch-size: how much travels at once, no promise
 # A message takes 600 bytes and its own: the lowest stops publishers at a few dozen.

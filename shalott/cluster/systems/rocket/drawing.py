@@ -12,7 +12,7 @@ from typing import Any
 
 from shalott.cluster.systems.record import Drawn, Search
 from shalott.cluster.systems.rocket.profiles import SAFE_SETTINGS
-from shalott.core.drawing import Draw, Range
+from shalott.core.rng import Draw, Range
 
 Choices = Mapping[str, tuple[Any, ...]]
 

@@ -22,7 +22,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from shalott.core.errors import ClientError
-from shalott.core.op import NEMESIS
+from shalott.core.op import NEMESIS, Completion, Invocation
 
 if TYPE_CHECKING:
     from shalott.core.history import Recorder
@@ -199,7 +199,8 @@ async def _first_block(
 
 def _write_down(record: Recorder, held: Held, named: Sequence[str], differs_at: int | None) -> None:
     if held.error:
-        record.complete(record.invoke(NEMESIS, held.node, "replica"), "info", error=held.error)
+        index = record.invoke(NEMESIS, held.node, Invocation(f="replica"))
+        record.complete(index, Completion(type="info", error=held.error))
         return
     claim, group = held.claim, str(held.claim["group"])
     where: dict[str, int] = {} if differs_at is None else {"differs_at": differs_at}
@@ -218,4 +219,5 @@ def _write_down(record: Recorder, held: Held, named: Sequence[str], differs_at: 
             "synchronised": held.node in named or claim["role"] == "master",
             **more,
         }
-        record.complete(record.invoke(NEMESIS, held.node, "replica"), "ok", extra=extra)
+        index = record.invoke(NEMESIS, held.node, Invocation(f="replica"))
+        record.complete(index, Completion(type="ok", extra=extra))

@@ -27,9 +27,9 @@ from shalott.cluster.systems.rocketmq_original.parameters import (
     has_controllers,
 )
 from shalott.cluster.systems.rocketmq_original.profiles import safe_settings
-from shalott.core.drawing import Range
 from shalott.core.errors import UsageError
 from shalott.core.plan import Plan, SystemPlan, nodes_hosting
+from shalott.core.rng import Range
 
 REMOTING = "rocketmq-remoting"  # brokers and name servers of RocketMQ
 OWN_REPLICATIONS = ("master-slave", "dledger", "controller")  # systems of ours

@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 
 import msgspec
 
-from shalott.core.generator.base import (
+from shalott.core.generator import (
     Answer,
     Completed,
     Context,
@@ -21,10 +21,10 @@ from shalott.core.generator.base import (
     Pending,
     Scheduled,
 )
-from shalott.core.generator.queues import COUNTER_BITS, RETRY_PAUSE_NS
-from shalott.core.generator.subscriptions import Habits, Subscription
 from shalott.core.op import Invocation
+from shalott.core.queue_generator import COUNTER_BITS, RETRY_PAUSE_NS
 from shalott.core.rng import draw_below, draw_float, draw_u64, stream_key
+from shalott.core.subscription import Habits, Subscription
 
 NO_QUEUE = "NOT_FOUND - no queue"  # in the error of who asked for a queue that is not there
 IN_USE = "ACCESS_REFUSED"  # in the error of who asked for what another one has for itself

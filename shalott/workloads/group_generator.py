@@ -12,7 +12,7 @@ from typing import Any
 
 import msgspec
 
-from shalott.core.generator.base import (
+from shalott.core.generator import (
     Answer,
     Completed,
     Context,
@@ -20,8 +20,8 @@ from shalott.core.generator.base import (
     Pending,
     Scheduled,
 )
-from shalott.core.generator.queues import COUNTER_BITS, RETRY_PAUSE_NS
 from shalott.core.op import Invocation
+from shalott.core.queue_generator import COUNTER_BITS, RETRY_PAUSE_NS
 from shalott.core.rng import draw_below, draw_float, draw_u64, stream_key
 
 PASSES_WANTED = 2  # in a row that find no group behind

@@ -22,10 +22,12 @@ from shalott.clients.members.client import GroupClient, GroupMeans
 from shalott.clients.members.consumption import MemberSettings
 from shalott.clients.members.listener import Listener
 from shalott.core.client import Client
-from shalott.core.drawing import Draw, Range
-from shalott.core.generator.base import Generator
-from shalott.core.generator.combinators import Phases, Stagger, TimeLimit
-from shalott.core.generator.groups import (
+from shalott.core.generator import Generator, Phases, Stagger, TimeLimit
+from shalott.core.log_generator import read_all
+from shalott.core.op import Invocation
+from shalott.core.plan import Plan, nodes_hosting
+from shalott.core.rng import Draw, Range, stream_key
+from shalott.workloads.group_generator import (
     AskAll,
     GroupLoad,
     OnMembersThreads,
@@ -34,12 +36,7 @@ from shalott.core.generator.groups import (
     resets,
     send_mix,
 )
-from shalott.core.generator.logs import read_all
-from shalott.core.op import Invocation
-from shalott.core.plan import Plan, nodes_hosting
-from shalott.core.rng import stream_key
-from shalott.workloads.base import SeveralPorts, Workload
-from shalott.workloads.group.parameters import (
+from shalott.workloads.group_parameters import (
     GroupParameters,
     all_keys,
     as_the_client_can,
@@ -54,10 +51,9 @@ from shalott.workloads.group.parameters import (
     tags_of,
     topics_of,
 )
-from shalott.workloads.judges import run_checkers
 from shalott.workloads.log import PORTS, REMOTING, ROUTE_POLL_MS, dial, log_client, port_at
-from shalott.workloads.log_promises import invariant_checkers
-from shalott.workloads.record import Values, WorkloadRecord
+from shalott.workloads.record import SeveralPorts, Values, Workload, WorkloadRecord
+from shalott.workloads.shared_checkers import invariant_checkers, run_checkers
 
 # Consumers come, settle and go in a second or two: many short runs show more than a few long ones.
 SEARCHED = {"time_limit_ms": (15_000, 15_000, 30_000), "interval_ms": Range(3000, 8000, 500)}

@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 
 import msgspec
 
-from shalott.core.generator.base import (
+from shalott.core.generator import (
     Answer,
     Completed,
     Context,

@@ -19,31 +19,28 @@ from shalott.clients.body import SMALLEST_BYTES
 from shalott.clients.consuming.client import ConsumerClients
 from shalott.clients.consuming.declarations import EXCHANGE_PREFIX
 from shalott.clients.recovering.clients import make_clients
-from shalott.core.drawing import Draw, Range
-from shalott.core.generator.base import Generator
-from shalott.core.generator.combinators import Phases, Stagger, TimeLimit
-from shalott.core.generator.consumers import (
+from shalott.core.consumer_generator import (
     Churn,
     ConsumeOut,
     DeclareQueues,
     StopConsumers,
     consumer_mix,
 )
-from shalott.core.generator.queues import drain
-from shalott.core.generator.subscriptions import Habits
+from shalott.core.generator import Generator, Phases, Stagger, TimeLimit
 from shalott.core.op import Invocation
 from shalott.core.plan import Plan
-from shalott.core.rng import stream_key
-from shalott.workloads.base import Workload
-from shalott.workloads.consume.parameters import (
+from shalott.core.queue_generator import drain
+from shalott.core.rng import Draw, Range, stream_key
+from shalott.core.subscription import Habits
+from shalott.workloads.consume_parameters import (
     USUAL_KINDS,
     ConsumeParameters,
     check_parameters,
     parameters_of,
 )
-from shalott.workloads.consume.topology import Topology, topology_of
-from shalott.workloads.judges import run_checkers
-from shalott.workloads.record import Values, WorkloadRecord
+from shalott.workloads.consume_topology import Topology, topology_of
+from shalott.workloads.record import Values, Workload, WorkloadRecord
+from shalott.workloads.shared_checkers import run_checkers
 
 AMQP = "amqp-0-9-1"
 NS_PER_MS = 1_000_000

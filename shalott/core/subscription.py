@@ -6,7 +6,8 @@ draws what it does with each delivery from the stream that ``Settling.key`` name
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from collections.abc import Mapping
+from typing import Literal
 
 import msgspec
 
@@ -97,14 +98,14 @@ class Subscription(msgspec.Struct, frozen=True, kw_only=True):
     join: bool = False
     settling: Settling = PLAIN
 
-    def extra(self) -> dict[str, Any]:
+    def extra(self) -> dict[str, object]:
         """As an operation's ``extra``."""
-        told: dict[str, Any] = msgspec.to_builtins(self)
-        return told
+        fields: dict[str, object] = msgspec.to_builtins(self)
+        return fields
 
 
-def subscription_of(extra: dict[str, Any] | None) -> Subscription:
-    """What ``Subscription.extra`` told."""
+def subscription_of(extra: Mapping[str, object] | None) -> Subscription:
+    """The reverse of ``Subscription.extra``."""
     return msgspec.convert(extra or {}, Subscription)
 
 

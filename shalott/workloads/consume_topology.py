@@ -21,8 +21,8 @@ from shalott.clients.consuming.declarations import (
     ExchangeDeclaration,
     QueueDeclaration,
 )
-from shalott.core.generator.consumers import Route, Slot
-from shalott.workloads.consume.parameters import ConsumeParameters, features_of
+from shalott.core.consumer_generator import Route, Slot
+from shalott.workloads.consume_parameters import ConsumeParameters, features_of
 
 PREFIX = "shalott"
 FANOUT, DIRECT, SILENT = f"{PREFIX}.fanout", f"{PREFIX}.direct", f"{PREFIX}.silent"

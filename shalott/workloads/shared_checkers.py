@@ -1,4 +1,9 @@
-"""The checkers that most workloads share, as a plan's gates configure them."""
+"""The checkers that workloads share, as a plan's gates and its system's promises configure them.
+
+The invariants of replicated logs are those of docs/protocols.md 2.9. I1 and I3 need
+acknowledgements that wait for the copies and for the disks, as the profile ``safe`` sets them.
+Without these they are judged and reported, but break no promise (SystemRecord.promises).
+"""
 
 from __future__ import annotations
 
@@ -6,10 +11,16 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from shalott.checkers.base import Checker
+from shalott.checkers.mastership.elections.invariants import (
+    AckedOnMembers,
+    MasterFromSet,
+    MasterHasAcked,
+    OneMasterAnEpoch,
+)
 from shalott.checkers.queues.guarantees import ClientGuarantees
 from shalott.checkers.runs.standard import common_checkers, standard_checkers
-from shalott.cluster.systems.record import SYSTEMS
-from shalott.core.plan import Plan
+from shalott.cluster.systems.record import SYSTEMS, promises_of
+from shalott.core.plan import Plan, nodes_hosting
 
 
 def message_checkers(plan: Plan, guarantees: ClientGuarantees) -> Sequence[Checker]:
@@ -46,3 +57,19 @@ def run_checkers(plan: Plan) -> Sequence[Checker]:
         orderly_exits=plan.gates.orderly_exits,
         must_converge=plan.gates.must_converge,
     )
+
+
+def invariant_checkers(plan: Plan) -> Sequence[Checker]:
+    """I1 to I4; where acknowledgements wait for no SyncStateSet there is no I2, and where masters
+    do not tell how far their logs go there is no I3."""
+    promises = promises_of(plan)
+    from_set = (MasterFromSet(unclean=promises.unclean),) if promises.by_set else ()
+    on_members = AckedOnMembers(
+        promises.keeps_acknowledged,
+        by_set=promises.by_set,
+        flushed=promises.flushed,
+        nodes=len(nodes_hosting(plan, "broker")),
+        copies=promises.copies,
+    )
+    has_acked = (MasterHasAcked(promises.keeps_acknowledged),) if promises.masters_tell_end else ()
+    return (on_members, *from_set, *has_acked, OneMasterAnEpoch())

@@ -13,6 +13,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Protocol, runtime_checkable
 
+from shalott.core.errors import UsageError
 from shalott.core.history import Recorder
 from shalott.core.op import Completion, Invocation
 
@@ -85,3 +86,15 @@ class MakeClient(Protocol):
     """A client of the node that listens there; not open yet."""
 
     def __call__(self, host: str, port: int) -> Client: ...
+
+
+OWN = "own"  # the client that is no library
+
+
+def refuse_in_simulation(name: str, backend: str) -> None:
+    """Raises UsageError: libraries have clocks, sockets and threads of their own."""
+    if name != OWN and backend == "sim":
+        raise UsageError(
+            f"--client {name} runs on real clusters only: a simulated network has no place for a"
+            " library with sockets of its own"
+        )

@@ -14,11 +14,10 @@ from functools import partial
 from shalott.checkers.base import Checker
 from shalott.checkers.consumers.checkers import consumer_checkers
 from shalott.checkers.consumers.rows.rules import ConsumeRules
-from shalott.clients.amqp_channel import guest_of
+from shalott.clients.amqp.channel import guest_of
+from shalott.clients.amqp.consumer_client import EXCHANGE_PREFIX, ConsumerClients
+from shalott.clients.amqp_libraries.library_client import make_clients
 from shalott.clients.body import SMALLEST_BYTES
-from shalott.clients.consuming.client import ConsumerClients
-from shalott.clients.consuming.declarations import EXCHANGE_PREFIX
-from shalott.clients.recovering.clients import make_clients
 from shalott.core.consumer_generator import (
     Churn,
     ConsumeOut,

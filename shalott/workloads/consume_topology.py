@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from shalott.checkers.consumers.rows.rules import QueueRules
-from shalott.clients.consuming.declarations import (
+from shalott.clients.amqp.consumer_client import (
     EXCHANGE_PREFIX,
     Declaration,
     ExchangeDeclaration,

@@ -20,8 +20,8 @@ import msgspec
 from shalott.checkers.base import Checker
 from shalott.checkers.linearizability.run_checker import Linearizability
 from shalott.checkers.queues.fifo_order import FifoOrder
-from shalott.clients.amqp import AmqpQueueClient
-from shalott.clients.amqp_channel import guest_of
+from shalott.clients.amqp.channel import guest_of
+from shalott.clients.amqp.queue_client import AmqpQueueClient
 from shalott.clients.body import SMALLEST_BYTES
 from shalott.core.generator import Generator, Stagger, TimeLimit
 from shalott.core.parameters import make_parameters

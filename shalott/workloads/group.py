@@ -17,10 +17,9 @@ from shalott.checkers.groups.checkers import group_checkers
 from shalott.checkers.mastership.elections.regressions import Elections
 from shalott.checkers.runs.convergence import Convergence
 from shalott.clients.body import SMALLEST_BYTES
-from shalott.clients.libraries.choice import LibraryClients, library_clients
-from shalott.clients.members.client import GroupClient, GroupMeans
-from shalott.clients.members.consumption import MemberSettings
-from shalott.clients.members.listener import Listener
+from shalott.clients.library_choice import LibraryClients, library_clients
+from shalott.clients.rocketmq.consumption import Listener, MemberSettings
+from shalott.clients.rocketmq.group_client import GroupClient, GroupMeans
 from shalott.core.client import Client
 from shalott.core.generator import Generator, Phases, Stagger, TimeLimit
 from shalott.core.log_generator import read_all

@@ -9,7 +9,7 @@ import msgspec
 
 from shalott.checkers.groups.rows.rules import Group, GroupRules
 from shalott.clients.body import SMALLEST_BYTES
-from shalott.clients.libraries.choice import (
+from shalott.clients.library_choice import (
     BROKERS_MAX_RECONSUME,
     BROKERS_RETRY_LEVEL,
     CPP,
@@ -18,7 +18,7 @@ from shalott.clients.libraries.choice import (
     JavaParameters,
     check_client,
 )
-from shalott.clients.members.requests import DEAD_PREFIX, SCHEDULE_TOPIC, retry_topic
+from shalott.clients.rocketmq.group_requests import DEAD_PREFIX, SCHEDULE_TOPIC, retry_topic
 from shalott.cluster.systems.record import promises_of
 from shalott.core.errors import UsageError
 from shalott.core.parameters import make_parameters

@@ -25,8 +25,8 @@ import msgspec
 from shalott.checkers.base import Checker
 from shalott.checkers.linearizability.run_checker import Linearizability
 from shalott.checkers.queues.locks import Locks
-from shalott.clients.amqp_channel import guest_of
-from shalott.clients.amqp_lock import AmqpLockClient
+from shalott.clients.amqp.channel import guest_of
+from shalott.clients.amqp.lock_client import AmqpLockClient
 from shalott.core.generator import (
     MAX_LAG_NS,
     Answer,

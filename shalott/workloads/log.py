@@ -26,14 +26,14 @@ from shalott.checkers.logs.freshness import FreshReads
 from shalott.checkers.mastership.elections.regressions import Elections
 from shalott.checkers.runs.convergence import Convergence
 from shalott.clients.body import SMALLEST_BYTES
-from shalott.clients.libraries.choice import (
+from shalott.clients.library_choice import (
     JavaParameters,
     LogClientName,
     check_client,
     library_clients,
 )
-from shalott.clients.log_client import LogClient
-from shalott.clients.members.consumption import MemberSettings
+from shalott.clients.rocketmq.consumption import MemberSettings
+from shalott.clients.rocketmq.log_client import LogClient
 from shalott.cluster.systems.record import promises_of, readers_of
 from shalott.core.client import Client
 from shalott.core.generator import Generator, Limit, Phases, Stagger, TimeLimit

@@ -15,8 +15,8 @@ import msgspec
 
 from shalott.checkers.base import Checker
 from shalott.checkers.queues.guarantees import ClientGuarantees
-from shalott.clients.amqp import AmqpQueueClient
-from shalott.clients.amqp_channel import guest_of
+from shalott.clients.amqp.channel import guest_of
+from shalott.clients.amqp.queue_client import AmqpQueueClient
 from shalott.clients.body import SMALLEST_BYTES
 from shalott.core.errors import UsageError
 from shalott.core.generator import Generator, Stagger, TimeLimit

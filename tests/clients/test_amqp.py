@@ -11,7 +11,7 @@ import pytest
 from pamqp import commands
 from pamqp.body import ContentBody
 
-from shalott.clients.amqp import AmqpQueueClient
+from shalott.clients.amqp.queue_client import AmqpQueueClient
 from shalott.clients.body import decode_body, encode_body
 from shalott.core.errors import Definite, Indefinite, Unreachable
 from shalott.core.op import Completion, Invocation

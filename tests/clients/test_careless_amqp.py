@@ -12,7 +12,7 @@ from pamqp.body import ContentBody
 from pamqp.header import ContentHeader
 
 from shalott.checkers.queues.guarantees import CAREFUL, ClientGuarantees
-from shalott.clients.amqp import AmqpQueueClient
+from shalott.clients.amqp.queue_client import AmqpQueueClient
 from shalott.clients.body import encode_body
 from shalott.core.errors import Definite, Indefinite
 from shalott.core.op import Completion, Invocation

@@ -52,7 +52,7 @@ FILES = tuple(
 NEVER_SIMULATED = (
     "shalott/clients/cpp/",
     "shalott/clients/java/",
-    "shalott/clients/recovering/",
+    "shalott/clients/amqp_libraries/",
 )
 ORDERLESS = ("sorted", "len", "min", "max", "sum", "any", "all", "bool")
 
@@ -164,7 +164,7 @@ SIMULATED_EXEMPT: Mapping[tuple[str, str], str] = {
         "shalott/nemesis/requirements.py",
         "set",
     ): "capabilities are compared, and sorted when told",
-    ("shalott/clients/amqp_connection.py", "machine"): "os.strerror: an error number as text",
+    ("shalott/clients/amqp/connection.py", "machine"): "os.strerror: an error number as text",
 }
 
 

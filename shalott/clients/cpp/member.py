@@ -16,15 +16,11 @@ from abc import ABC, abstractmethod
 from collections.abc import Coroutine, Mapping
 from typing import Any, Protocol
 
-from shalott.checkers.groups.rows.rules import Group
 from shalott.clients.body import decode_body
 from shalott.clients.cpp.process import CppProcess
 from shalott.clients.cpp.tap import RemotingTap
-from shalott.clients.cpp.wire import MemberRows, key_of_delivery
-from shalott.clients.members.consumption import GONE, MemberSettings
-from shalott.clients.members.listener import Listener
-from shalott.clients.rocketmq import Dial
-from shalott.core.client import ClientRows
+from shalott.clients.cpp.wire_rows import MemberRows, key_of_delivery
+from shalott.clients.rocketmq.consumption import GONE, Membership
 from shalott.core.errors import Unreachable
 from shalott.core.op import Completion
 
@@ -49,28 +45,18 @@ class Driven(Protocol):
 
 
 class LibraryMember(ABC):
-    """``name`` is its instance name."""
+    """The name of its membership is its instance name."""
 
-    def __init__(
-        self,
-        name: str,
-        group: Group,
-        *,
-        settings: MemberSettings,
-        name_server: str,
-        dial: Dial,
-        listener: Listener,
-        rows: ClientRows,
-    ) -> None:
-        self.name = name
-        self.group = group
-        self._listener = listener
-        self._rows = rows
-        self._settings = settings
-        self._name_server = name_server
-        self._dial = dial
+    def __init__(self, of: Membership) -> None:
+        self.name = of.name
+        self.group = of.group
+        self._listener = of.listener
+        self._rows = of.rows
+        self._settings = of.settings
+        self._name_server = of.name_server
+        self._dial = of.dial
         self._wire = self._new_wire()
-        self._tap = RemotingTap(dial, self._wire)
+        self._tap = RemotingTap(of.dial, self._wire)
         self._process = self._new_process()
         self._given: dict[tuple[str, int], int] = {}  # how often, by queue and offset
         self._tasks: dict[asyncio.Task[None], None] = {}
@@ -202,28 +188,9 @@ class LibraryMember(ABC):
 class CppMember(LibraryMember):
     """``body_bytes``: of every message of the run."""
 
-    def __init__(
-        self,
-        name: str,
-        group: Group,
-        *,
-        body_bytes: int,
-        settings: MemberSettings,
-        name_server: str,
-        dial: Dial,
-        listener: Listener,
-        rows: ClientRows,
-    ) -> None:
+    def __init__(self, of: Membership, *, body_bytes: int) -> None:
         self._body_bytes = body_bytes
-        super().__init__(
-            name,
-            group,
-            settings=settings,
-            name_server=name_server,
-            dial=dial,
-            listener=listener,
-            rows=rows,
-        )
+        super().__init__(of)
 
     def _new_process(self) -> CppProcess:
         return CppProcess(self._body_bytes, self._said, self._process_ended)

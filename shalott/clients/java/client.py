@@ -20,12 +20,10 @@ from typing import Any
 
 from shalott.clients.body import decode_body, encode_body
 from shalott.clients.cpp.tap import RemotingTap
-from shalott.clients.java.attempts import Attempts, fate_of_send
-from shalott.clients.java.instance import JavaInstance
-from shalott.clients.java.machine import JavaMachine
-from shalott.clients.java.transactions import Transactions, fate_of_transaction
-from shalott.clients.log_client import EMPTY
-from shalott.clients.rocketmq import Dial
+from shalott.clients.java.machine import JavaInstance, JavaMachine
+from shalott.clients.java.sends import Attempts, Transactions, fate_of_send, fate_of_transaction
+from shalott.clients.rocketmq.log_client import EMPTY
+from shalott.clients.rocketmq.rocket_client import Dial
 from shalott.core.client import Client, ClientRows, Recording
 from shalott.core.errors import Definite, Unreachable
 from shalott.core.history import Recorder

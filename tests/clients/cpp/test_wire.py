@@ -16,7 +16,7 @@ from shalott.checkers.groups.rows.rules import Group
 from shalott.clients.body import encode_body
 from shalott.clients.cpp.sender import SentRows, fate_of_send
 from shalott.clients.cpp.tap import with_store_host
-from shalott.clients.cpp.wire import MemberRows, key_of_delivery
+from shalott.clients.cpp.wire_rows import MemberRows, key_of_delivery
 from shalott.core.client import ClientRows
 from shalott.core.errors import Definite, Indefinite
 from shalott.core.memory_recording import MemoryRecorder

@@ -14,8 +14,8 @@ from shalott.broker.rocket.remoting.codes import RequestCode, ResponseCode
 from shalott.broker.rocket.remoting.command import ONEWAY_FLAG, Command, response
 from shalott.checkers.groups.rows.rules import Group
 from shalott.clients.body import encode_body
-from shalott.clients.java.rows import JavaMemberRows
-from shalott.clients.rocketmq_messages import encode_properties
+from shalott.clients.java.member import JavaMemberRows
+from shalott.clients.rocketmq.stored_messages import encode_properties
 from shalott.core.client import ClientRows
 from shalott.core.memory_recording import MemoryRecorder
 from tests.world.rocket.stored_messages import stored_message

@@ -19,9 +19,8 @@ from shalott.broker.rocket.remoting.route_data import BrokerData, QueueData, Top
 from shalott.broker.rocket.remoting.server import Caller, RemotingServer
 from shalott.checkers.groups.rows.rules import Group
 from shalott.clients.body import encode_body as encode_value
-from shalott.clients.members.consumption import MemberSettings
-from shalott.clients.members.listener import Listener
-from shalott.clients.members.member import Member
+from shalott.clients.rocketmq.consumption import Listener, MemberSettings, Membership
+from shalott.clients.rocketmq.member import Member
 from shalott.core.client import ClientRows
 from shalott.core.memory_recording import MemoryRecorder
 from tests.world.clock.virtual import HOST
@@ -60,13 +59,15 @@ class Groups:
 
     def join(self, group: Group, settings: MemberSettings = SETTINGS) -> Member:
         member = Member(
-            f"{group.name}-{len(self.members)}",
-            group,
-            settings=settings,
-            name_server=self.name_server,
-            dial=parse_address,
-            listener=self.listener,
-            rows=ClientRows(self.recorder, 0, "n1"),
+            Membership(
+                name=f"{group.name}-{len(self.members)}",
+                group=group,
+                settings=settings,
+                name_server=self.name_server,
+                dial=parse_address,
+                listener=self.listener,
+                rows=ClientRows(self.recorder, 0, "n1"),
+            )
         )
         self.members.append(member)
         return member

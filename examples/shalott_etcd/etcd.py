@@ -14,8 +14,8 @@ from typing import Annotated, Any
 import msgspec
 
 from shalott.cluster.base import Cluster, NodeSpec, Topology
-from shalott.cluster.systems.readiness import await_nodes
 from shalott.cluster.systems.record import Profile, SystemRecord
+from shalott.cluster.systems.settling import await_nodes
 from shalott.core.errors import (
     BootFailed,
     ClientError,

@@ -17,7 +17,6 @@ from shalott.checkers.consumers.rows.rules import ConsumeRules
 from shalott.clients.amqp.channel import guest_of
 from shalott.clients.amqp.consumer_client import EXCHANGE_PREFIX, ConsumerClients
 from shalott.clients.amqp_libraries.library_client import make_clients
-from shalott.clients.body import SMALLEST_BYTES
 from shalott.core.consumer_generator import (
     Churn,
     ConsumeOut,
@@ -26,6 +25,7 @@ from shalott.core.consumer_generator import (
     consumer_mix,
 )
 from shalott.core.generator import Generator, Phases, Stagger, TimeLimit
+from shalott.core.message_body import SMALLEST_BYTES
 from shalott.core.op import Invocation
 from shalott.core.plan import Plan
 from shalott.core.queue_generator import drain

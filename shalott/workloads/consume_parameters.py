@@ -7,8 +7,8 @@ from typing import Annotated, Literal
 import msgspec
 
 from shalott.clients.amqp_libraries.library_client import AmqpClientName, check_client
-from shalott.clients.body import SMALLEST_BYTES
 from shalott.core.errors import UsageError
+from shalott.core.message_body import SMALLEST_BYTES
 from shalott.core.parameters import make_parameters
 from shalott.core.plan import Plan
 

@@ -22,8 +22,8 @@ from shalott.checkers.linearizability.run_checker import Linearizability
 from shalott.checkers.queues.fifo_order import FifoOrder
 from shalott.clients.amqp.channel import guest_of
 from shalott.clients.amqp.queue_client import AmqpQueueClient
-from shalott.clients.body import SMALLEST_BYTES
 from shalott.core.generator import Generator, Stagger, TimeLimit
+from shalott.core.message_body import SMALLEST_BYTES
 from shalott.core.parameters import make_parameters
 from shalott.core.plan import Plan
 from shalott.core.queue_generator import queue_mix

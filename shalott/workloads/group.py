@@ -16,13 +16,13 @@ from shalott.checkers.base import Checker
 from shalott.checkers.groups.checkers import group_checkers
 from shalott.checkers.mastership.elections.regressions import Elections
 from shalott.checkers.runs.convergence import Convergence
-from shalott.clients.body import SMALLEST_BYTES
 from shalott.clients.library_choice import LibraryClients, library_clients
 from shalott.clients.rocketmq.consumption import Listener, MemberSettings
 from shalott.clients.rocketmq.group_client import GroupClient, GroupMeans
 from shalott.core.client import Client
 from shalott.core.generator import Generator, Phases, Stagger, TimeLimit
 from shalott.core.log_generator import read_all
+from shalott.core.message_body import SMALLEST_BYTES
 from shalott.core.op import Invocation
 from shalott.core.plan import Plan, nodes_hosting
 from shalott.core.rng import Draw, Range, stream_key

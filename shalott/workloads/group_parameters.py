@@ -8,7 +8,6 @@ from typing import Annotated
 import msgspec
 
 from shalott.checkers.groups.rows.rules import Group, GroupRules
-from shalott.clients.body import SMALLEST_BYTES
 from shalott.clients.library_choice import (
     BROKERS_MAX_RECONSUME,
     BROKERS_RETRY_LEVEL,
@@ -21,6 +20,7 @@ from shalott.clients.library_choice import (
 from shalott.clients.rocketmq.group_requests import DEAD_PREFIX, SCHEDULE_TOPIC, retry_topic
 from shalott.cluster.systems.record import promises_of
 from shalott.core.errors import UsageError
+from shalott.core.message_body import SMALLEST_BYTES
 from shalott.core.parameters import make_parameters
 from shalott.core.plan import Plan
 from shalott.workloads.record import Values

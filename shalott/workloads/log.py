@@ -25,7 +25,6 @@ from shalott.checkers.logs.anomalies import ReplicatedLog
 from shalott.checkers.logs.freshness import FreshReads
 from shalott.checkers.mastership.elections.regressions import Elections
 from shalott.checkers.runs.convergence import Convergence
-from shalott.clients.body import SMALLEST_BYTES
 from shalott.clients.library_choice import (
     JavaParameters,
     LogClientName,
@@ -38,6 +37,7 @@ from shalott.cluster.systems.record import promises_of, readers_of
 from shalott.core.client import Client
 from shalott.core.generator import Generator, Limit, Phases, Stagger, TimeLimit
 from shalott.core.log_generator import Settle, log_mix, read_all
+from shalott.core.message_body import SMALLEST_BYTES
 from shalott.core.parameters import make_parameters
 from shalott.core.plan import Plan, nodes_hosting
 from shalott.core.rng import Draw, Range, stream_key

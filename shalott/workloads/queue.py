@@ -17,9 +17,9 @@ from shalott.checkers.base import Checker
 from shalott.checkers.queues.guarantees import ClientGuarantees
 from shalott.clients.amqp.channel import guest_of
 from shalott.clients.amqp.queue_client import AmqpQueueClient
-from shalott.clients.body import SMALLEST_BYTES
 from shalott.core.errors import UsageError
 from shalott.core.generator import Generator, Stagger, TimeLimit
+from shalott.core.message_body import SMALLEST_BYTES
 from shalott.core.parameters import make_parameters
 from shalott.core.plan import Plan
 from shalott.core.queue_generator import drain, queue_mix

@@ -18,10 +18,10 @@ from shalott.clients.amqp.consumer_client import (
     ConsumerClients,
     QueueDeclaration,
 )
-from shalott.clients.body import encode_body
 from shalott.core.errors import Definite, Indefinite, Unreachable
 from shalott.core.history import History
 from shalott.core.memory_recording import MemoryRecorder
+from shalott.core.message_body import encode_body
 from shalott.core.op import Invocation
 from shalott.core.recording import loop_clock_ns
 from shalott.core.subscription import Settling, Subscription

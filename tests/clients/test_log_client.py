@@ -10,10 +10,10 @@ from shalott.broker.rocket.addresses import parse_address
 from shalott.broker.rocket.processor import outcomes
 from shalott.broker.rocket.remoting.codes import ResponseCode
 from shalott.broker.rocket.remoting.command import Command, response
-from shalott.clients.body import encode_body
 from shalott.clients.rocketmq import log_client
 from shalott.clients.rocketmq.log_client import LogClient
 from shalott.core.errors import Definite, Indefinite, Unreachable
+from shalott.core.message_body import encode_body
 from shalott.core.op import Completion, Invocation
 from tests.world.clock.virtual import HOST
 from tests.world.rocket.scripted_broker import (

@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from shalott.cluster.systems.rocket.profiles import SAFE_SETTINGS
+from shalott.cluster.systems.rocket.drawing import SAFE_SETTINGS
 from shalott.core.errors import UsageError
 from shalott.core.parameters import flags_of
 from shalott.core.plan import Plan

@@ -23,8 +23,8 @@ from pamqp import commands
 from pamqp.base import Frame
 
 from shalott.clients.amqp.connection import Connection, Content, Event
-from shalott.clients.body import decode_body
 from shalott.core.client import ClientRows
+from shalott.core.message_body import decode_body
 from shalott.core.op import Completion, OpType
 from shalott.core.subscription import PLAIN, Settling, Subscription, Verdict
 

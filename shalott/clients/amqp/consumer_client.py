@@ -39,11 +39,11 @@ from shalott.clients.amqp.consumer_channel import (
     ConsumerChannel,
     told_in,
 )
-from shalott.clients.body import decode_body, encode_body
 from shalott.core.client import ClientRows
 from shalott.core.consumer_generator import slot_name
 from shalott.core.errors import Definite, Indefinite
 from shalott.core.history import Recorder
+from shalott.core.message_body import decode_body, encode_body
 from shalott.core.op import Completion, Invocation
 from shalott.core.subscription import Subscription, subscription_of
 

@@ -36,8 +36,8 @@ from pamqp import commands
 
 from shalott.clients.amqp.channel import GUEST, AmqpChannel, Credentials
 from shalott.clients.amqp.connection import Content
-from shalott.clients.body import SMALLEST_BYTES, encode_body
 from shalott.core.errors import Definite, Indefinite
+from shalott.core.message_body import SMALLEST_BYTES, encode_body
 from shalott.core.op import Completion, Invocation
 
 EMPTY = "empty"

@@ -45,8 +45,8 @@ from shalott.checkers.queues.guarantees import CAREFUL, ClientGuarantees
 from shalott.checkers.queues.redelivery import GIVEN_BACK, GIVEN_BACK_VALUE
 from shalott.clients.amqp.channel import GUEST, AmqpChannel, Credentials
 from shalott.clients.amqp.connection import Connection, Content
-from shalott.clients.body import decode_body, encode_body
 from shalott.core.errors import Definite, Indefinite
+from shalott.core.message_body import decode_body, encode_body
 from shalott.core.op import Completion, Invocation
 
 TRANSIENT, PERSISTENT = 1, 2  # delivery modes

@@ -29,11 +29,11 @@ from shalott.clients.amqp_libraries.amqp_tap import AmqpTap
 from shalott.clients.amqp_libraries.library import Library, Outgoing, require_library
 from shalott.clients.amqp_libraries.pika_library import Pika
 from shalott.clients.amqp_libraries.wire_rows import Ledger, Published
-from shalott.clients.body import encode_body
 from shalott.core.client import OWN, Client, ClientRows, MakeClient, refuse_in_simulation
 from shalott.core.consumer_generator import slot_name
 from shalott.core.errors import Definite, Indefinite, Unreachable
 from shalott.core.history import Recorder
+from shalott.core.message_body import encode_body
 from shalott.core.op import Completion, Invocation
 from shalott.core.subscription import subscription_of
 

@@ -21,8 +21,8 @@ from pamqp import commands
 from pamqp.base import Frame
 
 from shalott.clients.amqp_libraries.amqp_tap import Message
-from shalott.clients.body import decode_body
 from shalott.core.client import ClientRows
+from shalott.core.message_body import decode_body
 from shalott.core.op import Completion, OpType
 
 CORRUPTED = "corrupted"

@@ -16,12 +16,12 @@ from abc import ABC, abstractmethod
 from collections.abc import Coroutine, Mapping
 from typing import Any, Protocol
 
-from shalott.clients.body import decode_body
 from shalott.clients.cpp.process import CppProcess
 from shalott.clients.cpp.tap import RemotingTap
 from shalott.clients.cpp.wire_rows import MemberRows, key_of_delivery
 from shalott.clients.rocketmq.consumption import GONE, Membership
 from shalott.core.errors import Unreachable
+from shalott.core.message_body import decode_body
 from shalott.core.op import Completion
 
 log = logging.getLogger("shalott.clients")

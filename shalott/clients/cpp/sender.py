@@ -18,12 +18,12 @@ from typing import Any
 
 from shalott.broker.rocket.remoting.codes import RequestCode
 from shalott.broker.rocket.remoting.command import Command
-from shalott.clients.body import decode_body, encode_body
 from shalott.clients.cpp.process import CppProcess
 from shalott.clients.cpp.tap import RemotingTap
 from shalott.clients.rocketmq.rocket_client import Dial
 from shalott.core.client import Client
 from shalott.core.errors import Definite, Indefinite, Unreachable
+from shalott.core.message_body import decode_body, encode_body
 from shalott.core.op import Completion, Invocation
 
 GROUP = "shalott"

@@ -21,7 +21,6 @@ from shalott.broker.rocket.remoting.codes import RequestCode, ResponseCode
 from shalott.broker.rocket.remoting.command import Command
 from shalott.broker.rocket.remoting.route_data import PERM_READ
 from shalott.checkers.groups.rows.rules import Group
-from shalott.clients.body import decode_body
 from shalott.clients.cpp.tap import decode_route
 from shalott.clients.rocketmq.consumption import allocate_averagely
 from shalott.clients.rocketmq.group_requests import retry_topic
@@ -32,6 +31,7 @@ from shalott.clients.rocketmq.stored_messages import (
     decode_messages,
 )
 from shalott.core.client import ClientRows
+from shalott.core.message_body import decode_body
 from shalott.core.op import Completion, OpType
 
 PULLED_MAX = 20_000  # messages that may still be sent back

@@ -18,7 +18,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from shalott.clients.body import decode_body, encode_body
 from shalott.clients.cpp.tap import RemotingTap
 from shalott.clients.java.machine import JavaInstance, JavaMachine
 from shalott.clients.java.sends import Attempts, Transactions, fate_of_send, fate_of_transaction
@@ -27,6 +26,7 @@ from shalott.clients.rocketmq.rocket_client import Dial
 from shalott.core.client import Client, ClientRows, Recording
 from shalott.core.errors import Definite, Unreachable
 from shalott.core.history import Recorder
+from shalott.core.message_body import decode_body, encode_body
 from shalott.core.op import Completion, Invocation
 
 PRODUCERS, READERS = "shalott-producers", "shalott-readers"

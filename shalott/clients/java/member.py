@@ -14,7 +14,6 @@ from typing import Any
 
 from shalott.broker.rocket.remoting.codes import RequestCode
 from shalott.broker.rocket.remoting.command import Command
-from shalott.clients.body import decode_body
 from shalott.clients.cpp.member import LibraryMember
 from shalott.clients.cpp.wire_rows import MemberRows
 from shalott.clients.java.machine import JavaInstance, JavaMachine
@@ -23,6 +22,7 @@ from shalott.clients.rocketmq.consumption import Membership
 from shalott.clients.rocketmq.group_requests import retry_topic
 from shalott.clients.rocketmq.rocket_client import Queue, RocketClient, RocketError
 from shalott.clients.rocketmq.stored_messages import decode_properties
+from shalott.core.message_body import decode_body
 from shalott.core.op import Completion
 
 ASK_TIMEOUT_MS = 2000.0

@@ -39,12 +39,12 @@ import msgspec
 
 from shalott.broker.rocket.remoting.codes import RequestCode, ResponseCode
 from shalott.broker.rocket.remoting.command import Command
-from shalott.clients.body import decode_body
 from shalott.clients.cpp.tap import Cut
 from shalott.clients.rocketmq.log_client import fate_of_send as fate_of_one
 from shalott.clients.rocketmq.log_client import log_offset_of
 from shalott.clients.rocketmq.rocket_client import STORED_CODES, Refused
 from shalott.core.errors import Definite, Indefinite
+from shalott.core.message_body import decode_body
 from shalott.core.op import Completion, Invocation
 from shalott.core.rng import draw_float
 

@@ -17,7 +17,6 @@ from typing import Any, Literal, TypeVar
 
 from shalott.broker.rocket.remoting.codes import ResponseCode
 from shalott.checkers.groups.rows.rules import Group
-from shalott.clients.body import decode_body
 from shalott.clients.rocketmq import group_requests as requests
 from shalott.clients.rocketmq.log_client import NOTHING_STORED
 from shalott.clients.rocketmq.rocket_client import (
@@ -32,6 +31,7 @@ from shalott.clients.rocketmq.rocket_client import (
 )
 from shalott.clients.rocketmq.stored_messages import PulledMessage
 from shalott.core.client import ClientRows
+from shalott.core.message_body import decode_body
 from shalott.core.op import Completion, OpType
 from shalott.core.rng import draw_float, stream_key
 

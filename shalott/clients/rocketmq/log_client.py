@@ -28,7 +28,6 @@ from dataclasses import dataclass
 
 from shalott.broker.rocket.remoting.codes import ResponseCode
 from shalott.broker.rocket.remoting.route_data import TopicRoute
-from shalott.clients.body import decode_body, encode_body
 from shalott.clients.rocketmq.rocket_client import (
     Dial,
     NotSent,
@@ -39,6 +38,7 @@ from shalott.clients.rocketmq.rocket_client import (
     RocketError,
 )
 from shalott.core.errors import Definite, Indefinite, Unreachable
+from shalott.core.message_body import decode_body, encode_body
 from shalott.core.op import Completion, Invocation
 
 EMPTY = "empty"

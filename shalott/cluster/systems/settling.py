@@ -1,5 +1,5 @@
-"""When a cluster has settled: every node runs and agrees with the others on every queue's master
-and mirrors.
+"""When nodes are ready, and when a cluster has settled: every node runs and agrees with the others
+on every queue's master and mirrors.
 
 ``why_unsettled`` is a pure function of one round of observations (see ``System.observe``), so
 that the report can say what the cluster was still waiting for.
@@ -10,10 +10,14 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from itertools import combinations
 from typing import Any
 
-from shalott.cluster.systems.partitions import is_known, nodes_to_restart
-from shalott.core.errors import ClientError
+from tenacity import wait_exponential
+
+from shalott.cluster.base import Cluster
+from shalott.cluster.waiting import ask_until
+from shalott.core.errors import BootFailed, ClientError
 
 log = logging.getLogger("shalott.cluster.systems")
 
@@ -110,7 +114,7 @@ def why_unsettled(
         if found is None:
             return f"{node} can't be asked"
         if sorted(found["running"]) != nodes:
-            return f"{node} runs with {', '.join(sorted(found['running'])) or 'nobody'}"
+            return f"{node} runs with {', '.join(sorted(found['running'])) or 'no node'}"
         if found["partitions"]:
             return f"{node} reports a partition from {', '.join(found['partitions'])}"
     for queue in queues:
@@ -158,3 +162,83 @@ def mirrors_wanted(policy: Mapping[str, Any], nodes: Sequence[str], master: str)
     if mode == "nodes":
         return len({name for name in parameters or () if name in nodes} - {master})
     return 0
+
+
+def nodes_to_restart(
+    nodes: Sequence[str], partitions: Mapping[str, Sequence[str]]
+) -> tuple[str, ...]:
+    """The nodes that an operator restarts after a partition. ``partitions[a]``: those from which
+    ``a`` says that it is partitioned.
+
+    Partitions need not be clean: behind a bridge a node may agree with both sides while these
+    disagree with each other. What must be restarted is every node outside the largest set without a
+    reported partition inside it (the smallest vertex cover of the quarrels). Clusters have a
+    handful of nodes, so all sets are tried. Of two sets of one size the one with the earlier names
+    is kept.
+    """
+    quarrels = [(a, b) for a, others in partitions.items() for b in others if a != b]
+    ordered = sorted(nodes)
+    for size in range(len(ordered), 0, -1):
+        for kept in combinations(ordered, size):
+            if not any(a in kept and b in kept for a, b in quarrels):
+                return tuple(node for node in ordered if node not in kept)
+    raise AssertionError("one node has no quarrel with itself")
+
+
+def is_known(
+    nodes: Sequence[str],
+    running: Mapping[str, Sequence[str]],
+    partitions: Mapping[str, Sequence[str]],
+) -> bool:
+    """Whether every node has made up its mind about every other: it runs with it, or is parted
+    from it."""
+    return all(
+        other in running.get(node, ()) or other in partitions.get(node, ())
+        for node in nodes
+        for other in nodes
+        if other != node
+    )
+
+
+POLLS = wait_exponential(multiplier=0.05, exp_base=1.2, max=0.4)  # s
+QUOTED_LINES = 8
+
+
+async def await_nodes(
+    cluster: Cluster,
+    nodes: Sequence[str],
+    why_not_ready: Callable[[str], Awaitable[str]],
+    timeout_ms: int,
+    *,
+    may_exit: bool = False,
+) -> None:
+    """Return when ``why_not_ready`` is empty for every node.
+
+    Raises BootFailed at the deadline, or as soon as a node's process has ended unless it
+    ``may_exit``.
+    """
+    waiting = list(nodes)
+    reasons: dict[str, str] = {}
+
+    async def are_ready() -> bool:
+        for node in list(waiting):
+            try:
+                reasons[node] = await why_not_ready(node)
+            except ClientError as error:
+                reasons[node] = str(error)
+            if not reasons[node]:
+                waiting.remove(node)
+            elif not may_exit and (await cluster.status(node)).state == "exited":
+                await _fail(cluster, [node], {node: "its process has ended"})
+        return not waiting
+
+    if not await ask_until(are_ready, timeout_ms / 1000, POLLS):
+        await _fail(cluster, waiting, reasons)
+
+
+async def _fail(cluster: Cluster, nodes: Sequence[str], reasons: dict[str, str]) -> None:
+    parts = []
+    for node in nodes:
+        printed = (await cluster.output(node, QUOTED_LINES)).strip()
+        parts.append(f"{node} is not ready: {reasons[node]}. It printed:\n{printed or '(nothing)'}")
+    raise BootFailed("\n".join(parts))

@@ -14,9 +14,9 @@ from pamqp.header import ContentHeader
 
 from shalott.clients.amqp_libraries.amqp_tap import Message
 from shalott.clients.amqp_libraries.wire_rows import CUT_OFF, ConnectionRows, Ledger
-from shalott.clients.body import encode_body
 from shalott.core.client import ClientRows
 from shalott.core.memory_recording import MemoryRecorder
+from shalott.core.message_body import encode_body
 
 pytestmark = pytest.mark.unit
 

@@ -9,8 +9,12 @@ import msgspec
 import pytest
 
 from shalott.cluster.systems.record import SYSTEMS
-from shalott.cluster.systems.rocket.drawing import EVERYWHERE, OF_SYSTEM, TWICE_WITHIN
-from shalott.cluster.systems.rocket.profiles import SAFE_SETTINGS
+from shalott.cluster.systems.rocket.drawing import (
+    EVERYWHERE,
+    OF_SYSTEM,
+    SAFE_SETTINGS,
+    TWICE_WITHIN,
+)
 from shalott.cluster.systems.rocket.settings import check_settings
 from shalott.core.errors import UsageError
 from shalott.core.generator import TimeLimit

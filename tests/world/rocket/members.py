@@ -18,11 +18,11 @@ from shalott.broker.rocket.remoting.command import Command, response
 from shalott.broker.rocket.remoting.route_data import BrokerData, QueueData, TopicRoute, encode_body
 from shalott.broker.rocket.remoting.server import Caller, RemotingServer
 from shalott.checkers.groups.rows.rules import Group
-from shalott.clients.body import encode_body as encode_value
 from shalott.clients.rocketmq.consumption import Listener, MemberSettings, Membership
 from shalott.clients.rocketmq.member import Member
 from shalott.core.client import ClientRows
 from shalott.core.memory_recording import MemoryRecorder
+from shalott.core.message_body import encode_body as encode_value
 from tests.world.clock.virtual import HOST
 from tests.world.rocket.broker import World, in_world
 

@@ -23,7 +23,6 @@ import msgspec
 from shalott.broker.rabbit.config import NodeConfig
 from shalott.cluster.base import Cluster, NodeSpec, Topology, members_of
 from shalott.cluster.systems import settling
-from shalott.cluster.systems.events import event_row, read_event_file
 from shalott.cluster.systems.management import (
     DEFAULT_VHOST,
     RABBIT_PORTS,
@@ -34,8 +33,9 @@ from shalott.cluster.systems.management import (
     queue_path,
     set_up,
 )
+from shalott.cluster.systems.own_broker import event_row, read_event_file
 from shalott.cluster.systems.rabbit.parameters import MirroredParameters
-from shalott.cluster.systems.readiness import await_nodes
+from shalott.cluster.systems.settling import await_nodes
 from shalott.core.errors import Definite, UsageError
 from shalott.core.parameters import make_parameters
 from shalott.core.plan import SystemPlan

@@ -15,7 +15,6 @@ from typing import Any
 
 from shalott.cluster.base import Cluster, NodeSpec, Topology, members_of
 from shalott.cluster.systems import settling
-from shalott.cluster.systems.events import event_row
 from shalott.cluster.systems.management import (
     RABBIT_PORTS,
     api_path,
@@ -25,10 +24,11 @@ from shalott.cluster.systems.management import (
     queue_path,
     set_up,
 )
+from shalott.cluster.systems.own_broker import event_row
 from shalott.cluster.systems.rabbit import quorum
 from shalott.cluster.systems.rabbit.parameters import OriginalParameters
 from shalott.cluster.systems.rabbit.rabbitmq_log import read_log
-from shalott.cluster.systems.readiness import await_nodes
+from shalott.cluster.systems.settling import await_nodes
 from shalott.core.errors import Definite, Indefinite
 from shalott.core.parameters import make_parameters
 from shalott.core.plan import SystemPlan

@@ -7,7 +7,7 @@ from functools import partial
 from typing import Any
 
 from shalott.cluster.base import NodeSpec, System
-from shalott.cluster.systems.known_bugs import check_own_bugs
+from shalott.cluster.systems.own_broker import check_own_bugs
 from shalott.cluster.systems.record import (
     Layouts,
     LogPromises,
@@ -17,9 +17,8 @@ from shalott.cluster.systems.record import (
     SystemRecord,
 )
 from shalott.cluster.systems.rocket import layout
-from shalott.cluster.systems.rocket.drawing import drawer_of, searches_of
-from shalott.cluster.systems.rocket.profiles import SAFE_SETTINGS
-from shalott.cluster.systems.rocket.upstream_names import in_own_names
+from shalott.cluster.systems.rocket.drawing import SAFE_SETTINGS, drawer_of, searches_of
+from shalott.cluster.systems.rocket.settings import in_own_names
 from shalott.core.parameters import NoParameters
 from shalott.core.plan import Plan, nodes_hosting
 
@@ -39,7 +38,7 @@ def make_elected(plan: Plan) -> System:
 
 
 def make_controllers(plan: Plan) -> System:
-    from shalott.cluster.systems.rocket.controllers import ControllerSystem
+    from shalott.cluster.systems.rocket.rocketmq import ControllerSystem
 
     return ControllerSystem(plan.system, plan.seed)
 

@@ -12,7 +12,7 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
-from shalott.cluster.systems.rocketmq_original.lines import Line, NodeLog, Where
+from shalott.cluster.systems.rocketmq_original.log_lines import Line, NodeLog, Where
 
 CONFIGURED = re.compile(r"^(brokerRole|enableControllerMode|enableDLegerCommitLog)=(\w+)$")
 BOOTED = re.compile(r"^The broker\[[^\],]*, ([^\]]*)\] boot success")

@@ -11,15 +11,15 @@ from collections.abc import Mapping
 from typing import Any
 
 from shalott.cluster.base import Topology
-from shalott.cluster.systems.rocketmq_original.layout import (
+from shalott.cluster.systems.rocketmq_original.parameters import (
     PORTS,
     addresses,
     controllers_are_jraft,
     nodes_with,
+    numbers,
     replication_of,
     services_of,
 )
-from shalott.cluster.systems.rocketmq_original.parameters import numbers
 from shalott.cluster.systems.rocketmq_original.settings import settings_of_service
 from shalott.core.plan import SystemPlan
 

@@ -17,7 +17,7 @@ from typing import Any
 import msgspec
 
 from shalott.broker.base.events import Event
-from shalott.cluster.systems.rocketmq_original.lines import Line, NodeLog, Where
+from shalott.cluster.systems.rocketmq_original.log_lines import Line, NodeLog, Where
 
 CONTROLLERS = "controller"  # the group of their own events
 ROLE = re.compile(r"^Controller (\S+) change role to ([a-zA-Z]+)(?:, leaderId:(\S+))?")

@@ -21,9 +21,9 @@ from tenacity import retry_if_exception_type, wait_fixed
 
 from shalott.broker.rocket.remoting.codes import RequestCode
 from shalott.cluster.base import Cluster
-from shalott.cluster.systems.rocket import operator as own_operator
+from shalott.cluster.systems.rocket import master_slave as own_operator
 from shalott.cluster.systems.rocketmq_original.config import CLUSTER, GROUP
-from shalott.cluster.systems.rocketmq_original.layout import nodes_with
+from shalott.cluster.systems.rocketmq_original.parameters import nodes_with
 from shalott.cluster.systems.rocketmq_original.system import RocketmqOriginal
 from shalott.cluster.waiting import ask_until, retrying
 from shalott.core.errors import ClientError, Definite, HarnessError, Indefinite

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from shalott.cluster.base import System
-from shalott.cluster.systems.known_bugs import check_own_bugs
+from shalott.cluster.systems.own_broker import check_own_bugs
 from shalott.cluster.systems.record import (
     Drawn,
     Footprint,
@@ -20,13 +20,13 @@ from shalott.cluster.systems.record import (
     SystemRecord,
 )
 from shalott.cluster.systems.rocket import layout
-from shalott.cluster.systems.rocket.upstream_names import in_upstream_names
-from shalott.cluster.systems.rocketmq_original.layout import replication_of
+from shalott.cluster.systems.rocket.settings import in_upstream_names
 from shalott.cluster.systems.rocketmq_original.parameters import (
     RocketmqParameters,
     has_controllers,
+    replication_of,
+    safe_settings,
 )
-from shalott.cluster.systems.rocketmq_original.profiles import safe_settings
 from shalott.core.errors import UsageError
 from shalott.core.plan import Plan, SystemPlan, nodes_hosting
 from shalott.core.rng import Range

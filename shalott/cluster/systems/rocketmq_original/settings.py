@@ -17,7 +17,7 @@ from typing import Any
 
 import msgspec
 
-from shalott.cluster.systems.rocketmq_original.layout import JRAFT, replication_of
+from shalott.cluster.systems.rocketmq_original.parameters import JRAFT, replication_of
 from shalott.core.errors import UsageError
 from shalott.core.plan import SystemPlan
 

@@ -20,15 +20,17 @@ from shalott.cluster.base import Cluster, NodeSpec, Topology, members_of
 from shalott.cluster.systems.rocket import settling
 from shalott.cluster.systems.rocketmq_original import files
 from shalott.cluster.systems.rocketmq_original.acknowledged import acknowledged_events
-from shalott.cluster.systems.rocketmq_original.asking import Admin
+from shalott.cluster.systems.rocketmq_original.admin import Admin
 from shalott.cluster.systems.rocketmq_original.config import (
     HEAPS,
     member_ids,
     properties_of,
 )
-from shalott.cluster.systems.rocketmq_original.events import read_events
-from shalott.cluster.systems.rocketmq_original.layout import (
+from shalott.cluster.systems.rocketmq_original.log_lines import Where
+from shalott.cluster.systems.rocketmq_original.observing import Views
+from shalott.cluster.systems.rocketmq_original.parameters import (
     PORTS,
+    RocketmqParameters,
     addresses,
     hosted_ports,
     machines_of,
@@ -36,9 +38,6 @@ from shalott.cluster.systems.rocketmq_original.layout import (
     replication_of,
     services_of,
 )
-from shalott.cluster.systems.rocketmq_original.lines import Where
-from shalott.cluster.systems.rocketmq_original.parameters import RocketmqParameters
-from shalott.cluster.systems.rocketmq_original.views import Views
 from shalott.cluster.systems.settling import Observe
 from shalott.cluster.waiting import ask_until
 from shalott.core.errors import BootFailed, ClientError, Definite, Indefinite
@@ -48,6 +47,12 @@ from shalott.core.plan import SystemPlan
 
 if TYPE_CHECKING:
     from shalott.core.history import Recorder
+
+from shalott.broker.base.events import Event
+from shalott.cluster.systems.own_broker import event_row
+from shalott.cluster.systems.rocketmq_original.broker_log import BrokerLog
+from shalott.cluster.systems.rocketmq_original.config import GROUP
+from shalott.cluster.systems.rocketmq_original.controller_log import ControllerLog, complete_sets
 
 log = logging.getLogger("shalott.cluster.systems")
 
@@ -271,3 +276,25 @@ def topic_fields(topic: str, queues: int) -> dict[str, str]:
         "topicSysFlag": "0",
         "order": "false",
     }
+
+
+# A name server has its node's controller in it.
+WITH_CONTROLLERS = ("nameserver", "controller")
+
+
+def read_events(
+    collected: Path, run_start_wall_ns: int, where: Where
+) -> Sequence[Mapping[str, Any]]:
+    """All that the nodes' logs say. ``collected``: a directory for each node, with its ``log``."""
+    found: list[Event] = []
+    for directory in sorted(collected.glob("*/log")):
+        node = directory.parent.name
+        broker = directory / "broker.log"
+        if broker.is_file():
+            found += BrokerLog(node, GROUP, where).events(broker)
+        for service in WITH_CONTROLLERS:
+            path = directory / f"{service}.log"
+            if path.is_file():
+                found += ControllerLog(node, where).events(path)
+    found.sort(key=lambda event: event.wall_ns)
+    return [event_row(event, run_start_wall_ns) for event in complete_sets(found, where)]

@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 
-from shalott.cluster.systems.rocket.profiles import SAFE_SETTINGS
+from shalott.cluster.systems.rocket.drawing import SAFE_SETTINGS
 from shalott.core.plan import FaultAction
 from shalott.core.rng import Range
 from shalott.harness.search.drawing.swarm import STRICT

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from shalott.clients.body import SMALLEST_BYTES, decode_body, encode_body
+from shalott.core.message_body import SMALLEST_BYTES, decode_body, encode_body
 
 pytestmark = pytest.mark.unit
 

@@ -1,4 +1,5 @@
-"""Node events as rows of EVENT_SCHEMA, put on the run's clock by their wall clock."""
+"""What the systems of our own broker share: its node events as rows of EVENT_SCHEMA, put on the
+run's clock by their wall clock, and the known bugs that a plan switches on in it."""
 
 from __future__ import annotations
 
@@ -9,7 +10,11 @@ from typing import Any
 
 import msgspec
 
+from shalott.broker.base.errors import ConfigError
 from shalott.broker.base.events import Event
+from shalott.broker.known_bugs import check_bugs, known_bug
+from shalott.core.errors import UsageError
+from shalott.core.plan import SystemPlan
 
 log = logging.getLogger("shalott.cluster.systems")
 
@@ -36,3 +41,17 @@ def read_event_file(path: Path) -> Iterator[Event]:
             yield msgspec.json.decode(line, type=Event)
         except msgspec.MsgspecError as error:
             log.warning("%s:%d is not an event: %s", path, number, error)
+
+
+def check_own_bugs(system: SystemPlan) -> None:
+    """Raises UsageError for what is no known bug, or one of another system."""
+    try:
+        check_bugs(system.bugs)
+    except ConfigError as error:
+        raise UsageError(str(error)) from error
+    for bug in map(known_bug, system.bugs):
+        if system.name not in bug.systems:
+            raise UsageError(
+                f"{bug.id} is a bug of {' and '.join(bug.systems)}, not of {system.name}: leave it"
+                f" out, or use --system {bug.systems[0]}"
+            )

@@ -282,7 +282,7 @@ class ConsumeOut(msgspec.Struct, frozen=True):
         extra, error = event.invocation.extra or {}, event.error or ""
         name = slot_name(event.invocation.key, extra.get("slot", 0))
         done = event.invocation.f == "look" and event.kind == "ok"
-        # Nothing is there, or somebody else sees to it.
+        # Nothing is there, or another client sees to it.
         done |= event.kind == "fail" and (NO_QUEUE in error or IN_USE in error)
         if not done:
             return self

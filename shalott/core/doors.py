@@ -234,7 +234,7 @@ class Door(Generic[Record]):
         except (
             Exception,
             SystemExit,
-        ) as error:  # somebody else's code must not keep ours from running
+        ) as error:  # a plug-in's code must not keep ours from running
             self._broken[entry_point.name] = (
                 f"{provider.name}'s {self.kind} {entry_point.name} can't be used:"
                 f" {_first_line(error)}"

@@ -159,7 +159,7 @@ class GatePlan(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     must_settle: bool = False  # after the heal, in the plan's time, and then be drained
     must_not_crash: bool = False  # the broker's processes, unless their disk failed
     crash_text: str = ""  # if not empty, only those count whose reason has this in it
-    must_stay_up: bool = False  # a node ends only if somebody or a fault ends it
+    must_stay_up: bool = False  # a node ends only if an operator or a fault ends it
     orderly_exits: tuple[int, ...] = ()  # exit codes with which one may end nevertheless
     must_converge: bool = False  # synchronised replicas hold at the end what their master holds
     one_master: bool = False  # at a time: two that claim a queue are more than a remark

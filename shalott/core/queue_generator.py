@@ -36,7 +36,7 @@ class QueueMix(msgspec.Struct, frozen=True):
     consumers then dequeue the more, so that the whole has its share of enqueues as far as it can.
 
     ``depth``: not 0 if every queue is to hold so many messages, so that a fault meets queues with
-    something in them. Nobody dequeues from a queue that may hold fewer: an enqueue goes to it
+    something in them. No dequeue goes to a queue that may hold fewer: an enqueue goes to it
     instead. ``held`` counts what clients were told: an enqueue counts when it is acknowledged, a
     dequeue from its invocation until it is known to have taken nothing. What a fault loses is still
     counted, so a queue may then be emptier than that.

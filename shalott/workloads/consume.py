@@ -174,7 +174,7 @@ def consume_workload(plan: Plan) -> Workload:
 def consume_rules(plan: Plan) -> ConsumeRules:
     """What the run's judges must know of it.
 
-    A loss is invalid whatever the profile, as in the workload ``queue``: documented windows of loss
+    A loss is invalid under every profile, as in the workload ``queue``: documented windows of loss
     are told, not forgiven.
     """
     return ConsumeRules(

@@ -2,7 +2,7 @@
 
 Half of the processes send, to all queues of several topics, with tags and delays; the others are
 given members, which consume in the background what RocketMQ's push consumers would
-(clients/members/member.py). After the heal the listeners can do with everything: when
+(clients/rocketmq/member.py). After the heal the listeners can do with everything: when
 every group has consumed all there is, its members leave, and every queue is read to its end at
 every broker. docs/consumers.md says what stands in the history.
 """
@@ -174,7 +174,7 @@ def load_generator(plan: Plan) -> Generator:
 
 def final_generator(plan: Plan, nodes: Sequence[str] | None = None) -> Generator:
     """A member more of each group and listeners that can do with everything, until nothing is left
-    to consume; then nobody, and everything is read. ``nodes``: all that have a broker, if not
+    to consume; then no member, and everything is read. ``nodes``: all that have a broker, if not
     given."""
     parameters, threads = parameters_of(plan), plan.workload.concurrency
     asked = nodes_hosting(plan, "broker") if nodes is None else nodes

@@ -1,7 +1,7 @@
 """Generators of the workload ``group``: sends with tags and delays, members that come and go, and
 how a run of it ends.
 
-Even threads send, odd ones have the members: an operation that nobody knows the end of retires its
+Even threads send, odd ones have the members: an operation whose end is unknown retires its
 process, and with it would go the members of its client. A single thread does both.
 """
 
@@ -267,7 +267,7 @@ class OnMembersThreads(msgspec.Struct, frozen=True):
 
 
 class UntilConsumed(msgspec.Struct, frozen=True):
-    """Ask again and again how far the groups are behind, until nobody was in two passes in a row.
+    """Ask again and again how far the groups are behind, until none was in two passes in a row.
 
     A look is done on one thread with members, or on all of them if it is one of those that only
     who has the members can answer (``everywhere``).

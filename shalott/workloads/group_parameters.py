@@ -172,7 +172,7 @@ def check(plan: Plan) -> None:
             known = ", ".join(FEATURES)
             raise UsageError(f"--groups {name}: a name is made of {known} and a number")
         if "broadcast" in features and "orderly" in features:
-            raise UsageError(f"--groups {name}: nobody locks a broadcast's queues")
+            raise UsageError(f"--groups {name}: no member locks a broadcast's queues")
         if "tagged" in features and parameters.tags < 2:
             raise UsageError(f"--groups {name}: that takes --tags 2 at least")
 

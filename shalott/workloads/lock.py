@@ -1,6 +1,6 @@
 """The lock workload: mutual exclusion by a message that one client at a time may have.
 
-Each lock is a durable mirrored queue with one message (clients/amqp_lock.py says how it
+Each lock is a durable mirrored queue with one message (clients/amqp/lock_client.py says how it
 is acquired and released). It is the classic test of RabbitMQ as a lock service, and the broker is
 expected to fail it: mirrors that lose sight of the master give the message out again while its
 holder goes on, and no fencing token tells a resource which of two holders came later. What is to

@@ -50,7 +50,7 @@ REMOTING = "rocketmq-remoting"  # brokers and name servers of RocketMQ
 TOPIC = "log"  # not the name of a cluster or a broker group: brokers refuse those
 PORTS = ("nameserver", "remoting")
 READING_LIMIT_MS = 60_000
-# Brokers ask about transactions every 30 or 60 s, whoever was heard of in the last 30 s.
+# Brokers ask about transactions every 30 or 60 s, those heard of in the last 30 s.
 SETTLING_LIMIT_MS = 180_000
 ROUTE_POLL_MS = 1000  # clients of an original wait 30 s for a new route: an outage of their own
 

@@ -1,7 +1,7 @@
 """The queue workload: concurrent enqueues and dequeues on a few queues, and a drain at the end.
 
 Enqueues are persistent, confirmed and run-unique; dequeues acknowledge by hand (unless the plan
-says otherwise, to open a documented window of loss). Whatever was acknowledged to a producer must
+says otherwise, to open a documented window of loss). What was acknowledged to a producer must
 come out, at the latest when every node is drained after the heal.
 """
 
@@ -42,7 +42,7 @@ class QueueParameters(msgspec.Struct, frozen=True, kw_only=True):
     and messages that a client has not acknowledged.
 
     The defaults of the last four are what RabbitMQ's manual asks of who must not lose messages.
-    Each of the others opens a documented window of loss: dequeues that nobody acknowledges (L5),
+    Each of the others opens a documented window of loss: dequeues that are not acknowledged (L5),
     queues or messages that a restart of every node forgets (L6), and publishes without confirms
     (L7). Without confirms an enqueue is ok once it was written and a synchronous call on the same
     channel came back: its channel has taken it, and nothing was promised.

@@ -55,7 +55,7 @@ def test_a_groups_name_says_what_it_is() -> None:
     [
         ({"groups": "fast"}, "a name is made of"),
         ({"groups": "2"}, "a name is made of"),
-        ({"groups": "orderly-broadcast"}, "nobody locks"),
+        ({"groups": "orderly-broadcast"}, "no member locks"),
         ({"groups": "tagged", "tags": 1}, "--tags 2"),
         ({"groups": ","}, "at least one"),
         ({"members": 0}, "--members"),

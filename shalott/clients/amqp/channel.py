@@ -48,7 +48,7 @@ class Progress:
 
 
 class AmqpChannel:
-    """``lives`` counts the channels that were opened: whoever holds something of one compares."""
+    """``lives`` counts the channels that were opened: a holder of a delivery compares."""
 
     def __init__(
         self,

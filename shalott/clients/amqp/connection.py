@@ -1,6 +1,6 @@
 """One AMQP 0-9-1 connection, small enough to know what was sent and what came back.
 
-The frames are pamqp's; this file adds the handshake, heartbeats and content assembly. Whoever uses
+The frames are pamqp's; this file adds the handshake, heartbeats and content assembly. The user of
 channel 1 reads its events in order (``next_event``) and finds out here, and only here, that the
 connection is gone and why (``lost``). Other channels each have a ``Receiver``, which is called as
 their events come (``attach``). It runs on any event loop that has create_connection and call_later.

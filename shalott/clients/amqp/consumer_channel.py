@@ -3,7 +3,7 @@
 Deliveries are recorded as they are read and settled as the channel's ``Settling`` says, by timers
 of the event loop. A settlement has no answer: its row is open until a passive queue.declare that
 was sent behind it has come back, which the queue's master answers; one such question a while serves
-all that was said before it. Once the client sees the end of its channel, whatever that was, nothing
+all that was said before it. Once the client sees the end of its channel, of any kind, nothing
 is settled any more, and what is still open stays indefinite.
 
 What was delivered before the answer to basic.recover is the server's again: the server had sent it
@@ -34,7 +34,7 @@ _CONSUME = commands.Basic.Consume.index
 
 @dataclass(slots=True, eq=False)
 class ConsumerChannel:
-    """``on_end`` is called once, when it has ended, for whatever reason."""
+    """``on_end`` is called once, when it has ended, for any reason."""
 
     connection: Connection
     rows: ClientRows
@@ -372,7 +372,7 @@ class ConsumerChannel:
     # Its end.
 
     def _close_if_idle(self) -> None:
-        """Nobody consumes here any more, and nothing more will be said."""
+        """No consumer is left here, and nothing more will be said."""
         quiet = not (self.consumers or self._unproved or self._questions or self._waiters)
         waits = any(not delivery.kept for delivery in self.unsettled.values())
         if quiet and not waits and self._made and self._recovering is None:
@@ -473,7 +473,7 @@ class Question:
 
 @dataclass(slots=True, eq=False)
 class Waiter:
-    """Somebody who waits for an answer of that kind. ``index``: of the method that was sent."""
+    """A task that waits for an answer of that kind. ``index``: of the method that was sent."""
 
     kind: type[Frame]
     index: int

@@ -1,11 +1,11 @@
 """A client that publishes and consumes on one connection, as applications do.
 
 Channel 1 publishes with confirms, declares, deletes and, after the heal, gets: what became of these
-is decided as in amqp.py. Each consumer has a channel of its own or shares one (channel.py),
+is decided as in queue_client.py. Each consumer has a channel of its own or shares one (channel.py),
 and is served between operations.
 
-    enqueue         as in amqp.py; to ``exchange/NAME`` with ``extra``'s ``routing_key``
-    dequeue         as in amqp.py
+    enqueue         as in queue_client.py; to ``exchange/NAME`` with ``extra``'s ``routing_key``
+    dequeue         as in queue_client.py
     subscribe       ok: consume-ok came; fail: refused, or there is one already in that place
     unsubscribe     ok: cancel-ok came; fail: there is none. Without a key: all of them, and their
                     channels are closed

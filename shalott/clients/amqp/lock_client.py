@@ -1,9 +1,9 @@
 """A lock over AMQP 0-9-1: one un-acknowledged message, as Jepsen's RabbitMQ semaphore has it.
 
-A lock is a durable queue that holds one message. Whoever has been given the message and has not
+A lock is a durable queue that holds one message. The client that was given the message and has not
 settled it holds the lock (jepsen/rabbitmq/src/jepsen/rabbitmq.clj, after a recipe of RabbitMQ's own
 blog of 2014). The recipe is unsound by design: a broker that loses sight of a holder's node or
-connection gives the message to somebody else, and the holder can't know. There is no fencing token
+connection gives the message to another client, and the holder can't know. There is no fencing token
 either: a delivery tag counts one channel's deliveries and orders nothing.
 
 create (in the setup): one persistent, mandatory, confirmed publish.
@@ -11,7 +11,7 @@ create (in the setup): one persistent, mandatory, confirmed publish.
 Acquire: basic.get without acknowledging.
 
     ok      a message came: this client holds the lock
-    fail    get-empty (error "empty"): somebody else holds it; the channel closed because of the
+    fail    get-empty (error "empty"): another client holds it; the channel closed because of the
             get; nothing was written
     info    no answer in time, or the connection ended: the message may be held for a client that
             is gone, until the broker notices
@@ -20,9 +20,9 @@ Release: basic.reject with requeue on the channel of the acquire, then a synchro
 since a reject has no answer.
 
     ok      the channel has processed the reject
-    info    everything else. Never fail: the client has let go, whatever the broker makes of it
+    info    everything else. Never fail: the client has let go, even if the broker does not know
 
-Where Jepsen's client calls every release ok, ours says info for what nobody confirmed; to a mutex
+Where Jepsen's client calls every release ok, ours says info for what was not confirmed; to a mutex
 it is the same, as a release counts from its call. A client whose channel or connection ends while
 it holds a lock notices at once (``until_lost``), so that its release is called then, and it is not
 charged with holding what it knows to have lost.
@@ -44,7 +44,7 @@ EMPTY = "empty"
 _PERSISTENT = 2
 _GET = commands.Basic.Get.index
 _PUBLISH = commands.Basic.Publish.index
-_NO_METHOD = -1  # whatever closes the channel, it leaves a release's outcome unknown
+_NO_METHOD = -1  # a channel that closes leaves a release's outcome unknown
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,15 +14,15 @@ before it confirmed, and the message may be on one's disk and be recovered with 
 Dequeue: basic.get, then an acknowledgement by hand, at once or after ``ack_after_ms``, as an
 application works on a message before it acknowledges it. If the client sees its channel end
 meanwhile, it never acknowledges: the work counts for nothing, and the server must give the message
-to somebody again.
+to a client again.
 
-    ok      a message came, whatever becomes of the acknowledgement: the client has it, and may be
+    ok      a message came, also if the acknowledgement is lost: the client has it, and may be
             given it again
     fail    get-empty (error "empty"); the channel closed because of the get; nothing was written;
             the channel ended before the acknowledgement was due (error "given back: ...", the
             value in ``extra`` as ``given_back``)
     info    no answer in time, connection or channel ended: the server may hold it as delivered,
-            and will give it to somebody again
+            and will give it to a client again
 
 Weaker client guarantees (checkers/queues/guarantees.py) open the documented windows of loss.
 Without confirms an enqueue is ok once it was written and a synchronous call on the same channel
@@ -31,7 +31,7 @@ by hand a dequeue has the message deleted as it is sent. Transient queues may va
 nodes: one that an answer says is not there is declared again by the next operation on it, as
 applications do.
 
-The channel is amqp_channel.py's. The AMQP 0-9-1 reference and RabbitMQ's guide on consumer
+The channel is channel.py's. The AMQP 0-9-1 reference and RabbitMQ's guide on consumer
 acknowledgements and publisher confirms say what each answer promises.
 """
 

@@ -83,7 +83,7 @@ class AioPika:
                     heartbeat=HEARTBEAT_S,
                 )
                 self._publisher = await self._connection.channel(on_return_raises=True)
-        except Exception as error:  # noqa: BLE001 - whatever it is, nothing was asked yet
+        except Exception as error:  # noqa: BLE001 - in any case nothing was asked yet
             await self.drop()
             raise Unreachable(f"aio-pika: {error or type(error).__name__}") from error
 
@@ -281,5 +281,5 @@ async def _logged(work: Coroutine[Any, Any, None]) -> None:
     """An application that settles logs what its library says, and goes on."""
     try:
         await work
-    except Exception as error:  # noqa: BLE001 - whatever it is, the next delivery is settled
+    except Exception as error:  # noqa: BLE001 - in any case the next delivery is settled
         log.info("aio-pika: %s: %s", type(error).__name__, error)

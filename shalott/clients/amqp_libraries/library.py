@@ -49,7 +49,7 @@ class Library(Protocol):
         ...
 
     async def publish(self, message: Outgoing) -> None:
-        """Until the library says that it is confirmed. Raises whatever the library does, and
+        """Until the library says that it is confirmed. Raises what the library does, and
         Indefinite if time is up while it may still send; it sends nothing once this has ended
         otherwise."""
         ...

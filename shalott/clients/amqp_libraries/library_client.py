@@ -1,7 +1,7 @@
 """RecoveringClient: the client of the workload ``consume`` that a library does the work for.
 
 Publishing and consuming are the library's, over a tap that reads along (amqp_tap.py): what it does
-by itself is recorded like what it was asked to do (amqp_rows.py). Declaring, deleting and the last
+by itself is recorded like what it was asked to do (wire_rows.py). Declaring, deleting and the last
 emptying of queues are our own client's. Operations are those of consuming/client.py; of an enqueue:
 
     ok      the library says that it is confirmed, and the confirm was on the wire

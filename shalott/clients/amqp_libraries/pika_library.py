@@ -113,7 +113,7 @@ class Pika:
         for one in thread.wanted.values():
             if not one.began.done():
                 one.began.set_exception(Definite(error))
-                one.began.exception()  # whoever waited may be gone
+                one.began.exception()  # the waiter may be gone
 
     async def cancel(self, name: str) -> None:
         for thread in self._threads:
@@ -398,7 +398,7 @@ class PikaPublisher(threading.Thread):
                 raise Definite("pika's publisher is busy") from error
             raise Indefinite(f"pika: no answer in {timeout_s:g} s") from error
         finally:
-            job.give_up()  # whoever waited may have been cancelled: it must not be sent later
+            job.give_up()  # the waiter may have been cancelled: it must not be sent later
 
     async def end(self) -> None:
         self._jobs.put(None)
@@ -421,7 +421,7 @@ class PikaPublisher(threading.Thread):
         error: Exception | None = None
         try:
             self._publish(job.message)
-        except Exception as raised:  # noqa: BLE001 - whoever waits for it is told, whatever it is
+        except Exception as raised:  # noqa: BLE001 - its waiter gets any error
             error = raised
         with contextlib.suppress(RuntimeError):  # the run is over
             self._loop.call_soon_threadsafe(_settle, job.done, error)

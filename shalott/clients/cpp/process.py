@@ -1,6 +1,6 @@
 """CppProcess: RocketMQ's C++ client as a child, driven over pipes (program.py says in what words).
 
-Whoever made it is told of what it says by ``on_said``, in order, and of its end by ``on_end``.
+``on_said`` is called with what it says, in order, and ``on_end`` with why it ended.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 The library tells its application of deliveries and of nothing else: when it joins, which queues are
 its own, what it locks, commits and sends back is read off the wire (tap.py). Queues are its own
-from its first pull until an answer of the group's members gives them to somebody else, by the one
+from its first pull until an answer of the group's members gives them to another member, by the one
 strategy that it has (average allocation), and until nothing of them is worked on any more.
 
 Requests are those of the release of 2018: 34, 38, 14 and 30, 11, 15, 36, 41 and 42, 35.

@@ -1,6 +1,6 @@
 """JavaLogClient: sends with RocketMQ's Java producer and polls with its lite pull consumer.
 
-    send    as attempts.py says. The library chooses the queue, since it retries nothing that was
+    send    as sends.py says. The library chooses the queue, since it retries nothing that was
             sent to a queue of the application's choice: an ok send's key is where it was stored
     poll    ok      messages, from where this client stands in the queue, or so many back
             fail    "empty" if a broker said that there is nothing beyond; else that nothing came in
@@ -138,7 +138,7 @@ class JavaLogClient:
             said = await library.ask("producer", do, message, deadline_s)
         except Unreachable as error:
             said = {"error": str(error)}
-        # Whoever comes here has settled it: what the library still tries does not go out.
+        # It is settled here: what the library still tries does not go out.
         attempts = library.attempts.settle(invocation.value)
         if decision is not None:
             return fate_of_transaction(invocation, said, attempts, decision)

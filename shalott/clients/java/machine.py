@@ -235,7 +235,7 @@ class JavaMachine:
 
 
 def _look_at(done: asyncio.Task[None]) -> None:
-    """An error that nobody waited for is no error of the loop's."""
+    """An error without a waiter is no error of the loop's."""
     if not done.cancelled():
         done.exception()
 

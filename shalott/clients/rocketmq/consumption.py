@@ -360,7 +360,7 @@ class Consumption:
         return self._means.rows.begin("send-back", self.key, words, value)
 
     def _end_send_back(self, row: int, message: PulledMessage, error: RocketError | None) -> None:
-        """Without a yes; None: nobody waits for the answer any more."""
+        """Without a yes; None: no task waits for the answer any more."""
         if error is not None:
             self._means.routes.forget(self.queue.topic)
         kind: OpType = "info" if error is None else fate_of(error)
@@ -369,7 +369,7 @@ class Consumption:
 
 
 def fate_of(error: RocketError) -> OpType:
-    """What became of a request that ended so: it was certainly not done, or nobody knows."""
+    """What became of a request that ended so: it was certainly not done, or may have been."""
     if isinstance(error, NotSent):
         return "fail"
     is_no = isinstance(error, Refused) and NOTHING_STORED in error.remark
@@ -423,7 +423,7 @@ class Listener:
 
     def _outcome(self, group: Group, number: int, place: int) -> Outcome:
         if group.broadcast:
-            return "success"  # nobody retries for it
+            return "success"  # it has no retries
         is_poison = self._draw(group, "poison", number) < self.poison
         share = self.suspend if group.orderly else self.later
         if is_poison or self._draw(group, "outcome", place) < share:
@@ -491,7 +491,7 @@ class ProcessingQueue:
         return self._held.get(message.queue_offset) is message
 
     def done(self, message: PulledMessage) -> None:
-        """It was consumed, or is somebody else's now."""
+        """It was consumed, or is another member's now."""
         if self.holds(message):
             del self._held[message.queue_offset]
 

@@ -68,7 +68,7 @@ MakeMember = Callable[[Membership], GroupMember]
 class GroupMeans:
     """What all clients of a run share: its groups by name, and what their listeners do.
 
-    ``topic`` is one that has a route, whatever is sent.
+    ``topic`` is one that has a route from the beginning.
     """
 
     topic: str
@@ -189,7 +189,7 @@ class GroupClient:
     async def _reset_alone(
         self, queue: Queue, master: str, group: Group, *, to_end: bool
     ) -> Completion:
-        """While nobody is online."""
+        """While no member is online."""
         ask = self._client.max_offset if to_end else self._client.min_offset
         try:
             offset = await ask(master, queue)
@@ -274,7 +274,7 @@ class GroupClient:
         except RocketError as error:
             self._routes.forget(topic)
             raise Definite(str(error)) from error
-        raise Definite(f"nobody has {topic}")
+        raise Definite(f"no broker has {topic}")
 
 
 def _fate(error: RocketError) -> Definite | Indefinite:

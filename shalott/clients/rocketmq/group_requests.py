@@ -86,7 +86,7 @@ def subscription_of(group: Group, topic: str) -> str:
 
 
 def topics_of(group: Group) -> tuple[str, ...]:
-    """What its members subscribe to: nobody retries for those of a broadcast."""
+    """What its members subscribe to: a broadcast has no retries."""
     return group.topics if group.broadcast else (*group.topics, retry_topic(group.name))
 
 

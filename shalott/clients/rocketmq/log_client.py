@@ -99,7 +99,7 @@ class LogClient:
         self._stands: dict[str, int] = {}  # key -> offset of the next poll
 
     async def open(self) -> None:
-        """See that the name server answers: whoever can't be reached has done nothing."""
+        """See that the name server answers: one that can't be reached has done nothing."""
         try:
             await self._client.route("")
         except Refused:

@@ -6,7 +6,7 @@ commits what was consumed (RemoteBrokerOffsetStore). It leaves by finishing what
 on, committing and unregistering; it dies by dropping its connections without a word.
 
 Apart from upstream: offsets are asked for and committed at masters only, commits await their
-answers, and an orderly queue whose lock is somebody else's is given up at once and begun anew from
+answers, and an orderly queue whose lock is another member's is given up at once and begun anew from
 the committed offset.
 """
 
@@ -177,7 +177,7 @@ class Member:
     # -- rebalance ---------------------------------------------------------------------------------
 
     async def _rebalance(self, topic: str) -> None:
-        """As long as somebody does not answer, nothing changes."""
+        """As long as a server does not answer, nothing changes."""
         try:
             queues = await self._means.routes.queues(topic)
             mine = queues if self.group.broadcast else await self._share(topic, queues)
@@ -335,7 +335,7 @@ class Member:
         rows.end(row, Completion(type="ok", offset=offset))
 
     def stands_at(self, key: str) -> int | None:
-        """How far it has consumed a queue, whatever it has committed; None if it does not have
+        """How far it has consumed a queue, committed or not; None if it does not have
         it."""
         found = [one.pulled.committable for one in self._queues.values() if one.key == key]
         return found[0] if found else None

@@ -2,8 +2,8 @@
 
 It asks name servers for routes, sends to queues, pulls from them, and asks for offsets. It retries
 nothing: a producer that does makes duplicates. Three errors say all that can go wrong: NotSent (it
-certainly was not carried out), Unknown (nobody knows), Refused (a broker or name server said no,
-with its code and remark).
+certainly was not carried out), Unknown (it may have been), Refused (a server said no, with its code
+and remark).
 
 Order of calls and headers are the Java client's (client/impl/MQClientAPIImpl.java).
 """
@@ -215,7 +215,7 @@ class RocketClient:
 
         ``reconsumed`` and ``max_reconsume``: of one that a consumer sends to its retry topic.
         """
-        # Not the time of day: clients run in simulations too, and nobody reads it.
+        # Not the time of day: clients run in simulations too, and no reader needs it.
         born_ms = int(asyncio.get_running_loop().time() * 1000)
         header = SendMessageV2(
             producer_group=self._group,

@@ -52,10 +52,10 @@ class LogPromises:
     """What a replicated log promises under a plan's settings.
 
     ``keeps_acknowledged``: what is acknowledged is on the disks of all who may be master next.
-    ``copies``: on how many nodes it is, whoever these are. ``by_set``: acknowledgements wait for a
+    ``copies``: on how many nodes it is, whichever. ``by_set``: acknowledgements wait for a
     SyncStateSet, out of which masters come, unless ``unclean``. ``flushed``: a copy counts when it
     is on the disk. ``fresh_reads``: no read misses what was acknowledged before it began.
-    ``masters_tell_end``: who becomes master tells how far its log goes, without which nobody can
+    ``masters_tell_end``: a new master tells how far its log goes, without which no checker can
     judge whether it has what was acknowledged (I3).
     """
 
@@ -140,11 +140,11 @@ class SystemRecord:
     ``promises``: of systems that keep a replicated log. ``readers``: how clients read it.
     ``canonical``: settings as a plan has them, of what a user may also type otherwise; raises
     UsageError. ``closes``: the documented windows of loss (checkers/queues/windows.py) that a
-    plan's settings rule out. ``stays_up``: a node runs until
-    somebody ends it, and no process within it crashes; a run in which one did not is invalid.
+    plan's settings rule out. ``stays_up``: a node runs until an operator or a fault ends it, and no
+    process within it crashes; a run in which one did not is invalid.
     ``orderly_exits``: codes with which a node may end by itself nevertheless.
     ``notices_after_ms``: how long a node must be silent before the others may act on it; 0 if
-    nobody knows. Shorter cuts and pauses may pass unseen.
+    that is not known. Shorter cuts and pauses may pass unseen.
 
     For the simulation: ``program`` makes the coroutine that a simulated machine runs, from a
     NodeSpec (cluster/sim/machine.py); it is there if "sim" is one of the worlds. ``draw``: (name of

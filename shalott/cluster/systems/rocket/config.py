@@ -86,7 +86,7 @@ def services_of(plan: SystemPlan, node: str) -> tuple[str, ...]:
 
 
 def hosted_ports(plan: SystemPlan, node: str) -> tuple[str, ...]:
-    """The names of the ports that somebody listens on at a node."""
+    """The names of the ports that a service listens on at a node."""
     of_service = _PORTS_OF[plan.name]
     wanted = [p for name in services_of(plan, node) for p in of_service.get(name, (name,))]
     return tuple(port for port in PORTS[plan.name] if port in (*wanted, "management"))

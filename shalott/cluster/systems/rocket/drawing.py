@@ -72,8 +72,8 @@ OF_SYSTEM: Mapping[str, Choices] = {
     },
 }
 # What keeps something alive is drawn to come at least twice before that is given up (upstream: four
-# times and more). With heartbeats every 5 s and 2 s to catch up, slaves of a group in which nobody
-# writes would leave the SyncStateSet and come back for ever, so that a cluster is never at rest.
+# times and more). With heartbeats every 5 s and 2 s to catch up, slaves of an idle group
+# would leave the SyncStateSet and come back for ever, so that a cluster is never at rest.
 TWICE_WITHIN: tuple[tuple[str, str], ...] = (
     ("ha.heartbeat_interval_ms", "ha.housekeeping_interval_ms"),
     ("ha.heartbeat_interval_ms", "ha.max_time_slave_not_catchup_ms"),
@@ -84,7 +84,7 @@ TWICE_WITHIN: tuple[tuple[str, str], ...] = (
 BEYOND_ONE_NODE = ("disk-corrupt",)
 # What a search of the safe profile draws besides. Nothing here may cost an acknowledged message:
 # what is acknowledged is on the disks of a majority, or of the whole SyncStateSet, or of a master
-# that nobody replaces; so it also outlives several nodes at once, as long as their disks do. Half
+# that is never replaced; so it also outlives several nodes at once, as long as their disks do. Half
 # of the runs wait for their replicas between two faults, as a promise of one node at a time needs.
 SAFE_PROMISES = ("one-at-a-time", "anything")
 SAFE_TARGETS: Mapping[str, tuple[str, ...]] = {

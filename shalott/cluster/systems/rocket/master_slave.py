@@ -94,7 +94,7 @@ async def rejoin(cluster: Cluster, ask: Ask, node: str) -> None:
             if claim["role"] == "master":
                 masters.append((int(claim.get("epoch") or 0), other))
     if not masters:
-        return  # there is nobody to follow: it is the master still
+        return  # there is no master to follow: it is the master still
     epoch, master = max(masters)
     following = retrying(WITHIN_S, wait_fixed(RETRY_S), retry_if_exception_type(ClientError))
     await following(_follow, cluster, node, master, epoch)
@@ -119,6 +119,6 @@ async def report_nonsense(cluster: Cluster, node: str) -> Callable[[], None]:
     writer.write(ALL_THERE_COULD_BE)
 
     def hang_up() -> None:
-        writer.transport.abort()  # a writer that nobody holds would do so by itself, and at once
+        writer.transport.abort()  # a writer without a reference would do so by itself, and at once
 
     return hang_up

@@ -164,7 +164,7 @@ def _in_step(held: Sequence[Held]) -> bool:
 
 
 async def _first_difference(master: Held, other: Held, get: Get) -> int | None:
-    """The first byte of both logs that differs; None if there is none, or nobody can say."""
+    """The first byte of both logs that differs; None if there is none, or that can't be said."""
     start, end = other.start, min(master.end, other.end)
     for block in BLOCKS_BYTES:
         try:

@@ -82,7 +82,7 @@ def _why_not_followed(
         if node == master:
             continue
         if claim["role"] != "slave" or not _is_told(claim, "master", master):
-            return f"{node} is {claim['role']} and follows {claim['master'] or 'nobody'}"
+            return f"{node} is {claim['role']} and follows {claim['master'] or 'no node'}"
         if ruling.get("epoch") and not _is_told(claim, "epoch", ruling["epoch"]):
             return f"{node} follows in epoch {claim.get('epoch')}, not {ruling.get('epoch')}"
         if "synchronised" not in _unknown(ruling) and node not in ruling["synchronised"]:

@@ -6,8 +6,8 @@ one all the time from the send's beginning to its end, by its own log; else the 
 and the acknowledgement is left out: it is in the history all the same.
 
 An event ``acked`` is as our own brokers': ``end`` is how far the log was acknowledged at least,
-``first_ns`` and ``last_ns`` when its messages were taken. A send that took long was taken nobody
-knows when, and has an event of its own, at the moment of its answer.
+``first_ns`` and ``last_ns`` when its messages were taken. When a send that took long
+was taken is unknown: it has an event of its own, at the moment of its answer.
 """
 
 from __future__ import annotations

@@ -77,7 +77,7 @@ class BrokerLog(NodeLog):
             self._leader = self._where.member(found[2])
 
     def _configured_role(self, line: Line) -> Iterator[Any]:
-        """Where nobody elects."""
+        """Where there are no elections."""
         elects = ("enableControllerMode", "enableDLegerCommitLog")
         if any(self._configured.get(name) == "true" for name in elects):
             return

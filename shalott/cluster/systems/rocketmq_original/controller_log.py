@@ -126,7 +126,7 @@ def _number(text: str | None) -> int | None:
 
 def complete_sets(events: Sequence[Event], where: Where) -> list[Event]:
     """Names for the sets' members, and each set's master: the last one elected before it, by the
-    epochs of the set. A set whose election nobody told stays without."""
+    epochs of the set. A set whose election is in no log stays without."""
     elections: dict[str, list[tuple[int, str]]] = {}
     for event in events:
         if event.kind == "elected" and event.detail.get("set_epoch") is not None:

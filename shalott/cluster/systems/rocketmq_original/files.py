@@ -3,9 +3,9 @@
 A program in the nodes (cluster/images/rocketmq/log_digest.py) reads the files themselves, and says
 what it reads in the words of our own brokers' management API, so that both are compared by one
 hand (cluster/systems/rocket/replicas.py). Who has a SyncStateSet compares its members; elsewhere
-all that follow the master hold what it holds when nobody writes. A group of DLedger is compared as
-far as its leader has committed: only that is promised, and who lost its lead keeps what it has cut
-away behind it in its file.
+all that follow the master hold what it holds when no client writes. A group of DLedger is compared
+as far as its leader has committed: only that is promised, and a former leader keeps what it has
+cut away behind it in its file.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ async def record_files(
 def _synchronised(
     claim: Mapping[str, Any], node: str, others: Mapping[str, Mapping[str, Any]]
 ) -> Mapping[str, Any]:
-    """With who should hold the same, where nobody keeps a set: the slaves that say they are."""
+    """With who should hold the same, where no set says so: the slaves that say they are."""
     if claim["role"] != "master" or claim["synchronised"] is not None:
         return claim
     following = [
@@ -73,7 +73,7 @@ def _synchronised(
 
 
 def _committed(seen: Sequence[Mapping[str, Any]]) -> int | None:
-    """How far the leader of the highest term has committed; None if nobody leads."""
+    """How far the leader of the highest term has committed; None if no node leads."""
     leads = [
         (int(claim["epoch"] or 0), int(claim["committed_offset"]))
         for answer in seen
@@ -86,7 +86,7 @@ def _committed(seen: Sequence[Mapping[str, Any]]) -> int | None:
 def words_of(path: str, end: int | None = None) -> tuple[str, ...]:
     """The program's arguments for what our own brokers are asked with that path.
 
-    ``end``: how far the log goes, if somebody says so. What lies behind that in the files was cut
+    ``end``: how far the log goes, if a node says so. What lies behind that in the files was cut
     away, and not overwritten yet, or is no part of the log yet.
     """
     limit = () if end is None else (f"--end={end}",)

@@ -55,8 +55,8 @@ def role_of(properties: Mapping[str, str]) -> str:
 
 
 def _hides_id(properties: Mapping[str, str]) -> bool:
-    """5.0.0 under controllers answers with the id of its file, -1, whatever it is by now. Its role
-    is SYNC_MASTER or SLAVE once it has one."""
+    """5.0.0 under controllers answers with the id of its file, -1, also when it has another by now.
+    Its role is SYNC_MASTER or SLAVE once it has one."""
     is_elected = properties.get("enableControllerMode") == "true"
     return is_elected and properties.get("brokerId") == "-1"
 
@@ -71,7 +71,7 @@ def claim_of(
     name_of: NameOf,
     member_names: Mapping[str, str],
 ) -> dict[str, Any]:
-    """``ha``, ``epochs`` and ``raft`` are None where there is nobody to answer them.
+    """``ha``, ``epochs`` and ``raft`` are None where no service answers them.
     ``member_names``: nodes by their ids in the brokers' Raft group."""
     role = role_of(properties)
     followed = (
@@ -91,7 +91,7 @@ def claim_of(
         **_ha_offsets(ha),
     }
     untold = [name for name in ("epoch", "master", "synchronised") if claim[name] is None]
-    # Whom a slave with a list of connections follows is told; that it follows nobody is told, too.
+    # Whom a slave with a list of connections follows is told; that it follows none is told, too.
     if ha is not None and "master" in untold:
         untold.remove("master")
     return {**claim, "unknown": untold}
@@ -127,7 +127,7 @@ def _followed(ha: Answer | None, name_of: NameOf) -> str | None:
 
 
 def _connected(ha: Answer | None, name_of: NameOf, *, in_sync: bool) -> list[str] | None:
-    """None: nobody says. A connection's address is the slave's."""
+    """None: it is not said. A connection's address is the slave's."""
     if ha is None:
         return None
     connections = ha.get("haConnectionInfo") or ()
@@ -374,7 +374,7 @@ class Views:
             self._admin.ask(address, RequestCode.CONTROLLER_GET_METADATA_INFO),
             self._raft(
                 cluster, node, "controller", "controller", f"controller/dledger-{member}",
-                wanted=not controllers_are_jraft(self._plan),  # which tells its term to nobody
+                wanted=not controllers_are_jraft(self._plan),  # which does not tell its term
             ),
         )  # fmt: skip
         sets = await _or_none(

@@ -66,7 +66,7 @@ class MasterSlaveOriginal(RocketmqOriginal):
         others = [other for other in brokers if other != node]
         claims = {other: await self._own_claim(cluster, other) for other in others}
         if not any(claim["role"] == "master" for claim in claims.values()):
-            return  # nobody took its place
+            return  # no other node took its place
 
         async def is_followed() -> bool:
             return await self._is_followed(cluster, others)

@@ -110,7 +110,7 @@ def services_of(plan: SystemPlan, node: str) -> tuple[str, ...]:
 
 
 def hosted_ports(plan: SystemPlan, node: str) -> tuple[str, ...]:
-    """The names of the ports that somebody listens on at a node."""
+    """The names of the ports that a service listens on at a node."""
     hosted = services_of(plan, node)
     broker = _OF_BROKER[replication_of(plan.parameters)] if "broker" in hosted else ()
     peers = ("jraft",) if "controller" in hosted and controllers_are_jraft(plan) else ()

@@ -41,7 +41,7 @@ SLOW_ELECTIONS: Mapping[str, Any] = {
     "interval_ms": Range(8000, 20_000, 500),
     "targets": ("one", "master", "master"),
 }
-# Settings of ours that a carried plan keeps, for its faults are as long as they are: when somebody
+# Settings of ours that a carried plan keeps, for its faults are as long as they are: when a node
 # is given up, and who counts. Sizes of files are the harness's own on real nodes.
 CARRIED = (
     *("ha.", "broker.controller_heartbeat_", "broker.sync_", "controller.", "store.flush"),

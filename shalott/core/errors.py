@@ -17,7 +17,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from typing import Any
 
 
 class ShalottError(Exception):
@@ -54,7 +53,7 @@ class Unreachable(Definite): ...
 class Indefinite(ClientError):
     """``extra``: what the history is to say of it besides."""
 
-    def __init__(self, sentence: str = "", *, extra: Mapping[str, Any] | None = None) -> None:
+    def __init__(self, sentence: str = "", *, extra: Mapping[str, object] | None = None) -> None:
         super().__init__(sentence)
         self.extra = extra
 

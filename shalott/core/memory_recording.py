@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import msgspec
 import pyarrow as pa
@@ -74,7 +74,7 @@ class MemoryRecorder:
         extra = self._text(completion.extra)
         self._ends[index] = _End(completion, extra, self._invoke_ns[index])
 
-    def _text(self, extra: Mapping[str, Any] | None) -> str | None:
+    def _text(self, extra: Mapping[str, object] | None) -> str | None:
         return None if extra is None else self._encode(extra).decode()
 
     def _stamp_ns(self) -> int:

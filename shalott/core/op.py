@@ -42,4 +42,4 @@ class Completion(msgspec.Struct, frozen=True, kw_only=True):
     offset: int | None = None
     redelivered: bool | None = None
     error: str | None = None
-    extra: Mapping[str, Any] | None = None
+    extra: Mapping[str, object] | None = None

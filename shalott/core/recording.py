@@ -12,7 +12,7 @@ import os
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Protocol
 
 import msgspec
 import numpy as np
@@ -254,7 +254,7 @@ def _ended(completion: Completion, index: int, at_ns: int) -> Record:
     )
 
 
-def _json_text(extra: Mapping[str, Any] | None) -> str | None:
+def _json_text(extra: Mapping[str, object] | None) -> str | None:
     return None if extra is None else msgspec.json.encode(extra).decode()
 
 

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, TypeVar
+from typing import TypeVar, overload
 
 Item = TypeVar("Item")
 
@@ -125,7 +125,7 @@ class Range:
         return self.low + self.step * rng.below(steps + 1)
 
 
-Allowed = Sequence[Any] | Range
+Allowed = Sequence[object] | Range
 Knobs = Mapping[str, Allowed]
 
 
@@ -145,7 +145,13 @@ class Draw:
     def range(self, knob: str, allowed: Range) -> float:
         return round(allowed.draw(self.stream(knob)), 6)
 
-    def knob(self, knob: str, usually: Allowed) -> Any:
+    @overload
+    def knob(self, knob: str, usually: Range) -> float: ...
+
+    @overload
+    def knob(self, knob: str, usually: Sequence[Choice]) -> Choice: ...
+
+    def knob(self, knob: str, usually: Allowed) -> object:
         """The knob's value, of what was asked for or else of what it usually may be."""
         allowed = self.knobs.get(knob, usually)
         return (

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
 from shalott.checkers.consumers.rows.rules import QueueRules
 from shalott.clients.amqp.consumer_client import (
@@ -97,7 +96,7 @@ class Topology:
 
     def _declaration(self, queue: MainQueue) -> QueueDeclaration:
         rules = self._rules(queue)
-        arguments: dict[str, Any] = dict(SPREAD)
+        arguments: dict[str, object] = dict(SPREAD)
         if rules.ttl_ms:
             arguments["x-message-ttl"] = rules.ttl_ms
         if rules.max_length:

@@ -8,7 +8,6 @@ process, and with it would go the members of its client. A single thread does bo
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 import msgspec
 
@@ -48,7 +47,7 @@ class SendMix(msgspec.Struct, frozen=True):
     count: int = 0
 
     def next(self, context: Context) -> tuple[Answer, Generator]:
-        count, extra = self.count, dict[str, Any]()
+        count, extra = self.count, dict[str, object]()
         if self.tags:
             extra["tag"] = self.tags[draw_below(self.tag_key, count, len(self.tags))]
         if draw_float(self.delay_key, count) < self.delayed:

@@ -15,7 +15,6 @@ import itertools
 from collections import deque
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import Any
 
 from pamqp import commands
 from pamqp.base import Frame
@@ -59,7 +58,7 @@ class _Consumer:
     name: str
     queue: str
     row: int
-    extra: dict[str, Any]
+    extra: dict[str, object]
     no_ack: bool
 
 
@@ -76,7 +75,7 @@ class _Channel:
     name: str
     numbers: itertools.count[int] = field(default_factory=lambda: itertools.count(1))
     row: int | None = None  # of the history, as soon as it has a consumer
-    extra: dict[str, Any] = field(default_factory=dict)
+    extra: dict[str, object] = field(default_factory=dict)
     prefetch: int = 0
     is_global: bool = False
     asking: deque[_Consumer] = field(default_factory=deque)  # no consume-ok yet
@@ -148,7 +147,7 @@ class ConnectionRows:
         queue, tag = str(method.queue), str(method.consumer_tag)
         name = f"{channel.name}.{next(channel.numbers)}"
         arguments = method.arguments or {}
-        extra: dict[str, Any] = {
+        extra: dict[str, object] = {
             "consumer": name,
             "channel": channel.name,
             "prefetch": channel.prefetch,
@@ -176,7 +175,7 @@ class ConnectionRows:
     ) -> None:
         tag = int(method.delivery_tag or 0)
         multiple = bool(getattr(method, "multiple", False))
-        extra: dict[str, Any] = {"channel": channel.name, "tag": tag}
+        extra: dict[str, object] = {"channel": channel.name, "tag": tag}
         if not isinstance(method, commands.Basic.Ack):
             extra["requeue"] = bool(method.requeue)
         if multiple:
@@ -260,7 +259,7 @@ class ConnectionRows:
         channel.highest = max(channel.highest, tag)
         if consumer is None or not consumer.no_ack:
             channel.unsettled[tag] = (queue, value)
-        extra: dict[str, Any] = {
+        extra: dict[str, object] = {
             "consumer": consumer_tag if consumer is None else consumer.name,
             "channel": channel.name,
             "tag": tag,

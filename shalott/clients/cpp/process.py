@@ -16,7 +16,6 @@ import sys
 import tempfile
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any
 
 from shalott.core.errors import Unreachable, UsageError
 
@@ -43,7 +42,7 @@ class CppProcess:
     def __init__(
         self,
         body_bytes: int,
-        on_said: Callable[[Mapping[str, Any]], None],
+        on_said: Callable[[Mapping[str, object]], None],
         on_end: Callable[[str], None],
     ) -> None:
         self._body_bytes = body_bytes
@@ -52,7 +51,7 @@ class CppProcess:
         self._process: asyncio.subprocess.Process | None = None
         self._home = Path()
         self._reader: asyncio.Task[None] | None = None
-        self._answer: asyncio.Future[Mapping[str, Any]] | None = None  # to join, produce, leave
+        self._answer: asyncio.Future[Mapping[str, object]] | None = None  # to join, produce, leave
 
     async def start(self) -> None:
         """Until the library is loaded. Raises Unreachable: nothing was asked of anybody."""
@@ -123,7 +122,7 @@ class CppProcess:
         self._settle({"said": "failed", "error": ended})
         self._on_end(ended)
 
-    def _settle(self, said: Mapping[str, Any]) -> None:
+    def _settle(self, said: Mapping[str, object]) -> None:
         if self._answer is not None and not self._answer.done():
             self._answer.set_result(said)
 

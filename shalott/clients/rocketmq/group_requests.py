@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import msgspec
 
@@ -111,7 +111,7 @@ async def heartbeat(client: RocketClient, address: str, member: str, group: Grou
     success(await client.ask(address, RequestCode.HEART_BEAT, _Empty(), body=body))
 
 
-def _subscribed(group: Group, topic: str) -> Mapping[str, Any]:
+def _subscribed(group: Group, topic: str) -> Mapping[str, object]:
     text = subscription_of(group, topic)
     tags = () if text == EVERYTHING else group.tags
     return {

@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Coroutine
-from typing import Any
 
 from shalott.broker.rocket.remoting.codes import RequestCode
 from shalott.broker.rocket.remoting.command import Command
@@ -68,7 +67,7 @@ class Member:
         self._spawn(self._live())
 
     @property
-    def _words(self) -> dict[str, Any]:
+    def _words(self) -> dict[str, object]:
         group = self.group
         return {
             **self._means.words,
@@ -116,7 +115,7 @@ class Member:
             task.cancel()
         return tasks
 
-    def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
+    def _spawn(self, work: Coroutine[object, object, None]) -> None:
         task = asyncio.create_task(work, name=f"member {self.name}")
         self._tasks[task] = None
         task.add_done_callback(lambda done: self._tasks.pop(done, None))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
 from urllib.parse import quote
 
 from tenacity import retry_if_exception, wait_fixed
@@ -40,7 +39,7 @@ async def delete_queue(
     await management(cluster, node, timeout_ms).delete(queue_path(queue, vhost))
 
 
-async def set_up(cluster: Cluster, vhost: str, policy: Mapping[str, Any] | None) -> None:
+async def set_up(cluster: Cluster, vhost: str, policy: Mapping[str, object] | None) -> None:
     """Make the virtual host, unless it is there from the start, and its policy, if any: of all
     queues. Raises BootFailed."""
     node = cluster.nodes[0]
@@ -51,7 +50,7 @@ async def set_up(cluster: Cluster, vhost: str, policy: Mapping[str, Any] | None)
         await put(cluster, node, api_path("policies", vhost, POLICY_NAME), definition)
 
 
-async def put(cluster: Cluster, node: str, path: str, body: Any) -> None:
+async def put(cluster: Cluster, node: str, path: str, body: object) -> None:
     """Put until it is certainly done: it may be repeated. Raises BootFailed."""
 
     async def attempt() -> None:

@@ -16,12 +16,13 @@ from shalott.broker.known_bugs import check_bugs, known_bug
 from shalott.core.errors import UsageError
 from shalott.core.plan import SystemPlan
 
+EventRow = Mapping[str, Any]  # a row of EVENT_SCHEMA
 log = logging.getLogger("shalott.cluster.systems")
 
 
 def event_row(
     event: Event, run_start_wall_ns: int, group_of: Callable[[str], str] = str
-) -> Mapping[str, Any]:
+) -> EventRow:
     """One row. ``detail`` is JSON, or null if there is none. ``group_of``: as in NamesGroups."""
     row = msgspec.structs.asdict(event)
     row["group"] = group_of(event.group)

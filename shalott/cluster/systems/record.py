@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
@@ -24,8 +24,13 @@ from shalott.core.parameters import NoParameters
 from shalott.core.plan import Plan, SystemPlan, nodes_hosting
 from shalott.core.rng import Draw
 
+if TYPE_CHECKING:
+    from shalott.cluster.base import NodeSpec
+    from shalott.cluster.sim.buggify import Buggify
+    from shalott.cluster.sim.machine import Program
+
 Services = Mapping[str, tuple[str, ...]]  # node -> what it hosts
-Parameters = Mapping[str, Any]  # of a system, as its plan has them
+Parameters = Mapping[str, Any]  # or settings, of a system, as its plan has them
 TOGETHER = "together"  # the layout in which every node hosts the same
 
 
@@ -39,9 +44,9 @@ class Profile:
     ``policy_for`` more of them, where they go with the values of the system's parameters.
     """
 
-    parameters: Mapping[str, Any] = field(default_factory=dict)
-    policy: Mapping[str, Any] = field(default_factory=dict)
-    policy_for: Callable[[Parameters], Mapping[str, Any]] = lambda parameters: {}
+    parameters: Parameters = field(default_factory=dict)
+    policy: Parameters = field(default_factory=dict)
+    policy_for: Callable[[Parameters], Parameters] = lambda parameters: {}
 
     def settings(self, parameters: Parameters) -> dict[str, Any]:
         return {**self.policy, **self.policy_for(parameters)}
@@ -102,8 +107,8 @@ class Layouts:
 class Drawn:
     """What a search draws of a system: values of parameters, and settings."""
 
-    parameters: Mapping[str, Any] = field(default_factory=dict)
-    policy: Mapping[str, Any] = field(default_factory=dict)
+    parameters: Parameters = field(default_factory=dict)
+    policy: Parameters = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -124,9 +129,9 @@ class Search:
     least once, for the values of its knobs (harness/run/coverage.py has the names).
     """
 
-    settings: Mapping[str, Any] = field(default_factory=dict)
+    settings: Parameters = field(default_factory=dict)
     beyond: tuple[str, ...] = ()
-    wanted: Callable[[Mapping[str, Any]], Sequence[str]] = lambda knobs: ()
+    wanted: Callable[[Parameters], Sequence[str]] = lambda knobs: ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -169,13 +174,13 @@ class SystemRecord:
     serves: str = ""
     promises: Callable[[Plan], LogPromises] = lambda plan: LogPromises()
     readers: Callable[[Plan], LogReaders] = lambda plan: LogReaders()
-    canonical: Callable[[Mapping[str, Any]], Mapping[str, Any]] = lambda policy: policy
+    canonical: Callable[[Parameters], Parameters] = lambda policy: policy
     closes: Callable[[Plan], Sequence[str]] = lambda plan: ()
     notices_after_ms: Callable[[Plan], float] = lambda plan: 0
-    program: Callable[..., Any] | None = None
+    program: Callable[[NodeSpec, int, Buggify], Program] | None = None
     draw: Callable[[str, int, Draw], Drawn] | None = None
     search: Mapping[str, Search] = field(default_factory=dict)
-    calm: Mapping[str, Any] = field(default_factory=dict)
+    calm: Parameters = field(default_factory=dict)
     footprint: Footprint = Footprint()
     carry: Callable[[SystemPlan, Parameters], Drawn | None] = lambda plan, asked: None
     stays_up: bool = False

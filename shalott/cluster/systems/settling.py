@@ -16,6 +16,7 @@ from typing import Any
 from tenacity import wait_exponential
 
 from shalott.cluster.base import Cluster
+from shalott.cluster.systems.record import Parameters
 from shalott.cluster.waiting import ask_until
 from shalott.core.errors import BootFailed, ClientError
 
@@ -24,7 +25,8 @@ log = logging.getLogger("shalott.cluster.systems")
 POLL_S, LAST_POLL_S = 0.25, 1.0
 ROUNDS = 2  # in a row, and alike: a promotion in between would show
 
-Observation = Mapping[str, Any]
+Observation = Mapping[str, Any]  # what a node believes, as ``System.observe`` returns it
+Claim = Mapping[str, Any]  # of one group, within an observation
 Observe = Callable[[str], Awaitable[Observation]]
 
 
@@ -59,7 +61,7 @@ async def await_settled(
     observe: Observe,
     nodes: Sequence[str],
     queues: Sequence[str],
-    policy: Mapping[str, Any],
+    policy: Parameters,
     timeout_ms: int,
     sync_patience_s: float | None = None,
 ) -> bool:
@@ -106,7 +108,7 @@ def _roles(seen: Mapping[str, Observation | None]) -> object:
 
 
 def why_unsettled(
-    seen: Mapping[str, Observation | None], queues: Sequence[str], policy: Mapping[str, Any]
+    seen: Mapping[str, Observation | None], queues: Sequence[str], policy: Parameters
 ) -> str:
     """What is still missing, in one phrase; empty if the cluster has settled."""
     nodes = sorted(seen)
@@ -125,9 +127,9 @@ def why_unsettled(
 
 
 def _why_queue_unsettled(
-    seen: Mapping[str, Observation | None], queue: str, policy: Mapping[str, Any]
+    seen: Mapping[str, Observation | None], queue: str, policy: Parameters
 ) -> str:
-    claims: dict[str, Mapping[str, Any]] = {}
+    claims: dict[str, Claim] = {}
     for node, found in seen.items():
         assert found is not None
         own = [claim for claim in found["claims"] if claim["group"] == queue]
@@ -152,7 +154,7 @@ def _why_queue_unsettled(
     return ""
 
 
-def mirrors_wanted(policy: Mapping[str, Any], nodes: Sequence[str], master: str) -> int:
+def mirrors_wanted(policy: Parameters, nodes: Sequence[str], master: str) -> int:
     """How many mirrors the policy gives a queue when all nodes run."""
     mode, parameters = policy.get("ha-mode"), policy.get("ha-params")
     if mode == "all":

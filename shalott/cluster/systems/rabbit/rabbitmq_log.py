@@ -15,7 +15,6 @@ import re
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Any
 
 from shalott.broker.base.events import Event
 
@@ -64,7 +63,9 @@ class _LogReader:
         self._roles: dict[str, str] = {}  # by queue
 
     def read(self, wall_ns: int, text: str) -> Iterator[Event]:
-        def event(group: str, kind: str, *, role: str = "", epoch: int = 0, **detail: Any) -> Event:
+        def event(
+            group: str, kind: str, *, role: str = "", epoch: int = 0, **detail: object
+        ) -> Event:
             return Event(
                 at_ns=wall_ns,
                 wall_ns=wall_ns,

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING
 
 from shalott.cluster.base import NodeSpec, System
 from shalott.cluster.systems.own_broker import check_own_bugs
@@ -24,6 +24,11 @@ from shalott.cluster.systems.record import (
 )
 from shalott.core.plan import Plan, SystemPlan
 from shalott.core.rng import Draw
+
+if TYPE_CHECKING:
+    from shalott.cluster.sim.buggify import Buggify
+    from shalott.cluster.sim.machine import Program
+
 
 BENIGN_SYNC_BATCHES = (1, 16, 4096)  # ha-sync-batch-size: how much travels at once, no promise
 # A message takes 600 bytes and its own: the lowest stops publishers at a few dozen.
@@ -65,23 +70,23 @@ def modes_of(profile: str) -> tuple[str, ...]:
     return SAFE_MODES if profile == "safe" else ALL_MODES
 
 
-def wanted_in(profile: str, knobs: Mapping[str, Any]) -> tuple[str, ...]:
+def wanted_in(profile: str, knobs: Parameters) -> tuple[str, ...]:
     """What a campaign of these knobs wants to see."""
     modes = knobs.get("partition_modes", modes_of(profile))
     return (*ALWAYS, *(name for mode in modes for name in BY_MODE[mode]))
 
 
-def _policies(profile: str, node_count: int) -> tuple[Mapping[str, Any], ...]:
+def _policies(profile: str, node_count: int) -> tuple[Parameters, ...]:
     """Variations that keep what the profile promises."""
     some = node_count // 2 + 1
-    spread: list[dict[str, Any]] = [{}, {}, {"ha-mode": "exactly", "ha-params": some}]
+    spread: list[dict[str, object]] = [{}, {}, {"ha-mode": "exactly", "ha-params": some}]
     if profile == "safe":
         batches = [{"ha-sync-batch-size": size} for size in BENIGN_SYNC_BATCHES]
-        lazy: list[dict[str, Any]] = [{}, {}, {"queue-mode": "lazy"}]
+        lazy: list[dict[str, object]] = [{}, {}, {"queue-mode": "lazy"}]
         return tuple(
             {**one, **batch, **mode} for one in spread for batch in batches for mode in lazy
         )
-    others: list[dict[str, Any]] = [
+    others: list[dict[str, object]] = [
         {},
         {"ha-sync-mode": "automatic"},
         {"ha-promote-on-failure": "when-synced"},
@@ -140,7 +145,7 @@ def make_rabbitmq(plan: Plan) -> System:
     return RabbitmqSystem(plan.system, durable=bool(plan.workload.parameters.get("durable", True)))
 
 
-def broker_program(spec: NodeSpec, seed: int, buggify: Any) -> Any:
+def broker_program(spec: NodeSpec, seed: int, buggify: Buggify) -> Program:
     from shalott.cluster.systems.broker_program import broker_program
 
     return broker_program(spec, seed, buggify)

@@ -10,14 +10,14 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from shalott.cluster.systems.record import Drawn, Search
+from shalott.cluster.systems.record import Drawn, Parameters, Search
 from shalott.core.rng import Draw, Range
 
 # The profile ``safe``: what RocketMQ's manual recommends against loss. A message is on the disk
 # before it is acknowledged, and no reader sees what a power loss takes back.
 _DURABLE = {"store.flush": "sync", "store.read_flushed_only": True}
 _ENTRIES_ON_DISK = {"raft.flush_interval_ms": 0}
-SAFE_SETTINGS: Mapping[str, Mapping[str, Any]] = {
+SAFE_SETTINGS: Mapping[str, Parameters] = {
     "master-slave": {**_DURABLE, "broker.role": "SYNC_MASTER"},
     "dledger": {**_DURABLE, **_ENTRIES_ON_DISK, "raft.read_index": True},
     "controller": {
@@ -96,7 +96,7 @@ SAFE_TARGETS: Mapping[str, tuple[str, ...]] = {
 # clusters in the same time, each with as many faults.
 SAFE_TIME_LIMITS_MS = (20_000, 20_000, 30_000, 60_000)
 SAFE_INTERVAL_MS = Range(2000, 10_000, 500)
-SAFE_POLICIES: Mapping[str, tuple[Mapping[str, Any], ...]] = {
+SAFE_POLICIES: Mapping[str, tuple[Parameters, ...]] = {
     "master-slave": ({},),
     "dledger": ({}, {}, {"raft.fast_advance_commit": True}),
     "controller": (
@@ -145,7 +145,7 @@ def drawer_of(system: str) -> Callable[[str, int, Draw], Drawn]:
 def searches_of(system: str) -> Mapping[str, Search]:
     """By profile: what a search of it is like."""
 
-    def wanted(knobs: Mapping[str, Any]) -> tuple[str, ...]:
+    def wanted(knobs: Parameters) -> tuple[str, ...]:
         return WANTED[system]
 
     safe = Search(

@@ -12,8 +12,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Awaitable, Callable, Mapping, Sequence
-from typing import Any
+from collections.abc import Awaitable, Callable, Sequence
 
 from tenacity import retry_if_exception_type, wait_fixed
 
@@ -21,6 +20,7 @@ from shalott.cluster.base import Cluster
 from shalott.cluster.systems.management import RETRY_S, management
 from shalott.cluster.systems.rocket.config import brokers_of
 from shalott.cluster.systems.rocket.rocketmq import RocketmqSystem
+from shalott.cluster.systems.settling import Claim
 from shalott.cluster.waiting import retrying
 from shalott.core.errors import ClientError, Definite, Indefinite
 
@@ -28,7 +28,6 @@ WITHIN_S = 10.0  # a node that has just been started answers by then
 ALL_THERE_COULD_BE = (1 << 62).to_bytes(8, "big")  # a slave's report is eight bytes: its offset
 CONNECT_S = 3.0
 
-Claim = Mapping[str, Any]
 Ask = Callable[[str], Awaitable[Claim]]
 
 
@@ -54,11 +53,11 @@ class MasterSlaveSystem(RocketmqSystem):
             raise Definite(f"{node} hosts no broker")
 
     def _asker(self, cluster: Cluster) -> Ask:
-        async def ask(node: str) -> Mapping[str, Any]:
+        async def ask(node: str) -> Claim:
             claims = (await self.observe(cluster, node))["claims"]
             if not claims:
                 raise Definite(f"{node} has no broker yet")
-            claim: Mapping[str, Any] = claims[0]
+            claim: Claim = claims[0]
             return claim
 
         return ask

@@ -17,7 +17,7 @@ import asyncio
 import logging
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from tenacity import wait_fixed
 
@@ -27,7 +27,7 @@ from shalott.broker.rocket.remoting.command import Command
 from shalott.broker.rocket.remoting.headers import CreateTopic, to_ext
 from shalott.cluster.base import Cluster, NodeSpec, Topology, members_of
 from shalott.cluster.systems.management import CONFIGURE_WITHIN_S, RETRY_S, management
-from shalott.cluster.systems.own_broker import event_row, read_event_file
+from shalott.cluster.systems.own_broker import EventRow, event_row, read_event_file
 from shalott.cluster.systems.rocket import replicas, settling
 from shalott.cluster.systems.rocket.config import (
     PORTS,
@@ -35,7 +35,7 @@ from shalott.cluster.systems.rocket.config import (
     node_config,
     to_toml,
 )
-from shalott.cluster.systems.settling import Observe
+from shalott.cluster.systems.settling import Observation, Observe
 from shalott.cluster.waiting import ask_until
 from shalott.core.errors import (
     BootFailed,
@@ -154,7 +154,7 @@ class RocketmqSystem:
             raise Indefinite("no node says that it is the master")
         return max(found)[1]
 
-    async def observe(self, cluster: Cluster, node: str) -> Mapping[str, Any]:
+    async def observe(self, cluster: Cluster, node: str) -> Observation:
         answer = await management(cluster, node).get("/api/shalott/claims")
         try:
             seen = {
@@ -175,16 +175,16 @@ class RocketmqSystem:
             log.warning("the cluster has not settled within %d ms: %s", timeout_ms, reason)
         return not reason
 
-    def why_unsettled(
-        self, seen: Mapping[str, Mapping[str, Any] | None], queues: Sequence[str]
-    ) -> str:
+    def why_unsettled(self, seen: Mapping[str, Observation | None], queues: Sequence[str]) -> str:
         return settling.why_unsettled(seen)
 
     async def record_replicas(self, cluster: Cluster, record: Recorder) -> None:
-        async def get(node: str, path: str) -> Any:
-            return await management(cluster, node, replicas.ASK_TIMEOUT_MS).get(path)
+        async def get(node: str, path: str) -> replicas.Answer:
+            api = management(cluster, node, replicas.ASK_TIMEOUT_MS)
+            answer: replicas.Answer = await api.get(path)
+            return answer
 
-        async def ask(node: str) -> Mapping[str, Any]:
+        async def ask(node: str) -> Observation:
             try:
                 async with asyncio.timeout(OBSERVE_TIMEOUT_S):
                     return await self.observe(cluster, node)
@@ -194,12 +194,12 @@ class RocketmqSystem:
         await replicas.record_logs(record, members_of(cluster, self), ask, get)
 
     def _observer(self, cluster: Cluster) -> Observe:
-        async def observe(node: str) -> Mapping[str, Any]:
+        async def observe(node: str) -> Observation:
             return await self.observe(cluster, node)
 
         return observe
 
-    def read_events(self, collected: Path, run_start_wall_ns: int) -> Sequence[Mapping[str, Any]]:
+    def read_events(self, collected: Path, run_start_wall_ns: int) -> Sequence[EventRow]:
         rows = [
             event_row(event, run_start_wall_ns)
             for directory in sorted(collected.glob("*"))  # none if nothing could be collected

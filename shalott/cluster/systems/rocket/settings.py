@@ -26,6 +26,7 @@ from shalott.broker.rocket.config import (
     RocketConfig,
     StoreConfig,
 )
+from shalott.cluster.systems.record import Parameters
 from shalott.core.errors import UsageError
 
 SECTIONS: Mapping[str, type[msgspec.Struct]] = {
@@ -59,7 +60,7 @@ def setting_names(system: str) -> tuple[str, ...]:
     return (*(name for name in names if name not in unset), *WHOLE)
 
 
-def check_settings(system: str, settings: Mapping[str, Any]) -> None:
+def check_settings(system: str, settings: Parameters) -> None:
     """Raise UsageError, in one sentence, for a name that is none or a value that can't be."""
     known = setting_names(system)
     for name in settings:
@@ -85,22 +86,22 @@ def check_settings(system: str, settings: Mapping[str, Any]) -> None:
             raise UsageError(f"--policy {name}={value}: {_reason(str(error))}") from error
 
 
-def by_section(settings: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
+def by_section(settings: Parameters) -> dict[str, dict[str, object]]:
     """Fields by section; those of the whole under ""."""
-    found: dict[str, dict[str, Any]] = {}
+    found: dict[str, dict[str, object]] = {}
     for name, value in settings.items():
         section, dot, field = name.partition(".")
         found.setdefault(section if dot else "", {})[field if dot else name] = value
     return found
 
 
-def _convert_whole(values: Mapping[str, Any]) -> None:
+def _convert_whole(values: Parameters) -> None:
     """As fields of a configuration that is right otherwise."""
     blank = {"system": "dledger", "name": "n", "data_dir": "", "services": []}
     msgspec.convert({**blank, "ports": {}, "advertised": {}, **values}, RocketConfig)
 
 
-def _culprit(section: str, values: Mapping[str, Any], complaint: str) -> tuple[str, Any]:
+def _culprit(section: str, values: Parameters, complaint: str) -> tuple[str, object]:
     """The setting that a complaint names by its path."""
     field = complaint.rpartition("$.")[2].strip("`")
     return (f"{section}.{field}" if section else field), values.get(field)
@@ -110,16 +111,16 @@ def _reason(complaint: str) -> str:
     return complaint.rpartition(" - at ")[0] or complaint
 
 
-Convert = Callable[[Any], Any]
+Convert = Callable[[Any], object]
 UNIT_BYTES = 20  # of a consume queue
 HOUR_MS = 3_600_000
 
 
-def _same(value: Any) -> Any:
+def _same(value: object) -> object:
     return value
 
 
-def _flush(value: Any) -> str:
+def _flush(value: object) -> str:
     words = {"SYNC_FLUSH": "sync", "ASYNC_FLUSH": "async"}
     if value not in words:
         raise ValueError(f"it is {' or '.join(words)}")
@@ -182,12 +183,12 @@ OWN_NAMES: Mapping[str, tuple[tuple[str, ...], Convert]] = {
 }
 
 
-def in_own_names(policy: Mapping[str, Any], known: tuple[str, ...]) -> dict[str, Any]:
+def in_own_names(policy: Parameters, known: tuple[str, ...]) -> dict[str, object]:
     """``known``: the settings of the system; one that has some of several names takes those.
 
     A value of None takes a setting away. Raises UsageError.
     """
-    found: dict[str, Any] = {}
+    found: dict[str, object] = {}
     for name, value in policy.items():
         own, convert = OWN_NAMES.get(name, ((name,), _same))
         for each in [one for one in own if one in known] or own:
@@ -201,10 +202,10 @@ def in_own_names(policy: Mapping[str, Any], known: tuple[str, ...]) -> dict[str,
 _FLUSH_WORDS = {"sync": "SYNC_FLUSH", "async": "ASYNC_FLUSH"}
 
 
-def in_upstream_names(policy: Mapping[str, Any], kept: tuple[str, ...]) -> dict[str, Any]:
+def in_upstream_names(policy: Parameters, kept: tuple[str, ...]) -> dict[str, object]:
     """The other way: of our settings those whose names begin with one of ``kept``, by upstream's
     names. What upstream has no name for, or measures in another unit, is left out."""
-    found: dict[str, Any] = {}
+    found: dict[str, object] = {}
     for upstream, (own, convert) in OWN_NAMES.items():
         values = [policy[name] for name in own if name in policy and name.startswith(kept)]
         if not values or values[0] is None:

@@ -12,14 +12,14 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 from urllib.parse import parse_qs, urlsplit
 
 import msgspec
 
 from shalott.cluster.base import Cluster
 from shalott.cluster.systems.rocket import replicas
-from shalott.cluster.systems.settling import Observe
+from shalott.cluster.systems.settling import Claim, Observation, Observe
 from shalott.core.errors import Definite, HarnessError, Indefinite
 
 if TYPE_CHECKING:
@@ -37,14 +37,15 @@ async def record_files(
 
     ends: dict[str, int] = {}  # by node, as its broker or its leader told them last
 
-    async def get(node: str, path: str) -> Any:
+    async def get(node: str, path: str) -> replicas.Answer:
         done = await _run(cluster, node, words_of(path, ends.get(node)))
         try:
-            return msgspec.json.decode(done)
+            answer: replicas.Answer = msgspec.json.decode(done)
         except msgspec.DecodeError as error:
             raise Definite(f"{node}'s files can't be read: {done.strip()[-200:]}") from error
+        return answer
 
-    async def ask(node: str) -> Mapping[str, Any]:
+    async def ask(node: str) -> Observation:
         seen = await _observed(observe, node)
         others = await _answers(observe, [other for other in nodes if other != node])
         claims = [_synchronised(claim, node, others) for claim in seen["claims"]]
@@ -58,9 +59,7 @@ async def record_files(
     await replicas.record_logs(record, nodes, ask, get)
 
 
-def _synchronised(
-    claim: Mapping[str, Any], node: str, others: Mapping[str, Mapping[str, Any]]
-) -> Mapping[str, Any]:
+def _synchronised(claim: Claim, node: str, others: Mapping[str, Observation]) -> Claim:
     """With who should hold the same, where no set says so: the slaves that say they are."""
     if claim["role"] != "master" or claim["synchronised"] is not None:
         return claim
@@ -72,7 +71,7 @@ def _synchronised(
     return {**claim, "synchronised": following}
 
 
-def _committed(seen: Sequence[Mapping[str, Any]]) -> int | None:
+def _committed(seen: Sequence[Observation]) -> int | None:
     """How far the leader of the highest term has committed; None if no node leads."""
     leads = [
         (int(claim["epoch"] or 0), int(claim["committed_offset"]))
@@ -109,7 +108,7 @@ async def _run(cluster: Cluster, node: str, words: Sequence[str]) -> str:
     return done.output
 
 
-async def _answers(observe: Observe, nodes: Sequence[str]) -> dict[str, Mapping[str, Any]]:
+async def _answers(observe: Observe, nodes: Sequence[str]) -> dict[str, Observation]:
     """By node; of those that answer."""
     found = await asyncio.gather(
         *(_observed(observe, node) for node in nodes), return_exceptions=True
@@ -119,7 +118,7 @@ async def _answers(observe: Observe, nodes: Sequence[str]) -> dict[str, Mapping[
     }
 
 
-async def _observed(observe: Observe, node: str) -> Mapping[str, Any]:
+async def _observed(observe: Observe, node: str) -> Observation:
     try:
         async with asyncio.timeout(OBSERVE_TIMEOUT_S):
             return await observe(node)

@@ -7,7 +7,6 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Any
 
 from shalott.broker.base.events import Event
 
@@ -89,8 +88,8 @@ class NodeLog:
         group: str | None = None,
         role: str = "",
         epoch: int = 0,
-        detail: Mapping[str, Any] | None = None,
-        **more: Any,
+        detail: Mapping[str, object] | None = None,
+        **more: object,
     ) -> Event:
         return Event(
             at_ns=line.wall_ns,  # logs have no other clock

@@ -30,11 +30,13 @@ from shalott.cluster.systems.rocketmq_original.parameters import (
     replication_of,
     services_of,
 )
+from shalott.cluster.systems.settling import Observation
 from shalott.cluster.told import ReadsDataFiles
 from shalott.core.errors import ClientError, Definite, HarnessError
 from shalott.core.plan import SystemPlan
 
 Answer = Mapping[str, Any]
+View = dict[str, Any]  # a part of an observation
 NameOf = Callable[[str], str]  # an address, of whichever port, to its node; "" if it is none's
 _BYTES = re.compile(r"^(-?\d+) B$")
 
@@ -70,7 +72,7 @@ def claim_of(
     raft: Answer | None,
     name_of: NameOf,
     member_names: Mapping[str, str],
-) -> dict[str, Any]:
+) -> View:
     """``ha``, ``epochs`` and ``raft`` are None where no service answers them.
     ``member_names``: nodes by their ids in the brokers' Raft group."""
     role = role_of(properties)
@@ -113,7 +115,7 @@ def _offsets(runtime: Mapping[str, str], *, commits: bool) -> dict[str, int | No
     }
 
 
-def _ha_offsets(ha: Answer | None) -> dict[str, Any]:
+def _ha_offsets(ha: Answer | None) -> View:
     """How far each slave has acknowledged, as the master knows it."""
     connections = (ha or {}).get("haConnectionInfo") or ()
     if not (ha or {}).get("master"):
@@ -136,7 +138,7 @@ def _connected(ha: Answer | None, name_of: NameOf, *, in_sync: bool) -> list[str
     return sorted(dict.fromkeys(name for name in names if name))
 
 
-def add_slaves(claim: dict[str, Any], connected: Sequence[str]) -> None:
+def add_slaves(claim: View, connected: Sequence[str]) -> None:
     """What else tells of a master's slaves; who is connected is told to be in sync by none, and
     is taken to be by the master until it is 256 MB behind (haSlaveFallbehindMax)."""
     claim["mirrors"] = claim["synchronised"] = sorted(name for name in connected if name)
@@ -178,7 +180,7 @@ def _number(text: str | None) -> int | None:
 # -- name servers and controllers ------------------------------------------------------------------
 
 
-def registered(cluster_info: Answer, name_of: NameOf) -> dict[str, Any]:
+def registered(cluster_info: Answer, name_of: NameOf) -> View:
     """GET_BROKER_CLUSTER_INFO: whom a name server tells clients of, and who is the master there."""
     group = (cluster_info.get("brokerAddrTable") or {}).get(GROUP) or {}
     by_id = group.get("brokerAddrs") or {}
@@ -191,12 +193,12 @@ def registered(cluster_info: Answer, name_of: NameOf) -> dict[str, Any]:
 
 def controller_of(
     metadata: Mapping[str, str], raft: Answer | None, sets: Answer | None, name_of: NameOf
-) -> dict[str, Any]:
+) -> View:
     """``metadata``: the header that answers 1005. ``sets``: the body that answers 1006, which the
     leader alone has."""
     leads = metadata.get("isLeader") == "true"
     leader = name_of(metadata.get("controllerLeaderAddress") or "")
-    view: dict[str, Any] = {
+    view: View = {
         "group": metadata.get("group", ""),
         "role": "leader" if leads else "follower",
         "epoch": None if raft is None else _term(raft),
@@ -209,7 +211,7 @@ def controller_of(
     return {**view, "groups": groups}
 
 
-def _set_of(info: Answer, name_of: NameOf) -> dict[str, Any]:
+def _set_of(info: Answer, name_of: NameOf) -> View:
     inside = _names(info.get("inSyncReplicas") or (), name_of)
     return {
         "master": name_of(str(info.get("masterAddress") or "")),
@@ -261,7 +263,7 @@ class Views:
             self._nodes_by_host = {cluster.endpoint(n, "remoting").host: n for n in cluster.nodes}
         return self._nodes_by_host.get(address.rpartition(":")[0], "")
 
-    async def observe(self, cluster: Cluster, node: str) -> Mapping[str, Any]:
+    async def observe(self, cluster: Cluster, node: str) -> Observation:
         """As ``System.observe``. Raises ClientError."""
         services = services_of(self._plan, node)
         asked = {
@@ -270,10 +272,10 @@ class Views:
             "controller": self.controller,
         }
         hosted = [service for service in asked if service in services]
-        found: list[dict[str, Any] | BaseException] = await asyncio.gather(
+        found: list[View | BaseException] = await asyncio.gather(
             *(asked[service](cluster, node) for service in hosted), return_exceptions=True
         )
-        answers: dict[str, dict[str, Any]] = {}
+        answers: dict[str, View] = {}
         for service, answer in zip(hosted, found, strict=True):
             if isinstance(answer, dict):
                 answers[service] = answer
@@ -281,7 +283,7 @@ class Views:
                 raise answer
         if not answers:
             raise next(each for each in found if isinstance(each, ClientError))
-        view: dict[str, Any] = {
+        view: View = {
             "status": "running",
             "services": list(services),
             "running": [node],
@@ -295,7 +297,7 @@ class Views:
             view["controller"] = answers["controller"]
         return view
 
-    async def observe_with_slaves(self, cluster: Cluster, node: str) -> Mapping[str, Any]:
+    async def observe_with_slaves(self, cluster: Cluster, node: str) -> Observation:
         """And whose connections a master has that can't be asked: a look into the node, which
         takes too long for every look while there is load. Raises ClientError."""
         view = await self.observe(cluster, node)
@@ -309,7 +311,7 @@ class Views:
                 add_slaves(claim, [self._name_of(cluster, f"{h}:0") for h in hosts])
         return view
 
-    async def _claim(self, cluster: Cluster, node: str) -> dict[str, Any]:
+    async def _claim(self, cluster: Cluster, node: str) -> View:
         address, ask = self.address(cluster, node, "remoting"), self._admin
         member = self._members["broker"].get(node, "")
         in_raft = self._replication == "dledger"
@@ -341,7 +343,7 @@ class Views:
         store: str,
         *,
         wanted: bool = True,
-    ) -> Mapping[str, Any] | None:
+    ) -> Answer | None:
         """What a member of a Raft group answers, with its term, which stands in a file of its own.
         A term that changes meanwhile is unknown: the answer may be of either."""
         if not wanted:
@@ -361,12 +363,12 @@ class Views:
             return None
         return term_of(await cluster.read_data(node, f"{store}/currterm", 0))
 
-    async def _registered(self, cluster: Cluster, node: str) -> dict[str, Any]:
+    async def _registered(self, cluster: Cluster, node: str) -> View:
         address = self.address(cluster, node, "nameserver")
         answer = await self._admin.json(address, RequestCode.GET_BROKER_CLUSTER_INFO)
         return registered(answer, lambda at: self._name_of(cluster, at))
 
-    async def controller(self, cluster: Cluster, node: str) -> dict[str, Any]:
+    async def controller(self, cluster: Cluster, node: str) -> View:
         """A controller's own view. Raises ClientError."""
         address = self.address(cluster, node, "controller")
         member = self._members["controller"].get(node, "")

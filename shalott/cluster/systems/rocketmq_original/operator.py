@@ -15,7 +15,6 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
 
 from tenacity import retry_if_exception_type, wait_fixed
 
@@ -25,6 +24,7 @@ from shalott.cluster.systems.rocket import master_slave as own_operator
 from shalott.cluster.systems.rocketmq_original.config import CLUSTER, GROUP
 from shalott.cluster.systems.rocketmq_original.parameters import nodes_with
 from shalott.cluster.systems.rocketmq_original.system import RocketmqOriginal
+from shalott.cluster.systems.settling import Claim
 from shalott.cluster.waiting import ask_until, retrying
 from shalott.core.errors import ClientError, Definite, HarnessError, Indefinite
 
@@ -109,15 +109,15 @@ class MasterSlaveOriginal(RocketmqOriginal):
             raise Definite(f"{node} hosts no broker")
         return brokers
 
-    async def _own_claim(self, cluster: Cluster, node: str) -> Mapping[str, Any]:
+    async def _own_claim(self, cluster: Cluster, node: str) -> Claim:
         claims = (await self.observe(cluster, node))["claims"]
         if not claims:
             raise Indefinite(f"the broker of {node} does not answer")
-        claim: Mapping[str, Any] = claims[0]
+        claim: Claim = claims[0]
         return claim
 
     async def _await_claim(
-        self, cluster: Cluster, node: str, is_right: Callable[[Mapping[str, Any]], bool]
+        self, cluster: Cluster, node: str, is_right: Callable[[Claim], bool]
     ) -> None:
         async def look() -> None:
             claim = await self._own_claim(cluster, node)
@@ -208,9 +208,7 @@ class ControllerOriginal(RocketmqOriginal):
         ids: dict[str, int] = view["ids"]
         return leader, ids
 
-    async def _leader_view(
-        self, cluster: Cluster, nodes: Sequence[str]
-    ) -> tuple[str, Mapping[str, Any]]:
+    async def _leader_view(self, cluster: Cluster, nodes: Sequence[str]) -> tuple[str, Claim]:
         """By whichever of these nodes hosts the leader. Raises ClientError."""
         reason: ClientError = Indefinite("no controller leads")
         for node in dict.fromkeys(nodes):

@@ -9,7 +9,7 @@ with jRaft, which has its own for peers.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 import msgspec
 
@@ -53,7 +53,7 @@ def has_controllers(release: str) -> bool:
 _FLUSHED = {"flushDiskType": "SYNC_FLUSH"}
 
 
-def safe_settings(parameters: Mapping[str, Any]) -> Mapping[str, Any]:
+def safe_settings(parameters: Mapping[str, object]) -> Mapping[str, object]:
     """The profile ``safe``: what RocketMQ's manual recommends against loss, for each replication.
 
     Its chapters on master and slaves recommend synchronous double writes and synchronous flushing;
@@ -93,7 +93,7 @@ _OF_BROKER: Mapping[str, tuple[str, ...]] = {
 }
 
 
-def replication_of(parameters: Mapping[str, Any]) -> str:
+def replication_of(parameters: Mapping[str, object]) -> str:
     return str(parameters.get("replication", "controller"))
 
 

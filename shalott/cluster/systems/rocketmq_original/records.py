@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
 
 from shalott.cluster.base import System
 from shalott.cluster.systems.own_broker import check_own_bugs
@@ -34,7 +33,7 @@ from shalott.core.rng import Range
 REMOTING = "rocketmq-remoting"  # brokers and name servers of RocketMQ
 OWN_REPLICATIONS = ("master-slave", "dledger", "controller")  # systems of ours
 # Controllers give a silent master up after 10 s, and look every 5 s; DLedger's followers after 6 s.
-SLOW_ELECTIONS: Mapping[str, Any] = {
+SLOW_ELECTIONS: Parameters = {
     "time_limit_ms": (40_000, 50_000, 60_000),
     "shortest_ms": Range(1000, 8000, 500),
     "longest_ms": Range(8000, 20_000, 500),
@@ -117,7 +116,7 @@ def readers(plan: Plan) -> LogReaders:
     return LogReaders(at_slaves=at_slaves, wait_ms=0, tell_where=True, transactions=True)
 
 
-def wanted(knobs: Mapping[str, Any]) -> tuple[str, ...]:
+def wanted(knobs: Parameters) -> tuple[str, ...]:
     """What a search wants to have seen, of what the originals' logs tell."""
     return ("became_master", "became_slave", "client_ok", "client_fail", "client_info")
 

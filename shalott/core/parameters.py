@@ -39,7 +39,7 @@ class Flag:
     field: str  # of the struct
     name: str  # --name
     kind: Kind
-    default: Any
+    default: object
     help: str
     choices: tuple[str, ...] = ()
 
@@ -59,7 +59,7 @@ def flags_of(struct: type[msgspec.Struct]) -> tuple[Flag, ...]:
 
 
 def parse_parameters(
-    struct: type[Parameters], given: Mapping[str, str | bool], base: Mapping[str, Any]
+    struct: type[Parameters], given: Mapping[str, str | bool], base: Mapping[str, object]
 ) -> Parameters:
     """The struct with what a user typed, by flag name, laid over ``base``, values by field.
 
@@ -72,7 +72,7 @@ def parse_parameters(
     return make_parameters(struct, values)
 
 
-def make_parameters(struct: type[Parameters], values: Mapping[str, Any]) -> Parameters:
+def make_parameters(struct: type[Parameters], values: Mapping[str, object]) -> Parameters:
     """Validate a plan's values. Raises UsageError in one sentence, naming the flag."""
     try:
         return msgspec.convert(dict(values), struct)
@@ -82,11 +82,10 @@ def make_parameters(struct: type[Parameters], values: Mapping[str, Any]) -> Para
 
 def to_plan(parameters: msgspec.Struct) -> dict[str, Any]:
     """Every field with its value, as a plan stores it."""
-    stored: dict[str, Any] = msgspec.json.decode(msgspec.json.encode(parameters))
-    return stored
+    return msgspec.json.decode(msgspec.json.encode(parameters), type=dict[str, Any])
 
 
-def _flag(field: msgspec.structs.FieldInfo, hint: Any) -> Flag:
+def _flag(field: msgspec.structs.FieldInfo, hint: object) -> Flag:
     inner, text = _unwrapped(hint)
     default = field.default
     if default is msgspec.NODEFAULT and field.default_factory is not msgspec.NODEFAULT:
@@ -99,7 +98,7 @@ def _flag(field: msgspec.structs.FieldInfo, hint: Any) -> Flag:
     return Flag(field.name, name, kind, default, text, choices)
 
 
-def _unwrapped(hint: Any) -> tuple[Any, str]:
+def _unwrapped(hint: object) -> tuple[object, str]:
     """(the type without annotations and without None, its description)."""
     text = ""
     if typing.get_origin(hint) is typing.Annotated:
@@ -114,7 +113,7 @@ def _unwrapped(hint: Any) -> tuple[Any, str]:
     return hint, text
 
 
-def _kind(name: str, hint: Any) -> tuple[Kind, tuple[str, ...]]:
+def _kind(name: str, hint: object) -> tuple[Kind, tuple[str, ...]]:
     if hint is bool:
         return "flag", ()
     if typing.get_origin(hint) is Literal:
@@ -123,10 +122,10 @@ def _kind(name: str, hint: Any) -> tuple[Kind, tuple[str, ...]]:
         return "list", _kind(name, typing.get_args(hint)[0])[1]
     if name.endswith("_ms") and hint in (int, float):
         return "duration", ()
-    return {int: "number", float: "fraction"}.get(hint, "text"), ()  # type: ignore[return-value]
+    return "number" if hint is int else "fraction" if hint is float else "text", ()
 
 
-def _parse(flag: Flag, value: str | bool) -> Any:
+def _parse(flag: Flag, value: str | bool) -> object:
     if isinstance(value, bool) or flag.kind in ("choice", "text"):
         return value
     if flag.kind == "flag":
@@ -143,7 +142,7 @@ def _parse(flag: Flag, value: str | bool) -> Any:
         raise UsageError(f"--{flag.name} {value}: give a number") from None
 
 
-def _sentence(struct: type[msgspec.Struct], values: Mapping[str, Any], complaint: str) -> str:
+def _sentence(struct: type[msgspec.Struct], values: Mapping[str, object], complaint: str) -> str:
     """msgspec's complaint with the flag in place of the path."""
     reason, _, path = complaint.partition(" - at ")
     field = path.strip("`").removeprefix("$.").partition("[")[0]

@@ -16,6 +16,8 @@ from shalott.core.errors import UsageError
 
 PLAN_VERSION = 2
 
+Values = dict[str, Any]  # by name: fields of a record's own struct, or settings of a system
+
 
 class Trigger(
     msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True
@@ -71,7 +73,7 @@ class FaultAction(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     nodes: tuple[str, ...] | None = None
     links: tuple[tuple[str, str], ...] | None = None
     amount: float = 0
-    parameters: dict[str, Any] = {}
+    parameters: Values = {}
     jitter_ms: int = 0  # of faults that hit every node: spread of the starts
     seed: int = 0  # for what is drawn when it fires
     settle: bool = False  # fire only when mirrors are synchronised again after the last restart
@@ -132,8 +134,8 @@ class SystemPlan(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
 
     name: str
     profile: str
-    parameters: dict[str, Any] = {}
-    policy: dict[str, Any] = {}
+    parameters: Values = {}
+    policy: Values = {}
     bugs: tuple[str, ...] = ()  # ids of known bugs that are switched on
     services: dict[str, tuple[str, ...]] = {}
 
@@ -146,7 +148,7 @@ class WorkloadPlan(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     rate_hz: float
     concurrency: int
     op_timeout_ms: int = 5000
-    parameters: dict[str, Any] = {}
+    parameters: Values = {}
 
 
 class GatePlan(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -280,7 +282,7 @@ PARAMETERS_1 = (
 )
 
 
-def upgrade_from_1(raw: dict[str, Any]) -> dict[str, Any]:
+def upgrade_from_1(raw: Values) -> Values:
     """A plan of version 1 as one of version 2; parameters that its workload or system does not have
     stay, and mean as little as they did."""
     upgraded = {**raw, "version": PLAN_VERSION}

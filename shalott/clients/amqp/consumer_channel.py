@@ -17,10 +17,10 @@ from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from heapq import heappop, heappush
-from typing import Any
 
 from pamqp import commands
 from pamqp.base import Frame
+from pamqp.common import FieldTable
 
 from shalott.clients.amqp.connection import Connection, Content, Event
 from shalott.core.client import ClientRows
@@ -83,7 +83,7 @@ class ConsumerChannel:
             qos = commands.Basic.Qos(prefetch_count=wanted.prefetch)
             await self._ask(qos, commands.Basic.QosOk)
         consumer = self._begin(queue, wanted)
-        arguments: dict[str, Any] = {}
+        arguments: FieldTable = {}
         if wanted.priority:
             arguments["x-priority"] = wanted.priority
         if wanted.cancel_on_failover:
@@ -253,7 +253,7 @@ class ConsumerChannel:
         name, tag = method.consumer_tag or "", int(method.delivery_tag or 0)
         queue = self._queues.get(name, "")
         value = decode_body(content.body)
-        extra: dict[str, Any] = {"consumer": name, "channel": self.name, "tag": tag}
+        extra: dict[str, object] = {"consumer": name, "channel": self.name, "tag": tag}
         if properties is not None:
             extra.update(told_in(properties))
         self.rows.happened(
@@ -308,7 +308,7 @@ class ConsumerChannel:
             self._send(commands.Basic.Recover(requeue=True))
             return
         said, own = verdict.said, self.unsettled[tag]
-        extra: dict[str, Any] = {"channel": self.name, "tag": tag}
+        extra: dict[str, object] = {"channel": self.name, "tag": tag}
         settled = [tag]
         if verdict.multiple:
             extra["upto"] = tag
@@ -446,7 +446,7 @@ class Consumer:
     name: str
     queue: str
     wanted: Subscription
-    extra: dict[str, Any]
+    extra: dict[str, object]
     row: int
     active_ns: int | None = None
     leaving_ns: int | None = None
@@ -491,9 +491,9 @@ def settlement_of(tag: int, verdict: Verdict) -> Frame:
     return commands.Basic.Reject(delivery_tag=tag, requeue=verdict.requeue)
 
 
-def told_in(properties: commands.Basic.Properties) -> dict[str, Any]:
+def told_in(properties: commands.Basic.Properties) -> dict[str, object]:
     """What a row says of a message besides its body: its deaths and its priority."""
-    told: dict[str, Any] = {}
+    told: dict[str, object] = {}
     deaths = (properties.headers or {}).get("x-death")
     if isinstance(deaths, list):
         told["deaths"] = [

@@ -25,10 +25,11 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from itertools import count
-from typing import Any, Literal
+from typing import Literal
 
 from pamqp import commands
 from pamqp.base import Frame
+from pamqp.common import FieldTable
 
 from shalott.clients.amqp.channel import GUEST, AmqpChannel, Credentials
 from shalott.clients.amqp.connection import Connection, Content
@@ -44,7 +45,7 @@ from shalott.core.consumer_generator import slot_name
 from shalott.core.errors import Definite, Indefinite
 from shalott.core.history import Recorder
 from shalott.core.message_body import decode_body, encode_body
-from shalott.core.op import Completion, Invocation
+from shalott.core.op import Completion, Invocation, OpType
 from shalott.core.subscription import Subscription, subscription_of
 
 Operation = Callable[[Connection, Invocation], Awaitable[Completion]]
@@ -308,7 +309,7 @@ class AmqpConsumerClient:
         connection.send(method)
         await self._channel.answer(connection, (_ANSWERS[type(method)],), method.index)
 
-    def _on_blocked(self, why: str | None, kind: Any = "ok") -> None:
+    def _on_blocked(self, why: str | None, kind: OpType = "ok") -> None:
         if self._rows is None:
             return
         if self._blocked is not None:
@@ -327,7 +328,7 @@ class QueueDeclaration:
     """A durable queue. ``bindings``: (exchange, routing key)."""
 
     name: str
-    arguments: Mapping[str, Any] = field(default_factory=dict)
+    arguments: FieldTable = field(default_factory=dict)
     bindings: tuple[tuple[str, str], ...] = ()
 
     def methods(self) -> tuple[Frame, ...]:

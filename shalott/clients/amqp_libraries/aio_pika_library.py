@@ -26,6 +26,8 @@ if TYPE_CHECKING:
         AbstractRobustChannel,
         AbstractRobustConnection,
     )
+    from aiormq.abc import AbstractChannel
+    from pamqp.common import FieldTable
 
 log = logging.getLogger("shalott.clients")
 
@@ -136,7 +138,7 @@ class AioPika:
             async def came(message: AbstractIncomingMessage) -> None:
                 self._delivered(channel, queue, message, no_ack=wanted.no_ack)
 
-            arguments: dict[str, Any] = {}
+            arguments: FieldTable = {}
             if wanted.priority:
                 arguments["x-priority"] = wanted.priority
             if wanted.cancel_on_failover:
@@ -167,7 +169,7 @@ class AioPika:
         channel.messages[message.delivery_tag] = message
         channel.settler.delivered(message.delivery_tag, queue)
 
-    def _begin_channel(self, channel: _Channel, under: Any) -> None:
+    def _begin_channel(self, channel: _Channel, under: AbstractChannel) -> None:
         """The library has opened a channel, perhaps in place of one that is gone."""
         came = 0
         if channel.settler is not None:
@@ -187,7 +189,12 @@ class AioPika:
         channel.settler = settler
 
     async def _say(
-        self, channel: _Channel, settler: Settler, under: Any, tag: int, verdict: Verdict
+        self,
+        channel: _Channel,
+        settler: Settler,
+        under: AbstractChannel,
+        tag: int,
+        verdict: Verdict,
     ) -> None:
         message = channel.messages.pop(tag, None)
         if verdict.said == "recover":
@@ -202,7 +209,9 @@ class AioPika:
         else:
             await message.reject(requeue=verdict.requeue)
 
-    async def _ask(self, channel: _Channel, settler: Settler, under: Any, queue: str) -> None:
+    async def _ask(
+        self, channel: _Channel, settler: Settler, under: AbstractChannel, queue: str
+    ) -> None:
         if settler is channel.settler and not settler.is_over:
             await under.queue_declare(queue, passive=True, timeout=self._timeout_s)
         if not channel.consumers and settler.is_idle:
@@ -271,13 +280,13 @@ class AioPika:
                 async with asyncio.timeout(CLOSE_TIMEOUT_S):
                     await connection.close()
 
-    def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
+    def _spawn(self, work: Coroutine[object, None, None]) -> None:
         task = asyncio.create_task(_logged(work), name="aio-pika settles")
         self._tasks[task] = None
         task.add_done_callback(lambda done: self._tasks.pop(done, None))
 
 
-async def _logged(work: Coroutine[Any, Any, None]) -> None:
+async def _logged(work: Coroutine[object, None, None]) -> None:
     """An application that settles logs what its library says, and goes on."""
     try:
         await work

@@ -20,7 +20,7 @@ import logging
 import re
 from collections.abc import Awaitable, Callable, Iterator, Mapping
 from functools import partial
-from typing import Any, Generic, Literal, Protocol, TypeVar
+from typing import Generic, Literal, Protocol, TypeVar
 
 from shalott.clients.amqp.consumer_client import EXCHANGE_PREFIX, ConsumerClients
 from shalott.clients.amqp.queue_client import AmqpQueueClient
@@ -265,7 +265,7 @@ class RecoveringClient:
 
 
 def fate_of_enqueue(
-    seen: Published, error: Exception | None, extra: Mapping[str, Any]
+    seen: Published, error: Exception | None, extra: Mapping[str, object]
 ) -> Completion:
     """By what was on the wire and what the library said. Raises Definite or Indefinite."""
     said = "" if error is None else _words(error)

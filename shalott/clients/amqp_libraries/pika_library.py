@@ -22,7 +22,7 @@ import functools
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from shalott.clients.amqp_libraries.library import Outgoing, Settler
 from shalott.core.errors import Definite, Indefinite, Unreachable
@@ -30,6 +30,8 @@ from shalott.core.subscription import Subscription, Verdict
 
 if TYPE_CHECKING:
     import pika
+    from pika.adapters.blocking_connection import BlockingChannel
+    from pika.spec import Basic
 
 import queue as queues
 from dataclasses import field
@@ -37,6 +39,8 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     import pika
+    from pika.adapters.blocking_connection import BlockingChannel
+    from pika.spec import Basic
 
 HEARTBEAT_S = 10
 SOCKET_TIMEOUT_S, STACK_TIMEOUT_S = 2.0, 5.0
@@ -187,8 +191,8 @@ class _ConsumerThread(threading.Thread):
         self._calm = calm
         self._loop = asyncio.get_running_loop()
         self._stopping = threading.Event()
-        self._connection: Any = None
-        self._channel: Any = None
+        self._connection: pika.BlockingConnection | None = None
+        self._channel: BlockingChannel | None = None
 
     # In the thread.
 
@@ -230,15 +234,18 @@ class _ConsumerThread(threading.Thread):
         if one is None:
             return
         channel, wanted, queue = self._channel, one.subscription, one.queue
+        assert channel is not None
         if not self._first.per_channel or wanted is self._first:
             channel.basic_qos(prefetch_count=wanted.prefetch, global_qos=wanted.per_channel)
-        arguments: dict[str, Any] = {}
+        arguments: dict[str, object] = {}
         if wanted.priority:
             arguments["x-priority"] = wanted.priority
         if wanted.cancel_on_failover:
             arguments["x-cancel-on-ha-failover"] = True
 
-        def came(channel: Any, method: Any, _properties: Any, _body: bytes) -> None:
+        def came(
+            channel: BlockingChannel, method: Basic.Deliver, _properties: object, _body: bytes
+        ) -> None:
             if not wanted.no_ack:
                 self._tell(self._delivered, channel, int(method.delivery_tag), queue)
 
@@ -250,9 +257,10 @@ class _ConsumerThread(threading.Thread):
     def cancel(self, name: str) -> None:
         one = self.wanted.pop(name, None)
         if one is not None and one.tag:
+            assert self._channel is not None
             self._channel.basic_cancel(one.tag)
 
-    def _say(self, channel: Any, tag: int, verdict: Verdict, settler: Settler) -> None:
+    def _say(self, channel: BlockingChannel, tag: int, verdict: Verdict, settler: Settler) -> None:
         if not channel.is_open:
             return  # pika's examples: "we can't ACK this message; log and/or do something"
         match verdict.said:
@@ -266,7 +274,7 @@ class _ConsumerThread(threading.Thread):
                 channel.basic_recover(requeue=True)
                 self._tell(settler.recovered)
 
-    def _ask(self, channel: Any, queue: str) -> None:
+    def _ask(self, channel: BlockingChannel, queue: str) -> None:
         if channel.is_open:
             channel.queue_declare(queue, passive=True)
 
@@ -318,7 +326,7 @@ class _ConsumerThread(threading.Thread):
             self.hand_over(channel.stop_consuming)
         await asyncio.to_thread(self.join, END_S)
 
-    def _opened(self, channel: Any) -> None:
+    def _opened(self, channel: BlockingChannel) -> None:
         came = 0 if self.settler is None else self.settler.came
 
         def say(tag: int, verdict: Verdict) -> None:
@@ -333,7 +341,7 @@ class _ConsumerThread(threading.Thread):
         self.settler = settler
         self._channel_of_settler = channel
 
-    def _delivered(self, channel: Any, tag: int, queue: str) -> None:
+    def _delivered(self, channel: BlockingChannel, tag: int, queue: str) -> None:
         if self.settler is not None and channel is self._channel_of_settler:
             self.settler.delivered(tag, queue)
 
@@ -383,8 +391,8 @@ class PikaPublisher(threading.Thread):
         self._parameters = parameters
         self._loop = asyncio.get_running_loop()
         self._jobs: queues.SimpleQueue[_Job | None] = queues.SimpleQueue()
-        self._connection: Any = None
-        self._channel: Any = None
+        self._connection: pika.BlockingConnection | None = None
+        self._channel: BlockingChannel | None = None
 
     async def do(self, message: Outgoing | None, timeout_s: float) -> None:
         """Raises what pika raises; Definite if nothing was begun in time, else Indefinite."""

@@ -14,9 +14,9 @@ import asyncio
 import logging
 from abc import ABC, abstractmethod
 from collections.abc import Coroutine, Mapping
-from typing import Any, Protocol
+from typing import Protocol
 
-from shalott.clients.cpp.process import CppProcess
+from shalott.clients.cpp.process import CppProcess, Said
 from shalott.clients.cpp.tap import RemotingTap
 from shalott.clients.cpp.wire_rows import MemberRows, key_of_delivery
 from shalott.clients.rocketmq.consumption import GONE, Membership
@@ -133,17 +133,17 @@ class LibraryMember(ABC):
 
     # -- deliveries --------------------------------------------------------------------------------
 
-    def _said(self, said: Mapping[str, Any]) -> None:
+    def _said(self, said: Said) -> None:
         self._spawn(self._deliver(said))
 
-    async def _deliver(self, said: Mapping[str, Any]) -> None:
+    async def _deliver(self, said: Said) -> None:
         key, offset = key_of_delivery(said, self.group.name), int(said["offset"])
         value = decode_body(bytes.fromhex(said["body"]))
         again = self._given.get((key, offset), 0)
         self._given[key, offset] = again + 1
         reconsumed = self._reconsumed(said)
         attempt = reconsumed + (0 if said["retry"] else again)
-        words: dict[str, Any] = self._wire.words | {
+        words: dict[str, object] = self._wire.words | {
             "reconsumed": reconsumed,
             "origin": said["retry"] or said["topic"],
         }
@@ -151,14 +151,16 @@ class LibraryMember(ABC):
             words["tag"] = said["tag"]
         row = self._rows.begin("deliver", key, words, value)
         assignment = self._wire.work(key)
-        told: dict[str, Any] = {"offset": offset, "redelivered": attempt > 0}
+        redelivered = attempt > 0
         work = self._listener.work(self.group, value or 0, attempt)
         try:
             await asyncio.sleep(work.time_ms / 1000)
             outcome: str = "success" if value is None else work.outcome
             self._process.tell("verdict", {"id": said["id"], "success": outcome == "success"})
         except (asyncio.CancelledError, Unreachable) as error:
-            self._rows.end(row, Completion(type="info", error=GONE, **told))
+            self._rows.end(
+                row, Completion(type="info", offset=offset, redelivered=redelivered, error=GONE)
+            )
             if isinstance(error, asyncio.CancelledError):
                 raise
             return
@@ -166,15 +168,21 @@ class LibraryMember(ABC):
             outcome = "dropped"
         elif outcome != "suspend":
             self._wire.done(key, offset)
-        told["error"] = "corrupted" if value is None else None
-        self._rows.end(row, Completion(type="ok", extra=words | {"outcome": outcome}, **told))
+        done = Completion(
+            type="ok",
+            offset=offset,
+            redelivered=redelivered,
+            error="corrupted" if value is None else None,
+            extra=words | {"outcome": outcome},
+        )
+        self._rows.end(row, done)
         self._wire.worked(key, assignment)
 
-    def _reconsumed(self, said: Mapping[str, Any]) -> int:
+    def _reconsumed(self, said: Said) -> int:
         """How often the broker says that it was."""
         return int(said["reconsumed"])
 
-    def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
+    def _spawn(self, work: Coroutine[object, None, None]) -> None:
         task = asyncio.create_task(work, name=f"member {self.name}")
         self._tasks[task] = None
         task.add_done_callback(self._over)

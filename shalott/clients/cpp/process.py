@@ -16,9 +16,11 @@ import sys
 import tempfile
 from collections.abc import Callable, Mapping
 from pathlib import Path
+from typing import Any
 
 from shalott.core.errors import Unreachable, UsageError
 
+Said = Mapping[str, Any]  # one line of a library's process: its own documentation has the fields
 PROGRAM = Path(__file__).with_name("program.py")
 START_TIMEOUT_S = 20.0  # 0.2 s on an idle machine
 LEAVE_TIMEOUT_S = 10.0
@@ -42,7 +44,7 @@ class CppProcess:
     def __init__(
         self,
         body_bytes: int,
-        on_said: Callable[[Mapping[str, object]], None],
+        on_said: Callable[[Said], None],
         on_end: Callable[[str], None],
     ) -> None:
         self._body_bytes = body_bytes
@@ -51,7 +53,7 @@ class CppProcess:
         self._process: asyncio.subprocess.Process | None = None
         self._home = Path()
         self._reader: asyncio.Task[None] | None = None
-        self._answer: asyncio.Future[Mapping[str, object]] | None = None  # to join, produce, leave
+        self._answer: asyncio.Future[Said] | None = None  # to join, produce, leave
 
     async def start(self) -> None:
         """Until the library is loaded. Raises Unreachable: nothing was asked of anybody."""
@@ -122,7 +124,7 @@ class CppProcess:
         self._settle({"said": "failed", "error": ended})
         self._on_end(ended)
 
-    def _settle(self, said: Mapping[str, object]) -> None:
+    def _settle(self, said: Said) -> None:
         if self._answer is not None and not self._answer.done():
             self._answer.set_result(said)
 

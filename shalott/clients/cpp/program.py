@@ -49,7 +49,7 @@ class Program:
         self._verdicts: dict[int, queue.SimpleQueue[bool]] = {}
         self._sends: queue.SimpleQueue[dict[str, Any]] = queue.SimpleQueue()
         self._kept: list[object] = []  # what the library calls back must not be collected
-        self._producer: Any = None
+        self._producer: Any = None  # objects of the library's, made here
         self._consumer: Any = None
 
     def run(self) -> None:

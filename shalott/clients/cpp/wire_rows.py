@@ -13,7 +13,6 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
 
 import msgspec
 
@@ -21,6 +20,7 @@ from shalott.broker.rocket.remoting.codes import RequestCode, ResponseCode
 from shalott.broker.rocket.remoting.command import Command
 from shalott.broker.rocket.remoting.route_data import PERM_READ
 from shalott.checkers.groups.rows.rules import Group
+from shalott.clients.cpp.process import Said
 from shalott.clients.cpp.tap import decode_route
 from shalott.clients.rocketmq.consumption import allocate_averagely
 from shalott.clients.rocketmq.group_requests import retry_topic
@@ -82,12 +82,12 @@ class MemberRows:
     _sent_back: dict[int, int] = field(default_factory=dict)  # row -> queue offset
 
     @property
-    def words(self) -> dict[str, Any]:
+    def words(self) -> dict[str, object]:
         """Of every row."""
         return {"member": self.name, "group": self.group.name}
 
     @property
-    def _own_words(self) -> dict[str, Any]:
+    def _own_words(self) -> dict[str, object]:
         group = self.group
         return self.words | {
             "broadcast": group.broadcast,
@@ -301,7 +301,7 @@ class MemberRows:
             one.pending.pop(offset, None)
 
 
-def key_of_delivery(said: Mapping[str, Any], group: str) -> str:
+def key_of_delivery(said: Said, group: str) -> str:
     """The queue that a message was pulled from. The library gives retried messages back the topic
     that they were sent to."""
     topic = retry_topic(group) if said["retry"] and said["reconsumed"] else said["topic"]

@@ -16,8 +16,8 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
+from shalott.clients.cpp.process import Said
 from shalott.clients.cpp.tap import RemotingTap
 from shalott.clients.java.machine import JavaInstance, JavaMachine
 from shalott.clients.java.sends import Attempts, Transactions, fate_of_send, fate_of_transaction
@@ -177,7 +177,7 @@ class JavaLogClient:
             raise Definite(str(said["error"]))
         return self._read(key, start, said, library.attempts)
 
-    def _read(self, key: str, start: int, said: Mapping[str, Any], seen: Attempts) -> Completion:
+    def _read(self, key: str, start: int, said: Said, seen: Attempts) -> Completion:
         moved = seen.moved.get(key, {})
         records = [(offset, decode_body(bytes.fromhex(body))) for offset, body in said["records"]]
         kept = before_move(start, records, moved)
@@ -186,7 +186,7 @@ class JavaLogClient:
         if not kept and start in moved:
             self._stands[key], self._seeks[key] = moved[start], None
             error = f"there is no offset {start}: the broker says {moved[start]}"
-            extra: dict[str, Any] = {"from": start, "moved": moved[start]}
+            extra: dict[str, object] = {"from": start, "moved": moved[start]}
             return Completion(type="fail", error=error, extra=extra)
         records = kept
         if records:
@@ -222,7 +222,7 @@ class _Library:
         self.attempts = Attempts()
         self.tap = RemotingTap(dial, self.attempts)
         self.is_gone = False
-        self._waiting: dict[int, asyncio.Future[Mapping[str, Any]]] = {}
+        self._waiting: dict[int, asyncio.Future[Said]] = {}
         self._serial = 0
         self._instances = {
             what: JavaInstance(machine, what, self.tap, self._said, self._ended, rows)
@@ -254,14 +254,12 @@ class _Library:
         await producer.ask("produce", wanted, _left_s(deadline_s))
         await reader.ask("read", both | {"group": READERS}, _left_s(deadline_s))
 
-    async def ask(
-        self, whom: str, do: str, what: Mapping[str, object], deadline_s: float
-    ) -> Mapping[str, Any]:
+    async def ask(self, whom: str, do: str, what: Mapping[str, object], deadline_s: float) -> Said:
         """The line that answers. Raises Unreachable: the JVM is gone, or says nothing in time;
         what was asked may have been done."""
         self._serial += 1
         number = self._serial
-        future: asyncio.Future[Mapping[str, Any]] = asyncio.get_running_loop().create_future()
+        future: asyncio.Future[Said] = asyncio.get_running_loop().create_future()
         self._waiting[number] = future
         try:
             self._instances[whom].tell(do, {**what, "id": number})
@@ -277,7 +275,7 @@ class _Library:
         for instance in self._instances.values():
             await instance.kill()
 
-    def _said(self, said: Mapping[str, Any]) -> None:
+    def _said(self, said: Said) -> None:
         waiting = self._waiting.get(int(said["id"]))
         if waiting is not None and not waiting.done():
             waiting.set_result(said)

@@ -21,8 +21,8 @@ import tempfile
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any
 
+from shalott.clients.cpp.process import Said
 from shalott.clients.cpp.tap import RemotingTap
 from shalott.clients.java.build import JavaClient
 from shalott.core.client import ClientRows
@@ -42,8 +42,6 @@ OPTIONS = (
     *("-XX:MaxDirectMemorySize=128m", "-XX:+ExitOnOutOfMemoryError", "-Xshare:auto"),
 )
 
-Said = Mapping[str, Any]
-
 
 class JavaMachine:
     """``client`` finds the library. ``properties``: of the JVM, which the library has for what its
@@ -61,7 +59,7 @@ class JavaMachine:
         self._ready: asyncio.Future[Said] | None = None
         self._clock: asyncio.Future[Said] | None = None
         self._lock = asyncio.Lock()
-        self._row: tuple[ClientRows, int, dict[str, Any]] | None = None
+        self._row: tuple[ClientRows, int, dict[str, object]] | None = None
         self._serial = 0
         self._is_ready = False
         self._beginning: asyncio.Task[None] | None = None
@@ -142,7 +140,7 @@ class JavaMachine:
             )
         self._process = process
         if rows is not None:
-            words: dict[str, Any] = {"pid": process.pid}
+            words: dict[str, object] = {"pid": process.pid}
             self._row = (rows, rows.begin("jvm", "", words), words)
         self._ready = asyncio.get_running_loop().create_future()
         self._reader = asyncio.create_task(self._read(process), name="java clients")
@@ -257,7 +255,7 @@ class JavaInstance:
         machine: JavaMachine,
         what: str,
         tap: RemotingTap,
-        on_said: Callable[[Mapping[str, Any]], None],
+        on_said: Callable[[Said], None],
         on_end: Callable[[str], None],
         rows: ClientRows | None = None,
     ) -> None:
@@ -267,7 +265,7 @@ class JavaInstance:
         self._on_said = on_said
         self._on_end = on_end
         self._rows = rows
-        self._answer: asyncio.Future[Mapping[str, Any]] | None = None  # to produce, join, leave
+        self._answer: asyncio.Future[Said] | None = None  # to produce, join, leave
         self._is_held = False
 
     async def start(self) -> None:
@@ -310,7 +308,7 @@ class JavaInstance:
                 self.tell("drop", {})
             await self._machine.release(self.name)
 
-    def _said(self, said: Mapping[str, Any]) -> None:
+    def _said(self, said: Said) -> None:
         if said["said"] in EVENTS:
             self._on_said(said)
         elif self._answer is not None and not self._answer.done():

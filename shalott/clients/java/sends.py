@@ -31,14 +31,15 @@ breaks nothing.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Literal
 
 import msgspec
 
 from shalott.broker.rocket.remoting.codes import RequestCode, ResponseCode
 from shalott.broker.rocket.remoting.command import Command
+from shalott.clients.cpp.process import Said
 from shalott.clients.cpp.tap import Cut
 from shalott.clients.rocketmq.log_client import fate_of_send as fate_of_one
 from shalott.clients.rocketmq.log_client import log_offset_of
@@ -132,9 +133,7 @@ def key_of_send(request: Command) -> str:
     return f"{ext.get('topic', '')}/{ext.get('queueId', '')}"
 
 
-def fate_of_send(
-    invocation: Invocation, said: Mapping[str, Any], attempts: Sequence[Attempt]
-) -> Completion:
+def fate_of_send(invocation: Invocation, said: Said, attempts: Sequence[Attempt]) -> Completion:
     """By what the library says (a line ``sent`` of the bridge, or nothing but an ``error``) and
     what was on the wire. Raises Definite, Indefinite."""
     extra = dict(invocation.extra or {})
@@ -169,9 +168,9 @@ def _accepted(key: str, offset: int, attempts: Sequence[Attempt]) -> Attempt | N
     return None
 
 
-def place_in_log(attempt: Attempt) -> dict[str, Any]:
+def place_in_log(attempt: Attempt) -> dict[str, object]:
     """Who acknowledged it, and where in that broker's log it lies."""
-    told: dict[str, Any] = {"broker": attempt.broker} if attempt.broker else {}
+    told: dict[str, object] = {"broker": attempt.broker} if attempt.broker else {}
     return told | log_offset_of(attempt.message_id)
 
 
@@ -216,7 +215,7 @@ class Transactions:
 
 def fate_of_transaction(
     invocation: Invocation,
-    said: Mapping[str, Any],
+    said: Said,
     attempts: Sequence[Attempt],
     decision: Decision,
 ) -> Completion:

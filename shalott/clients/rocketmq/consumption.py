@@ -11,9 +11,9 @@ given up meanwhile counts for nothing.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal, TypeVar
+from typing import Literal, TypeVar
 
 from shalott.broker.rocket.remoting.codes import ResponseCode
 from shalott.checkers.groups.rows.rules import Group
@@ -94,7 +94,7 @@ class Means:
     slots: asyncio.Semaphore
 
     @property
-    def words(self) -> dict[str, Any]:
+    def words(self) -> dict[str, object]:
         """Of every row."""
         return {"member": self.name, "group": self.group.name}
 
@@ -153,7 +153,7 @@ class Consumption:
         words = self._means.words | {"why": self.why, "ended": ended}
         self._means.rows.end(self._row, Completion(type="ok", offset=self._start, extra=words))
 
-    def _spawn(self, work: Any) -> None:
+    def _spawn(self, work: Coroutine[object, None, None]) -> None:
         task: asyncio.Task[None] = asyncio.create_task(work, name=f"consume {self.key}")
         self._tasks[task] = None
         task.add_done_callback(lambda done: self._tasks.pop(done, None))

@@ -21,7 +21,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from typing import Any, Protocol
+from typing import Protocol
 
 from shalott.broker.rocket.remoting.codes import ResponseCode
 from shalott.checkers.groups.rows.rules import Group
@@ -201,7 +201,7 @@ class GroupClient:
             raise _fate(error) from error
         return Completion(type="ok", offset=offset)
 
-    async def _begin_others(self, queue: Queue, extra: Mapping[str, Any]) -> dict[int, int]:
+    async def _begin_others(self, queue: Queue, extra: Mapping[str, str]) -> dict[int, int]:
         """ClientRows of the topic's other queues, by number."""
         assert self._rows is not None, "a client that records is told where"
         return {

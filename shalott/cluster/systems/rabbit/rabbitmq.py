@@ -11,7 +11,6 @@ import asyncio
 import logging
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
 from shalott.cluster.base import Cluster, NodeSpec, Topology, members_of
 from shalott.cluster.systems import settling
@@ -184,8 +183,9 @@ class RabbitmqSystem:
             raise Definite(f"{node} answered with something else than nodes") from error
         return running, sorted(short_name(name) for name in partitions)
 
-    async def _nodes(self, cluster: Cluster, node: str) -> Any:
-        return await management(cluster, node, MEMBERSHIP_TIMEOUT_MS).get(NODES)
+    async def _nodes(self, cluster: Cluster, node: str) -> Sequence[Claim]:
+        found: Sequence[Claim] = await management(cluster, node, MEMBERSHIP_TIMEOUT_MS).get(NODES)
+        return found
 
     def why_not_leave(self, node: str) -> str:
         return ""

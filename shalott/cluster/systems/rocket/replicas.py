@@ -17,9 +17,9 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from shalott.cluster.systems.settling import Claim, Observation
 from shalott.core.errors import ClientError
@@ -35,7 +35,7 @@ ASK_TIMEOUT_MS = 10_000
 # Of the blocks in which the first byte that differs is looked for, each divides the one before.
 BLOCKS_BYTES = (1 << 16, 1 << 10, 1 << 4, 1)
 
-Answer = Mapping[str, Any]  # of the management API
+Answer = Observation  # of the management API
 Get = Callable[[str, str], Awaitable[Answer]]  # (node, path) to what the management API answers
 Observe = Callable[[str], Awaitable[Observation]]
 

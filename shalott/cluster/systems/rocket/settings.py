@@ -127,11 +127,11 @@ def _flush(value: object) -> str:
     return words[value]
 
 
-def _units(value: Any) -> int:
+def _units(value: float) -> int:
     return max(1, int(value) // UNIT_BYTES)
 
 
-def _hours(value: Any) -> int:
+def _hours(value: float) -> int:
     return int(value) * HOUR_MS
 
 

@@ -19,6 +19,7 @@ from shalott.broker.rocket.remoting.client import RemotingClient, Unanswered, Un
 from shalott.broker.rocket.remoting.codes import RequestCode, ResponseCode
 from shalott.broker.rocket.remoting.command import Command
 from shalott.broker.rocket.remoting.java_json import decode_java_json
+from shalott.cluster.systems.settling import Claim
 from shalott.core.errors import Definite, Indefinite
 from shalott.core.errors import Unreachable as NobodyThere
 
@@ -78,7 +79,7 @@ class Admin:
             raise Definite(f"{address} answered with no runtime information")
         return table
 
-    async def raft(self, address: str, group: str, member: str) -> Mapping[str, Any]:
+    async def raft(self, address: str, group: str, member: str) -> Claim:
         """{"leaderId", "term", "peers"} as the member of a DLedger group knows them."""
         asked = {"group": group, "remoteId": member, "localId": member, "code": 200}
         body = msgspec.json.encode(asked)

@@ -35,7 +35,7 @@ from shalott.cluster.told import ReadsDataFiles
 from shalott.core.errors import ClientError, Definite, HarnessError
 from shalott.core.plan import SystemPlan
 
-Answer = Mapping[str, Any]
+Answer = Observation  # of one service
 View = dict[str, Any]  # a part of an observation
 NameOf = Callable[[str], str]  # an address, of whichever port, to its node; "" if it is none's
 _BYTES = re.compile(r"^(-?\d+) B$")

@@ -94,6 +94,21 @@ class Groups:
             if all(row["extra"].get(key) == value for key, value in wanted.items())
         ]
 
+    def owners(self) -> dict[str, str]:
+        """The member that has each queue now, by key."""
+        open_rows = [row for row in self.rows("assignment") if row["complete_ns"] is None]
+        return {row["key"]: row["extra"]["member"] for row in open_rows}
+
+    async def until(self, condition: Callable[[], object]) -> None:
+        """Let the loop's time, which is virtual, pass until it is so."""
+        async with asyncio.timeout(60):
+            while not condition():
+                await self.passes(0.05)
+
+    async def passes(self, seconds: float) -> None:
+        """Let so much of it pass: for what must not happen meanwhile."""
+        await asyncio.sleep(seconds)
+
     def committed(self, group: str, topic: str = "t", queue: int = 0) -> int | None:
         return self.world.broker.tables.offset(group, topic, queue)
 

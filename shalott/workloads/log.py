@@ -32,7 +32,7 @@ from shalott.clients.library_choice import (
     library_clients,
 )
 from shalott.clients.rocketmq.consumption import MemberSettings
-from shalott.clients.rocketmq.log_client import LogClient
+from shalott.clients.rocketmq.log_client import LogClient, LogSettings
 from shalott.cluster.systems.record import promises_of, readers_of
 from shalott.core.client import Client
 from shalott.core.generator import Generator, Limit, Phases, Stagger, TimeLimit
@@ -159,11 +159,13 @@ def log_client(plan: Plan, ports: Mapping[str, tuple[str, int]], body_bytes: int
         port,
         dial=dial,
         broker=f"{broker_host}:{broker_port}" if readers.at_slaves else None,
-        body_bytes=body_bytes,
-        op_timeout_ms=plan.workload.op_timeout_ms,
-        route_poll_ms=ROUTE_POLL_MS,
-        poll_wait_ms=readers.wait_ms,
-        tell_where=readers.tell_where,
+        settings=LogSettings(
+            body_bytes=body_bytes,
+            op_timeout_ms=plan.workload.op_timeout_ms,
+            route_poll_ms=ROUTE_POLL_MS,
+            poll_wait_ms=readers.wait_ms,
+            tell_where=readers.tell_where,
+        ),
     )
 
 

@@ -18,7 +18,8 @@ from __future__ import annotations
 import asyncio
 import logging
 import re
-from collections.abc import Awaitable, Callable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Generic, Literal, Protocol, TypeVar
 
@@ -79,32 +80,15 @@ class LibraryHost:
 
 
 class RecoveringClient:
-    """``make_library`` is given the timeout of an operation, in ms. ``own``: our client of the same
-    node, which is never told to record. ``numbers``: of the run's connections."""
+    """Serves one process on one node. What its library can't do is done by our own client of the
+    same node, which is never told to record."""
 
-    def __init__(
-        self,
-        host: str,
-        port: int,
-        *,
-        make_library: MakeLibrary,
-        own: Client,
-        hosts: Hosts[LibraryHost],
-        threads: int,
-        numbers: Iterator[int],
-        body_bytes: int,
-        op_timeout_ms: int,
-    ) -> None:
+    def __init__(self, host: str, port: int, run: RecoveringClients) -> None:
         self._host = host
         self._port = port
-        self._make_library = make_library
-        self._own = own
+        self._run = run
+        self._own = run.own(host, port)
         self._own_open = False
-        self._hosts = hosts
-        self._threads = threads
-        self._numbers = numbers
-        self._body_bytes = body_bytes
-        self._op_timeout_ms = op_timeout_ms
         self._rows: ClientRows | None = None
         self._host_of_library: LibraryHost | None = None
 
@@ -121,10 +105,10 @@ class RecoveringClient:
         if rows is None:  # it only declares
             await self._open_own()
             return
-        host = self._hosts.take(rows.process % self._threads)
+        host = self._run.hosts.take(rows.process % self._run.threads)
         if host is None:
-            ledger = Ledger(rows, self._numbers)
-            library = self._make_library(self._op_timeout_ms)
+            ledger = Ledger(rows, self._run.own.numbers)
+            library = self._run.make_library(self._run.own.op_timeout_ms)
             host = LibraryHost(library, ledger, self._host, self._port)
             await host.open()
         host.ledger.rows.process = rows.process
@@ -133,7 +117,7 @@ class RecoveringClient:
     async def close(self) -> None:
         host, self._host_of_library = self._host_of_library, None
         if host is not None and self._rows is not None:
-            self._hosts.park(self._rows.process % self._threads, host)
+            self._run.hosts.park(self._rows.process % self._run.threads, host)
         await self._close_own()
 
     async def invoke(self, invocation: Invocation) -> Completion:
@@ -169,7 +153,7 @@ class RecoveringClient:
         message = Outgoing(
             exchange,
             routing_key,
-            encode_body(invocation.value, self._body_bytes),
+            encode_body(invocation.value, self._run.own.body_bytes),
             extra.get("ttl_ms"),
             extra.get("priority"),
         )
@@ -206,7 +190,7 @@ class RecoveringClient:
     async def _look(self, library: Library, invocation: Invocation) -> Completion:
         await library.calm()
         self._held(library, invocation)
-        looking = AmqpQueueClient(self._host, self._port, op_timeout_ms=self._op_timeout_ms)
+        looking = AmqpQueueClient(self._host, self._port, op_timeout_ms=self._run.own.op_timeout_ms)
         try:
             await looking.open()
             ready = await looking.declare_passive(invocation.key)
@@ -355,21 +339,20 @@ def make_clients(name: AmqpClientName, own: ConsumerClients, threads: int) -> Ma
     """Clients of one run, by where their node listens."""
     if name == OWN:
         return own
-    hosts: Hosts[LibraryHost] = Hosts()
     make_library = partial(_LIBRARIES[name], vhost=own.credentials.vhost)
+    return RecoveringClients(own=own, make_library=make_library, threads=threads)
 
-    def make(host: str, port: int) -> Client:
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RecoveringClients:
+    """Makes the clients of one run. ``make_library`` is given the timeout of an operation, in ms;
+    ``own`` makes our own clients."""
+
+    own: ConsumerClients
+    make_library: MakeLibrary
+    threads: int
+    hosts: Hosts[LibraryHost] = field(default_factory=lambda: Hosts())
+
+    def __call__(self, host: str, port: int) -> Client:
         quieten_libraries()
-        return RecoveringClient(
-            host,
-            port,
-            make_library=make_library,
-            own=own(host, port),
-            hosts=hosts,
-            threads=threads,
-            numbers=own.numbers,
-            body_bytes=own.body_bytes,
-            op_timeout_ms=own.op_timeout_ms,
-        )
-
-    return make
+        return RecoveringClient(host, port, self)

@@ -70,6 +70,20 @@ class _CachedRoute:
     until_s: float
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LogSettings:
+    """``tell_where``: a send's row says where in the broker's log the message lies."""
+
+    body_bytes: int = 64
+    op_timeout_ms: int = 5000
+    route_poll_ms: int = ROUTE_POLL_MS
+    poll_wait_ms: int = POLL_WAIT_MS
+    tell_where: bool = False
+
+
+USUAL = LogSettings()
+
+
 class LogClient:
     """``host`` and ``port`` are the node's name server's; ``broker`` is the address under which its
     broker is known, and ``dial`` says where the harness reaches such addresses.
@@ -82,19 +96,12 @@ class LogClient:
         *,
         dial: Dial,
         broker: str | None = None,
-        body_bytes: int = 64,
-        op_timeout_ms: int = 5000,
-        route_poll_ms: int = ROUTE_POLL_MS,
-        poll_wait_ms: int = POLL_WAIT_MS,
-        tell_where: bool = False,
+        settings: LogSettings = USUAL,
     ) -> None:
         self._broker = broker
-        self._body_bytes = body_bytes
-        self._op_timeout_ms = op_timeout_ms
-        self._route_poll_ms = route_poll_ms
-        self._poll_wait_ms = poll_wait_ms
-        self._tell_where = tell_where
-        self._client = RocketClient([f"{host}:{port}"], dial=dial, timeout_ms=op_timeout_ms / 3)
+        self._settings = settings
+        timeout_ms = settings.op_timeout_ms / 3
+        self._client = RocketClient([f"{host}:{port}"], dial=dial, timeout_ms=timeout_ms)
         self._routes: dict[str, _CachedRoute] = {}
         self._stands: dict[str, int] = {}  # key -> offset of the next poll
 
@@ -114,7 +121,7 @@ class LogClient:
         topic, _, queue = invocation.key.rpartition("/")
         if not topic or not queue.isdecimal():
             raise Definite(f"{invocation.key!r} is no queue: topic/queue is wanted")
-        deadline_s = asyncio.get_running_loop().time() + self._op_timeout_ms / 1000
+        deadline_s = asyncio.get_running_loop().time() + self._settings.op_timeout_ms / 1000
         if invocation.f == "send":
             assert invocation.value is not None
             return await self._send(topic, int(queue), invocation, deadline_s)
@@ -134,7 +141,7 @@ class LogClient:
         extra, value = invocation.extra or {}, invocation.value or 0
         properties = {name: str(extra[key]) for key, name in PROPERTIES.items() if key in extra}
         queue, master = await self._master(topic, queue_id)
-        body = encode_body(value, self._body_bytes)
+        body = encode_body(value, self._settings.body_bytes)
         try:
             sent = await self._client.send(
                 master,
@@ -150,7 +157,7 @@ class LogClient:
         if sent.code != ResponseCode.SUCCESS:
             raise Indefinite(f"{sent.code.name} at queue offset {sent.queue_offset}")
         told = {**extra, "broker": master}
-        if self._tell_where:
+        if self._settings.tell_where:
             told |= log_offset_of(sent.message_id)
         return Completion(
             type="ok", offset=None if "delay" in extra else sent.queue_offset, extra=told
@@ -175,7 +182,7 @@ class LogClient:
             route = await self._client.send_route(topic)
         except RocketError as error:
             raise Definite(f"no route: {error}") from error
-        self._routes[topic] = _CachedRoute(route, now_s + self._route_poll_ms / 1000)
+        self._routes[topic] = _CachedRoute(route, now_s + self._settings.route_poll_ms / 1000)
         return route
 
     # -- transactions ------------------------------------------------------------------------------
@@ -212,7 +219,7 @@ class LogClient:
                 address,
                 queue,
                 start,
-                wait_ms=self._poll_wait_ms,
+                wait_ms=self._settings.poll_wait_ms,
                 timeout_ms=_left_ms(deadline_s),
             )
         except RocketError as error:

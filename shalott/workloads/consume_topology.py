@@ -13,11 +13,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from pamqp.common import FieldTable
-
 from shalott.checkers.consumers.rows.rules import QueueRules
 from shalott.clients.amqp.consumer_client import (
     EXCHANGE_PREFIX,
+    Arguments,
     Declaration,
     ExchangeDeclaration,
     QueueDeclaration,
@@ -29,7 +28,7 @@ PREFIX = "shalott"
 FANOUT, DIRECT, SILENT = f"{PREFIX}.fanout", f"{PREFIX}.direct", f"{PREFIX}.silent"
 UNROUTED = f"{PREFIX}.unrouted"  # the alternate exchange and its queue
 KNOWN_KEY, UNKNOWN_KEY = "known", "unknown"
-SPREAD: FieldTable = {"x-queue-master-locator": "min-masters"}
+SPREAD: Arguments = {"x-queue-master-locator": "min-masters"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -98,7 +97,7 @@ class Topology:
 
     def _declaration(self, queue: MainQueue) -> QueueDeclaration:
         rules = self._rules(queue)
-        arguments: FieldTable = dict(SPREAD)
+        arguments: Arguments = dict(SPREAD)
         if rules.ttl_ms:
             arguments["x-message-ttl"] = rules.ttl_ms
         if rules.max_length:

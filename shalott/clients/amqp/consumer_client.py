@@ -320,6 +320,7 @@ class AmqpConsumerClient:
             self._blocked = self._rows.begin("blocked", "", told)
 
 
+Arguments = FieldTable  # of a declaration
 EXCHANGE_PREFIX = "exchange/"  # of a key that is no queue
 
 
@@ -328,7 +329,7 @@ class QueueDeclaration:
     """A durable queue. ``bindings``: (exchange, routing key)."""
 
     name: str
-    arguments: FieldTable = field(default_factory=dict)
+    arguments: Arguments = field(default_factory=dict)
     bindings: tuple[tuple[str, str], ...] = ()
 
     def methods(self) -> tuple[Frame, ...]:

@@ -26,9 +26,9 @@ if TYPE_CHECKING:
         AbstractRobustChannel,
         AbstractRobustConnection,
     )
-    from aiormq.abc import AbstractChannel
     from pamqp.common import FieldTable
 
+Underlay = Any  # the channel under aio_pika's, which is aiormq's
 log = logging.getLogger("shalott.clients")
 
 RECONNECT_S = 1.0  # the library's default is 5 s: an outage of its own
@@ -169,7 +169,7 @@ class AioPika:
         channel.messages[message.delivery_tag] = message
         channel.settler.delivered(message.delivery_tag, queue)
 
-    def _begin_channel(self, channel: _Channel, under: AbstractChannel) -> None:
+    def _begin_channel(self, channel: _Channel, under: Underlay) -> None:
         """The library has opened a channel, perhaps in place of one that is gone."""
         came = 0
         if channel.settler is not None:
@@ -192,7 +192,7 @@ class AioPika:
         self,
         channel: _Channel,
         settler: Settler,
-        under: AbstractChannel,
+        under: Underlay,
         tag: int,
         verdict: Verdict,
     ) -> None:
@@ -209,9 +209,7 @@ class AioPika:
         else:
             await message.reject(requeue=verdict.requeue)
 
-    async def _ask(
-        self, channel: _Channel, settler: Settler, under: AbstractChannel, queue: str
-    ) -> None:
+    async def _ask(self, channel: _Channel, settler: Settler, under: Underlay, queue: str) -> None:
         if settler is channel.settler and not settler.is_over:
             await under.queue_declare(queue, passive=True, timeout=self._timeout_s)
         if not channel.consumers and settler.is_idle:

@@ -37,6 +37,7 @@ from shalott.cluster.systems.own_broker import EventRow, event_row, read_event_f
 from shalott.cluster.systems.rabbit.parameters import MirroredParameters
 from shalott.cluster.systems.settling import Observation, await_nodes
 from shalott.core.errors import Definite, UsageError
+from shalott.core.json_value import JsonObject
 from shalott.core.parameters import make_parameters
 from shalott.core.plan import SystemPlan
 
@@ -127,7 +128,7 @@ class MirroredSystem:
     async def delete_queue(self, cluster: Cluster, node: str, queue: str, timeout_ms: int) -> None:
         await delete_queue(cluster, node, queue, timeout_ms, self._vhost)
 
-    def _definition(self) -> dict[str, object]:
+    def _definition(self) -> JsonObject:
         return {"durable": self._durable, "auto_delete": False, "arguments": {}}
 
     async def observe(self, cluster: Cluster, node: str) -> Observation:

@@ -13,9 +13,10 @@ from collections.abc import Mapping, Sequence
 from shalott.cluster.systems.record import Parameters
 from shalott.cluster.systems.settling import Claim
 from shalott.core.errors import UsageError
+from shalott.core.json_value import JsonObject
 from shalott.core.plan import Plan
 
-ARGUMENTS: Mapping[str, object] = {"x-queue-type": "quorum"}
+ARGUMENTS: JsonObject = {"x-queue-type": "quorum"}
 # What mirrors lose by, and quorum queues do not have: unsynchronised promotions (L1, L2, L4, L8),
 # a losing side that is discarded (L3), a suspended master that acknowledges alone (L11), and a
 # first starter that has less than the last to stop (L12). docs/loss-windows.md has them.
@@ -40,7 +41,7 @@ def check_quorum(plan: Plan) -> None:
         raise UsageError("quorum queues are always durable: leave out --no-durable")
 
 
-def arguments(nodes: Sequence[str]) -> dict[str, object]:
+def arguments(nodes: Sequence[str]) -> JsonObject:
     """Of the declaration: a member on each node."""
     return {**ARGUMENTS, "x-quorum-initial-group-size": len(nodes)}
 

@@ -30,6 +30,7 @@ from shalott.cluster.systems.rabbit.rabbitmq_log import read_log
 from shalott.cluster.systems.record import Parameters
 from shalott.cluster.systems.settling import Claim, Observation, await_nodes
 from shalott.core.errors import Definite, Indefinite
+from shalott.core.json_value import JsonObject
 from shalott.core.parameters import make_parameters
 from shalott.core.plan import SystemPlan
 
@@ -149,9 +150,9 @@ class RabbitmqSystem:
     async def delete_queue(self, cluster: Cluster, node: str, queue: str, timeout_ms: int) -> None:
         await delete_queue(cluster, node, queue, timeout_ms, self._parameters.vhost)
 
-    def _definition(self, cluster: Cluster, node: str) -> dict[str, object]:
+    def _definition(self, cluster: Cluster, node: str) -> JsonObject:
         arguments = quorum.arguments(cluster.nodes) if self._quorum else {}
-        plain = {"durable": self._durable, "auto_delete": False, "arguments": arguments}
+        plain: JsonObject = {"durable": self._durable, "auto_delete": False, "arguments": arguments}
         return {**plain, "node": PREFIX + node}
 
     async def observe(self, cluster: Cluster, node: str) -> Observation:

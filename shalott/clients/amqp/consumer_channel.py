@@ -53,14 +53,14 @@ class ConsumerChannel:
     _highest: int = 0  # delivery tag
     _no_ack: dict[str, bool] = field(default_factory=dict)  # by consumer, ended ones too
     _queues: dict[str, str] = field(default_factory=dict)
-    _cut_off: dict[str, None] = field(default_factory=dict)  # queues whose consumer was cancelled
     _due: list[tuple[float, int, Verdict]] = field(default_factory=list)  # (at, tag, what)
     _timer: asyncio.TimerHandle | None = None
-    _unproved: dict[int, tuple[str, ...]] = field(default_factory=dict)  # row -> its queues
-    _proof_timer: asyncio.TimerHandle | None = None
-    _questions: deque[Question] = field(default_factory=deque)
+    _proofs: Proofs = field(init=False)
     _waiters: list[Waiter] = field(default_factory=list)
     _recovering: int | None = None  # row
+
+    def __post_init__(self) -> None:
+        self._proofs = Proofs(self.rows, self._send, self._close_if_idle)
 
     # What the client asks of it.
 
@@ -109,12 +109,7 @@ class ConsumerChannel:
 
     async def look(self, queue: str) -> int:
         """How many messages are ready in ``queue``. Raises ChannelEnded."""
-        question = Question([], 1, answered=asyncio.get_running_loop().create_future())
-        self._questions.append(question)
-        self._send(commands.Queue.Declare(queue=queue, passive=True))
-        assert question.answered is not None
-        await question.answered
-        return question.ready
+        return await self._proofs.look(queue)
 
     def close(self, why: str = "channel-closed") -> None:
         """Close the channel, and hear nothing more of it."""
@@ -154,7 +149,7 @@ class ConsumerChannel:
             case Content(method=commands.Basic.Deliver()):
                 self._delivered(event)
             case commands.Queue.DeclareOk():
-                self._answered(event)
+                self._proofs.answered(event)
             case commands.Basic.Cancel():
                 self._cancelled_by_server(event)
             case commands.Basic.RecoverOk():
@@ -195,7 +190,7 @@ class ConsumerChannel:
         consumer = Consumer(name, queue, wanted, extra, row)
         self.consumers[name] = consumer
         self._queues[name], self._no_ack[name] = queue, wanted.no_ack
-        self._cut_off.pop(queue, None)
+        self._proofs.subscribed(queue)
         return consumer
 
     def _began_or_ended(self, event: commands.Basic.ConsumeOk | commands.Basic.CancelOk) -> None:
@@ -216,13 +211,7 @@ class ConsumerChannel:
         consumer = self.consumers.get(event.consumer_tag or "")
         if consumer is None:
             return
-        self._cut_off[consumer.queue] = None
-        for row, queues in list(self._unproved.items()):
-            if consumer.queue in queues:
-                del self._unproved[row]
-                self.rows.end(
-                    row, Completion(type="info", error="the consumer was cancelled by the server")
-                )
+        self._proofs.cut_off(consumer.queue)
         self._end_consumer(consumer, "cancelled-by-server")
         self._close_if_idle()
 
@@ -320,16 +309,7 @@ class ConsumerChannel:
             del self.unsettled[other]
         row = self.rows.begin(said, own.queue, extra, None if verdict.multiple else own.value)
         self._send(settlement_of(tag, verdict))
-        if any(queue in self._cut_off for queue in queues):
-            self.rows.end(
-                row, Completion(type="info", error="the consumer had been cancelled by the server")
-            )
-            self._close_if_idle()
-            return
-        self._unproved[row] = queues
-        if self._proof_timer is None:
-            loop = asyncio.get_running_loop()
-            self._proof_timer = loop.call_later(PROOF_S, self._ask_for_proof)
+        self._proofs.want(row, queues)
 
     def _recovered(self) -> None:
         if self._recovering is None:
@@ -342,38 +322,11 @@ class ConsumerChannel:
         self._wind()
         self._close_if_idle()
 
-    # Proofs.
-
-    def _ask_for_proof(self) -> None:
-        self._proof_timer = None
-        queues = dict.fromkeys(queue for own in self._unproved.values() for queue in own)
-        if not queues:
-            self._close_if_idle()
-            return
-        self._questions.append(Question(list(self._unproved), len(queues)))
-        self._send(*(commands.Queue.Declare(queue=queue, passive=True) for queue in queues))
-        self._unproved = {}
-
-    def _answered(self, event: commands.Queue.DeclareOk) -> None:
-        if not self._questions:
-            return
-        question = self._questions[0]
-        question.missing -= 1
-        question.ready = int(event.message_count or 0)
-        if question.missing:
-            return
-        self._questions.popleft()
-        for row in question.rows:
-            self.rows.end(row)
-        if question.answered is not None and not question.answered.done():
-            question.answered.set_result(None)
-        self._close_if_idle()
-
     # Its end.
 
     def _close_if_idle(self) -> None:
         """No consumer is left here, and nothing more will be said."""
-        quiet = not (self.consumers or self._unproved or self._questions or self._waiters)
+        quiet = not self.consumers and self._proofs.are_given and not self._waiters
         waits = any(not delivery.kept for delivery in self.unsettled.values())
         if quiet and not waits and self._made and self._recovering is None:
             self.close()
@@ -382,14 +335,12 @@ class ConsumerChannel:
         if self.ended is not None:
             return
         self.ended = ended
-        for timer in (self._timer, self._proof_timer):
-            if timer is not None:
-                timer.cancel()
+        if self._timer is not None:
+            self._timer.cancel()
         why = error or ended
-        open_rows = [row for question in self._questions for row in question.rows]
-        recovering = [] if self._recovering is None else [self._recovering]
-        for row in (*open_rows, *self._unproved, *recovering):
-            self.rows.end(row, Completion(type="info", error=why))
+        self._proofs.end(why)
+        if self._recovering is not None:
+            self.rows.end(self._recovering, Completion(type="info", error=why))
         for consumer in list(self.consumers.values()):
             refused = caused_by == _CONSUME and consumer.active_ns is None
             self._end_consumer(consumer, "refused" if refused else ended, error)
@@ -399,9 +350,7 @@ class ConsumerChannel:
             if not waiter.future.done():
                 refused = caused_by == waiter.index
                 waiter.future.set_exception(ChannelEnded(why, refused=refused))
-        for question in self._questions:
-            if question.answered is not None and not question.answered.done():
-                question.answered.set_exception(ChannelEnded(why, refused=False))
+        self._proofs.refuse(why)
         self.on_end(self)
 
     # Asking.
@@ -429,6 +378,95 @@ class ConsumerChannel:
 
 
 CORRUPTED = "corrupted"
+
+
+@dataclass(slots=True, eq=False)
+class Proofs:
+    """Settlements that no answer has proved yet, and the questions that will; see above. ``idle``
+    is called when there may be none left."""
+
+    rows: ClientRows
+    send: Callable[..., None]
+    idle: Callable[[], None]
+    _cut_off: dict[str, None] = field(default_factory=dict)  # queues whose consumer was cancelled
+    _unproved: dict[int, tuple[str, ...]] = field(default_factory=dict)  # row -> its queues
+    _timer: asyncio.TimerHandle | None = None
+    _questions: deque[Question] = field(default_factory=deque)
+
+    @property
+    def are_given(self) -> bool:
+        return not (self._unproved or self._questions)
+
+    def want(self, row: int, queues: tuple[str, ...]) -> None:
+        """The settlement of this row was sent."""
+        if any(queue in self._cut_off for queue in queues):
+            error = "the consumer had been cancelled by the server"
+            self.rows.end(row, Completion(type="info", error=error))
+            self.idle()
+            return
+        self._unproved[row] = queues
+        if self._timer is None:
+            self._timer = asyncio.get_running_loop().call_later(PROOF_S, self._ask)
+
+    def subscribed(self, queue: str) -> None:
+        self._cut_off.pop(queue, None)
+
+    def cut_off(self, queue: str) -> None:
+        """The server cancelled its consumer: nothing said of it can be proved by asking."""
+        self._cut_off[queue] = None
+        for row, queues in list(self._unproved.items()):
+            if queue in queues:
+                del self._unproved[row]
+                error = "the consumer was cancelled by the server"
+                self.rows.end(row, Completion(type="info", error=error))
+
+    async def look(self, queue: str) -> int:
+        """How many messages are ready in ``queue``. Raises ChannelEnded."""
+        answered: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        question = Question([], 1, answered=answered)
+        self._questions.append(question)
+        self.send(commands.Queue.Declare(queue=queue, passive=True))
+        await answered
+        return question.ready
+
+    def _ask(self) -> None:
+        self._timer = None
+        queues = dict.fromkeys(queue for own in self._unproved.values() for queue in own)
+        if not queues:
+            self.idle()
+            return
+        self._questions.append(Question(list(self._unproved), len(queues)))
+        self.send(*(commands.Queue.Declare(queue=queue, passive=True) for queue in queues))
+        self._unproved = {}
+
+    def answered(self, event: commands.Queue.DeclareOk) -> None:
+        if not self._questions:
+            return
+        question = self._questions[0]
+        question.missing -= 1
+        question.ready = int(event.message_count or 0)
+        if question.missing:
+            return
+        self._questions.popleft()
+        for row in question.rows:
+            self.rows.end(row)
+        if question.answered is not None and not question.answered.done():
+            question.answered.set_result(None)
+        self.idle()
+
+    def end(self, why: str) -> None:
+        """The channel has ended: what is still open stays indefinite."""
+        if self._timer is not None:
+            self._timer.cancel()
+        asked = [row for question in self._questions for row in question.rows]
+        for row in (*asked, *self._unproved):
+            self.rows.end(row, Completion(type="info", error=why))
+
+    def refuse(self, why: str) -> None:
+        """Let those who look know it."""
+        for question in self._questions:
+            if question.answered is not None and not question.answered.done():
+                question.answered.set_exception(ChannelEnded(why, refused=False))
 
 
 class ChannelEnded(Exception):

@@ -59,7 +59,7 @@ class Member:
         self._client = client
         self._queues: dict[Queue, Consumption] = {}
         self._local: dict[Queue, int] = {}  # of a broadcast: how far it came
-        self._locks: dict[Queue, None] = {}  # asked for: held, perhaps
+        self._locks = QueueLocks(self._means)
         self._rebalance_now = asyncio.Event()
         self._tasks: dict[asyncio.Task[None], None] = {}
         self._ended = False
@@ -85,7 +85,7 @@ class Member:
         held = list(self._queues.values())
         await asyncio.gather(*(one.stop() for one in held))
         await self._commit_all()
-        await self._unlock(list(self._locks))
+        await self._locks.unlock_all()
         for one in held:
             await one.end("left")
         self._queues.clear()
@@ -199,7 +199,7 @@ class Member:
     async def _take(self, queue: Queue) -> None:
         """Begin to consume it, if that can be begun."""
         lock_s = asyncio.get_running_loop().time()
-        if self.group.orderly and not (await self._lock([queue])).get(queue):
+        if self.group.orderly and not (await self._locks.lock([queue])).get(queue):
             return
         if self.group.broadcast:
             start, why = self._local.get(queue, 0), "local" if queue in self._local else "first"
@@ -223,10 +223,10 @@ class Member:
         if self.group.broadcast:
             self._local[queue] = one.pulled.committable
         else:
-            await self._commit(one, one.committable)
+            await _commit(self._means, one, one.committable)
         await one.drop()
         if ended != "lock-lost":
-            await self._unlock([queue])
+            await self._locks.unlock([queue])
         await one.end(ended)
         self._queues.pop(queue, None)
         self._rebalance_now.set()
@@ -241,7 +241,7 @@ class Member:
             if self.group.broadcast:
                 self._local[queue] = offset
             else:
-                await self._commit(one, offset)
+                await _commit(self._means, one, offset)
             await one.end("rebalanced")
             self._queues.pop(queue, None)
         self._rebalance_now.set()
@@ -253,7 +253,7 @@ class Member:
             await asyncio.sleep(self._means.settings.lock_ms / 1000)
             queues = [queue for queue, one in self._queues.items() if not one.dropped]
             asked_s = asyncio.get_running_loop().time()
-            held = await self._lock(queues)
+            held = await self._locks.lock(queues)
             for queue, is_held in held.items():
                 one = self._queues.get(queue)
                 if one is None or one.dropped:
@@ -263,18 +263,51 @@ class Member:
                 else:
                     self._lost(one)
 
-    async def _lock(self, queues: list[Queue]) -> dict[Queue, bool]:
+    # -- offsets -----------------------------------------------------------------------------------
+
+    async def _keep_committing(self) -> None:
+        while True:
+            await asyncio.sleep(self._means.settings.persist_ms / 1000)
+            await self._commit_all()
+
+    async def _commit_all(self) -> None:
+        if self.group.broadcast:
+            return
+        for one in list(self._queues.values()):
+            if not one.dropped:
+                await _commit(self._means, one, one.committable)
+
+    def stands_at(self, key: str) -> int | None:
+        """How far it has consumed a queue, committed or not; None if it does not have
+        it."""
+        found = [one.pulled.committable for one in self._queues.values() if one.key == key]
+        return found[0] if found else None
+
+
+class QueueLocks:
+    """An orderly member's locks on queues, which their masters keep."""
+
+    def __init__(self, means: Means) -> None:
+        self._means = means
+        self._asked: dict[Queue, None] = {}  # held, perhaps
+
+    async def unlock_all(self) -> None:
+        await self.unlock(list(self._asked))
+
+    async def lock(self, queues: list[Queue]) -> dict[Queue, bool]:
         """Whether each is held, as its master answers; those without an answer are left out."""
         answered: dict[Queue, bool] = {}
         by_broker: dict[str, list[Queue]] = {}
         for queue in queues:
             by_broker.setdefault(queue.broker_name, []).append(queue)
-            self._locks[queue] = None
+            self._asked[queue] = None
         for own in by_broker.values():
             rows = [self._means.rows.begin("lock", _key(one), self._means.words) for one in own]
             try:
                 address = await self._means.routes.address(own[0])
-                held = await requests.lock(self._client, address, self.name, self.group.name, own)
+                held = await requests.lock(
+                    self._means.client, address, self._means.name, self._means.group.name, own
+                )
             except RocketError as error:
                 self._means.routes.forget(own[0].topic)
                 for row in rows:
@@ -291,53 +324,36 @@ class Member:
                 )
         return answered
 
-    async def _unlock(self, queues: list[Queue]) -> None:
-        if not self.group.orderly or not queues:
+    async def unlock(self, queues: list[Queue]) -> None:
+        if not self._means.group.orderly or not queues:
             return
         for queue in queues:
-            self._locks.pop(queue, None)
+            self._asked.pop(queue, None)
         try:
             address = await self._means.routes.address(queues[0])
-            await requests.unlock(self._client, address, self.name, self.group.name, queues)
+            await requests.unlock(
+                self._means.client, address, self._means.name, self._means.group.name, queues
+            )
         except RocketError:
             pass  # it expires
 
-    # -- offsets -----------------------------------------------------------------------------------
 
-    async def _keep_committing(self) -> None:
-        while True:
-            await asyncio.sleep(self._means.settings.persist_ms / 1000)
-            await self._commit_all()
-
-    async def _commit_all(self) -> None:
-        if self.group.broadcast:
-            return
-        for one in list(self._queues.values()):
-            if not one.dropped:
-                await self._commit(one, one.committable)
-
-    async def _commit(self, one: Consumption, offset: int | None) -> None:
-        if offset is None:
-            return
-        rows, words = self._means.rows, self._means.words
-        row = rows.begin("commit", one.key, words)
-        try:
-            address = await self._means.routes.address(one.queue)
-            await self._client.commit_offset(address, one.queue, offset)
-        except RocketError as error:
-            self._means.routes.forget(one.queue.topic)
-            rows.end(row, Completion(type=fate_of(error), offset=offset, error=str(error)))
-            return
-        except asyncio.CancelledError:
-            rows.end(row, Completion(type="info", offset=offset, error=GONE))
-            raise
-        rows.end(row, Completion(type="ok", offset=offset))
-
-    def stands_at(self, key: str) -> int | None:
-        """How far it has consumed a queue, committed or not; None if it does not have
-        it."""
-        found = [one.pulled.committable for one in self._queues.values() if one.key == key]
-        return found[0] if found else None
+async def _commit(means: Means, one: Consumption, offset: int | None) -> None:
+    if offset is None:
+        return
+    rows, words = means.rows, means.words
+    row = rows.begin("commit", one.key, words)
+    try:
+        address = await means.routes.address(one.queue)
+        await means.client.commit_offset(address, one.queue, offset)
+    except RocketError as error:
+        means.routes.forget(one.queue.topic)
+        rows.end(row, Completion(type=fate_of(error), offset=offset, error=str(error)))
+        return
+    except asyncio.CancelledError:
+        rows.end(row, Completion(type="info", offset=offset, error=GONE))
+        raise
+    rows.end(row, Completion(type="ok", offset=offset))
 
 
 def _key(queue: Queue) -> str:

@@ -13,7 +13,7 @@ import msgspec
 
 from shalott.core.rng import draw_float, draw_u64
 
-Said = Literal["ack", "nack", "reject", "recover", "never"]
+SettlementKind = Literal["ack", "nack", "reject", "recover", "never"]
 
 KEY_BITS = 52  # so that no reader of JSON rounds it
 _DRAWS = 3  # a delivery
@@ -24,7 +24,7 @@ class Verdict(msgspec.Struct, frozen=True):
     """What becomes of one delivery: said so long after it came, unless that of another one that
     settles several settles it before."""
 
-    said: Said
+    said: SettlementKind
     after_ms: float
     multiple: bool = False
     requeue: bool = False
@@ -52,7 +52,7 @@ class Settling(msgspec.Struct, frozen=True, kw_only=True):
     def verdict(self, number: int) -> Verdict:
         """On the delivery with that number, counted by channel from 0."""
         drawn = draw_float(self.key, number * _DRAWS)
-        said: Said = "ack"
+        said: SettlementKind = "ack"
         limit = 0.0
         for share, name in self._shares():
             limit += share
@@ -71,7 +71,7 @@ class Settling(msgspec.Struct, frozen=True, kw_only=True):
             requeue=draw_float(self.key, number * _DRAWS + 2) < self.requeue,
         )
 
-    def _shares(self) -> tuple[tuple[float, Said], ...]:
+    def _shares(self) -> tuple[tuple[float, SettlementKind], ...]:
         return (
             (self.never, "never"),
             (self.recover, "recover"),

@@ -16,7 +16,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Coroutine, Mapping
 from typing import Protocol
 
-from shalott.clients.cpp.process import CppProcess, Said
+from shalott.clients.cpp.process import CppProcess, LibraryLine
 from shalott.clients.cpp.tap import RemotingTap
 from shalott.clients.cpp.wire_rows import MemberRows, key_of_delivery
 from shalott.clients.rocketmq.consumption import GONE, Membership
@@ -133,10 +133,10 @@ class LibraryMember(ABC):
 
     # -- deliveries --------------------------------------------------------------------------------
 
-    def _said(self, said: Said) -> None:
+    def _said(self, said: LibraryLine) -> None:
         self._spawn(self._deliver(said))
 
-    async def _deliver(self, said: Said) -> None:
+    async def _deliver(self, said: LibraryLine) -> None:
         key, offset = key_of_delivery(said, self.group.name), int(said["offset"])
         value = decode_body(bytes.fromhex(said["body"]))
         again = self._given.get((key, offset), 0)
@@ -178,7 +178,7 @@ class LibraryMember(ABC):
         self._rows.end(row, done)
         self._wire.worked(key, assignment)
 
-    def _reconsumed(self, said: Said) -> int:
+    def _reconsumed(self, said: LibraryLine) -> int:
         """How often the broker says that it was."""
         return int(said["reconsumed"])
 

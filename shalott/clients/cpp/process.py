@@ -20,7 +20,7 @@ from typing import Any
 
 from shalott.core.errors import Unreachable, UsageError
 
-Said = Mapping[str, Any]  # one line of a library's process: its own documentation has the fields
+LibraryLine = Mapping[str, Any]  # what a library's process says: program.py has the fields
 PROGRAM = Path(__file__).with_name("program.py")
 START_TIMEOUT_S = 20.0  # 0.2 s on an idle machine
 LEAVE_TIMEOUT_S = 10.0
@@ -44,7 +44,7 @@ class CppProcess:
     def __init__(
         self,
         body_bytes: int,
-        on_said: Callable[[Said], None],
+        on_said: Callable[[LibraryLine], None],
         on_end: Callable[[str], None],
     ) -> None:
         self._body_bytes = body_bytes
@@ -53,7 +53,7 @@ class CppProcess:
         self._process: asyncio.subprocess.Process | None = None
         self._home = Path()
         self._reader: asyncio.Task[None] | None = None
-        self._answer: asyncio.Future[Said] | None = None  # to join, produce, leave
+        self._answer: asyncio.Future[LibraryLine] | None = None  # to join, produce, leave
 
     async def start(self) -> None:
         """Until the library is loaded. Raises Unreachable: nothing was asked of anybody."""
@@ -124,7 +124,7 @@ class CppProcess:
         self._settle({"said": "failed", "error": ended})
         self._on_end(ended)
 
-    def _settle(self, said: Said) -> None:
+    def _settle(self, said: LibraryLine) -> None:
         if self._answer is not None and not self._answer.done():
             self._answer.set_result(said)
 

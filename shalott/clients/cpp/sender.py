@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 
 from shalott.broker.rocket.remoting.codes import RequestCode
 from shalott.broker.rocket.remoting.command import Command
-from shalott.clients.cpp.process import CppProcess, Said
+from shalott.clients.cpp.process import CppProcess, LibraryLine
 from shalott.clients.cpp.tap import RemotingTap
 from shalott.clients.rocketmq.rocket_client import Dial
 from shalott.core.client import Client
@@ -65,7 +65,7 @@ class CppSender:
         self._sent = SentRows()
         self._tap = RemotingTap(dial, self._sent)
         self._process: CppProcess | None = None
-        self._waiting: asyncio.Future[Said] | None = None
+        self._waiting: asyncio.Future[LibraryLine] | None = None
 
     async def open(self) -> None:
         await self._own.open()
@@ -92,7 +92,7 @@ class CppSender:
         await asyncio.sleep(0 if "status" in said else READING_S)
         return fate_of_send(invocation, said, self._sent.queues.pop(invocation.value, []))
 
-    async def _send(self, invocation: Invocation, value: int) -> Said:
+    async def _send(self, invocation: Invocation, value: int) -> LibraryLine:
         process = await self._producer()
         extra, (topic, _, number) = invocation.extra or {}, invocation.key.rpartition("/")
         self._waiting = asyncio.get_running_loop().create_future()
@@ -129,7 +129,7 @@ class CppSender:
             with contextlib.suppress(Unreachable):
                 await process.kill()
 
-    def _said(self, said: Said) -> None:
+    def _said(self, said: LibraryLine) -> None:
         if self._waiting is not None and not self._waiting.done():
             self._waiting.set_result(said)
 
@@ -138,7 +138,7 @@ class CppSender:
             self._waiting.set_exception(Unreachable(words))
 
 
-def fate_of_send(invocation: Invocation, said: Said, queues: list[str]) -> Completion:
+def fate_of_send(invocation: Invocation, said: LibraryLine, queues: list[str]) -> Completion:
     """By what the producer said and the queues that it was sent to. Raises Definite, Indefinite."""
     if not queues:
         raise Definite(f"nothing was sent: {said.get('error', '')}")

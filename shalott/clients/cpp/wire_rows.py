@@ -20,7 +20,7 @@ from shalott.broker.rocket.remoting.codes import RequestCode, ResponseCode
 from shalott.broker.rocket.remoting.command import Command
 from shalott.broker.rocket.remoting.route_data import PERM_READ
 from shalott.checkers.groups.rows.rules import Group
-from shalott.clients.cpp.process import Said
+from shalott.clients.cpp.process import LibraryLine
 from shalott.clients.cpp.tap import decode_route
 from shalott.clients.rocketmq.consumption import allocate_averagely
 from shalott.clients.rocketmq.group_requests import retry_topic
@@ -301,7 +301,7 @@ class MemberRows:
             one.pending.pop(offset, None)
 
 
-def key_of_delivery(said: Said, group: str) -> str:
+def key_of_delivery(said: LibraryLine, group: str) -> str:
     """The queue that a message was pulled from. The library gives retried messages back the topic
     that they were sent to."""
     topic = retry_topic(group) if said["retry"] and said["reconsumed"] else said["topic"]

@@ -17,7 +17,7 @@ import asyncio
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from shalott.clients.cpp.process import Said
+from shalott.clients.cpp.process import LibraryLine
 from shalott.clients.cpp.tap import RemotingTap
 from shalott.clients.java.machine import JavaInstance, JavaMachine
 from shalott.clients.java.sends import Attempts, Transactions, fate_of_send, fate_of_transaction
@@ -177,7 +177,7 @@ class JavaLogClient:
             raise Definite(str(said["error"]))
         return self._read(key, start, said, library.attempts)
 
-    def _read(self, key: str, start: int, said: Said, seen: Attempts) -> Completion:
+    def _read(self, key: str, start: int, said: LibraryLine, seen: Attempts) -> Completion:
         moved = seen.moved.get(key, {})
         records = [(offset, decode_body(bytes.fromhex(body))) for offset, body in said["records"]]
         kept = before_move(start, records, moved)
@@ -222,7 +222,7 @@ class _Library:
         self.attempts = Attempts()
         self.tap = RemotingTap(dial, self.attempts)
         self.is_gone = False
-        self._waiting: dict[int, asyncio.Future[Said]] = {}
+        self._waiting: dict[int, asyncio.Future[LibraryLine]] = {}
         self._serial = 0
         self._instances = {
             what: JavaInstance(machine, what, self.tap, self._said, self._ended, rows)
@@ -254,12 +254,14 @@ class _Library:
         await producer.ask("produce", wanted, _left_s(deadline_s))
         await reader.ask("read", both | {"group": READERS}, _left_s(deadline_s))
 
-    async def ask(self, whom: str, do: str, what: Mapping[str, object], deadline_s: float) -> Said:
+    async def ask(
+        self, whom: str, do: str, what: Mapping[str, object], deadline_s: float
+    ) -> LibraryLine:
         """The line that answers. Raises Unreachable: the JVM is gone, or says nothing in time;
         what was asked may have been done."""
         self._serial += 1
         number = self._serial
-        future: asyncio.Future[Said] = asyncio.get_running_loop().create_future()
+        future: asyncio.Future[LibraryLine] = asyncio.get_running_loop().create_future()
         self._waiting[number] = future
         try:
             self._instances[whom].tell(do, {**what, "id": number})
@@ -275,7 +277,7 @@ class _Library:
         for instance in self._instances.values():
             await instance.kill()
 
-    def _said(self, said: Said) -> None:
+    def _said(self, said: LibraryLine) -> None:
         waiting = self._waiting.get(int(said["id"]))
         if waiting is not None and not waiting.done():
             waiting.set_result(said)

@@ -22,7 +22,7 @@ import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
-from shalott.clients.cpp.process import Said
+from shalott.clients.cpp.process import LibraryLine
 from shalott.clients.cpp.tap import RemotingTap
 from shalott.clients.java.build import JavaClient
 from shalott.core.client import ClientRows
@@ -52,12 +52,12 @@ class JavaMachine:
     ) -> None:
         self._client = client
         self._properties = dict(properties or {})
-        self._listeners: dict[str, tuple[Callable[[Said], None], Callable[[str], None]]] = {}
+        self._listeners: dict[str, tuple[Callable[[LibraryLine], None], Callable[[str], None]]] = {}
         self._process: asyncio.subprocess.Process | None = None
         self._home = Path()
         self._reader: asyncio.Task[None] | None = None
-        self._ready: asyncio.Future[Said] | None = None
-        self._clock: asyncio.Future[Said] | None = None
+        self._ready: asyncio.Future[LibraryLine] | None = None
+        self._clock: asyncio.Future[LibraryLine] | None = None
         self._lock = asyncio.Lock()
         self._row: tuple[ClientRows, int, dict[str, object]] | None = None
         self._serial = 0
@@ -77,7 +77,7 @@ class JavaMachine:
     async def acquire(
         self,
         name: str,
-        on_said: Callable[[Said], None],
+        on_said: Callable[[LibraryLine], None],
         on_end: Callable[[str], None],
         rows: ClientRows | None,
     ) -> None:
@@ -211,7 +211,7 @@ class JavaMachine:
         for _, on_end in list(self._listeners.values()):
             on_end(words)
 
-    def _hear(self, said: Said) -> None:
+    def _hear(self, said: LibraryLine) -> None:
         waiting = {"ready": self._ready, "clock": self._clock}.get(said["said"])
         if waiting is not None:
             if not waiting.done():
@@ -255,7 +255,7 @@ class JavaInstance:
         machine: JavaMachine,
         what: str,
         tap: RemotingTap,
-        on_said: Callable[[Said], None],
+        on_said: Callable[[LibraryLine], None],
         on_end: Callable[[str], None],
         rows: ClientRows | None = None,
     ) -> None:
@@ -265,7 +265,7 @@ class JavaInstance:
         self._on_said = on_said
         self._on_end = on_end
         self._rows = rows
-        self._answer: asyncio.Future[Said] | None = None  # to produce, join, leave
+        self._answer: asyncio.Future[LibraryLine] | None = None  # to produce, join, leave
         self._is_held = False
 
     async def start(self) -> None:
@@ -308,7 +308,7 @@ class JavaInstance:
                 self.tell("drop", {})
             await self._machine.release(self.name)
 
-    def _said(self, said: Said) -> None:
+    def _said(self, said: LibraryLine) -> None:
         if said["said"] in EVENTS:
             self._on_said(said)
         elif self._answer is not None and not self._answer.done():

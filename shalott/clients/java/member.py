@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from shalott.broker.rocket.remoting.codes import RequestCode
 from shalott.broker.rocket.remoting.command import Command
 from shalott.clients.cpp.member import LibraryMember
-from shalott.clients.cpp.process import Said
+from shalott.clients.cpp.process import LibraryLine
 from shalott.clients.cpp.wire_rows import MemberRows
 from shalott.clients.java.machine import JavaInstance, JavaMachine
 from shalott.clients.java.sends import SENDS, key_of_send
@@ -55,7 +55,7 @@ class JavaMember(LibraryMember):
             "max_reconsume": self.group.max_reconsume,
         }
 
-    def _reconsumed(self, said: Said) -> int:
+    def _reconsumed(self, said: LibraryLine) -> int:
         """The library counts what an orderly member suspends in the same place."""
         return int(said["reconsumed"]) if said["retry"] or not self.group.orderly else 0
 

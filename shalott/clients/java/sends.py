@@ -39,7 +39,7 @@ import msgspec
 
 from shalott.broker.rocket.remoting.codes import RequestCode, ResponseCode
 from shalott.broker.rocket.remoting.command import Command
-from shalott.clients.cpp.process import Said
+from shalott.clients.cpp.process import LibraryLine
 from shalott.clients.cpp.tap import Cut
 from shalott.clients.rocketmq.log_client import fate_of_send as fate_of_one
 from shalott.clients.rocketmq.log_client import log_offset_of
@@ -133,7 +133,9 @@ def key_of_send(request: Command) -> str:
     return f"{ext.get('topic', '')}/{ext.get('queueId', '')}"
 
 
-def fate_of_send(invocation: Invocation, said: Said, attempts: Sequence[Attempt]) -> Completion:
+def fate_of_send(
+    invocation: Invocation, said: LibraryLine, attempts: Sequence[Attempt]
+) -> Completion:
     """By what the library says (a line ``sent`` of the bridge, or nothing but an ``error``) and
     what was on the wire. Raises Definite, Indefinite."""
     extra = dict(invocation.extra or {})
@@ -215,7 +217,7 @@ class Transactions:
 
 def fate_of_transaction(
     invocation: Invocation,
-    said: Said,
+    said: LibraryLine,
     attempts: Sequence[Attempt],
     decision: Decision,
 ) -> Completion:

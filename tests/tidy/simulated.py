@@ -41,8 +41,8 @@ FILES = tuple(
             f"shalott/core/{part}"
             for part in (
                 *("client", "consumer_generator", "errors", "generator", "log_generator"),
-                *("memory_recording", "op", "plan", "queue_generator", "rng", "subscription"),
-                "worker",
+                *("memory_recording", "message_body", "op", "plan", "queue_generator", "rng"),
+                *("subscription", "worker"),
             )
         ),
         *(f"shalott/harness/run/{part}" for part in ("interpreter", "stage")),

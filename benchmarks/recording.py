@@ -21,10 +21,10 @@ from functools import partial
 from pathlib import Path
 from typing import cast
 
-from shalott.core.generator.combinators import Stagger, TimeLimit
-from shalott.core.generator.queues import queue_mix
+from shalott.core.generator import Stagger, TimeLimit
 from shalott.core.op import Completion, Invocation
 from shalott.core.plan import Plan
+from shalott.core.queue_generator import queue_mix
 from shalott.core.recording import HistoryWriter, recover
 from shalott.core.rng import stream_key
 from shalott.harness.run.interpreter import Interpreter
@@ -99,11 +99,16 @@ async def measure_deliveries(path: Path, seconds: float) -> tuple[int, float, fl
             tag += 1
             given = {"consumer": "c12.3", "channel": "n1.12.3", "tag": tag}
             record.happened(
-                3, "n1", "deliver", key="shalott.1", value=tag, redelivered=False, extra=given
+                3,
+                "n1",
+                "deliver",
+                Completion(type="ok", key="shalott.1", value=tag, redelivered=False, extra=given),
             )
             said = {"channel": "n1.12.3", "tag": tag}
-            index = record.invoke(3, "n1", "ack", key="shalott.1", value=tag, extra=said)
-            record.complete(index, "ok")
+            index = record.invoke(
+                3, "n1", Invocation(f="ack", key="shalott.1", value=tag, extra=said)
+            )
+            record.complete(index, Completion(type="ok"))
         await asyncio.sleep(0)
     took_s, cpu_s = time.perf_counter() - began_s, time.process_time() - cpu_s
     flushing.cancel()

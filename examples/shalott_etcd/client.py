@@ -29,7 +29,7 @@ from shalott.core.op import Completion, Invocation
 REFUSED = (400, 401, 403, 404, 405, 412)
 
 
-async def ask(at: Endpoint, path: str, body: Any, timeout_ms: int) -> Any:
+async def ask(at: Endpoint, path: str, body: object, timeout_ms: int) -> Any:
     """The answer of ``POST path``. Raises ClientError: Unreachable if nothing was sent."""
     content = msgspec.json.encode(body)
     headers = [("Host", f"{at.host}:{at.port}"), ("Content-Length", str(len(content)))]
@@ -49,7 +49,7 @@ def encode(text: object) -> str:
     return base64.b64encode(str(text).encode()).decode()
 
 
-def read_request(key: str, *, serializable: bool) -> dict[str, Any]:
+def read_request(key: str, *, serializable: bool) -> dict[str, object]:
     """Serializable reads are answered from the node's own copy, however old it is."""
     return {"key": encode(key), "serializable": serializable}
 
@@ -99,5 +99,5 @@ class EtcdClient:
             return Completion(type="ok", value=packed)
         return Completion(type="fail", error="did not match")
 
-    async def _ask(self, what: str, body: Any) -> Any:
+    async def _ask(self, what: str, body: object) -> Any:
         return await ask(self._at, f"/v3/kv/{what}", body, self._timeout_ms)

@@ -14,8 +14,8 @@ from typing import Annotated, Any
 import msgspec
 
 from shalott.cluster.base import Cluster, NodeSpec, Topology
-from shalott.cluster.systems.readiness import await_nodes
 from shalott.cluster.systems.record import Profile, SystemRecord
+from shalott.cluster.systems.settling import Observation, await_nodes
 from shalott.core.errors import (
     BootFailed,
     ClientError,
@@ -105,7 +105,7 @@ class EtcdSystem:
         except (ClientError, KeyError) as error:
             raise BootFailed(f"{cluster.nodes[0]} does not list its members: {error}") from error
 
-    async def observe(self, cluster: Cluster, node: str) -> Mapping[str, Any]:
+    async def observe(self, cluster: Cluster, node: str) -> Observation:
         status = await self._ask(cluster, node, "maintenance/status", {})
         try:
             own, leader = str(status["header"]["member_id"]), str(status.get("leader", "0"))
@@ -136,8 +136,8 @@ class EtcdSystem:
             return False
         return True
 
-    async def _look(self, cluster: Cluster) -> dict[str, Mapping[str, Any] | None]:
-        async def look(node: str) -> Mapping[str, Any] | None:
+    async def _look(self, cluster: Cluster) -> dict[str, Observation | None]:
+        async def look(node: str) -> Observation | None:
             try:
                 return await self.observe(cluster, node)
             except ClientError:
@@ -146,9 +146,7 @@ class EtcdSystem:
         answers = await asyncio.gather(*(look(node) for node in cluster.nodes))
         return dict(zip(cluster.nodes, answers, strict=True))
 
-    def why_unsettled(
-        self, seen: Mapping[str, Mapping[str, Any] | None], queues: Sequence[str]
-    ) -> str:
+    def why_unsettled(self, seen: Mapping[str, Observation | None], queues: Sequence[str]) -> str:
         """Settled: all follow one leader in one term, and have applied as much as it has."""
         claims = {node: answer["claims"][0] for node, answer in seen.items() if answer is not None}
         silent = sorted(set(seen) - set(claims))
@@ -160,10 +158,12 @@ class EtcdSystem:
                 return f"{what}: " + ", ".join(f"{node} says {each}" for node, each in told.items())
         return ""
 
-    def read_events(self, collected: Path, run_start_wall_ns: int) -> Sequence[Mapping[str, Any]]:
+    def read_events(
+        self, collected: Path, run_start_wall_ns: int
+    ) -> Sequence[Mapping[str, object]]:
         return ()
 
-    async def _ask(self, cluster: Cluster, node: str, path: str, body: Any) -> Any:
+    async def _ask(self, cluster: Cluster, node: str, path: str, body: object) -> Any:
         answer = await ask(cluster.endpoint(node, "client"), f"/v3/{path}", body, ASK_TIMEOUT_MS)
         if not isinstance(answer, dict):
             raise Indefinite(f"{node} answered {path} with something else than an object")

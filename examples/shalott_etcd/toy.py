@@ -10,15 +10,14 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
 import msgspec
 
 from shalott.cluster.base import Cluster, NodeSpec, Topology
 from shalott.cluster.sim.loop.processes import SimProcess
 from shalott.cluster.sim.machine import Machine, Program
-from shalott.cluster.systems.readiness import await_nodes
 from shalott.cluster.systems.record import Profile, Search, SystemRecord
+from shalott.cluster.systems.settling import Observation, await_nodes
 from shalott.core.errors import BootFailed
 from shalott.core.parameters import make_parameters
 from shalott.core.plan import GatePlan, Plan
@@ -69,7 +68,7 @@ class ToySystem:
 
     async def configure(self, cluster: Cluster, queues: Sequence[str]) -> None: ...
 
-    async def observe(self, cluster: Cluster, node: str) -> Mapping[str, Any]:
+    async def observe(self, cluster: Cluster, node: str) -> Observation:
         status = await ask(cluster.endpoint(node, "client"), "/status", {}, ASK_TIMEOUT_MS)
         role = "master" if status["first"] else "mirror"
         return {"claims": [{"group": self.name, "role": role, "epoch": 1}]}
@@ -81,7 +80,9 @@ class ToySystem:
             return False
         return True
 
-    def read_events(self, collected: Path, run_start_wall_ns: int) -> Sequence[Mapping[str, Any]]:
+    def read_events(
+        self, collected: Path, run_start_wall_ns: int
+    ) -> Sequence[Mapping[str, object]]:
         return ()
 
 

@@ -52,7 +52,7 @@ class Node:
             try:
                 self._values.update(msgspec.json.decode(line))
             except msgspec.DecodeError:
-                break  # it was being written when the node ended: nobody was told
+                break  # it was being written when the node ended: no client was told
             self._journal_end += len(line)
         await self._journal.truncate(self._journal_end)
         server = ManagementServer(self._respond, host=at.host, port=at.port)
@@ -63,7 +63,7 @@ class Node:
                 try:
                     self._values = await ask(self.config.first, "/copy", {}, ASK_TIMEOUT_MS)
                 except ClientError:
-                    pass  # what it has is old, and it tells nobody
+                    pass  # what it has is old, and it does not say so
 
     async def _respond(self, request: Request) -> Response:
         path, body = "/" + "/".join(request.segments), msgspec.json.decode(request.body or b"{}")

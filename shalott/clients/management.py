@@ -22,7 +22,6 @@ query, our broker only); without, the node answers from its own tables, as Rabbi
 
 from __future__ import annotations
 
-from typing import Any
 from urllib.parse import quote
 
 from shalott.cluster.base import Endpoint
@@ -92,7 +91,7 @@ class ManagementClient:
             raise Definite(said)
         raise Indefinite(said)
 
-    async def _ask(self, method: str, path: str, body: Any = None) -> Response:
+    async def _ask(self, method: str, path: str, body: object = None) -> Response:
         try:
             return await self._api.request(method, path, body)
         except Definite as error:
@@ -106,13 +105,13 @@ def path_of(key: str) -> str:
     return f"/api/{collection}/%2F/{quote(name, safe='')}"
 
 
-def _body_of(key: str, value: int) -> dict[str, Any]:
+def _body_of(key: str, value: int) -> dict[str, object]:
     if key.startswith(QUEUE):
         return {"durable": True, "auto_delete": False, "arguments": {}}
     return {"pattern": _PATTERN, "definition": {_SETTING: value}, "apply-to": "queues"}
 
 
-def _value_in(key: str, shown: Any) -> int | None:
+def _value_in(key: str, shown: object) -> int | None:
     """None if it is none of ours."""
     if key.startswith(QUEUE):
         return QUEUE_VALUE

@@ -1,18 +1,23 @@
 """The client protocol: one client serves one process, one operation at a time.
 
-After jepsen.client: ``open`` must not change the system's logical state, so whatever it raises, the
+After jepsen.client: ``open`` must not change the system's logical state, so when it raises, the
 operation that needed it certainly did not happen. ``invoke`` returns a Completion, raises
-``Definite`` when the operation certainly did not happen and ``Indefinite`` when nobody knows;
+``Definite`` when the operation certainly did not happen and ``Indefinite`` when it may have;
 anything else that it raises is treated as Indefinite. ``Unreachable`` is the Definite that asks for
 a new connection. Mapping an unknown outcome to fail is the gravest bug a harness can have.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Protocol, runtime_checkable
 
+from shalott.core.errors import UsageError
 from shalott.core.history import Recorder
 from shalott.core.op import Completion, Invocation
+
+DONE = Completion(type="ok")
 
 
 class Client(Protocol):
@@ -33,6 +38,28 @@ class Recording(Protocol):
     def record_in(self, recorder: Recorder, process: int, node: str) -> None:
         """Called once, before ``open``."""
         ...
+
+
+@dataclass(slots=True)
+class ClientRows:
+    """What such a client records by itself: rows of the process that it serves."""
+
+    recorder: Recorder
+    process: int
+    node: str
+
+    def now_ns(self) -> int:
+        return self.recorder.now_ns()
+
+    def begin(self, f: str, key: str, extra: Mapping[str, object], value: int | None = None) -> int:
+        begun = Invocation(f=f, key=key, value=value, extra=extra)
+        return self.recorder.invoke(self.process, self.node, begun)
+
+    def end(self, row: int, completion: Completion = DONE) -> None:
+        self.recorder.complete(row, completion)
+
+    def happened(self, f: str, completion: Completion) -> None:
+        self.recorder.happened(self.process, self.node, f, completion)
 
 
 @runtime_checkable
@@ -59,3 +86,15 @@ class MakeClient(Protocol):
     """A client of the node that listens there; not open yet."""
 
     def __call__(self, host: str, port: int) -> Client: ...
+
+
+OWN = "own"  # the client that is no library
+
+
+def refuse_in_simulation(name: str, backend: str) -> None:
+    """Raises UsageError: libraries have clocks, sockets and threads of their own."""
+    if name != OWN and backend == "sim":
+        raise UsageError(
+            f"--client {name} runs on real clusters only: a simulated network has no place for a"
+            " library with sockets of its own"
+        )

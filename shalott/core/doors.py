@@ -23,7 +23,7 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from types import ModuleType
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Generic, TypeVar
 
 import msgspec
 
@@ -117,9 +117,9 @@ class Door(Generic[Record]):
         kind: str,
         group: str,
         *,
-        accepts: Callable[[Any], bool],
+        accepts: Callable[[object], bool],
         name_of: Callable[[Record], str],
-        is_own: Callable[[Any, ModuleType], bool] = lambda value, module: True,
+        is_own: Callable[[object, ModuleType], bool] = lambda value, module: True,
     ) -> None:
         self.kind = kind
         self.group = group
@@ -234,7 +234,7 @@ class Door(Generic[Record]):
         except (
             Exception,
             SystemExit,
-        ) as error:  # somebody else's code must not keep ours from running
+        ) as error:  # a plug-in's code must not keep ours from running
             self._broken[entry_point.name] = (
                 f"{provider.name}'s {self.kind} {entry_point.name} can't be used:"
                 f" {_first_line(error)}"
@@ -284,7 +284,7 @@ def door_of_records(kind: str, group: str, record: type[Record]) -> Door[Record]
     return Door(kind, group, accepts=lambda value: isinstance(value, record), name_of=name_of)
 
 
-def check_requirements(requires: Iterable[Requirement], doors: Iterable[Door[Any]]) -> list[str]:
+def check_requirements(requires: Iterable[Requirement], doors: Iterable[Door[object]]) -> list[str]:
     """Whether all that a plan uses is here; modules that it was made with are loaded if they can.
 
     Returns one sentence for each provider that is here in another version. Raises UsageError with

@@ -1,4 +1,4 @@
-"""Every error the harness raises on purpose.
+"""Every error the harness raises on purpose, and how several are collected into one.
 
 ShalottError
  ├─ UsageError            the user asked for what can't be done: one sentence, exit 254
@@ -10,13 +10,13 @@ ShalottError
  └─ ClientError           what a client's operation met; decides fail or info
      ├─ Definite          it certainly did not happen   -> fail
      │   └─ Unreachable   nothing was sent: there is no connection, a new one is needed
-     └─ Indefinite        nobody knows                  -> info
+     └─ Indefinite        it may have happened          -> info
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 
 
 class ShalottError(Exception):
@@ -53,6 +53,52 @@ class Unreachable(Definite): ...
 class Indefinite(ClientError):
     """``extra``: what the history is to say of it besides."""
 
-    def __init__(self, sentence: str = "", *, extra: Mapping[str, Any] | None = None) -> None:
+    def __init__(self, sentence: str = "", *, extra: Mapping[str, object] | None = None) -> None:
         super().__init__(sentence)
         self.extra = extra
+
+
+def sentence_of(error: Exception) -> str:
+    """An error's text as a sentence."""
+    text = str(error).rstrip(".")
+    return f"{text[:1].upper()}{text[1:]}."
+
+
+class Complaints:
+    """Collects UsageErrors of parts that can be checked without each other."""
+
+    def __init__(self) -> None:
+        self._found: dict[str, UsageError] = {}  # by text: one mistake may be met twice
+
+    def __bool__(self) -> bool:
+        return bool(self._found)
+
+    def add(self, sentence: str) -> None:
+        self._found.setdefault(sentence, UsageError(sentence))
+
+    @contextmanager
+    def gathered(self) -> Iterator[None]:
+        """What is raised inside is kept, and the rest of the block is passed over."""
+        try:
+            yield
+        except UsageErrors as error:
+            for each in error.errors:
+                self._found.setdefault(str(each), each)
+        except UsageError as error:
+            self._found.setdefault(str(error), error)
+
+    def tell(self) -> None:
+        """Raises what was collected, if anything was."""
+        errors = tuple(self._found.values())
+        if len(errors) == 1:
+            raise errors[0]
+        if errors:
+            raise UsageErrors(errors)
+
+
+class UsageErrors(UsageError):
+    """Several, as one sentence."""
+
+    def __init__(self, errors: tuple[UsageError, ...]) -> None:
+        super().__init__("; and ".join(str(error) for error in errors))
+        self.errors = errors

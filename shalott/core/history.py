@@ -18,7 +18,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from shalott.core.errors import StoreError
-from shalott.core.op import OpType
+from shalott.core.op import Completion, Invocation
 
 # (name, Arrow type, nullable, meaning)
 COLUMNS: tuple[tuple[str, pa.DataType, bool, str], ...] = (
@@ -90,49 +90,18 @@ class Recorder(Protocol):
         ...
 
     def invoke(
-        self,
-        process: int,
-        node: str,
-        f: str,
-        *,
-        key: str = "",
-        value: int | None = None,
-        extra: Mapping[str, Any] | None = None,
-        due_ns: int | None = None,
+        self, process: int, node: str, invocation: Invocation, due_ns: int | None = None
     ) -> int:
         """Record that an operation begins now; returns its index. ``due_ns``: when it should
         have begun, where a schedule says so."""
         ...
 
-    def complete(
-        self,
-        index: int,
-        kind: OpType,
-        *,
-        key: str | None = None,
-        value: int | None = None,
-        offset: int | None = None,
-        redelivered: bool | None = None,
-        error: str | None = None,
-        extra: Mapping[str, Any] | None = None,
-    ) -> None:
-        """Record its end, once. What is given here replaces what the invocation said."""
+    def complete(self, index: int, completion: Completion) -> None:
+        """Record its end, once."""
         ...
 
-    def happened(
-        self,
-        process: int,
-        node: str,
-        f: str,
-        *,
-        key: str = "",
-        value: int | None = None,
-        offset: int | None = None,
-        redelivered: bool | None = None,
-        error: str | None = None,
-        extra: Mapping[str, Any] | None = None,
-    ) -> None:
-        """Record what nobody asked for and what is over now, as a delivery: one row, ok, that
+    def happened(self, process: int, node: str, f: str, completion: Completion) -> None:
+        """Record what no process asked for and what is over now, as a delivery: one row, ok, that
         begins and ends at one moment."""
         ...
 

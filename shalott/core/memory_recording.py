@@ -10,18 +10,14 @@ then.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
+from typing import NamedTuple
 
 import msgspec
 import pyarrow as pa
 
 from shalott.core.history import EMPTY_EVENTS, HISTORY_SCHEMA, History
-from shalott.core.op import NEMESIS, OpType
-
-# (type, at_ns, key, value, offset, redelivered, error, extra) of a completion
-_End = tuple[str, int, str | None, int | None, int | None, bool | None, str | None, str | None]
-_NO_END: _End = ("info", 0, None, None, None, None, None, None)
+from shalott.core.op import NEMESIS, Completion, Invocation
 
 # Where pandas is installed, pyarrow imports it at the first array that it makes. It does so here:
 # later a simulation may run, whose fence stops what opens files.
@@ -53,66 +49,36 @@ class MemoryRecorder:
         return self._clock_ns() - self._origin_ns
 
     def invoke(
-        self,
-        process: int,
-        node: str,
-        f: str,
-        *,
-        key: str = "",
-        value: int | None = None,
-        extra: Mapping[str, Any] | None = None,
-        due_ns: int | None = None,
+        self, process: int, node: str, invocation: Invocation, due_ns: int | None = None
     ) -> int:
         index = len(self._process)
         self._process.append(process)
         self._node.append(node)
-        self._f.append(f)
-        self._key.append(key)
-        self._value.append(value)
-        self._extra.append(None if extra is None else self._encode(extra).decode())
+        self._f.append(invocation.f)
+        self._key.append(invocation.key)
+        self._value.append(invocation.value)
+        self._extra.append(self._text(invocation.extra))
         self._due_ns.append(due_ns)
         self._ends.append(None)
         self._invoke_ns.append(self._stamp_ns())
         return index
 
-    def complete(
-        self,
-        index: int,
-        kind: OpType,
-        *,
-        key: str | None = None,
-        value: int | None = None,
-        offset: int | None = None,
-        redelivered: bool | None = None,
-        error: str | None = None,
-        extra: Mapping[str, Any] | None = None,
-    ) -> None:
-        text = None if extra is None else self._encode(extra).decode()
+    def complete(self, index: int, completion: Completion) -> None:
         if self._process[index] != NEMESIS:
-            self.counts[kind] += 1
-        self._ends[index] = (kind, self._stamp_ns(), key, value, offset, redelivered, error, text)
+            self.counts[completion.type] += 1
+        self._ends[index] = _End(completion, self._text(completion.extra), self._stamp_ns())
 
-    def happened(
-        self,
-        process: int,
-        node: str,
-        f: str,
-        *,
-        key: str = "",
-        value: int | None = None,
-        offset: int | None = None,
-        redelivered: bool | None = None,
-        error: str | None = None,
-        extra: Mapping[str, Any] | None = None,
-    ) -> None:
-        index = self.invoke(process, node, f, key=key)
-        text = None if extra is None else self._encode(extra).decode()
+    def happened(self, process: int, node: str, f: str, completion: Completion) -> None:
+        index = self.invoke(process, node, Invocation(f=f, key=completion.key or ""))
         self.counts["ok"] += process != NEMESIS
-        now_ns = self._invoke_ns[index]
-        self._ends[index] = ("ok", now_ns, None, value, offset, redelivered, error, text)
+        extra = self._text(completion.extra)
+        self._ends[index] = _End(completion, extra, self._invoke_ns[index])
+
+    def _text(self, extra: Mapping[str, object] | None) -> str | None:
+        return None if extra is None else self._encode(extra).decode()
 
     def _stamp_ns(self) -> int:
-        """Now, and after whatever was recorded before: equal times would hide the order."""
+        """Now, and after all that was recorded before: equal times would hide the order."""
         self._last_ns = max(self._clock_ns() - self._origin_ns, self._last_ns + 1)
         return self._last_ns
 
@@ -128,26 +94,22 @@ class MemoryRecorder:
 
     def history(self, events: pa.Table = EMPTY_EVENTS) -> History:
         """What was recorded so far, one row an operation. ``complete`` if it was closed."""
-        ended = [_NO_END if end is None else end for end in self._ends]
-        kinds, at_ns, keys, values, offsets, redelivered, errors, extras = (
-            zip(*ended, strict=True) if ended else ((),) * len(_NO_END)
-        )
-        columns: dict[str, Any] = {
-            "index": range(len(ended)),
+        ends = [_NO_END if end is None else end for end in self._ends]
+        done = [end.completion for end in ends]
+        columns: dict[str, Sequence[object]] = {
+            "index": range(len(ends)),
             "process": self._process,
             "node": self._node,
             "f": self._f,
-            "key": _first_given(keys, self._key),
-            "value": _first_given(values, self._value),
-            "offset": offsets,
-            "type": kinds,
+            "key": _first_given([each.key for each in done], self._key),
+            "value": _first_given([each.value for each in done], self._value),
+            "offset": [each.offset for each in done],
+            "type": [each.type for each in done],
             "invoke_ns": self._invoke_ns,
-            "complete_ns": [
-                None if end is None else ns for end, ns in zip(self._ends, at_ns, strict=True)
-            ],
-            "redelivered": redelivered,
-            "error": errors,
-            "extra": _first_given(extras, self._extra),
+            "complete_ns": [end.at_ns for end in ends],
+            "redelivered": [each.redelivered for each in done],
+            "error": [each.error for each in done],
+            "extra": _first_given([end.extra for end in ends], self._extra),
             "due_ns": self._due_ns,
         }
         arrays = [pa.array(columns[field.name], type=field.type) for field in HISTORY_SCHEMA]
@@ -155,6 +117,17 @@ class MemoryRecorder:
         return History(ops=ops, events=events, complete=self._closed)
 
 
-def _first_given(ends: Any, invocations: list[Any]) -> list[Any]:
+class _End(NamedTuple):
+    """The end of an operation; ``extra`` as it was when it was recorded, which may change later."""
+
+    completion: Completion
+    extra: str | None
+    at_ns: int | None
+
+
+_NO_END = _End(Completion(type="info"), None, None)
+
+
+def _first_given(ends: Sequence[object], invocations: Sequence[object]) -> list[object]:
     """What the completion said, or else what the invocation said."""
     return [given if end is None else end for end, given in zip(ends, invocations, strict=True)]

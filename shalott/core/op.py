@@ -1,13 +1,14 @@
 """Operations: what a client asked for, and what came of it.
 
 The contract is Jepsen's (jepsen.history): an operation has an invocation and at most one
-completion. ``ok``: it happened. ``fail``: it certainly did not. ``info``: nobody knows. A process
+completion. ``ok``: it happened. ``fail``: it certainly did not. ``info``: it may have. A process
 that gets an ``info`` is retired; its successor's id is the old one plus the concurrency.
 A whole operation is a row of the history (history.py).
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, Literal
 
 import msgspec
@@ -24,20 +25,21 @@ class Invocation(msgspec.Struct, frozen=True, kw_only=True):
     f: str
     key: str = ""
     value: int | None = None
-    extra: dict[str, Any] | None = None
+    extra: Mapping[str, Any] | None = None
 
 
 class Completion(msgspec.Struct, frozen=True, kw_only=True):
-    """What a client answers. ``type`` ok or fail; an info is raised as ``Indefinite``.
+    """What came of it. A client answers ok or fail, and raises ``Indefinite`` for an info.
 
     A dequeue that found the queue empty is ``fail`` with error "empty": certainly nothing was
-    taken. ``key``: where it happened, if the client chose that.
+    taken. ``key``: where it happened, if the client chose that. ``key``, ``value`` and ``extra``
+    replace in the history what the invocation said.
     """
 
-    type: Literal["ok", "fail"]
+    type: OpType
     key: str | None = None
     value: int | None = None
     offset: int | None = None
     redelivered: bool | None = None
     error: str | None = None
-    extra: dict[str, Any] | None = None
+    extra: Mapping[str, object] | None = None

@@ -7,20 +7,21 @@ takes ``200ms``, ``5s`` or ``2m``. A ``bool`` is ``--durable`` or ``--no-durable
 names its choices, a tuple of texts is separated by commas. Texts for ``--help`` stand in
 ``Annotated[..., msgspec.Meta(description="...")]``, limits in ``Meta(ge=1)``.
 
-Values are validated once, here: what the plan stores is what the struct took.
+Values are validated once, here: what the plan stores is what the struct took. Times and sizes are
+read as users write them, with their units.
 """
 
 from __future__ import annotations
 
+import re
 import typing
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Literal, TypeVar
+from typing import Any, Final, Literal, TypeVar
 
 import msgspec
 
 from shalott.core.errors import UsageError
-from shalott.core.quantities import parse_duration_ms
 
 Parameters = TypeVar("Parameters", bound=msgspec.Struct)
 
@@ -38,7 +39,7 @@ class Flag:
     field: str  # of the struct
     name: str  # --name
     kind: Kind
-    default: Any
+    default: object
     help: str
     choices: tuple[str, ...] = ()
 
@@ -58,7 +59,7 @@ def flags_of(struct: type[msgspec.Struct]) -> tuple[Flag, ...]:
 
 
 def parse_parameters(
-    struct: type[Parameters], given: Mapping[str, str | bool], base: Mapping[str, Any]
+    struct: type[Parameters], given: Mapping[str, str | bool], base: Mapping[str, object]
 ) -> Parameters:
     """The struct with what a user typed, by flag name, laid over ``base``, values by field.
 
@@ -71,7 +72,7 @@ def parse_parameters(
     return make_parameters(struct, values)
 
 
-def make_parameters(struct: type[Parameters], values: Mapping[str, Any]) -> Parameters:
+def make_parameters(struct: type[Parameters], values: Mapping[str, object]) -> Parameters:
     """Validate a plan's values. Raises UsageError in one sentence, naming the flag."""
     try:
         return msgspec.convert(dict(values), struct)
@@ -81,11 +82,10 @@ def make_parameters(struct: type[Parameters], values: Mapping[str, Any]) -> Para
 
 def to_plan(parameters: msgspec.Struct) -> dict[str, Any]:
     """Every field with its value, as a plan stores it."""
-    stored: dict[str, Any] = msgspec.json.decode(msgspec.json.encode(parameters))
-    return stored
+    return msgspec.json.decode(msgspec.json.encode(parameters), type=dict[str, Any])
 
 
-def _flag(field: msgspec.structs.FieldInfo, hint: Any) -> Flag:
+def _flag(field: msgspec.structs.FieldInfo, hint: object) -> Flag:
     inner, text = _unwrapped(hint)
     default = field.default
     if default is msgspec.NODEFAULT and field.default_factory is not msgspec.NODEFAULT:
@@ -98,7 +98,7 @@ def _flag(field: msgspec.structs.FieldInfo, hint: Any) -> Flag:
     return Flag(field.name, name, kind, default, text, choices)
 
 
-def _unwrapped(hint: Any) -> tuple[Any, str]:
+def _unwrapped(hint: object) -> tuple[object, str]:
     """(the type without annotations and without None, its description)."""
     text = ""
     if typing.get_origin(hint) is typing.Annotated:
@@ -113,7 +113,7 @@ def _unwrapped(hint: Any) -> tuple[Any, str]:
     return hint, text
 
 
-def _kind(name: str, hint: Any) -> tuple[Kind, tuple[str, ...]]:
+def _kind(name: str, hint: object) -> tuple[Kind, tuple[str, ...]]:
     if hint is bool:
         return "flag", ()
     if typing.get_origin(hint) is Literal:
@@ -122,10 +122,10 @@ def _kind(name: str, hint: Any) -> tuple[Kind, tuple[str, ...]]:
         return "list", _kind(name, typing.get_args(hint)[0])[1]
     if name.endswith("_ms") and hint in (int, float):
         return "duration", ()
-    return {int: "number", float: "fraction"}.get(hint, "text"), ()  # type: ignore[return-value]
+    return "number" if hint is int else "fraction" if hint is float else "text", ()
 
 
-def _parse(flag: Flag, value: str | bool) -> Any:
+def _parse(flag: Flag, value: str | bool) -> object:
     if isinstance(value, bool) or flag.kind in ("choice", "text"):
         return value
     if flag.kind == "flag":
@@ -142,7 +142,7 @@ def _parse(flag: Flag, value: str | bool) -> Any:
         raise UsageError(f"--{flag.name} {value}: give a number") from None
 
 
-def _sentence(struct: type[msgspec.Struct], values: Mapping[str, Any], complaint: str) -> str:
+def _sentence(struct: type[msgspec.Struct], values: Mapping[str, object], complaint: str) -> str:
     """msgspec's complaint with the flag in place of the path."""
     reason, _, path = complaint.partition(" - at ")
     field = path.strip("`").removeprefix("$.").partition("[")[0]
@@ -158,3 +158,27 @@ def _sentence(struct: type[msgspec.Struct], values: Mapping[str, Any], complaint
 
 def _duration(time_ms: int) -> str:
     return f"{time_ms // 1000}s" if time_ms % 1000 == 0 else f"{time_ms}ms"
+
+
+_TIME_MS: Final = {"ms": 1, "s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000, "": 1000}
+_BYTES: Final = {
+    "": 1, "B": 1,
+    "KB": 1000, "MB": 1000**2, "GB": 1000**3, "K": 1000, "M": 1000**2, "G": 1000**3,
+    "KIB": 1 << 10, "MIB": 1 << 20, "GIB": 1 << 30,
+}  # fmt: skip
+
+
+def parse_duration_ms(flag: str, text: str) -> int:
+    """60, 60s, 1.5s, 500ms, 2m, 3h or 1d, as milliseconds; a bare number is seconds."""
+    found = re.fullmatch(r"(\d+(?:\.\d+)?)(ms|s|m|h|d|)", text.strip())
+    if found is None or float(found[1]) == 0:
+        raise UsageError(f"{flag} {text}: give a time above 0, such as 30, 30s, 500ms or 2m")
+    return max(1, round(float(found[1]) * _TIME_MS[found[2]]))
+
+
+def parse_bytes(flag: str, text: str) -> int:
+    """2GB, 1.5GiB, 500M or a number of bytes."""
+    found = re.fullmatch(r"(\d+(?:\.\d+)?) ?([KMG]?(?:I?B)?)", text.strip().upper())
+    if found is None or found[2] not in _BYTES or float(found[1]) == 0:
+        raise UsageError(f"{flag} {text}: give a size above 0, such as 2GB, 1.5GiB or 500MB")
+    return max(1, round(float(found[1]) * _BYTES[found[2]]))

@@ -1,4 +1,4 @@
-"""The plan: everything a run will do, as data, before it starts.
+"""The plan: everything a run will do, as data, before it starts; and what faults do, in words.
 
 ``plan.json`` is stored first; running it again is ``shalott replay``. Each fault action carries its
 own end, so any subset of a schedule is a schedule.
@@ -15,6 +15,8 @@ from shalott.core.doors import Requirement
 from shalott.core.errors import UsageError
 
 PLAN_VERSION = 2
+
+Values = dict[str, Any]  # by name: fields of a record's own struct, or settings of a system
 
 
 class Trigger(
@@ -71,7 +73,7 @@ class FaultAction(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     nodes: tuple[str, ...] | None = None
     links: tuple[tuple[str, str], ...] | None = None
     amount: float = 0
-    parameters: dict[str, Any] = {}
+    parameters: Values = {}
     jitter_ms: int = 0  # of faults that hit every node: spread of the starts
     seed: int = 0  # for what is drawn when it fires
     settle: bool = False  # fire only when mirrors are synchronised again after the last restart
@@ -132,8 +134,8 @@ class SystemPlan(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
 
     name: str
     profile: str
-    parameters: dict[str, Any] = {}
-    policy: dict[str, Any] = {}
+    parameters: Values = {}
+    policy: Values = {}
     bugs: tuple[str, ...] = ()  # ids of known bugs that are switched on
     services: dict[str, tuple[str, ...]] = {}
 
@@ -146,7 +148,7 @@ class WorkloadPlan(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     rate_hz: float
     concurrency: int
     op_timeout_ms: int = 5000
-    parameters: dict[str, Any] = {}
+    parameters: Values = {}
 
 
 class GatePlan(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -159,7 +161,7 @@ class GatePlan(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     must_settle: bool = False  # after the heal, in the plan's time, and then be drained
     must_not_crash: bool = False  # the broker's processes, unless their disk failed
     crash_text: str = ""  # if not empty, only those count whose reason has this in it
-    must_stay_up: bool = False  # a node ends only if somebody or a fault ends it
+    must_stay_up: bool = False  # a node ends only if an operator or a fault ends it
     orderly_exits: tuple[int, ...] = ()  # exit codes with which one may end nevertheless
     must_converge: bool = False  # synchronised replicas hold at the end what their master holds
     one_master: bool = False  # at a time: two that claim a queue are more than a remark
@@ -280,7 +282,7 @@ PARAMETERS_1 = (
 )
 
 
-def upgrade_from_1(raw: dict[str, Any]) -> dict[str, Any]:
+def upgrade_from_1(raw: Values) -> Values:
     """A plan of version 1 as one of version 2; parameters that its workload or system does not have
     stay, and mean as little as they did."""
     upgraded = {**raw, "version": PLAN_VERSION}
@@ -304,3 +306,41 @@ def canonical(plan: Plan) -> Plan:
 def dump_plan(plan: Plan) -> bytes:
     """The plan as indented JSON, ending in a newline."""
     return msgspec.json.format(msgspec.json.encode(plan), indent=2) + b"\n"
+
+
+# What a fault does to the nodes it hits, in words that a checker may go by. A fault's record says
+# it, its row in the history carries it (``extra.effects``), and checkers read it there: they know
+# no kinds, so a plug-in's fault is judged as ours are.
+# - ends-processes: the nodes' processes end, and are started again
+# - in-order: they end as an operator ends them, with time to flush and hand over
+# - loses-unsynced: what had not been flushed to disk may be gone
+# - suspends: the processes stand still, and go on later without knowing it
+# - cuts-links: nodes don't hear each other
+# - cuts-clients: clients don't hear nodes, or are not heard
+# - troubles-disk: calls to the disk fail, do less, or take longer
+# - fills-disk: there is no room, until the fault ends
+# - breaks-disk: calls fail; what was dropped then may be missed at any later time
+# - damages-data: what was written is not what is read
+# - empties-disk: what was written is gone
+# - slows: the processes get too little CPU, and are late
+# - starves: memory, files, processes or room for temporary files run out, until the fault ends: the
+#   kernel may end processes, and calls fail that ask for more
+# - leaves-cluster: from now on the nodes don't belong to the system's cluster, and are down
+# - joins-cluster: such nodes belong to it again
+Effect = Literal[
+    "ends-processes",
+    "in-order",
+    "loses-unsynced",
+    "suspends",
+    "cuts-links",
+    "cuts-clients",
+    "troubles-disk",
+    "fills-disk",
+    "breaks-disk",
+    "damages-data",
+    "empties-disk",
+    "slows",
+    "starves",
+    "leaves-cluster",
+    "joins-cluster",
+]

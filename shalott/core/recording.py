@@ -1,7 +1,7 @@
-"""The recording of a run: what happens, written as it happens, and read back whatever happened.
+"""The recording of a run: what happens, written to a file as it happens, and read back.
 
 While a run lasts its history is a file of JSON lines, one for each invocation and one for each
-completion, so that whatever kills the harness leaves what happened before. Reading it pairs the two
+completion, so that a harness that is killed leaves what happened before. Reading it pairs the two
 into one row an operation, column by column.
 """
 
@@ -12,7 +12,7 @@ import os
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Protocol
 
 import msgspec
 import numpy as np
@@ -22,7 +22,7 @@ import pyarrow.json
 
 from shalott.core.errors import StoreError
 from shalott.core.history import EMPTY_EVENTS, HISTORY_SCHEMA, History, Recorder
-from shalott.core.op import NEMESIS, OpType
+from shalott.core.op import NEMESIS, Completion, Invocation
 
 FLUSH_INTERVAL_S = 0.1  # the contract is 250 ms
 HAPPENED = "happened"
@@ -137,76 +137,48 @@ class HistoryWriter:
         return self._clock_ns() - self._origin_ns
 
     def _stamp_ns(self) -> int:
-        """Now, and after whatever was recorded before: equal times would hide the order."""
+        """Now, and after all that was recorded before: equal times would hide the order."""
         self._last_ns = max(self._clock_ns() - self._origin_ns, self._last_ns + 1)
         return self._last_ns
 
     def invoke(
-        self,
-        process: int,
-        node: str,
-        f: str,
-        *,
-        key: str = "",
-        value: int | None = None,
-        extra: Mapping[str, Any] | None = None,
-        due_ns: int | None = None,
+        self, process: int, node: str, invocation: Invocation, due_ns: int | None = None
     ) -> int:
         index = self._next_index
         self._next_index = index + 1
         if process == NEMESIS:
             self._nemesis_indexes.add(index)
-        text = None if extra is None else _json_text(extra)
-        now_ns = self._stamp_ns()
         self._append(
-            Record(index, "invoke", now_ns, process, node, f, key, value, extra=text, due_ns=due_ns)
+            Record(
+                index,
+                "invoke",
+                self._stamp_ns(),
+                process,
+                node,
+                invocation.f,
+                invocation.key,
+                invocation.value,
+                extra=_json_text(invocation.extra),
+                due_ns=due_ns,
+            )
         )
         return index
 
-    def complete(
-        self,
-        index: int,
-        kind: OpType,
-        *,
-        key: str | None = None,
-        value: int | None = None,
-        offset: int | None = None,
-        redelivered: bool | None = None,
-        error: str | None = None,
-        extra: Mapping[str, Any] | None = None,
-    ) -> None:
+    def complete(self, index: int, completion: Completion) -> None:
         if index in self._nemesis_indexes:
             self._nemesis_indexes.remove(index)
         else:
-            self.counts[kind] += 1
-        text = None if extra is None else _json_text(extra)
-        now_ns = self._stamp_ns()
-        self._append(
-            Record(
-                index, kind, now_ns, None, None, None, key, value, offset, redelivered, error, text
-            )
-        )
+            self.counts[completion.type] += 1
+        self._append(_ended(completion, index, self._stamp_ns()))
 
-    def happened(
-        self,
-        process: int,
-        node: str,
-        f: str,
-        *,
-        key: str = "",
-        value: int | None = None,
-        offset: int | None = None,
-        redelivered: bool | None = None,
-        error: str | None = None,
-        extra: Mapping[str, Any] | None = None,
-    ) -> None:
+    def happened(self, process: int, node: str, f: str, completion: Completion) -> None:
         index = self._next_index
         self._next_index = index + 1
         self.counts["ok"] += process != NEMESIS
-        text = None if extra is None else _json_text(extra)
-        stamp_ns = self._stamp_ns()
-        what = (process, node, f, key, value, offset, redelivered, error, text)
-        self._append(Record(index, HAPPENED, stamp_ns, *what))
+        row = _ended(completion, index, self._stamp_ns())
+        row.type, row.process, row.node, row.f = HAPPENED, process, node, f
+        row.key = completion.key or ""
+        self._append(row)
 
     def flush(self) -> None:
         """Hand what was recorded to the operating system; raises StoreError if it won't take it."""
@@ -268,8 +240,22 @@ def recover(path: Path) -> History:
     return History(ops=_pair(records), events=EMPTY_EVENTS, complete=complete)
 
 
-def _json_text(value: Mapping[str, Any]) -> str:
-    return msgspec.json.encode(value).decode()
+def _ended(completion: Completion, index: int, at_ns: int) -> Record:
+    return Record(
+        index,
+        completion.type,
+        at_ns,
+        key=completion.key,
+        value=completion.value,
+        offset=completion.offset,
+        redelivered=completion.redelivered,
+        error=completion.error,
+        extra=_json_text(completion.extra),
+    )
+
+
+def _json_text(extra: Mapping[str, object] | None) -> str | None:
+    return None if extra is None else msgspec.json.encode(extra).decode()
 
 
 def _parse_records(whole: bytes) -> pa.Table:

@@ -4,12 +4,16 @@ The mixer is SplitMix64 (Steele, Lea and Flood, "Fast splittable pseudorandom nu
 OOPSLA 2014): the n-th number of a stream is mix(key + n * gamma). A stream's key folds the seed and
 the stream's names, so one subsystem drawing more or less never shifts what another one draws, and a
 purely functional generator can keep its position as a plain integer.
+
+A ``Draw`` draws a plan's knobs from a seed, each from a stream named after it: another knob, or
+another range of one, moves no other knob's draws.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import TypeVar
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TypeVar, overload
 
 Item = TypeVar("Item")
 
@@ -103,3 +107,53 @@ class Stream:
         """``count`` distinct positions of ``items``, in random order."""
         assert 0 <= count <= len(items)
         return self.shuffled(items)[:count]
+
+
+Choice = TypeVar("Choice")
+
+
+@dataclass(frozen=True, slots=True)
+class Range:
+    """A number between two others, in whole steps from the lower one."""
+
+    low: float
+    high: float
+    step: float = 1
+
+    def draw(self, rng: Stream) -> float:
+        steps = int((self.high - self.low) / self.step + 1e-9)
+        return self.low + self.step * rng.below(steps + 1)
+
+
+Allowed = Sequence[object] | Range
+Knobs = Mapping[str, Allowed]
+
+
+@dataclass(frozen=True, slots=True)
+class Draw:
+    """A seed's draws. ``knobs``: what some knobs may be, in place of what they usually may."""
+
+    seed: int
+    knobs: Knobs = field(default_factory=dict)
+
+    def stream(self, knob: str) -> Stream:
+        return Stream(self.seed, "swarm", knob)
+
+    def choice(self, knob: str, choices: Sequence[Choice]) -> Choice:
+        return self.stream(knob).choice(choices)
+
+    def range(self, knob: str, allowed: Range) -> float:
+        return round(allowed.draw(self.stream(knob)), 6)
+
+    @overload
+    def knob(self, knob: str, usually: Range) -> float: ...
+
+    @overload
+    def knob(self, knob: str, usually: Sequence[Choice]) -> Choice: ...
+
+    def knob(self, knob: str, usually: Allowed) -> object:
+        """The knob's value, of what was asked for or else of what it usually may be."""
+        allowed = self.knobs.get(knob, usually)
+        return (
+            self.range(knob, allowed) if isinstance(allowed, Range) else self.choice(knob, allowed)
+        )

@@ -1,7 +1,7 @@
-"""Steps that take long, told to whoever shows progress: "building the node image, step 3 of 6".
+"""Steps that take long, reported to what shows progress: "building the node image, step 3 of 6".
 
 They go through the standard library's logging, under a name of their own, so that they stand in
-log.txt too, and who takes a step needs to know nobody who listens.
+log.txt too, and code that takes a step needs to know no listener.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """A worker: one client at a time, one operation at a time, and what becomes of each in the history.
 
 This is the one place where an outcome is decided. A Completion is taken as it is; ``Definite`` is a
-fail; everything else (``Indefinite``, a timeout, an exception nobody foresaw) is an info: it
+fail; everything else (``Indefinite``, a timeout, an unforeseen exception) is an info: it
 retires the process, because a client that may still have an operation under way must not start
 another (jepsen.generator.interpreter), and the successor gets a new client.
 """
@@ -10,13 +10,12 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Mapping
-from typing import Any
+from collections.abc import Callable
 
 from shalott.core.client import Client, Holding, Recording, Watchful
 from shalott.core.errors import ClientError, Definite, Indefinite, ShalottError, Unreachable
 from shalott.core.history import Recorder
-from shalott.core.op import Completion, Invocation, OpType
+from shalott.core.op import Completion, Invocation
 from shalott.core.rng import Stream
 
 log = logging.getLogger("shalott.worker")
@@ -53,46 +52,24 @@ class Worker:
         self._failed_opens = 0
         self._rng = Stream(seed, "backoff", thread)
 
-    async def perform(
-        self, invocation: Invocation, due_ns: int | None = None
-    ) -> tuple[OpType, str | None]:
-        """Do one operation and record it; returns how it ended and the error, if any.
+    async def perform(self, invocation: Invocation, due_ns: int | None = None) -> Completion:
+        """Do one operation and record it; returns how it ended.
 
         ``due_ns``: when the schedule wanted it (``Scheduled``).
         """
-        index = self._record.invoke(
-            self.process,
-            self.node,
-            invocation.f,
-            key=invocation.key,
-            value=invocation.value,
-            extra=invocation.extra,
-            due_ns=due_ns,
-        )
-        client = self._client
+        index = self._record.invoke(self.process, self.node, invocation, due_ns)
+        client, why_not = self._client, None
         if client is None:
-            client, error = await self._open()
-            if client is None:
-                self._record.complete(index, "fail", error=error)
-                return "fail", error
-        completion, kind, error, extra = await self._invoke(client, invocation)
-        if completion is not None:
-            self._record.complete(
-                index,
-                completion.type,
-                key=completion.key,
-                value=completion.value,
-                offset=completion.offset,
-                redelivered=completion.redelivered,
-                error=completion.error,
-                extra=completion.extra,
-            )
-            return completion.type, completion.error
-        self._record.complete(index, kind, error=error, extra=extra)
-        if kind == "info":
+            client, why_not = await self._open()
+        if client is None:
+            completion = Completion(type="fail", error=why_not)
+        else:
+            completion = await self._invoke(client, invocation)
+        self._record.complete(index, completion)
+        if completion.type == "info":
             self.process += self._stride
             await self.close()
-        return kind, error
+        return completion
 
     async def until_lost(self, timeout_s: float) -> None:
         """Return when the client notices that it has lost what it holds, or after ``timeout_s``."""
@@ -140,7 +117,7 @@ class Worker:
         try:
             async with asyncio.timeout(self._timeout_s):
                 await client.open()
-        except Exception as error:  # noqa: BLE001 - whatever it is, the operation did not happen
+        except Exception as error:  # noqa: BLE001 - in any case the operation did not happen
             _log_unforeseen(error, "opening a client of", self.node)
             self._failed_opens += 1
             await self.close()
@@ -148,24 +125,22 @@ class Worker:
         self._failed_opens = 0
         return client, None
 
-    async def _invoke(
-        self, client: Client, invocation: Invocation
-    ) -> tuple[Completion | None, OpType, str | None, Mapping[str, Any] | None]:
-        """What the client answered; or how the operation ended, why, and what is said besides."""
+    async def _invoke(self, client: Client, invocation: Invocation) -> Completion:
+        """What the client answered, or what is known of an operation that it did not answer."""
         try:
             async with asyncio.timeout(self._timeout_s):
-                return await client.invoke(invocation), "ok", None, None
+                return await client.invoke(invocation)
         except Unreachable as error:
             self._failed_opens += 1
             await self.close()
-            return None, "fail", describe(error), None
+            return Completion(type="fail", error=describe(error))
         except Definite as error:
-            return None, "fail", describe(error), None
+            return Completion(type="fail", error=describe(error))
         except Indefinite as error:
-            return None, "info", describe(error), error.extra
-        except Exception as error:  # noqa: BLE001 - unclassified: nobody knows
+            return Completion(type="info", error=describe(error), extra=error.extra)
+        except Exception as error:  # noqa: BLE001 - unclassified: it may have happened
             _log_unforeseen(error, f"{invocation.f} on", self.node)
-            return None, "info", describe(error), None
+            return Completion(type="info", error=describe(error))
 
 
 def describe(error: BaseException) -> str:

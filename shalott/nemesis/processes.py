@@ -7,8 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 
-from shalott.core.fault_effects import Effect
-from shalott.core.plan import FaultAction
+from shalott.core.plan import Effect, FaultAction
 from shalott.nemesis.checks import status_checks
 from shalott.nemesis.context import FaultContext
 from shalott.nemesis.process_states import DownBy, How

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
 from shalott.core.errors import HarnessError, MissingCapability
-from shalott.core.op import NEMESIS
+from shalott.core.op import NEMESIS, Completion, Invocation
 
 if TYPE_CHECKING:
     from shalott.core.history import Recorder
@@ -70,14 +70,14 @@ class Prover:
             "expected": check.expected(),
             "seen": None,
         }
-        index = self._recorder.invoke(NEMESIS, check.node, "probe", extra=extra)
+        index = self._recorder.invoke(NEMESIS, check.node, Invocation(f="probe", extra=extra))
         seen, expected, error, is_moot = await self._until_expected(check)
         if is_moot:
             seen, error = None, "moot: another fault holds down a node that this looks at"
         passed = error is None and seen is not None and check.agrees(seen, expected)
         kind: Literal["ok", "info"] = "ok" if passed else "info"
         extra |= {"expected": expected, "seen": seen}
-        self._recorder.complete(index, kind, error=error, extra=extra)
+        self._recorder.complete(index, Completion(type=kind, error=error, extra=extra))
         return None if is_moot else passed
 
     async def _until_expected(self, check: Check) -> tuple[Seen | None, Seen, str | None, bool]:

@@ -23,9 +23,8 @@ import msgspec
 from shalott.cluster.base import Capability
 from shalott.core.doors import Door, door_of_records
 from shalott.core.errors import UsageError
-from shalott.core.fault_effects import Effect
 from shalott.core.parameters import NoParameters
-from shalott.core.plan import FaultAction
+from shalott.core.plan import Effect, FaultAction
 from shalott.core.rng import Stream
 from shalott.nemesis.context import FaultContext
 from shalott.nemesis.cuts import Link
@@ -97,7 +96,7 @@ class FaultRecord:
         ``inject`` makes it, ``heal`` ends it and is harmless where it was not made. ``effective``
         and ``healed`` are the checks that prove either, as far as they can be made at the time.
         ``effects``: what it does to the nodes that it hits, for whoever judges the run
-        (core/fault_effects.py). ``obstacle``: why it would change nothing if it came now;
+        (core/plan.py). ``obstacle``: why it would change nothing if it came now;
         "" if it would.
         ``may_exit``: a node may end its own process because of it, and is started when it ends.
     How it is shrunk:

@@ -17,8 +17,7 @@ import msgspec
 
 from shalott.cluster.base import Capability, DiskFaults
 from shalott.cluster.resources import Shortage
-from shalott.core.fault_effects import Effect
-from shalott.core.plan import FaultAction
+from shalott.core.plan import Effect, FaultAction
 from shalott.nemesis import clocks, disks
 from shalott.nemesis.checks import as_data, status_checks
 from shalott.nemesis.context import FaultContext

@@ -24,7 +24,7 @@ import msgspec
 from shalott.cluster.base import Cluster, System
 from shalott.core.errors import ClientError, HarnessError
 from shalott.core.history import Recorder
-from shalott.core.op import NEMESIS
+from shalott.core.op import NEMESIS, Completion, Invocation
 from shalott.core.plan import FaultAction, Plan, Trigger
 from shalott.core.rng import Stream
 from shalott.nemesis.context import FAILURES, FaultContext
@@ -186,7 +186,7 @@ class NemesisRunner:
         )
 
     def _begin(self, action: FaultAction, ctx: FaultContext) -> _Fault:
-        index = self._recorder.invoke(NEMESIS, "", action.kind, extra=_extra(action))
+        index = self._recorder.invoke(NEMESIS, "", Invocation(f=action.kind, extra=_extra(action)))
         text = " ".join([action.kind, "+".join(action.nodes or ())]).strip()
         record = FAULTS.find(action.kind)
         fault = _Fault(record=record, action=action, ctx=ctx, index=index, text=text)
@@ -215,7 +215,7 @@ class NemesisRunner:
         if fault.proved_effective is None:
             extra["skipped"] = "its nodes were down throughout, so it changed nothing"
         error = "; ".join(dict.fromkeys(fault.ctx.errors)) or None
-        self._recorder.complete(fault.index, "info", error=error, extra=extra)
+        self._recorder.complete(fault.index, Completion(type="info", error=error, extra=extra))
         self.in_force.remove(fault.text)
         log.info("fault %d ended: %s", fault.action.id, fault.text)
 
@@ -246,8 +246,10 @@ class NemesisRunner:
             "proved_healed": False,
             "skipped": reason,
         }
-        index = self._recorder.invoke(NEMESIS, "", action.kind, extra=extra)
-        self._recorder.complete(index, "info", error=f"skipped: {reason}", extra=extra)
+        index = self._recorder.invoke(NEMESIS, "", Invocation(f=action.kind, extra=extra))
+        self._recorder.complete(
+            index, Completion(type="info", error=f"skipped: {reason}", extra=extra)
+        )
         log.info("fault %d (%s) skipped: %s", action.id, action.kind, reason)
 
     # -- when and whom
@@ -276,7 +278,7 @@ class NemesisRunner:
             "waits_for": text,
             "within_ms": when.within_ms,
         }
-        index = self._recorder.invoke(NEMESIS, when.node, "trigger", extra=extra)
+        index = self._recorder.invoke(NEMESIS, when.node, Invocation(f="trigger", extra=extra))
         why, fired = f"its trigger ({text}) had not fired when the load was over", None
         try:
             ended, fired = await self._unless_over(self._triggers.wait(when))
@@ -285,12 +287,14 @@ class NemesisRunner:
         except FAILURES as error:
             why = f"its trigger ({text}) can't be waited for: {error}"
         if fired is None:
-            self._recorder.complete(index, "info", error=why, extra={**extra, "fired": False})
+            self._recorder.complete(
+                index, Completion(type="info", error=why, extra={**extra, "fired": False})
+            )
             raise Skipped(why)
         seen = {"by": fired.node, "seen": fired.what, "noticed_by": fired.noticed_by}
         extra |= {"fired": True, **seen, "late_ms_at_most": fired.late_ms}
         fired_ms = int(self._elapsed_ms())
-        self._recorder.complete(index, "ok", extra=extra)
+        self._recorder.complete(index, Completion(type="ok", extra=extra))
         log.info("fault %d: %s", action.id, fired.what)
         if not await self._wait_ms(when.delay_ms):
             raise Skipped("the load was over before the trigger's delay was")

@@ -16,8 +16,8 @@ import msgspec
 from shalott.cluster.base import Capability, System
 from shalott.cluster.told import TellsSynchronisations, WritesEvents
 from shalott.core.errors import UsageError
+from shalott.core.parameters import parse_duration_ms
 from shalott.core.plan import FaultAction, Trigger
-from shalott.core.quantities import parse_duration_ms
 from shalott.nemesis.record import FAULTS, check_nemesis
 
 OBSERVED = ("master", "synchronising", "shrinks")

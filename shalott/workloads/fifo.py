@@ -12,7 +12,7 @@ node), as applications do that care for order.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import partial
+from dataclasses import replace
 from typing import Annotated, Literal
 
 import msgspec
@@ -20,30 +20,23 @@ import msgspec
 from shalott.checkers.base import Checker
 from shalott.checkers.linearizability.run_checker import Linearizability
 from shalott.checkers.queues.fifo_order import FifoOrder
-from shalott.clients.amqp import AmqpQueueClient
-from shalott.clients.amqp_channel import guest_of
-from shalott.clients.body import SMALLEST_BYTES
-from shalott.core.drawing import Draw
-from shalott.core.generator.base import Generator
-from shalott.core.generator.combinators import Stagger, TimeLimit
-from shalott.core.generator.queues import queue_mix
+from shalott.core.generator import Generator, Stagger, TimeLimit
+from shalott.core.message_body import SMALLEST_BYTES
 from shalott.core.parameters import make_parameters
 from shalott.core.plan import Plan
-from shalott.core.rng import stream_key
+from shalott.core.queue_generator import queue_mix
+from shalott.core.rng import Draw, stream_key
 from shalott.workloads import queue
-from shalott.workloads.base import Workload
 from shalott.workloads.queue import (
     AMQP,
     QueueParameters,
     check_parameters,
-    client_guarantees,
     describe_queues,
-    drain_generator,
     one_a_node,
     queue_checkers,
     queue_names,
 )
-from shalott.workloads.record import Values, WorkloadRecord
+from shalott.workloads.record import Values, Workload, WorkloadRecord
 
 
 class FifoParameters(QueueParameters, frozen=True, kw_only=True):
@@ -77,23 +70,7 @@ def load_generator(plan: Plan) -> Generator:
 
 def fifo_workload(plan: Plan) -> Workload:
     """Everything a run needs to know about this workload."""
-    parameters = parameters_of(plan)
-    return Workload(
-        name="fifo",
-        queues=queue_names(parameters.queues),
-        port="amqp",
-        make_client=partial(
-            AmqpQueueClient,
-            body_bytes=parameters.body_bytes,
-            op_timeout_ms=plan.workload.op_timeout_ms,
-            ack_after_ms=parameters.ack_after_ms,
-            guarantees=client_guarantees(parameters),
-            credentials=guest_of(plan),
-        ),
-        generator=load_generator(plan),
-        final_generator=drain_generator(plan),
-        final_at=partial(drain_generator, plan),
-    )
+    return replace(queue.queue_workload(plan), name="fifo", generator=load_generator(plan))
 
 
 def fifo_checkers(plan: Plan) -> Sequence[Checker]:

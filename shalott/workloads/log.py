@@ -25,36 +25,32 @@ from shalott.checkers.logs.anomalies import ReplicatedLog
 from shalott.checkers.logs.freshness import FreshReads
 from shalott.checkers.mastership.elections.regressions import Elections
 from shalott.checkers.runs.convergence import Convergence
-from shalott.clients.body import SMALLEST_BYTES
-from shalott.clients.libraries.choice import (
+from shalott.clients.library_choice import (
     JavaParameters,
     LogClientName,
     check_client,
     library_clients,
 )
-from shalott.clients.log_client import LogClient
-from shalott.clients.members.consumption import MemberSettings
+from shalott.clients.rocketmq.consumption import MemberSettings
+from shalott.clients.rocketmq.log_client import LogClient, LogSettings
 from shalott.cluster.systems.record import promises_of, readers_of
 from shalott.core.client import Client
-from shalott.core.drawing import Draw, Range
-from shalott.core.generator.base import Generator
-from shalott.core.generator.combinators import Limit, Phases, Stagger, TimeLimit
-from shalott.core.generator.logs import Settle, log_mix, read_all
+from shalott.core.generator import Generator, Limit, Phases, Stagger, TimeLimit
+from shalott.core.log_generator import Settle, log_mix, read_all
+from shalott.core.message_body import SMALLEST_BYTES
 from shalott.core.parameters import make_parameters
 from shalott.core.plan import Plan, nodes_hosting
-from shalott.core.rng import stream_key
-from shalott.workloads.base import SeveralPorts, Workload
-from shalott.workloads.judges import run_checkers
-from shalott.workloads.log_promises import invariant_checkers
+from shalott.core.rng import Draw, Range, stream_key
 from shalott.workloads.queue import Count, Share, Size, one_a_node
-from shalott.workloads.record import Values, WorkloadRecord
+from shalott.workloads.record import SeveralPorts, Values, Workload, WorkloadRecord
+from shalott.workloads.shared_checkers import invariant_checkers, run_checkers
 
 REMOTING = "rocketmq-remoting"  # brokers and name servers of RocketMQ
 
 TOPIC = "log"  # not the name of a cluster or a broker group: brokers refuse those
 PORTS = ("nameserver", "remoting")
 READING_LIMIT_MS = 60_000
-# Brokers ask about transactions every 30 or 60 s, whoever was heard of in the last 30 s.
+# Brokers ask about transactions every 30 or 60 s, those heard of in the last 30 s.
 SETTLING_LIMIT_MS = 180_000
 ROUTE_POLL_MS = 1000  # clients of an original wait 30 s for a new route: an outage of their own
 
@@ -163,11 +159,13 @@ def log_client(plan: Plan, ports: Mapping[str, tuple[str, int]], body_bytes: int
         port,
         dial=dial,
         broker=f"{broker_host}:{broker_port}" if readers.at_slaves else None,
-        body_bytes=body_bytes,
-        op_timeout_ms=plan.workload.op_timeout_ms,
-        route_poll_ms=ROUTE_POLL_MS,
-        poll_wait_ms=readers.wait_ms,
-        tell_where=readers.tell_where,
+        settings=LogSettings(
+            body_bytes=body_bytes,
+            op_timeout_ms=plan.workload.op_timeout_ms,
+            route_poll_ms=ROUTE_POLL_MS,
+            poll_wait_ms=readers.wait_ms,
+            tell_where=readers.tell_where,
+        ),
     )
 
 

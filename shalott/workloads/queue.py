@@ -1,7 +1,7 @@
 """The queue workload: concurrent enqueues and dequeues on a few queues, and a drain at the end.
 
 Enqueues are persistent, confirmed and run-unique; dequeues acknowledge by hand (unless the plan
-says otherwise, to open a documented window of loss). Whatever was acknowledged to a producer must
+says otherwise, to open a documented window of loss). What was acknowledged to a producer must
 come out, at the latest when every node is drained after the heal.
 """
 
@@ -15,20 +15,17 @@ import msgspec
 
 from shalott.checkers.base import Checker
 from shalott.checkers.queues.guarantees import ClientGuarantees
-from shalott.clients.amqp import AmqpQueueClient
-from shalott.clients.amqp_channel import guest_of
-from shalott.clients.body import SMALLEST_BYTES
-from shalott.core.drawing import Draw, Range
+from shalott.clients.amqp.channel import guest_of
+from shalott.clients.amqp.queue_client import AmqpQueueClient
 from shalott.core.errors import UsageError
-from shalott.core.generator.base import Generator
-from shalott.core.generator.combinators import Stagger, TimeLimit
-from shalott.core.generator.queues import drain, queue_mix
+from shalott.core.generator import Generator, Stagger, TimeLimit
+from shalott.core.message_body import SMALLEST_BYTES
 from shalott.core.parameters import make_parameters
 from shalott.core.plan import Plan
-from shalott.core.rng import stream_key
-from shalott.workloads.base import Workload
-from shalott.workloads.judges import message_checkers
-from shalott.workloads.record import Values, WorkloadRecord
+from shalott.core.queue_generator import drain, queue_mix
+from shalott.core.rng import Draw, Range, stream_key
+from shalott.workloads.record import Values, Workload, WorkloadRecord
+from shalott.workloads.shared_checkers import message_checkers
 
 AMQP = "amqp-0-9-1"  # with queues that the harness declares
 
@@ -45,7 +42,7 @@ class QueueParameters(msgspec.Struct, frozen=True, kw_only=True):
     and messages that a client has not acknowledged.
 
     The defaults of the last four are what RabbitMQ's manual asks of who must not lose messages.
-    Each of the others opens a documented window of loss: dequeues that nobody acknowledges (L5),
+    Each of the others opens a documented window of loss: dequeues that are not acknowledged (L5),
     queues or messages that a restart of every node forgets (L6), and publishes without confirms
     (L7). Without confirms an enqueue is ok once it was written and a synchronous call on the same
     channel came back: its channel has taken it, and nothing was promised.

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from shalott.clients.members.allocation import ProcessingQueue, allocate_averagely
-from shalott.clients.rocketmq_messages import PulledMessage
+from shalott.clients.rocketmq.consumption import ProcessingQueue, allocate_averagely
+from shalott.clients.rocketmq.stored_messages import PulledMessage
 
 pytestmark = pytest.mark.unit
 

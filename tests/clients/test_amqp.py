@@ -11,9 +11,9 @@ import pytest
 from pamqp import commands
 from pamqp.body import ContentBody
 
-from shalott.clients.amqp import AmqpQueueClient
-from shalott.clients.body import decode_body, encode_body
+from shalott.clients.amqp.queue_client import AmqpQueueClient
 from shalott.core.errors import Definite, Indefinite, Unreachable
+from shalott.core.message_body import decode_body, encode_body
 from shalott.core.op import Completion, Invocation
 from tests.world.rabbit.scripted_server import FakeServer, Script, Session, fake_server
 

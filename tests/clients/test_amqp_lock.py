@@ -10,7 +10,7 @@ import pytest
 from pamqp import commands
 from pamqp.body import ContentBody
 
-from shalott.clients.amqp_lock import AmqpLockClient
+from shalott.clients.amqp.lock_client import AmqpLockClient
 from shalott.core.client import Watchful
 from shalott.core.errors import Definite, Indefinite, Unreachable
 from shalott.core.op import Completion, Invocation

@@ -12,9 +12,9 @@ from pamqp.body import ContentBody
 from pamqp.header import ContentHeader
 
 from shalott.checkers.queues.guarantees import CAREFUL, ClientGuarantees
-from shalott.clients.amqp import AmqpQueueClient
-from shalott.clients.body import encode_body
+from shalott.clients.amqp.queue_client import AmqpQueueClient
 from shalott.core.errors import Definite, Indefinite
+from shalott.core.message_body import encode_body
 from shalott.core.op import Completion, Invocation
 from shalott.core.parameters import to_plan
 from shalott.core.plan import ClusterPlan, GatePlan, Plan, SystemPlan, WorkloadPlan

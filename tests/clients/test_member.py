@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections import Counter
 from typing import Any
 
@@ -18,11 +17,22 @@ pytestmark = pytest.mark.unit
 ALL = Group(name="g", topics=("t",), max_reconsume=2)
 ORDERLY = Group(name="o", topics=("t",), orderly=True, max_reconsume=2)
 EVERYBODY = Group(name="b", topics=("t",), broadcast=True)
+QUEUES = 3  # of the topic two, and one of retries
 
 
 async def send_many(groups: Groups, count: int, first: int = 0) -> None:
     for value in range(first, first + count):
         await groups.send(value, queue=value % 2)
+
+
+def committed(groups: Groups) -> list[int | None]:
+    """The offsets of ``ALL`` in both queues."""
+    return [groups.committed("g", queue=number) for number in (0, 1)]
+
+
+def ends(groups: Groups) -> list[str | None]:
+    """How assignments ended; None for those that last."""
+    return [row["extra"].get("ended") for row in groups.rows("assignment")]
 
 
 def overlaps(rows: list[dict[str, Any]]) -> int:
@@ -39,13 +49,14 @@ def test_members_share_the_queues_and_commit_what_they_consumed() -> None:
     async def test(groups: Groups) -> None:
         groups.join(ALL)
         groups.join(ALL)
-        await asyncio.sleep(2)
+        await groups.until(lambda: len(set(groups.owners().values())) == 2)
         await send_many(groups, 20)
-        await asyncio.sleep(3)
+        await groups.until(
+            lambda: [groups.committed("g", queue=number) for number in (0, 1)] == [10, 10]
+        )
         assert sorted(groups.delivered()) == list(range(20))
         by_member = {row["extra"]["member"]: row["key"] for row in groups.rows("deliver")}
         assert by_member == {"g-0": "t/0", "g-1": "t/1"}
-        assert (groups.committed("g", queue=0), groups.committed("g", queue=1)) == (10, 10)
         row = groups.rows("deliver")[0]
         assert row["extra"] == {
             "member": row["extra"]["member"],
@@ -62,14 +73,14 @@ def test_members_share_the_queues_and_commit_what_they_consumed() -> None:
 def test_who_leaves_commits_first_and_the_other_goes_on_there() -> None:
     async def test(groups: Groups) -> None:
         first = groups.join(ALL)
-        await asyncio.sleep(1)
+        await groups.until(lambda: len(groups.owners()) == QUEUES)
         groups.join(ALL)
-        await asyncio.sleep(1)
+        await groups.until(lambda: len(set(groups.owners().values())) == 2)
         await send_many(groups, 10)
-        await asyncio.sleep(2)
+        await groups.until(lambda: len(groups.delivered()) == 10)
         await first.leave()
         await send_many(groups, 10, first=10)
-        await asyncio.sleep(3)
+        await groups.until(lambda: len(groups.delivered()) == 20)
         assert sorted(groups.delivered()) == list(range(20))
         ended = {row["extra"]["ended"] for row in groups.rows("assignment") if row["complete_ns"]}
         assert ended == {"left", "rebalanced"}
@@ -84,11 +95,11 @@ def test_who_dies_says_nothing_and_its_messages_come_again() -> None:
         groups.listener.slow, groups.listener.slow_ms = 1.0, 5000
         first = groups.join(ALL)
         await send_many(groups, 4)
-        await asyncio.sleep(2)
+        await groups.until(lambda: len(groups.rows("deliver")) == 4)
         await first.end("died")
         groups.listener.slow = 0.0
         groups.join(ALL)
-        await asyncio.sleep(3)
+        await groups.until(lambda: [row["type"] for row in groups.rows("deliver")].count("ok") == 4)
         rows = groups.rows("deliver")
         assert Counter(row["type"] for row in rows) == {"info": 4, "ok": 4}
         assert all(row["error"] for row in rows if row["type"] == "info")
@@ -102,7 +113,7 @@ def test_a_message_that_nobody_can_do_with_is_retried_and_ends_as_a_dead_letter(
         groups.listener.poison = 1.0
         groups.join(ALL)
         await groups.send(7)
-        await asyncio.sleep(10)
+        await groups.until(lambda: groups.committed("g", "%RETRY%g") == 2)
         rows = groups.rows("deliver")
         assert [row["key"] for row in rows] == ["t/0", "%RETRY%g/0", "%RETRY%g/0"]
         assert [row["extra"]["reconsumed"] for row in rows] == [0, 1, 2]
@@ -114,7 +125,6 @@ def test_a_message_that_nobody_can_do_with_is_retried_and_ends_as_a_dead_letter(
             1 <= later - sooner < 1.5 for sooner, later in zip(times, times[1:], strict=False)
         )
         assert groups.world.broker.store.queue_range("%DLQ%g", 0) == (0, 1)
-        assert groups.committed("g", "%RETRY%g") == 2
 
     with_groups(test)
 
@@ -123,18 +133,16 @@ def test_what_was_not_certainly_sent_back_is_consumed_here_again_and_holds_the_o
     async def test(groups: Groups) -> None:
         groups.listener.later = 1.0
         groups.join(ALL)
-        await asyncio.sleep(2)
+        await groups.until(lambda: len(groups.owners()) == QUEUES)
         await groups.send(1)
         await groups.send(2)
         groups.world.replica.role = "slave"  # which refuses
-        await asyncio.sleep(2)
-        assert {row["type"] for row in groups.rows("send-back")} == {"fail"}
+        await groups.until(lambda: {row["type"] for row in groups.rows("send-back")} == {"fail"})
         assert groups.committed("g") in (None, 0)
         groups.world.replica.role, groups.listener.later = "master", 0.0
-        await asyncio.sleep(6)
+        await groups.until(lambda: groups.committed("g") == 2)
         assert sorted(groups.delivered(outcome="later")) == [1, 2]
         assert sorted(groups.delivered(outcome="success")) == [1, 2]
-        assert groups.committed("g") == 2
 
     with_groups(test)
 
@@ -143,10 +151,10 @@ def test_an_orderly_queue_is_one_members_one_message_at_a_time() -> None:
     async def test(groups: Groups) -> None:
         groups.listener.suspend = 0.3
         groups.join(ORDERLY)
-        await asyncio.sleep(1)
+        await groups.until(lambda: len(groups.owners()) == QUEUES)
         await send_many(groups, 20)
         groups.join(ORDERLY)
-        await asyncio.sleep(15)
+        await groups.passes(15)
         rows = groups.rows("deliver")
         assert overlaps(rows) == 0
         for key in ("t/0", "t/1"):
@@ -164,13 +172,12 @@ def test_the_same_message_comes_again_until_it_goes_to_the_retry_topic() -> None
         groups.listener.poison = 1.0
         groups.join(ORDERLY)
         await groups.send(7)
-        await asyncio.sleep(4)
+        await groups.until(lambda: groups.committed("o") == 1)
         own = [row for row in groups.rows("deliver") if row["key"] == "t/0"]
         assert [row["redelivered"] for row in own] == [False, True, True]
         assert [row["extra"]["reconsumed"] for row in own] == [0, 0, 0]
         (sent,) = [row for row in groups.rows("send-back") if row["key"] == "t/0"]
         assert (sent["type"], sent["extra"]["reconsumed"]) == ("ok", 2)
-        assert groups.committed("o") == 1
 
     with_groups(test)
 
@@ -178,14 +185,14 @@ def test_the_same_message_comes_again_until_it_goes_to_the_retry_topic() -> None
 def test_a_dead_members_lock_keeps_the_queue_until_it_expires() -> None:
     async def test(groups: Groups) -> None:
         first = groups.join(ORDERLY)
-        await asyncio.sleep(2)
+        await groups.until(lambda: len(groups.owners()) == QUEUES)
         await first.end("died")
         await groups.send(1)
         groups.join(ORDERLY)
-        await asyncio.sleep(LOCK_EXPIRES_MS / 1000 - 5)
+        await groups.passes(LOCK_EXPIRES_MS / 1000 - 5)
         assert groups.delivered() == []
         assert {row["extra"]["held"] for row in groups.rows("lock")} == {True, False}
-        await asyncio.sleep(7)
+        await groups.passes(7)
         assert groups.delivered() == [1]
 
     with_groups(test)
@@ -194,12 +201,11 @@ def test_a_dead_members_lock_keeps_the_queue_until_it_expires() -> None:
 def test_who_leaves_gives_its_locks_back() -> None:
     async def test(groups: Groups) -> None:
         first = groups.join(ORDERLY)
-        await asyncio.sleep(2)
+        await groups.until(lambda: len(groups.owners()) == QUEUES)
         await first.leave()
         await groups.send(1)
         groups.join(ORDERLY)
-        await asyncio.sleep(2)
-        assert groups.delivered() == [1]
+        await groups.until(lambda: groups.delivered() == [1])
 
     with_groups(test)
 
@@ -207,15 +213,15 @@ def test_who_leaves_gives_its_locks_back() -> None:
 def test_a_queue_whose_lock_is_anothers_is_given_up() -> None:
     async def test(groups: Groups) -> None:
         groups.join(ORDERLY)
-        await asyncio.sleep(2)
+        await groups.until(lambda: len(groups.owners()) == QUEUES)
         locks = groups.world.broker.locks
         locks.unlock("o", "o-0", [("t", 0)])
         assert locks.lock("o", "stranger", [("t", 0)], groups.world.broker.now_ms()) == [0]
-        await asyncio.sleep(6)
-        ended = [row["extra"].get("ended") for row in groups.rows("assignment")]
-        assert ended.count("lock-lost") == 1
+        await groups.until(
+            lambda: "lock-lost" in [row["extra"].get("ended") for row in groups.rows("assignment")]
+        )
         await groups.send(1)
-        await asyncio.sleep(2)
+        await groups.passes(2)
         assert groups.delivered() == []
 
     with_groups(test)
@@ -226,10 +232,9 @@ def test_other_tags_are_passed_over_and_committed() -> None:
         groups.join(Group(name="g", topics=("t",), tags=("a", "b")))
         for value, tag in enumerate(["a", "c", "b", "", "c"]):
             await groups.send(value, tag=tag)
-        await asyncio.sleep(3)
+        await groups.until(lambda: groups.committed("g") == 5)
         assert sorted(groups.delivered()) == [0, 2]
         assert {row["extra"]["tag"] for row in groups.rows("deliver")} == {"a", "b"}
-        assert groups.committed("g") == 5
 
     with_groups(test)
 
@@ -239,7 +244,8 @@ def test_every_member_of_a_broadcast_gets_everything_and_tells_the_broker_nothin
         groups.join(EVERYBODY)
         groups.join(EVERYBODY)
         await send_many(groups, 6)
-        await asyncio.sleep(3)
+        await groups.until(lambda: len(groups.delivered(outcome="success")) == 12)
+        await groups.passes(1)
         assert Counter(groups.delivered()) == dict.fromkeys(range(6), 2)
         assert groups.rows("commit") == [] and groups.committed("b") is None
         assert groups.members[0].stands_at("t/0") == 3
@@ -251,10 +257,12 @@ def test_members_go_where_the_operator_sets_them() -> None:
     async def test(groups: Groups) -> None:
         groups.join(ALL)
         await send_many(groups, 6)
-        await asyncio.sleep(3)
+        await groups.until(lambda: committed(groups) == [3, 3])
         reset = {"topic": "t", "group": "g", "timestamp": 0, "isForce": "true"}
         await groups.world.ask(RequestCode.INVOKE_BROKER_TO_RESET_OFFSET, reset)
-        await asyncio.sleep(3)
+        await groups.until(
+            lambda: len(groups.delivered(outcome="success")) == 12 and groups.committed("g") == 3
+        )
         assert Counter(groups.delivered()) == dict.fromkeys(range(6), 2)
         offsets = [row["offset"] for row in groups.rows("commit") if row["key"] == "t/0"]
         assert 0 in offsets and offsets[-1] == 3
@@ -267,12 +275,12 @@ def test_an_offset_that_the_queue_does_not_have_moves_the_member() -> None:
         await send_many(groups, 4)
         groups.world.broker.tables.put_offset("g", "t", 0, 9)
         groups.join(ALL)
-        await asyncio.sleep(2)
+        await groups.until(lambda: groups.rows("moved"))
         (row,) = groups.rows("moved")
         assert (row["key"], row["offset"], row["extra"]["from"]) == ("t/0", 2, 9)
         await groups.send(10)
-        await asyncio.sleep(2)
-        assert 10 in groups.delivered() and groups.committed("g") == 3
+        await groups.until(lambda: groups.committed("g") == 3)
+        assert 10 in groups.delivered()
 
     with_groups(test)
 
@@ -281,7 +289,7 @@ def test_a_damaged_message_is_told_and_passed_over() -> None:
     async def test(groups: Groups) -> None:
         await groups.world.send(b"no value of ours")
         groups.join(ALL)
-        await asyncio.sleep(2)
+        await groups.until(lambda: groups.delivered(outcome="success"))
         (row,) = groups.rows("deliver")
         assert (row["value"], row["error"], row["type"]) == (None, "corrupted", "ok")
 
@@ -291,13 +299,12 @@ def test_a_damaged_message_is_told_and_passed_over() -> None:
 def test_a_broker_that_is_silent_changes_nothing_and_is_told_as_unknown() -> None:
     async def test(groups: Groups) -> None:
         groups.join(ALL)
-        await asyncio.sleep(2)
+        await groups.until(lambda: len(groups.owners()) == QUEUES)
         await send_many(groups, 4)
-        await asyncio.sleep(2)
+        await groups.until(lambda: len(groups.delivered(outcome="success")) == 4)
         await groups.world.server.stop()
-        await asyncio.sleep(3)
-        kinds = {row["type"] for row in groups.rows("commit")}
-        assert "fail" in kinds
+        await groups.until(lambda: "fail" in [row["type"] for row in groups.rows("commit")])
+        await groups.passes(2)
         assert len(groups.rows("assignment")) == 3
 
     with_groups(test)

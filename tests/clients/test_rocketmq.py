@@ -10,7 +10,7 @@ import pytest
 from shalott.broker.rocket.addresses import parse_address
 from shalott.broker.rocket.remoting.codes import RequestCode, ResponseCode
 from shalott.broker.rocket.remoting.command import response
-from shalott.clients.rocketmq import NotSent, Queue, Refused, RocketClient, Unknown
+from shalott.clients.rocketmq.rocket_client import NotSent, Queue, Refused, RocketClient, Unknown
 from tests.world.rocket.scripted_broker import BROKER, NAME_SERVER, World, in_world, pull_answer
 
 pytestmark = pytest.mark.unit

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from shalott.cluster.links import LinkCounts
-from shalott.cluster.systems.partitions import is_known, nodes_to_restart
+from shalott.cluster.systems.settling import is_known, nodes_to_restart
 
 pytestmark = pytest.mark.unit
 

@@ -6,8 +6,7 @@ from typing import Any
 
 import pytest
 
-from shalott.core.generator.base import Completed, Context, Generator, Pending, Scheduled
-from shalott.core.generator.consumers import (
+from shalott.core.consumer_generator import (
     Churn,
     ConsumeOut,
     ConsumerMix,
@@ -17,14 +16,15 @@ from shalott.core.generator.consumers import (
     StopConsumers,
     consumer_mix,
 )
-from shalott.core.generator.subscriptions import (
+from shalott.core.generator import Completed, Context, Generator, Pending, Scheduled
+from shalott.core.op import Invocation, OpType
+from shalott.core.subscription import (
     PATIENCE_MS,
     Habits,
     Settling,
     Subscription,
     subscription_of,
 )
-from shalott.core.op import Invocation, OpType
 
 pytestmark = pytest.mark.unit
 

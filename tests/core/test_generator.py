@@ -4,10 +4,19 @@ from __future__ import annotations
 
 import pytest
 
-from shalott.core.generator.base import Completed, Context, Generator, Pending, Scheduled
-from shalott.core.generator.combinators import Limit, Phases, Stagger, TimeLimit
-from shalott.core.generator.queues import drain, queue_mix
+from shalott.core.generator import (
+    Completed,
+    Context,
+    Generator,
+    Limit,
+    Pending,
+    Phases,
+    Scheduled,
+    Stagger,
+    TimeLimit,
+)
 from shalott.core.op import Invocation, OpType
+from shalott.core.queue_generator import drain, queue_mix
 from shalott.core.rng import stream_key
 
 pytestmark = pytest.mark.unit

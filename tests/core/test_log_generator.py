@@ -6,16 +6,16 @@ from collections.abc import Callable
 
 import pytest
 
-from shalott.core.generator.base import Completed, Context, Generator, Pending, Scheduled
-from shalott.core.generator.logs import (
+from shalott.core.generator import Completed, Context, Generator, Pending, Scheduled
+from shalott.core.log_generator import (
     BACK_MAX,
     SETTLE_PAUSE_NS,
     Settle,
     log_mix,
     read_all,
 )
-from shalott.core.generator.queues import RETRY_PAUSE_NS
 from shalott.core.op import Invocation, OpType
+from shalott.core.queue_generator import RETRY_PAUSE_NS
 
 pytestmark = pytest.mark.unit
 

@@ -13,7 +13,7 @@ import pytest
 
 from shalott.core.history import EMPTY_EVENTS, HISTORY_SCHEMA, events_table
 from shalott.core.memory_recording import MemoryRecorder
-from shalott.core.op import NEMESIS, OpType
+from shalott.core.op import NEMESIS, Completion, Invocation, OpType
 from shalott.core.recording import HistoryWriter, RunRecorder, loop_clock_ns
 from shalott.core.rng import Stream
 from shalott.harness.run.run import Outcome, run
@@ -29,20 +29,20 @@ Script = Callable[[RunRecorder, Ticks], None]
 
 def everything(record: RunRecorder, clock: Ticks) -> None:
     """Every way to fill every column."""
-    taken = record.invoke(0, "n1", "dequeue", key="q")
+    taken = record.invoke(0, "n1", Invocation(f="dequeue", key="q"))
     clock.ns += 7
-    put = record.invoke(1, "n2", "enqueue", key="q", value=(5 << 32) + 1)
+    put = record.invoke(1, "n2", Invocation(f="enqueue", key="q", value=(5 << 32) + 1))
     clock.ns += 7
-    record.complete(taken, "ok", value=(5 << 32) + 2, offset=3, redelivered=False)
-    record.complete(put, "info", error='nobody knows "why": \u00e9\n')
-    never = record.invoke(2, "n3", "enqueue", key="q", value=9)
+    record.complete(taken, Completion(type="ok", value=(5 << 32) + 2, offset=3, redelivered=False))
+    record.complete(put, Completion(type="info", error='nobody knows "why": \u00e9\n'))
+    never = record.invoke(2, "n3", Invocation(f="enqueue", key="q", value=9))
     extra = {"fault": 1, "seen": None, "links": [["a", "b"]]}
-    fault = record.invoke(NEMESIS, "", "kill", extra=extra)
+    fault = record.invoke(NEMESIS, "", Invocation(f="kill", extra=extra))
     extra["seen"] = True  # what is recorded is what it was
-    probe = record.invoke(NEMESIS, "n1", "probe", extra={"check": "reach a->b"})
-    record.complete(probe, "ok", extra={"seen": False})
-    kept = record.invoke(NEMESIS, "n1", "observe", value=4, extra={"kept": 1})
-    record.complete(kept, "fail", redelivered=True)
+    probe = record.invoke(NEMESIS, "n1", Invocation(f="probe", extra={"check": "reach a->b"}))
+    record.complete(probe, Completion(type="ok", extra={"seen": False}))
+    kept = record.invoke(NEMESIS, "n1", Invocation(f="observe", value=4, extra={"kept": 1}))
+    record.complete(kept, Completion(type="fail", redelivered=True))
     assert (never, fault) == (2, 3)
 
 
@@ -57,12 +57,14 @@ def drawn(seed: int) -> Script:
                 index = under_way.pop(rng.below(len(under_way)))
                 record.complete(
                     index,
-                    rng.choice(KINDS),
-                    value=rng.choice((None, rng.below(1 << 52))),
-                    offset=rng.choice((None, 1, 2)),
-                    redelivered=rng.choice((None, True, False)),
-                    error=rng.choice((None, "", "empty")),
-                    extra=rng.choice((None, {}, {"n": rng.below(9)})),
+                    Completion(
+                        type=rng.choice(KINDS),
+                        value=rng.choice((None, rng.below(1 << 52))),
+                        offset=rng.choice((None, 1, 2)),
+                        redelivered=rng.choice((None, True, False)),
+                        error=rng.choice((None, "", "empty")),
+                        extra=rng.choice((None, {}, {"n": rng.below(9)})),
+                    ),
                 )
             else:
                 process, value = rng.below(5) - 1, rng.choice((None, rng.below(1 << 52)))
@@ -71,7 +73,10 @@ def drawn(seed: int) -> Script:
                 due_ns = rng.choice((None, rng.below(1 << 40)))
                 under_way.append(
                     record.invoke(
-                        process, "n1", f, key="q", value=value, extra=extra, due_ns=due_ns
+                        process,
+                        "n1",
+                        Invocation(f=f, key="q", value=value, extra=extra),
+                        due_ns=due_ns,
                     )
                 )
 

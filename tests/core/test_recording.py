@@ -16,6 +16,7 @@ import pytest
 from shalott.core.errors import StoreError
 from shalott.core.history import HISTORY_SCHEMA, events_table, read_history, write_history
 from shalott.core.memory_recording import MemoryRecorder
+from shalott.core.op import Completion, Invocation
 from shalott.core.recording import HistoryWriter, recover
 
 pytestmark = pytest.mark.unit
@@ -32,12 +33,12 @@ class Ticks:
 
 
 def record_three(writer: HistoryWriter, clock: Ticks) -> None:
-    first = writer.invoke(0, "n1", "enqueue", key="q", value=7, due_ns=-3)
-    second = writer.invoke(1, "n2", "dequeue", key="q")
+    first = writer.invoke(0, "n1", Invocation(f="enqueue", key="q", value=7), due_ns=-3)
+    second = writer.invoke(1, "n2", Invocation(f="dequeue", key="q"))
     clock.ns += 50
-    writer.complete(second, "ok", value=7, redelivered=True)
-    writer.complete(first, "ok")
-    third = writer.invoke(-1, "", "kill", extra={"fault": 3})
+    writer.complete(second, Completion(type="ok", value=7, redelivered=True))
+    writer.complete(first, Completion(type="ok"))
+    third = writer.invoke(-1, "", Invocation(f="kill", extra={"fault": 3}))
     assert third == 2
 
 
@@ -46,9 +47,14 @@ def test_what_happened_is_one_row_that_begins_and_ends_at_one_moment(tmp_path: P
     writer = HistoryWriter(tmp_path / "history.jsonl", clock_ns=clock)
     memory = MemoryRecorder(clock, clock)
     for recorder in (writer, memory):
-        first = recorder.invoke(0, "n1", "enqueue", key="q", value=7)
-        recorder.happened(3, "n2", "deliver", key="q", value=7, redelivered=True, extra={"tag": 1})
-        recorder.complete(first, "ok")
+        first = recorder.invoke(0, "n1", Invocation(f="enqueue", key="q", value=7))
+        recorder.happened(
+            3,
+            "n2",
+            "deliver",
+            Completion(type="ok", key="q", value=7, redelivered=True, extra={"tag": 1}),
+        )
+        recorder.complete(first, Completion(type="ok"))
         recorder.close()
         assert recorder.counts == {"ok": 2, "fail": 0, "info": 0}
     rows = recover(tmp_path / "history.jsonl").ops.to_pylist()
@@ -87,7 +93,8 @@ def test_what_happens_at_one_moment_of_the_clock_keeps_its_order(tmp_path: Path)
         MemoryRecorder(clock, lambda: 0),
     ):
         for _ in range(3):
-            recorder.complete(recorder.invoke(0, "n1", "enqueue", key="q", value=1), "ok")
+            index = recorder.invoke(0, "n1", Invocation(f="enqueue", key="q", value=1))
+            recorder.complete(index, Completion(type="ok"))
         recorder.close()
         if isinstance(recorder, MemoryRecorder):
             ops = recorder.history().ops
@@ -155,20 +162,23 @@ def test_survives_kill_9_to_the_last_flush(tmp_path: Path) -> None:
 
 CHILD = """
 import asyncio, pathlib, sys
+from shalott.core.op import Completion, Invocation
 from shalott.core.recording import HistoryWriter
 
 async def main():
     writer = HistoryWriter(pathlib.Path(sys.argv[1]))
     flusher = asyncio.create_task(writer.keep_flushed())
     for value in range(1000):
-        writer.complete(writer.invoke(0, "n1", "enqueue", value=value), "ok")
+        index = writer.invoke(0, "n1", Invocation(f="enqueue", value=value))
+        writer.complete(index, Completion(type="ok"))
     started = writer.now_ns()
     while writer.path.read_bytes().count(b"invoke") < 1000:
         await asyncio.sleep(0.01)
     assert writer.now_ns() - started < 250_000_000
     print(1000, flush=True)
     while True:
-        writer.complete(writer.invoke(0, "n1", "enqueue", value=1), "ok")
+        index = writer.invoke(0, "n1", Invocation(f="enqueue", value=1))
+        writer.complete(index, Completion(type="ok"))
         await asyncio.sleep(0)
 
 asyncio.run(main())
@@ -197,7 +207,8 @@ def test_a_full_disk_stops_the_flusher_with_a_clear_error(tmp_path: Path) -> Non
     async def fill() -> None:
         flusher = asyncio.create_task(writer.keep_flushed())
         while not flusher.done():
-            writer.complete(writer.invoke(0, "n1", "enqueue", value=1), "ok")
+            index = writer.invoke(0, "n1", Invocation(f="enqueue", value=1))
+            writer.complete(index, Completion(type="ok"))
             await asyncio.sleep(0)
         await flusher
 
@@ -213,10 +224,10 @@ def test_a_full_disk_stops_the_flusher_with_a_clear_error(tmp_path: Path) -> Non
 def test_recording_goes_on_where_it_stopped_when_there_is_room_again(tmp_path: Path) -> None:
     disk = FullDisk(room=100)
     writer = HistoryWriter(tmp_path / "history.jsonl", write=disk)
-    writer.invoke(0, "n1", "enqueue", value=1)
+    writer.invoke(0, "n1", Invocation(f="enqueue", value=1))
     with pytest.raises(StoreError):
         writer.flush()
-    writer.invoke(0, "n1", "enqueue", value=2)
+    writer.invoke(0, "n1", Invocation(f="enqueue", value=2))
     disk.room = 10_000
     writer.close()
     history = recover(tmp_path / "history.jsonl")
@@ -262,7 +273,8 @@ def test_pairs_a_hundred_thousand_operations(tmp_path: Path) -> None:
     path = tmp_path / "history.jsonl"
     writer = HistoryWriter(path)
     for value in range(100_000):
-        writer.complete(writer.invoke(value % 8, "n1", "enqueue", key="q", value=value), "ok")
+        index = writer.invoke(value % 8, "n1", Invocation(f="enqueue", key="q", value=value))
+        writer.complete(index, Completion(type="ok"))
     writer.close()
     history = recover(path)
     assert history.ops.num_rows == 100_000

@@ -10,9 +10,9 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from shalott.checkers.runs.convergence import Convergence
-from shalott.core.drawing import Range
 from shalott.core.history import History
 from shalott.core.plan import GatePlan, nodes_hosting
+from shalott.core.rng import Range
 from shalott.harness.cli.commands import make_app
 from shalott.harness.run.simulate import simulate
 from shalott.harness.run.store import Store

@@ -11,7 +11,7 @@ from shalott.checkers.history.concurrent import UNKNOWN, Operation, Row, from_ro
 from shalott.checkers.linearizability.checking import check
 from shalott.cluster.base import Endpoint, Topology
 from shalott.core.errors import UsageError
-from shalott.core.generator.base import Context, Scheduled
+from shalott.core.generator import Context, Scheduled
 from shalott.core.op import Invocation
 from shalott.core.plan import (
     ClusterPlan,

@@ -30,7 +30,6 @@ ROOMS = (
     "shalott/cluster/sim/",
     "shalott/cluster/systems/",
     "shalott/clients/",
-    "shalott/core/generator/",
     "shalott/nemesis/",
     "shalott/workloads/",
 )
@@ -40,7 +39,11 @@ FILES = tuple(
         *(f"shalott/cluster/{part}" for part in ("base", "http", "links", "waiting")),
         *(
             f"shalott/core/{part}"
-            for part in ("client", "errors", "memory_recording", "op", "plan", "rng", "worker")
+            for part in (
+                *("client", "consumer_generator", "errors", "generator", "log_generator"),
+                *("memory_recording", "message_body", "op", "plan", "queue_generator", "rng"),
+                *("subscription", "worker"),
+            )
         ),
         *(f"shalott/harness/run/{part}" for part in ("interpreter", "stage")),
     )
@@ -49,7 +52,7 @@ FILES = tuple(
 NEVER_SIMULATED = (
     "shalott/clients/cpp/",
     "shalott/clients/java/",
-    "shalott/clients/recovering/",
+    "shalott/clients/amqp_libraries/",
 )
 ORDERLESS = ("sorted", "len", "min", "max", "sum", "any", "all", "bool")
 
@@ -161,7 +164,7 @@ SIMULATED_EXEMPT: Mapping[tuple[str, str], str] = {
         "shalott/nemesis/requirements.py",
         "set",
     ): "capabilities are compared, and sorted when told",
-    ("shalott/clients/amqp_connection.py", "machine"): "os.strerror: an error number as text",
+    ("shalott/clients/amqp/connection.py", "machine"): "os.strerror: an error number as text",
 }
 
 

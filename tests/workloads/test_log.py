@@ -17,10 +17,10 @@ from shalott.checkers.mastership.elections.invariants import (
 )
 from shalott.checkers.mastership.elections.regressions import Elections
 from shalott.checkers.mastership.mastership import Mastership
-from shalott.clients.log_client import LogClient
-from shalott.cluster.systems.rocket.profiles import SAFE_SETTINGS
-from shalott.core.generator.base import Completed, Context, Pending, Scheduled
-from shalott.core.generator.logs import ReadAll
+from shalott.clients.rocketmq.log_client import LogClient
+from shalott.cluster.systems.rocket.drawing import SAFE_SETTINGS
+from shalott.core.generator import Completed, Context, Pending, Scheduled
+from shalott.core.log_generator import ReadAll
 from shalott.core.plan import Plan
 from shalott.harness.run.planning import Request, make_plan
 from shalott.workloads.log import (

@@ -13,9 +13,9 @@ from typing import Any
 import msgspec
 import pyarrow.compute as pc
 
-from shalott.core.fault_effects import Effect
 from shalott.core.history import History
 from shalott.core.op import NEMESIS
+from shalott.core.plan import Effect
 
 # What our own kinds did, by how their names begin: for rows that don't say it, as older ones.
 _OF_OLD_KINDS: Mapping[str, tuple[Effect, ...]] = {

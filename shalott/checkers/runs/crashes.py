@@ -24,8 +24,8 @@ from dataclasses import dataclass
 from shalott.checkers.base import Anomaly, Result
 from shalott.checkers.history.faults import Fault, read_surroundings
 from shalott.checkers.history.tenures import NodeEvent, read_events
-from shalott.core.fault_effects import Effect
 from shalott.core.history import History
+from shalott.core.plan import Effect
 
 S = 1_000_000_000
 # As our own broker names them, and as the C library does.

@@ -31,8 +31,8 @@ from shalott.checkers.base import Result
 from shalott.checkers.history.columns import NEVER, Bools, Ints, Operations, asked_operations
 from shalott.checkers.history.faults import Fault, Observation, Surroundings, read_surroundings
 from shalott.checkers.history.tenures import NodeEvent, read_events
-from shalott.core.fault_effects import Effect
 from shalott.core.history import History
+from shalott.core.plan import Effect
 
 MS = 1_000_000
 AFTER_NS = 3_000 * MS  # what shows so soon after the end still belongs to the fault

@@ -14,18 +14,15 @@ import asyncio
 import logging
 from abc import ABC, abstractmethod
 from collections.abc import Coroutine, Mapping
-from typing import Any, Protocol
+from typing import Protocol
 
-from shalott.checkers.groups.rows.rules import Group
-from shalott.clients.body import decode_body
-from shalott.clients.cpp.process import CppProcess
+from shalott.clients.cpp.process import CppProcess, LibraryLine
 from shalott.clients.cpp.tap import RemotingTap
-from shalott.clients.cpp.wire import MemberRows, key_of_delivery
-from shalott.clients.members.consumption import GONE, MemberSettings
-from shalott.clients.members.listener import Listener
-from shalott.clients.members.rows import Rows
-from shalott.clients.rocketmq import Dial
+from shalott.clients.cpp.wire_rows import MemberRows, key_of_delivery
+from shalott.clients.rocketmq.consumption import GONE, Membership
 from shalott.core.errors import Unreachable
+from shalott.core.message_body import decode_body
+from shalott.core.op import Completion
 
 log = logging.getLogger("shalott.clients")
 
@@ -48,28 +45,18 @@ class Driven(Protocol):
 
 
 class LibraryMember(ABC):
-    """``name`` is its instance name."""
+    """The name of its membership is its instance name."""
 
-    def __init__(
-        self,
-        name: str,
-        group: Group,
-        *,
-        settings: MemberSettings,
-        name_server: str,
-        dial: Dial,
-        listener: Listener,
-        rows: Rows,
-    ) -> None:
-        self.name = name
-        self.group = group
-        self._listener = listener
-        self._rows = rows
-        self._settings = settings
-        self._name_server = name_server
-        self._dial = dial
+    def __init__(self, of: Membership) -> None:
+        self.name = of.name
+        self.group = of.group
+        self._listener = of.listener
+        self._rows = of.rows
+        self._settings = of.settings
+        self._name_server = of.name_server
+        self._dial = of.dial
         self._wire = self._new_wire()
-        self._tap = RemotingTap(dial, self._wire)
+        self._tap = RemotingTap(of.dial, self._wire)
         self._process = self._new_process()
         self._given: dict[tuple[str, int], int] = {}  # how often, by queue and offset
         self._tasks: dict[asyncio.Task[None], None] = {}
@@ -146,17 +133,17 @@ class LibraryMember(ABC):
 
     # -- deliveries --------------------------------------------------------------------------------
 
-    def _said(self, said: Mapping[str, Any]) -> None:
+    def _said(self, said: LibraryLine) -> None:
         self._spawn(self._deliver(said))
 
-    async def _deliver(self, said: Mapping[str, Any]) -> None:
+    async def _deliver(self, said: LibraryLine) -> None:
         key, offset = key_of_delivery(said, self.group.name), int(said["offset"])
         value = decode_body(bytes.fromhex(said["body"]))
         again = self._given.get((key, offset), 0)
         self._given[key, offset] = again + 1
         reconsumed = self._reconsumed(said)
         attempt = reconsumed + (0 if said["retry"] else again)
-        words: dict[str, Any] = self._wire.words | {
+        words: dict[str, object] = self._wire.words | {
             "reconsumed": reconsumed,
             "origin": said["retry"] or said["topic"],
         }
@@ -164,14 +151,16 @@ class LibraryMember(ABC):
             words["tag"] = said["tag"]
         row = self._rows.begin("deliver", key, words, value)
         assignment = self._wire.work(key)
-        told: dict[str, Any] = {"offset": offset, "redelivered": attempt > 0}
+        redelivered = attempt > 0
         work = self._listener.work(self.group, value or 0, attempt)
         try:
             await asyncio.sleep(work.time_ms / 1000)
             outcome: str = "success" if value is None else work.outcome
             self._process.tell("verdict", {"id": said["id"], "success": outcome == "success"})
         except (asyncio.CancelledError, Unreachable) as error:
-            self._rows.end(row, "info", error=GONE, **told)
+            self._rows.end(
+                row, Completion(type="info", offset=offset, redelivered=redelivered, error=GONE)
+            )
             if isinstance(error, asyncio.CancelledError):
                 raise
             return
@@ -179,15 +168,21 @@ class LibraryMember(ABC):
             outcome = "dropped"
         elif outcome != "suspend":
             self._wire.done(key, offset)
-        told["error"] = "corrupted" if value is None else None
-        self._rows.end(row, extra=words | {"outcome": outcome}, **told)
+        done = Completion(
+            type="ok",
+            offset=offset,
+            redelivered=redelivered,
+            error="corrupted" if value is None else None,
+            extra=words | {"outcome": outcome},
+        )
+        self._rows.end(row, done)
         self._wire.worked(key, assignment)
 
-    def _reconsumed(self, said: Mapping[str, Any]) -> int:
+    def _reconsumed(self, said: LibraryLine) -> int:
         """How often the broker says that it was."""
         return int(said["reconsumed"])
 
-    def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
+    def _spawn(self, work: Coroutine[object, None, None]) -> None:
         task = asyncio.create_task(work, name=f"member {self.name}")
         self._tasks[task] = None
         task.add_done_callback(self._over)
@@ -201,28 +196,9 @@ class LibraryMember(ABC):
 class CppMember(LibraryMember):
     """``body_bytes``: of every message of the run."""
 
-    def __init__(
-        self,
-        name: str,
-        group: Group,
-        *,
-        body_bytes: int,
-        settings: MemberSettings,
-        name_server: str,
-        dial: Dial,
-        listener: Listener,
-        rows: Rows,
-    ) -> None:
+    def __init__(self, of: Membership, *, body_bytes: int) -> None:
         self._body_bytes = body_bytes
-        super().__init__(
-            name,
-            group,
-            settings=settings,
-            name_server=name_server,
-            dial=dial,
-            listener=listener,
-            rows=rows,
-        )
+        super().__init__(of)
 
     def _new_process(self) -> CppProcess:
         return CppProcess(self._body_bytes, self._said, self._process_ended)

@@ -1,6 +1,6 @@
 """CppProcess: RocketMQ's C++ client as a child, driven over pipes (program.py says in what words).
 
-Whoever made it is told of what it says by ``on_said``, in order, and of its end by ``on_end``.
+``on_said`` is called with what it says, in order, and ``on_end`` with why it ended.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from typing import Any
 
 from shalott.core.errors import Unreachable, UsageError
 
+LibraryLine = Mapping[str, Any]  # what a library's process says: program.py has the fields
 PROGRAM = Path(__file__).with_name("program.py")
 START_TIMEOUT_S = 20.0  # 0.2 s on an idle machine
 LEAVE_TIMEOUT_S = 10.0
@@ -43,7 +44,7 @@ class CppProcess:
     def __init__(
         self,
         body_bytes: int,
-        on_said: Callable[[Mapping[str, Any]], None],
+        on_said: Callable[[LibraryLine], None],
         on_end: Callable[[str], None],
     ) -> None:
         self._body_bytes = body_bytes
@@ -52,7 +53,7 @@ class CppProcess:
         self._process: asyncio.subprocess.Process | None = None
         self._home = Path()
         self._reader: asyncio.Task[None] | None = None
-        self._answer: asyncio.Future[Mapping[str, Any]] | None = None  # to join, produce, leave
+        self._answer: asyncio.Future[LibraryLine] | None = None  # to join, produce, leave
 
     async def start(self) -> None:
         """Until the library is loaded. Raises Unreachable: nothing was asked of anybody."""
@@ -123,7 +124,7 @@ class CppProcess:
         self._settle({"said": "failed", "error": ended})
         self._on_end(ended)
 
-    def _settle(self, said: Mapping[str, Any]) -> None:
+    def _settle(self, said: LibraryLine) -> None:
         if self._answer is not None and not self._answer.done():
             self._answer.set_result(said)
 

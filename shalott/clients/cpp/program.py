@@ -49,7 +49,7 @@ class Program:
         self._verdicts: dict[int, queue.SimpleQueue[bool]] = {}
         self._sends: queue.SimpleQueue[dict[str, Any]] = queue.SimpleQueue()
         self._kept: list[object] = []  # what the library calls back must not be collected
-        self._producer: Any = None
+        self._producer: Any = None  # objects of the library's, made here
         self._consumer: Any = None
 
     def run(self) -> None:
@@ -65,7 +65,7 @@ class Program:
             asked = json.loads(line)
             try:
                 getattr(self, f"_{asked.pop('do')}")(**asked)
-            except Exception as error:  # noqa: BLE001 - the other side is told, whatever it is
+            except Exception as error:  # noqa: BLE001 - the other side is told of any error
                 self._say(said="failed", error=f"{type(error).__name__}: {error}")
         os._exit(0)
 
@@ -93,7 +93,7 @@ class Program:
             asked = self._sends.get()
             try:
                 self._say(said="sent", id=asked["id"], **self._sent(asked))
-            except Exception as error:  # noqa: BLE001 - the other side is told, whatever it is
+            except Exception as error:  # noqa: BLE001 - the other side is told of any error
                 self._say(said="sent", id=asked["id"], error=f"{type(error).__name__}: {error}")
 
     def _sent(self, asked: dict[str, Any]) -> dict[str, object]:

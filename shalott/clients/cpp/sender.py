@@ -12,18 +12,16 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
 
 from shalott.broker.rocket.remoting.codes import RequestCode
 from shalott.broker.rocket.remoting.command import Command
-from shalott.clients.body import decode_body, encode_body
-from shalott.clients.cpp.process import CppProcess
+from shalott.clients.cpp.process import CppProcess, LibraryLine
 from shalott.clients.cpp.tap import RemotingTap
-from shalott.clients.rocketmq import Dial
+from shalott.clients.rocketmq.rocket_client import Dial
 from shalott.core.client import Client
 from shalott.core.errors import Definite, Indefinite, Unreachable
+from shalott.core.message_body import decode_body, encode_body
 from shalott.core.op import Completion, Invocation
 
 GROUP = "shalott"
@@ -67,7 +65,7 @@ class CppSender:
         self._sent = SentRows()
         self._tap = RemotingTap(dial, self._sent)
         self._process: CppProcess | None = None
-        self._waiting: asyncio.Future[Mapping[str, Any]] | None = None
+        self._waiting: asyncio.Future[LibraryLine] | None = None
 
     async def open(self) -> None:
         await self._own.open()
@@ -94,7 +92,7 @@ class CppSender:
         await asyncio.sleep(0 if "status" in said else READING_S)
         return fate_of_send(invocation, said, self._sent.queues.pop(invocation.value, []))
 
-    async def _send(self, invocation: Invocation, value: int) -> Mapping[str, Any]:
+    async def _send(self, invocation: Invocation, value: int) -> LibraryLine:
         process = await self._producer()
         extra, (topic, _, number) = invocation.extra or {}, invocation.key.rpartition("/")
         self._waiting = asyncio.get_running_loop().create_future()
@@ -131,7 +129,7 @@ class CppSender:
             with contextlib.suppress(Unreachable):
                 await process.kill()
 
-    def _said(self, said: Mapping[str, Any]) -> None:
+    def _said(self, said: LibraryLine) -> None:
         if self._waiting is not None and not self._waiting.done():
             self._waiting.set_result(said)
 
@@ -140,7 +138,7 @@ class CppSender:
             self._waiting.set_exception(Unreachable(words))
 
 
-def fate_of_send(invocation: Invocation, said: Mapping[str, Any], queues: list[str]) -> Completion:
+def fate_of_send(invocation: Invocation, said: LibraryLine, queues: list[str]) -> Completion:
     """By what the producer said and the queues that it was sent to. Raises Definite, Indefinite."""
     if not queues:
         raise Definite(f"nothing was sent: {said.get('error', '')}")

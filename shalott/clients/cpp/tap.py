@@ -5,7 +5,7 @@ in place of each broker's address, and so do the store hosts of pulled messages,
 send messages back. Everything else goes through as it came, byte by byte. A connection that can't
 be made, or ends on one side, ends on the other.
 
-Whoever listens (``Listening``) is told of every request a client makes, before it is passed on, of
+A listener (``Listening``) is told of every request a client makes, before it is passed on, of
 every answer with the request that it answers, before the client has it, and of the requests whose
 connection ended before their answer. It may keep a request from being passed on by raising ``Cut``:
 then the connection ends.
@@ -34,7 +34,7 @@ _LENGTH = struct.Struct(">i")
 _WORD = struct.Struct(">I")
 _HEADER_BYTES = (1 << 24) - 1
 _BARE_KEY = re.compile(rb"([{,]\s*)(-?\d+)\s*:")
-# In a stored message (rocketmq_messages.py): where its flags and hosts lie.
+# In a stored message (stored_messages.py): where its flags and hosts lie.
 _SYS_FLAG_AT, _BORN_HOST_AT = 36, 48
 _BORN_HOST_V6, _STORE_HOST_V6 = 0x10, 0x20
 _HOST_BYTES, _HOST_V6_BYTES, _STORED_BYTES = 8, 20, 8
@@ -43,7 +43,7 @@ Dial = Callable[[str], tuple[str, int]]
 
 
 class Cut(Exception):
-    """Nobody is to get this request."""
+    """This request is to reach no broker."""
 
 
 class Listening(Protocol):

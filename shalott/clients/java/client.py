@@ -1,6 +1,6 @@
 """JavaLogClient: sends with RocketMQ's Java producer and polls with its lite pull consumer.
 
-    send    as attempts.py says. The library chooses the queue, since it retries nothing that was
+    send    as sends.py says. The library chooses the queue, since it retries nothing that was
             sent to a queue of the application's choice: an ok send's key is where it was stored
     poll    ok      messages, from where this client stands in the queue, or so many back
             fail    "empty" if a broker said that there is nothing beyond; else that nothing came in
@@ -16,20 +16,17 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
-from shalott.clients.body import decode_body, encode_body
+from shalott.clients.cpp.process import LibraryLine
 from shalott.clients.cpp.tap import RemotingTap
-from shalott.clients.java.attempts import Attempts, fate_of_send
-from shalott.clients.java.instance import JavaInstance
-from shalott.clients.java.machine import JavaMachine
-from shalott.clients.java.transactions import Transactions, fate_of_transaction
-from shalott.clients.log_client import EMPTY
-from shalott.clients.members.rows import Rows
-from shalott.clients.rocketmq import Dial
-from shalott.core.client import Client, Recording
+from shalott.clients.java.machine import JavaInstance, JavaMachine
+from shalott.clients.java.sends import Attempts, Transactions, fate_of_send, fate_of_transaction
+from shalott.clients.rocketmq.log_client import EMPTY
+from shalott.clients.rocketmq.rocket_client import Dial
+from shalott.core.client import Client, ClientRows, Recording
 from shalott.core.errors import Definite, Unreachable
 from shalott.core.history import Recorder
+from shalott.core.message_body import decode_body, encode_body
 from shalott.core.op import Completion, Invocation
 
 PRODUCERS, READERS = "shalott-producers", "shalott-readers"
@@ -71,14 +68,14 @@ class JavaLogClient:
         self._settings = settings
         self._body_bytes = body_bytes
         self._patience_s = op_timeout_ms / 1000 * ANSWER_SHARE
-        self._rows: Rows | None = None
+        self._rows: ClientRows | None = None
         self._library: _Library | None = None
         self._stands: dict[str, int] = {}  # of the library's reading: offset of the next poll
         self._seeks: dict[str, None] = {}  # queues in which the library does not stand there
         self._read_by_own: dict[str, None] = {}
 
     def record_in(self, recorder: Recorder, process: int, node: str) -> None:
-        self._rows = Rows(recorder, process, node)
+        self._rows = ClientRows(recorder, process, node)
         if isinstance(self._own, Recording):
             self._own.record_in(recorder, process, node)
 
@@ -141,7 +138,7 @@ class JavaLogClient:
             said = await library.ask("producer", do, message, deadline_s)
         except Unreachable as error:
             said = {"error": str(error)}
-        # Whoever comes here has settled it: what the library still tries does not go out.
+        # It is settled here: what the library still tries does not go out.
         attempts = library.attempts.settle(invocation.value)
         if decision is not None:
             return fate_of_transaction(invocation, said, attempts, decision)
@@ -180,7 +177,7 @@ class JavaLogClient:
             raise Definite(str(said["error"]))
         return self._read(key, start, said, library.attempts)
 
-    def _read(self, key: str, start: int, said: Mapping[str, Any], seen: Attempts) -> Completion:
+    def _read(self, key: str, start: int, said: LibraryLine, seen: Attempts) -> Completion:
         moved = seen.moved.get(key, {})
         records = [(offset, decode_body(bytes.fromhex(body))) for offset, body in said["records"]]
         kept = before_move(start, records, moved)
@@ -189,7 +186,7 @@ class JavaLogClient:
         if not kept and start in moved:
             self._stands[key], self._seeks[key] = moved[start], None
             error = f"there is no offset {start}: the broker says {moved[start]}"
-            extra: dict[str, Any] = {"from": start, "moved": moved[start]}
+            extra: dict[str, object] = {"from": start, "moved": moved[start]}
             return Completion(type="fail", error=error, extra=extra)
         records = kept
         if records:
@@ -221,11 +218,11 @@ def _left_s(deadline_s: float) -> float:
 class _Library:
     """A producer and a reader of one client: they share a tap, and come and go together."""
 
-    def __init__(self, machine: JavaMachine, dial: Dial, rows: Rows | None) -> None:
+    def __init__(self, machine: JavaMachine, dial: Dial, rows: ClientRows | None) -> None:
         self.attempts = Attempts()
         self.tap = RemotingTap(dial, self.attempts)
         self.is_gone = False
-        self._waiting: dict[int, asyncio.Future[Mapping[str, Any]]] = {}
+        self._waiting: dict[int, asyncio.Future[LibraryLine]] = {}
         self._serial = 0
         self._instances = {
             what: JavaInstance(machine, what, self.tap, self._said, self._ended, rows)
@@ -259,12 +256,12 @@ class _Library:
 
     async def ask(
         self, whom: str, do: str, what: Mapping[str, object], deadline_s: float
-    ) -> Mapping[str, Any]:
+    ) -> LibraryLine:
         """The line that answers. Raises Unreachable: the JVM is gone, or says nothing in time;
         what was asked may have been done."""
         self._serial += 1
         number = self._serial
-        future: asyncio.Future[Mapping[str, Any]] = asyncio.get_running_loop().create_future()
+        future: asyncio.Future[LibraryLine] = asyncio.get_running_loop().create_future()
         self._waiting[number] = future
         try:
             self._instances[whom].tell(do, {**what, "id": number})
@@ -280,7 +277,7 @@ class _Library:
         for instance in self._instances.values():
             await instance.kill()
 
-    def _said(self, said: Mapping[str, Any]) -> None:
+    def _said(self, said: LibraryLine) -> None:
         waiting = self._waiting.get(int(said["id"]))
         if waiting is not None and not waiting.done():
             waiting.set_result(said)

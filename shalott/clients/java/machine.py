@@ -1,7 +1,7 @@
 """JavaMachine: one JVM for all Java clients of a run, driven over pipes (bridge/Bridge.java).
 
 It begins with the first client that wants it and ends with the last one. It ends by itself when its
-standard input does, so none is left whatever becomes of the harness. If it dies its clients are
+standard input does, so none outlives the harness. If it dies its clients are
 told, and the next one begins another. Its life is a row of the history: f = ``jvm``.
 
 Times in rows are the harness's. Java's clock (``System.nanoTime``) is compared with ours when the
@@ -21,11 +21,13 @@ import tempfile
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any
 
+from shalott.clients.cpp.process import LibraryLine
+from shalott.clients.cpp.tap import RemotingTap
 from shalott.clients.java.build import JavaClient
-from shalott.clients.members.rows import Rows
+from shalott.core.client import ClientRows
 from shalott.core.errors import Unreachable
+from shalott.core.op import Completion
 
 log = logging.getLogger("shalott.clients")
 
@@ -40,8 +42,6 @@ OPTIONS = (
     *("-XX:MaxDirectMemorySize=128m", "-XX:+ExitOnOutOfMemoryError", "-Xshare:auto"),
 )
 
-Said = Mapping[str, Any]
-
 
 class JavaMachine:
     """``client`` finds the library. ``properties``: of the JVM, which the library has for what its
@@ -52,14 +52,14 @@ class JavaMachine:
     ) -> None:
         self._client = client
         self._properties = dict(properties or {})
-        self._listeners: dict[str, tuple[Callable[[Said], None], Callable[[str], None]]] = {}
+        self._listeners: dict[str, tuple[Callable[[LibraryLine], None], Callable[[str], None]]] = {}
         self._process: asyncio.subprocess.Process | None = None
         self._home = Path()
         self._reader: asyncio.Task[None] | None = None
-        self._ready: asyncio.Future[Said] | None = None
-        self._clock: asyncio.Future[Said] | None = None
+        self._ready: asyncio.Future[LibraryLine] | None = None
+        self._clock: asyncio.Future[LibraryLine] | None = None
         self._lock = asyncio.Lock()
-        self._row: tuple[Rows, int, dict[str, Any]] | None = None
+        self._row: tuple[ClientRows, int, dict[str, object]] | None = None
         self._serial = 0
         self._is_ready = False
         self._beginning: asyncio.Task[None] | None = None
@@ -77,9 +77,9 @@ class JavaMachine:
     async def acquire(
         self,
         name: str,
-        on_said: Callable[[Said], None],
+        on_said: Callable[[LibraryLine], None],
         on_end: Callable[[str], None],
-        rows: Rows | None,
+        rows: ClientRows | None,
     ) -> None:
         """For the client ``name``, which is told what is said of it and of the machine's end.
         Raises Unreachable: there is no machine. Who does not wait that long may be cancelled: the
@@ -98,7 +98,7 @@ class JavaMachine:
             self._ending = asyncio.create_task(self._end_if_unused(), name="java clients' end")
             await asyncio.shield(self._ending)
 
-    async def _begin(self, rows: Rows | None) -> None:
+    async def _begin(self, rows: ClientRows | None) -> None:
         async with self._lock:
             if not self._is_ready:
                 try:
@@ -121,7 +121,7 @@ class JavaMachine:
 
     # -- its life ----------------------------------------------------------------------------------
 
-    async def _start(self, rows: Rows | None) -> None:
+    async def _start(self, rows: ClientRows | None) -> None:
         client = self._client()
         self._home = Path(tempfile.mkdtemp(prefix="shalott-java-"))
         properties = {
@@ -140,7 +140,7 @@ class JavaMachine:
             )
         self._process = process
         if rows is not None:
-            words: dict[str, Any] = {"pid": process.pid}
+            words: dict[str, object] = {"pid": process.pid}
             self._row = (rows, rows.begin("jvm", "", words), words)
         self._ready = asyncio.get_running_loop().create_future()
         self._reader = asyncio.create_task(self._read(process), name="java clients")
@@ -191,7 +191,7 @@ class JavaMachine:
         if self._row is not None:
             rows, row, words = self._row
             self._row = None
-            rows.end(row, extra=words | {"ended": ended})
+            rows.end(row, Completion(type="ok", extra=words | {"ended": ended}))
 
     async def _read(self, process: asyncio.subprocess.Process) -> None:
         assert process.stdout is not None
@@ -211,7 +211,7 @@ class JavaMachine:
         for _, on_end in list(self._listeners.values()):
             on_end(words)
 
-    def _hear(self, said: Said) -> None:
+    def _hear(self, said: LibraryLine) -> None:
         waiting = {"ready": self._ready, "clock": self._clock}.get(said["said"])
         if waiting is not None:
             if not waiting.done():
@@ -233,6 +233,88 @@ class JavaMachine:
 
 
 def _look_at(done: asyncio.Task[None]) -> None:
-    """An error that nobody waited for is no error of the loop's."""
+    """An error without a waiter is no error of the loop's."""
     if not done.cancelled():
         done.exception()
+
+
+LEAVE_TIMEOUT_S = 10.0
+EVENTS = ("delivered", "sent", "polled")
+
+
+class JavaInstance:
+    """One client of the library in the run's JVM, used as a C++ client's process is.
+
+    It has a tap of its own (cpp/tap.py), so what it says to brokers is known to be its own, and it
+    dies without a word: its connections are cut before its object is dropped. ``on_said`` gets what
+    it says, in order; ``on_end``, why it ended if that was not asked for.
+    """
+
+    def __init__(
+        self,
+        machine: JavaMachine,
+        what: str,
+        tap: RemotingTap,
+        on_said: Callable[[LibraryLine], None],
+        on_end: Callable[[str], None],
+        rows: ClientRows | None = None,
+    ) -> None:
+        self.name = machine.new_name(what)
+        self._machine = machine
+        self._tap = tap
+        self._on_said = on_said
+        self._on_end = on_end
+        self._rows = rows
+        self._answer: asyncio.Future[LibraryLine] | None = None  # to produce, join, leave
+        self._is_held = False
+
+    async def start(self) -> None:
+        """Until there is a JVM. Raises Unreachable: nothing was asked of anybody."""
+        self._is_held = True
+        await self._machine.acquire(self.name, self._said, self._ended, self._rows)
+
+    async def ask(self, do: str, what: Mapping[str, object], timeout_s: float) -> None:
+        """Do what has one answer. Raises Unreachable if it failed or the JVM is gone."""
+        self._answer = asyncio.get_running_loop().create_future()
+        self.tell(do, what)
+        try:
+            async with asyncio.timeout(timeout_s):
+                said = await self._answer
+        except TimeoutError as error:
+            sentence = f"the Java client did not {do} in {timeout_s:g} s"
+            raise Unreachable(sentence) from error
+        if "error" in said:
+            raise Unreachable(f"the Java client: {said['error']}")
+
+    def tell(self, do: str, what: Mapping[str, object]) -> None:
+        """Do what has none, or answers with what is said later. Raises Unreachable."""
+        self._machine.tell(self.name, do, what)
+
+    async def leave(self) -> None:
+        """Shut the library's object down, which says goodbye to brokers."""
+        with contextlib.suppress(Unreachable):
+            await self.ask("leave", {}, LEAVE_TIMEOUT_S)
+        await self.kill()
+
+    async def kill(self) -> None:
+        """End it without a word. Does nothing the second time."""
+        if not self._is_held:
+            return
+        self._is_held = False
+        try:
+            await self._tap.close()
+        finally:
+            with contextlib.suppress(Unreachable):
+                self.tell("drop", {})
+            await self._machine.release(self.name)
+
+    def _said(self, said: LibraryLine) -> None:
+        if said["said"] in EVENTS:
+            self._on_said(said)
+        elif self._answer is not None and not self._answer.done():
+            self._answer.set_result(said)
+
+    def _ended(self, words: str) -> None:
+        if self._answer is not None and not self._answer.done():
+            self._answer.set_result({"said": "failed", "error": words})
+        self._on_end(words)

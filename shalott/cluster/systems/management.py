@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
 from urllib.parse import quote
 
 from tenacity import retry_if_exception, wait_fixed
@@ -12,6 +11,7 @@ from shalott.cluster.base import Cluster
 from shalott.cluster.http import Management
 from shalott.cluster.waiting import retrying
 from shalott.core.errors import BootFailed, ClientError, Definite
+from shalott.core.json_value import Json, JsonObject
 
 POLICY_NAME = "shalott"
 DEFAULT_VHOST = "/"
@@ -40,18 +40,18 @@ async def delete_queue(
     await management(cluster, node, timeout_ms).delete(queue_path(queue, vhost))
 
 
-async def set_up(cluster: Cluster, vhost: str, policy: Mapping[str, Any] | None) -> None:
+async def set_up(cluster: Cluster, vhost: str, policy: JsonObject | None) -> None:
     """Make the virtual host, unless it is there from the start, and its policy, if any: of all
     queues. Raises BootFailed."""
     node = cluster.nodes[0]
     if vhost != DEFAULT_VHOST:
         await put(cluster, node, api_path("vhosts", vhost), {})
     if policy is not None:
-        definition = {"pattern": "^", "definition": policy, "apply-to": "queues"}
+        definition: JsonObject = {"pattern": "^", "definition": policy, "apply-to": "queues"}
         await put(cluster, node, api_path("policies", vhost, POLICY_NAME), definition)
 
 
-async def put(cluster: Cluster, node: str, path: str, body: Any) -> None:
+async def put(cluster: Cluster, node: str, path: str, body: Json) -> None:
     """Put until it is certainly done: it may be repeated. Raises BootFailed."""
 
     async def attempt() -> None:

@@ -14,18 +14,23 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
 from shalott.cluster.base import System
 from shalott.core.doors import Door, door_of_records
-from shalott.core.drawing import Draw
 from shalott.core.parameters import NoParameters
 from shalott.core.plan import Plan, SystemPlan, nodes_hosting
+from shalott.core.rng import Draw
+
+if TYPE_CHECKING:
+    from shalott.cluster.base import NodeSpec
+    from shalott.cluster.sim.buggify import Buggify
+    from shalott.cluster.sim.machine import Program
 
 Services = Mapping[str, tuple[str, ...]]  # node -> what it hosts
-Parameters = Mapping[str, Any]  # of a system, as its plan has them
+Parameters = Mapping[str, Any]  # or settings, of a system, as its plan has them
 TOGETHER = "together"  # the layout in which every node hosts the same
 
 
@@ -39,9 +44,9 @@ class Profile:
     ``policy_for`` more of them, where they go with the values of the system's parameters.
     """
 
-    parameters: Mapping[str, Any] = field(default_factory=dict)
-    policy: Mapping[str, Any] = field(default_factory=dict)
-    policy_for: Callable[[Parameters], Mapping[str, Any]] = lambda parameters: {}
+    parameters: Parameters = field(default_factory=dict)
+    policy: Parameters = field(default_factory=dict)
+    policy_for: Callable[[Parameters], Parameters] = lambda parameters: {}
 
     def settings(self, parameters: Parameters) -> dict[str, Any]:
         return {**self.policy, **self.policy_for(parameters)}
@@ -52,10 +57,10 @@ class LogPromises:
     """What a replicated log promises under a plan's settings.
 
     ``keeps_acknowledged``: what is acknowledged is on the disks of all who may be master next.
-    ``copies``: on how many nodes it is, whoever these are. ``by_set``: acknowledgements wait for a
+    ``copies``: on how many nodes it is, whichever. ``by_set``: acknowledgements wait for a
     SyncStateSet, out of which masters come, unless ``unclean``. ``flushed``: a copy counts when it
     is on the disk. ``fresh_reads``: no read misses what was acknowledged before it began.
-    ``masters_tell_end``: who becomes master tells how far its log goes, without which nobody can
+    ``masters_tell_end``: a new master tells how far its log goes, without which no checker can
     judge whether it has what was acknowledged (I3).
     """
 
@@ -102,8 +107,8 @@ class Layouts:
 class Drawn:
     """What a search draws of a system: values of parameters, and settings."""
 
-    parameters: Mapping[str, Any] = field(default_factory=dict)
-    policy: Mapping[str, Any] = field(default_factory=dict)
+    parameters: Parameters = field(default_factory=dict)
+    policy: Parameters = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -124,9 +129,9 @@ class Search:
     least once, for the values of its knobs (harness/run/coverage.py has the names).
     """
 
-    settings: Mapping[str, Any] = field(default_factory=dict)
+    settings: Parameters = field(default_factory=dict)
     beyond: tuple[str, ...] = ()
-    wanted: Callable[[Mapping[str, Any]], Sequence[str]] = lambda knobs: ()
+    wanted: Callable[[Parameters], Sequence[str]] = lambda knobs: ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -140,11 +145,11 @@ class SystemRecord:
     ``promises``: of systems that keep a replicated log. ``readers``: how clients read it.
     ``canonical``: settings as a plan has them, of what a user may also type otherwise; raises
     UsageError. ``closes``: the documented windows of loss (checkers/queues/windows.py) that a
-    plan's settings rule out. ``stays_up``: a node runs until
-    somebody ends it, and no process within it crashes; a run in which one did not is invalid.
+    plan's settings rule out. ``stays_up``: a node runs until an operator or a fault ends it, and no
+    process within it crashes; a run in which one did not is invalid.
     ``orderly_exits``: codes with which a node may end by itself nevertheless.
     ``notices_after_ms``: how long a node must be silent before the others may act on it; 0 if
-    nobody knows. Shorter cuts and pauses may pass unseen.
+    that is not known. Shorter cuts and pauses may pass unseen.
 
     For the simulation: ``program`` makes the coroutine that a simulated machine runs, from a
     NodeSpec (cluster/sim/machine.py); it is there if "sim" is one of the worlds. ``draw``: (name of
@@ -169,13 +174,13 @@ class SystemRecord:
     serves: str = ""
     promises: Callable[[Plan], LogPromises] = lambda plan: LogPromises()
     readers: Callable[[Plan], LogReaders] = lambda plan: LogReaders()
-    canonical: Callable[[Mapping[str, Any]], Mapping[str, Any]] = lambda policy: policy
+    canonical: Callable[[Parameters], Parameters] = lambda policy: policy
     closes: Callable[[Plan], Sequence[str]] = lambda plan: ()
     notices_after_ms: Callable[[Plan], float] = lambda plan: 0
-    program: Callable[..., Any] | None = None
+    program: Callable[[NodeSpec, int, Buggify], Program] | None = None
     draw: Callable[[str, int, Draw], Drawn] | None = None
     search: Mapping[str, Search] = field(default_factory=dict)
-    calm: Mapping[str, Any] = field(default_factory=dict)
+    calm: Parameters = field(default_factory=dict)
     footprint: Footprint = Footprint()
     carry: Callable[[SystemPlan, Parameters], Drawn | None] = lambda plan, asked: None
     stays_up: bool = False

@@ -1,5 +1,5 @@
-"""When a cluster has settled: every node runs and agrees with the others on every queue's master
-and mirrors.
+"""When nodes are ready, and when a cluster has settled: every node runs and agrees with the others
+on every queue's master and mirrors.
 
 ``why_unsettled`` is a pure function of one round of observations (see ``System.observe``), so
 that the report can say what the cluster was still waiting for.
@@ -10,17 +10,23 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from itertools import combinations
 from typing import Any
 
-from shalott.cluster.systems.partitions import is_known, nodes_to_restart
-from shalott.core.errors import ClientError
+from tenacity import wait_exponential
+
+from shalott.cluster.base import Cluster
+from shalott.cluster.systems.record import Parameters
+from shalott.cluster.waiting import ask_until
+from shalott.core.errors import BootFailed, ClientError
 
 log = logging.getLogger("shalott.cluster.systems")
 
 POLL_S, LAST_POLL_S = 0.25, 1.0
 ROUNDS = 2  # in a row, and alike: a promotion in between would show
 
-Observation = Mapping[str, Any]
+Observation = Mapping[str, Any]  # what a node believes, as ``System.observe`` returns it
+Claim = Mapping[str, Any]  # of one group, within an observation
 Observe = Callable[[str], Awaitable[Observation]]
 
 
@@ -55,7 +61,7 @@ async def await_settled(
     observe: Observe,
     nodes: Sequence[str],
     queues: Sequence[str],
-    policy: Mapping[str, Any],
+    policy: Parameters,
     timeout_ms: int,
     sync_patience_s: float | None = None,
 ) -> bool:
@@ -102,7 +108,7 @@ def _roles(seen: Mapping[str, Observation | None]) -> object:
 
 
 def why_unsettled(
-    seen: Mapping[str, Observation | None], queues: Sequence[str], policy: Mapping[str, Any]
+    seen: Mapping[str, Observation | None], queues: Sequence[str], policy: Parameters
 ) -> str:
     """What is still missing, in one phrase; empty if the cluster has settled."""
     nodes = sorted(seen)
@@ -110,7 +116,7 @@ def why_unsettled(
         if found is None:
             return f"{node} can't be asked"
         if sorted(found["running"]) != nodes:
-            return f"{node} runs with {', '.join(sorted(found['running'])) or 'nobody'}"
+            return f"{node} runs with {', '.join(sorted(found['running'])) or 'no node'}"
         if found["partitions"]:
             return f"{node} reports a partition from {', '.join(found['partitions'])}"
     for queue in queues:
@@ -121,9 +127,9 @@ def why_unsettled(
 
 
 def _why_queue_unsettled(
-    seen: Mapping[str, Observation | None], queue: str, policy: Mapping[str, Any]
+    seen: Mapping[str, Observation | None], queue: str, policy: Parameters
 ) -> str:
-    claims: dict[str, Mapping[str, Any]] = {}
+    claims: dict[str, Claim] = {}
     for node, found in seen.items():
         assert found is not None
         own = [claim for claim in found["claims"] if claim["group"] == queue]
@@ -148,7 +154,7 @@ def _why_queue_unsettled(
     return ""
 
 
-def mirrors_wanted(policy: Mapping[str, Any], nodes: Sequence[str], master: str) -> int:
+def mirrors_wanted(policy: Parameters, nodes: Sequence[str], master: str) -> int:
     """How many mirrors the policy gives a queue when all nodes run."""
     mode, parameters = policy.get("ha-mode"), policy.get("ha-params")
     if mode == "all":
@@ -158,3 +164,83 @@ def mirrors_wanted(policy: Mapping[str, Any], nodes: Sequence[str], master: str)
     if mode == "nodes":
         return len({name for name in parameters or () if name in nodes} - {master})
     return 0
+
+
+def nodes_to_restart(
+    nodes: Sequence[str], partitions: Mapping[str, Sequence[str]]
+) -> tuple[str, ...]:
+    """The nodes that an operator restarts after a partition. ``partitions[a]``: those from which
+    ``a`` says that it is partitioned.
+
+    Partitions need not be clean: behind a bridge a node may agree with both sides while these
+    disagree with each other. What must be restarted is every node outside the largest set without a
+    reported partition inside it (the smallest vertex cover of the quarrels). Clusters have a
+    handful of nodes, so all sets are tried. Of two sets of one size the one with the earlier names
+    is kept.
+    """
+    quarrels = [(a, b) for a, others in partitions.items() for b in others if a != b]
+    ordered = sorted(nodes)
+    for size in range(len(ordered), 0, -1):
+        for kept in combinations(ordered, size):
+            if not any(a in kept and b in kept for a, b in quarrels):
+                return tuple(node for node in ordered if node not in kept)
+    raise AssertionError("one node has no quarrel with itself")
+
+
+def is_known(
+    nodes: Sequence[str],
+    running: Mapping[str, Sequence[str]],
+    partitions: Mapping[str, Sequence[str]],
+) -> bool:
+    """Whether every node has made up its mind about every other: it runs with it, or is parted
+    from it."""
+    return all(
+        other in running.get(node, ()) or other in partitions.get(node, ())
+        for node in nodes
+        for other in nodes
+        if other != node
+    )
+
+
+POLLS = wait_exponential(multiplier=0.05, exp_base=1.2, max=0.4)  # s
+QUOTED_LINES = 8
+
+
+async def await_nodes(
+    cluster: Cluster,
+    nodes: Sequence[str],
+    why_not_ready: Callable[[str], Awaitable[str]],
+    timeout_ms: int,
+    *,
+    may_exit: bool = False,
+) -> None:
+    """Return when ``why_not_ready`` is empty for every node.
+
+    Raises BootFailed at the deadline, or as soon as a node's process has ended unless it
+    ``may_exit``.
+    """
+    waiting = list(nodes)
+    reasons: dict[str, str] = {}
+
+    async def are_ready() -> bool:
+        for node in list(waiting):
+            try:
+                reasons[node] = await why_not_ready(node)
+            except ClientError as error:
+                reasons[node] = str(error)
+            if not reasons[node]:
+                waiting.remove(node)
+            elif not may_exit and (await cluster.status(node)).state == "exited":
+                await _fail(cluster, [node], {node: "its process has ended"})
+        return not waiting
+
+    if not await ask_until(are_ready, timeout_ms / 1000, POLLS):
+        await _fail(cluster, waiting, reasons)
+
+
+async def _fail(cluster: Cluster, nodes: Sequence[str], reasons: dict[str, str]) -> None:
+    parts = []
+    for node in nodes:
+        printed = (await cluster.output(node, QUOTED_LINES)).strip()
+        parts.append(f"{node} is not ready: {reasons[node]}. It printed:\n{printed or '(nothing)'}")
+    raise BootFailed("\n".join(parts))

@@ -30,7 +30,7 @@ from shalott.checkers.models.options import REQUIRED, Option, options_of
 from shalott.checkers.reading import read_history
 from shalott.checkers.reading.unpacked import STANDARD_INPUT
 from shalott.core.errors import UnreadableHistory, UsageError
-from shalott.core.quantities import parse_bytes, parse_duration_ms
+from shalott.core.parameters import parse_bytes, parse_duration_ms
 from shalott.harness.cli.second_opinion import agreed, ask_porcupine, prepare_engine, second_line
 
 if TYPE_CHECKING:

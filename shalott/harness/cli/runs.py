@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from shalott.core.quantities import parse_duration_ms
+from shalott.core.parameters import parse_duration_ms
 
 SHOWN = 50
 

@@ -7,8 +7,7 @@ they act on. Whether anybody noticed is judged after the run (checkers/runs/noti
 from __future__ import annotations
 
 from shalott.cluster.systems.record import SYSTEMS
-from shalott.core.fault_effects import Effect
-from shalott.core.plan import FaultAction, Plan
+from shalott.core.plan import Effect, FaultAction, Plan
 from shalott.nemesis.record import FAULTS
 
 SILENT: tuple[Effect, ...] = ("cuts-links", "suspends")  # a killed process ends its connections

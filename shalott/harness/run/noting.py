@@ -7,8 +7,7 @@ from pathlib import Path
 
 import typer
 
-from shalott.core.complaints import sentence_of
-from shalott.core.errors import ShalottError, UsageError
+from shalott.core.errors import ShalottError, UsageError, sentence_of
 from shalott.harness.fleet.runs.table import note_runs
 from shalott.harness.run.store import RunDirectory
 

@@ -29,6 +29,7 @@ from shalott.core.parameters import (
     Flag,
     flags_of,
     make_parameters,
+    parse_duration_ms,
     parse_parameters,
     to_plan,
 )
@@ -42,7 +43,6 @@ from shalott.core.plan import (
     SystemPlan,
     WorkloadPlan,
 )
-from shalott.core.quantities import parse_duration_ms
 from shalott.harness.run.request import (
     DELIVERIES,
     POWER_LOSSES,

@@ -19,10 +19,9 @@ import msgspec
 
 from shalott.cluster.ssh.inventory import SshFlags, read_hosts
 from shalott.cluster.systems.record import SYSTEMS, TOGETHER, Profile, SystemRecord
-from shalott.core.complaints import Complaints
-from shalott.core.errors import UsageError
+from shalott.core.errors import Complaints, UsageError
+from shalott.core.parameters import parse_duration_ms
 from shalott.core.plan import PowerLoss, SshPlan
-from shalott.core.quantities import parse_duration_ms
 from shalott.harness.report.stories.names import STORY_NAMES
 from shalott.harness.run.select import BACKENDS, check_world, choose_backend
 from shalott.nemesis.record import check_nemesis, usual_nemeses

@@ -23,9 +23,8 @@ import typer
 from shalott.checkers.base import Result
 from shalott.cluster.base import Cluster, System, ports_of
 from shalott.cluster.refusals import lacking, refusal
-from shalott.core.complaints import Complaints, sentence_of
 from shalott.core.doors import loaded_modules
-from shalott.core.errors import MissingCapability, ShalottError
+from shalott.core.errors import Complaints, MissingCapability, ShalottError, sentence_of
 from shalott.core.history import Recorder
 from shalott.core.plan import Plan, load_plan
 from shalott.harness.report.meta import ReportMeta

@@ -26,7 +26,7 @@ from shalott.cluster.sim.loop.loop import START_NS
 from shalott.cluster.sim.loop.trace import Trace
 from shalott.cluster.sim.machine import Machine
 from shalott.cluster.sim.output import captured_output
-from shalott.cluster.systems.events import event_row
+from shalott.cluster.systems.own_broker import event_row
 from shalott.core.errors import UsageError
 from shalott.core.history import History, events_table
 from shalott.core.memory_recording import MemoryRecorder

@@ -38,15 +38,15 @@ from shalott.core.errors import (
     Indefinite,
     Unreachable,
 )
-from shalott.core.generator.base import Generator
+from shalott.core.generator import Generator
 from shalott.core.history import Recorder
-from shalott.core.op import NEMESIS, Invocation
+from shalott.core.op import NEMESIS, Completion, Invocation
 from shalott.core.plan import FaultAction, Plan
 from shalott.core.recording import RunRecorder, record_to_file
 from shalott.core.worker import describe
 from shalott.harness.run import draining
 from shalott.harness.run.interpreter import Interpreter
-from shalott.workloads.base import Workload
+from shalott.workloads.record import Workload
 
 log = logging.getLogger("shalott.run")
 
@@ -160,16 +160,20 @@ class Stage:
                 await cluster.start(node)
         self.healed = True
         if isinstance(system, MendsPartitions) and system.wants_mending:
-            index = self.record.invoke(NEMESIS, "", "operator")
+            index = self.record.invoke(NEMESIS, "", Invocation(f="operator"))
             restarted = await system.mend_partition(cluster)
-            self.record.complete(index, "info", extra={"restarted": list(restarted)})
+            self.record.complete(
+                index, Completion(type="info", extra={"restarted": list(restarted)})
+            )
             if restarted:
                 log.info("the operator restarted %s", ", ".join(restarted))
 
     def _node_died(self, ended: NodeExit) -> None:
         """Its row begins now. A simulated node calls this from its own process, in which no task
         runs any more: the rest is left to one of the harness."""
-        self.deaths.put_nowait((self.record.invoke(NEMESIS, ended.node, "died"), ended))
+        self.deaths.put_nowait(
+            (self.record.invoke(NEMESIS, ended.node, Invocation(f="died")), ended)
+        )
 
     async def _tell_deaths(self) -> None:
         while True:
@@ -185,7 +189,7 @@ class Stage:
             printed = await self.world.cluster.output(ended.node, LAST_LINES)
         except HarnessError as error:
             printed = f"(its output can't be read: {error})"
-        self.record.complete(index, "info", extra={**extra, "output": printed})
+        self.record.complete(index, Completion(type="info", extra={**extra, "output": printed}))
         log.warning("%s died: %s", ended.node, how_it_ended(ended.exit_code, ended.out_of_memory))
 
     async def _start_once_more(self, node: str) -> None:
@@ -347,10 +351,12 @@ class Stage:
         """What is put into the mapping is recorded when the phase ends."""
         self.show(name)
         log.info("phase %s", name)
-        index = self.record.invoke(NEMESIS, "", "phase", extra={"phase": name})
+        index = self.record.invoke(NEMESIS, "", Invocation(f="phase", extra={"phase": name}))
         found: dict[str, Any] = {}
         yield found
-        self.record.complete(index, "ok", extra={"phase": name, **found} if found else None)
+        self.record.complete(
+            index, Completion(type="ok", extra={"phase": name, **found} if found else None)
+        )
 
     @contextlib.asynccontextmanager
     async def _observing(self) -> AsyncIterator[None]:
@@ -373,12 +379,12 @@ class Stage:
         interval_ns = self.plan.observe_interval_ms * 1_000_000
         while True:
             began_ns = self.record.now_ns()
-            index = self.record.invoke(NEMESIS, node, "observe")
+            index = self.record.invoke(NEMESIS, node, Invocation(f="observe"))
             try:
                 async with asyncio.timeout(OBSERVE_TIMEOUT_S):
                     belief = await self.world.system.observe(self.world.cluster, node)
-                self.record.complete(index, "ok", extra=belief)
+                self.record.complete(index, Completion(type="ok", extra=belief))
             except (ClientError, HarnessError, OSError, TimeoutError) as error:
-                self.record.complete(index, "info", error=describe(error))
+                self.record.complete(index, Completion(type="info", error=describe(error)))
             rest_ns = began_ns + interval_ns - self.record.now_ns()
             await asyncio.sleep(max(0, rest_ns) / 1e9)

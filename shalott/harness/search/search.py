@@ -20,7 +20,7 @@ from pathlib import Path
 
 from shalott.cluster.systems.record import SYSTEMS
 from shalott.core.errors import UsageError
-from shalott.core.quantities import parse_duration_ms
+from shalott.core.parameters import parse_duration_ms
 from shalott.harness.run.request import parse_nemeses
 from shalott.harness.run.sim_record import code_fingerprint
 from shalott.harness.search.campaign import Campaign, Header

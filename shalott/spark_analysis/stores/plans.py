@@ -34,8 +34,8 @@ def rules_of(text: bytes) -> Rules:
 
 
 def _asked(plan: Plan) -> Rules:
-    from shalott.workloads.consume.workload import consume_rules
-    from shalott.workloads.group.parameters import rules_of as group_rules
+    from shalott.workloads.consume import consume_rules
+    from shalott.workloads.group_parameters import rules_of as group_rules
     from shalott.workloads.record import WORKLOADS
 
     workload = plan.workload.name

@@ -13,13 +13,13 @@ import pytest
 from shalott.broker.rocket.remoting.codes import RequestCode, ResponseCode
 from shalott.broker.rocket.remoting.command import Command, response
 from shalott.checkers.groups.rows.rules import Group
-from shalott.clients.body import encode_body
 from shalott.clients.cpp.sender import SentRows, fate_of_send
 from shalott.clients.cpp.tap import with_store_host
-from shalott.clients.cpp.wire import MemberRows, key_of_delivery
-from shalott.clients.members.rows import Rows
+from shalott.clients.cpp.wire_rows import MemberRows, key_of_delivery
+from shalott.core.client import ClientRows
 from shalott.core.errors import Definite, Indefinite
 from shalott.core.memory_recording import MemoryRecorder
+from shalott.core.message_body import encode_body
 from shalott.core.op import Invocation
 from tests.world.rocket.stored_messages import stored_message
 
@@ -35,7 +35,7 @@ class Member:
         clock = itertools.count(step=1000)
         self.recorder = MemoryRecorder(lambda: next(clock), lambda: 0)
         of = Group(name="g", topics=("T",), **group)
-        self.wire = MemberRows("g-1-0", of, Rows(self.recorder, 1, "n1"))
+        self.wire = MemberRows("g-1-0", of, ClientRows(self.recorder, 1, "n1"))
 
     def ask(self, code: RequestCode, body: bytes = b"", **ext: object) -> Command:
         told = {name: str(value) for name, value in ext.items()}

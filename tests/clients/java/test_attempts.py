@@ -12,11 +12,11 @@ import pytest
 
 from shalott.broker.rocket.remoting.codes import RequestCode, ResponseCode
 from shalott.broker.rocket.remoting.command import Command, response
-from shalott.clients.body import encode_body
 from shalott.clients.cpp.tap import Cut
-from shalott.clients.java.attempts import Attempt, Attempts, fate_of_send
 from shalott.clients.java.client import before_move
+from shalott.clients.java.sends import Attempt, Attempts, fate_of_send
 from shalott.core.errors import Definite, Indefinite
+from shalott.core.message_body import encode_body
 from shalott.core.op import Invocation
 
 pytestmark = pytest.mark.unit

@@ -9,9 +9,9 @@ import pytest
 from typer.testing import CliRunner
 
 from shalott.clients.java.build import obstacle
-from shalott.core.drawing import Draw
+from shalott.core.rng import Draw
 from shalott.harness.cli.commands import make_app
-from shalott.workloads.group.workload import draw_parameters as draw_group
+from shalott.workloads.group import draw_parameters as draw_group
 from shalott.workloads.log import draw_parameters as draw_log
 
 pytestmark = pytest.mark.unit

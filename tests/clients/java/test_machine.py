@@ -18,7 +18,7 @@ import pytest
 from shalott.clients.java import build
 from shalott.clients.java.build import JavaClient, java_client, obstacle
 from shalott.clients.java.machine import JavaMachine
-from shalott.clients.members.rows import Rows
+from shalott.core.client import ClientRows
 from shalott.core.errors import Unreachable, UsageError
 from shalott.core.memory_recording import MemoryRecorder
 
@@ -78,7 +78,7 @@ def test_clients_share_a_machine_that_ends_with_the_last_one(fake: JavaClient) -
 
     async def live() -> int:
         machine, one, two = JavaMachine(lambda: fake), Heard(), Heard()
-        rows = Rows(told, 0, "n1")
+        rows = ClientRows(told, 0, "n1")
         await asyncio.gather(
             machine.acquire("one", one.said.put_nowait, one.ended.put_nowait, rows),
             machine.acquire("two", two.said.put_nowait, two.ended.put_nowait, rows),
@@ -107,7 +107,9 @@ def test_clocks_are_compared(fake: JavaClient) -> None:
 
     async def live() -> None:
         machine, one = JavaMachine(lambda: fake), Heard()
-        await machine.acquire("one", one.said.put_nowait, one.ended.put_nowait, Rows(told, 0, "n1"))
+        await machine.acquire(
+            "one", one.said.put_nowait, one.ended.put_nowait, ClientRows(told, 0, "n1")
+        )
         await machine.release("one")
 
     asyncio.run(live())
@@ -122,7 +124,7 @@ def test_death_is_told_to_all_and_the_next_client_begins_another(fake: JavaClien
 
     async def live() -> None:
         machine, one, two = JavaMachine(lambda: fake), Heard(), Heard()
-        rows = Rows(told, 0, "n1")
+        rows = ClientRows(told, 0, "n1")
         await machine.acquire("one", one.said.put_nowait, one.ended.put_nowait, rows)
         first = machine.pid
         machine.tell("one", "die", {})

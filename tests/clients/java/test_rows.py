@@ -13,11 +13,11 @@ import pytest
 from shalott.broker.rocket.remoting.codes import RequestCode, ResponseCode
 from shalott.broker.rocket.remoting.command import ONEWAY_FLAG, Command, response
 from shalott.checkers.groups.rows.rules import Group
-from shalott.clients.body import encode_body
-from shalott.clients.java.rows import JavaMemberRows
-from shalott.clients.members.rows import Rows
-from shalott.clients.rocketmq_messages import encode_properties
+from shalott.clients.java.member import JavaMemberRows
+from shalott.clients.rocketmq.stored_messages import encode_properties
+from shalott.core.client import ClientRows
 from shalott.core.memory_recording import MemoryRecorder
+from shalott.core.message_body import encode_body
 from tests.world.rocket.stored_messages import stored_message
 
 pytestmark = pytest.mark.unit
@@ -34,7 +34,7 @@ class Member:
         self.says = list(says)
         self.asked = 0
         of = Group(name="g", topics=("T",), **group)
-        rows = Rows(self.recorder, 1, "n1")
+        rows = ClientRows(self.recorder, 1, "n1")
         self.wire = JavaMemberRows("g-1-0", of, rows, committed=self.committed)
 
     async def committed(self, behind: str, key: str) -> int | None:

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from shalott.broker.rocket.remoting.codes import ResponseCode
-from shalott.clients.java.attempts import Attempt
-from shalott.clients.java.transactions import (
+from shalott.clients.java.sends import (
+    Attempt,
     Decision,
     Transactions,
     fate_of_transaction,

@@ -12,10 +12,18 @@ import msgspec
 import pytest
 
 from shalott.core.errors import Definite, Indefinite, Unreachable
-from shalott.core.generator.base import Answer, Completed, Context, Generator, Scheduled
-from shalott.core.generator.combinators import Limit, Stagger, TimeLimit
-from shalott.core.generator.queues import queue_mix
+from shalott.core.generator import (
+    Answer,
+    Completed,
+    Context,
+    Generator,
+    Limit,
+    Scheduled,
+    Stagger,
+    TimeLimit,
+)
 from shalott.core.op import Completion, Invocation
+from shalott.core.queue_generator import queue_mix
 from shalott.core.recording import HistoryWriter, recover
 from shalott.harness.run.interpreter import Interpreter
 

@@ -9,12 +9,16 @@ import msgspec
 import pytest
 
 from shalott.cluster.systems.record import SYSTEMS
-from shalott.cluster.systems.rocket.drawing import EVERYWHERE, OF_SYSTEM, TWICE_WITHIN
-from shalott.cluster.systems.rocket.profiles import SAFE_SETTINGS
+from shalott.cluster.systems.rocket.drawing import (
+    EVERYWHERE,
+    OF_SYSTEM,
+    SAFE_SETTINGS,
+    TWICE_WITHIN,
+)
 from shalott.cluster.systems.rocket.settings import check_settings
 from shalott.core.errors import UsageError
-from shalott.core.generator.combinators import TimeLimit
-from shalott.core.generator.logs import ReadAll
+from shalott.core.generator import TimeLimit
+from shalott.core.log_generator import ReadAll
 from shalott.core.plan import Plan, canonical, nodes_hosting
 from shalott.harness.run.coverage import sometimes
 from shalott.harness.run.planning import Request, check_plan, make_plan, repeat_command

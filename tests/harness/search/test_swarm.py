@@ -9,9 +9,9 @@ import msgspec
 import pytest
 
 from shalott.cluster.systems.record import SYSTEMS
-from shalott.core.drawing import Range
 from shalott.core.errors import UsageError
 from shalott.core.plan import Plan, dump_plan, load_plan
+from shalott.core.rng import Range
 from shalott.harness.run.planning import check_plan
 from shalott.harness.search.drawing.swarm import USUAL, Subject, draw_plan
 from shalott.harness.search.scenarios.catalogue import (

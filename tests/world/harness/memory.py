@@ -28,9 +28,7 @@ from shalott.cluster.base import (
 from shalott.cluster.systems.record import SYSTEMS, Profile, SystemRecord
 from shalott.cluster.systems.settling import why_unsettled
 from shalott.core.errors import Definite, Indefinite, Unreachable
-from shalott.core.generator.base import Generator
-from shalott.core.generator.combinators import Stagger, TimeLimit
-from shalott.core.generator.queues import drain, queue_mix
+from shalott.core.generator import Generator, Stagger, TimeLimit
 from shalott.core.history import Recorder
 from shalott.core.op import NEMESIS, Completion, Invocation
 from shalott.core.parameters import make_parameters
@@ -42,12 +40,12 @@ from shalott.core.plan import (
     SystemPlan,
     WorkloadPlan,
 )
+from shalott.core.queue_generator import drain, queue_mix
 from shalott.core.recording import RunRecorder, record_to_file
 from shalott.core.rng import stream_key
 from shalott.harness.run.stage import World
-from shalott.workloads.base import Workload
 from shalott.workloads.queue import QueueParameters
-from shalott.workloads.record import WORKLOADS, WorkloadRecord
+from shalott.workloads.record import WORKLOADS, Workload, WorkloadRecord
 
 NODES = ("n1", "n2", "n3")
 QUEUES = ("q.1",)
@@ -314,7 +312,7 @@ class MemoryNemesis:
         for action in self.resolved_actions:
             delay_ms = action.at_ms - self.record.now_ns() / 1e6
             await asyncio.sleep(max(0.0, delay_ms) / 1000)
-            index = self.record.invoke(NEMESIS, "", action.kind)
+            index = self.record.invoke(NEMESIS, "", Invocation(f=action.kind))
             for node in action.nodes or ():
                 await self.cluster.kill(node)
             self._open[action.id] = (action, index, self.record.now_ns())
@@ -340,7 +338,7 @@ class MemoryNemesis:
                 "proved_effective": True,
                 "proved_healed": True,
             }
-            self.record.complete(index, "info", extra=extra)
+            self.record.complete(index, Completion(type="info", extra=extra))
 
 
 @dataclass

@@ -5,7 +5,7 @@ from __future__ import annotations
 import struct
 import zlib
 
-from shalott.clients.body import encode_body
+from shalott.core.message_body import encode_body
 
 
 def stored_message(

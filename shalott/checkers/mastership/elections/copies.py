@@ -27,7 +27,7 @@ from shalott.checkers.history.tenures import NodeEvent
 from shalott.checkers.mastership.elections.heard import anomaly_of
 from shalott.checkers.mastership.elections.logs import end_of
 from shalott.checkers.mastership.elections.told import by_controllers, set_epoch_of
-from shalott.core.fault_effects import Effect
+from shalott.core.plan import Effect
 
 WITHOUT, LACKS, FEW = "acked-without-member", "member-lacks-acked", "too-few-copies"
 KINDS = (WITHOUT, LACKS, FEW)

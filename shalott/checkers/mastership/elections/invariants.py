@@ -34,8 +34,8 @@ from shalott.checkers.mastership.elections.sets import (
     shared_epochs,
 )
 from shalott.checkers.mastership.elections.told import elections_of, with_window
-from shalott.core.fault_effects import Effect
 from shalott.core.history import History
+from shalott.core.plan import Effect
 
 ANOMALIES_MAX = 32
 MS = 1_000_000

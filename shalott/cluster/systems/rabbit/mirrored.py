@@ -16,14 +16,13 @@ import json
 import logging
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 import msgspec
 
 from shalott.broker.rabbit.config import NodeConfig
 from shalott.cluster.base import Cluster, NodeSpec, Topology, members_of
 from shalott.cluster.systems import settling
-from shalott.cluster.systems.events import event_row, read_event_file
 from shalott.cluster.systems.management import (
     DEFAULT_VHOST,
     RABBIT_PORTS,
@@ -34,11 +33,16 @@ from shalott.cluster.systems.management import (
     queue_path,
     set_up,
 )
+from shalott.cluster.systems.own_broker import EventRow, event_row, read_event_file
 from shalott.cluster.systems.rabbit.parameters import MirroredParameters
-from shalott.cluster.systems.readiness import await_nodes
+from shalott.cluster.systems.settling import Observation, await_nodes
 from shalott.core.errors import Definite, UsageError
+from shalott.core.json_value import JsonObject
 from shalott.core.parameters import make_parameters
 from shalott.core.plan import SystemPlan
+
+if TYPE_CHECKING:
+    from shalott.cluster.sim.machine import Machine
 
 log = logging.getLogger("shalott.cluster.systems")
 
@@ -124,10 +128,10 @@ class MirroredSystem:
     async def delete_queue(self, cluster: Cluster, node: str, queue: str, timeout_ms: int) -> None:
         await delete_queue(cluster, node, queue, timeout_ms, self._vhost)
 
-    def _definition(self) -> dict[str, Any]:
+    def _definition(self) -> JsonObject:
         return {"durable": self._durable, "auto_delete": False, "arguments": {}}
 
-    async def observe(self, cluster: Cluster, node: str) -> Mapping[str, Any]:
+    async def observe(self, cluster: Cluster, node: str) -> Observation:
         answer = await management(cluster, node).get("/api/shalott/claims")
         try:
             return {
@@ -196,23 +200,21 @@ class MirroredSystem:
             await management(cluster, by, MEMBERS_TIMEOUT_MS).put(_member_path(node), {})
         self.left_out = tuple(other for other in self.left_out if other != node)
 
-    async def inspect(self, machines: Mapping[str, Any]) -> None:
+    async def inspect(self, machines: Mapping[str, Machine]) -> None:
         from shalott.cluster.systems.rabbit.simulated_replicas import record_replicas
 
         await record_replicas(machines)
 
-    def why_unsettled(
-        self, seen: Mapping[str, Mapping[str, Any] | None], queues: Sequence[str]
-    ) -> str:
+    def why_unsettled(self, seen: Mapping[str, Observation | None], queues: Sequence[str]) -> str:
         return settling.why_unsettled(seen, queues, self._plan.policy)
 
     def _observer(self, cluster: Cluster) -> settling.Observe:
-        async def observe(node: str) -> Mapping[str, Any]:
+        async def observe(node: str) -> Observation:
             return await self.observe(cluster, node)
 
         return observe
 
-    def read_events(self, collected: Path, run_start_wall_ns: int) -> Sequence[Mapping[str, Any]]:
+    def read_events(self, collected: Path, run_start_wall_ns: int) -> Sequence[EventRow]:
         rows = [
             event_row(event, run_start_wall_ns, self.group_of)
             for directory in sorted(collected.glob("*"))  # none if nothing could be collected
@@ -235,7 +237,7 @@ def _node_seed(seed: int, node: str) -> int:
 def to_toml(config: NodeConfig) -> str:
     """The configuration as ``broker.rabbit.config.load_config`` reads it. JSON's scalars and arrays
     are TOML's."""
-    fields: dict[str, Any] = msgspec.to_builtins(config)
+    fields = msgspec.to_builtins(config)
     peers, users = fields.pop("peers"), fields.pop("users")
     lines = [f"{name} = {json.dumps(value)}" for name, value in fields.items()]
     for peer in peers:

@@ -9,12 +9,14 @@ that may lead. The management API knows no terms; the log does (rabbitmq_log.py)
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
 
+from shalott.cluster.systems.record import Parameters
+from shalott.cluster.systems.settling import Claim
 from shalott.core.errors import UsageError
+from shalott.core.json_value import JsonObject
 from shalott.core.plan import Plan
 
-ARGUMENTS: Mapping[str, Any] = {"x-queue-type": "quorum"}
+ARGUMENTS: JsonObject = {"x-queue-type": "quorum"}
 # What mirrors lose by, and quorum queues do not have: unsynchronised promotions (L1, L2, L4, L8),
 # a losing side that is discarded (L3), a suspended master that acknowledges alone (L11), and a
 # first starter that has less than the last to stop (L12). docs/evidence/loss-windows.md has them.
@@ -22,7 +24,7 @@ CLOSED = ("L1", "L2", "L3", "L4", "L8", "L11", "L12")
 WORKLOADS = ("queue", "fifo")  # whose queues the harness declares, durable and not exclusive
 
 
-def is_quorum(parameters: Mapping[str, Any]) -> bool:
+def is_quorum(parameters: Parameters) -> bool:
     return parameters.get("queue_type") == "quorum"
 
 
@@ -39,12 +41,12 @@ def check_quorum(plan: Plan) -> None:
         raise UsageError("quorum queues are always durable: leave out --no-durable")
 
 
-def arguments(nodes: Sequence[str]) -> dict[str, Any]:
+def arguments(nodes: Sequence[str]) -> JsonObject:
     """Of the declaration: a member on each node."""
     return {**ARGUMENTS, "x-quorum-initial-group-size": len(nodes)}
 
 
-def claim_of(node: str, queue: Mapping[str, Any], names: Mapping[str, str]) -> Mapping[str, Any]:
+def claim_of(node: str, queue: Claim, names: Mapping[str, str]) -> Claim:
     """What a listed quorum queue says of ``node``'s role, as ``node`` answered.
 
     ``names`` makes RabbitMQ's node names ours. A leader that is not known is None.
@@ -67,7 +69,7 @@ def claim_of(node: str, queue: Mapping[str, Any], names: Mapping[str, str]) -> M
     }
 
 
-def _state(queue: Mapping[str, Any], members: Sequence[str], online: Sequence[str]) -> str:
+def _state(queue: Claim, members: Sequence[str], online: Sequence[str]) -> str:
     if queue.get("state") not in ("running", "live"):
         return str(queue.get("state"))
     return "running" if 2 * len(online) > len(members) else "minority"

@@ -11,11 +11,9 @@ import asyncio
 import logging
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
 from shalott.cluster.base import Cluster, NodeSpec, Topology, members_of
 from shalott.cluster.systems import settling
-from shalott.cluster.systems.events import event_row
 from shalott.cluster.systems.management import (
     RABBIT_PORTS,
     api_path,
@@ -25,11 +23,14 @@ from shalott.cluster.systems.management import (
     queue_path,
     set_up,
 )
+from shalott.cluster.systems.own_broker import EventRow, event_row
 from shalott.cluster.systems.rabbit import quorum
 from shalott.cluster.systems.rabbit.parameters import OriginalParameters
 from shalott.cluster.systems.rabbit.rabbitmq_log import read_log
-from shalott.cluster.systems.readiness import await_nodes
+from shalott.cluster.systems.record import Parameters
+from shalott.cluster.systems.settling import Claim, Observation, await_nodes
 from shalott.core.errors import Definite, Indefinite
+from shalott.core.json_value import JsonObject
 from shalott.core.parameters import make_parameters
 from shalott.core.plan import SystemPlan
 
@@ -136,7 +137,7 @@ class RabbitmqSystem:
             node = cluster.nodes[i % len(cluster.nodes)]
             await put(cluster, node, queue_path(queue, vhost), self._definition(cluster, node))
 
-    def _mirroring(self) -> Mapping[str, Any]:
+    def _mirroring(self) -> Parameters:
         definition = dict(self._plan.policy)
         if definition.get("ha-mode") == "nodes":
             definition["ha-params"] = [f"{PREFIX}{node}" for node in definition["ha-params"]]
@@ -149,12 +150,12 @@ class RabbitmqSystem:
     async def delete_queue(self, cluster: Cluster, node: str, queue: str, timeout_ms: int) -> None:
         await delete_queue(cluster, node, queue, timeout_ms, self._parameters.vhost)
 
-    def _definition(self, cluster: Cluster, node: str) -> dict[str, Any]:
+    def _definition(self, cluster: Cluster, node: str) -> JsonObject:
         arguments = quorum.arguments(cluster.nodes) if self._quorum else {}
-        plain = {"durable": self._durable, "auto_delete": False, "arguments": arguments}
+        plain: JsonObject = {"durable": self._durable, "auto_delete": False, "arguments": arguments}
         return {**plain, "node": PREFIX + node}
 
-    async def observe(self, cluster: Cluster, node: str) -> Mapping[str, Any]:
+    async def observe(self, cluster: Cluster, node: str) -> Observation:
         """As ``System.observe``; ``running`` is empty while the node waits for one that is cut
         off."""
         (running, partitions), queues = await asyncio.gather(
@@ -183,8 +184,9 @@ class RabbitmqSystem:
             raise Definite(f"{node} answered with something else than nodes") from error
         return running, sorted(short_name(name) for name in partitions)
 
-    async def _nodes(self, cluster: Cluster, node: str) -> Any:
-        return await management(cluster, node, MEMBERSHIP_TIMEOUT_MS).get(NODES)
+    async def _nodes(self, cluster: Cluster, node: str) -> Sequence[Claim]:
+        found: Sequence[Claim] = await management(cluster, node, MEMBERSHIP_TIMEOUT_MS).get(NODES)
+        return found
 
     def why_not_leave(self, node: str) -> str:
         return ""
@@ -247,18 +249,16 @@ class RabbitmqSystem:
             sync_patience_s=SYNC_PATIENCE_S,
         )
 
-    def why_unsettled(
-        self, seen: Mapping[str, Mapping[str, Any] | None], queues: Sequence[str]
-    ) -> str:
+    def why_unsettled(self, seen: Mapping[str, Observation | None], queues: Sequence[str]) -> str:
         return settling.why_unsettled(seen, queues, self._plan.policy)
 
     def _observer(self, cluster: Cluster) -> settling.Observe:
-        async def observe(node: str) -> Mapping[str, Any]:
+        async def observe(node: str) -> Observation:
             return await self.observe(cluster, node)
 
         return observe
 
-    def read_events(self, collected: Path, run_start_wall_ns: int) -> Sequence[Mapping[str, Any]]:
+    def read_events(self, collected: Path, run_start_wall_ns: int) -> Sequence[EventRow]:
         rows = [
             event_row(event, run_start_wall_ns)
             for path in sorted(collected.glob(f"*/log/{PREFIX}*.log"))
@@ -267,7 +267,7 @@ class RabbitmqSystem:
         return sorted(rows, key=lambda row: int(row["run_ns"]))
 
 
-def claim_of(node: str, queue: Mapping[str, Any], nodes: Sequence[str]) -> Mapping[str, Any]:
+def claim_of(node: str, queue: Claim, nodes: Sequence[str]) -> Observation:
     """What a listed queue says of ``node``'s role, as ``node`` answered."""
     if queue.get("type") == "quorum":
         return quorum.claim_of(node, queue, {PREFIX + name: name for name in nodes})

@@ -2,7 +2,7 @@
 autoheal; of quorum queues who leads, in which term.
 
 The log says when a mirror joins and when one is promoted, not who is a queue's first master: that
-is known from observations. A role ends when the broker stops, whatever stopped it, so every role
+is known from observations. A role ends when the broker stops, for any reason, so every role
 that a log has given is taken back ("none") at the next line that says so: stopped, paused, or
 starting again. RabbitMQ keeps no versions of its queue records, so every epoch is 0 but for quorum
 queues, whose epochs are Raft's terms; and no monotonic clock in its log, so ``at_ns`` is the wall
@@ -15,7 +15,6 @@ import re
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Any
 
 from shalott.broker.base.events import Event
 
@@ -64,7 +63,9 @@ class _LogReader:
         self._roles: dict[str, str] = {}  # by queue
 
     def read(self, wall_ns: int, text: str) -> Iterator[Event]:
-        def event(group: str, kind: str, *, role: str = "", epoch: int = 0, **detail: Any) -> Event:
+        def event(
+            group: str, kind: str, *, role: str = "", epoch: int = 0, **detail: object
+        ) -> Event:
             return Event(
                 at_ns=wall_ns,
                 wall_ns=wall_ns,
@@ -132,7 +133,7 @@ class _LogReader:
             yield from self._take_roles(event)
             yield event("", "role", role="stopped")
         elif text.startswith(STARTING):
-            # The roles ended with the last life, nobody knows when: only the new one speaks now.
+            # The roles ended with the last life, at an unknown time: only the new one speaks now.
             self._incarnation += 1
             yield event("", "starting")
             yield from self._take_roles(event)

@@ -1,14 +1,17 @@
-"""The two systems with mirrored queues as records: our own broker, and RabbitMQ itself."""
+"""The two systems with mirrored queues as records: our own broker, and RabbitMQ itself.
+
+What a search draws of ours keeps what a profile promises. The windows of loss that a plan's
+settings rule out are those of docs/evidence/loss-windows.md.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING
 
 from shalott.cluster.base import NodeSpec, System
-from shalott.cluster.systems.known_bugs import check_own_bugs
-from shalott.cluster.systems.rabbit.closed_windows import closed_by_policy, closed_by_quorum
-from shalott.cluster.systems.rabbit.drawing import draw_mirrored, wanted_in
+from shalott.cluster.systems.own_broker import check_own_bugs
 from shalott.cluster.systems.rabbit.parameters import MirroredParameters, OriginalParameters
 from shalott.cluster.systems.rabbit.quorum import CLOSED, check_quorum, is_quorum
 from shalott.cluster.systems.record import (
@@ -20,6 +23,94 @@ from shalott.cluster.systems.record import (
     SystemRecord,
 )
 from shalott.core.plan import Plan, SystemPlan
+from shalott.core.rng import Draw
+
+if TYPE_CHECKING:
+    from shalott.cluster.sim.buggify import Buggify
+    from shalott.cluster.sim.machine import Program
+
+
+BENIGN_SYNC_BATCHES = (1, 16, 4096)  # ha-sync-batch-size: how much travels at once, no promise
+# A message takes 600 bytes and its own: the lowest stops publishers at a few dozen.
+MEMORY_LIMITS = (0, 0, 0, 20_000, 60_000)
+RECOVERY_DELAYS_MS = (0, 0, 0, 100, 500)
+# All queues are in one; a name may have what a path has to escape.
+VHOSTS = ("/", "/", "/", "orders", "a/b c%2f\u00fc")
+ALL_MODES = ("ignore", "pause_minority", "autoheal")
+SAFE_MODES = ("pause_minority",)  # ``safe`` promises something under this one only
+
+# What every search wants to see, and what only some partition modes can show.
+ALWAYS = (
+    *("promoted", "not_promoted", "demoted", "sync_complete", "sync_interrupted", "partition"),
+    *("rejoined_and_wiped", "client_ok", "client_fail", "client_info", "redelivered"),
+)
+BY_MODE: Mapping[str, Sequence[str]] = {
+    "pause_minority": ("paused", "resumed"),
+    "autoheal": ("autoheal", "autoheal_lost"),
+    "ignore": ("operator_restart",),
+}
+
+
+def draw_mirrored(profile: str, node_count: int, draw: Draw) -> Drawn:
+    return Drawn(
+        parameters={
+            "partition_mode": draw.knob("partition_modes", modes_of(profile)),
+            "net_tick_ms": draw.knob("net_tick_ms", (1000, 2000, 4000)),
+            "startup_delay_ms": draw.knob("startup_delay_ms", (0, 0, 0, 200, 1000)),
+            "recovery_delay_ms": draw.knob("recovery_delay_ms", RECOVERY_DELAYS_MS),
+            "memory_limit_bytes": draw.knob("memory_limit_bytes", MEMORY_LIMITS),
+            "operator": draw.knob("operators", ("restart-minority",)),
+            "vhost": draw.knob("vhosts", VHOSTS),
+        },
+        policy=draw.knob("policies", _policies(profile, node_count)),
+    )
+
+
+def modes_of(profile: str) -> tuple[str, ...]:
+    return SAFE_MODES if profile == "safe" else ALL_MODES
+
+
+def wanted_in(profile: str, knobs: Parameters) -> tuple[str, ...]:
+    """What a campaign of these knobs wants to see."""
+    modes = knobs.get("partition_modes", modes_of(profile))
+    return (*ALWAYS, *(name for mode in modes for name in BY_MODE[mode]))
+
+
+def _policies(profile: str, node_count: int) -> tuple[Parameters, ...]:
+    """Variations that keep what the profile promises."""
+    some = node_count // 2 + 1
+    spread: list[dict[str, object]] = [{}, {}, {"ha-mode": "exactly", "ha-params": some}]
+    if profile == "safe":
+        batches = [{"ha-sync-batch-size": size} for size in BENIGN_SYNC_BATCHES]
+        lazy: list[dict[str, object]] = [{}, {}, {"queue-mode": "lazy"}]
+        return tuple(
+            {**one, **batch, **mode} for one in spread for batch in batches for mode in lazy
+        )
+    others: list[dict[str, object]] = [
+        {},
+        {"ha-sync-mode": "automatic"},
+        {"ha-promote-on-failure": "when-synced"},
+        {"ha-promote-on-shutdown": "always"},
+    ]
+    return tuple({**one, **other} for one in spread for other in others)
+
+
+def closed_by_policy(plan: Plan) -> Iterator[str]:
+    """What RabbitMQ's manual says of its policies."""
+    policy = plan.system.policy
+    if policy.get("ha-promote-on-failure") == "when-synced":
+        yield from ("L1", "L2", "L4")
+    if policy.get("ha-promote-on-shutdown", "when-synced") == "when-synced":
+        yield "L8"  # that is the default
+
+
+def closed_by_quorum(plan: Plan) -> Iterator[str]:
+    """What ours does beyond that: a node out of the majority confirms nothing, and a queue comes
+    back from its last recorded master's disk only (docs/explanation/limits.md)."""
+    yield from closed_by_policy(plan)
+    if plan.system.parameters.get("partition_mode") == "pause_minority":
+        yield from ("L3", "L11", "L12")
+
 
 AMQP = "amqp-0-9-1"
 MANAGEMENT = "rabbitmq-management"
@@ -54,7 +145,7 @@ def make_rabbitmq(plan: Plan) -> System:
     return RabbitmqSystem(plan.system, durable=bool(plan.workload.parameters.get("durable", True)))
 
 
-def broker_program(spec: NodeSpec, seed: int, buggify: Any) -> Any:
+def broker_program(spec: NodeSpec, seed: int, buggify: Buggify) -> Program:
     from shalott.cluster.systems.broker_program import broker_program
 
     return broker_program(spec, seed, buggify)

@@ -10,7 +10,6 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Any
 
 import msgspec
 
@@ -69,11 +68,11 @@ def node_config(plan: SystemPlan, topology: Topology, node: str, seed: int) -> R
         **sections,
     }
     # Workloads read at every broker; upstream's slaves answer no pulls unless they are told to.
-    broker = {"slave_read_enable": True, **sections.get("broker", {})}
-    fields["broker"] = {**broker, **_place(plan, topology, node)}
+    own = sections.get("broker", {})
+    broker = {"slave_read_enable": True, **own, **_place(plan, topology, node)}
     if plan.name == "master-slave" and node == master_of(plan, topology):
-        role = sections.get("broker", {}).get("role", "ASYNC_MASTER")
-        fields["broker"] = {**fields["broker"], "role": role}
+        broker["role"] = own.get("role", "ASYNC_MASTER")
+    fields["broker"] = broker
     try:
         return msgspec.convert(fields, RocketConfig)
     except msgspec.ValidationError as error:
@@ -86,7 +85,7 @@ def services_of(plan: SystemPlan, node: str) -> tuple[str, ...]:
 
 
 def hosted_ports(plan: SystemPlan, node: str) -> tuple[str, ...]:
-    """The names of the ports that somebody listens on at a node."""
+    """The names of the ports that a service listens on at a node."""
     of_service = _PORTS_OF[plan.name]
     wanted = [p for name in services_of(plan, node) for p in of_service.get(name, (name,))]
     return tuple(port for port in PORTS[plan.name] if port in (*wanted, "management"))
@@ -98,7 +97,7 @@ def _only(hosted: tuple[str, ...], addresses: Mapping[str, str]) -> dict[str, st
 
 def _peer(
     plan: SystemPlan, topology: Topology, peer: str, dial: Mapping[str, Endpoint]
-) -> dict[str, Any]:
+) -> dict[str, object]:
     """What another node is told of this one."""
     hosted = hosted_ports(plan, peer)
     return {
@@ -114,7 +113,7 @@ def brokers_of(plan: SystemPlan, nodes: Iterable[str]) -> tuple[str, ...]:
     return tuple(node for node in nodes if "broker" in services_of(plan, node))
 
 
-def _place(plan: SystemPlan, topology: Topology, node: str) -> dict[str, Any]:
+def _place(plan: SystemPlan, topology: Topology, node: str) -> dict[str, object]:
     """With master and slaves: the first broker is the master, the others count from 1."""
     brokers = brokers_of(plan, topology.listen)
     if plan.name != "master-slave" or node not in brokers:
@@ -151,7 +150,7 @@ def _node_seed(seed: int, node: str) -> int:
 def to_toml(config: RocketConfig) -> str:
     """The configuration as ``broker.rabbit.config.load_config`` reads it. JSON's scalars and arrays
     are TOML's."""
-    fields: dict[str, Any] = msgspec.to_builtins(config)
+    fields = msgspec.to_builtins(config)
     peers = fields.pop("peers")
     tables = {name: fields.pop(name) for name, value in list(fields.items()) if _is_table(value)}
     lines = list(_assignments(fields))
@@ -169,5 +168,5 @@ def _is_table(value: object) -> bool:
     return isinstance(value, dict)
 
 
-def _assignments(fields: Mapping[str, Any]) -> Iterator[str]:
+def _assignments(fields: Mapping[str, object]) -> Iterator[str]:
     return (f"{name} = {json.dumps(value)}" for name, value in fields.items())

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING
 
 from shalott.cluster.base import NodeSpec, System
-from shalott.cluster.systems.known_bugs import check_own_bugs
+from shalott.cluster.systems.own_broker import check_own_bugs
 from shalott.cluster.systems.record import (
     Layouts,
     LogPromises,
@@ -17,11 +17,15 @@ from shalott.cluster.systems.record import (
     SystemRecord,
 )
 from shalott.cluster.systems.rocket import layout
-from shalott.cluster.systems.rocket.drawing import drawer_of, searches_of
-from shalott.cluster.systems.rocket.profiles import SAFE_SETTINGS
-from shalott.cluster.systems.rocket.upstream_names import in_own_names
+from shalott.cluster.systems.rocket.drawing import SAFE_SETTINGS, drawer_of, searches_of
+from shalott.cluster.systems.rocket.settings import in_own_names
 from shalott.core.parameters import NoParameters
 from shalott.core.plan import Plan, nodes_hosting
+
+if TYPE_CHECKING:
+    from shalott.cluster.sim.buggify import Buggify
+    from shalott.cluster.sim.machine import Program
+
 
 REMOTING = "rocketmq-remoting"  # brokers and name servers of RocketMQ
 
@@ -39,12 +43,12 @@ def make_elected(plan: Plan) -> System:
 
 
 def make_controllers(plan: Plan) -> System:
-    from shalott.cluster.systems.rocket.controllers import ControllerSystem
+    from shalott.cluster.systems.rocket.rocketmq import ControllerSystem
 
     return ControllerSystem(plan.system, plan.seed)
 
 
-def broker_program(spec: NodeSpec, seed: int, buggify: Any) -> Any:
+def broker_program(spec: NodeSpec, seed: int, buggify: Buggify) -> Program:
     from shalott.cluster.systems.broker_program import broker_program
 
     return broker_program(spec, seed, buggify)
@@ -59,7 +63,7 @@ def check(plan: Plan) -> None:
     layout.check_services(plan.system.name, plan.cluster.nodes, plan.system.services)
 
 
-def canonical(system: str, policy: Mapping[str, Any]) -> Mapping[str, Any]:
+def canonical(system: str, policy: Parameters) -> Parameters:
     """Settings by our names, of what may be upstream's. Raises UsageError."""
     from shalott.cluster.systems.rocket.settings import setting_names
 
@@ -130,7 +134,7 @@ def dledger_notices_after_ms(plan: Plan) -> float:
 def _record(
     name: str,
     summary: str,
-    promises: Any,
+    promises: Callable[[Plan], LogPromises],
     make: Callable[[Plan], System] = make_elected,
     notices_after_ms: Callable[[Plan], float] = lambda plan: 0,
 ) -> SystemRecord:

@@ -17,12 +17,13 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
+from shalott.cluster.systems.settling import Claim, Observation
 from shalott.core.errors import ClientError
-from shalott.core.op import NEMESIS
+from shalott.core.op import NEMESIS, Completion, Invocation
 
 if TYPE_CHECKING:
     from shalott.core.history import Recorder
@@ -34,9 +35,9 @@ ASK_TIMEOUT_MS = 10_000
 # Of the blocks in which the first byte that differs is looked for, each divides the one before.
 BLOCKS_BYTES = (1 << 16, 1 << 10, 1 << 4, 1)
 
-Claim = Mapping[str, Any]
-Get = Callable[[str, str], Awaitable[Any]]  # (node, path) to what the management API answers
-Observe = Callable[[str], Awaitable[Mapping[str, Any]]]
+Answer = Observation  # of the management API
+Get = Callable[[str, str], Awaitable[Answer]]  # (node, path) to what the management API answers
+Observe = Callable[[str], Awaitable[Observation]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +80,7 @@ async def record_logs(record: Recorder, nodes: Sequence[str], observe: Observe, 
 
 async def _look(nodes: Sequence[str], observe: Observe, get: Get) -> list[Held]:
     """Every broker's, from where the last of their logs begins."""
-    found: dict[str, tuple[Claim, Mapping[str, Any]]] = {}
+    found: dict[str, tuple[Claim, Answer]] = {}
     held: list[Held] = []
     for node in nodes:
         try:
@@ -97,11 +98,11 @@ async def _look(nodes: Sequence[str], observe: Observe, get: Get) -> list[Held]:
     return held
 
 
-async def _held(node: str, claim: Claim, ends: Mapping[str, Any], start: int, get: Get) -> Held:
+async def _held(node: str, claim: Claim, ends: Answer, start: int, get: Get) -> Held:
     """Raises ClientError."""
     blocks = hashlib.blake2b(str(start).encode(), digest_size=8)
     end, at = ends["readable_offset"], start
-    answer: Mapping[str, Any] = {}
+    answer: Answer = {}
     while at < end:
         answer = await _blocks(node, get, start=at, end=end)
         if "unreadable" in answer or answer["next"] <= at:
@@ -123,19 +124,17 @@ async def _held(node: str, claim: Claim, ends: Mapping[str, Any], start: int, ge
     )
 
 
-def _or_unreadable(node: str, answer: Mapping[str, Any], digest: str) -> str:
+def _or_unreadable(node: str, answer: Answer, digest: str) -> str:
     reason = answer.get("unreadable")
     return digest if reason is None else f"unreadable on {node}: {reason}"
 
 
 async def _blocks(
     node: str, get: Get, *, start: int = 0, end: int | None = None, block: int = BLOCKS_BYTES[0]
-) -> Mapping[str, Any]:
+) -> Answer:
     """Raises ClientError."""
     to = "" if end is None else f"&to={end}"
-    answer: Mapping[str, Any] = await get(
-        node, f"/api/shalott/log-digest?from={start}&block={block}{to}"
-    )
+    answer: Answer = await get(node, f"/api/shalott/log-digest?from={start}&block={block}{to}")
     return answer
 
 
@@ -164,7 +163,7 @@ def _in_step(held: Sequence[Held]) -> bool:
 
 
 async def _first_difference(master: Held, other: Held, get: Get) -> int | None:
-    """The first byte of both logs that differs; None if there is none, or nobody can say."""
+    """The first byte of both logs that differs; None if there is none, or that can't be said."""
     start, end = other.start, min(master.end, other.end)
     for block in BLOCKS_BYTES:
         try:
@@ -199,7 +198,8 @@ async def _first_block(
 
 def _write_down(record: Recorder, held: Held, named: Sequence[str], differs_at: int | None) -> None:
     if held.error:
-        record.complete(record.invoke(NEMESIS, held.node, "replica"), "info", error=held.error)
+        index = record.invoke(NEMESIS, held.node, Invocation(f="replica"))
+        record.complete(index, Completion(type="info", error=held.error))
         return
     claim, group = held.claim, str(held.claim["group"])
     where: dict[str, int] = {} if differs_at is None else {"differs_at": differs_at}
@@ -218,4 +218,5 @@ def _write_down(record: Recorder, held: Held, named: Sequence[str], differs_at: 
             "synchronised": held.node in named or claim["role"] == "master",
             **more,
         }
-        record.complete(record.invoke(NEMESIS, held.node, "replica"), "ok", extra=extra)
+        index = record.invoke(NEMESIS, held.node, Invocation(f="replica"))
+        record.complete(index, Completion(type="ok", extra=extra))

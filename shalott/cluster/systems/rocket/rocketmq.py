@@ -17,7 +17,7 @@ import asyncio
 import logging
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from tenacity import wait_fixed
 
@@ -26,8 +26,8 @@ from shalott.broker.rocket.remoting.codes import RequestCode, ResponseCode
 from shalott.broker.rocket.remoting.command import Command
 from shalott.broker.rocket.remoting.headers import CreateTopic, to_ext
 from shalott.cluster.base import Cluster, NodeSpec, Topology, members_of
-from shalott.cluster.systems.events import event_row, read_event_file
 from shalott.cluster.systems.management import CONFIGURE_WITHIN_S, RETRY_S, management
+from shalott.cluster.systems.own_broker import EventRow, event_row, read_event_file
 from shalott.cluster.systems.rocket import replicas, settling
 from shalott.cluster.systems.rocket.config import (
     PORTS,
@@ -35,7 +35,7 @@ from shalott.cluster.systems.rocket.config import (
     node_config,
     to_toml,
 )
-from shalott.cluster.systems.settling import Observe
+from shalott.cluster.systems.settling import Observation, Observe
 from shalott.cluster.waiting import ask_until
 from shalott.core.errors import (
     BootFailed,
@@ -48,6 +48,9 @@ from shalott.core.plan import SystemPlan
 
 if TYPE_CHECKING:
     from shalott.core.history import Recorder
+
+
+from shalott.cluster.systems.rocket.config import services_of
 
 log = logging.getLogger("shalott.cluster.systems")
 
@@ -151,7 +154,7 @@ class RocketmqSystem:
             raise Indefinite("no node says that it is the master")
         return max(found)[1]
 
-    async def observe(self, cluster: Cluster, node: str) -> Mapping[str, Any]:
+    async def observe(self, cluster: Cluster, node: str) -> Observation:
         answer = await management(cluster, node).get("/api/shalott/claims")
         try:
             seen = {
@@ -172,16 +175,16 @@ class RocketmqSystem:
             log.warning("the cluster has not settled within %d ms: %s", timeout_ms, reason)
         return not reason
 
-    def why_unsettled(
-        self, seen: Mapping[str, Mapping[str, Any] | None], queues: Sequence[str]
-    ) -> str:
+    def why_unsettled(self, seen: Mapping[str, Observation | None], queues: Sequence[str]) -> str:
         return settling.why_unsettled(seen)
 
     async def record_replicas(self, cluster: Cluster, record: Recorder) -> None:
-        async def get(node: str, path: str) -> Any:
-            return await management(cluster, node, replicas.ASK_TIMEOUT_MS).get(path)
+        async def get(node: str, path: str) -> replicas.Answer:
+            api = management(cluster, node, replicas.ASK_TIMEOUT_MS)
+            answer: replicas.Answer = await api.get(path)
+            return answer
 
-        async def ask(node: str) -> Mapping[str, Any]:
+        async def ask(node: str) -> Observation:
             try:
                 async with asyncio.timeout(OBSERVE_TIMEOUT_S):
                     return await self.observe(cluster, node)
@@ -191,12 +194,12 @@ class RocketmqSystem:
         await replicas.record_logs(record, members_of(cluster, self), ask, get)
 
     def _observer(self, cluster: Cluster) -> Observe:
-        async def observe(node: str) -> Mapping[str, Any]:
+        async def observe(node: str) -> Observation:
             return await self.observe(cluster, node)
 
         return observe
 
-    def read_events(self, collected: Path, run_start_wall_ns: int) -> Sequence[Mapping[str, Any]]:
+    def read_events(self, collected: Path, run_start_wall_ns: int) -> Sequence[EventRow]:
         rows = [
             event_row(event, run_start_wall_ns)
             for directory in sorted(collected.glob("*"))  # none if nothing could be collected
@@ -204,3 +207,46 @@ class RocketmqSystem:
             for event in read_event_file(directory / "events.jsonl")
         ]
         return sorted(rows, key=lambda row: int(row["run_ns"]))
+
+
+MEMBERS = "/api/shalott/members"
+TIMEOUT_MS = 10_000  # the controllers may have to elect a leader first
+
+
+class ControllerSystem(RocketmqSystem):
+    """Brokers under controllers, which brokers join and leave: a ``ChangesMembers`` as well.
+
+    A broker that the controllers have not heard of gets an id of theirs and registers; no operator
+    has to let it in. One that is gone for good is taken out by an operator (CLEAN_BROKER_DATA,
+    1011), which the controllers refuse while it lives. Only brokers come and go: the controllers
+    are a fixed group (broker/raft), so a node that hosts one stays. So do the logs of ``dledger``,
+    which are such a group themselves; brokers of ``master-slave`` are not registered anywhere that
+    remembers them.
+    """
+
+    def __init__(self, plan: SystemPlan, seed: int) -> None:
+        super().__init__(plan, seed)
+        self.left_out: tuple[str, ...] = ()
+
+    def why_not_leave(self, node: str) -> str:
+        services = services_of(self._plan, node)
+        if "controller" in services:
+            return "it hosts a controller, and the controllers are a fixed group"
+        return "" if "broker" in services else "it hosts no broker"
+
+    async def members(self, cluster: Cluster, node: str) -> Sequence[str]:
+        found: Sequence[str] = (await management(cluster, node).get(MEMBERS))["members"]
+        return found
+
+    async def running_members(self, cluster: Cluster, node: str) -> Sequence[str]:
+        found: Sequence[str] = (await management(cluster, node).get(MEMBERS))["running_nodes"]
+        return found
+
+    async def forget(self, cluster: Cluster, node: str, by: str) -> None:
+        if node in await self.members(cluster, by):
+            await management(cluster, by, TIMEOUT_MS).delete(f"{MEMBERS}/{node}")
+        self.left_out = (*self.left_out, node)
+
+    async def admit(self, cluster: Cluster, node: str, by: str) -> None:
+        """It registers by itself when it starts."""
+        self.left_out = tuple(other for other in self.left_out if other != node)

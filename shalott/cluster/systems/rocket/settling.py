@@ -16,9 +16,8 @@ import asyncio
 import logging
 from collections import deque
 from collections.abc import Mapping, Sequence
-from typing import Any
 
-from shalott.cluster.systems.settling import Observation, Observe, observe_all
+from shalott.cluster.systems.settling import Claim, Observation, Observe, observe_all
 
 log = logging.getLogger("shalott.cluster.systems")
 
@@ -55,7 +54,7 @@ def _hosts(found: Observation, service: str) -> bool:
     return service in found["services"]
 
 
-def _all_of(claim: Mapping[str, Any]) -> dict[str, int]:
+def _all_of(claim: Claim) -> dict[str, int]:
     """Everything that a master has must be there, and be readable."""
     end, readable = (claim.get(offset) for offset in OFFSETS)
     if end is not None:
@@ -63,13 +62,11 @@ def _all_of(claim: Mapping[str, Any]) -> dict[str, int]:
     return {} if readable is None else {OFFSETS[1]: int(readable)}
 
 
-def _offsets(claim: Mapping[str, Any]) -> dict[str, int]:
+def _offsets(claim: Claim) -> dict[str, int]:
     return {offset: int(claim[offset]) for offset in OFFSETS if claim.get(offset) is not None}
 
 
-def _why_not_followed(
-    claims: Mapping[str, Mapping[str, Any]], master: str, wanted: Mapping[str, int]
-) -> str:
+def _why_not_followed(claims: Mapping[str, Claim], master: str, wanted: Mapping[str, int]) -> str:
     ruling = claims[master]
     if ruling.get("state") != "running":
         return f"the master {master} is {ruling.get('state')}"
@@ -82,7 +79,7 @@ def _why_not_followed(
         if node == master:
             continue
         if claim["role"] != "slave" or not _is_told(claim, "master", master):
-            return f"{node} is {claim['role']} and follows {claim['master'] or 'nobody'}"
+            return f"{node} is {claim['role']} and follows {claim['master'] or 'no node'}"
         if ruling.get("epoch") and not _is_told(claim, "epoch", ruling["epoch"]):
             return f"{node} follows in epoch {claim.get('epoch')}, not {ruling.get('epoch')}"
         if "synchronised" not in _unknown(ruling) and node not in ruling["synchronised"]:
@@ -90,13 +87,13 @@ def _why_not_followed(
     return ""
 
 
-def _unknown(claim: Mapping[str, Any]) -> Sequence[str]:
+def _unknown(claim: Claim) -> Sequence[str]:
     """What its broker can't be asked, as an original's. Nothing is demanded of that."""
     told: Sequence[str] = claim.get("unknown") or ()
     return told
 
 
-def _is_told(claim: Mapping[str, Any], field: str, wanted: object) -> bool:
+def _is_told(claim: Claim, field: str, wanted: object) -> bool:
     return field in _unknown(claim) or claim.get(field) == wanted
 
 

@@ -6,8 +6,8 @@ one all the time from the send's beginning to its end, by its own log; else the 
 and the acknowledgement is left out: it is in the history all the same.
 
 An event ``acked`` is as our own brokers': ``end`` is how far the log was acknowledged at least,
-``first_ns`` and ``last_ns`` when its messages were taken. A send that took long was taken nobody
-knows when, and has an event of its own, at the moment of its answer.
+``first_ns`` and ``last_ns`` when its messages were taken. When a send that took long
+was taken is unknown: it has an event of its own, at the moment of its answer.
 """
 
 from __future__ import annotations
@@ -15,10 +15,10 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import msgspec
 
+from shalott.cluster.systems.own_broker import EventRow
 from shalott.core.history import History
 
 MS = 1_000_000
@@ -44,12 +44,12 @@ class Sent:
 @dataclass(frozen=True, slots=True)
 class Role:
     begin_ns: int
-    row: Mapping[str, Any]
+    row: EventRow
 
 
 def acknowledged_events(
-    history: History, rows: Sequence[Mapping[str, Any]], hosts: Mapping[str, str]
-) -> list[Mapping[str, Any]]:
+    history: History, rows: Sequence[EventRow], hosts: Mapping[str, str]
+) -> list[EventRow]:
     """Rows of EVENT_SCHEMA. ``rows``: what the nodes told. ``hosts``: nodes by their addresses."""
     roles: dict[str, list[Role]] = {}
     for row in rows:
@@ -57,7 +57,7 @@ def acknowledged_events(
             roles.setdefault(row["node"], []).append(Role(row["run_ns"], row))
     for own in roles.values():
         own.sort(key=lambda role: role.begin_ns)
-    by_tenure: dict[tuple[str, int], tuple[Mapping[str, Any], list[Sent]]] = {}
+    by_tenure: dict[tuple[str, int], tuple[EventRow, list[Sent]]] = {}
     for sent in _sent(history, hosts):
         tenure = _tenure(roles.get(sent.node, ()), sent)
         if tenure is not None:
@@ -81,7 +81,7 @@ def _sent(history: History, hosts: Mapping[str, str]) -> Iterator[Sent]:
             yield Sent(node, int(extra["log_offset"]) + 1, row["invoke_ns"], row["complete_ns"])
 
 
-def _tenure(roles: Sequence[Role], sent: Sent) -> Mapping[str, Any] | None:
+def _tenure(roles: Sequence[Role], sent: Sent) -> EventRow | None:
     """The role that the node had from the send's beginning to its end, if it was the master."""
     times = [role.begin_ns for role in roles]
     first, last = bisect_right(times, sent.invoke_ns), bisect_right(times, sent.complete_ns)
@@ -107,7 +107,7 @@ def _together(own: Sequence[Sent]) -> Iterator[list[Sent]]:
         yield bunch
 
 
-def _event(tenure: Mapping[str, Any], together: Sequence[Sent]) -> Mapping[str, Any]:
+def _event(tenure: EventRow, together: Sequence[Sent]) -> EventRow:
     told_ns = max(sent.complete_ns for sent in together)
     taken = [sent.invoke_ns if sent.is_short else sent.complete_ns for sent in together]
     wall_ns = tenure["wall_ns"] - tenure["run_ns"] + told_ns

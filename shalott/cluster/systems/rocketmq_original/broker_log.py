@@ -10,9 +10,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from typing import Any
 
-from shalott.cluster.systems.rocketmq_original.lines import Line, NodeLog, Where
+from shalott.broker.base.events import Event
+from shalott.cluster.systems.rocketmq_original.log_lines import Line, NodeLog, Where
 
 CONFIGURED = re.compile(r"^(brokerRole|enableControllerMode|enableDLegerCommitLog)=(\w+)$")
 BOOTED = re.compile(r"^The broker\[[^\],]*, ([^\]]*)\] boot success")
@@ -56,12 +56,12 @@ class BrokerLog(NodeLog):
         self._leader = ""
         self._told = ("", -1)
 
-    def started(self, line: Line) -> Iterator[Any]:
+    def started(self, line: Line) -> Iterator[Event]:
         self._forget()
         yield self.event(line, "starting", group="")
         yield self.event(line, "role", role="none")
 
-    def read(self, line: Line) -> Iterator[Any]:
+    def read(self, line: Line) -> Iterator[Event]:
         text = line.text
         if found := CONFIGURED.match(text):
             self._configured[found[1]] = found[2]
@@ -76,8 +76,8 @@ class BrokerLog(NodeLog):
         elif found := RAFT_LEADER.search(text):
             self._leader = self._where.member(found[2])
 
-    def _configured_role(self, line: Line) -> Iterator[Any]:
-        """Where nobody elects."""
+    def _configured_role(self, line: Line) -> Iterator[Event]:
+        """Where there are no elections."""
         elects = ("enableControllerMode", "enableDLegerCommitLog")
         if any(self._configured.get(name) == "true" for name in elects):
             return
@@ -87,7 +87,7 @@ class BrokerLog(NodeLog):
             end = {} if self._loaded_end is None else {"end": self._loaded_end}
             yield self.event(line, "role", role="master", detail=end)
 
-    def _read_roles(self, line: Line) -> Iterator[Any]:
+    def _read_roles(self, line: Line) -> Iterator[Event]:
         text = line.text
         if found := TO_MASTER.match(text):
             self._epoch = int(found[1])
@@ -99,14 +99,14 @@ class BrokerLog(NodeLog):
         elif found := RAFT_ROLE.match(text):
             yield from self._raft_role(line, found[1], int(found[2]), found[3])
 
-    def _follows(self, line: Line, found: re.Match[str]) -> Iterator[Any]:
+    def _follows(self, line: Line, found: re.Match[str]) -> Iterator[Event]:
         """Once for each master and epoch: some releases say it twice."""
         master, epoch = self._where.node(found[1]), int(found[2])
         if self._told != (master, epoch):
             self._epoch, self._told = epoch, (master, epoch)
             yield self.event(line, "role", role="slave", epoch=epoch, master=master)
 
-    def _raft_role(self, line: Line, when: str, term: int, word: str) -> Iterator[Any]:
+    def _raft_role(self, line: Line, when: str, term: int, word: str) -> Iterator[Event]:
         """A leader serves when it has changed its role, and no more when it begins to."""
         if (when == "Finish") != (word == "LEADER"):
             return
@@ -117,7 +117,7 @@ class BrokerLog(NodeLog):
         known = {"master": self._leader} if role == "slave" and self._leader else {}
         yield self.event(line, "role", role=role, epoch=max(0, term), detail=known)
 
-    def _read_store(self, line: Line) -> Iterator[Any]:
+    def _read_store(self, line: Line) -> Iterator[Event]:
         text = line.text
         if found := IS_MASTER.match(text):
             self._epoch, start = int(found[1]), int(found[2])
@@ -137,7 +137,7 @@ class BrokerLog(NodeLog):
         elif found := TRUNCATED.match(text):
             yield from self._truncated(line, int(found[1]))
 
-    def _truncated(self, line: Line, to: int) -> Iterator[Any]:
+    def _truncated(self, line: Line, to: int) -> Iterator[Event]:
         """Only if something was cut; how far the log went is in its own list of epochs."""
         if self._cut_to is not None:
             yield self.event(line, "truncated", detail={"from": self._local_end, "to": to})

@@ -8,18 +8,17 @@ plan's settings, by upstream's names, each given to those services that know it.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
 
 from shalott.cluster.base import Topology
-from shalott.cluster.systems.rocketmq_original.layout import (
+from shalott.cluster.systems.rocketmq_original.parameters import (
     PORTS,
     addresses,
     controllers_are_jraft,
     nodes_with,
+    numbers,
     replication_of,
     services_of,
 )
-from shalott.cluster.systems.rocketmq_original.parameters import numbers
 from shalott.cluster.systems.rocketmq_original.settings import settings_of_service
 from shalott.core.plan import SystemPlan
 
@@ -60,15 +59,15 @@ def properties_of(plan: SystemPlan, topology: Topology, node: str) -> dict[str, 
     return {name: _lines(own) for name, own in files.items()}
 
 
-def _lines(properties: Mapping[str, Any]) -> str:
+def _lines(properties: Mapping[str, object]) -> str:
     return "".join(f"{name}={_text(value)}\n" for name, value in properties.items())
 
 
-def _text(value: Any) -> str:
+def _text(value: object) -> str:
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 
-def _name_server(plan: SystemPlan) -> dict[str, Any]:
+def _name_server(plan: SystemPlan) -> dict[str, object]:
     return {
         "listenPort": PORTS["nameserver"],
         "kvConfigPath": "/data/nameserver/kvConfig.json",
@@ -89,7 +88,7 @@ def _peers(plan: SystemPlan, topology: Topology, service: str, port: str) -> str
     return ";".join(f"{member}-{known[node][port]}" for node, member in ids.items())
 
 
-def _controller(plan: SystemPlan, topology: Topology, node: str) -> dict[str, Any]:
+def _controller(plan: SystemPlan, topology: Topology, node: str) -> dict[str, object]:
     if controllers_are_jraft(plan):
         peers = {
             "jRaftGroupId": CONTROLLERS,
@@ -118,7 +117,7 @@ def _all(plan: SystemPlan, topology: Topology, service: str, port: str = "") -> 
     return [known[node][port or service] for node in hosting]
 
 
-def _broker(plan: SystemPlan, topology: Topology, node: str) -> dict[str, Any]:
+def _broker(plan: SystemPlan, topology: Topology, node: str) -> dict[str, object]:
     address = addresses(topology)[node]["remoting"].rpartition(":")[0]
     identity = {
         "brokerClusterName": CLUSTER,
@@ -140,8 +139,8 @@ def _broker(plan: SystemPlan, topology: Topology, node: str) -> dict[str, Any]:
 
 
 def _place(
-    plan: SystemPlan, topology: Topology, node: str, own: Mapping[str, Any]
-) -> dict[str, Any]:
+    plan: SystemPlan, topology: Topology, node: str, own: Mapping[str, object]
+) -> dict[str, object]:
     """Its part in the replication."""
     replication = replication_of(plan.parameters)
     if replication == "controller":

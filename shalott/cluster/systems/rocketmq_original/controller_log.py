@@ -12,12 +12,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
 
 import msgspec
 
 from shalott.broker.base.events import Event
-from shalott.cluster.systems.rocketmq_original.lines import Line, NodeLog, Where
+from shalott.cluster.systems.rocketmq_original.log_lines import Line, NodeLog, Where
 
 CONTROLLERS = "controller"  # the group of their own events
 ROLE = re.compile(r"^Controller (\S+) change role to ([a-zA-Z]+)(?:, leaderId:(\S+))?")
@@ -55,11 +54,11 @@ class ControllerLog(NodeLog):
         self._term = 0
         self._told = ("", 0)
 
-    def started(self, line: Line) -> Iterator[Any]:
+    def started(self, line: Line) -> Iterator[Event]:
         self._term, self._told = 0, ("", 0)
         yield self.event(line, "starting")
 
-    def read(self, line: Line) -> Iterator[Any]:
+    def read(self, line: Line) -> Iterator[Event]:
         text = line.text
         if found := TERM.search(text):
             self._term = max(self._term, int(found[1] or found[2]))
@@ -78,12 +77,12 @@ class ControllerLog(NodeLog):
             if self._told[0] == "leader":
                 yield from self._read_decision(line)
 
-    def _is(self, line: Line, role: str, leader: Mapping[str, str]) -> Iterator[Any]:
+    def _is(self, line: Line, role: str, leader: Mapping[str, str]) -> Iterator[Event]:
         if (role, self._term) != self._told:
             yield self.event(line, "role", role=role, epoch=self._term, detail=leader)
         self._told = (role, self._term)
 
-    def _is_in_jraft(self, line: Line, found: re.Match[str]) -> Iterator[Any]:
+    def _is_in_jraft(self, line: Line, found: re.Match[str]) -> Iterator[Event]:
         self._term = max(self._term, int(found["leads"] or found["follows"] or 0))
         if found["leads"]:
             yield from self._is(line, "leader", {"leader": self._node})
@@ -96,7 +95,7 @@ class ControllerLog(NodeLog):
         for _, address, number in APPLIED_ID.findall(line.text):
             self._where.learn(int(number), address)
 
-    def _read_decision(self, line: Line) -> Iterator[Any]:
+    def _read_decision(self, line: Line) -> Iterator[Event]:
         if found := ELECTED.search(line.text):
             yield from self._elected(line, found)
         elif found := SET.search(line.text):
@@ -105,7 +104,7 @@ class ControllerLog(NodeLog):
             told = {word: members, "set_epoch": int(found[3])}
             yield self.event(line, "set_changed", group=found[1], detail=told)
 
-    def _elected(self, line: Line, found: re.Match[str]) -> Iterator[Any]:
+    def _elected(self, line: Line, found: re.Match[str]) -> Iterator[Event]:
         fields = dict(FIELD.findall(found[3] or ""))
         epoch = _number(fields.get("masterEpoch"))
         address = fields.get("masterAddress") or fields.get("newMasterAddress", "")
@@ -126,7 +125,7 @@ def _number(text: str | None) -> int | None:
 
 def complete_sets(events: Sequence[Event], where: Where) -> list[Event]:
     """Names for the sets' members, and each set's master: the last one elected before it, by the
-    epochs of the set. A set whose election nobody told stays without."""
+    epochs of the set. A set whose election is in no log stays without."""
     elections: dict[str, list[tuple[int, str]]] = {}
     for event in events:
         if event.kind == "elected" and event.detail.get("set_epoch") is not None:
@@ -140,7 +139,9 @@ def _completed(event: Event, elections: Sequence[tuple[int, str]], where: Where)
         return event
     set_epoch, ids = event.detail["set_epoch"], event.detail.get("set_ids")
     before = [told for told in elections if told[0] < set_epoch]
-    named: dict[str, Any] = {} if ids is None else {"set": [where.broker(member) for member in ids]}
+    named: dict[str, object] = (
+        {} if ids is None else {"set": [where.broker(member) for member in ids]}
+    )
     if before and max(before)[1]:
         named["master"] = max(before)[1]
     return msgspec.structs.replace(event, epoch=set_epoch, detail={**event.detail, **named})

@@ -3,23 +3,23 @@
 A program in the nodes (cluster/images/rocketmq/log_digest.py) reads the files themselves, and says
 what it reads in the words of our own brokers' management API, so that both are compared by one
 hand (cluster/systems/rocket/replicas.py). Who has a SyncStateSet compares its members; elsewhere
-all that follow the master hold what it holds when nobody writes. A group of DLedger is compared as
-far as its leader has committed: only that is promised, and who lost its lead keeps what it has cut
-away behind it in its file.
+all that follow the master hold what it holds when no client writes. A group of DLedger is compared
+as far as its leader has committed: only that is promised, and a former leader keeps what it has
+cut away behind it in its file.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 from urllib.parse import parse_qs, urlsplit
 
 import msgspec
 
 from shalott.cluster.base import Cluster
 from shalott.cluster.systems.rocket import replicas
-from shalott.cluster.systems.settling import Observe
+from shalott.cluster.systems.settling import Claim, Observation, Observe
 from shalott.core.errors import Definite, HarnessError, Indefinite
 
 if TYPE_CHECKING:
@@ -37,14 +37,15 @@ async def record_files(
 
     ends: dict[str, int] = {}  # by node, as its broker or its leader told them last
 
-    async def get(node: str, path: str) -> Any:
+    async def get(node: str, path: str) -> replicas.Answer:
         done = await _run(cluster, node, words_of(path, ends.get(node)))
         try:
-            return msgspec.json.decode(done)
+            answer: replicas.Answer = msgspec.json.decode(done)
         except msgspec.DecodeError as error:
             raise Definite(f"{node}'s files can't be read: {done.strip()[-200:]}") from error
+        return answer
 
-    async def ask(node: str) -> Mapping[str, Any]:
+    async def ask(node: str) -> Observation:
         seen = await _observed(observe, node)
         others = await _answers(observe, [other for other in nodes if other != node])
         claims = [_synchronised(claim, node, others) for claim in seen["claims"]]
@@ -58,10 +59,8 @@ async def record_files(
     await replicas.record_logs(record, nodes, ask, get)
 
 
-def _synchronised(
-    claim: Mapping[str, Any], node: str, others: Mapping[str, Mapping[str, Any]]
-) -> Mapping[str, Any]:
-    """With who should hold the same, where nobody keeps a set: the slaves that say they are."""
+def _synchronised(claim: Claim, node: str, others: Mapping[str, Observation]) -> Claim:
+    """With who should hold the same, where no set says so: the slaves that say they are."""
     if claim["role"] != "master" or claim["synchronised"] is not None:
         return claim
     following = [
@@ -72,8 +71,8 @@ def _synchronised(
     return {**claim, "synchronised": following}
 
 
-def _committed(seen: Sequence[Mapping[str, Any]]) -> int | None:
-    """How far the leader of the highest term has committed; None if nobody leads."""
+def _committed(seen: Sequence[Observation]) -> int | None:
+    """How far the leader of the highest term has committed; None if no node leads."""
     leads = [
         (int(claim["epoch"] or 0), int(claim["committed_offset"]))
         for answer in seen
@@ -86,7 +85,7 @@ def _committed(seen: Sequence[Mapping[str, Any]]) -> int | None:
 def words_of(path: str, end: int | None = None) -> tuple[str, ...]:
     """The program's arguments for what our own brokers are asked with that path.
 
-    ``end``: how far the log goes, if somebody says so. What lies behind that in the files was cut
+    ``end``: how far the log goes, if a node says so. What lies behind that in the files was cut
     away, and not overwritten yet, or is no part of the log yet.
     """
     limit = () if end is None else (f"--end={end}",)
@@ -109,7 +108,7 @@ async def _run(cluster: Cluster, node: str, words: Sequence[str]) -> str:
     return done.output
 
 
-async def _answers(observe: Observe, nodes: Sequence[str]) -> dict[str, Mapping[str, Any]]:
+async def _answers(observe: Observe, nodes: Sequence[str]) -> dict[str, Observation]:
     """By node; of those that answer."""
     found = await asyncio.gather(
         *(_observed(observe, node) for node in nodes), return_exceptions=True
@@ -119,7 +118,7 @@ async def _answers(observe: Observe, nodes: Sequence[str]) -> dict[str, Mapping[
     }
 
 
-async def _observed(observe: Observe, node: str) -> Mapping[str, Any]:
+async def _observed(observe: Observe, node: str) -> Observation:
     try:
         async with asyncio.timeout(OBSERVE_TIMEOUT_S):
             return await observe(node)

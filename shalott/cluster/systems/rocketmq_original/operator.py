@@ -4,9 +4,8 @@
 slaves hear of the new master from the name servers. A former master's broker stays off until he has
 seen to it (await_others.py), and he does so when the other slaves have found the new master: a
 slave that meets the old one again before, on its old address, stays with it
-(docs/evidence/analyses/README.md). It is given the slave's place in its properties and an empty
-store before it follows: HAService copies from where a slave's log ends, and never cuts what was
-written apart.
+(docs/evidence/analyses/README.md). It is given the slave's place in its properties and an empty store before
+it follows: HAService copies from where a slave's log ends, and never cuts what was written apart.
 
 *Controllers*: he has them elect (ELECT_MASTER, 1002), and takes a broker that is gone for good out
 of the group (CLEAN_BROKER_DATA, 1011).
@@ -16,16 +15,16 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
 
 from tenacity import retry_if_exception_type, wait_fixed
 
 from shalott.broker.rocket.remoting.codes import RequestCode
 from shalott.cluster.base import Cluster
-from shalott.cluster.systems.rocket import operator as own_operator
+from shalott.cluster.systems.rocket import master_slave as own_operator
 from shalott.cluster.systems.rocketmq_original.config import CLUSTER, GROUP
-from shalott.cluster.systems.rocketmq_original.layout import nodes_with
+from shalott.cluster.systems.rocketmq_original.parameters import nodes_with
 from shalott.cluster.systems.rocketmq_original.system import RocketmqOriginal
+from shalott.cluster.systems.settling import Claim
 from shalott.cluster.waiting import ask_until, retrying
 from shalott.core.errors import ClientError, Definite, HarnessError, Indefinite
 
@@ -67,7 +66,7 @@ class MasterSlaveOriginal(RocketmqOriginal):
         others = [other for other in brokers if other != node]
         claims = {other: await self._own_claim(cluster, other) for other in others}
         if not any(claim["role"] == "master" for claim in claims.values()):
-            return  # nobody took its place
+            return  # no other node took its place
 
         async def is_followed() -> bool:
             return await self._is_followed(cluster, others)
@@ -110,15 +109,15 @@ class MasterSlaveOriginal(RocketmqOriginal):
             raise Definite(f"{node} hosts no broker")
         return brokers
 
-    async def _own_claim(self, cluster: Cluster, node: str) -> Mapping[str, Any]:
+    async def _own_claim(self, cluster: Cluster, node: str) -> Claim:
         claims = (await self.observe(cluster, node))["claims"]
         if not claims:
             raise Indefinite(f"the broker of {node} does not answer")
-        claim: Mapping[str, Any] = claims[0]
+        claim: Claim = claims[0]
         return claim
 
     async def _await_claim(
-        self, cluster: Cluster, node: str, is_right: Callable[[Mapping[str, Any]], bool]
+        self, cluster: Cluster, node: str, is_right: Callable[[Claim], bool]
     ) -> None:
         async def look() -> None:
             claim = await self._own_claim(cluster, node)
@@ -209,9 +208,7 @@ class ControllerOriginal(RocketmqOriginal):
         ids: dict[str, int] = view["ids"]
         return leader, ids
 
-    async def _leader_view(
-        self, cluster: Cluster, nodes: Sequence[str]
-    ) -> tuple[str, Mapping[str, Any]]:
+    async def _leader_view(self, cluster: Cluster, nodes: Sequence[str]) -> tuple[str, Claim]:
         """By whichever of these nodes hosts the leader. Raises ClientError."""
         reason: ClientError = Indefinite("no controller leads")
         for node in dict.fromkeys(nodes):

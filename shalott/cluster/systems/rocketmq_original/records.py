@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
 
 from shalott.cluster.base import System
-from shalott.cluster.systems.known_bugs import check_own_bugs
+from shalott.cluster.systems.own_broker import check_own_bugs
 from shalott.cluster.systems.record import (
     Drawn,
     Footprint,
@@ -20,28 +19,28 @@ from shalott.cluster.systems.record import (
     SystemRecord,
 )
 from shalott.cluster.systems.rocket import layout
-from shalott.cluster.systems.rocket.upstream_names import in_upstream_names
-from shalott.cluster.systems.rocketmq_original.layout import replication_of
+from shalott.cluster.systems.rocket.settings import in_upstream_names
 from shalott.cluster.systems.rocketmq_original.parameters import (
     RocketmqParameters,
     has_controllers,
+    replication_of,
+    safe_settings,
 )
-from shalott.cluster.systems.rocketmq_original.profiles import safe_settings
-from shalott.core.drawing import Range
 from shalott.core.errors import UsageError
 from shalott.core.plan import Plan, SystemPlan, nodes_hosting
+from shalott.core.rng import Range
 
 REMOTING = "rocketmq-remoting"  # brokers and name servers of RocketMQ
 OWN_REPLICATIONS = ("master-slave", "dledger", "controller")  # systems of ours
 # Controllers give a silent master up after 10 s, and look every 5 s; DLedger's followers after 6 s.
-SLOW_ELECTIONS: Mapping[str, Any] = {
+SLOW_ELECTIONS: Parameters = {
     "time_limit_ms": (40_000, 50_000, 60_000),
     "shortest_ms": Range(1000, 8000, 500),
     "longest_ms": Range(8000, 20_000, 500),
     "interval_ms": Range(8000, 20_000, 500),
     "targets": ("one", "master", "master"),
 }
-# Settings of ours that a carried plan keeps, for its faults are as long as they are: when somebody
+# Settings of ours that a carried plan keeps, for its faults are as long as they are: when a node
 # is given up, and who counts. Sizes of files are the harness's own on real nodes.
 CARRIED = (
     *("ha.", "broker.controller_heartbeat_", "broker.sync_", "controller.", "store.flush"),
@@ -117,7 +116,7 @@ def readers(plan: Plan) -> LogReaders:
     return LogReaders(at_slaves=at_slaves, wait_ms=0, tell_where=True, transactions=True)
 
 
-def wanted(knobs: Mapping[str, Any]) -> tuple[str, ...]:
+def wanted(knobs: Parameters) -> tuple[str, ...]:
     """What a search wants to have seen, of what the originals' logs tell."""
     return ("became_master", "became_slave", "client_ok", "client_fail", "client_info")
 

@@ -13,11 +13,10 @@ import difflib
 from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
-from typing import Any
 
 import msgspec
 
-from shalott.cluster.systems.rocketmq_original.layout import JRAFT, replication_of
+from shalott.cluster.systems.rocketmq_original.parameters import JRAFT, replication_of
 from shalott.core.errors import UsageError
 from shalott.core.plan import SystemPlan
 
@@ -59,7 +58,7 @@ def settings_of_release(release: str) -> Mapping[str, Mapping[str, str]]:
     return found
 
 
-def settings_of_service(plan: SystemPlan, service: str) -> dict[str, Any]:
+def settings_of_service(plan: SystemPlan, service: str) -> dict[str, object]:
     """Of the plan's settings those that this service has."""
     known = settings_of_release(str(plan.parameters["version"])).get(service, {})
     plain = {name: value for name, value in plan.policy.items() if name in known}
@@ -100,7 +99,7 @@ def _unknown(
     return f"--policy {full_name}: RocketMQ {release} has no such setting{hint}"
 
 
-def _check_value(full_name: str, name: str, value: Any, usual: str) -> None:
+def _check_value(full_name: str, name: str, value: object, usual: str) -> None:
     """By what kind of thing its default is. Raises UsageError."""
     text = str(value).lower() if isinstance(value, bool) else str(value)
     if name in CHOICES and text not in CHOICES[name]:

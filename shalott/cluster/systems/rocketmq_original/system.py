@@ -11,7 +11,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from tenacity import wait_fixed
 
@@ -20,15 +20,17 @@ from shalott.cluster.base import Cluster, NodeSpec, Topology, members_of
 from shalott.cluster.systems.rocket import settling
 from shalott.cluster.systems.rocketmq_original import files
 from shalott.cluster.systems.rocketmq_original.acknowledged import acknowledged_events
-from shalott.cluster.systems.rocketmq_original.asking import Admin
+from shalott.cluster.systems.rocketmq_original.admin import Admin
 from shalott.cluster.systems.rocketmq_original.config import (
     HEAPS,
     member_ids,
     properties_of,
 )
-from shalott.cluster.systems.rocketmq_original.events import read_events
-from shalott.cluster.systems.rocketmq_original.layout import (
+from shalott.cluster.systems.rocketmq_original.log_lines import Where
+from shalott.cluster.systems.rocketmq_original.observing import Views
+from shalott.cluster.systems.rocketmq_original.parameters import (
     PORTS,
+    RocketmqParameters,
     addresses,
     hosted_ports,
     machines_of,
@@ -36,10 +38,7 @@ from shalott.cluster.systems.rocketmq_original.layout import (
     replication_of,
     services_of,
 )
-from shalott.cluster.systems.rocketmq_original.lines import Where
-from shalott.cluster.systems.rocketmq_original.parameters import RocketmqParameters
-from shalott.cluster.systems.rocketmq_original.views import Views
-from shalott.cluster.systems.settling import Observe
+from shalott.cluster.systems.settling import Observation, Observe
 from shalott.cluster.waiting import ask_until
 from shalott.core.errors import BootFailed, ClientError, Definite, Indefinite
 from shalott.core.history import History
@@ -48,6 +47,12 @@ from shalott.core.plan import SystemPlan
 
 if TYPE_CHECKING:
     from shalott.core.history import Recorder
+
+from shalott.broker.base.events import Event
+from shalott.cluster.systems.own_broker import EventRow, event_row
+from shalott.cluster.systems.rocketmq_original.broker_log import BrokerLog
+from shalott.cluster.systems.rocketmq_original.config import GROUP
+from shalott.cluster.systems.rocketmq_original.controller_log import ControllerLog, complete_sets
 
 log = logging.getLogger("shalott.cluster.systems")
 
@@ -216,11 +221,11 @@ class RocketmqOriginal:
 
     # -- what it believes --------------------------------------------------------------------------
 
-    async def observe(self, cluster: Cluster, node: str) -> Mapping[str, Any]:
+    async def observe(self, cluster: Cluster, node: str) -> Observation:
         return await self._views.observe(cluster, node)
 
     def _observer(self, cluster: Cluster) -> Observe:
-        async def observe(node: str) -> Mapping[str, Any]:
+        async def observe(node: str) -> Observation:
             return await self._views.observe_with_slaves(cluster, node)
 
         return observe
@@ -240,12 +245,10 @@ class RocketmqOriginal:
             log.warning("the cluster has not settled within %d ms: %s", timeout_ms, reason)
         return not reason
 
-    def why_unsettled(
-        self, seen: Mapping[str, Mapping[str, Any] | None], queues: Sequence[str]
-    ) -> str:
+    def why_unsettled(self, seen: Mapping[str, Observation | None], queues: Sequence[str]) -> str:
         return settling.why_unsettled(seen)
 
-    def read_events(self, collected: Path, run_start_wall_ns: int) -> Sequence[Mapping[str, Any]]:
+    def read_events(self, collected: Path, run_start_wall_ns: int) -> Sequence[EventRow]:
         where = Where(
             hosts=self._hosts_of_log,
             members={member: node for node, member in self._members["broker"].items()},
@@ -253,9 +256,7 @@ class RocketmqOriginal:
         )
         return read_events(collected, run_start_wall_ns, where)
 
-    def acknowledged_events(
-        self, history: History, rows: Sequence[Mapping[str, Any]]
-    ) -> Sequence[Mapping[str, Any]]:
+    def acknowledged_events(self, history: History, rows: Sequence[EventRow]) -> Sequence[EventRow]:
         return acknowledged_events(history, rows, self._hosts_of_log)
 
 
@@ -271,3 +272,23 @@ def topic_fields(topic: str, queues: int) -> dict[str, str]:
         "topicSysFlag": "0",
         "order": "false",
     }
+
+
+# A name server has its node's controller in it.
+WITH_CONTROLLERS = ("nameserver", "controller")
+
+
+def read_events(collected: Path, run_start_wall_ns: int, where: Where) -> Sequence[EventRow]:
+    """All that the nodes' logs say. ``collected``: a directory for each node, with its ``log``."""
+    found: list[Event] = []
+    for directory in sorted(collected.glob("*/log")):
+        node = directory.parent.name
+        broker = directory / "broker.log"
+        if broker.is_file():
+            found += BrokerLog(node, GROUP, where).events(broker)
+        for service in WITH_CONTROLLERS:
+            path = directory / f"{service}.log"
+            if path.is_file():
+                found += ControllerLog(node, where).events(path)
+    found.sort(key=lambda event: event.wall_ns)
+    return [event_row(event, run_start_wall_ns) for event in complete_sets(found, where)]

@@ -14,8 +14,7 @@ from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
 from shalott.cluster.systems.record import SYSTEMS
-from shalott.core.complaints import Complaints
-from shalott.core.errors import UsageError
+from shalott.core.errors import Complaints, UsageError
 from shalott.core.parameters import flags_of
 from shalott.core.plan import Plan
 from shalott.harness.fleet.matrix.definition import (

@@ -16,9 +16,8 @@ from typing import Any, Literal
 
 import msgspec
 
-from shalott.core.complaints import Complaints
-from shalott.core.errors import UsageError
-from shalott.core.quantities import parse_bytes, parse_duration_ms
+from shalott.core.errors import Complaints, UsageError
+from shalott.core.parameters import parse_bytes, parse_duration_ms
 
 Names = str | tuple[str, ...]
 Seeds = int | str | tuple[int, ...]

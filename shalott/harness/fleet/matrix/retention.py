@@ -15,7 +15,7 @@ from typing import Any
 
 import msgspec
 
-from shalott.core.quantities import parse_bytes, parse_duration_ms
+from shalott.core.parameters import parse_bytes, parse_duration_ms
 from shalott.harness.fleet.matrix.definition import Retention
 from shalott.harness.fleet.runs.columns import RUN
 from shalott.harness.fleet.runs.table import forget_runs, read_table

@@ -15,7 +15,7 @@ import msgspec
 
 from shalott.core.doors import loaded_modules
 from shalott.core.errors import UsageError
-from shalott.core.quantities import parse_duration_ms
+from shalott.core.parameters import parse_duration_ms
 from shalott.harness.fleet.matrix.cells import Cell, expand
 from shalott.harness.fleet.matrix.definition import Matrix, read_matrix
 from shalott.harness.fleet.matrix.journal import (

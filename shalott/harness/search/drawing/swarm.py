@@ -26,7 +26,6 @@ from shalott.cluster.systems.record import (
     Services,
     SystemRecord,
 )
-from shalott.core.drawing import Draw, Knobs, Range
 from shalott.core.parameters import make_parameters, to_plan
 from shalott.core.plan import (
     ClockPlan,
@@ -41,7 +40,7 @@ from shalott.core.plan import (
     WorkloadPlan,
     canonical,
 )
-from shalott.core.rng import stream_key
+from shalott.core.rng import Draw, Knobs, Range, stream_key
 from shalott.harness.run.planning import check_plan, lay_out
 from shalott.harness.run.request import parse_nodes, profile_of
 from shalott.harness.run.requirements import requirements_of

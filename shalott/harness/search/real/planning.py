@@ -14,10 +14,10 @@ from typing import Any
 
 from shalott.cluster.capabilities import MOST
 from shalott.cluster.systems.record import SYSTEMS, TOGETHER, SystemRecord
-from shalott.core.drawing import Range
 from shalott.core.errors import UsageError
 from shalott.core.parameters import flags_of, parse_parameters, to_plan
 from shalott.core.plan import GatePlan, load_plan
+from shalott.core.rng import Range
 from shalott.harness.run import select
 from shalott.harness.run.request import parse_nemeses, parse_policy
 from shalott.harness.search.campaign import AT_WORK, SEARCH, Campaign

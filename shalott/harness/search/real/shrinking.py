@@ -24,8 +24,8 @@ import typer
 from shalott.cluster.systems.record import SYSTEMS
 from shalott.core.doors import loaded_modules
 from shalott.core.errors import HarnessError, StoreError, UsageError
+from shalott.core.parameters import parse_duration_ms
 from shalott.core.plan import Plan, dump_plan, load_plan
-from shalott.core.quantities import parse_duration_ms
 from shalott.harness.report.results import read_results
 from shalott.harness.report.violations import classes, violations
 from shalott.harness.run import select

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from shalott.core.drawing import Range
 from shalott.core.plan import FaultAction
+from shalott.core.rng import Range
 from shalott.harness.search.scenarios.scenario import SHORT, Scenario
 
 # Who is gone is noticed within 0.6 s.

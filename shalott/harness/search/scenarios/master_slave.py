@@ -7,9 +7,9 @@ from typing import Any
 
 import msgspec
 
-from shalott.cluster.systems.rocket.profiles import SAFE_SETTINGS
-from shalott.core.drawing import Range
+from shalott.cluster.systems.rocket.drawing import SAFE_SETTINGS
 from shalott.core.plan import FaultAction
+from shalott.core.rng import Range
 from shalott.harness.search.drawing.swarm import STRICT
 from shalott.harness.search.scenarios.scenario import SHORT, Scenario
 

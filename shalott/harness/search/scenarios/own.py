@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from shalott.core.drawing import Range
 from shalott.core.plan import FaultAction
+from shalott.core.rng import Range
 from shalott.harness.search.scenarios.ring import PAIRS, cut
 from shalott.harness.search.scenarios.scenario import (
     BY_HAND,

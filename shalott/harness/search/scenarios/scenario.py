@@ -13,8 +13,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from shalott.core.drawing import Range
 from shalott.core.plan import FaultAction
+from shalott.core.rng import Range
 from shalott.harness.search.drawing.swarm import USUAL, Subject, Swarm
 
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from shalott.core.drawing import Range
 from shalott.core.plan import GatePlan
+from shalott.core.rng import Range
 from shalott.harness.search.drawing.swarm import STRICT
 from shalott.harness.search.scenarios.scenario import (
     ALL,

@@ -12,7 +12,7 @@ from shalott.broker.rocket.addresses import AddressBook
 from shalott.broker.rocket.config import RocketConfig
 from shalott.cluster.base import Endpoint, Topology
 from shalott.cluster.systems.rocket.config import PORTS, node_config, to_toml
-from shalott.cluster.systems.rocket.profiles import SAFE_SETTINGS
+from shalott.cluster.systems.rocket.drawing import SAFE_SETTINGS
 from shalott.core.errors import UsageError
 from shalott.core.plan import SystemPlan
 

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from shalott.cluster.systems.rocket import operator as rocketmq_operator
-from shalott.cluster.systems.rocket.operator import fail_over, rejoin
+from shalott.cluster.systems.rocket import master_slave as rocketmq_operator
+from shalott.cluster.systems.rocket.master_slave import fail_over, rejoin
 from shalott.core.errors import Definite, Indefinite
 
 pytestmark = pytest.mark.unit

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from shalott.cluster.systems.rocket.profiles import SAFE_SETTINGS
+from shalott.cluster.systems.rocket.drawing import SAFE_SETTINGS
 from shalott.cluster.systems.rocket.settings import by_section, check_settings, setting_names
 from shalott.core.errors import UsageError
 

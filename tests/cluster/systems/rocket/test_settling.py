@@ -63,7 +63,7 @@ WAITING: dict[str, tuple[Seen, str]] = {
     "no master": (with_claim("n1", role="none"), "no node is the master"),
     "two masters": (with_claim("n2", role="master"), "n1 and n2 are the master"),
     "a master that is not ready": (with_claim("n1", state="waking"), "the master n1 is waking"),
-    "no role": (with_claim("n2", role="none", master=""), "n2 is none and follows nobody"),
+    "no role": (with_claim("n2", role="none", master=""), "n2 is none and follows no node"),
     "another master": (with_claim("n2", master="n3"), "n2 is slave and follows n3"),
     "an old epoch": (with_claim("n2", epoch=2), "n2 follows in epoch 2, not 3"),
     "not in the set": (with_claim("n1", synchronised=["n2"]), "n3 is not synchronised"),

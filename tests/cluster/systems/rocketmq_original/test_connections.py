@@ -10,10 +10,8 @@ import pytest
 from pytest import MonkeyPatch
 
 from shalott.cluster.base import Cluster, CommandResult, Endpoint
-from shalott.cluster.systems.rocketmq_original.asking import Admin
-from shalott.cluster.systems.rocketmq_original.connections import hosts_at
-from shalott.cluster.systems.rocketmq_original.observing import add_slaves
-from shalott.cluster.systems.rocketmq_original.views import Views
+from shalott.cluster.systems.rocketmq_original.admin import Admin, hosts_at
+from shalott.cluster.systems.rocketmq_original.observing import Views, add_slaves
 from shalott.core.plan import SystemPlan
 
 pytestmark = pytest.mark.unit

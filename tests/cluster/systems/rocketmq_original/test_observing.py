@@ -87,7 +87,7 @@ def test_a_slave_that_follows_nobody_says_so() -> None:
             "n2": {**found, "readable_offset": 15960},
         }.items()
     }
-    assert why_unsettled(seen) == "n2 is slave and follows nobody"
+    assert why_unsettled(seen) == "n2 is slave and follows no node"
 
 
 def test_a_release_without_ha_status_leaves_unknown_whom_a_slave_follows() -> None:

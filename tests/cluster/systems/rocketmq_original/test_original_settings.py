@@ -8,12 +8,15 @@ import pytest
 
 from shalott.cluster.base import Endpoint, Topology
 from shalott.cluster.systems.record import SYSTEMS
+from shalott.cluster.systems.rocket.settings import OWN_NAMES, in_own_names
 from shalott.cluster.systems.rocket.settings import check_settings as check_own_settings
-from shalott.cluster.systems.rocket.upstream_names import OWN_NAMES, in_own_names
 from shalott.cluster.systems.rocketmq_original.config import properties_of
-from shalott.cluster.systems.rocketmq_original.layout import PORTS, hosted_ports
-from shalott.cluster.systems.rocketmq_original.parameters import Release
-from shalott.cluster.systems.rocketmq_original.profiles import safe_settings
+from shalott.cluster.systems.rocketmq_original.parameters import (
+    PORTS,
+    Release,
+    hosted_ports,
+    safe_settings,
+)
 from shalott.cluster.systems.rocketmq_original.settings import (
     check_settings,
     settings_of_release,

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from shalott.cluster.systems.rocketmq_original.events import read_events
-from shalott.cluster.systems.rocketmq_original.lines import Where
+from shalott.cluster.systems.rocketmq_original.log_lines import Where
+from shalott.cluster.systems.rocketmq_original.system import read_events
 
 pytestmark = pytest.mark.unit
 

@@ -1,0 +1,195 @@
+"""A queue client over AMQP 0-9-1 that knows exactly what became of each operation.
+
+Enqueue: a persistent, mandatory publish on a channel in confirm mode.
+
+    ok      the confirm is an ack
+    fail    a return before the confirm (no route); the channel closed because of the publish
+            itself; nothing was written: no connection, no channel, connection blocked
+    info    a nack; no confirm in time; the connection or the channel ended otherwise after the
+            publish was written
+
+A nack is no proof that the message is gone: RabbitMQ nacks when every process of a queue died
+before it confirmed, and the message may be on one's disk and be recovered with it.
+
+Dequeue: basic.get, then an acknowledgement by hand, at once or after ``ack_after_ms``, as an
+application works on a message before it acknowledges it. If the client sees its channel end
+meanwhile, it never acknowledges: the work counts for nothing, and the server must give the message
+to a client again.
+
+    ok      a message came, also if the acknowledgement is lost: the client has it, and may be
+            given it again
+    fail    get-empty (error "empty"); the channel closed because of the get; nothing was written;
+            the channel ended before the acknowledgement was due (error "given back: ...", the
+            value in ``extra`` as ``given_back``)
+    info    no answer in time, connection or channel ended: the server may hold it as delivered,
+            and will give it to a client again
+
+Weaker client guarantees (checkers/queues/guarantees.py) open the documented windows of loss.
+Without confirms an enqueue is ok once it was written and a synchronous call on the same channel
+came back, which it does behind the return of a message that has no route. Without acknowledgements
+by hand a dequeue has the message deleted as it is sent. Transient queues may vanish with their
+nodes: one that an answer says is not there is declared again by the next operation on it, as
+applications do.
+
+The channel is channel.py's. The AMQP 0-9-1 reference and RabbitMQ's guide on consumer
+acknowledgements and publisher confirms say what each answer promises.
+"""
+
+from __future__ import annotations
+
+import asyncio
+
+from pamqp import commands
+
+from shalott.checkers.queues.guarantees import CAREFUL, ClientGuarantees
+from shalott.checkers.queues.redelivery import GIVEN_BACK, GIVEN_BACK_VALUE
+from shalott.clients.amqp.channel import GUEST, AmqpChannel, Credentials
+from shalott.clients.amqp.connection import Connection, Content
+from shalott.core.errors import Definite, Indefinite
+from shalott.core.message_body import decode_body, encode_body
+from shalott.core.op import Completion, Invocation
+
+TRANSIENT, PERSISTENT = 1, 2  # delivery modes
+EMPTY = "empty"
+CORRUPTED = "corrupted"
+_PUBLISH = commands.Basic.Publish.index
+_GET = commands.Basic.Get.index
+_DECLARE = commands.Queue.Declare.index
+_NO_ROUTE = 312
+
+
+class AmqpQueueClient:
+    """Serves enqueue and dequeue on one node."""
+
+    def __init__(
+        self,
+        host: str,
+        port: int,
+        *,
+        body_bytes: int = 64,
+        op_timeout_ms: int = 5000,
+        ack_after_ms: int = 0,
+        guarantees: ClientGuarantees = CAREFUL,
+        credentials: Credentials = GUEST,
+    ) -> None:
+        self._body_bytes = body_bytes
+        self._ack_after_ms = ack_after_ms
+        self.guarantees = guarantees
+        self._missing: dict[str, None] = {}  # transient queues to be declared again
+        self._channel = AmqpChannel(
+            host,
+            port,
+            op_timeout_ms=op_timeout_ms,
+            confirms=guarantees.confirms,
+            credentials=credentials,
+        )
+
+    async def open(self) -> None:
+        await self._channel.open()
+
+    async def invoke(self, invocation: Invocation) -> Completion:
+        async with self._channel.deadline() as deadline:
+            connection = await self._channel.ready()
+            if invocation.key in self._missing:
+                await self._declare(connection, invocation.key)
+            deadline.written = True
+            if invocation.f == "enqueue":
+                assert invocation.value is not None
+                return await self._enqueue(connection, invocation.key, invocation.value)
+            if invocation.f == "dequeue":
+                return await self._dequeue(connection, invocation.key)
+            raise Definite(f"a queue client knows no {invocation.f}")
+
+    async def declare_passive(self, queue: str) -> int:
+        """How many messages are ready in ``queue``; Definite if the server says it is not there."""
+        async with self._channel.deadline():
+            connection = await self._channel.ready()
+            connection.send(commands.Queue.Declare(queue=queue, passive=True))
+            method = commands.Queue.Declare.index
+            event = await self._channel.answer(connection, (commands.Queue.DeclareOk,), method)
+            assert isinstance(event, commands.Queue.DeclareOk)
+            return int(event.message_count or 0)
+
+    async def close(self) -> None:
+        await self._channel.close()
+
+    async def _enqueue(self, connection: Connection, queue: str, value: int) -> Completion:
+        if connection.blocked is not None:
+            raise Definite(f"the server blocks publishers: {connection.blocked}")
+        self._channel.published += 1
+        mode = PERSISTENT if self.guarantees.persistent else TRANSIENT
+        connection.send_content(
+            commands.Basic.Publish(routing_key=queue, mandatory=True),
+            commands.Basic.Properties(delivery_mode=mode),
+            encode_body(value, self._body_bytes),
+        )
+        if not self.guarantees.confirms:
+            connection.send(commands.Basic.Qos(prefetch_count=0))
+        returned: str | None = None
+        wanted = (Content, commands.Basic.Ack, commands.Basic.Nack, commands.Basic.QosOk)
+        while True:
+            event = await self._channel.answer(connection, wanted, _PUBLISH)
+            match event:
+                case Content(method=commands.Basic.Return() as refusal):
+                    returned = f"returned: {refusal.reply_code} {refusal.reply_text}"
+                    if refusal.reply_code == _NO_ROUTE:
+                        self._misses(queue)
+                case commands.Basic.QosOk() | commands.Basic.Ack() if self._answers_last(event):
+                    if returned is not None:
+                        raise Definite(returned)
+                    return Completion(type="ok")
+                case commands.Basic.Nack() if self._answers_last(event):
+                    if returned is not None:
+                        raise Definite(returned)
+                    raise Indefinite("nack: no process of the queue lived to confirm it")
+
+    async def _dequeue(self, connection: Connection, queue: str) -> Completion:
+        no_ack, life = not self.guarantees.manual_acks, self._channel.lives
+        connection.send(commands.Basic.Get(queue=queue, no_ack=no_ack))
+        try:
+            event = await self._channel.answer(connection, (Content, commands.Basic.GetEmpty), _GET)
+        except Definite as refusal:
+            if ": 404 NOT_FOUND - no queue " in str(refusal):
+                self._misses(queue)
+            raise
+        if isinstance(event, commands.Basic.GetEmpty):
+            return Completion(type="fail", error=EMPTY)
+        assert isinstance(event, Content) and isinstance(event.method, commands.Basic.GetOk)
+        value = decode_body(event.body)
+        redelivered = bool(event.method.redelivered)
+        if not no_ack and self._ack_after_ms:
+            await asyncio.sleep(self._ack_after_ms / 1000)
+            if self._channel.still(life) is None:
+                why = f"{GIVEN_BACK}: {self._channel.why_lost}"
+                extra = {GIVEN_BACK_VALUE: value}
+                return Completion(type="fail", redelivered=redelivered, error=why, extra=extra)
+        if not no_ack:
+            connection.send(commands.Basic.Ack(delivery_tag=event.method.delivery_tag or 0))
+        if value is None:
+            head = {"body_hex": event.body[:64].hex(), "body_bytes": len(event.body)}
+            return Completion(type="ok", redelivered=redelivered, error=CORRUPTED, extra=head)
+        return Completion(type="ok", value=value, redelivered=redelivered)
+
+    def _misses(self, queue: str) -> None:
+        if not self.guarantees.durable:
+            self._missing[queue] = None
+
+    async def _declare(self, connection: Connection, queue: str) -> None:
+        """Declare a transient queue. Definite if it can't be: nothing else was asked for yet."""
+        connection.send(commands.Queue.Declare(queue=queue, durable=False))
+        try:
+            await self._channel.answer(connection, (commands.Queue.DeclareOk,), _DECLARE)
+        except Indefinite as error:
+            raise Definite(f"{queue} could not be declared again: {error}") from error
+        del self._missing[queue]
+
+    def _answers_last(
+        self, answer: commands.Basic.Ack | commands.Basic.Nack | commands.Basic.QosOk
+    ) -> bool:
+        """Whether it is the verdict on the last publish."""
+        if isinstance(answer, commands.Basic.QosOk):
+            return True
+        tag = int(answer.delivery_tag or 0)
+        return tag == self._channel.published or (
+            bool(answer.multiple) and tag in (0, self._channel.published)
+        )

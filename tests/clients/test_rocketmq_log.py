@@ -6,10 +6,9 @@ from collections.abc import Awaitable, Callable
 
 import pytest
 
-from shalott.broker.rocket.addresses import parse_address
-from shalott.broker.rocket.processor import outcomes
-from shalott.broker.rocket.remoting.codes import ResponseCode
-from shalott.broker.rocket.remoting.command import Command, response
+from shalott.broker.rocket.config import parse_address
+from shalott.broker.rocket.processor import puts
+from shalott.broker.rocket.remoting.command import Command, ResponseCode, response
 from shalott.clients import log_client
 from shalott.clients.body import encode_body
 from shalott.clients.log_client import LogClient
@@ -144,15 +143,15 @@ def test_an_offset_that_is_none_moves_the_client() -> None:
         (11, "no slave", Indefinite),
         (12, "slow slave", Indefinite),
         (1, "no quorum in time", Indefinite),
-        (1, f"in-sync replicas not enough: {outcomes.STORED}", Indefinite),
-        (1, f"in-sync replicas not enough: {outcomes.NOTHING_STORED}", Definite),
-        (14, f"a slave: {outcomes.NOTHING_STORED}", Definite),
-        (14, f"deposed: {outcomes.STORED}", Indefinite),
+        (1, f"in-sync replicas not enough: {puts.STORED}", Indefinite),
+        (1, f"in-sync replicas not enough: {puts.NOTHING_STORED}", Definite),
+        (14, f"a slave: {puts.NOTHING_STORED}", Definite),
+        (14, f"deposed: {puts.STORED}", Indefinite),
         (14, "", Indefinite),
         (2, "too busy", Definite),
         (3, "what?", Definite),
         (13, "illegal", Definite),
-        (13, f"illegal: {outcomes.STORED}", Indefinite),
+        (13, f"illegal: {puts.STORED}", Indefinite),
         (16, "not allowed", Definite),
         (17, "no such topic", Definite),
         (22, "never heard of it", Indefinite),
@@ -167,8 +166,8 @@ def test_what_an_answer_says_of_a_send(code: int, remark: str, outcome: type[Exc
 
 
 def test_the_words_are_the_brokers() -> None:
-    assert log_client.NOTHING_STORED == outcomes.NOTHING_STORED
-    assert log_client.STORED == outcomes.STORED
+    assert log_client.NOTHING_STORED == puts.NOTHING_STORED
+    assert log_client.STORED == puts.STORED
 
 
 def test_a_connection_that_ends_with_the_answer_leaves_it_open() -> None:
@@ -202,7 +201,7 @@ def test_the_route_is_asked_for_again_after_an_error_and_not_before() -> None:
         await it.send(1)
         await it.world.register(NOBODY, epoch=1)
         await it.send(2)  # by the route that it has
-        refusal = response(ResponseCode.SERVICE_NOT_AVAILABLE, outcomes.NOTHING_STORED)
+        refusal = response(ResponseCode.SERVICE_NOT_AVAILABLE, puts.NOTHING_STORED)
         assert await it.send_fails(refusal) is Definite
         with pytest.raises(Definite, match=NOBODY):
             await it.send(3)

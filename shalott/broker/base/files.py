@@ -75,3 +75,21 @@ async def read_number(disk: Disk, path: str) -> int:
 async def write_number(disk: Disk, path: str, number: int) -> None:
     """Durable when it returns; a crash leaves the old number or the new one."""
     await replace_file(disk, path, str(number).encode())
+
+
+# -- the incarnation -------------------------------------------------------------------------------
+# A node's incarnation grows with every start. Processes, links and tables tell a node's runs
+# apart by it. The data directory holds it, but an operator may replace a broken disk by an empty
+# one. Erlang's daemon epmd, which is not on that disk, counts the starts of a node for that
+# reason (its "creation"); here the machine does.
+
+
+async def begin_life(disk: Disk, starts: int) -> int:
+    """The number of the life that begins, durable when this returns.
+
+    Args:
+        starts: how often the machine has started the node, this time included; 0 if nobody counts.
+    """
+    incarnation = max(await read_number(disk, "incarnation") + 1, starts)
+    await write_number(disk, "incarnation", incarnation)
+    return incarnation

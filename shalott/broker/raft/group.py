@@ -6,11 +6,12 @@ Implemented by RaftRunner (runner.py).
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
 from shalott.broker.base.errors import BrokerError
+from shalott.broker.raft import api
 from shalott.broker.raft.api import Entry, Role, Snapshot
 
 
@@ -128,3 +129,20 @@ class RaftGroup(Protocol):
     async def start(self) -> None: ...
 
     async def stop(self) -> None: ...
+
+
+# -- what users of a group bring -------------------------------------------------------------------
+
+
+class Transport(Protocol):
+    """What the runner needs of a network."""
+
+    async def start(self, receive: Callable[[str, api.Message], None]) -> None:
+        """``receive(sender, message)`` is called for all that comes."""
+        ...
+
+    async def stop(self) -> None: ...
+
+    def send(self, to: str, message: api.Message) -> None:
+        """Now or never: nobody hears whether it arrived."""
+        ...

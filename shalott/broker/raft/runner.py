@@ -20,9 +20,8 @@ import msgspec
 from shalott.broker.base.env import Env
 from shalott.broker.base.errors import DiskFull
 from shalott.broker.raft import api
-from shalott.broker.raft.alarm import Alarm
 from shalott.broker.raft.api import RaftSettings, Role, Snapshot
-from shalott.broker.raft.applying import BATCH_BYTES, Applier, fail
+from shalott.broker.raft.applier import BATCH_BYTES, Applier, fail
 from shalott.broker.raft.core import RaftCore
 from shalott.broker.raft.group import (
     Busy,
@@ -30,10 +29,10 @@ from shalott.broker.raft.group import (
     ProposalTimeout,
     StateMachine,
     Submitted,
+    Transport,
     Watcher,
 )
 from shalott.broker.raft.storage import RaftStorage
-from shalott.broker.raft.transport import Transport
 
 log = logging.getLogger("shalott.broker.raft")
 
@@ -402,3 +401,38 @@ class RaftRunner:
         self._snapshot = self._applier.take_snapshot()
         if self._snapshot is not None:
             self._step(api.SnapshotTaken(self._snapshot.index), settle=False)
+
+
+# -- the timer -------------------------------------------------------------------------------------
+# Alarm: one timer that is moved ahead as needed, for who knows when it next has something to do.
+#
+# It is never put off: one that goes off too early only finds that there is nothing to do yet, and
+# that costs less than a new timer each time.
+
+
+class Alarm:
+    """``ring`` is called in the event loop, once for each ``set`` that was not overtaken."""
+
+    def __init__(self, ring: Callable[[], None]) -> None:
+        self._ring = ring
+        self._timer: asyncio.TimerHandle | None = None
+        self._due_ms = 0
+
+    def set(self, due_ms: int, now_ms: int) -> None:
+        """Ring at ``due_ms`` of a clock that shows ``now_ms``, or before."""
+        if self._timer is not None:
+            if self._due_ms <= due_ms:
+                return
+            self._timer.cancel()
+        self._due_ms = due_ms
+        delay_s = max(1, due_ms - now_ms) / 1000
+        self._timer = asyncio.get_running_loop().call_later(delay_s, self._is_up)
+
+    def stop(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    def _is_up(self) -> None:
+        self._timer = None
+        self._ring()

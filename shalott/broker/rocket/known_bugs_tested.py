@@ -68,7 +68,7 @@ TESTED_BUGS: tuple[KnownBug, ...] = (
         symptom="the master does not find the epoch of its next packet; replication stops",
         fix="the entry of the newer epoch takes the empty one's place",
         systems=("controller",),
-        shown_by="tests/broker/rocket/ha/autoswitch/test_switches.py",
+        shown_by="tests/broker/rocket/autoswitch/test_switches.py",
     ),
     KnownBug(
         id="KB-RKT-22",
@@ -81,7 +81,7 @@ TESTED_BUGS: tuple[KnownBug, ...] = (
         symptom="the old master finds no consistent point, and fails to follow for ever",
         fix="logs that begin at one offset differ from there on at most, and are cut there",
         systems=("controller",),
-        shown_by="tests/broker/rocket/ha/autoswitch/test_switches.py",
+        shown_by="tests/broker/rocket/autoswitch/test_switches.py",
     ),
     KnownBug(
         id="KB-RKT-25",
@@ -93,7 +93,7 @@ TESTED_BUGS: tuple[KnownBug, ...] = (
         symptom="the master closes the connection, again and again",
         fix="the state is that of the packet",
         systems=("controller",),
-        shown_by="tests/broker/rocket/ha/autoswitch/test_switches.py",
+        shown_by="tests/broker/rocket/autoswitch/test_switches.py",
     ),
     KnownBug(
         id="KB-RKT-28",
@@ -141,7 +141,7 @@ TESTED_BUGS: tuple[KnownBug, ...] = (
         symptom="its next messages are skipped",
         fix="offsets are cut down to the queue's end when a broker becomes master",
         systems=("master-slave", "dledger", "controller"),
-        shown_by="tests/broker/rocket/processor/test_pulling.py",
+        shown_by="tests/broker/rocket/processor/test_pull.py",
     ),
     KnownBug(
         id="KB-RKT-36",
@@ -153,7 +153,7 @@ TESTED_BUGS: tuple[KnownBug, ...] = (
         symptom="messages of the topic are there and nobody can ask for them",
         fix="a new master learns topics from its log",
         systems=("master-slave", "dledger", "controller"),
-        shown_by="tests/broker/rocket/processor/test_pulling.py",
+        shown_by="tests/broker/rocket/processor/test_pull.py",
     ),
     KnownBug(
         id="KB-RKT-39",
@@ -177,7 +177,7 @@ TESTED_BUGS: tuple[KnownBug, ...] = (
         symptom="a slave of the set finds no common epoch and truncates what was confirmed",
         fix="the beginning of an epoch that is recorded is kept",
         systems=("controller",),
-        shown_by="tests/broker/rocket/ha/autoswitch/test_switches.py",
+        shown_by="tests/broker/rocket/autoswitch/test_switches.py",
     ),
     KnownBug(
         id="KB-RKT-D",
@@ -189,7 +189,7 @@ TESTED_BUGS: tuple[KnownBug, ...] = (
         symptom="slaves cut what was acknowledged down to the master's end",
         fix="with sync flush only what is flushed is sent",
         systems=("controller",),
-        shown_by="tests/broker/rocket/ha/autoswitch/test_switches.py",
+        shown_by="tests/broker/rocket/autoswitch/test_switches.py",
     ),
     KnownBug(
         id="KB-RKT-E",

@@ -16,8 +16,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from shalott.broker.rocket.remoting.codes import RequestCode
-from shalott.broker.rocket.remoting.command import Command
+from shalott.broker.rocket.remoting.command import Command, RequestCode
 from shalott.clients.body import decode_body, encode_body
 from shalott.clients.cpp.process import CppProcess
 from shalott.clients.cpp.tap import RemotingTap

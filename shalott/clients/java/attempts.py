@@ -21,8 +21,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from shalott.broker.rocket.remoting.codes import RequestCode, ResponseCode
-from shalott.broker.rocket.remoting.command import Command
+from shalott.broker.rocket.remoting.command import Command, RequestCode, ResponseCode
 from shalott.clients.body import decode_body
 from shalott.clients.cpp.tap import Cut
 from shalott.clients.log_client import fate_of_send as fate_of_one

@@ -13,8 +13,7 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 
-from shalott.broker.rocket.remoting.codes import RequestCode
-from shalott.broker.rocket.remoting.command import Command
+from shalott.broker.rocket.remoting.command import Command, RequestCode
 from shalott.clients.body import decode_body
 from shalott.clients.cpp.wire import MemberRows
 from shalott.clients.java.attempts import SENDS, key_of_send

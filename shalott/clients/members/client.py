@@ -23,7 +23,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
-from shalott.broker.rocket.remoting.codes import ResponseCode
+from shalott.broker.rocket.remoting.command import ResponseCode
 from shalott.checkers.groups.rows.rules import Group
 from shalott.clients.members import requests
 from shalott.clients.members.consumption import MemberSettings, fate_of

@@ -15,7 +15,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from shalott.broker.rocket.remoting.codes import ResponseCode
+from shalott.broker.rocket.remoting.command import ResponseCode
 from shalott.checkers.groups.rows.rules import Group
 from shalott.clients.body import decode_body
 from shalott.clients.log_client import NOTHING_STORED

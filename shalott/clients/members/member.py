@@ -16,8 +16,7 @@ import asyncio
 from collections.abc import Coroutine
 from typing import Any
 
-from shalott.broker.rocket.remoting.codes import RequestCode
-from shalott.broker.rocket.remoting.command import Command
+from shalott.broker.rocket.remoting.command import Command, RequestCode
 from shalott.checkers.groups.rows.rules import Group
 from shalott.clients.members import requests
 from shalott.clients.members.allocation import allocate_averagely

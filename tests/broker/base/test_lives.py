@@ -9,7 +9,7 @@ import pytest
 
 from shalott.broker.__main__ import count_start
 from shalott.broker.base.disk import OsDisk
-from shalott.broker.base.lives import begin_life
+from shalott.broker.base.files import begin_life
 
 pytestmark = pytest.mark.unit
 

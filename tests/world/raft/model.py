@@ -15,9 +15,8 @@ from dataclasses import dataclass, field
 import msgspec
 
 from shalott.broker.raft import api
-from shalott.broker.raft.codes import RaftCode
-from shalott.broker.raft.core import RaftCore
-from shalott.broker.raft.timing import RETRY_MS
+from shalott.broker.raft.api import RaftCode
+from shalott.broker.raft.core import RETRY_MS, RaftCore
 
 FAST = api.RaftSettings(
     heartbeat_interval_ms=50,

@@ -15,7 +15,7 @@ from shalott.broker.raft.api import Entry, RaftSettings, Role, Snapshot
 from shalott.broker.raft.group import Submitted
 from shalott.broker.raft.journal_log import JournalLog
 from shalott.broker.raft.runner import RaftRunner
-from shalott.broker.rocket.raft_remoting.transport import RaftTransport
+from shalott.broker.rocket.remoting.raft_transport import RaftTransport
 from shalott.cluster.sim.disk.disk import SimDisk
 from shalott.cluster.sim.loop.loop import SimLoop
 from shalott.cluster.sim.loop.processes import SimProcess

@@ -9,13 +9,18 @@ from collections.abc import Callable, Coroutine
 from typing import Any
 
 from shalott.broker.base.env import Env
-from shalott.broker.rocket.addresses import AddressBook
+from shalott.broker.rocket.autoswitch.epochs import EpochFileCache
+from shalott.broker.rocket.autoswitch.service import AutoSwitchHAService
+from shalott.broker.rocket.autoswitch.tenure import Proposal, Tenure
 from shalott.broker.rocket.commitlog.api import Message, PutStage
 from shalott.broker.rocket.commitlog.store import MessageStore
-from shalott.broker.rocket.config import HaConfig, RocketConfig, RocketPeer, StoreConfig
-from shalott.broker.rocket.ha.autoswitch.epoch_file import EpochFileCache
-from shalott.broker.rocket.ha.autoswitch.service import AutoSwitchHAService
-from shalott.broker.rocket.ha.autoswitch.tenure import Proposal, Tenure
+from shalott.broker.rocket.config import (
+    AddressBook,
+    HaConfig,
+    RocketConfig,
+    RocketPeer,
+    StoreConfig,
+)
 from shalott.cluster.sim.disk.disk import DiskKnobs
 from shalott.cluster.sim.network.network import NetworkKnobs
 from tests.world.env import Event

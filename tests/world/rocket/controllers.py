@@ -11,15 +11,20 @@ from typing import Any, TypeVar
 
 from shalott.broker.base.env import Env, seeded_rng
 from shalott.broker.base.errors import BrokerError
-from shalott.broker.rocket.addresses import AddressBook, parse_address
-from shalott.broker.rocket.config import ControllerConfig, RaftConfig, RocketConfig, RocketPeer
+from shalott.broker.rocket.config import (
+    AddressBook,
+    ControllerConfig,
+    RaftConfig,
+    RocketConfig,
+    RocketPeer,
+    parse_address,
+)
 from shalott.broker.rocket.controller import messages as cm
 from shalott.broker.rocket.controller.client import ControllerClient, Master
-from shalott.broker.rocket.controller.errors import NoController, NotLeader, OutcomeUnknown
+from shalott.broker.rocket.controller.messages import NoController, NotLeader, OutcomeUnknown
 from shalott.broker.rocket.controller.service import Controller
 from shalott.broker.rocket.remoting.client import RemotingClient, Unanswered, Unreachable
-from shalott.broker.rocket.remoting.codes import RequestCode
-from shalott.broker.rocket.remoting.command import Command
+from shalott.broker.rocket.remoting.command import Command, RequestCode
 from shalott.broker.rocket.remoting.server import Caller, RemotingServer
 from shalott.cluster.sim.disk.disk import SimDisk
 from shalott.cluster.sim.loop.loop import SimLoop

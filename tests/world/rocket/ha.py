@@ -7,11 +7,11 @@ from collections.abc import Callable, Coroutine
 from typing import Any
 
 from shalott.broker.base.env import Env
-from shalott.broker.rocket.addresses import AddressBook
 from shalott.broker.rocket.commitlog.api import Message
 from shalott.broker.rocket.commitlog.replica import PutResult, PutStatus
 from shalott.broker.rocket.commitlog.store import MessageStore
 from shalott.broker.rocket.config import (
+    AddressBook,
     BrokerConfig,
     HaConfig,
     RocketConfig,

@@ -11,10 +11,9 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from shalott.broker.rocket.addresses import parse_address
+from shalott.broker.rocket.config import parse_address
 from shalott.broker.rocket.processor.delays import deliver_delayed
-from shalott.broker.rocket.remoting.codes import RequestCode, ResponseCode
-from shalott.broker.rocket.remoting.command import Command, response
+from shalott.broker.rocket.remoting.command import Command, RequestCode, ResponseCode, response
 from shalott.broker.rocket.remoting.route_data import BrokerData, QueueData, TopicRoute, encode_body
 from shalott.broker.rocket.remoting.server import Caller, RemotingServer
 from shalott.checkers.groups.rows.rules import Group

@@ -7,11 +7,11 @@ from collections.abc import Callable, Coroutine
 from typing import Any
 
 from shalott.broker.base.env import Env
-from shalott.broker.rocket.addresses import AddressBook
 from shalott.broker.rocket.commitlog.api import Message
 from shalott.broker.rocket.commitlog.replica import PutResult, PutStatus
 from shalott.broker.rocket.commitlog.store import MessageStore
 from shalott.broker.rocket.config import (
+    AddressBook,
     BrokerConfig,
     ControllerConfig,
     HaConfig,
@@ -23,8 +23,7 @@ from shalott.broker.rocket.config import (
 from shalott.broker.rocket.controller.client import ControllerClient
 from shalott.broker.rocket.controller.service import Controller
 from shalott.broker.rocket.remoting.client import RemotingClient
-from shalott.broker.rocket.remoting.codes import RequestCode
-from shalott.broker.rocket.remoting.command import Command
+from shalott.broker.rocket.remoting.command import Command, RequestCode
 from shalott.broker.rocket.remoting.server import Caller, RemotingServer
 from shalott.broker.rocket.replicas.replica import AutoSwitchReplica
 from shalott.cluster.sim.loop.processes import SimProcess

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from shalott.broker.rocket.commitlog.api import Appended, Message, MessageLog, PutStage
 from shalott.broker.rocket.commitlog.codec import Encoder
-from shalott.broker.rocket.commitlog.queue_set import QueueSet
+from shalott.broker.rocket.commitlog.consume_queues import QueueSet
 
 
 def append(

@@ -13,7 +13,7 @@ from shalott.broker.base.errors import StorageError
 from shalott.broker.rocket.commitlog.api import GetStatus, Got, Log
 from shalott.broker.rocket.commitlog.codec import FILLER_MIN_BYTES, START, is_message, store_ms_at
 from shalott.broker.rocket.commitlog.commit_log import MESSAGE_BYTES_MAX
-from shalott.broker.rocket.commitlog.consume_queue import ConsumeQueue
+from shalott.broker.rocket.commitlog.consume_queues import ConsumeQueue
 
 log = logging.getLogger("shalott.broker.commitlog")
 

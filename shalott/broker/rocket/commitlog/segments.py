@@ -29,8 +29,8 @@ from shalott.broker.base.disk import Disk
 from shalott.broker.base.env import pause_ms
 from shalott.broker.base.errors import DiskFull, StorageError
 from shalott.broker.base.journal import NO_ROOM
-from shalott.broker.rocket.commitlog.blocks import Tail
 from shalott.broker.rocket.commitlog.segment_files import SegmentFiles
+from shalott.broker.rocket.commitlog.segment_tail import Tail
 from shalott.broker.rocket.commitlog.waiters import Waiters
 
 log = logging.getLogger("shalott.broker.commitlog")

@@ -19,13 +19,18 @@ from shalott.broker.base.env import Env, pause_ms
 from shalott.broker.base.errors import DiskFull, StorageError
 from shalott.broker.rocket.commitlog.api import FoundByKey, Got, Message, MessageLog, PutStage
 from shalott.broker.rocket.commitlog.appending import append
-from shalott.broker.rocket.commitlog.checkpoint import CONFIRM_UNKNOWN, Checkpoint, CheckpointKeeper
 from shalott.broker.rocket.commitlog.codec import Encoder
 from shalott.broker.rocket.commitlog.commit_log import RECOVERY_BYTES, CommitLog
+from shalott.broker.rocket.commitlog.consume_queues import Key, QueueSet
 from shalott.broker.rocket.commitlog.key_index import KeyIndex
-from shalott.broker.rocket.commitlog.queue_set import Key, QueueSet
 from shalott.broker.rocket.commitlog.reading import digest, get, message_at, queue_offset_at_ms
-from shalott.broker.rocket.commitlog.recovery import mark_clean, open_store_files
+from shalott.broker.rocket.commitlog.recovery import (
+    CONFIRM_UNKNOWN,
+    Checkpoint,
+    CheckpointKeeper,
+    mark_clean,
+    open_store_files,
+)
 from shalott.broker.rocket.commitlog.retention import Retention
 from shalott.broker.rocket.commitlog.waiters import Waiters
 from shalott.broker.rocket.config import StoreConfig

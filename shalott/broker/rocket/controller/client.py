@@ -18,10 +18,9 @@ from dataclasses import dataclass
 
 from shalott.broker.base.errors import BrokerError
 from shalott.broker.rocket.controller import messages as cm
-from shalott.broker.rocket.controller.errors import NoController, NotLeader, refusal
+from shalott.broker.rocket.controller.messages import NoController, NotLeader, refusal
 from shalott.broker.rocket.remoting.client import RemotingClient, Unanswered, Unreachable
-from shalott.broker.rocket.remoting.codes import RequestCode, ResponseCode
-from shalott.broker.rocket.remoting.command import Command
+from shalott.broker.rocket.remoting.command import Command, RequestCode, ResponseCode
 
 TIMEOUT_MS = 3000
 HEARTBEAT_TIMEOUT_MS = 1000

@@ -18,9 +18,8 @@ from dataclasses import dataclass, field
 from shalott.broker.base.env import Env
 from shalott.broker.rocket.controller import messages as cm
 from shalott.broker.rocket.controller import state as cs
-from shalott.broker.rocket.controller.election import Candidates, LiveInfo, elect
-from shalott.broker.rocket.remoting.codes import ResponseCode
-from shalott.broker.rocket.remoting.command import Command, response
+from shalott.broker.rocket.controller.elect_policy import Candidates, LiveInfo, elect
+from shalott.broker.rocket.remoting.command import Command, ResponseCode, response
 
 SEPARATOR = ";"
 

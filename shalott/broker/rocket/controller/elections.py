@@ -21,11 +21,10 @@ from shalott.broker.rocket.controller import messages as cm
 from shalott.broker.rocket.controller import state as cs
 from shalott.broker.rocket.controller.decisions import Decision, Liveness
 from shalott.broker.rocket.controller.heartbeats import MS, TICK_MS, HeartbeatManager, Identity
-from shalott.broker.rocket.controller.replicated import ReplicatedState
-from shalott.broker.rocket.controller.settings import LiveSettings
+from shalott.broker.rocket.controller.live_settings import LiveSettings
+from shalott.broker.rocket.controller.replicated_state import ReplicatedState
 from shalott.broker.rocket.remoting.client import RemotingClient
-from shalott.broker.rocket.remoting.codes import RequestCode, ResponseCode
-from shalott.broker.rocket.remoting.command import Command
+from shalott.broker.rocket.remoting.command import Command, RequestCode, ResponseCode
 from shalott.broker.rocket.remoting.server import Caller
 
 log = logging.getLogger("shalott.broker.controller")

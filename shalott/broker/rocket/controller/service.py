@@ -1,6 +1,6 @@
 """Controller: one of the nodes that decide who is master of each broker group.
 
-The controllers replicate their decisions by Raft (replicated.py). The leader of that answers
+The controllers replicate their decisions by Raft (replicated_state.py). The leader of that answers
 requests (requests.py) and acts on what it sees (elections.py); what the others are for is to hear
 the brokers' heartbeats too, and to take over. After
 controller/ControllerManager.java; docs/protocols.md 3.
@@ -21,16 +21,14 @@ from shalott.broker.raft.api import Role
 from shalott.broker.raft.group import NotLeader, ProposalTimeout, RaftGroup
 from shalott.broker.raft.journal_log import JournalLog
 from shalott.broker.raft.runner import RaftRunner
-from shalott.broker.rocket.addresses import AddressBook
-from shalott.broker.rocket.config import RocketConfig
+from shalott.broker.rocket.config import AddressBook, RocketConfig
 from shalott.broker.rocket.controller import state as cs
 from shalott.broker.rocket.controller.elections import Elections
-from shalott.broker.rocket.controller.replicated import ReplicatedState
+from shalott.broker.rocket.controller.live_settings import LiveSettings
+from shalott.broker.rocket.controller.replicated_state import ReplicatedState
 from shalott.broker.rocket.controller.requests import RAFT_GROUP, Requests
-from shalott.broker.rocket.controller.settings import LiveSettings
-from shalott.broker.rocket.raft_remoting.settings import settings_of
-from shalott.broker.rocket.raft_remoting.transport import RaftTransport
 from shalott.broker.rocket.remoting.client import RemotingClient
+from shalott.broker.rocket.remoting.raft_transport import RaftTransport, settings_of
 from shalott.broker.rocket.remoting.server import RemotingServer
 
 log = logging.getLogger("shalott.broker.controller")

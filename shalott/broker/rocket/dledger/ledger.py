@@ -2,7 +2,7 @@
 
 After dledger/store/file/DLedgerMmapFileStore.java, DLedgerServer.java; docs/protocols.md 5.1, 5.3.
 Entries lie one after another in a SegmentedLog, their index units in another one, and what the core
-asks for at once (terms, places) is in memory (directory.py).
+asks for at once (terms, places) is in memory (entry.py).
 
 The core's writes are taken at once, in its order. Bytes go to the files at once too, unless a cut
 is before them in line, which needs the disk: then they wait, and ``flush`` carries out the line.
@@ -28,10 +28,10 @@ from shalott.broker.base.errors import DiskFull, StorageError
 from shalott.broker.base.journal import NO_ROOM
 from shalott.broker.raft.api import Entry, HardState, Snapshot
 from shalott.broker.rocket.commitlog.segments import SegmentedLog
-from shalott.broker.rocket.dledger.directory import Directory
 from shalott.broker.rocket.dledger.entry import (
     HEADER_BYTES,
     UNIT_BYTES,
+    Directory,
     decode_header,
     encode_entry,
     encode_unit,
@@ -39,17 +39,15 @@ from shalott.broker.rocket.dledger.entry import (
     is_sound,
     place,
 )
-from shalott.broker.rocket.dledger.member_state import (
-    has_member_state,
-    read_member_state,
-    write_member_state,
-)
-from shalott.broker.rocket.dledger.opening import (
+from shalott.broker.rocket.dledger.ledger_files import (
     FoundLedger,
     LedgerCheckpoint,
+    has_member_state,
     open_ledger_files,
     read_exactly,
+    read_member_state,
     write_checkpoint,
+    write_member_state,
 )
 
 log = logging.getLogger("shalott.broker.dledger")

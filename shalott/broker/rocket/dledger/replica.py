@@ -27,24 +27,19 @@ from typing import Any
 import msgspec
 
 from shalott.broker.base.env import Env, pause_ms
-from shalott.broker.base.errors import BrokerError, MessageIllegal, StorageError
-from shalott.broker.raft.api import RaftSettings, Role
-from shalott.broker.raft.codes import RaftCode
-from shalott.broker.raft.group import NotLeader, ProposalLost, ProposalTimeout
+from shalott.broker.base.errors import BrokerError, DiskFull, MessageIllegal, StorageError
+from shalott.broker.raft.api import RaftCode, RaftSettings, Role
+from shalott.broker.raft.group import Busy, NotLeader, ProposalLost, ProposalTimeout, Transport
 from shalott.broker.raft.runner import RaftRunner
-from shalott.broker.raft.transport import Transport
-from shalott.broker.rocket.addresses import AddressBook
 from shalott.broker.rocket.commitlog.api import Message, PutStage
 from shalott.broker.rocket.commitlog.replica import PutResult, PutStatus, ReplicaRole
 from shalott.broker.rocket.commitlog.store import MessageStore
-from shalott.broker.rocket.config import RocketConfig
+from shalott.broker.rocket.config import AddressBook, RocketConfig
+from shalott.broker.rocket.dledger.leader_reads import LeaderReads
 from shalott.broker.rocket.dledger.ledger import Ledger
 from shalott.broker.rocket.dledger.log import DLedgerLog, PartlyAppended
-from shalott.broker.rocket.dledger.outcomes import code_of, status_of
-from shalott.broker.rocket.dledger.reading import LeaderReads
-from shalott.broker.rocket.raft_remoting.settings import settings_of
-from shalott.broker.rocket.raft_remoting.transport import RaftTransport
-from shalott.broker.rocket.remoting.codes import RequestCode
+from shalott.broker.rocket.remoting.command import RequestCode
+from shalott.broker.rocket.remoting.raft_transport import RaftTransport, settings_of
 
 log = logging.getLogger("shalott.broker.dledger")
 
@@ -353,3 +348,48 @@ def _settings(env: Env, config: RocketConfig) -> RaftSettings:
 def _refused(code: RaftCode) -> PutResult:
     """Nothing was appended, or what was is known to be gone."""
     return PutResult(status_of(code), reason=code.name)
+
+
+# -- outcomes of proposals -------------------------------------------------------------------------
+# What becomes of a proposal: DLedger's result codes, and what a broker makes of them.
+#
+# Sources: dledger/protocol/DLedgerResponseCode.java and the put path of
+# store/dledger/DLedgerCommitLog.java; docs/protocols.md 5.2, 5.6.
+
+
+def status_of(code: RaftCode) -> PutStatus:
+    match code:
+        case RaftCode.SUCCESS:
+            return PutStatus.PUT_OK
+        case (
+            RaftCode.INCONSISTENT_LEADER
+            | RaftCode.NOT_LEADER
+            | RaftCode.LEADER_NOT_READY
+            | RaftCode.LEADER_TRANSFERRING
+            | RaftCode.DISK_FULL
+        ):
+            return PutStatus.SERVICE_NOT_AVAILABLE
+        case RaftCode.WAIT_QUORUM_ACK_TIMEOUT:
+            return PutStatus.IN_SYNC_REPLICAS_NOT_ENOUGH
+        case RaftCode.LEADER_PENDING_FULL:
+            return PutStatus.OS_PAGE_CACHE_BUSY
+        case _:
+            return PutStatus.UNKNOWN_ERROR
+
+
+def code_of(error: BrokerError) -> RaftCode:
+    """Of what a Raft group raised. A proposal that another leader's entry replaced (TERM_CHANGED)
+    does not exist, and upstream's client hears of it as of a member that is not the leader.
+    """
+    match error:
+        case NotLeader() | ProposalLost():
+            return RaftCode.NOT_LEADER
+        case Busy():
+            is_full = "LEADER_PENDING_FULL" in str(error)
+            return RaftCode.LEADER_PENDING_FULL if is_full else RaftCode.LEADER_TRANSFERRING
+        case ProposalTimeout():
+            return RaftCode.WAIT_QUORUM_ACK_TIMEOUT
+        case DiskFull():
+            return RaftCode.DISK_FULL
+        case _:
+            return RaftCode.DISK_ERROR

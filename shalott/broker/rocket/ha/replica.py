@@ -31,18 +31,15 @@ from typing import Any
 
 from shalott.broker.base.env import Env, pause_ms
 from shalott.broker.base.errors import BrokerError, MessageIllegal, StorageError
-from shalott.broker.rocket.addresses import AddressBook
 from shalott.broker.rocket.commitlog.api import Message, PutStage, Store
 from shalott.broker.rocket.commitlog.replica import PutResult, PutStatus, ReplicaRole
-from shalott.broker.rocket.config import RocketConfig
-from shalott.broker.rocket.ha.agreement import find_agreement
-from shalott.broker.rocket.ha.boundaries import last_boundary
-from shalott.broker.rocket.ha.client import HaClient
+from shalott.broker.rocket.config import AddressBook, RocketConfig
+from shalott.broker.rocket.ha.agreement import AgreementRules, find_agreement, last_boundary
+from shalott.broker.rocket.ha.client import ClientRules, HaClient
 from shalott.broker.rocket.ha.group_transfer import Ack, GroupTransferService
-from shalott.broker.rocket.ha.identity import PeerNames
 from shalott.broker.rocket.ha.role_file import RoleRecord, read_role, write_role
-from shalott.broker.rocket.ha.server import HaServer
-from shalott.broker.rocket.ha.settings import agreement_rules, client_rules, session_rules
+from shalott.broker.rocket.ha.server import HaServer, PeerNames
+from shalott.broker.rocket.ha.session import SessionRules
 
 log = logging.getLogger("shalott.broker.ha")
 
@@ -391,3 +388,40 @@ class MasterSlaveReplica:
 def first_broker(config: RocketConfig) -> str:
     """Whom a slave follows until somebody says otherwise: roles are configured so."""
     return next(name for name in config.nodes_with("broker") if name != config.name)
+
+
+# -- rules -----------------------------------------------------------------------------------------
+# What the configuration and the bugs that are switched on mean for the parts of HAService.
+
+
+def session_rules(env: Env, config: RocketConfig) -> SessionRules:
+    """A master's."""
+    return SessionRules(
+        batch_bytes=config.ha.transfer_batch_bytes,
+        heartbeat_interval_ms=config.ha.heartbeat_interval_ms,
+        housekeeping_interval_ms=config.ha.housekeeping_interval_ms,
+        segment_bytes=config.store.segment_bytes,
+        last_file_only=config.ha.sync_from_last_file or env.has_bug("KB-RKT-04"),
+        trusts_reports=env.has_bug("KB-RKT-01"),
+        acks_beyond_end=env.has_bug("KB-RKT-06"),
+        stalls_on_missing=env.has_bug("KB-RKT-03"),
+    )
+
+
+def client_rules(env: Env, config: RocketConfig) -> ClientRules:
+    """A slave's."""
+    return ClientRules(
+        heartbeat_interval_ms=config.ha.heartbeat_interval_ms,
+        housekeeping_interval_ms=config.ha.housekeeping_interval_ms,
+        reconnect_interval_ms=config.ha.reconnect_interval_ms,
+        ignores_heartbeats=env.has_bug("KB-RKT-02"),
+    )
+
+
+def agreement_rules(config: RocketConfig) -> AgreementRules:
+    """Of a slave that looks for where its log and its master's part."""
+    return AgreementRules(
+        segment_bytes=config.store.segment_bytes,
+        connect_ms=config.ha.reconnect_interval_ms,
+        silence_ms=config.ha.housekeeping_interval_ms,
+    )

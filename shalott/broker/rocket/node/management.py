@@ -25,17 +25,18 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from shalott.broker.base.errors import BrokerError, StorageError
-from shalott.broker.base.http.messages import (
+from shalott.broker.base.http_api import (
     ApiError,
     Request,
     Response,
+    RouteOf,
     bad_request,
     decode_body,
+    find,
     json_response,
     not_found,
     unavailable,
 )
-from shalott.broker.base.http.router import RouteOf, find
 from shalott.broker.rocket.commitlog.api import Store
 from shalott.broker.rocket.commitlog.replica import Replica
 from shalott.broker.rocket.controller.client import ControllerClient
@@ -48,11 +49,12 @@ from shalott.broker.rocket.node.log_digest import (
     digest_blocks,
     digest_queues,
 )
-from shalott.broker.rocket.node.naming import named, with_names
 from shalott.broker.rocket.replicas.replica import AutoSwitchReplica
 
 if TYPE_CHECKING:
     from shalott.broker.rocket.node.node import RocketNode
+
+from collections.abc import Callable
 
 
 class Promote(msgspec.Struct, forbid_unknown_fields=True):
@@ -338,3 +340,41 @@ ROUTES: tuple[RouteOf[RocketNode], ...] = (
     RouteOf("POST", "/api/shalott/promote", promote),
     RouteOf("POST", "/api/shalott/follow", follow),
 )
+
+
+# -- names in place of addresses -------------------------------------------------------------------
+# HAService's wire does not say who a slave is, and slaves on one host share its address (in the
+# local world all do). A name is given where it is certain: by an address of its own, or because
+# no other node is left; otherwise the names that it may be.
+
+
+def named(synchronised: list[str], mirrors: list[str]) -> list[str]:
+    """Who is in sync, by name: addresses are, when there are as many as there can be."""
+    if all(name in mirrors for name in synchronised):
+        return synchronised
+    return mirrors if len(synchronised) >= len(mirrors) else []
+
+
+def with_names(
+    status: Mapping[str, Any], node: str, brokers: Sequence[str], node_of: Callable[[str], str]
+) -> dict[str, Any]:
+    """The body of GET_BROKER_HA_STATUS with names: ``node`` is who tells it, ``slave`` whom a
+    connection is of, ``master`` who is followed. ``node_of``: of an advertised address, or ""."""
+    others = [name for name in brokers if name != node]
+    links = [(_name(link, others), link) for link in status["haConnectionInfo"]]
+    known = [name for name, _ in links]
+    perhaps = " or ".join(name for name in others if name not in known)
+    told: dict[str, Any] = {"node": node, **status}
+    told["haConnectionInfo"] = [
+        {**link, "slave": name or perhaps or link["addr"]} for name, link in links
+    ]
+    client = status.get("haClientRuntimeInfo")
+    if client:
+        told["haClientRuntimeInfo"] = {"master": node_of(client["masterAddr"]), **client}
+    return told
+
+
+def _name(link: Mapping[str, Any], others: Sequence[str]) -> str:
+    """ "" if the connection does not tell it."""
+    told = (str(link.get("slave", "")), str(link["addr"]))
+    return next((name for name in told if name in others), "")

@@ -15,14 +15,12 @@ from typing import TypeVar
 import msgspec
 
 from shalott.broker.base.errors import BrokerError
-from shalott.broker.rocket.addresses import AddressBook
+from shalott.broker.rocket.config import AddressBook
 from shalott.broker.rocket.processor.broker import Broker
-from shalott.broker.rocket.processor.system_topics import TIMER_TOPIC
 from shalott.broker.rocket.processor.timer_checkpoint import decode_timer_checkpoint
-from shalott.broker.rocket.processor.topics import DelayTable, GroupTable, OffsetTable
+from shalott.broker.rocket.processor.topics import TIMER_TOPIC, DelayTable, GroupTable, OffsetTable
 from shalott.broker.rocket.remoting.client import RemotingClient
-from shalott.broker.rocket.remoting.codes import RequestCode, ResponseCode
-from shalott.broker.rocket.remoting.command import Command
+from shalott.broker.rocket.remoting.command import Command, RequestCode, ResponseCode
 from shalott.broker.rocket.remoting.java_json import decode_java_json
 from shalott.broker.rocket.remoting.route_data import TopicConfigs
 

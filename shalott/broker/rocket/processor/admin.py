@@ -8,12 +8,9 @@ import msgspec
 
 from shalott.broker.rocket.processor.broker import Broker
 from shalott.broker.rocket.processor.fields import Fields
-from shalott.broker.rocket.processor.outcomes import NOTHING_STORED
-from shalott.broker.rocket.processor.storing import not_master
-from shalott.broker.rocket.processor.system_topics import is_system_topic
-from shalott.broker.rocket.processor.topics import is_valid_topic
-from shalott.broker.rocket.remoting.codes import ResponseCode
-from shalott.broker.rocket.remoting.command import Command, response
+from shalott.broker.rocket.processor.puts import NOTHING_STORED, not_master
+from shalott.broker.rocket.processor.topics import is_system_topic, is_valid_topic
+from shalott.broker.rocket.remoting.command import Command, ResponseCode, response
 from shalott.broker.rocket.remoting.route_data import PERM_READ, PERM_WRITE, TopicConfig
 from shalott.broker.rocket.remoting.server import Caller
 

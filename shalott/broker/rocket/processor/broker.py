@@ -14,11 +14,10 @@ from shalott.broker.rocket.commitlog.api import Store
 from shalott.broker.rocket.commitlog.replica import Replica
 from shalott.broker.rocket.config import BrokerConfig
 from shalott.broker.rocket.processor.acked import AckedEvents
-from shalott.broker.rocket.processor.groups import Groups
-from shalott.broker.rocket.processor.hosts import stored_host
-from shalott.broker.rocket.processor.locks import QueueLocks
-from shalott.broker.rocket.processor.system_topics import TIMER_TOPIC
+from shalott.broker.rocket.processor.clients import Groups, QueueLocks
+from shalott.broker.rocket.processor.stored_messages import stored_host
 from shalott.broker.rocket.processor.tables import Tables
+from shalott.broker.rocket.processor.topics import TIMER_TOPIC
 from shalott.broker.rocket.remoting.command import Command
 from shalott.broker.rocket.remoting.server import Caller
 

@@ -17,17 +17,18 @@ from shalott.broker.rocket.commitlog.api import GetStatus, Message
 from shalott.broker.rocket.commitlog.codec import Stored
 from shalott.broker.rocket.commitlog.replica import PutStatus
 from shalott.broker.rocket.processor.broker import Broker
-from shalott.broker.rocket.processor.properties import (
+from shalott.broker.rocket.processor.puts import ensure_topic, put
+from shalott.broker.rocket.processor.stored_messages import (
     DELAY,
     REAL_QID,
     REAL_TOPIC,
+    flags_to_store_again,
     properties_of,
     properties_text,
+    read_stored,
 )
-from shalott.broker.rocket.processor.stored import flags_to_store_again, read_stored
-from shalott.broker.rocket.processor.storing import ensure_topic, put
-from shalott.broker.rocket.processor.system_topics import SCHEDULE_TOPIC
 from shalott.broker.rocket.processor.timers import Timers, without_timers
+from shalott.broker.rocket.processor.topics import SCHEDULE_TOPIC
 
 # messageDelayLevel: 1s 5s 10s 30s 1m to 10m 20m 30m 1h 2h; level 1 is the first.
 LEVELS_S: tuple[int, ...] = (

@@ -23,17 +23,17 @@ from shalott.broker.rocket.commitlog.api import GetStatus, Message
 from shalott.broker.rocket.commitlog.codec import Stored
 from shalott.broker.rocket.commitlog.replica import PutStatus
 from shalott.broker.rocket.processor.broker import Broker
-from shalott.broker.rocket.processor.properties import (
+from shalott.broker.rocket.processor.puts import ensure_topic, put
+from shalott.broker.rocket.processor.stored_messages import (
     REAL_QID,
     REAL_TOPIC,
     UNIQ_KEY,
+    flags_to_store_again,
     properties_of,
     properties_text,
+    read_stored,
 )
-from shalott.broker.rocket.processor.stored import flags_to_store_again, read_stored
-from shalott.broker.rocket.processor.storing import ensure_topic, put
-from shalott.broker.rocket.processor.system_topics import TIMER_TOPIC
-from shalott.broker.rocket.processor.topics import RETRY_PREFIX
+from shalott.broker.rocket.processor.topics import RETRY_PREFIX, TIMER_TOPIC
 
 DELIVER_MS = "TIMER_DELIVER_MS"
 DELAY_MS = "TIMER_DELAY_MS"

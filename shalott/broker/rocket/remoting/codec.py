@@ -16,8 +16,7 @@ from typing import Annotated, Any
 import msgspec
 
 from shalott.broker.base.errors import BrokerError
-from shalott.broker.rocket.remoting.codes import Language
-from shalott.broker.rocket.remoting.command import BINARY, JSON, Command
+from shalott.broker.rocket.remoting.command import BINARY, JSON, Command, Language
 
 FRAME_BYTES_MAX = 16 << 20  # the length itself counts
 HEADER_BYTES_MAX = (1 << 24) - 1

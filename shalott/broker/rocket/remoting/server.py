@@ -17,8 +17,13 @@ from typing import Any
 
 from shalott.broker.base.errors import cannot_listen
 from shalott.broker.rocket.remoting.codec import FrameError, FrameReader, encode
-from shalott.broker.rocket.remoting.codes import ResponseCode
-from shalott.broker.rocket.remoting.command import ONEWAY_FLAG, Command, answering, response
+from shalott.broker.rocket.remoting.command import (
+    ONEWAY_FLAG,
+    Command,
+    ResponseCode,
+    answering,
+    response,
+)
 
 log = logging.getLogger("shalott.broker.remoting")
 

@@ -18,18 +18,16 @@ import msgspec
 
 from shalott.broker.base.env import Env
 from shalott.broker.base.errors import BrokerError, MessageIllegal, StorageError
-from shalott.broker.rocket.addresses import AddressBook
+from shalott.broker.rocket.autoswitch import epochs
+from shalott.broker.rocket.autoswitch.epochs import EpochFileCache
+from shalott.broker.rocket.autoswitch.service import AutoSwitchHAService
+from shalott.broker.rocket.autoswitch.tenure import Tenure
 from shalott.broker.rocket.commitlog.api import Message, PutStage
 from shalott.broker.rocket.commitlog.replica import PutResult, PutStatus, ReplicaRole
 from shalott.broker.rocket.commitlog.store import MessageStore
-from shalott.broker.rocket.config import RocketConfig
+from shalott.broker.rocket.config import AddressBook, RocketConfig
 from shalott.broker.rocket.controller.client import ControllerClient
-from shalott.broker.rocket.ha.autoswitch import epochs
-from shalott.broker.rocket.ha.autoswitch.epoch_file import EpochFileCache
-from shalott.broker.rocket.ha.autoswitch.service import AutoSwitchHAService
-from shalott.broker.rocket.ha.autoswitch.tenure import Tenure
 from shalott.broker.rocket.remoting.command import Command
-from shalott.broker.rocket.replicas.ha_status import ha_status
 from shalott.broker.rocket.replicas.identity import BrokerIdentity
 from shalott.broker.rocket.replicas.manager import ReplicasManager, State
 
@@ -224,3 +222,60 @@ class AutoSwitchReplica:
         """Of a node, for people and checkers; the id as text while its address is not known."""
         address = self.manager.addresses_of.get(broker_id, "")
         return self._addresses.name_of(address) or str(broker_id)
+
+
+# -- the body of GET_BROKER_HA_STATUS --------------------------------------------------------------
+# How far slaves are, or how far this slave is (907).
+#
+# Source: remoting/protocol/body/HARuntimeInfo.java; docs/protocols.md 6.2. Rates are averages
+# over the life of a connection; upstream's are of the last second.
+
+
+NS_PER_MS = 1_000_000
+
+
+def ha_status(env: Env, service: AutoSwitchHAService, name: Callable[[int], str]) -> dict[str, Any]:
+    """``name`` makes a node's name of a broker id."""
+    tenure, log = service.tenure, service.store.log
+    end = log.max_offset
+    connections = [] if tenure is None else sorted(tenure.connections.items())
+    return {
+        "master": tenure is not None,
+        "masterCommitLogMaxOffset": end if tenure is not None else 0,
+        "inSyncSlaveNums": 0 if tenure is None else tenure.in_sync_slaves(),
+        "haConnectionInfo": [
+            {
+                "addr": name(slave),
+                "slaveAckOffset": one.ack_offset,
+                "diff": end - one.ack_offset,
+                "inSync": tenure is not None and slave in tenure.set.members,
+                "transferredByteInSecond": one.rate_bytes_s(),
+                "transferFromWhere": one.transfer_from,
+            }
+            for slave, one in connections
+        ],
+        "haClientRuntimeInfo": _client_info(env, service),
+    }
+
+
+def _client_info(env: Env, service: AutoSwitchHAService) -> dict[str, Any]:
+    client, log = service.client, service.store.log
+    if client is None:
+        return {}
+    return {
+        "masterAddr": client.following.address,
+        "maxOffset": log.max_offset,
+        "lastReadTimestamp": _wall_ms(env, client.last_read_ns),
+        "lastWriteTimestamp": _wall_ms(env, client.last_write_ns),
+        "transferredByteInSecond": client.rate_bytes_s(),
+        "masterFlushOffset": 0,
+        "isActivated": client.is_connected,
+    }
+
+
+def _wall_ms(env: Env, at_ns: int) -> int:
+    """A time of the monotonic clock as people read it; 0 for never."""
+    if not at_ns:
+        return 0
+    ago_ns = env.clock.monotonic_ns() - at_ns
+    return (env.clock.wall_ns() - ago_ns) // NS_PER_MS

@@ -18,11 +18,11 @@ from collections.abc import Callable
 
 from shalott.broker.base.env import Env, pause_ms
 from shalott.broker.base.errors import BrokerError
+from shalott.broker.rocket.autoswitch.service import AutoSwitchHAService
+from shalott.broker.rocket.autoswitch.tenure import Proposal, Tenure
 from shalott.broker.rocket.config import RocketConfig
 from shalott.broker.rocket.controller.client import ControllerClient
-from shalott.broker.rocket.controller.errors import OutcomeUnknown
-from shalott.broker.rocket.ha.autoswitch.service import AutoSwitchHAService
-from shalott.broker.rocket.ha.autoswitch.tenure import Proposal, Tenure
+from shalott.broker.rocket.controller.messages import OutcomeUnknown
 from shalott.broker.rocket.remoting.client import Unanswered
 
 log = logging.getLogger("shalott.broker.replicas")

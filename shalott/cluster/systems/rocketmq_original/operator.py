@@ -19,7 +19,7 @@ from typing import Any
 
 from tenacity import retry_if_exception_type, wait_fixed
 
-from shalott.broker.rocket.remoting.codes import RequestCode
+from shalott.broker.rocket.remoting.command import RequestCode
 from shalott.cluster.base import Cluster
 from shalott.cluster.systems.rocket import operator as own_operator
 from shalott.cluster.systems.rocketmq_original.config import CLUSTER, GROUP

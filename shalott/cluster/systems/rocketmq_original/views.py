@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from shalott.broker.rocket.remoting.codes import RequestCode
+from shalott.broker.rocket.remoting.command import RequestCode
 from shalott.cluster.base import Cluster
 from shalott.cluster.systems.rocketmq_original import observing
 from shalott.cluster.systems.rocketmq_original.asking import Admin

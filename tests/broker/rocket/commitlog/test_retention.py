@@ -10,8 +10,7 @@ import pytest
 
 from shalott.broker.base.errors import StorageError
 from shalott.broker.rocket.commitlog.api import GetStatus
-from shalott.broker.rocket.commitlog.consume_queue import UNIT, ConsumeQueue, Unit
-from shalott.broker.rocket.commitlog.queue_set import Key, QueueSet
+from shalott.broker.rocket.commitlog.consume_queues import UNIT, ConsumeQueue, Key, QueueSet, Unit
 from shalott.broker.rocket.commitlog.store import MessageStore
 from shalott.broker.rocket.config import StoreConfig
 from shalott.cluster.base import DiskFaults

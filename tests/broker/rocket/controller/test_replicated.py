@@ -13,7 +13,7 @@ from shalott.broker.rocket.controller import decisions
 from shalott.broker.rocket.controller import messages as cm
 from shalott.broker.rocket.controller import state as cs
 from shalott.broker.rocket.controller.decisions import Decision
-from shalott.broker.rocket.controller.replicated import (
+from shalott.broker.rocket.controller.replicated_state import (
     COMMIT_TIMEOUT_MS,
     REQUESTS_MAX,
     ReplicatedState,

@@ -12,8 +12,8 @@ from shalott.broker.base.errors import StorageError
 from shalott.broker.raft.api import Entry, HardState
 from shalott.broker.rocket.dledger.entry import HEADER_BYTES
 from shalott.broker.rocket.dledger.ledger import Ledger
+from shalott.broker.rocket.dledger.ledger_files import CHECKPOINT, DATA, INDEX
 from shalott.broker.rocket.dledger.log import DLedgerLog
-from shalott.broker.rocket.dledger.opening import CHECKPOINT, DATA, INDEX
 from shalott.cluster.base import DiskFaults
 from shalott.cluster.sim.disk.disk import DiskKnobs, SimDisk
 from tests.world.disk.disk_runs import simulate

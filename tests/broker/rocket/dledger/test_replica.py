@@ -12,7 +12,7 @@ from shalott.broker.raft.group import Busy, NotLeader, ProposalLost, ProposalTim
 from shalott.broker.rocket.commitlog.replica import PutStatus
 from shalott.broker.rocket.config import RaftConfig
 from shalott.broker.rocket.dledger.entry import HEADER_BYTES
-from shalott.broker.rocket.dledger.outcomes import RaftCode, code_of, status_of
+from shalott.broker.rocket.dledger.replica import RaftCode, code_of, status_of
 from tests.world.rocket.dledger import SAFE, Group
 
 pytestmark = pytest.mark.unit

@@ -16,9 +16,8 @@ import pytest
 from shalott.broker.base.disk import OsDisk
 from shalott.broker.base.env import Env, SystemClock, seeded_rng
 from shalott.broker.base.errors import StorageError
-from shalott.broker.rocket.addresses import parse_address
 from shalott.broker.rocket.commitlog.store import MessageStore
-from shalott.broker.rocket.config import StoreConfig
+from shalott.broker.rocket.config import StoreConfig, parse_address
 from shalott.broker.rocket.dledger.ledger import Ledger
 from shalott.clients.rocketmq import Queue, RocketClient, RocketError
 from shalott.clients.rocketmq_messages import decode_messages

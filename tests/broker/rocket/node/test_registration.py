@@ -7,13 +7,11 @@ from typing import Any
 
 import pytest
 
-from shalott.broker.rocket.addresses import AddressBook
-from shalott.broker.rocket.config import BrokerConfig, RocketConfig, RocketPeer
+from shalott.broker.rocket.config import AddressBook, BrokerConfig, RocketConfig, RocketPeer
 from shalott.broker.rocket.nameserver.server import NameServer
 from shalott.broker.rocket.node.registration import Registration
 from shalott.broker.rocket.node.slave_sync import SlaveSync
-from shalott.broker.rocket.remoting.codes import RequestCode
-from shalott.broker.rocket.remoting.command import Command
+from shalott.broker.rocket.remoting.command import Command, RequestCode
 from shalott.broker.rocket.remoting.route_data import TopicConfig
 from tests.world.clock.virtual import HOST, env
 from tests.world.rocket.broker import World, in_world, world

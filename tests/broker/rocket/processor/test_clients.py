@@ -11,13 +11,11 @@ import msgspec
 import pytest
 
 from shalott.broker.rocket.processor.client_requests import heart_beat
+from shalott.broker.rocket.processor.clients import LOCK_EXPIRES_MS, QueueLocks
 from shalott.broker.rocket.processor.delays import StoringClock, deliver_delayed
-from shalott.broker.rocket.processor.locks import LOCK_EXPIRES_MS, QueueLocks
-from shalott.broker.rocket.processor.system_topics import system_topics
 from shalott.broker.rocket.processor.tables import Tables
-from shalott.broker.rocket.processor.topics import SubscriptionGroup
-from shalott.broker.rocket.remoting.codes import RequestCode, ResponseCode
-from shalott.broker.rocket.remoting.command import Command
+from shalott.broker.rocket.processor.topics import SubscriptionGroup, system_topics
+from shalott.broker.rocket.remoting.command import Command, RequestCode, ResponseCode
 from tests.world.rocket.broker import World, in_world, messages_of
 
 pytestmark = pytest.mark.unit

@@ -9,8 +9,7 @@ import msgspec
 import pytest
 
 from shalott.broker.rocket.remoting.client import RemotingClient
-from shalott.broker.rocket.remoting.codes import Language, RequestCode, ResponseCode
-from shalott.broker.rocket.remoting.command import Command
+from shalott.broker.rocket.remoting.command import Command, Language, RequestCode, ResponseCode
 from tests.world.rocket.broker import World, in_world
 
 pytestmark = pytest.mark.unit

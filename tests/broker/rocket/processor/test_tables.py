@@ -10,8 +10,8 @@ import pytest
 from shalott.broker.base.env import Env, SystemClock, seeded_rng
 from shalott.broker.base.files import replace_file
 from shalott.broker.rocket.config import BrokerConfig
-from shalott.broker.rocket.processor.system_topics import system_topics
 from shalott.broker.rocket.processor.tables import DELAYS, GROUPS, OFFSETS, TOPICS, Tables
+from shalott.broker.rocket.processor.topics import system_topics
 from shalott.broker.rocket.remoting.route_data import TopicConfig
 from shalott.cluster.base import DiskFaults
 from shalott.cluster.sim.disk.disk import SimDisk

@@ -13,15 +13,14 @@ import pytest
 from shalott.broker.rocket.commitlog.api import Message
 from shalott.broker.rocket.commitlog.codec import Stored
 from shalott.broker.rocket.processor.delays import deliver_delayed
-from shalott.broker.rocket.processor.properties import properties_of
-from shalott.broker.rocket.processor.system_topics import TIMER_TOPIC, system_topics
+from shalott.broker.rocket.processor.stored_messages import properties_of
 from shalott.broker.rocket.processor.timer_checkpoint import (
     FILE_BYTES,
     TimerCheckpoint,
     decode_timer_checkpoint,
 )
-from shalott.broker.rocket.remoting.codes import RequestCode, ResponseCode
-from shalott.broker.rocket.remoting.command import Command
+from shalott.broker.rocket.processor.topics import TIMER_TOPIC, system_topics
+from shalott.broker.rocket.remoting.command import Command, RequestCode, ResponseCode
 from shalott.broker.rocket.remoting.route_data import DataVersion
 from tests.world.clock.virtual import run
 from tests.world.disk.memory_disk import MemoryDisk

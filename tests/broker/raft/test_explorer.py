@@ -143,7 +143,7 @@ MISTAKES: list[tuple[str, ModuleType, str, str, tuple[Chaos, int]]] = [
     ),
     (
         "follows leaders of the past",
-        election,
+        heartbeats,
         "    if term < s.term:\n        return RaftCode.EXPIRED_TERM\n",
         "",
         SAFETY,

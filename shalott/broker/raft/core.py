@@ -7,6 +7,7 @@ shell owes). The same events and the same random numbers give the same actions.
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 
 from shalott.broker.raft import election, follower, heartbeats, leader
 from shalott.broker.raft.api import (
@@ -40,9 +41,18 @@ from shalott.broker.raft.state import Progress, SelfVote, State, outdated
 from shalott.broker.raft.storage import LogView
 
 
+@dataclass(frozen=True, slots=True)
+class Recovered:
+    """What a member's disk holds when its life begins."""
+
+    log: LogView
+    hard: HardState
+    committed_index: int
+
+
 class RaftCore:
-    """One life of a member. ``log``, ``hard`` and ``committed_index`` are what its disk holds;
-    ``random`` gives numbers in [0, 1); ``bugs`` are historical ones to bring back.
+    """One life of a member. ``random`` gives numbers in [0, 1); ``bugs`` are historical ones to
+    bring back.
     """
 
     def __init__(
@@ -50,10 +60,8 @@ class RaftCore:
         name: str,
         members: tuple[str, ...],
         settings: RaftSettings,
-        log: LogView,
+        recovered: Recovered,
         *,
-        hard: HardState,
-        committed_index: int,
         random: Callable[[], float],
         now_ms: int,
         bugs: tuple[str, ...] = (),
@@ -63,9 +71,9 @@ class RaftCore:
             name,
             members,
             settings,
-            Log(log),
-            hard,
-            max(committed_index, log.first_index - 1),
+            Log(recovered.log),
+            recovered.hard,
+            max(recovered.committed_index, recovered.log.first_index - 1),
             random,
             bugs,
             now_ms=now_ms,

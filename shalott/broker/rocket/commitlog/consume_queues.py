@@ -193,8 +193,8 @@ class QueueSet:
     async def _open_queue(self, key: Key) -> ConsumeQueue:
         queue = await ConsumeQueue.open(self._disk, *key, self._segment_units)
         # A checkpoint flushes them before it covers them, and what is lost is built again.
-        queue.segments.lazy_bytes = LAZY_BYTES
-        queue.segments.failure_listener = lambda error: self.failure_listener(error)
+        queue.segments.writer.lazy_bytes = LAZY_BYTES
+        queue.segments.writer.failure_listener = lambda error: self.failure_listener(error)
         self.queues[key] = queue
         return queue
 

@@ -289,7 +289,7 @@ class Ledger:
         self._line.append(addition)
 
     def _write(self, addition: Addition) -> None:
-        self._index.require_usable()  # both or none
+        self._index.writer.require_usable()  # both or none
         self.data.append(addition.data)
         self._index.append(addition.unit)
 
@@ -333,7 +333,7 @@ class Ledger:
             await self._flush_due.wait()
             self._flush_due.clear()
             await pause_ms(self._flush_interval_ms)
-            self.data.request_flush()
+            self.data.writer.request_flush()
 
     async def _checkpoint_forever(self) -> None:
         while True:

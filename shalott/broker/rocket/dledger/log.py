@@ -41,8 +41,8 @@ class DLedgerLog:
         self._ledger = ledger
         self._committed = 0
         self._submitted: list[Submitted] = []
-        ledger.data.progress_listener = lambda: self.progress_listener()
-        ledger.data.failure_listener = lambda error: self.failure_listener(error)
+        ledger.data.writer.progress_listener = lambda: self.progress_listener()
+        ledger.data.writer.failure_listener = lambda error: self.failure_listener(error)
         self.failure_listener: Callable[[StorageError], None] = lambda error: None
 
     # -- commitment --------------------------------------------------------------------------------
@@ -97,7 +97,7 @@ class DLedgerLog:
     def place(self, sizes: list[int]) -> list[int]:
         """Where messages of these sizes would lie. Raises StorageError, MessageIllegal."""
         data = self._ledger.data
-        data.require_usable()
+        data.writer.require_usable()
         position, offsets = self._ledger.directory.end, []
         for size in sizes:
             if HEADER_BYTES + size + FILLER_BYTES > data.segment_bytes:
@@ -156,7 +156,7 @@ class DLedgerLog:
         return Scanned(data, position, spans, position + at), needed
 
     def request_flush(self) -> None:
-        self._ledger.data.request_flush()
+        self._ledger.data.writer.request_flush()
 
     async def truncate(self, offset: int) -> None:
         """Nobody but the leader cuts a ledger."""

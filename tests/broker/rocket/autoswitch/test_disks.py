@@ -97,7 +97,7 @@ def test_a_change_of_role_in_the_midst_of_a_truncation_waits_for_it() -> None:
         group.heal()
         a.disk.set_faults(DiskFaults(slow_ms=50))
         await a.follow("b", 2)
-        await group.until(lambda: a.store.log._segments._halted)  # type: ignore[attr-defined]
+        await group.until(lambda: a.store.log._segments.writer.is_halted)  # type: ignore[attr-defined]
         await a.lead(3)
         a.disk.set_faults(None)
         assert a.end == 0

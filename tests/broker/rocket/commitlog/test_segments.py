@@ -111,7 +111,7 @@ def test_a_failed_sync_is_told_once_and_ends_everything() -> None:
     async def body(loop: SimLoop, disk: SimDisk) -> None:
         log = await opened(disk)
         failures: list[StorageError] = []
-        log.failure_listener = failures.append
+        log.writer.failure_listener = failures.append
         log.append(b"x")
         await log.written(1)
         disk.set_faults(DiskFaults(fail_sync=True))

@@ -115,10 +115,10 @@ async def whole_log(store: MessageStore) -> bytes:
 
 async def whole_queue(store: MessageStore, topic: str, queue_id: int) -> list[bytes]:
     """All messages of a queue as they are stored, in its order."""
-    offset, end = store.queue_range(topic, queue_id)
+    offset, end = store.reader.queue_range(topic, queue_id)
     found: list[bytes] = []
     while offset < end:
-        got = await store.get(topic, queue_id, offset, max_messages=32, max_bytes=1 << 20)
+        got = await store.reader.get(topic, queue_id, offset, max_messages=32, max_bytes=1 << 20)
         assert got.next_offset > offset, got
         found += got.messages
         offset = got.next_offset

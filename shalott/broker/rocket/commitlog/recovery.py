@@ -9,13 +9,15 @@ there while a store runs; it only tells how the last one ended.
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import struct
+from collections.abc import Callable
 from dataclasses import dataclass
 from zlib import crc32
 
 from shalott.broker.base.disk import Disk
-from shalott.broker.base.env import Env
+from shalott.broker.base.env import Env, pause_ms
 from shalott.broker.base.errors import DiskFull, StorageError
 from shalott.broker.base.files import read_file, replace_file
 from shalott.broker.base.journal import NO_ROOM
@@ -24,7 +26,7 @@ from shalott.broker.rocket.commitlog.codec import Dispatcher
 from shalott.broker.rocket.commitlog.commit_log import CommitLog
 from shalott.broker.rocket.commitlog.consume_queues import Key, QueueSet, Unit
 from shalott.broker.rocket.commitlog.key_index import KeyIndex
-from shalott.broker.rocket.commitlog.reading import message_at
+from shalott.broker.rocket.commitlog.log_reads import message_at
 from shalott.broker.rocket.config import StoreConfig
 
 log = logging.getLogger("shalott.broker.commitlog")
@@ -188,6 +190,23 @@ class CheckpointKeeper:
         self.current = current
         self._disk = disk
         self._due: Checkpoint | None = None  # the next, when the log is flushed as far
+
+    async def run(
+        self,
+        interval_ms: int,
+        of_now: Callable[[], Checkpoint],
+        held: asyncio.Lock,
+        message_log: Log,
+        queues: QueueSet,
+    ) -> None:
+        """Write one every so often, until cancelled. Raises StorageError."""
+        while True:
+            await pause_ms(interval_ms)
+            try:
+                async with held:
+                    await self.write_if_due(of_now(), message_log, queues)
+            except DiskFull:
+                continue  # the one on the disk says less, and that is true
 
     async def lower(self, offset: int) -> None:
         """What lies behind ``offset`` is about to be cut."""

@@ -97,7 +97,7 @@ class SlaveSync:
         groups = await self._get(master, RequestCode.GET_ALL_SUBSCRIPTIONGROUP_CONFIG, GroupTable)
         if groups is not None:
             tables.replace_groups(groups)
-        if self._broker.store.queue_range(TIMER_TOPIC, 0)[1]:
+        if self._broker.store.reader.queue_range(TIMER_TOPIC, 0)[1]:
             await self._copy_timers(master)
 
     async def _copy_timers(self, master: str) -> None:

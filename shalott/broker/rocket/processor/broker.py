@@ -62,7 +62,7 @@ class Broker:
         if self.env.has_bug("KB-RKT-36"):  # topic_config_not_replicated
             return False
         queues = min(CLIENT_QUEUES, self.config.default_queues)
-        learnt = self.tables.learn(self.store.queues(), queues)
+        learnt = self.tables.learn(self.store.reader.queues(), queues)
         if learnt:
             self.topics_changed()
         return learnt
@@ -76,12 +76,12 @@ class Broker:
         self.learn_topics()
         if self.env.has_bug("KB-RKT-35"):
             return
-        self.tables.limit_timers(self.store.queue_end(TIMER_TOPIC, 0))
+        self.tables.limit_timers(self.store.reader.queue_end(TIMER_TOPIC, 0))
         for key, queues in self.tables.offsets.items():
             topic, _, group = key.partition("@")
             for queue_id in list(queues):
                 # Of the log: what is not confirmed again yet is there all the same.
-                end = self.store.queue_end(topic, queue_id)
+                end = self.store.reader.queue_end(topic, queue_id)
                 self.tables.limit_offset(group, topic, queue_id, end)
 
     def tell(self, caller: Caller, command: Command) -> None:

@@ -118,15 +118,15 @@ async def deliver_delayed(broker: Broker) -> None:
 
 def _has_delays(broker: Broker) -> bool:
     queues = range(len(LEVELS_S))
-    return any(broker.store.queue_range(SCHEDULE_TOPIC, queue)[1] for queue in queues)
+    return any(broker.store.reader.queue_range(SCHEDULE_TOPIC, queue)[1] for queue in queues)
 
 
 async def _deliver_level(broker: Broker, level: int, clock: StoringClock) -> bool:
     """Whether all that is due is delivered."""
-    first, end = broker.store.queue_range(SCHEDULE_TOPIC, level - 1)
+    first, end = broker.store.reader.queue_range(SCHEDULE_TOPIC, level - 1)
     offset = min(max(broker.tables.delays.get(level, 0), first), end)
     while offset < end:
-        got = await broker.store.get(
+        got = await broker.store.reader.get(
             SCHEDULE_TOPIC, level - 1, offset, max_messages=1, max_bytes=BATCH_BYTES
         )
         if got.status is not GetStatus.FOUND or not got.messages:

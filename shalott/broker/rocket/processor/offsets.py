@@ -40,7 +40,7 @@ async def query_consumer_offset(broker: Broker, request: Command, caller: Caller
     offset = broker.tables.offset(group, topic, queue_id)
     if offset is not None:
         return _offset(offset)
-    first, end = broker.store.queue_range(topic, queue_id)
+    first, end = broker.store.reader.queue_range(topic, queue_id)
     if first == 0 and end > 0 and fields.flag("setZeroIfNotFound", default=True):
         return _offset(0)
     remark = f"Not found, {group} has no offset for {topic} {queue_id}"
@@ -62,20 +62,24 @@ async def max_offset(broker: Broker, request: Command, caller: Caller) -> Comman
     if not await broker.replica.readable():
         return not_readable()
     fields = Fields(request.ext)
-    return _offset(broker.store.queue_range(fields.text("topic"), fields.number("queueId"))[1])
+    return _offset(
+        broker.store.reader.queue_range(fields.text("topic"), fields.number("queueId"))[1]
+    )
 
 
 async def min_offset(broker: Broker, request: Command, caller: Caller) -> Command:
     fields = Fields(request.ext)
-    return _offset(broker.store.queue_range(fields.text("topic"), fields.number("queueId"))[0])
+    return _offset(
+        broker.store.reader.queue_range(fields.text("topic"), fields.number("queueId"))[0]
+    )
 
 
 async def earliest_store_time(broker: Broker, request: Command, caller: Caller) -> Command:
     """-1 for an empty queue."""
     fields = Fields(request.ext)
     topic, queue_id = fields.text("topic"), fields.number("queueId")
-    first, _ = broker.store.queue_range(topic, queue_id)
-    got = await broker.store.get(
+    first, _ = broker.store.reader.queue_range(topic, queue_id)
+    got = await broker.store.reader.get(
         topic, queue_id, first, max_messages=1, max_bytes=ONE_MESSAGE_BYTES
     )
     found = got.status is GetStatus.FOUND and got.messages
@@ -90,7 +94,7 @@ async def search_offset_by_timestamp(broker: Broker, request: Command, caller: C
     fields = Fields(request.ext)
     topic, queue_id = fields.text("topic"), fields.number("queueId")
     at_ms = fields.number("timestamp")
-    return _offset(await broker.store.queue_offset_at_ms(topic, queue_id, at_ms))
+    return _offset(await broker.store.reader.queue_offset_at_ms(topic, queue_id, at_ms))
 
 
 # -- resetting -------------------------------------------------------------------------------------
@@ -138,8 +142,8 @@ async def reset_offset(broker: Broker, request: Command, caller: Caller) -> Comm
 
 async def _offset_at(broker: Broker, topic: str, queue_id: int, at_ms: int) -> int:
     if at_ms == TO_THE_END:
-        return broker.store.queue_range(topic, queue_id)[1]
-    return max(0, await broker.store.queue_offset_at_ms(topic, queue_id, at_ms))
+        return broker.store.reader.queue_range(topic, queue_id)[1]
+    return max(0, await broker.store.reader.queue_offset_at_ms(topic, queue_id, at_ms))
 
 
 def _body(broker_name: str, topic: str, offsets: Mapping[int, int], *, is_cpp: bool) -> bytes:

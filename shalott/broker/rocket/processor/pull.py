@@ -114,7 +114,7 @@ def _refusal(broker: Broker, header: PullHeader) -> Command | None:
 
 
 async def _get(broker: Broker, header: PullHeader) -> Got:
-    return await broker.store.get(
+    return await broker.store.reader.get(
         header.topic,
         header.queue_id,
         header.offset,
@@ -131,7 +131,7 @@ def _is_nothing_new(broker: Broker, got: Got, header: PullHeader) -> bool:
         return True
     if got.status not in (GetStatus.NO_QUEUE, GetStatus.TOO_FAR):
         return False
-    end = broker.store.queue_end(header.topic, header.queue_id) if broker.is_master else 0
+    end = broker.store.reader.queue_end(header.topic, header.queue_id) if broker.is_master else 0
     return header.offset <= end
 
 
@@ -139,7 +139,7 @@ async def _wait_for_more(broker: Broker, header: PullHeader, caller: Caller) -> 
     """Until the queue is longer, time is up, or nobody waits any more."""
     timeout_ms = min(header.suspend_ms, broker.config.long_poll_max_ms)
     arrived = asyncio.ensure_future(
-        broker.store.arrived(header.topic, header.queue_id, header.offset)
+        broker.store.reader.arrived(header.topic, header.queue_id, header.offset)
     )
     closed = asyncio.ensure_future(caller.closed.wait())
     try:
@@ -217,7 +217,7 @@ async def read_message(broker: Broker, offset: int) -> bytes | None:
     """The message that lies there, if readers may see it."""
     if not 0 <= offset < broker.store.dispatched_offset:
         return None
-    return await broker.store.message_at(offset)
+    return await broker.store.reader.message_at(offset)
 
 
 async def query_message(broker: Broker, request: Command, caller: Caller) -> Command:
@@ -229,7 +229,7 @@ async def query_message(broker: Broker, request: Command, caller: Caller) -> Com
     wanted = fields.number("maxNum", MESSAGES_MAX)
     begin_ms = fields.number("beginTimestamp", 0)
     end_ms = fields.number("endTimestamp", 1 << 62)
-    found = await broker.store.find_by_key(
+    found = await broker.store.reader.find_by_key(
         topic, key, begin_ms=begin_ms, end_ms=end_ms, max_messages=min(wanted, FOUND_MAX)
     )
     if not found.messages:

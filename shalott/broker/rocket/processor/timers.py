@@ -138,7 +138,7 @@ class Timers:
         self._waiting, self._revoked, self._delivered_ms = [], {}, -1
 
     def is_used(self) -> bool:
-        return self.broker.store.queue_range(TIMER_TOPIC, QUEUE)[1] > 0
+        return self.broker.store.reader.queue_range(TIMER_TOPIC, QUEUE)[1] > 0
 
     async def deliver(self) -> bool:
         """Whether all that is due is delivered."""
@@ -164,15 +164,15 @@ class Timers:
         self._epoch = self.broker.replica.epoch
         store, known = self.broker.store, self.broker.tables.timers
         since_ms = known.read_ms - DELAY_MS_MAX - CLOCKS_APART_MS
-        self._loaded = await store.queue_offset_at_ms(TIMER_TOPIC, QUEUE, since_ms)
+        self._loaded = await store.reader.queue_offset_at_ms(TIMER_TOPIC, QUEUE, since_ms)
 
     async def _load(self) -> None:
         """Take notice of what came into the queue."""
         store, known = self.broker.store, self.broker.tables.timers
-        first, end = store.queue_range(TIMER_TOPIC, QUEUE)
+        first, end = store.reader.queue_range(TIMER_TOPIC, QUEUE)
         self._loaded = max(self._loaded, first)
         while self._loaded < end:
-            got = await store.get(
+            got = await store.reader.get(
                 TIMER_TOPIC, QUEUE, self._loaded, max_messages=BATCH, max_bytes=BATCH_BYTES
             )
             if got.status is not GetStatus.FOUND or not got.messages:
@@ -192,7 +192,7 @@ class Timers:
 
     async def _deliver_one(self, due_ms: int, offset: int) -> bool:
         broker = self.broker
-        got = await broker.store.get(
+        got = await broker.store.reader.get(
             TIMER_TOPIC, QUEUE, offset, max_messages=1, max_bytes=BATCH_BYTES
         )
         if got.status is GetStatus.TOO_SMALL:

@@ -176,12 +176,12 @@ def test_no_consume_queue_goes_beyond_the_confirm_offset() -> None:
         await pair(group)
         a = group["a"]
         assert await a.put(body(1))
-        await group.until(lambda: a.store.queue_range("t", 0) == (0, 1))
+        await group.until(lambda: a.store.reader.queue_range("t", 0) == (0, 1))
         group.isolate("b")
         assert not await a.put(body(2), timeout_ms=1000)
-        assert a.store.queue_range("t", 0) == (0, 1)
+        assert a.store.reader.queue_range("t", 0) == (0, 1)
         group.heal()
-        await group.until(lambda: a.store.queue_range("t", 0) == (0, 2))
+        await group.until(lambda: a.store.reader.queue_range("t", 0) == (0, 2))
         assert len(await a.bodies()) == 2
 
     Group().run(scenario)
@@ -215,7 +215,7 @@ def test_roles_change_many_times() -> None:
                 assert await group[master].put(body(sent))
                 sent += 1
         await same(group, "a", "b")
-        await group.until(lambda: group["a"].store.queue_range("t", 0) == (0, sent))
+        await group.until(lambda: group["a"].store.reader.queue_range("t", 0) == (0, sent))
         stored = await group["a"].bodies()
         assert [body(number) in data for number, data in enumerate(stored)] == [True] * sent
         assert [epoch for epoch, _ in group["b"].entries] == list(range(1, 16))

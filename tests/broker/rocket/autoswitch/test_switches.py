@@ -242,7 +242,7 @@ def test_kb_rkt_20_a_master_that_is_elected_again_gives_queue_offsets_twice() ->
         await a.here(a.store.dispatched(ends[-1]))
         stored = await a.bodies()
         missing = [n for n in range(len(ends)) if not any(body(n) in data for data in stored)]
-        return bool(missing) or a.store.queue_range("t", 0) != (0, len(ends))
+        return bool(missing) or a.store.reader.queue_range("t", 0) != (0, len(ends))
 
     only_with("KB-RKT-20", scenario, seeds=8, ha=UPSTREAM)
 

@@ -155,8 +155,8 @@ def test_an_originals_index_stays_when_our_broker_runs_on_its_store(
         for _ in range(2):
             opened = await MessageStore.open(env_of(disk), STORE)
             await opened.dispatched(opened.log.max_offset)
-            await opened.indexed(opened.log.max_offset)
-            found = await opened.find_by_key(
+            await opened.reader.indexed(opened.log.max_offset)
+            found = await opened.reader.find_by_key(
                 "indexed", "K3", begin_ms=0, end_ms=1 << 62, max_messages=9
             )
             assert [one.body for one in decode_messages(b"".join(found.messages))] == [b"3"]

@@ -162,7 +162,7 @@ def test_a_message_is_found_by_its_place_and_by_its_key() -> None:
         for nowhere in (offset + 1, 1 << 30, -1):
             answer = await world.ask(RequestCode.VIEW_MESSAGE_BY_ID, {"offset": nowhere})
             assert answer.code == ResponseCode.SYSTEM_ERROR
-        await world.replica.store.indexed(world.broker.store.dispatched_offset)
+        await world.replica.store.reader.indexed(world.broker.store.dispatched_offset)
         for key in ("k2", "u"):
             found = await world.ask(RequestCode.QUERY_MESSAGE, {"topic": "t", "key": key})
             assert [one.message.body for one in messages_of(found.body)] == [b"x"]

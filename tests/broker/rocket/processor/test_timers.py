@@ -70,7 +70,7 @@ def test_a_message_comes_at_its_time_and_never_early(at: str) -> None:
                 answer = await send(world, f"{delay_ms}:{sent_ms}", **{at: value})
                 assert answer.code == ResponseCode.SUCCESS
             await world.settle()
-            assert world.broker.store.queue_range(TIMER_TOPIC, 0) == (0, 3)
+            assert world.broker.store.reader.queue_range(TIMER_TOPIC, 0) == (0, 3)
             found = await arrived(world, 8)
             assert [key.split(":")[0] for key in keys(found)] == ["1000", "2000", "3000"]
             for one in found:

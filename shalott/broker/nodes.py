@@ -5,14 +5,12 @@ from __future__ import annotations
 import tomllib
 from collections.abc import Awaitable, Callable
 from pathlib import Path
-from typing import Any
 
 import msgspec
 
 from shalott.broker.base.disk import Disk
-from shalott.broker.base.env import Clock, Rng, never
+from shalott.broker.base.env import Clock, EventLog, Rng, never
 from shalott.broker.base.errors import ConfigError
-from shalott.broker.base.events import EventLog
 from shalott.broker.known_bugs import check_bugs
 from shalott.broker.rabbit.config import NodeConfig
 from shalott.broker.rabbit.node.node import Node
@@ -78,7 +76,7 @@ def load_config(path: Path) -> NodeConfig | RocketConfig:
     return config
 
 
-def parse_config(raw: dict[str, Any]) -> NodeConfig | RocketConfig:
+def parse_config(raw: dict[str, object]) -> NodeConfig | RocketConfig:
     """What a node's TOML says, as the configuration of its kind. Raises ConfigError and
     msgspec.ValidationError.
     """

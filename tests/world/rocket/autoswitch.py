@@ -131,7 +131,9 @@ class Broker(Machine):
         tenure = self.tenure
         await self.here(self.store.log.flushed(stage.end))
         counted: bool = await self.here(
-            tenure.transfer.replicated(stage.end, ack_nums=tenure.ack_nums(), timeout_ms=timeout_ms)
+            tenure.transfer.replicated(
+                stage.end, ack_nums=tenure.copies.ack_nums(), timeout_ms=timeout_ms
+            )
         )
         return counted
 

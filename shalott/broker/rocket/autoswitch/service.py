@@ -124,7 +124,7 @@ class AutoSwitchHAService:
         self._serving.pop(task, None)
         if not task.cancelled() and (error := task.exception()) is not None:
             log.error("an HA connection crashed", exc_info=error)
-            detail = {"process": "ha connection", "reason": repr(error)}
+            detail: dict[str, object] = {"process": "ha connection", "reason": repr(error)}
             self._env.events.emit(self._group, "crashed", detail=detail)
 
     # -- what it is worth --------------------------------------------------------------------------
@@ -170,15 +170,11 @@ class AutoSwitchHAService:
     def _make_tenure(self, epoch: int, known: SyncStateSet) -> Tenure:
         return Tenure(
             self._env,
-            self._config.ha,
+            self._config,
             self.store,
             self.cache,
             known,
-            group=self._group,
             epoch=epoch,
-            segment_bytes=self._config.store.segment_bytes,
-            acks_flushed=self._acks_flushed,
-            by_address=self._by_address,
             broker_id_of=self.broker_id_of,
             set_is_wrong=self.set_is_wrong,
         )

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Coroutine
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from shalott.broker.base.env import Env
 from shalott.broker.rocket.commitlog.api import MessageLog
@@ -47,7 +47,7 @@ async def end_of_whole_messages(log: MessageLog, start: int, *, until: int = END
 T = TypeVar("T")
 
 
-async def uninterrupted(work: Coroutine[Any, Any, T]) -> T:
+async def uninterrupted(work: Coroutine[object, object, T]) -> T:
     """The result of ``work``. Whoever cancels this waits until ``work`` is done."""
     task = asyncio.create_task(work)
     try:

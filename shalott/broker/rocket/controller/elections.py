@@ -12,7 +12,6 @@ import asyncio
 import functools
 import logging
 from collections.abc import Callable, Coroutine
-from typing import Any
 
 from shalott.broker.base.env import Env, pause_ms
 from shalott.broker.base.errors import BrokerError
@@ -31,7 +30,7 @@ log = logging.getLogger("shalott.broker.controller")
 
 FIRST_SCAN_MS = 2000
 CLOSE_GRACE_MS = 100
-Spawn = Callable[[str, Callable[[], Coroutine[Any, Any, None]]], asyncio.Task[None]]
+Spawn = Callable[[str, Callable[[], Coroutine[object, object, None]]], asyncio.Task[None]]
 
 
 class Elections:

@@ -12,7 +12,6 @@ import asyncio
 import functools
 import logging
 from collections.abc import Callable, Coroutine
-from typing import Any
 
 import msgspec
 
@@ -142,8 +141,9 @@ class Controller:
         known = ("leader" if role == "leader" else "follower", term)
         if known != self._role:
             self._role = known
-            detail = {"leader": leader}
-            self._env.events.emit(GROUP, "role", role=known[0], epoch=term, detail=detail)
+            self._env.events.emit(
+                GROUP, "role", role=known[0], epoch=term, detail={"leader": leader}
+            )
 
     def leader_ready(self, term: int) -> None:
         self._spawn("begin a tenure", functools.partial(self._begin_tenure, term))
@@ -203,7 +203,7 @@ class Controller:
         """Nodes by name; brokers by id too."""
         sync = group.sync
         epoch = sync.master_epoch if kind == "elected" else sync.set_epoch
-        detail: dict[str, Any] = {
+        detail: dict[str, object] = {
             "master": self._node(group, sync.master),
             "master_id": sync.master,
             "epoch": epoch,
@@ -218,7 +218,7 @@ class Controller:
         address = group.replicas.address(broker_id) or ""
         return self._book.node_of(address) or address
 
-    def claim(self) -> dict[str, Any]:
+    def claim(self) -> dict[str, object]:
         """What this controller believes, for observations."""
         return {
             "group": GROUP,
@@ -233,7 +233,9 @@ class Controller:
             },
         }
 
-    def _spawn(self, name: str, job: Callable[[], Coroutine[Any, Any, None]]) -> asyncio.Task[None]:
+    def _spawn(
+        self, name: str, job: Callable[[], Coroutine[object, object, None]]
+    ) -> asyncio.Task[None]:
         # A connection may be found to have ended after the loop did: then there is no job.
         task = asyncio.get_running_loop().create_task(job(), name=name)
         self._tasks[task] = None

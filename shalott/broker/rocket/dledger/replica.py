@@ -22,7 +22,6 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable
-from typing import Any
 
 import msgspec
 
@@ -32,7 +31,13 @@ from shalott.broker.raft.api import RaftCode, RaftSettings, Role
 from shalott.broker.raft.group import Busy, NotLeader, ProposalLost, ProposalTimeout, Transport
 from shalott.broker.raft.runner import RaftRunner
 from shalott.broker.rocket.commitlog.api import Message, PutStage
-from shalott.broker.rocket.commitlog.replica import PutResult, PutStatus, ReplicaRole
+from shalott.broker.rocket.commitlog.replica import (
+    HaStatus,
+    PutResult,
+    PutStatus,
+    ReplicaClaim,
+    ReplicaRole,
+)
 from shalott.broker.rocket.commitlog.store import MessageStore
 from shalott.broker.rocket.config import AddressBook, RocketConfig
 from shalott.broker.rocket.dledger.leader_reads import LeaderReads
@@ -216,7 +221,7 @@ class DLedgerReplica:
         if index > 0:
             await self.store.dispatched(self._ledger.directory.end_of(index))
 
-    def claim(self) -> dict[str, Any]:
+    def claim(self) -> ReplicaClaim:
         return {
             "group": self._config.broker.broker_name,
             "role": self.role,
@@ -236,7 +241,7 @@ class DLedgerReplica:
         committed = self.group.committed_index
         return sorted(name for name, end in self.group.matches().items() if end >= committed)
 
-    def ha_status(self) -> dict[str, Any]:
+    def ha_status(self) -> HaStatus:
         directory, last = self._ledger.directory, self._ledger.last_index
         matches = self.group.matches() if self._raft_role == "leader" else {}
         synchronised = self._synchronised()
@@ -334,7 +339,7 @@ class DLedgerReplica:
     def _cut(self, before: int, after: int) -> None:
         self._emit("truncated", {"from": before, "to": after})
 
-    def _emit(self, kind: str, detail: dict[str, Any] | None = None) -> None:
+    def _emit(self, kind: str, detail: dict[str, object] | None = None) -> None:
         group = self._config.broker.broker_name
         self._env.events.emit(group, kind, role=self.role, epoch=self._term, detail=detail)
 

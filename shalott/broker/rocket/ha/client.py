@@ -19,11 +19,11 @@ import asyncio
 import logging
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
 
 from shalott.broker.base.env import Env, pause_ms
 from shalott.broker.base.errors import BrokerError, DiskFull, StorageError
 from shalott.broker.rocket.commitlog.api import Store
+from shalott.broker.rocket.commitlog.replica import HaClientInfo
 from shalott.broker.rocket.ha.packets import Frame, FrameReader, HaProtocolError, encode_report
 
 log = logging.getLogger("shalott.broker.ha")
@@ -75,7 +75,7 @@ class HaClient:
             await asyncio.gather(self._task, return_exceptions=True)
             self._task = None
 
-    def status(self, master: str) -> dict[str, Any]:
+    def status(self, master: str) -> HaClientInfo:
         """haClientRuntimeInfo of GET_BROKER_HA_STATUS."""
         return {
             "masterAddr": master,

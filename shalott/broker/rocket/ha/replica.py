@@ -27,12 +27,17 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable
-from typing import Any
 
 from shalott.broker.base.env import Env, pause_ms
 from shalott.broker.base.errors import BrokerError, MessageIllegal, StorageError
 from shalott.broker.rocket.commitlog.api import Message, PutStage, Store
-from shalott.broker.rocket.commitlog.replica import PutResult, PutStatus, ReplicaRole
+from shalott.broker.rocket.commitlog.replica import (
+    HaStatus,
+    PutResult,
+    PutStatus,
+    ReplicaClaim,
+    ReplicaRole,
+)
 from shalott.broker.rocket.config import AddressBook, RocketConfig
 from shalott.broker.rocket.ha.agreement import AgreementRules, find_agreement, last_boundary
 from shalott.broker.rocket.ha.client import ClientRules, HaClient
@@ -163,7 +168,7 @@ class MasterSlaveReplica:
             return self._record.agreed  # what is beyond will be cut
         return self._role == "master" and not self._unconfirmed_end
 
-    def claim(self) -> dict[str, Any]:
+    def claim(self) -> ReplicaClaim:
         master = self._config.name if self._role == "master" else self._record.master
         slaves = [name for name in self._config.nodes_with("broker") if name != master]
         return {
@@ -177,7 +182,7 @@ class MasterSlaveReplica:
             "agreed": self._record.agreed,
         }
 
-    def ha_status(self) -> dict[str, Any]:
+    def ha_status(self) -> HaStatus:
         if self._role == "master":
             return self.server.status(self._config.ha.max_gap_not_in_sync_bytes)
         client = None if self._client is None else self._client.status(self._master_address())
@@ -359,7 +364,7 @@ class MasterSlaveReplica:
             self._emit("role", {"end": self.store.log.max_offset} if role == "master" else None)
             self.on_change()
 
-    def _emit(self, kind: str, detail: dict[str, Any] | None = None) -> None:
+    def _emit(self, kind: str, detail: dict[str, object] | None = None) -> None:
         group = self._config.broker.broker_name
         self._env.events.emit(group, kind, role=self._role, epoch=self.epoch, detail=detail)
 

@@ -22,12 +22,12 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass
-from typing import Any
 
 from shalott.broker.base.env import Env
 from shalott.broker.base.errors import StorageError, cannot_listen
 from shalott.broker.base.listener import listen
 from shalott.broker.rocket.commitlog.api import Log
+from shalott.broker.rocket.commitlog.replica import HaConnectionInfo, HaStatus
 from shalott.broker.rocket.config import RocketConfig, parse_address
 from shalott.broker.rocket.ha.group_transfer import Ack
 from shalott.broker.rocket.ha.packets import HaProtocolError, encode_frame
@@ -146,7 +146,7 @@ class HaServer:
         """The furthest that any connected slave has acknowledged; -1: nothing."""
         return max((each.session.slave_ack_offset for each in self.connections), default=-1)
 
-    def status(self, max_gap_bytes: int) -> dict[str, Any]:
+    def status(self, max_gap_bytes: int) -> HaStatus:
         """The master's part of GET_BROKER_HA_STATUS."""
         end = self._store_log().max_offset
         infos = [each.status(end, max_gap_bytes) for each in self.connections]
@@ -220,7 +220,7 @@ class HaConnection:
     def close(self) -> None:
         self._writer.transport.abort()
 
-    def status(self, end: int, max_gap_bytes: int) -> dict[str, Any]:
+    def status(self, end: int, max_gap_bytes: int) -> HaConnectionInfo:
         session = self.session
         gap = end - session.slave_ack_offset
         return {

@@ -8,7 +8,6 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Coroutine
 from dataclasses import dataclass, field
-from typing import Any
 
 from shalott.broker.base.env import Env
 from shalott.broker.rocket.commitlog.replica import Replica
@@ -148,7 +147,7 @@ class BrokerService:
     def _topics_changed(self) -> None:
         self.registration.wake()
 
-    def _spawn(self, job: Coroutine[Any, Any, None], name: str) -> None:
+    def _spawn(self, job: Coroutine[object, object, None], name: str) -> None:
         task = asyncio.create_task(job, name=name)
         self._tasks.append(task)
         task.add_done_callback(self._ended)

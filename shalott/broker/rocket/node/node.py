@@ -14,9 +14,8 @@ from functools import partial
 from typing import Literal
 
 from shalott.broker.base.disk import Disk
-from shalott.broker.base.env import Clock, Env, Rng, never
+from shalott.broker.base.env import Clock, Env, EventLog, Rng, never
 from shalott.broker.base.errors import BrokerError, ConfigError
-from shalott.broker.base.events import EventLog
 from shalott.broker.base.files import begin_life
 from shalott.broker.base.http_server import ManagementServer
 from shalott.broker.rocket.commitlog.api import Store

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Mapping
-from typing import Annotated, Any
+from typing import Annotated
 
 import msgspec
 
@@ -172,7 +172,7 @@ def _decode_unusual(header: bytes, body: bytes) -> Command:
     )
 
 
-def _integer(fields: dict[str, Any], name: str, default: int | None = None) -> int:
+def _integer(fields: Mapping[str, object], name: str, default: int | None = None) -> int:
     value = fields.get(name, default)
     if isinstance(value, bool) or not isinstance(value, int) or value not in _INT32:
         raise FrameError(f"the header's {name} is {value!r}")

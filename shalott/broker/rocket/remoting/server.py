@@ -13,7 +13,6 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Coroutine, Mapping
-from typing import Any
 
 from shalott.broker.base.errors import cannot_listen
 from shalott.broker.rocket.remoting.codec import FrameError, FrameReader, encode
@@ -35,13 +34,12 @@ UNSENT_BYTES_MAX = 64 << 20
 
 
 class Caller:
-    """One connection of a client. ``attributes`` are the service's: a client id, say."""
+    """One connection of a client."""
 
     def __init__(self, transport: asyncio.Transport) -> None:
         peer = transport.get_extra_info("peername")  # None if it is gone already
         self.address = f"{peer[0]}:{peer[1]}" if peer else "?"
         self.closed = asyncio.Event()
-        self.attributes: dict[str, Any] = {}
         self.requests = 0  # under way
         self.full: asyncio.Event | None = None  # set when there is room again, or it is closed
         self._transport = transport

@@ -15,7 +15,6 @@ import asyncio
 import enum
 import logging
 from collections.abc import Callable, Coroutine
-from typing import Any
 
 from shalott.broker.base.env import Env
 from shalott.broker.base.errors import BrokerError, DiskFull, StorageError
@@ -93,7 +92,7 @@ class ReplicasManager:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
 
-    def _spawn(self, work: Coroutine[Any, Any, None], name: str) -> None:
+    def _spawn(self, work: Coroutine[object, object, None], name: str) -> None:
         task = asyncio.create_task(work, name=name)
         task.add_done_callback(self._ended)
         self._tasks.append(task)
@@ -114,7 +113,7 @@ class ReplicasManager:
         self._spawn(self._follow_leader(), "controller metadata")
         self._spawn(self.reports.run(), "sync state set")
 
-    async def _until_done(self, step: Callable[[], Coroutine[Any, Any, None]]) -> None:
+    async def _until_done(self, step: Callable[[], Coroutine[object, object, None]]) -> None:
         while True:
             try:
                 await step()

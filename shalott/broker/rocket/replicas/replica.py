@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from typing import Any
 
 import msgspec
 
@@ -23,7 +22,14 @@ from shalott.broker.rocket.autoswitch.epochs import EpochFileCache
 from shalott.broker.rocket.autoswitch.service import AutoSwitchHAService
 from shalott.broker.rocket.autoswitch.tenure import Tenure
 from shalott.broker.rocket.commitlog.api import Message, PutStage
-from shalott.broker.rocket.commitlog.replica import PutResult, PutStatus, ReplicaRole
+from shalott.broker.rocket.commitlog.replica import (
+    HaClientInfo,
+    HaStatus,
+    PutResult,
+    PutStatus,
+    ReplicaClaim,
+    ReplicaRole,
+)
 from shalott.broker.rocket.commitlog.store import MessageStore
 from shalott.broker.rocket.config import AddressBook, RocketConfig
 from shalott.broker.rocket.controller.client import ControllerClient
@@ -135,11 +141,11 @@ class AutoSwitchReplica:
         try:
             if not await self._on_disk(stage.end):
                 return PutResult(PutStatus.FLUSH_DISK_TIMEOUT, stage)
-            # Copies that were judged before the master's own was safe are judged for good: nobody
-            # joins the set without what they have (Tenure.ackable).
+            # Copies that were judged before the master's own was safe are judged for good: no slave
+            # joins the set without what they have (Copies.ackable).
             if not await replicated or self.service.tenure is not tenure:
                 return PutResult(PutStatus.FLUSH_SLAVE_TIMEOUT, stage)
-            return PutResult(PutStatus.PUT_OK, stage, holders=tenure.holders(stage.end))
+            return PutResult(PutStatus.PUT_OK, stage, holders=tenure.copies.holders(stage.end))
         finally:
             replicated.cancel()
 
@@ -158,13 +164,13 @@ class AutoSwitchReplica:
     async def _replicated(self, tenure: Tenure, end: int) -> bool:
         timeout_ms = self._config.ha.slave_timeout_ms
         return await tenure.transfer.replicated(
-            end, ack_nums=tenure.ack_nums(), timeout_ms=timeout_ms
+            end, ack_nums=tenure.copies.ack_nums(), timeout_ms=timeout_ms
         )
 
     async def readable(self) -> bool:
         return self.role != "none"
 
-    def claim(self) -> dict[str, Any]:
+    def claim(self) -> ReplicaClaim:
         tenure = self.service.tenure
         members = () if tenure is None else tenure.set.members
         names = [self._name(one) for one in members if one != self.service.broker_id]
@@ -185,7 +191,7 @@ class AutoSwitchReplica:
             "confirm_offset": self.store.confirm_offset,
         }
 
-    def ha_status(self) -> dict[str, Any]:
+    def ha_status(self) -> HaStatus:
         return ha_status(self._env, self.service, self._name)
 
     # -- requests of controllers and operators -----------------------------------------------------
@@ -234,7 +240,7 @@ class AutoSwitchReplica:
 NS_PER_MS = 1_000_000
 
 
-def ha_status(env: Env, service: AutoSwitchHAService, name: Callable[[int], str]) -> dict[str, Any]:
+def ha_status(env: Env, service: AutoSwitchHAService, name: Callable[[int], str]) -> HaStatus:
     """``name`` makes a node's name of a broker id."""
     tenure, log = service.tenure, service.store.log
     end = log.max_offset
@@ -242,7 +248,7 @@ def ha_status(env: Env, service: AutoSwitchHAService, name: Callable[[int], str]
     return {
         "master": tenure is not None,
         "masterCommitLogMaxOffset": end if tenure is not None else 0,
-        "inSyncSlaveNums": 0 if tenure is None else tenure.in_sync_slaves(),
+        "inSyncSlaveNums": 0 if tenure is None else len(tenure.set.members) - 1,
         "haConnectionInfo": [
             {
                 "addr": name(slave),
@@ -258,7 +264,7 @@ def ha_status(env: Env, service: AutoSwitchHAService, name: Callable[[int], str]
     }
 
 
-def _client_info(env: Env, service: AutoSwitchHAService) -> dict[str, Any]:
+def _client_info(env: Env, service: AutoSwitchHAService) -> HaClientInfo:
     client, log = service.client, service.store.log
     if client is None:
         return {}

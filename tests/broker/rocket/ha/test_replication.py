@@ -263,7 +263,7 @@ def test_a_new_slave_begins_where_its_master_s_log_does() -> None:
         assert await group["b"].log() == await group["a"].log()
         end = await group["a"].put_ok(body(100))
         await group["b"].here(group["b"].store.dispatched(end))
-        assert group["b"].store.reader.queue_range("t", 0) == master.queue_range("t", 0)
+        assert group["b"].store.reader.queue_range("t", 0) == master.reader.queue_range("t", 0)
 
     Group().run(scenario)
 

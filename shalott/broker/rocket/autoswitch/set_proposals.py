@@ -24,7 +24,7 @@ class SetProposals:
     ) -> None:
         self.lost: dict[int, None] = {}
         self._clock = env.clock
-        self._config = config
+        self.config = config
         self._store = store
         self._cache = cache
         self._copies = copies
@@ -58,7 +58,7 @@ class SetProposals:
         if connection is None:
             return not is_check and member not in self.lost
         behind_ms = self._since_ms(connection.caught_up_ns)
-        return behind_ms <= self._config.max_time_slave_not_catchup_ms
+        return behind_ms <= self.config.max_time_slave_not_catchup_ms
 
     def may_join(self, connection: AutoSwitchHAConnection) -> bool:
         """maybeExpandInSyncStateSet."""
@@ -68,7 +68,7 @@ class SetProposals:
         ack = connection.ack_offset
         if entry is None or ack < entry.start_offset or not connection.is_caught_up:
             return False
-        if not self._config.all_ack_in_sync_state_set:
+        if not self.config.all_ack_in_sync_state_set:
             return True
         self._copies.member_acks()  # raises ``ackable``
         return ack >= max(self._copies.ackable, self._store.confirm_offset)
@@ -83,7 +83,7 @@ class SetProposals:
             for one in known.judged
             if one not in known.members and one not in self._copies.connections
         ]
-        too_long_ms = self._config.max_time_slave_not_catchup_ms
+        too_long_ms = self.config.max_time_slave_not_catchup_ms
         return bool(gone) and self._since_ms(self._unanswered_ns) > too_long_ms
 
     def _since_ms(self, at_ns: int) -> float:

@@ -344,7 +344,7 @@ def test_a_slave_joins_under_constant_load_and_stays() -> None:
     async def scenario(group: Group) -> None:
         await pair(group)
         a = group["a"]
-        a.tenure.config = changed(SAFE, max_time_slave_not_catchup_ms=1000)
+        a.tenure.proposals.config = changed(SAFE, max_time_slave_not_catchup_ms=1000)
         running = True
 
         async def produce() -> None:
@@ -394,7 +394,7 @@ def test_members_that_fall_behind_or_are_gone_are_dropped() -> None:
         assert not await group["a"].put(body(1), timeout_ms=100)
         assert tenure.propose(is_check=True) is None
         # Its connection is half open and says nothing: it is late before it is lost.
-        tenure.config = changed(SAFE, max_time_slave_not_catchup_ms=2000)
+        tenure.proposals.config = changed(SAFE, max_time_slave_not_catchup_ms=2000)
         await asyncio.sleep(2)
         proposal = tenure.propose(is_check=False)
         assert proposal is not None

@@ -17,7 +17,7 @@ import msgspec
 from shalott.broker.base.errors import BrokerError
 from shalott.broker.rocket.config import AddressBook
 from shalott.broker.rocket.processor.broker import Broker
-from shalott.broker.rocket.processor.timer_checkpoint import decode_timer_checkpoint
+from shalott.broker.rocket.processor.delay_tables import decode_timer_checkpoint
 from shalott.broker.rocket.processor.topics import TIMER_TOPIC, DelayTable, GroupTable, OffsetTable
 from shalott.broker.rocket.remoting.client import RemotingClient
 from shalott.broker.rocket.remoting.command import Command, RequestCode, ResponseCode
@@ -93,7 +93,7 @@ class SlaveSync:
             tables.replace_offsets(offsets)
         delays = await self._get(master, RequestCode.GET_ALL_DELAY_OFFSET, DelayTable)
         if delays is not None:
-            tables.replace_delays(delays)
+            tables.delayed.replace_delays(delays)
         groups = await self._get(master, RequestCode.GET_ALL_SUBSCRIPTIONGROUP_CONFIG, GroupTable)
         if groups is not None:
             tables.replace_groups(groups)
@@ -106,7 +106,7 @@ class SlaveSync:
         if answer is None or answer.code != ResponseCode.SUCCESS:
             return
         try:
-            self._broker.tables.replace_timers(decode_timer_checkpoint(answer.body))
+            self._broker.tables.delayed.replace_timers(decode_timer_checkpoint(answer.body))
         except ValueError as error:
             raise BrokerError(f"GET_TIMER_CHECK_POINT: {error}") from error
 

@@ -59,11 +59,11 @@ async def all_consumer_offsets(broker: Broker, request: Command, caller: Caller)
 
 
 async def all_delay_offsets(broker: Broker, request: Command, caller: Caller) -> Command:
-    return _json(broker.tables.delay_table())
+    return _json(broker.tables.delayed.delay_table())
 
 
 async def timer_checkpoint(broker: Broker, request: Command, caller: Caller) -> Command:
-    return response(ResponseCode.SUCCESS, body=broker.tables.timers.encode())
+    return response(ResponseCode.SUCCESS, body=broker.tables.delayed.timers.encode())
 
 
 async def recall_message(broker: Broker, request: Command, caller: Caller) -> Command:

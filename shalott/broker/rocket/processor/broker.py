@@ -76,7 +76,7 @@ class Broker:
         self.learn_topics()
         if self.env.has_bug("KB-RKT-35"):
             return
-        self.tables.limit_timers(self.store.reader.queue_end(TIMER_TOPIC, 0))
+        self.tables.delayed.limit_timers(self.store.reader.queue_end(TIMER_TOPIC, 0))
         for key, queues in self.tables.offsets.items():
             topic, _, group = key.partition("@")
             for queue_id in list(queues):

@@ -124,7 +124,7 @@ def _has_delays(broker: Broker) -> bool:
 async def _deliver_level(broker: Broker, level: int, clock: StoringClock) -> bool:
     """Whether all that is due is delivered."""
     first, end = broker.store.reader.queue_range(SCHEDULE_TOPIC, level - 1)
-    offset = min(max(broker.tables.delays.get(level, 0), first), end)
+    offset = min(max(broker.tables.delayed.delays.get(level, 0), first), end)
     while offset < end:
         got = await broker.store.reader.get(
             SCHEDULE_TOPIC, level - 1, offset, max_messages=1, max_bytes=BATCH_BYTES
@@ -140,7 +140,7 @@ async def _deliver_level(broker: Broker, level: int, clock: StoringClock) -> boo
         if result.status is not PutStatus.PUT_OK:
             return False
         offset = got.next_offset
-        broker.tables.put_delay(level, offset)
+        broker.tables.delayed.put_delay(level, offset)
     clock.drained()
     return True
 

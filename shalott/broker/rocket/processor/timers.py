@@ -162,13 +162,13 @@ class Timers:
         """Go on where this broker's former life, or the former master, was."""
         self.forget()
         self._epoch = self.broker.replica.epoch
-        store, known = self.broker.store, self.broker.tables.timers
+        store, known = self.broker.store, self.broker.tables.delayed.timers
         since_ms = known.read_ms - DELAY_MS_MAX - CLOCKS_APART_MS
         self._loaded = await store.reader.queue_offset_at_ms(TIMER_TOPIC, QUEUE, since_ms)
 
     async def _load(self) -> None:
         """Take notice of what came into the queue."""
-        store, known = self.broker.store, self.broker.tables.timers
+        store, known = self.broker.store, self.broker.tables.delayed.timers
         first, end = store.reader.queue_range(TIMER_TOPIC, QUEUE)
         self._loaded = max(self._loaded, first)
         while self._loaded < end:
@@ -211,12 +211,12 @@ class Timers:
         """For the next life, or the next master: what waits was not due before what is noted,
         however the clock was set meanwhile."""
         tables = self.broker.tables
-        read_ms = max(self._delivered_ms + 1, tables.timers.read_ms)
+        read_ms = max(self._delivered_ms + 1, tables.delayed.timers.read_ms)
         if self._waiting:
             read_ms = min(read_ms, self._waiting[0][0])
         else:
             self._revoked = {}
-        tables.put_timers(read_ms, self._loaded)
+        tables.delayed.put_timers(read_ms, self._loaded)
 
 
 def _due(broker: Broker, waiting: Stored, properties: dict[str, str]) -> Message:

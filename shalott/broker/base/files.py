@@ -20,7 +20,7 @@ FORMER = ".bak"
 async def read_file(disk: Disk, path: str) -> bytes | None:
     """All of it, durable; None if it is absent. Raises OSError.
 
-    Whoever replaced it may have been killed before its name was durable. A reader that acted on it
+    Its writer may have been killed before its name was durable. A reader that acted on it
     (a vote that is given again, a temporary file that is removed) would lose it with the power.
     """
     try:
@@ -88,7 +88,8 @@ async def begin_life(disk: Disk, starts: int) -> int:
     """The number of the life that begins, durable when this returns.
 
     Args:
-        starts: how often the machine has started the node, this time included; 0 if nobody counts.
+        starts: how often the machine has started the node, this time included; 0 if that is not
+        counted.
     """
     incarnation = max(await read_number(disk, "incarnation") + 1, starts)
     await write_number(disk, "incarnation", incarnation)

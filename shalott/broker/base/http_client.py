@@ -15,7 +15,7 @@ BODY_BYTES_MAX = 64 << 20
 
 
 class Unreachable(BrokerError):
-    """There was no answer: nobody listens, or nobody answered in time."""
+    """There was no answer: the port is closed, or the time is over."""
 
 
 @dataclass(frozen=True, slots=True)

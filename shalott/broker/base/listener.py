@@ -13,7 +13,7 @@ async def listen(accepted: Accepted, host: str, port: int) -> asyncio.Server:
     """asyncio.start_server, but when cancelled it leaves nothing that listens.
 
     asyncio.start_server listens already while it waits for the loop's next round. Cancelled there,
-    it leaves a server that nobody can close, and the port is taken for ever.
+    it leaves a server that can't be closed, and the port is taken for ever.
 
     Raises:
         OSError: the port can't be had.

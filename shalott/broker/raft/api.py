@@ -6,7 +6,7 @@ without I/O: time comes as ``Tick``, randomness as an argument. A shell (runner.
 
 Durability. ``Persist``, ``Append``, ``Truncate`` and ``Install`` carry a growing ``mark``. When all
 of them up to a mark are durable the shell says ``Persisted(mark)``. A ``Send`` that must not come
-before some of them is held back by the core itself: the shell may send whatever it is told to send
+before some of them is held back by the core itself: the shell may send all that it is told to send
 at once. Entries count for their own node only when they are persisted.
 
 Indexes start at 1; 0 is the place before the first entry, with term 0. Message kinds and codes are
@@ -60,7 +60,7 @@ class Entry(msgspec.Struct, frozen=True, array_like=True):
 
 
 class HardState(msgspec.Struct, frozen=True, array_like=True):
-    """What a member may never forget: its term, and whom it voted for in it ("" for nobody)."""
+    """What a member may never forget: its term, and whom it voted for in it ("" for none)."""
 
     term: int = 0
     voted_for: str = ""
@@ -256,8 +256,8 @@ class TransferRequested(msgspec.Struct, frozen=True):
 
 class ConnectionChanged(msgspec.Struct, frozen=True):
     """The connection to ``member`` was made (``is_up``) or lost. A shell whose transport keeps
-    connections may say so: then nobody waits for a time-out to learn what is known already. It is
-    a hint: it changes when things are done, never what may be done."""
+    connections may say so: then no member waits for a time-out to learn what is known already. It
+    is a hint: it changes when things are done, never what may be done."""
 
     member: str
     is_up: bool
@@ -354,7 +354,7 @@ class BecomeFollower(msgspec.Struct, frozen=True):
 
 
 class BecomeCandidate(msgspec.Struct, frozen=True):
-    """Nobody leads, as far as this member can see."""
+    """There is no leader, as far as this member can see."""
 
     term: int
 

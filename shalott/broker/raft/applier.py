@@ -125,7 +125,7 @@ class Applier:
 
 
 def fail(future: asyncio.Future[int], error: Exception) -> None:
-    """Nobody need be there to take it."""
+    """The future's reader may be gone."""
     if not future.done():
         future.set_exception(error)
         future.exception()

@@ -47,7 +47,7 @@ def _check_quorum(s: State) -> None:
 
 def connection_changed(s: State, member: str, is_up: bool) -> None:
     """Who lost its leader, or so many that it leads no quorum, seeks one now; who seeks one while
-    it gains somebody to ask does not sit out a pause that grew when there was nobody."""
+    it gains a member to ask does not sit out a pause that grew when there was none."""
     if s.role == "leader":
         leader.connection_changed(s, member, is_up)
         _check_quorum(s)

@@ -33,13 +33,13 @@ class ProposalLost(BrokerError):
 
 
 class ProposalTimeout(BrokerError):
-    """Nobody knows: the entry was appended, and may be committed any time or never."""
+    """Unknown: the entry was appended, and may be committed any time or never."""
 
 
 @dataclass(frozen=True, slots=True)
 class Submitted:
     """An entry in the leader's log. ``committed`` gives its index when it is committed and applied
-    here, or raises ProposalLost, or stays undecided for as long as nobody knows."""
+    here, or raises ProposalLost, or stays undecided for as long as that is unknown."""
 
     index: int
     term: int
@@ -114,7 +114,7 @@ class RaftGroup(Protocol):
 
     async def propose(self, data: bytes, timeout_ms: float) -> int:
         """Append; returns the index when the entry is committed and applied here. Raises NotLeader,
-        Busy, ProposalLost (definite) and ProposalTimeout (nobody knows)."""
+        Busy, ProposalLost (definite) and ProposalTimeout (unknown)."""
         ...
 
     async def read_index(self, timeout_ms: float) -> int:
@@ -144,5 +144,5 @@ class Transport(Protocol):
     async def stop(self) -> None: ...
 
     def send(self, to: str, message: api.Message) -> None:
-        """Now or never: nobody hears whether it arrived."""
+        """Now or never: whether it arrived is not told."""
         ...

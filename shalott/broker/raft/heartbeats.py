@@ -117,7 +117,7 @@ def begin_reads(s: State) -> None:
     is_asking = any(read.round for read in s.reads)
     if s.role == "leader" and s.reads and not is_asking and knows_committed(s):
         send_heartbeats(s)
-        round_answered(s)  # a group of one needs nobody's answer
+        round_answered(s)  # a group of one needs no answer
 
 
 def knows_committed(s: State) -> bool:

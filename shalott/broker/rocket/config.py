@@ -58,7 +58,7 @@ class StoreConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     index_slots: Positive = 4096
     index_entries: Positive = 16_384
     # Files of the log go when their messages are older, or when the log takes more than so much of
-    # the room that it could have: 100 is never. Upstream's is 85, and takes what nobody has read.
+    # the room that it could have: 100 is never. Upstream's is 85, and takes what was never read.
     file_reserved_ms: Positive = 72 * 3600 * 1000  # fileReservedTime
     clean_interval_ms: Positive = 10_000  # cleanResourceInterval
     disk_used_percent_max: Percent = 100  # diskSpaceCleanForciblyRatio
@@ -180,7 +180,7 @@ def check_rocket_config(config: RocketConfig) -> None:
             if port not in config.ports:
                 raise ConfigError(f"the service {service} needs a port: set ports.{port}")
             if port not in config.advertised:
-                raise ConfigError(f"the port {port} is known to nobody: set advertised.{port}")
+                raise ConfigError(f"the port {port} is not advertised: set advertised.{port}")
     if "management" not in config.ports:
         raise ConfigError("every node answers questions: set ports.management")
     for port in config.ports:
@@ -236,7 +236,7 @@ class AddressBook:
         return self._advertised[node][port]
 
     def node_of(self, address: str) -> str:
-        """The node behind an advertised address; "" if it is nobody's."""
+        """The node behind an advertised address; "" if it is no node's."""
         return self._node_of.get(address, "")
 
     def name_of(self, address: str) -> str:
@@ -249,7 +249,7 @@ class AddressBook:
         return self._advertised[name][port] if name in self._advertised else name
 
     def dial(self, address: str) -> tuple[str, int]:
-        """Where to connect for an advertised address; one that is nobody's is dialled as it is.
+        """Where to connect for an advertised address; one that is no node's is dialled as it is.
 
         Raises BrokerError if it is no address.
         """

@@ -5,7 +5,7 @@ the time and serves them while it is the master; as a slave it runs a client. Wh
 (broker/rocket/replicas) makes one change of role at a time.
 
 Becoming the master:
-1. what ran in the former role ends; who waits for copies is told that nobody knows;
+1. what ran in the former role ends; who waits for copies is told that the outcome is unknown;
 2. an incomplete last message is cut, and with it epochs of which nothing is left;
 3. the log is flushed, so that no power loss moves the beginning of the epoch;
 4. <epoch, end of the log> is recorded, durably, before the first slave is let in. A master that was
@@ -46,7 +46,7 @@ Role = Literal["master", "slave", "none"]
 EPOCHS_TOLD = 16  # of a new master's: enough to tell what its log has of its predecessors'
 
 
-def nobody(address: str) -> int:
+def unknown_address(address: str) -> int:
     """No slave is known by its address."""
     return -1
 
@@ -55,7 +55,7 @@ class AutoSwitchHAService:
     """Made by ``open``. ``broker_id`` must be set before the first change of role.
 
     ``set_is_wrong``: the master may have a change of the SyncStateSet to report. ``failed``: the
-    disk is lost. ``broker_id_of``: whose address it is, negative if nobody's is known; needed where
+    disk is lost. ``broker_id_of``: whose address it is, negative if it is unknown; needed where
     slaves introduce themselves as in 5.0.0.
     """
 
@@ -78,7 +78,7 @@ class AutoSwitchHAService:
         self.store = store
         self.set_is_wrong: Callable[[], None] = lambda: None
         self.role_changed: Callable[[], None] = lambda: None
-        self.broker_id_of: Callable[[str], int] = nobody
+        self.broker_id_of: Callable[[str], int] = unknown_address
         self._env = env
         self._config = config
         self._dial = dial
@@ -205,7 +205,7 @@ class AutoSwitchHAService:
         """Before the first message: what is confirmed is in the queues, and the next queue offsets
         are known. ``again``: KB-RKT-20, messages come meanwhile."""
         store = self.store
-        # Explicit from here on: while somebody else must have a message, nothing new is confirmed.
+        # Explicit from here on: while another broker must have a message, nothing new is confirmed.
         store.set_confirm_offset(store.confirm_offset)
         tenure.follow_up()
         await store.log.written(store.log.max_offset)
@@ -283,14 +283,14 @@ class AutoSwitchHAService:
             await asyncio.wait([task])
 
     def _client_ended(self, task: asyncio.Task[None]) -> None:
-        if task is self._client_task:  # nobody asked it to end
+        if task is self._client_task:  # it was not asked to end
             reason = "cancelled" if task.cancelled() else repr(task.exception())
             self._failed(BrokerError(f"the HA client crashed: {reason}"))
 
     # -- neither -----------------------------------------------------------------------------------
 
     def step_down(self) -> None:
-        """At once: nothing counts any more, nobody is served."""
+        """At once: nothing counts any more, no slave is served."""
         tenure, self.tenure = self.tenure, None
         if tenure is not None:
             tenure.close()

@@ -44,7 +44,7 @@ class SetProposals:
         """The set as it should be. ``is_check``: see Tenure.propose."""
         known = self._copies.set
         if is_check and self._is_stuck():
-            # Whatever became of the report, it is void once the set's epoch has moved on.
+            # However the report ended, it is void once the set's epoch has moved on.
             return (known.me,)
         stay = [one for one in known.members if self._may_stay(one, is_check=is_check)]
         connections = self._copies.connections

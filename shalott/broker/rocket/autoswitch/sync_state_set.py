@@ -65,7 +65,7 @@ class SyncStateSet:
         return bool(self._proposed)
 
     def drop(self, member: int) -> None:
-        """KB-RKT-F: it counts no more, whatever the controllers will say."""
+        """KB-RKT-F: it counts no more, also if the controllers keep it."""
         self._dropped[member] = None
 
     def propose(self, members: Iterable[int]) -> Members:
@@ -86,7 +86,7 @@ class SyncStateSet:
 
     @property
     def proposals(self) -> tuple[Members, ...]:
-        """Those of which nobody knows what became of them."""
+        """Those whose outcome is unknown."""
         return tuple(self._proposed)
 
     def refused(self, proposal: Members) -> None:

@@ -48,7 +48,7 @@ T = TypeVar("T")
 
 
 async def uninterrupted(work: Coroutine[object, object, T]) -> T:
-    """The result of ``work``. Whoever cancels this waits until ``work`` is done."""
+    """The result of ``work``. A caller that cancels this waits until ``work`` is done."""
     task = asyncio.create_task(work)
     try:
         return await asyncio.shield(task)

@@ -5,7 +5,7 @@ messages of one (topic, queue). Ends are exclusive. A message goes through four 
 of the log: appended (in memory), written (in the operating system's hands: a kill -9 does not take
 it), flushed (on the disk: a power loss does not take it), and confirmed (replicated as far as the
 system wants it before anybody may read it). Dispatch to the consume queues stops at the confirmed
-end, so nobody reads further.
+end, so no consumer reads further.
 """
 
 from __future__ import annotations

@@ -20,9 +20,9 @@ class PutStatus(enum.Enum):
     """PutMessageStatus, those that a replica can end with."""
 
     PUT_OK = "PUT_OK"
-    FLUSH_DISK_TIMEOUT = "FLUSH_DISK_TIMEOUT"  # stored here: nobody knows
-    FLUSH_SLAVE_TIMEOUT = "FLUSH_SLAVE_TIMEOUT"  # stored here: nobody knows
-    SLAVE_NOT_AVAILABLE = "SLAVE_NOT_AVAILABLE"  # stored here: nobody knows
+    FLUSH_DISK_TIMEOUT = "FLUSH_DISK_TIMEOUT"  # stored here: the outcome is unknown
+    FLUSH_SLAVE_TIMEOUT = "FLUSH_SLAVE_TIMEOUT"  # stored here: the outcome is unknown
+    SLAVE_NOT_AVAILABLE = "SLAVE_NOT_AVAILABLE"  # stored here: the outcome is unknown
     SERVICE_NOT_AVAILABLE = "SERVICE_NOT_AVAILABLE"
     IN_SYNC_REPLICAS_NOT_ENOUGH = "IN_SYNC_REPLICAS_NOT_ENOUGH"
     OS_PAGE_CACHE_BUSY = "OS_PAGE_CACHE_BUSY"

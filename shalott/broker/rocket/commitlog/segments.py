@@ -216,8 +216,8 @@ class SegmentedLog:
         self.writer.work()
 
     async def remove_before(self, offset: int) -> None:
-        """Remove the files that lie before ``offset`` as a whole, and are flushed: nobody writes to
-        them or syncs them any more."""
+        """Remove the files that lie before ``offset`` as a whole, and are flushed: nothing writes
+        to them or syncs them any more."""
         keep = bisect_right(self._files.starts, min(offset, self.flushed_offset)) - 1
         for start in self._files.starts[: max(0, keep)]:
             self._min = start + self.segment_bytes

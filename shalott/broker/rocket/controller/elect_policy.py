@@ -1,12 +1,13 @@
 """Who becomes master: controller/elect/impl/DefaultElectPolicy.java; docs/protocols.md 3.4.
 
 Among the alive members of the SyncStateSet, and if there is none and unclean elections are allowed,
-among all alive replicas: the old master if it is one of them; a designated broker or nobody; else
+among all alive replicas: the old master if it is one of them; a designated broker or none; else
 the one with the highest epoch, then the highest offset, then the lowest priority number.
 
 Where we differ on purpose: upstream casts a difference of offsets to 32 bits, so that logs which
-differ by more than 2 GiB compare the wrong way round (KB-RKT-E), and among equals it takes whoever
-a hash set yields first. Here offsets are compared in full, and among equals the lowest id wins.
+differ by more than 2 GiB compare the wrong way round (KB-RKT-E), and among equals it takes the one
+that a hash set yields first. Here offsets are compared in full, and among equals the lowest id
+wins.
 """
 
 from __future__ import annotations
@@ -43,7 +44,7 @@ class Candidates:
 
 
 def elect(env: Env, candidates: Candidates, designated: int | None) -> int | None:
-    """The master from now on; None if nobody can be. It may be the old one."""
+    """The master from now on; None if none can be. It may be the old one."""
     chosen = _elect_among(env, candidates, candidates.members, designated)
     if chosen is None:
         chosen = _elect_among(env, candidates, candidates.all_replicas, designated)

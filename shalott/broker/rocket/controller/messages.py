@@ -17,7 +17,7 @@ from shalott.broker.rocket.remoting.java_json import decode_java_json
 
 H = TypeVar("H", bound=msgspec.Struct)
 
-NO_BROKER_ID = -1  # in ElectMaster: whoever is best
+NO_BROKER_ID = -1  # in ElectMaster: the best one
 FIRST_BROKER_ID = 1
 
 
@@ -118,7 +118,7 @@ class AlterSyncStateSet(Header, frozen=True, kw_only=True):
 
 
 class ElectMaster(Header, frozen=True, kw_only=True):
-    """1002. ``designate_elect``: this broker, whoever is the master now."""
+    """1002. ``designate_elect``: this broker, also if another is the master now."""
 
     cluster_name: str = ""
     broker_name: str
@@ -244,7 +244,7 @@ class ControllerMetadata(Header, frozen=True, kw_only=True):
 #      ├─ Fenced                    2000, 2001: an epoch is not the current one
 #      ├─ InvalidMaster             2002: another broker, or none, is the master
 #      ├─ ReplicaNotUsable          2003, 2006: a member of a wanted set is unknown, or not alive
-#      ├─ GroupUnknown              2008: nobody registered under that broker name
+#      ├─ GroupUnknown              2008: no broker registered under that name
 #      ├─ NeedToRegister            2010: this broker is not known to the controllers
 #      ├─ ElectionFailed            2004, 2012: no candidate
 #      └─ BrokerIdInvalid           2014: the id is another broker's

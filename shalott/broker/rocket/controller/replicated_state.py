@@ -2,10 +2,10 @@
 
 The leader computes each decision against what it would be if all that it has proposed were
 committed (``_ahead``), proposes the events and answers when they are committed and applied, or when
-five seconds are over and nobody knows. A decision without events may rest on proposals that are
-still under way, and is answered after these. Only a leader that has applied everything of its
-predecessors decides, which its first, empty entry tells it; when it leads no more, what it looked
-ahead to is forgotten. After DLedgerController's event scheduler and state machine.
+five seconds are over and the outcome is unknown. A decision without events may rest on proposals
+that are still under way, and is answered after these. Only a leader that has applied everything of
+its predecessors decides, which its first, empty entry tells it; when it leads no more, what it
+looked ahead to is forgotten. After DLedgerController's event scheduler and state machine.
 """
 
 from __future__ import annotations
@@ -132,7 +132,7 @@ class ReplicatedState:
         except ProposalLost:
             return self._not_leader()
         except (TimeoutError, ProposalTimeout):
-            remark = f"nobody knows whether entry {proposal.index} will be committed"
+            remark = f"it is unknown whether entry {proposal.index} will be committed"
             return response(ResponseCode.SYSTEM_ERROR, remark)
         return answer
 

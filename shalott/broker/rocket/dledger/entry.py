@@ -12,7 +12,7 @@ files is the other count used. An entry never crosses a file's end, and 8 bytes 
 filler.
 
 chainCrc is there upstream and of no use; here it is the CRC of the rest of the header, so that a
-torn header is seen as such. A CRC of 0 says that nobody computed it, as upstream's default has it:
+torn header is seen as such. A CRC of 0 says that it was not computed, as upstream's default has it:
 such an entry is believed if its lengths agree. An entry with an empty body is a new leader's no-op.
 """
 

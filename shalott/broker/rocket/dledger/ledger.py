@@ -119,7 +119,7 @@ class Ledger:
     @property
     def written_offset(self) -> int:
         """Up to where the files hold this ledger's entries. Behind a cut that is in line they hold
-        others, whatever the core has committed there since.
+        others, also if the core has committed there since.
         """
         return min(self.data.written_offset, self.writer.uncut)
 

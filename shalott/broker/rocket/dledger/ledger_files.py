@@ -68,8 +68,8 @@ async def open_ledger_files(disk: Disk, segment_bytes: int, *, is_ours: bool = T
     try:
         if data.min_offset:
             raise StorageError(
-                f"{DATA} begins at {data.min_offset}: somebody else removed its first entries, and"
-                " without them it is of no use here"
+                f"{DATA} begins at {data.min_offset}: another program removed its first entries,"
+                " and without them it is of no use here"
             )
         return await _recover(data, index, checkpoint, is_ours=is_ours)
     except BaseException:

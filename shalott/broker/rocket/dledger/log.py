@@ -25,10 +25,10 @@ from shalott.broker.rocket.dledger.ledger import Ledger
 
 
 class PartlyAppended(StorageError):
-    """Some messages of a batch were proposed, and then no more could be: nobody knows."""
+    """Some messages of a batch were proposed, and then no more could be: the outcome is unknown."""
 
 
-def nobody_leads(data: bytes) -> Submitted:
+def not_started(data: bytes) -> Submitted:
     raise StorageError("this member has not started")
 
 
@@ -36,7 +36,7 @@ class DLedgerLog:
     """``submit`` is the Raft group's; it is set when there is one."""
 
     def __init__(self, ledger: Ledger) -> None:
-        self.submit: Callable[[bytes], Submitted] = nobody_leads
+        self.submit: Callable[[bytes], Submitted] = not_started
         self.progress_listener: Callable[[], None] = lambda: None
         self._ledger = ledger
         self._committed = 0
@@ -159,7 +159,7 @@ class DLedgerLog:
         self._ledger.data.writer.request_flush()
 
     async def truncate(self, offset: int) -> None:
-        """Nobody but the leader cuts a ledger."""
+        """Only the leader cuts a ledger."""
         raise StorageError(f"a ledger is not cut to {offset} by its own member")
 
     async def close(self) -> None:

@@ -9,7 +9,7 @@ may be committed any time or be overwritten.
 
 Reads. Under read_index a broker answers when a majority has confirmed who leads, and when its own
 queues have all that was committed by then: the leader asks its group, a follower its leader
-(reading.py). Without (upstream, and KB-DL-22 whatever is configured) everybody answers from what it
+(leader_reads.py). Without (upstream, and KB-DL-22 always) every member answers from what it
 has, a deposed leader too.
 """
 
@@ -198,7 +198,7 @@ class DLedgerReplica:
         return True
 
     async def _read_index(self) -> int:
-        """Raises BrokerError if nobody is sure."""
+        """Raises BrokerError if no leader is sure."""
         match self.role:
             case "master":
                 return await self.group.read_index(self._config.raft.ack_timeout_ms)

@@ -1,9 +1,9 @@
 """Agreement: a follower of a new master finds out up to where their logs are the same, and cuts.
 
-Upstream leaves this to whoever fails over by hand: a slave that follows another master than before
-appends where its own log ends, whatever lies before (KB-RKT-06, KB-RKT-03); its manual says to wipe
-it. HAService has no epochs to compare, but it sends bytes from wherever it is asked, so ours asks
-for bytes that it has and compares.
+Upstream leaves this to the operator who fails over by hand: a slave that follows another master
+than before appends where its own log ends, without a look at what lies before (KB-RKT-06,
+KB-RKT-03); its manual says to wipe it. HAService has no epochs to compare, but it sends bytes from
+wherever it is asked, so ours asks for bytes that it has and compares.
 
 A stored message bears its offset, its queue offset, its time and its store host, so equal bytes at
 one offset were appended once, by one master, after one history: where a whole message is the same,

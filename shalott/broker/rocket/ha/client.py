@@ -2,7 +2,7 @@
 
 After store/ha/DefaultHAClient.java; docs/protocols.md 1.4. The end of its own log is all that a
 slave says, as request, acknowledgement and heartbeat at once. A frame that does not begin at the
-end of the slave's log ends the connection; an empty log takes whatever comes first.
+end of the slave's log ends the connection; an empty log takes what comes first.
 
 What a report promises. A slave reports what is in its operating system's hands (upstream: what is
 in its page cache, which is the same): its kill takes nothing back. Its power loss may, and then the
@@ -143,7 +143,7 @@ class _SlaveConnection:
         self._last_alive_ms = self._last_report_ms = self._now_ms()
 
     async def run(self) -> None:
-        """Raises for whatever ends the connection."""
+        """Raises for all that ends the connection."""
         await self._store.log.written(self._store.log.max_offset)
         self._report()
         self._set_timer()

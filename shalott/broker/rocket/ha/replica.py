@@ -11,7 +11,7 @@ What SEND_OK promises:
   leaves it flushed there and written at the slave; a power loss of the slave, or its disk, leaves
   it flushed at the master. Both nodes' power at once leaves the master's copy. No slave is ever
   ahead of its master (server.py), so a master that comes back continues a log that all share.
-- All other statuses are for who asks again: the message is here, nobody knows whether it lasts.
+- All other statuses mean: ask again. The message is here, and may be lost.
 
 A broker that `follow`s another one by hand finds out where their logs part, and cuts its own there
 (agreement.py), before it appends or acknowledges anything.
@@ -176,8 +176,8 @@ class MasterSlaveReplica:
     # -- failover by hand --------------------------------------------------------------------------
 
     async def promote(self, epoch: int | None = None) -> None:
-        """Become the master. ``epoch``: a number above all that the group has had, from whoever
-        promotes; by default one more than the last that this node has had.
+        """Become the master. ``epoch``: a number above all that the group has had, from the
+        operator who promotes; by default one more than the last that this node has had.
         """
         async with self._changing:
             if not self._record.agreed:
@@ -268,7 +268,7 @@ class MasterSlaveReplica:
 
 
 def first_broker(config: RocketConfig) -> str:
-    """Whom a slave follows until somebody says otherwise: roles are configured so."""
+    """Whom a slave follows until an operator says otherwise: roles are configured so."""
     return next(name for name in config.nodes_with("broker") if name != config.name)
 
 

@@ -1,4 +1,4 @@
-"""HaServer: the master's side of HAService: it listens, and streams its log to whoever asks.
+"""HaServer: the master's side of HAService: it listens, and streams its log to slaves.
 
 After store/ha/DefaultHAService.java; docs/protocols.md 1.3. Each connection has two tasks: one
 reads reports, one sends. A frame is handed to the transport only when the one before has left it,
@@ -7,7 +7,7 @@ so no frame begins before the previous one is complete, and what a slow slave ho
 Where transfer ends. Upstream sends what is in its page cache, flushed or not: a master that loses
 power comes back without its unflushed tail, behind its slaves, and writes other bytes where they
 have the old ones (KB-RKT-06). Here a slave never gets what its master could lose: under sync flush
-transfer ends at the flushed end, so a slave is never ahead of its master whatever fault hits the
+transfer ends at the flushed end, so a slave is never ahead of its master whichever fault hits the
 master; under async flush it ends at the written end, so that holds for kills, but not for power
 losses, as upstream. With KB-RKT-06 it ends at the written end always.
 
@@ -122,7 +122,7 @@ class HaServer:
                     return
                 await self.transferable(extent.max)
         except StorageError:
-            return  # cut, closed or broken: whoever puts it right wakes us again
+            return  # cut, closed or broken: the mending of it wakes us again
         finally:
             self._watching = None
 

@@ -3,7 +3,7 @@ operators have (``shalott ctl``).
 
 No login is needed, as on RocketMQ's ports. Errors look as in broker/rabbit/management.
 
-    GET  /api/shalott/claims           this node's and nobody else's view: roles, epochs, routes
+    GET  /api/shalott/claims           this node's own view: roles, epochs, routes
     GET  /api/health                   200 when all services run, else 503
     GET  /api/shalott/ha-status        the body of GET_BROKER_HA_STATUS (907), with nodes by name
     GET  /api/shalott/sync-state-set   what the controllers' leader knows of the set (1006)
@@ -93,7 +93,7 @@ class Promote(msgspec.Struct, forbid_unknown_fields=True):
 
 
 class ElectMaster(msgspec.Struct, forbid_unknown_fields=True):
-    """``broker``: the node that shall have it; by default whoever is best."""
+    """``broker``: the node that shall have it; by default the best one."""
 
     broker: str | None = None
 

@@ -44,7 +44,7 @@ class RocketNode:
         self.book = AddressBook(config)
         self.client = RemotingClient(self.book.dial)
         self.name_server = NameServer(env, config) if "nameserver" in config.services else None
-        # Of whatever the node hosts: an operator may ask any node for the controllers' word.
+        # For all services: an operator may ask any node for the controllers' word.
         self.controllers: ControllerClient | None = None
         if config.system == "controller":
             self.controllers = ControllerClient(self.client, controller_addresses(config))

@@ -70,7 +70,7 @@ class Broker:
     def take_over(self) -> None:
         """This broker became the master: its tables follow from its log where they lag behind.
 
-        No group has consumed what the log does not have, whatever it told the former master: its
+        No group has consumed what the log does not have, also if it told the former master so: its
         next messages would be skipped (KB-RKT-35, offset_not_truncated).
         """
         self.learn_topics()

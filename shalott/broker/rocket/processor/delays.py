@@ -83,7 +83,7 @@ class StoringClock:
 
     def stored_ms(self, store_ms: int, now_ms: int, steady_ms: int) -> int:
         """When the head of the queue was stored, by our clock, or later. ``steady_ms``: now, by a
-        clock that nobody sets."""
+        clock that is never set."""
         if store_ms < self._last_ms:  # by another clock, or one that was set right
             self._ahead_ms = 0
         if abs(now_ms - steady_ms - self._since_ms) > STEP_MS:  # ours was set

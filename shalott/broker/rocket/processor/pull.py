@@ -136,7 +136,7 @@ def _is_nothing_new(broker: Broker, got: Got, header: PullHeader) -> bool:
 
 
 async def _wait_for_more(broker: Broker, header: PullHeader, caller: Caller) -> None:
-    """Until the queue is longer, time is up, or nobody waits any more."""
+    """Until the queue is longer, time is up, or the puller is gone."""
     timeout_ms = min(header.suspend_ms, broker.config.long_poll_max_ms)
     arrived = asyncio.ensure_future(
         broker.store.reader.arrived(header.topic, header.queue_id, header.offset)

@@ -165,7 +165,7 @@ class Tables:
         )
 
     def replace_offsets(self, table: OffsetTable) -> None:
-        """Take a master's, whatever it says, as upstream does (KB-RKT-05)."""
+        """Take a master's, also if it is older, as upstream does (KB-RKT-05)."""
         self.offsets = {key: dict(queues) for key, queues in table.offset_table.items()}
         self.offsets_version = table.data_version
         self._touch(OFFSETS)

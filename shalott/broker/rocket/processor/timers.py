@@ -181,7 +181,7 @@ class Timers:
                 properties = properties_of(read_stored(data).message.properties)
                 out_ms, offset = properties.get(OUT_MS, ""), self._loaded + number
                 if not _LONG.fullmatch(out_ms) or REAL_TOPIC not in properties:
-                    continue  # no timer: somebody else's
+                    continue  # no timer of ours
                 if offset < known.queue_offset and int(out_ms) < known.read_ms:
                     continue  # it has been delivered
                 if REVOKES in properties:

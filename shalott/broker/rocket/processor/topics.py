@@ -83,7 +83,7 @@ def is_valid_topic(topic: str) -> bool:
 
 
 # -- system topics ---------------------------------------------------------------------------------
-# Topics that every broker has from its first start on, and names that nobody may give to another.
+# Topics that every broker has from its first start on, and names that no other may have.
 #
 # After common/topic/TopicValidator.java and broker/topic/TopicConfigManager.java, with the counts
 # of queues and permissions that a started 5.3.3 tells. An original's name server takes a broker

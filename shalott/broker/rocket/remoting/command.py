@@ -204,7 +204,7 @@ class Command(msgspec.Struct, kw_only=True):
 
     @property
     def is_oneway(self) -> bool:
-        """Whether nobody waits for an answer."""
+        """Whether no answer is waited for."""
         return bool(self.flag & ONEWAY_FLAG)
 
 

@@ -215,7 +215,7 @@ def _decode_response(
                 x_index=int(ext["xIndex"]),
             )
         case api.TakeLeadership():
-            raise WireError("nobody answers that")
+            raise WireError("that has no answer")
 
 
 def _flag(value: bool) -> str:

@@ -153,7 +153,7 @@ class RaftTransport:
             return response(RaftCode.SUCCESS)
         self._asked.pop((sender, message.serial), None)
         self._asked[sender, message.serial] = _Asked(command, caller)
-        if len(self._asked) > ASKED_MAX:  # nobody waits for the oldest any more
+        if len(self._asked) > ASKED_MAX:  # the oldest is not waited for any more
             del self._asked[next(iter(self._asked))]
         self._receive(sender, message)
         return None

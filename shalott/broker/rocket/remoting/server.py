@@ -4,7 +4,7 @@ A handler that needs not wait is a plain function and is answered on the spot. T
 connection are carried out at the same time and answered as they end; one whose connection is gone
 is carried out all the same, as upstream's are: it may be half done. What is not a frame ends its
 connection and nothing else. A connection from which nothing came for two minutes is closed
-(upstream's serverChannelMaxIdleTimeSeconds): its peer is gone, and nobody would ever say so. So is
+(upstream's serverChannelMaxIdleTimeSeconds): its peer is gone, and nothing would ever say so. So is
 one that takes no answers.
 """
 
@@ -171,7 +171,7 @@ class RemotingServer:
     def begin(self, request: Command, caller: Caller) -> None:
         """Carry it out, or begin to."""
         if request.is_response:
-            return  # nobody here asks and waits
+            return  # a server asks nothing
         if caller.requests >= REQUESTS_MAX:
             busy = response(ResponseCode.SYSTEM_BUSY, "too many requests are under way")
             caller.answer_now(request, busy)

@@ -79,7 +79,7 @@ class ReplicasManager:
             busy=self._busy,
         )
         self.reports = SetReports(env, config, service, client, ask=self._ask.set)
-        self._stranger = False  # a slave named itself by an address that nobody told of
+        self._stranger = False  # a slave named itself by an unknown address
         service.broker_id_of = self._broker_id_of
 
     # -- life --------------------------------------------------------------------------------------
@@ -185,7 +185,7 @@ class ReplicasManager:
     async def _ask_once(self) -> None:
         try:
             word = await self._client.replica_info(self._group)
-        except (GroupUnknown, ElectionFailed):  # nobody was ever elected
+        except (GroupUnknown, ElectionFailed):  # there was never an election
             word = NO_MASTER
         self.hear(word)
         if word.broker_id is None and word.epoch >= self.master.epoch:

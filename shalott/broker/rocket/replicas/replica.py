@@ -4,7 +4,7 @@ After store/CommitLog.java (handleDiskFlushAndHA); docs/protocols.md 1.6, 2.8. W
 besides its own disk: the copies that the settings ask for, counted while the master is the one that
 appended it. Findings that decide whether an acknowledged message survives (docs/protocols.md 9) are
 dealt with where they arise: a in epochs.py and client.py, c in service.py, d in connection.py. h, a
-new master's set has nobody else in it: it takes no messages until minInSyncReplicas of them have
+new master's set has no other member: it takes no messages until minInSyncReplicas of them have
 joined, and who joins has all that ever counted.
 """
 
@@ -100,7 +100,7 @@ class AutoSwitchReplica:
 
     @property
     def broker_id(self) -> int:
-        """The master is 0 to name servers, whatever its id is to the controllers."""
+        """The master is 0 to name servers, not its id at the controllers."""
         if self.role == "none":
             return -1
         return 0 if self.role == "master" else self.service.broker_id

@@ -6,8 +6,8 @@ from the set as it is known then. Upstream once worked out expansion and shrinki
 that a report based on an older set overwrote a newer one (KB-RKT-11).
 
 Answers. Committed: the set is as the answer says. Refused, or never sent: the proposal is void.
-Nothing heard: nobody knows, so the proposal keeps counting (sync_state_set.py), the controllers are
-asked, and what is still wanted is reported again.
+Nothing heard: the outcome is unknown, so the proposal keeps counting (sync_state_set.py), the
+controllers are asked, and what is still wanted is reported again.
 """
 
 from __future__ import annotations
@@ -100,7 +100,7 @@ class SetReports:
             if self._env.buggify("set_reports.answer_late"):
                 await pause_ms(ANSWER_LATE_MS)
         except (OutcomeUnknown, Unanswered) as error:
-            log.info("nobody knows whether the set is %s: %s", proposal.members, error)
+            log.info("it is unknown whether the set is %s: %s", proposal.members, error)
         except BrokerError as error:
             log.info("the set can't be %s: %s", proposal.members, error)
             if tenure.epoch == proposal.master_epoch:

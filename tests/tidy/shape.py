@@ -19,7 +19,7 @@ FUNCTION_LINES_MAX = 70
 CATCHES_ALL: Mapping[str, str] = {
     "shalott/broker/base/http_server.py": "after a fault of ours a node must answer other requests",
     "shalott/broker/rocket/remoting/server.py": "a failed request is answered",
-    "shalott/broker/raft/runner.py": "a timer has no caller: what a step meets must end the node",
+    "shalott/broker/raft/driver.py": "a timer has no caller: what a step meets must end the node",
     "shalott/core/worker.py": "what a client can't classify is info",
     "shalott/clients/cpp/program.py": "whatever the library raises is told to whoever asked",
     "shalott/clients/recovering/aio_pika_library.py": "a library raises what it likes",

@@ -4,7 +4,7 @@ TIMER_DELAY_SEC (upstream: TimerMessageStore, HookUtils).
 Such a message is stored in the one queue of rmq_sys_wheel_timer, with its real topic and queue and
 the time when it is due as properties. The master reads that queue, keeps in memory which place is
 due when, and stores what is due under its real topic. Where it stands is written behind and copied
-by slaves (timer_checkpoint.py), so after a crash or a failover messages may be delivered again, and
+by slaves (delay_tables.py), so after a crash or a failover messages may be delivered again, and
 none is forgotten: at least once, as upstream.
 
 As upstream's wheel has slots of a second, the time is rounded down to one, and what is due in a

@@ -9,7 +9,7 @@ may be committed any time or be overwritten.
 
 Reads. Under read_index a broker answers when a majority has confirmed who leads, and when its own
 queues have all that was committed by then: the leader asks its group, a follower its leader
-(leader_reads.py). Without (upstream, and KB-DL-22 always) every member answers from what it
+(leadership.py). Without (upstream, and KB-DL-22 always) every member answers from what it
 has, a deposed leader too.
 """
 
@@ -35,8 +35,7 @@ from shalott.broker.rocket.commitlog.replica import (
 )
 from shalott.broker.rocket.commitlog.store import MessageStore
 from shalott.broker.rocket.config import AddressBook, RocketConfig
-from shalott.broker.rocket.dledger.leader_reads import LeaderReads
-from shalott.broker.rocket.dledger.leadership import Leadership
+from shalott.broker.rocket.dledger.leadership import LeaderReads, Leadership
 from shalott.broker.rocket.dledger.ledger import Ledger
 from shalott.broker.rocket.dledger.log import DLedgerLog, PartlyAppended
 from shalott.broker.rocket.remoting.command import RequestCode

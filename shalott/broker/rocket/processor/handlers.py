@@ -6,7 +6,7 @@ import logging
 from collections.abc import Awaitable, Callable, Mapping
 
 from shalott.broker.base.errors import BrokerError
-from shalott.broker.rocket.processor import admin, client_requests, offsets, pull, send, send_back
+from shalott.broker.rocket.processor import admin, client_requests, offsets, pull, send
 from shalott.broker.rocket.processor.broker import Broker
 from shalott.broker.rocket.processor.fields import BadRequest
 from shalott.broker.rocket.remoting.command import Command, RequestCode, ResponseCode, response
@@ -20,7 +20,7 @@ TABLE: Mapping[RequestCode, BrokerHandler] = {
     RequestCode.SEND_MESSAGE: send.send,
     RequestCode.SEND_MESSAGE_V2: send.send,
     RequestCode.SEND_BATCH_MESSAGE: send.send,
-    RequestCode.CONSUMER_SEND_MSG_BACK: send_back.send_back,
+    RequestCode.CONSUMER_SEND_MSG_BACK: send.send_back,
     RequestCode.PULL_MESSAGE: pull.pull,
     RequestCode.LITE_PULL_MESSAGE: pull.pull,
     RequestCode.QUERY_MESSAGE: pull.query_message,

@@ -8,6 +8,7 @@ import socket
 import pytest
 
 from shalott.broker.base.listener import listen
+from tests.world.clock.turns import turns
 
 pytestmark = pytest.mark.unit
 
@@ -27,8 +28,7 @@ def test_cancelled_after_any_round_of_the_loop_it_leaves_the_port_free(rounds: i
     async def scenario() -> None:
         port = free_port()
         starting = asyncio.create_task(listen(accepted, "127.0.0.1", port))
-        for _ in range(rounds):
-            await asyncio.sleep(0)
+        await turns(rounds)
         starting.cancel()
         done = (await asyncio.gather(starting, return_exceptions=True))[0]
         if isinstance(done, asyncio.Server):

@@ -23,9 +23,10 @@ from shalott.broker.rocket.config import (
 )
 from shalott.cluster.sim.disk.disk import DiskKnobs
 from shalott.cluster.sim.network.network import NetworkKnobs
+from tests.world.clock.turns import until
 from tests.world.env import Event
 from tests.world.network.hosts import World
-from tests.world.rocket.machine import Machine, isolate, until, whole_log, whole_queue
+from tests.world.rocket.machine import Machine, isolate, whole_log, whole_queue
 
 PORT = 10912
 SEGMENT_BYTES = 4096

@@ -30,6 +30,7 @@ from shalott.cluster.sim.disk.disk import SimDisk
 from shalott.cluster.sim.loop.loop import SimLoop
 from shalott.cluster.sim.loop.processes import SimProcess
 from shalott.cluster.sim.network.network import SimNetwork
+from tests.world.clock.turns import until
 from tests.world.env import Event, Events, LoopClock
 
 T = TypeVar("T")
@@ -197,11 +198,7 @@ class World:
         return max(serving, default=(0, ""))[1]
 
     async def until(self, condition: Callable[[], Any], what: str = "") -> None:
-        deadline = self.loop.time() + PATIENCE_S
-        while not condition():
-            if self.loop.time() > deadline:
-                raise AssertionError(f"never happened: {what or condition}")
-            await asyncio.sleep(0.01)
+        await until(condition, what, within_s=PATIENCE_S)
 
     async def served(self) -> str:
         await self.until(lambda: self.leader, "a leader serves")

@@ -17,9 +17,10 @@ from shalott.broker.rocket.config import (
     StoreConfig,
 )
 from shalott.broker.rocket.dledger.replica import DLedgerReplica
+from tests.world.clock.turns import until
 from tests.world.env import Event
 from tests.world.network.hosts import World
-from tests.world.rocket.machine import Machine, isolate, until, whole_queue
+from tests.world.rocket.machine import Machine, isolate, whole_queue
 
 PORT = 40911
 SEGMENT_BYTES = 8192

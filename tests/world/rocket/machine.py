@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine, Iterable
+from collections.abc import Coroutine, Iterable
 from typing import Any
 
 import msgspec
@@ -93,15 +93,6 @@ class Machine:
         """Do something as a part of this machine's program."""
         assert self.process is not None
         return await asyncio.get_running_loop().create_task(action, context=self.process.context)
-
-
-async def until(condition: Callable[[], bool], what: str = "", step_s: float = 0.01) -> None:
-    """Let virtual time pass until it holds; an AssertionError after ``DEADLINE_S``."""
-    deadline_s = asyncio.get_running_loop().time() + DEADLINE_S
-    while not condition():
-        if asyncio.get_running_loop().time() > deadline_s:
-            raise AssertionError(f"never happened: {what or condition}")
-        await asyncio.sleep(step_s)
 
 
 async def whole_log(store: MessageStore) -> bytes:

@@ -28,9 +28,10 @@ from shalott.broker.rocket.remoting.server import Caller, RemotingServer
 from shalott.broker.rocket.replicas.replica import AutoSwitchReplica
 from shalott.cluster.sim.loop.processes import SimProcess
 from shalott.cluster.sim.network.network import NetworkKnobs
+from tests.world.clock.turns import until
 from tests.world.env import Event
 from tests.world.network.hosts import World
-from tests.world.rocket.machine import Machine, isolate, until, whole_log
+from tests.world.rocket.machine import Machine, isolate, whole_log
 
 CONTROLLER = "ctl"
 PORTS = {"remoting": 10911, "ha": 10912, "raft": 9880, "controller": 9878}

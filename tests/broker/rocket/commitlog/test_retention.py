@@ -18,6 +18,7 @@ from shalott.cluster.sim.disk.disk import DiskKnobs, SimDisk
 from shalott.cluster.sim.loop.loop import SimLoop
 from shalott.cluster.sim.loop.processes import SimProcess
 from shalott.core.rng import Stream
+from tests.world.clock.turns import until
 from tests.world.disk.memory_disk import MemoryDisk
 from tests.world.rocket.stores import (
     bodies,
@@ -89,8 +90,9 @@ def test_the_file_that_is_filled_never_goes_and_queues_go_on_counting() -> None:
             await send(store, f"old{number}", 1)
         while store.log.max_offset < 4096:
             await send(store, "m")
-        await asyncio.sleep(60)
-        assert store.log.min_offset == store.log.max_offset - store.log.max_offset % 1024
+        await until(
+            lambda: store.log.min_offset == store.log.max_offset - store.log.max_offset % 1024
+        )
         assert store.reader.queue_range("t", 1) == (9, 9)
         for _ in range(2):
             await store.close()
@@ -115,8 +117,7 @@ def test_a_queue_whose_messages_have_gone_is_known_after_a_crash() -> None:
         while store.log.max_offset < 4096:
             await send(store, "m")
         await store.log.flushed(store.log.max_offset)
-        await asyncio.sleep(60)
-        assert store.log.min_offset > 0
+        await until(lambda: store.log.min_offset > 0)
         disk.power_loss()
         again = await opened(this_loop(), disk, config=config)
         assert again.reader.queue_range("t", 1) == (9, 9)
@@ -136,8 +137,7 @@ def test_nothing_goes_that_is_not_dispatched() -> None:
         assert store.log.min_offset == 0
         store.set_confirm_offset(None)
         await store.dispatched(store.log.max_offset)
-        await asyncio.sleep(1)
-        assert store.log.min_offset > 0
+        await until(lambda: store.log.min_offset > 0)
         await store.close()
 
     in_sim(body())
@@ -178,8 +178,7 @@ def test_a_disk_that_removes_nothing_ends_the_store() -> None:
         disk.fault = broken
         for number in range(20):
             await send(store, f"m{number}")
-        await asyncio.sleep(6)
-        assert told
+        await until(lambda: told)
         await store.abandon()
 
     in_sim(body())

@@ -13,6 +13,7 @@ from shalott.broker.rocket.config import StoreConfig
 from shalott.cluster.base import DiskFaults
 from shalott.cluster.sim.disk.disk import SimDisk
 from shalott.cluster.sim.loop.loop import SimLoop
+from tests.world.clock.turns import until
 from tests.world.disk.disk_runs import simulate
 from tests.world.rocket.stores import SMALL, bodies, message, opened, put
 
@@ -207,7 +208,7 @@ def test_a_cut_log_takes_its_queues_with_it() -> None:
         store = await opened(loop, disk)
         ends = [put(store, f"m{number}", queue_id=number % 3) for number in range(60)]
         await store.dispatched(ends[-1])
-        await asyncio.sleep(1)  # a checkpoint knows all of it
+        await until(lambda: store._checkpoints.current.dispatched == ends[-1])
         await store.truncate(ends[30])
         assert store.log.max_offset == store.dispatched_offset == ends[30]
         assert [store.reader.queue_range("t", queue)[1] for queue in range(3)] == [11, 10, 10]

@@ -76,9 +76,8 @@ def test_a_pull_waits_for_the_first_message_of_a_queue_too() -> None:
         waiting = asyncio.create_task(first)
         await asyncio.sleep(5)
         await world.send(b"first", queue=1)
-        await asyncio.sleep(0.5)
-        assert waiting.done()
-        assert [one.message.body for one in messages_of((await waiting).body)] == [b"first"]
+        pulled = await asyncio.wait_for(waiting, 0.5)
+        assert [one.message.body for one in messages_of(pulled.body)] == [b"first"]
 
     in_world(test)
 

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import asyncio
-
 import pytest
 
+from shalott.broker.base.events import Event
 from shalott.broker.rocket.commitlog.replica import PutStatus
 from shalott.broker.rocket.config import BrokerConfig
 from shalott.broker.rocket.processor.send import BatchItem, encode_batch
 from shalott.broker.rocket.remoting.command import RequestCode, ResponseCode
+from tests.world.clock.turns import until
 from tests.world.rocket.broker import World, in_world, messages_of
 
 pytestmark = pytest.mark.unit
@@ -161,8 +161,12 @@ def test_the_event_log_tells_only_what_was_acknowledged() -> None:
         await world.send()
         world.replica.outcome, world.replica.epoch = PutStatus.PUT_OK, 2
         await world.send()
-        await asyncio.sleep(0.2)
-        acked = [event for event in world.events if event.kind == "acked"]
+
+        def acknowledged() -> list[Event]:
+            return [event for event in world.events if event.kind == "acked"]
+
+        await until(lambda: len(acknowledged()) == 2)
+        acked = acknowledged()
         assert [(event.epoch, event.detail["count"]) for event in acked] == [(1, 2), (2, 1)]
         assert acked[0].detail["last_ns"] < acked[1].detail["first_ns"]
         assert all(event.group == "shalott" for event in acked)

@@ -17,6 +17,7 @@ from shalott.broker.rocket.remoting.route_data import TopicConfig
 from shalott.cluster.base import DiskFaults
 from shalott.cluster.sim.disk.disk import SimDisk
 from tests.world.clock.stock_loop import StockLoop
+from tests.world.clock.turns import turns
 from tests.world.disk.memory_disk import MemoryDisk
 from tests.world.env import Events
 
@@ -119,8 +120,7 @@ def test_a_crash_at_any_moment_leaves_the_old_offset_or_the_new_one(power: bool)
                 await tables.save()
             tables.put_offset("g", "t", 0, 3)
             saving = asyncio.create_task(tables.save())
-            for _ in range(seed % 60):
-                await asyncio.sleep(0)
+            await turns(seed % 60)
             promised = saving.done()
             if power:
                 disk.power_loss()

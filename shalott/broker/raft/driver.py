@@ -55,7 +55,7 @@ class CoreDriver:
         self._snapshot_threshold = snapshot_threshold
         self._snapshot: Snapshot | None = None
         self._tasks: dict[asyncio.Task[None], None] = {}
-        self._writer = LogWriter(storage, self._persisted)
+        self._writer = LogWriter(storage, lambda mark: self.happened(api.Persisted(mark)))
         self.news = News(core, self.applier)
         self._settling = False
         self._submitting: api.Append | api.Refused | None = None
@@ -139,9 +139,6 @@ class CoreDriver:
 
     def _received(self, sender: str, message: api.Message) -> None:
         self.happened(api.MessageReceived(sender, message))
-
-    def _persisted(self, mark: int) -> None:
-        self.happened(api.Persisted(mark))
 
     def _load_to_apply(self, first: int) -> None:
         async def load() -> None:

@@ -16,8 +16,6 @@ from shalott.cluster.sim.loop.processes import SimProcess
 from tests.world.env import Event, Events, LoopClock
 from tests.world.network.hosts import World
 
-DEADLINE_S = 120.0
-
 
 class Machine:
     """A kind of node says in ``run`` what it is made of; that lives on until it is killed.

@@ -150,9 +150,11 @@ class AutoSwitchHAService:
         await self._stop_client()
         await self._cut_tail()
         start = await self._begin_epoch(epoch)
+        if self._last_set and self._env.has_bug("KB-RKT-19"):
+            members = self._last_set  # of the last time that this broker was the master
         known = SyncStateSet(
             self.broker_id,
-            self._stale_set() or members,
+            members,
             set_epoch,
             ignores_proposals=self._env.has_bug("KB-RKT-10"),
             forgets_all=self._env.has_bug("KB-RKT-11"),
@@ -162,10 +164,6 @@ class AutoSwitchHAService:
         self.epoch, self.tenure, self._last_set = epoch, tenure, known.members
         self._enter("master", start=start, members=known.members, set_epoch=set_epoch)
         return True
-
-    def _stale_set(self) -> tuple[int, ...] | None:
-        """KB-RKT-19: the set is the one of the last time that this broker was the master."""
-        return self._last_set if self._env.has_bug("KB-RKT-19") else None
 
     def _make_tenure(self, epoch: int, known: SyncStateSet) -> Tenure:
         return Tenure(

@@ -116,17 +116,6 @@ class Ledger:
         ]
         return ledger
 
-    @property
-    def written_offset(self) -> int:
-        """Up to where the files hold this ledger's entries. Behind a cut that is in line they hold
-        others, also if the core has committed there since.
-        """
-        return min(self.data.written_offset, self.writer.uncut)
-
-    @property
-    def flushed_offset(self) -> int:
-        return min(self.data.flushed_offset, self.writer.uncut)
-
     # -- LogView -----------------------------------------------------------------------------------
 
     @property

@@ -58,6 +58,17 @@ class LedgerWriter:
         self._checkpoint = found.checkpoint
         self._line: deque[Addition | Cut] = deque()
 
+    @property
+    def written_offset(self) -> int:
+        """Up to where the files hold this ledger's entries. Behind a cut that is in line they hold
+        others, also if the core has committed there since.
+        """
+        return min(self._data.written_offset, self.uncut)
+
+    @property
+    def flushed_offset(self) -> int:
+        return min(self._data.flushed_offset, self.uncut)
+
     def add(self, addition: Addition) -> None:
         if not self._line:
             try:

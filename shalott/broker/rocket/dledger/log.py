@@ -74,11 +74,11 @@ class DLedgerLog:
 
     @property
     def written_offset(self) -> int:
-        return min(self._committed, self._ledger.written_offset)
+        return min(self._committed, self._ledger.writer.written_offset)
 
     @property
     def flushed_offset(self) -> int:
-        return self._ledger.flushed_offset
+        return self._ledger.writer.flushed_offset
 
     async def written(self, offset: int) -> None:
         """In the operating system's hands: committed or not."""

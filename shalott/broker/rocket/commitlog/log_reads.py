@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import logging
+from typing import Protocol
 
 from shalott.broker.base.errors import StorageError
 from shalott.broker.rocket.commitlog.api import GetStatus, Got, Log
@@ -84,7 +85,13 @@ async def queue_offset_at_ms(message_log: Log, queue: ConsumeQueue, store_ms: in
     return low
 
 
-async def read_fully(message_log: Log, offset: int, size: int) -> bytes:
+class Readable(Protocol):
+    """A log, or the segments of one."""
+
+    async def read(self, offset: int, size: int) -> bytes: ...
+
+
+async def read_fully(message_log: Readable, offset: int, size: int) -> bytes:
     """``size`` bytes, fewer at the end of a file or of the log."""
     data = await message_log.read(offset, size)
     while len(data) < size:

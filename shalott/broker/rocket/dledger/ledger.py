@@ -22,6 +22,7 @@ from contextlib import suppress
 from shalott.broker.base.env import Env, pause_ms
 from shalott.broker.base.errors import DiskFull, StorageError
 from shalott.broker.raft.api import Entry, HardState, Snapshot
+from shalott.broker.rocket.commitlog.log_reads import read_fully
 from shalott.broker.rocket.commitlog.segments import SegmentedLog
 from shalott.broker.rocket.dledger.entry import (
     HEADER_BYTES,
@@ -37,7 +38,6 @@ from shalott.broker.rocket.dledger.ledger_files import (
     FoundLedger,
     has_member_state,
     open_ledger_files,
-    read_exactly,
     read_member_state,
     write_member_state,
 )
@@ -156,7 +156,7 @@ class Ledger:
             if found and size > max_bytes:
                 break
             end = position + HEADER_BYTES + body_bytes
-            data = await read_exactly(self.data, position, end - position)
+            data = await read_fully(self.data, position, end - position)
             is_there = index <= directory.last_index and directory.term_at(index) == term
             if not is_there or end > self.writer.uncut or len(data) < end - position:
                 break  # it was cut off meanwhile, or is not in the files yet

@@ -23,6 +23,7 @@ from shalott.broker.base.disk import Disk
 from shalott.broker.base.errors import StorageError
 from shalott.broker.base.files import read_file, replace_file
 from shalott.broker.raft.api import HardState
+from shalott.broker.rocket.commitlog.log_reads import read_fully
 from shalott.broker.rocket.commitlog.segments import SegmentedLog
 from shalott.broker.rocket.dledger.entry import (
     HEADER_BYTES,
@@ -105,7 +106,7 @@ async def _recover(
 async def _is_blank(data: SegmentedLog, position: int) -> bool:
     """Whether nothing lies there up to the end."""
     while position < data.max_offset:
-        chunk = await read_exactly(data, position, _within_file(data, position, READ_BYTES))
+        chunk = await read_fully(data, position, _within_file(data, position, READ_BYTES))
         if not chunk or chunk.count(0) != len(chunk):
             return False
         position += len(chunk)
@@ -139,7 +140,7 @@ async def _scan(data: SegmentedLog, directory: Directory) -> None:
     """Add the whole and sound entries that follow."""
     position, wanted = directory.end, READ_BYTES
     while True:
-        chunk = await read_exactly(data, position, _within_file(data, position, wanted))
+        chunk = await read_fully(data, position, _within_file(data, position, wanted))
         following = _scan_chunk(chunk, position, data.segment_bytes, directory)
         if following > position:
             position, wanted = following, READ_BYTES
@@ -179,17 +180,6 @@ def _is_next(header: Header, position: int, directory: Directory) -> bool:
     return (header.position, header.index) == (position, last + 1) and (
         header.term >= directory.term_at(last)
     )
-
-
-async def read_exactly(data: SegmentedLog, offset: int, size: int) -> bytes:
-    """``size`` bytes that lie in one file; fewer if they are not all there."""
-    parts = await data.read(offset, size)
-    while len(parts) < size:
-        part = await data.read(offset + len(parts), size - len(parts))
-        if not part:
-            break
-        parts += part
-    return parts
 
 
 # -- the checkpoint --------------------------------------------------------------------------------

@@ -22,6 +22,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from shalott.broker.rocket.commitlog.api import Log
+from shalott.broker.rocket.commitlog.log_reads import read_fully
 from shalott.broker.rocket.ha.packets import Frame, FrameReader, HaProtocolError, encode_report
 
 READ_BYTES = 1 << 17
@@ -100,7 +101,7 @@ async def _read_and_compare(
 async def _equal_bytes(log: Log, frame: Frame, end: int) -> int:
     """How many bytes of the frame are also here; all of them if the rest is beyond ``end``."""
     size = min(len(frame.body), end - frame.offset)
-    own = await read_exactly(log, frame.offset, size)
+    own = await read_fully(log, frame.offset, size)
     if own == frame.body[:size]:
         return len(frame.body)
     return next(
@@ -128,7 +129,7 @@ async def last_boundary(log: Log, start: int, limit: int) -> int:
     """
     position = start
     while position + SIZE.size <= limit:
-        head = await read_exactly(log, position, SIZE.size)
+        head = await read_fully(log, position, SIZE.size)
         if len(head) < SIZE.size:
             break
         size = int(SIZE.unpack(head)[0])
@@ -136,14 +137,3 @@ async def last_boundary(log: Log, start: int, limit: int) -> int:
             break
         position += size
     return position
-
-
-async def read_exactly(log: Log, offset: int, size: int) -> bytes:
-    """``size`` bytes across the ends of files; fewer only at the log's end."""
-    parts = b""
-    while len(parts) < size:
-        part = await log.read(offset + len(parts), size - len(parts))
-        if not part:
-            break
-        parts += part
-    return parts

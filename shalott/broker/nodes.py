@@ -1,4 +1,4 @@
-"""The two kinds of node, by their configuration: RabbitMQ's (node.py), RocketMQ's (rocketmq/)."""
+"""A node, of either family of brokers: its configuration as it is read, and how it is opened."""
 
 from __future__ import annotations
 

@@ -1,7 +1,8 @@
 """Small files that are read and replaced as a whole: a crash leaves the old content or the new.
 
 A file whose former content is kept has a second one beside it (``.bak``, as upstream's
-ConfigManager has it): what is read when the first makes no sense.
+ConfigManager has it): what is read when the first makes no sense. The
+node's incarnation is kept in one.
 """
 
 from __future__ import annotations

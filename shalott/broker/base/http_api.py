@@ -1,4 +1,4 @@
-"""Requests and responses of the management API, and the errors that become responses.
+"""The HTTP API of a node: requests, responses, errors that become responses, and routes.
 
 Bodies are JSON, errors ``{"error": ..., "reason": ...}``: RabbitMQ's shapes, so that its users'
 scripts work.

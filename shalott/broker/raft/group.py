@@ -1,4 +1,4 @@
-"""RaftGroup: this node's member of a Raft group as its users see it, and what they must bring.
+"""RaftGroup: this node's member of a Raft group as its users see it, and what they bring.
 
 Implemented by RaftRunner (runner.py).
 """

@@ -1,4 +1,4 @@
-"""A RocketMQ node's configuration: parsed once from TOML at the edge, frozen, passed on explicitly.
+"""A RocketMQ node's configuration, checked, and the addresses that it gives to nodes.
 
 One process hosts any of three services: a broker, a name server, a controller. In the usual layout
 every node hosts all that its system has, as small RocketMQ installations do; a node of its own for

@@ -1,4 +1,4 @@
-"""Where the last whole message of a log ends (truncateInvalidMsg).
+"""Cutting a log: where its last whole message ends, and what must not be interrupted.
 
 A slave appends what frames bring, and a frame's border may lie within a message. Before such a log
 gets messages of its own the incomplete one must go. Source: AutoSwitchHAService.truncateInvalidMsg.

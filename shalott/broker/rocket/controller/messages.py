@@ -1,4 +1,4 @@
-"""What brokers and controllers say to each other: headers (extFields) and bodies, by type.
+"""What brokers and controllers say to each other: headers (extFields), bodies and refusals.
 
 Sources: remoting/protocol/header/controller and remoting/protocol/body of RocketMQ 5; reference
 2.2.9. A header is a struct whose fields, in camel case, are the keys of a command's ``ext``; a

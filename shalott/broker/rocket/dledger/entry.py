@@ -1,6 +1,7 @@
-"""DLedger's entry and index unit, as they lie in files, big-endian (docs/protocols.md 5.1).
+"""DLedger's entry and index unit, as they lie in files, and their directory in memory.
 
-Source: dledger/entry/DLedgerEntryCoder.java, store/file/DLedgerMmapFileStore.java.
+Source: dledger/entry/DLedgerEntryCoder.java, store/file/DLedgerMmapFileStore.java;
+docs/protocols.md 5.1. Integers are big-endian.
 
     entry       magic4 size4 index8 term8 pos8 channel4 chainCrc4 bodyCrc4 bodyLen4, then the body
     index unit  magic4 pos8 size4 index8 term8

@@ -1,4 +1,6 @@
-"""What a ledger finds of its former life: entries up to the first that is not whole and sound.
+"""The files of a ledger: what a member finds of its former life, its checkpoint, its term and vote.
+
+Entries are found up to the first that is not whole and sound.
 
 The data is what counts. The index is not synced with it, so of the index only what the checkpoint
 covers is believed: up to there, data and index were on the disk together. Behind it the data

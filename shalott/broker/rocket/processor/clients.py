@@ -1,5 +1,5 @@
-"""Who consumes and who produces, as clients' heartbeats say (upstream: ConsumerManager and
-ProducerManager).
+"""A broker's clients: who consumes and who produces, as their heartbeats say, and who locks queues
+(upstream: ConsumerManager, ProducerManager, RebalanceLockManager).
 
 A member of a group is a connection. It goes with its connection, by unregistering, or after two
 minutes without a heartbeat. Whenever the members of a consumer group change, all of them are told,

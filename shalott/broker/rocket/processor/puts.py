@@ -1,6 +1,4 @@
-"""What all requests that store have in common: the topic, the put, and the refusal of who is no
-master.
-"""
+"""What all requests that store have in common: the topic, the put, and the answer to it."""
 
 from __future__ import annotations
 

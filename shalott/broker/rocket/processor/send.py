@@ -1,4 +1,5 @@
-"""Sends: SEND_MESSAGE, SEND_MESSAGE_V2 and SEND_BATCH_MESSAGE (upstream: SendMessageProcessor).
+"""Sends: SEND_MESSAGE, SEND_MESSAGE_V2, SEND_BATCH_MESSAGE and CONSUMER_SEND_MSG_BACK (upstream:
+SendMessageProcessor).
 
 Only a master stores; who is none says so with SERVICE_NOT_AVAILABLE before anything else is looked
 at, and clients look for another broker then.

@@ -1,4 +1,4 @@
-"""A message's properties: "key 0x01 value 0x02 ..." on the wire and in the log."""
+"""What stored messages hold: properties ("key 0x01 value 0x02 ..."), flags and hosts."""
 
 from __future__ import annotations
 

@@ -1,10 +1,9 @@
-"""Topics' names, and the tables that brokers keep besides topics
-(broker/rocket/remoting/route_data.py has those): as brokers send them to each other
-(GET_ALL_SUBSCRIPTIONGROUP_CONFIG, GET_ALL_CONSUMER_OFFSET, GET_ALL_DELAY_OFFSET), and as they lie
-in files.
+"""Topics' names, the topics of the system, and the tables that brokers keep besides topics, as
+brokers send them to each other (GET_ALL_SUBSCRIPTIONGROUP_CONFIG, GET_ALL_CONSUMER_OFFSET,
+GET_ALL_DELAY_OFFSET) and as they lie in files.
 
-Names of fields are those of upstream's JSON. Every table has a DataVersion: who copies it compares
-that and takes the whole.
+Names of fields are those of upstream's JSON. Every table has a DataVersion: a copier compares that
+and takes the whole. The table of topics is in broker/rocket/remoting/route_data.py.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Command: one frame of RocketMQ's remoting protocol, as a value.
+"""Command: one frame of RocketMQ's remoting protocol, as a value; and the protocol's numbers.
 
 A request names what is wanted in ``code`` and answers carry the outcome there; ``opaque`` matches
 the two. After remoting/protocol/RemotingCommand.java.

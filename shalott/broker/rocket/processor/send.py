@@ -1,5 +1,5 @@
-"""Sends: SEND_MESSAGE, SEND_MESSAGE_V2, SEND_BATCH_MESSAGE and CONSUMER_SEND_MSG_BACK (upstream:
-SendMessageProcessor).
+"""Sends (SEND_MESSAGE, SEND_MESSAGE_V2, SEND_BATCH_MESSAGE) and sending back, as upstream's
+SendMessageProcessor has them.
 
 Only a master stores; who is none says so with SERVICE_NOT_AVAILABLE before anything else is looked
 at, and clients look for another broker then.

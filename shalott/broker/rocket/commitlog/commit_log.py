@@ -172,7 +172,8 @@ class CommitLog:
         """(data, spans, where the next stretch begins, how many bytes a message needs there)."""
         data = await self._segments.read(position, min(max_bytes, max(0, end - position)))
         limit = len(data)
-        file_end = self._segments.segment_start(position) + self._segments.segment_bytes
+        file_bytes = self._segments.segment_bytes
+        file_end = position - position % file_bytes + file_bytes
         spans: list[tuple[int, int]] = []
         at = missing = 0
         unpack = START.unpack_from

@@ -261,7 +261,7 @@ class ConsumeQueue:
     async def begin_at(self, queue_offset: int) -> None:
         """The first message that an empty queue gets has this offset."""
         position = queue_offset * UNIT_BYTES
-        await self.segments.restart_at(self.segments.segment_start(position))
+        await self.segments.restart_at(position - position % self.segments.segment_bytes)
         self.segments.append(bytes(position - self.segments.max_offset))
         self.first = self.end = queue_offset
 

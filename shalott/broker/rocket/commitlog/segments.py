@@ -101,9 +101,6 @@ class SegmentedLog:
         """Bytes until the end of the file that is being filled; never 0."""
         return self.segment_bytes - self.max_offset % self.segment_bytes
 
-    def segment_start(self, offset: int) -> int:
-        return offset - offset % self.segment_bytes
-
     # -- appending ---------------------------------------------------------------------------------
 
     def append(self, data: bytes | bytearray | memoryview) -> int:
@@ -183,7 +180,7 @@ class SegmentedLog:
         if offset >= self.max_offset:
             return
         if offset < self._min:
-            await self.restart_at(self.segment_start(offset))
+            await self.restart_at(offset - offset % self.segment_bytes)
             return
         await self.writer.halt()
         try:

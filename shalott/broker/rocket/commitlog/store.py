@@ -13,6 +13,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
+from functools import partial
 
 from shalott.broker.base.env import Env
 from shalott.broker.base.errors import StorageError
@@ -94,9 +95,17 @@ class MessageStore:
         return store
 
     def _start(self) -> None:
+        write_checkpoints = partial(
+            self._checkpoints.run,
+            self._config.checkpoint_interval_ms,
+            self._checkpoint_of_now,
+            self._dispatch.held,
+            self.log,
+            self._queues,
+        )
         for run, name in (
             (self._dispatch.run, "dispatch"),
-            (self._write_checkpoints, "checkpoint"),
+            (write_checkpoints, "checkpoint"),
             (self._clean, "clean"),
         ):
             task = asyncio.create_task(self._until_failure(run), name=f"store {name}")
@@ -242,15 +251,6 @@ class MessageStore:
         """A ledger keeps all of its entries: no snapshot stands for them."""
         if isinstance(self.log, CommitLog):
             await Retention(self._env, self._config, self.log).run(self.remove_before)
-
-    async def _write_checkpoints(self) -> None:
-        await self._checkpoints.run(
-            self._config.checkpoint_interval_ms,
-            self._checkpoint_of_now,
-            self._dispatch.held,
-            self.log,
-            self._queues,
-        )
 
     def _checkpoint_of_now(self) -> Checkpoint:
         unknown = self._dispatch.confirm is None

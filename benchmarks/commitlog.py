@@ -128,7 +128,7 @@ async def recovery_seconds(directory: Path, wanted: int) -> float:
     start = time.perf_counter()
     store = await opened(disk)
     elapsed = time.perf_counter() - start
-    found = sum(store.queue_range("Benchmark", queue)[1] for queue in range(QUEUES))
+    found = sum(store.reader.queue_range("Benchmark", queue)[1] for queue in range(QUEUES))
     if found < wanted:
         raise SystemExit(f"{wanted - found} of {wanted} messages are gone")
     await store.close()

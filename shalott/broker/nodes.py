@@ -1,16 +1,21 @@
-"""The two kinds of node, by their configuration: RabbitMQ's (node.py), RocketMQ's (rocketmq/)."""
+"""A node, of either family of brokers: its configuration as it is read, and how it is opened."""
 
 from __future__ import annotations
 
+import tomllib
 from collections.abc import Awaitable, Callable
+from pathlib import Path
+
+import msgspec
 
 from shalott.broker.base.disk import Disk
-from shalott.broker.base.env import Clock, Rng, never
-from shalott.broker.base.events import EventLog
+from shalott.broker.base.env import Clock, EventLog, Rng, never
+from shalott.broker.base.errors import ConfigError
+from shalott.broker.known_bugs import check_bugs
 from shalott.broker.rabbit.config import NodeConfig
 from shalott.broker.rabbit.node.node import Node
 from shalott.broker.rabbit.node.standing import MEMBER, Standing
-from shalott.broker.rocket.config import RocketConfig
+from shalott.broker.rocket.config import RocketConfig, check_rocket_config
 from shalott.broker.rocket.node.node import RocketNode
 
 AnyNode = Node | RocketNode
@@ -48,3 +53,35 @@ async def open_node(
         starts=starts,
         standing=standing,
     )
+
+
+# -- the configuration -----------------------------------------------------------------------------
+
+
+def load_config(path: Path) -> NodeConfig | RocketConfig:
+    """Read a node's TOML file: of a RocketMQ node if it names a ``system``. Raises ConfigError with
+    one sentence that says what to mend.
+    """
+    try:
+        raw = tomllib.loads(path.read_text())
+    except OSError as error:
+        raise ConfigError(f"cannot read {path}: {error.strerror}") from error
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise ConfigError(f"{path} is not TOML: {error}") from error
+    try:
+        config = parse_config(raw)
+        check_bugs(config.bugs)
+    except (msgspec.ValidationError, ConfigError) as error:
+        raise ConfigError(f"{path}: {error}") from error
+    return config
+
+
+def parse_config(raw: dict[str, object]) -> NodeConfig | RocketConfig:
+    """What a node's TOML says, as the configuration of its kind. Raises ConfigError and
+    msgspec.ValidationError.
+    """
+    if "system" not in raw:
+        return msgspec.convert(raw, NodeConfig)
+    config = msgspec.convert(raw, RocketConfig)
+    check_rocket_config(config)
+    return config

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from shalott.broker.base.errors import ConfigError
-from shalott.broker.config import load_config
 from shalott.broker.known_bugs import CATALOGUE, known_bug
+from shalott.broker.nodes import load_config
 
 pytestmark = pytest.mark.unit
 

@@ -6,10 +6,9 @@ from collections.abc import Awaitable, Callable
 
 import pytest
 
-from shalott.broker.rocket.addresses import parse_address
-from shalott.broker.rocket.processor import outcomes
-from shalott.broker.rocket.remoting.codes import ResponseCode
-from shalott.broker.rocket.remoting.command import Command, response
+from shalott.broker.rocket.config import parse_address
+from shalott.broker.rocket.processor import puts as outcomes
+from shalott.broker.rocket.remoting.command import Command, ResponseCode, response
 from shalott.clients.rocketmq import log_client
 from shalott.clients.rocketmq.log_client import LogClient
 from shalott.core.errors import Definite, Indefinite, Unreachable

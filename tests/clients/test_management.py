@@ -7,8 +7,8 @@ from collections.abc import Awaitable, Callable
 
 import pytest
 
-from shalott.broker.base.http.messages import Request, Response
-from shalott.broker.base.http.server import ManagementServer
+from shalott.broker.base.http_api import Request, Response
+from shalott.broker.base.http_server import ManagementServer
 from shalott.broker.rabbit.management.api import respond
 from shalott.clients.management import ManagementClient
 from shalott.core.errors import Definite, Indefinite, Unreachable

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from shalott.broker.rocket.processor.locks import LOCK_EXPIRES_MS
-from shalott.broker.rocket.remoting.codes import RequestCode
+from shalott.broker.rocket.processor.clients import LOCK_EXPIRES_MS
+from shalott.broker.rocket.remoting.command import RequestCode
 from shalott.checkers.groups.rows.rules import Group
 from tests.world.rocket.members import Groups, with_groups
 

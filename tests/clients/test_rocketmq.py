@@ -7,9 +7,8 @@ from collections.abc import Awaitable, Callable
 
 import pytest
 
-from shalott.broker.rocket.addresses import parse_address
-from shalott.broker.rocket.remoting.codes import RequestCode, ResponseCode
-from shalott.broker.rocket.remoting.command import response
+from shalott.broker.rocket.config import parse_address
+from shalott.broker.rocket.remoting.command import RequestCode, ResponseCode, response
 from shalott.clients.rocketmq.rocket_client import NotSent, Queue, Refused, RocketClient, Unknown
 from tests.world.rocket.scripted_broker import BROKER, NAME_SERVER, World, in_world, pull_answer
 

@@ -24,7 +24,7 @@ ALONE = ("--system", "master-slave", "--nodes", "1", "--nemesis", "none", "--con
 
 # One message in sixteen is acknowledged and not stored.
 ACKNOWLEDGES_WITHOUT_STORING = Edit(
-    "shalott/broker/rocket/processor/sending.py",
+    "shalott/broker/rocket/processor/send.py",
     "    result = await put(broker, messages)\n"
     '    handle = "" if header.batch else recall_handle(broker.config.broker_name, messages[0])\n'
     "    return send_answer(result, queue_id, _transaction_id(header), handle)\n",

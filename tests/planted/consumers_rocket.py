@@ -38,7 +38,7 @@ _LOCKS: tuple[ConsumerMutant, ...] = (
         "the lock of a member that died is nobody else's, ever",
         [
             Edit(
-                f"{_PROCESSOR}/locks.py",
+                f"{_PROCESSOR}/clients.py",
                 "        if lock.client_id != client_id and"
                 " now_ms - lock.updated_ms <= LOCK_EXPIRES_MS:\n",
                 "        if lock.client_id != client_id:\n",
@@ -51,7 +51,7 @@ _LOCKS: tuple[ConsumerMutant, ...] = (
         "a lock that somebody has is given to whoever asks",
         [
             Edit(
-                f"{_PROCESSOR}/locks.py",
+                f"{_PROCESSOR}/clients.py",
                 "LOCK_EXPIRES_MS:\n            return False\n",
                 "LOCK_EXPIRES_MS:\n            return True\n",
             )
@@ -63,7 +63,7 @@ _LOCKS: tuple[ConsumerMutant, ...] = (
         "who renews a lock loses it",
         [
             Edit(
-                f"{_PROCESSOR}/locks.py",
+                f"{_PROCESSOR}/clients.py",
                 _RENEWED,
                 "        if lock.client_id == client_id:\n"
                 "            del self._locks[group, queue]\n"
@@ -78,9 +78,9 @@ _LOCKS: tuple[ConsumerMutant, ...] = (
         "lock-expires-in-use",
         "a lock is over some seconds after it was given, renewed or not",
         [
-            Edit(f"{_PROCESSOR}/locks.py", "LOCK_EXPIRES_MS = 60_000", "LOCK_EXPIRES_MS = 3_000"),
+            Edit(f"{_PROCESSOR}/clients.py", "LOCK_EXPIRES_MS = 60_000", "LOCK_EXPIRES_MS = 3_000"),
             Edit(
-                f"{_PROCESSOR}/locks.py",
+                f"{_PROCESSOR}/clients.py",
                 _RENEWED,
                 "        if lock.client_id != client_id:\n"
                 "            lock.client_id, lock.updated_ms = client_id, now_ms\n"
@@ -151,7 +151,7 @@ _OFFSETS: tuple[ConsumerMutant, ...] = (
         "a pull that is full says to go on one further than it went",
         [
             Edit(
-                f"{_PROCESSOR}/pulling.py",
+                f"{_PROCESSOR}/pull.py",
                 "    next_offset = got.next_offset\n",
                 "    next_offset = got.next_offset + (len(messages) > 4)\n",
             )
@@ -163,7 +163,7 @@ _OFFSETS: tuple[ConsumerMutant, ...] = (
         "of the tags that a group wants only the first are sent",
         [
             Edit(
-                f"{_PROCESSOR}/pulling.py",
+                f"{_PROCESSOR}/pull.py",
                 "property_of(read_stored(message), TAGS) in tags)",
                 "property_of(read_stored(message), TAGS) in tags[:1])",
             )
@@ -176,7 +176,7 @@ _OFFSETS: tuple[ConsumerMutant, ...] = (
         "a member whose connection is gone keeps its queues, and nobody is told",
         [
             Edit(
-                f"{_PROCESSOR}/groups.py",
+                f"{_PROCESSOR}/clients.py",
                 "        for name in list(self._consumers):\n"
                 "            changed |= self._leave(name, connection)\n"
                 "        return changed\n\n    def expire",
@@ -193,7 +193,7 @@ _RETRIES: tuple[ConsumerMutant, ...] = (
         "what was retried too often is gone",
         [
             Edit(
-                f"{_PROCESSOR}/sending_back.py",
+                f"{_PROCESSOR}/send.py",
                 "    if times >= limit or level < 0:\n",
                 "    if times >= limit or level < 0:\n"
                 "        return response(ResponseCode.SUCCESS)\n"
@@ -207,7 +207,7 @@ _RETRIES: tuple[ConsumerMutant, ...] = (
         "a message that is sent back counts no retry more",
         [
             Edit(
-                f"{_PROCESSOR}/sending_back.py",
+                f"{_PROCESSOR}/send.py",
                 "        reconsume_times=times + 1,\n",
                 "        reconsume_times=times,\n",
             )
@@ -219,7 +219,7 @@ _RETRIES: tuple[ConsumerMutant, ...] = (
         "one message in four that is sent back is answered and not stored",
         [
             Edit(
-                f"{_PROCESSOR}/sending_back.py",
+                f"{_PROCESSOR}/send.py",
                 "    original = read_stored(data)\n",
                 "    original = read_stored(data)\n"
                 "    if original.queue_offset % 4 == 0:\n"
@@ -247,7 +247,7 @@ _RETRIES: tuple[ConsumerMutant, ...] = (
         "what is sent back is stored in the topic that it came from, for every group",
         [
             Edit(
-                f"{_PROCESSOR}/sending_back.py",
+                f"{_PROCESSOR}/send.py",
                 "        topic, level = retry_topic(group), level or FIRST_RETRY_LEVEL + times\n",
                 "        topic = original.message.topic\n"
                 "        level = level or FIRST_RETRY_LEVEL + times\n",

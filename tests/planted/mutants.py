@@ -238,7 +238,7 @@ MUTANTS: tuple[Mutant, ...] = (
         breaks="a former master keeps a tail that the new one's log does not have",
         edits=(
             Edit(
-                "shalott/broker/rocket/ha/autoswitch/client.py",
+                "shalott/broker/rocket/autoswitch/client.py",
                 "        truncated = point < replicated.max_offset\n",
                 "        truncated = False\n",
             ),

@@ -36,18 +36,18 @@ def test_what_it_replaces_is_there_once_and_what_comes_of_it_compiles(mutant: Mu
 def test_a_text_that_is_gone_or_repeated_is_refused() -> None:
     for text in ("", "one one"):
         with pytest.raises(AssertionError, match="what is to be replaced"):
-            Edit("shalott/broker/config.py", "one", "two").applied_to(text)
+            Edit("shalott/broker/nodes.py", "one", "two").applied_to(text)
 
 
 def test_the_copy_has_a_broker_of_its_own_and_shares_the_rest(tmp_path: Path) -> None:
-    source = (ROOT / "shalott" / "broker" / "config.py").read_text()
+    source = (ROOT / "shalott" / "broker" / "nodes.py").read_text()
     edit = (
-        Edit("shalott/broker/config.py", '"""', '"""Broken. ') if source.count('"""') == 1 else None
+        Edit("shalott/broker/nodes.py", '"""', '"""Broken. ') if source.count('"""') == 1 else None
     )
     first_line = source.splitlines()[0]
-    edit = Edit("shalott/broker/config.py", first_line, f"# broken\n{first_line}")
+    edit = Edit("shalott/broker/nodes.py", first_line, f"# broken\n{first_line}")
     package = mutated_checkout((edit,), tmp_path) / "shalott"
-    assert (package / "broker" / "config.py").read_text().startswith("# broken\n")
-    assert (ROOT / "shalott" / "broker" / "config.py").read_text() == source
+    assert (package / "broker" / "nodes.py").read_text().startswith("# broken\n")
+    assert (ROOT / "shalott" / "broker" / "nodes.py").read_text() == source
     assert (package / "checkers").resolve() == ROOT / "shalott" / "checkers"
     assert {each.name for each in package.iterdir()} >= {"harness", "cluster", "workloads"}

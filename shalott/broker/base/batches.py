@@ -6,7 +6,7 @@ over ordinal, length and payload. Batch k+1 is written only after batch k was sy
 something unreadable is found there are two cases:
 
 - Nothing readable with a higher ordinal follows: this was the last batch, its sync may never have
-  returned, and nobody was told that it is durable. It is a *torn tail* and is cut off. (Pages of
+  returned, and no caller was told that it is durable. It is a *torn tail* and is cut off. (Pages of
   one batch may reach the platter in any order, so the tail may be torn anywhere, not only at its
   end.)
 - A readable batch with a higher ordinal follows: this batch had been synced, and the file was

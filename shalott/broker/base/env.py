@@ -14,7 +14,6 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from shalott.broker.base.disk import Disk
-from shalott.broker.base.events import EventLog
 
 
 class Clock(Protocol):
@@ -41,6 +40,22 @@ class SystemClock:
 
     def wall_ns(self) -> int:
         return time.time_ns()
+
+
+class EventLog(Protocol):
+    """Where a node says what happened to its roles."""
+
+    def emit(
+        self,
+        group: str,
+        kind: str,
+        *,
+        role: str = "",
+        epoch: int = 0,
+        detail: dict[str, object] | None = None,
+    ) -> None:
+        """Record an event now. Never blocks; written in order, flushed at once."""
+        ...
 
 
 def never(site: str) -> bool:

@@ -9,14 +9,12 @@ from __future__ import annotations
 import asyncio
 import errno
 import logging
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any
 
 import msgspec
 
 from shalott.broker.base.disk import Disk, File
-
-if TYPE_CHECKING:
-    from shalott.broker.base.env import Clock
+from shalott.broker.base.env import Clock
 
 log = logging.getLogger("shalott.broker.events")
 
@@ -41,22 +39,6 @@ class Event(msgspec.Struct, frozen=True, kw_only=True):
     role: str = ""  # master, mirror, none; for group "": running, paused, stopped
     epoch: int = 0  # version of the metadata row that gave the role
     detail: dict[str, Any] = {}
-
-
-class EventLog(Protocol):
-    """Where a node says what happened to its roles."""
-
-    def emit(
-        self,
-        group: str,
-        kind: str,
-        *,
-        role: str = "",
-        epoch: int = 0,
-        detail: dict[str, Any] | None = None,
-    ) -> None:
-        """Record an event now. Never blocks; written in order, flushed at once."""
-        ...
 
 
 class JsonlEventLog:
@@ -99,7 +81,7 @@ class JsonlEventLog:
         *,
         role: str = "",
         epoch: int = 0,
-        detail: dict[str, Any] | None = None,
+        detail: dict[str, object] | None = None,
     ) -> None:
         """Record an event now. Must be called in the event loop; lost after ``close``."""
         if self._closed:

@@ -1,7 +1,8 @@
 """Small files that are read and replaced as a whole: a crash leaves the old content or the new.
 
 A file whose former content is kept has a second one beside it (``.bak``, as upstream's
-ConfigManager has it): what is read when the first makes no sense.
+ConfigManager has it): what is read when the first makes no sense. The
+node's incarnation is kept in one.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ FORMER = ".bak"
 async def read_file(disk: Disk, path: str) -> bytes | None:
     """All of it, durable; None if it is absent. Raises OSError.
 
-    Whoever replaced it may have been killed before its name was durable. A reader that acted on it
+    Its writer may have been killed before its name was durable. A reader that acted on it
     (a vote that is given again, a temporary file that is removed) would lose it with the power.
     """
     try:
@@ -75,3 +76,22 @@ async def read_number(disk: Disk, path: str) -> int:
 async def write_number(disk: Disk, path: str, number: int) -> None:
     """Durable when it returns; a crash leaves the old number or the new one."""
     await replace_file(disk, path, str(number).encode())
+
+
+# -- the incarnation -------------------------------------------------------------------------------
+# A node's incarnation grows with every start. Processes, links and tables tell a node's runs
+# apart by it. The data directory holds it, but an operator may replace a broken disk by an empty
+# one. Erlang's daemon epmd, which is not on that disk, counts the starts of a node for that
+# reason (its "creation"); here the machine does.
+
+
+async def begin_life(disk: Disk, starts: int) -> int:
+    """The number of the life that begins, durable when this returns.
+
+    Args:
+        starts: how often the machine has started the node, this time included; 0 if that is not
+        counted.
+    """
+    incarnation = max(await read_number(disk, "incarnation") + 1, starts)
+    await write_number(disk, "incarnation", incarnation)
+    return incarnation

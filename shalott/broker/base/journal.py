@@ -1,11 +1,11 @@
 """Journal: an append-only file of records with group commit and atomic replacement.
 
 ``append`` takes a record into memory and returns its *mark*: the count of records appended since
-the journal was opened. ``flush`` makes all that was appended so far durable. Whoever flushes while
-a flush is under way shares the next one: records are written in batches (see
-broker/base/batches.py), one sync each, by one task that lives only while there is work.
-``rewrite`` replaces all that was appended before it by a new file: written beside the old one,
-synced, renamed over it, the directory synced. A crash at any step leaves either file whole.
+the journal was opened. ``flush`` makes all that was appended so far durable. Callers that flush
+while a flush is under way share the next one: records are written in batches (see
+broker/base/batches.py), one sync each, by one task that lives only while there is work. ``rewrite``
+replaces all that was appended before it by a new file: written beside the old one, synced, renamed
+over it, the directory synced. A crash at any step leaves either file whole.
 
 Failures. A full disk (ENOSPC) raises DiskFull: the file is cut back to its last whole batch, the
 records stay in memory, and a later flush tries again. Any other error of a write or sync, and any
@@ -183,7 +183,7 @@ class Journal:
             self._writing.add_done_callback(self._written)
 
     def _written(self, task: asyncio.Task[None]) -> None:
-        """The writing task ended. However it ended, nobody may be left waiting for it."""
+        """The writing task ended. However it ended, no caller may be left waiting."""
         self._writing = None
         error = asyncio.CancelledError() if task.cancelled() else task.exception()
         if error is not None:
@@ -275,7 +275,7 @@ class Journal:
     async def _write_replacement(self, file: File, records: Records) -> tuple[int, int]:
         """Returns the size and the count of batches.
 
-        One sync is enough: nobody reads this file before the rename.
+        One sync is enough: no reader opens this file before the rename.
         """
         await file.truncate(0)
         size = ordinal = 0
@@ -356,7 +356,7 @@ async def _recover(file: File, path: str) -> Scan:
 
 
 async def _write_again(file: File, data: bytes) -> None:
-    """The same bytes at the same places: whatever a crash leaves of this, the file is the same."""
+    """The same bytes at the same places: whichever part a crash leaves, the file is the same."""
     offset = 0
     while offset < len(data):
         count = await file.pwrite(data[offset : offset + READ_BYTES], offset)

@@ -6,7 +6,7 @@ without I/O: time comes as ``Tick``, randomness as an argument. A shell (runner.
 
 Durability. ``Persist``, ``Append``, ``Truncate`` and ``Install`` carry a growing ``mark``. When all
 of them up to a mark are durable the shell says ``Persisted(mark)``. A ``Send`` that must not come
-before some of them is held back by the core itself: the shell may send whatever it is told to send
+before some of them is held back by the core itself: the shell may send all that it is told to send
 at once. Entries count for their own node only when they are persisted.
 
 Indexes start at 1; 0 is the place before the first entry, with term 0. Message kinds and codes are
@@ -20,8 +20,6 @@ from collections.abc import Sequence
 from typing import Literal
 
 import msgspec
-
-from shalott.broker.raft.codes import RaftCode
 
 Role = Literal["leader", "follower", "candidate"]
 
@@ -62,7 +60,7 @@ class Entry(msgspec.Struct, frozen=True, array_like=True):
 
 
 class HardState(msgspec.Struct, frozen=True, array_like=True):
-    """What a member may never forget: its term, and whom it voted for in it ("" for nobody)."""
+    """What a member may never forget: its term, and whom it voted for in it ("" for none)."""
 
     term: int = 0
     voted_for: str = ""
@@ -258,8 +256,8 @@ class TransferRequested(msgspec.Struct, frozen=True):
 
 class ConnectionChanged(msgspec.Struct, frozen=True):
     """The connection to ``member`` was made (``is_up``) or lost. A shell whose transport keeps
-    connections may say so: then nobody waits for a time-out to learn what is known already. It is
-    a hint: it changes when things are done, never what may be done."""
+    connections may say so: then no member waits for a time-out to learn what is known already. It
+    is a hint: it changes when things are done, never what may be done."""
 
     member: str
     is_up: bool
@@ -356,7 +354,7 @@ class BecomeFollower(msgspec.Struct, frozen=True):
 
 
 class BecomeCandidate(msgspec.Struct, frozen=True):
-    """Nobody leads, as far as this member can see."""
+    """There is no leader, as far as this member can see."""
 
     term: int
 
@@ -399,3 +397,46 @@ Action = (
     | ReadReady
     | ReadFailed
 )
+
+
+# -- codes -----------------------------------------------------------------------------------------
+
+
+class RaftCode(enum.IntEnum):
+    """DLedgerResponseCode: how a request between DLedger's members ended; stands in the body."""
+
+    SUCCESS = 200
+    TIMEOUT = 300
+    METADATA_ERROR = 301
+    NETWORK_ERROR = 302
+    UNSUPPORTED = 303
+    UNKNOWN_GROUP = 400
+    UNKNOWN_MEMBER = 401
+    UNEXPECTED_MEMBER = 402
+    EXPIRED_TERM = 403
+    NOT_LEADER = 404
+    NOT_FOLLOWER = 405
+    INCONSISTENT_STATE = 406
+    INCONSISTENT_TERM = 407
+    INCONSISTENT_INDEX = 408
+    INCONSISTENT_LEADER = 409
+    INDEX_OUT_OF_RANGE = 410
+    UNEXPECTED_ARGUMENT = 411
+    REPEATED_REQUEST = 412
+    REPEATED_PUSH = 413
+    DISK_ERROR = 414
+    DISK_FULL = 415
+    TERM_NOT_READY = 416
+    FALL_BEHIND_TOO_MUCH = 417
+    TAKE_LEADERSHIP_FAILED = 418
+    INDEX_LESS_THAN_LOCAL_BEGIN = 419
+    REQUEST_WITH_EMPTY_BODYS = 420
+    INTERNAL_ERROR = 500
+    TERM_CHANGED = 501
+    WAIT_QUORUM_ACK_TIMEOUT = 502
+    LEADER_PENDING_FULL = 503
+    ILLEGAL_MEMBER_STATE = 504
+    LEADER_NOT_READY = 505
+    LEADER_TRANSFERRING = 506
+    LOAD_SNAPSHOT_ERROR = 507
+    INSTALL_SNAPSHOT_ERROR = 508

@@ -7,8 +7,9 @@ shell owes). The same events and the same random numbers give the same actions.
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 
-from shalott.broker.raft import election, following, leading, reading, timing
+from shalott.broker.raft import election, follower, heartbeats, leader
 from shalott.broker.raft.api import (
     Action,
     Compact,
@@ -23,6 +24,7 @@ from shalott.broker.raft.api import (
     Propose,
     PushRequest,
     PushResponse,
+    PushType,
     RaftSettings,
     ReadRequested,
     Role,
@@ -35,13 +37,22 @@ from shalott.broker.raft.api import (
     VoteResponse,
 )
 from shalott.broker.raft.log import Log
-from shalott.broker.raft.state import SelfVote, State, outdated
+from shalott.broker.raft.state import Progress, SelfVote, State, outdated
 from shalott.broker.raft.storage import LogView
 
 
+@dataclass(frozen=True, slots=True)
+class Recovered:
+    """What a member's disk holds when its life begins."""
+
+    log: LogView
+    hard: HardState
+    committed_index: int
+
+
 class RaftCore:
-    """One life of a member. ``log``, ``hard`` and ``committed_index`` are what its disk holds;
-    ``random`` gives numbers in [0, 1); ``bugs`` are historical ones to bring back.
+    """One life of a member. ``random`` gives numbers in [0, 1); ``bugs`` are historical ones to
+    bring back.
     """
 
     def __init__(
@@ -49,10 +60,8 @@ class RaftCore:
         name: str,
         members: tuple[str, ...],
         settings: RaftSettings,
-        log: LogView,
+        recovered: Recovered,
         *,
-        hard: HardState,
-        committed_index: int,
         random: Callable[[], float],
         now_ms: int,
         bugs: tuple[str, ...] = (),
@@ -62,9 +71,9 @@ class RaftCore:
             name,
             members,
             settings,
-            Log(log),
-            hard,
-            max(committed_index, log.first_index - 1),
+            Log(recovered.log),
+            recovered.hard,
+            max(recovered.committed_index, recovered.log.first_index - 1),
             random,
             bugs,
             now_ms=now_ms,
@@ -122,28 +131,28 @@ class RaftCore:
                     return []
                 election.tick(s)
                 if s.role == "leader":
-                    leading.tick(s)
+                    leader.tick(s)
             case MessageReceived(sender, message):
                 self._receive(sender, message)
             case Propose():
-                leading.propose(s, event)
+                leader.propose(s, event)
             case Persisted(mark):
                 self._persisted(mark)
             case ReadRequested(read_id):
-                reading.handle_read(s, read_id)
+                heartbeats.handle_read(s, read_id)
             case Loaded(first, entries):
-                leading.handle_loaded(s, first, tuple(entries))
+                leader.handle_loaded(s, first, tuple(entries))
             case SnapshotTaken(index):
                 if s.log.first_index <= index <= min(s.commit_index, s.log.durable_index):
                     s.emit(Compact(index))
             case TransferRequested(to):
-                leading.transfer(s, to)
+                leader.transfer(s, to)
             case ConnectionChanged(member, is_up):
                 election.connection_changed(s, member, is_up)
         self._release()
         # What is compacted when this returns may ask for a snapshot to be sent.
         compacts = isinstance(event, SnapshotTaken)
-        self._due_ms = s.now_ms if compacts else timing.due_ms(s)
+        self._due_ms = s.now_ms if compacts else due_ms(s)
         actions, s.actions = s.actions, []
         return actions
 
@@ -151,13 +160,13 @@ class RaftCore:
         s = self._state
         match message:
             case PushRequest():
-                following.handle_push(s, sender, message)
+                follower.handle_push(s, sender, message)
             case PushResponse():
-                leading.handle_push_response(s, sender, message)
+                leader.handle_push_response(s, sender, message)
             case HeartbeatRequest():
-                election.handle_heartbeat(s, sender, message)
+                heartbeats.handle_heartbeat(s, sender, message)
             case HeartbeatResponse():
-                election.handle_heartbeat_response(s, sender, message)
+                heartbeats.handle_heartbeat_response(s, sender, message)
             case VoteRequest():
                 election.handle_vote(s, sender, message)
             case VoteResponse():
@@ -170,7 +179,7 @@ class RaftCore:
         s.persisted_mark = max(s.persisted_mark, mark)
         s.log.persisted(mark)
         if s.role == "leader":
-            leading.commit(s)
+            leader.commit(s)
 
     def _release(self) -> None:
         """Do what waited for writes that are durable now, also what that leads to."""
@@ -191,3 +200,41 @@ class RaftCore:
         if isinstance(message, PushResponse) and message.term != s.term:
             message = outdated(message, s.term)
         s.send(what.to, message)
+
+
+# -- when it next needs the time -------------------------------------------------------------------
+# When a tick next changes more than the member's clock. A shell that sleeps until then misses
+# nothing.
+
+
+RETRY_MS = 10  # what could be sent now and was not: entries that a disk did not have, say
+
+
+def due_ms(s: State) -> int:
+    """A moment that is over already means: at once."""
+    if s.role != "leader":
+        return s.wake_ms
+    due = s.heartbeat_ms + heartbeats.heartbeat_due_ms(s)
+    if s.quorum > 1:
+        heard = sorted((p.heard_ms for p in s.progress.values()), reverse=True)
+        due = min(due, heard[s.quorum - 2] + s.settings.leak_ms)
+    if s.transfer_to:
+        due = min(due, s.transfer_ends_ms)
+    for p in s.progress.values():
+        due = min(due, _dispatcher_due_ms(s, p))
+    return due
+
+
+def _dispatcher_due_ms(s: State, p: Progress) -> int:
+    """When ``leader.dispatch`` would do something."""
+    settings = s.settings
+    if p.state != PushType.APPEND:
+        if (p.next_index < s.log.first_index) != (p.state == PushType.INSTALL_SNAPSHOT):
+            return s.now_ms + RETRY_MS
+        return p.asked_ms + leader.patience(p.state) * settings.push_timeout_ms
+    due = p.inflight[0][1] + settings.push_timeout_ms if p.inflight else None
+    has_room = len(p.inflight) < settings.max_inflight_pushes
+    if has_room and not p.loading and p.next_index <= s.log.last_index:
+        retry = s.now_ms + RETRY_MS
+        return retry if due is None else min(due, retry)
+    return p.commit_pushed_ms + settings.commit_push_interval_ms if due is None else due

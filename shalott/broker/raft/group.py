@@ -1,4 +1,4 @@
-"""RaftGroup: this node's member of a Raft group as its users see it, and what they must bring.
+"""RaftGroup: this node's member of a Raft group as its users see it, and what they bring.
 
 Implemented by RaftRunner (runner.py).
 """
@@ -6,11 +6,12 @@ Implemented by RaftRunner (runner.py).
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
 from shalott.broker.base.errors import BrokerError
+from shalott.broker.raft import api
 from shalott.broker.raft.api import Entry, Role, Snapshot
 
 
@@ -32,13 +33,13 @@ class ProposalLost(BrokerError):
 
 
 class ProposalTimeout(BrokerError):
-    """Nobody knows: the entry was appended, and may be committed any time or never."""
+    """Unknown: the entry was appended, and may be committed any time or never."""
 
 
 @dataclass(frozen=True, slots=True)
 class Submitted:
     """An entry in the leader's log. ``committed`` gives its index when it is committed and applied
-    here, or raises ProposalLost, or stays undecided for as long as nobody knows."""
+    here, or raises ProposalLost, or stays undecided for as long as that is unknown."""
 
     index: int
     term: int
@@ -113,7 +114,7 @@ class RaftGroup(Protocol):
 
     async def propose(self, data: bytes, timeout_ms: float) -> int:
         """Append; returns the index when the entry is committed and applied here. Raises NotLeader,
-        Busy, ProposalLost (definite) and ProposalTimeout (nobody knows)."""
+        Busy, ProposalLost (definite) and ProposalTimeout (unknown)."""
         ...
 
     async def read_index(self, timeout_ms: float) -> int:
@@ -128,3 +129,20 @@ class RaftGroup(Protocol):
     async def start(self) -> None: ...
 
     async def stop(self) -> None: ...
+
+
+# -- what users of a group bring -------------------------------------------------------------------
+
+
+class Transport(Protocol):
+    """What the runner needs of a network."""
+
+    async def start(self, receive: Callable[[str, api.Message], None]) -> None:
+        """``receive(sender, message)`` is called for all that comes."""
+        ...
+
+    async def stop(self) -> None: ...
+
+    def send(self, to: str, message: api.Message) -> None:
+        """Now or never: whether it arrived is not told."""
+        ...

@@ -23,11 +23,11 @@ from shalott.broker.raft.api import (
     Persist,
     PushResponse,
     PushType,
+    RaftCode,
     RaftSettings,
     Role,
     Send,
 )
-from shalott.broker.raft.codes import RaftCode
 from shalott.broker.raft.log import Log
 
 LONG_AGO_MS = -(1 << 62)

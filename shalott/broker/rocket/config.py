@@ -1,4 +1,4 @@
-"""A RocketMQ node's configuration: parsed once from TOML at the edge, frozen, passed on explicitly.
+"""A RocketMQ node's configuration, checked, and the addresses that it gives to nodes.
 
 One process hosts any of three services: a broker, a name server, a controller. In the usual layout
 every node hosts all that its system has, as small RocketMQ installations do; a node of its own for
@@ -12,6 +12,8 @@ from __future__ import annotations
 from typing import Annotated, Literal
 
 import msgspec
+
+from shalott.broker.base.errors import BrokerError, ConfigError
 
 Port = Annotated[int, msgspec.Meta(ge=1, le=65535)]
 Positive = Annotated[int, msgspec.Meta(ge=1)]
@@ -56,7 +58,7 @@ class StoreConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     index_slots: Positive = 4096
     index_entries: Positive = 16_384
     # Files of the log go when their messages are older, or when the log takes more than so much of
-    # the room that it could have: 100 is never. Upstream's is 85, and takes what nobody has read.
+    # the room that it could have: 100 is never. Upstream's is 85, and takes what was never read.
     file_reserved_ms: Positive = 72 * 3600 * 1000  # fileReservedTime
     clean_interval_ms: Positive = 10_000  # cleanResourceInterval
     disk_used_percent_max: Percent = 100  # diskSpaceCleanForciblyRatio
@@ -159,3 +161,117 @@ class RocketConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
         """Names of the nodes that host a service, sorted, this one among them."""
         names = [peer.name for peer in self.peers if service in peer.services]
         return tuple(sorted([*names, self.name] if service in self.services else names))
+
+
+# -- checks ----------------------------------------------------------------------------------------
+
+
+def check_rocket_config(config: RocketConfig) -> None:
+    """Raises ConfigError if its parts do not go together."""
+    needed = {
+        "broker": ("remoting", "raft" if config.system == "dledger" else "ha"),
+        "nameserver": ("nameserver",),
+        "controller": ("controller", "raft"),
+    }
+    if not config.services:
+        raise ConfigError("a node needs services: broker, nameserver or controller")
+    for service in config.services:
+        for port in needed[service]:
+            if port not in config.ports:
+                raise ConfigError(f"the service {service} needs a port: set ports.{port}")
+            if port not in config.advertised:
+                raise ConfigError(f"the port {port} is not advertised: set advertised.{port}")
+    if "management" not in config.ports:
+        raise ConfigError("every node answers questions: set ports.management")
+    for port in config.ports:
+        if port not in PORT_NAMES:
+            raise ConfigError(f"there is no port {port!r}; there are {', '.join(PORT_NAMES)}")
+    _check_controllers(config)
+
+
+def _check_controllers(config: RocketConfig) -> None:
+    """Whether brokers under controllers will find some. Raises ConfigError."""
+    if config.system != "controller":
+        if config.broker.controller_addr:
+            raise ConfigError(f"{config.system} has no controllers: leave out controller_addr")
+        return
+    try:
+        found = controller_addresses(config)
+    except BrokerError as error:
+        raise ConfigError(f"broker.controller_addr: {error}") from error
+    if not found:
+        raise ConfigError(
+            "the system controller needs a node with the service controller: list it among the"
+            " peers, or set broker.controller_addr"
+        )
+
+
+# -- addresses -------------------------------------------------------------------------------------
+# AddressBook: from the address under which a node is known to the one where it is dialled.
+#
+# RocketMQ's messages carry addresses ("host:port"): of a master's HA port, of a controller, of a
+# broker in a route. Where links run through relays, a node must not dial these as they are.
+
+
+class AddressBook:
+    """One node's. Everything in it is fixed when the node is configured."""
+
+    def __init__(self, config: RocketConfig) -> None:
+        self._name = config.name
+        self._advertised = {config.name: dict(config.advertised)}
+        self._advertised |= {peer.name: dict(peer.advertised) for peer in config.peers}
+        self._dial = {
+            address: peer.dial[port]
+            for peer in config.peers
+            for port, address in peer.advertised.items()
+        }
+        self._node_of = {
+            address: node
+            for node, addresses in self._advertised.items()
+            for address in addresses.values()
+        }
+
+    def advertised(self, node: str, port: str) -> str:
+        """How a node's port is called in messages. Raises KeyError if there is none."""
+        return self._advertised[node][port]
+
+    def node_of(self, address: str) -> str:
+        """The node behind an advertised address; "" if it is no node's."""
+        return self._node_of.get(address, "")
+
+    def name_of(self, address: str) -> str:
+        """The node behind an advertised address; the address itself of one that is not configured,
+        such as an original's that the controllers told of."""
+        return self.node_of(address) or address
+
+    def address_of(self, name: str, port: str) -> str:
+        """The advertised address behind a name of ``name_of``, which may be one itself."""
+        return self._advertised[name][port] if name in self._advertised else name
+
+    def dial(self, address: str) -> tuple[str, int]:
+        """Where to connect for an advertised address; one that is no node's is dialled as it is.
+
+        Raises BrokerError if it is no address.
+        """
+        return parse_address(self._dial.get(address, address))
+
+
+def controller_addresses(config: RocketConfig) -> tuple[str, ...]:
+    """Where a broker asks for controllers: ``controller_addr``, addresses with ";" between them, or
+    else the advertised addresses of the nodes that host one. Raises BrokerError.
+    """
+    given = [part.strip() for part in config.broker.controller_addr.split(";") if part.strip()]
+    for address in given:
+        parse_address(address)
+    if given:
+        return tuple(dict.fromkeys(given))
+    known = {peer.name: peer.advertised for peer in config.peers} | {config.name: config.advertised}
+    return tuple(known[node]["controller"] for node in config.nodes_with("controller"))
+
+
+def parse_address(address: str) -> tuple[str, int]:
+    """("host", port) of "host:port". Raises BrokerError."""
+    host, colon, port = address.rpartition(":")
+    if not colon or not port.isdigit():
+        raise BrokerError(f"{address!r} is no address: host:port is wanted")
+    return host, int(port)

@@ -41,10 +41,10 @@ ROCKETMQ_BUGS: tuple[KnownBug, ...] = (
         title="A slave's housekeeping counts messages only, and closes connections that are idle",
         links=(_rocketmq("issues", 1082), _rocketmq("pull", 1083)),
         confidence="A",
-        trigger="nobody sends a message for as long as the housekeeping interval",
+        trigger="no message is sent for as long as the housekeeping interval",
         symptom="the HA connection is dropped and made anew for ever; a synchronous master "
         "answers SLAVE_NOT_AVAILABLE or FLUSH_SLAVE_TIMEOUT in between",
-        fix="both sides send heartbeats, and whatever arrives counts",
+        fix="both sides send heartbeats, and all that arrives counts",
         systems=("master-slave",),
     ),
     KnownBug(
@@ -203,7 +203,7 @@ ROCKETMQ_BUGS: tuple[KnownBug, ...] = (
         links=(_rocketmq("issues", 5009), _rocketmq("issues", 5711), _rocketmq("pull", 5712)),
         confidence="A",
         trigger="the controllers' leader dies, and the master with it or soon after",
-        symptom="nobody misses the master: there is no election",
+        symptom="no controller misses the master: there is no election",
         fix="heartbeats carry all that is needed and go to every controller; a new leader "
         "looks for masters that are not alive",
         systems=("controller",),
@@ -216,7 +216,7 @@ ROCKETMQ_BUGS: tuple[KnownBug, ...] = (
         confidence="A",
         trigger="the master dies, and its election fails, or is lost with the controllers' leader "
         "that was to hold it",
-        symptom="the group has no master until somebody asks for an election",
+        symptom="the group has no master until an operator asks for an election",
         fix="inactive masters are looked for again and again",
         systems=("controller",),
     ),
@@ -290,7 +290,7 @@ DLEDGER_BUGS: tuple[KnownBug, ...] = (
     KnownBug(
         id="KB-DL-04",
         switch="no_recompare_when_idle",
-        title="A follower that lost its disk is not compared again while nobody writes",
+        title="A follower that lost its disk is not compared again while there are no writes",
         links=(_dledger("issues", 61), _rocketmq("issues", 1778), _dledger("pull", 50)),
         confidence="B",
         trigger="a follower is wiped and restarted while there are no writes",

@@ -14,8 +14,7 @@ import asyncio
 import contextlib
 from dataclasses import dataclass, field
 
-from shalott.broker.rocket.remoting.codes import RequestCode
-from shalott.broker.rocket.remoting.command import Command
+from shalott.broker.rocket.remoting.command import Command, RequestCode
 from shalott.clients.cpp.process import CppProcess, LibraryLine
 from shalott.clients.cpp.tap import RemotingTap
 from shalott.clients.rocketmq.rocket_client import Dial

@@ -24,8 +24,7 @@ from typing import Any, Protocol
 import msgspec
 
 from shalott.broker.rocket.remoting.codec import FrameError, FrameReader
-from shalott.broker.rocket.remoting.codes import RequestCode, ResponseCode
-from shalott.broker.rocket.remoting.command import Command
+from shalott.broker.rocket.remoting.command import Command, RequestCode, ResponseCode
 
 log = logging.getLogger("shalott.clients")
 

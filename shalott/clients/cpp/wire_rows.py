@@ -16,8 +16,7 @@ from dataclasses import dataclass, field
 
 import msgspec
 
-from shalott.broker.rocket.remoting.codes import RequestCode, ResponseCode
-from shalott.broker.rocket.remoting.command import Command
+from shalott.broker.rocket.remoting.command import Command, RequestCode, ResponseCode
 from shalott.broker.rocket.remoting.route_data import PERM_READ
 from shalott.checkers.groups.rows.rules import Group
 from shalott.clients.cpp.process import LibraryLine

@@ -11,8 +11,7 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 
-from shalott.broker.rocket.remoting.codes import RequestCode
-from shalott.broker.rocket.remoting.command import Command
+from shalott.broker.rocket.remoting.command import Command, RequestCode
 from shalott.clients.cpp.member import LibraryMember
 from shalott.clients.cpp.process import LibraryLine
 from shalott.clients.cpp.wire_rows import MemberRows

@@ -37,8 +37,7 @@ from typing import Literal
 
 import msgspec
 
-from shalott.broker.rocket.remoting.codes import RequestCode, ResponseCode
-from shalott.broker.rocket.remoting.command import Command
+from shalott.broker.rocket.remoting.command import Command, RequestCode, ResponseCode
 from shalott.clients.cpp.process import LibraryLine
 from shalott.clients.cpp.tap import Cut
 from shalott.clients.rocketmq.log_client import fate_of_send as fate_of_one

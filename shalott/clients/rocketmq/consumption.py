@@ -15,7 +15,7 @@ from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import dataclass, field
 from typing import Literal, TypeVar
 
-from shalott.broker.rocket.remoting.codes import ResponseCode
+from shalott.broker.rocket.remoting.command import ResponseCode
 from shalott.checkers.groups.rows.rules import Group
 from shalott.clients.rocketmq import group_requests as requests
 from shalott.clients.rocketmq.log_client import NOTHING_STORED

@@ -23,7 +23,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Protocol
 
-from shalott.broker.rocket.remoting.codes import ResponseCode
+from shalott.broker.rocket.remoting.command import ResponseCode
 from shalott.checkers.groups.rows.rules import Group
 from shalott.clients.rocketmq import group_requests as requests
 from shalott.clients.rocketmq.consumption import Listener, MemberSettings, Membership, fate_of

@@ -12,8 +12,7 @@ from typing import TypeVar
 
 import msgspec
 
-from shalott.broker.rocket.remoting.codes import RequestCode, ResponseCode
-from shalott.broker.rocket.remoting.command import Command
+from shalott.broker.rocket.remoting.command import Command, RequestCode, ResponseCode
 from shalott.checkers.groups.rows.rules import Group
 from shalott.clients.rocketmq.rocket_client import Queue, RocketClient, Unknown, success
 from shalott.clients.rocketmq.stored_messages import PulledMessage

@@ -26,7 +26,7 @@ from __future__ import annotations
 import asyncio
 from dataclasses import dataclass
 
-from shalott.broker.rocket.remoting.codes import ResponseCode
+from shalott.broker.rocket.remoting.command import ResponseCode
 from shalott.broker.rocket.remoting.route_data import TopicRoute
 from shalott.clients.rocketmq.rocket_client import (
     Dial,
@@ -50,7 +50,7 @@ HALF_READERS = "CID_RMQ_SYS_TRANS"
 DISCARDED = Queue("TRANS_CHECK_MAX_TIME_TOPIC", "", 0)
 PROPERTIES = {"tag": "TAGS", "delay": "DELAY"}  # of a message, by their names in a send's extra
 # What our brokers' remarks say of a message that is not SEND_OK
-# (broker/rocket/processor/outcomes.py).
+# (broker/rocket/processor/puts.py).
 NOTHING_STORED = "nothing was stored"
 STORED = "it was stored on this broker"
 # Brokers answer so before they store anything. SERVICE_NOT_AVAILABLE is not among them: without a

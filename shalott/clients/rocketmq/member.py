@@ -15,8 +15,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Coroutine
 
-from shalott.broker.rocket.remoting.codes import RequestCode
-from shalott.broker.rocket.remoting.command import Command
+from shalott.broker.rocket.remoting.command import Command, RequestCode
 from shalott.clients.rocketmq import group_requests as requests
 from shalott.clients.rocketmq.consumption import (
     GONE,

@@ -19,8 +19,7 @@ import msgspec
 
 from shalott.broker.rocket.remoting.client import RemotingClient, Unanswered, Unreachable
 from shalott.broker.rocket.remoting.codec import FrameError
-from shalott.broker.rocket.remoting.codes import Language, RequestCode, ResponseCode
-from shalott.broker.rocket.remoting.command import Command
+from shalott.broker.rocket.remoting.command import Command, Language, RequestCode, ResponseCode
 from shalott.broker.rocket.remoting.headers import (
     PULL_SUBSCRIPTION,
     PULL_SUSPEND,

@@ -10,8 +10,7 @@ import asyncio
 import tomllib
 
 from shalott.broker.base.errors import BrokerError
-from shalott.broker.config import parse_config
-from shalott.broker.nodes import open_node
+from shalott.broker.nodes import open_node, parse_config
 from shalott.cluster.base import NodeSpec
 from shalott.cluster.sim.buggify import Buggify
 from shalott.cluster.sim.loop.processes import SimProcess

@@ -12,6 +12,7 @@ from shalott.broker.base.disk import Disk, OsDisk
 from shalott.broker.base.errors import StorageError
 from shalott.cluster.sim.disk.disk import SimDisk
 from tests.world.clock.stock_loop import StockLoop
+from tests.world.clock.turns import turns
 from tests.world.disk.memory_disk import MemoryDisk
 from tests.world.disk.mounted_disk import MountedDisk, MountWorld
 
@@ -231,7 +232,7 @@ def test_a_write_whose_caller_was_cancelled_happens_all_the_same(tmp_path: Path)
         file = await disk.open("f", create=True)
         first = asyncio.create_task(file.pwrite(b"first", 0))
         second = asyncio.create_task(file.pwrite(b"second", 5))
-        await asyncio.sleep(0)  # both are in the writer's line now
+        await turns()  # both are in the writer's line now
         second.cancel()
         with pytest.raises(asyncio.CancelledError):
             await second

@@ -20,6 +20,7 @@ from shalott.broker.base.events import EVENTS_FILE, JsonlEventLog
 from shalott.cluster.base import DiskFaults
 from shalott.cluster.sim.disk.disk import SimDisk
 from tests.world.clock.stock_loop import StockLoop
+from tests.world.clock.turns import turns
 from tests.world.disk.memory_disk import MemoryDisk
 
 pytestmark = pytest.mark.unit
@@ -91,7 +92,7 @@ def test_lines_keep_their_order_and_the_next_life_goes_on_behind_them() -> None:
             for number in range(50):
                 log.emit("q", "acked", detail={"n": number})
                 if number % 7 == 0:
-                    await asyncio.sleep(0)
+                    await turns()
             await log.close()
         expected = [(incarnation, n) for incarnation in (1, 2) for n in range(50)]
         assert [(e["incarnation"], e["detail"]["n"]) for e in lines(disk)] == expected

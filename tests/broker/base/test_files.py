@@ -13,6 +13,7 @@ from shalott.broker.base.files import read_number, write_number
 from shalott.cluster.base import DiskFaults
 from shalott.cluster.sim.disk.disk import SimDisk
 from tests.world.clock.stock_loop import StockLoop
+from tests.world.clock.turns import turns
 
 pytestmark = pytest.mark.unit
 
@@ -51,8 +52,7 @@ def test_a_power_loss_leaves_the_old_number_or_the_new_one() -> None:
             disk = SimDisk(loop, seed, "n1")
             await write_number(disk, "incarnation", 1)
             writing = asyncio.create_task(write_number(disk, "incarnation", 2))
-            for _ in range(seed % 25):
-                await asyncio.sleep(0)
+            await turns(seed % 25)
             promised = writing.done()
             disk.power_loss()
             writing.cancel()
@@ -71,8 +71,7 @@ def test_what_was_read_after_a_kill_outlives_a_power_loss() -> None:
             disk = SimDisk(StockLoop(), seed, "n1")
             await write_number(disk, "raft/term", 1)
             writing = asyncio.create_task(write_number(disk, "raft/term", 2))
-            for _ in range(seed % 25):
-                await asyncio.sleep(0)
+            await turns(seed % 25)
             disk.kill()
             writing.cancel()
             number = await read_number(disk, "raft/term")

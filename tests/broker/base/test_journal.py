@@ -17,6 +17,7 @@ from shalott.broker.base import journal as journal_module
 from shalott.broker.base.disk import OsDisk
 from shalott.broker.base.errors import DiskFull, StorageError
 from shalott.broker.base.journal import Journal
+from tests.world.clock.turns import turns
 from tests.world.disk.memory_disk import MemoryDisk
 
 pytestmark = pytest.mark.unit
@@ -143,17 +144,16 @@ def test_abandon_writes_nothing_more_and_refuses_those_who_wait() -> None:
         journal = await Journal.open(disk, PATH)
         journal.append(b"in flight")
         flush = asyncio.create_task(journal.flush())
-        await asyncio.sleep(0)
-        await asyncio.sleep(0)
+        await turns(2)
         journal.append(b"behind it")
         late = asyncio.create_task(journal.flush())
-        await asyncio.sleep(0)
+        await turns()
         await journal.abandon()
         await flush
         with pytest.raises(StorageError):
             await late
         operations = disk.operations
-        await asyncio.sleep(0.01)
+        await turns(20)
         assert disk.operations == operations
 
     asyncio.run(body())
@@ -168,7 +168,7 @@ def test_rewrite_replaces_what_was_before_it_and_keeps_what_comes_after() -> Non
         journal = await flushed(disk, [b"old"] * 5)
         journal.append(b"superseded")
         rewriting = asyncio.create_task(journal.rewrite([b"state"]))
-        await asyncio.sleep(0)
+        await turns()
         mark = journal.append(b"after")
         await rewriting
         await journal.flush()
@@ -219,7 +219,7 @@ async def append_and_rewrite(journal: Journal) -> None:
         await journal.flush()
     journal.append(b"b" * 200)
     rewriting = asyncio.create_task(journal.rewrite([b"state" * 30, b"state2"]))
-    await asyncio.sleep(0)
+    await turns()
     journal.append(b"c" * 100)
     await rewriting
     await journal.flush()
@@ -447,7 +447,7 @@ def test_a_cancelled_flush_leaves_the_journal_usable() -> None:
         journal = await Journal.open(disk, PATH)
         journal.append(b"a")
         flush = asyncio.create_task(journal.flush())
-        await asyncio.sleep(0)
+        await turns()
         flush.cancel()
         with pytest.raises(asyncio.CancelledError):
             await flush

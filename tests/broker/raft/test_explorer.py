@@ -11,7 +11,7 @@ from types import ModuleType
 import msgspec
 import pytest
 
-from shalott.broker.raft import election, following, leading, reading, state
+from shalott.broker.raft import election, follower, heartbeats, leader, state
 from tests.broker.raft.explorer import SPITEFUL, Chaos, Explorer
 from tests.broker.raft.planting import planted
 from tests.world.raft.model import FAST, Group, Violation
@@ -101,84 +101,84 @@ MISTAKES: list[tuple[str, ModuleType, str, str, tuple[Chaos, int]]] = [
     ),
     (
         "acknowledges before entries are durable",
-        following,
+        follower,
         "max(s.hard_mark, s.log_mark) if",
         "s.hard_mark if",
         SAFETY,
     ),
     (
         "a leader counts what it has not made durable",
-        leading,
+        leader,
         "durable = [s.log.durable_index,",
         "durable = [s.log.last_index,",
         CRASHES,
     ),
     (
         "an append removes what follows it",
-        following,
+        follower,
         "s.log.term_at(entry.index) != entry.term:",
         "True:",
         SAFETY,
     ),
     (
         "a late TRUNCATE removes what came since",
-        following,
+        follower,
         "not in (request.next_term, request.term):",
         "!= -1:",
         SAFETY,
     ),
     (
         "appends without looking at what is before",
-        following,
+        follower,
         "elif not s.log.has(request.prev_index, request.prev_term):",
         "elif not 0 <= request.prev_index <= s.log.last_index:",
         CRASHES,
     ),
     (
         "takes a longer log for an agreeing one",
-        leading,
+        leader,
         "max(p.match_index, response.match_index)",
         "max(p.match_index, min(response.end_index, s.log.last_index))",
         STALE,
     ),
     (
         "follows leaders of the past",
-        election,
+        heartbeats,
         "    if term < s.term:\n        return RaftCode.EXPIRED_TERM\n",
         "",
         SAFETY,
     ),
     (
         "reads ask no quorum",
-        reading,
+        heartbeats,
         "confirmed = rounds[s.quorum - 1]",
         "confirmed = rounds[0]",
         STALE,
     ),
     (
         "a new leader reads before it knows what is committed",
-        reading,
+        heartbeats,
         "return s.commit_index > s.tenure_index",
         "return True",
         SAFETY,
     ),
     (
         "a lost push is not looked for",
-        leading,
+        leader,
         "        if p.inflight and s.now_ms - p.inflight[0][1] >= timeout_ms:",
         "        if False and timeout_ms:",
         SAFETY,
     ),
     (
         "a connection that comes back is the follower's word that it has all",
-        leading,
+        leader,
         "    _compare_from(p, p.match_index)\n    if is_up:",
         "    p.match_index = s.log.last_index\n    if is_up:",
         (CONNECTED, 30),
     ),
     (
         "a snapshot is never sent",
-        leading,
+        leader,
         "    if p.next_index < s.log.first_index:\n        if",
         "    if False:\n        if",
         SAFETY,

@@ -9,7 +9,7 @@ import pytest
 from shalott.broker.raft.api import RaftSettings
 from shalott.broker.raft.group import NotLeader, ProposalLost, ProposalTimeout
 from shalott.broker.rocket.config import RaftConfig
-from shalott.broker.rocket.raft_remoting.settings import settings_of
+from shalott.broker.rocket.remoting.raft_transport import settings_of
 from shalott.cluster.base import DiskFaults
 from tests.world.raft.runner import NAMES, SETTINGS, RunnerWorld
 

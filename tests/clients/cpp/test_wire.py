@@ -10,8 +10,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from shalott.broker.rocket.remoting.codes import RequestCode, ResponseCode
-from shalott.broker.rocket.remoting.command import Command, response
+from shalott.broker.rocket.remoting.command import Command, RequestCode, ResponseCode, response
 from shalott.checkers.groups.rows.rules import Group
 from shalott.clients.cpp.sender import SentRows, fate_of_send
 from shalott.clients.cpp.tap import with_store_host

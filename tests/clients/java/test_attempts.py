@@ -10,8 +10,7 @@ from typing import Any
 
 import pytest
 
-from shalott.broker.rocket.remoting.codes import RequestCode, ResponseCode
-from shalott.broker.rocket.remoting.command import Command, response
+from shalott.broker.rocket.remoting.command import Command, RequestCode, ResponseCode, response
 from shalott.clients.cpp.tap import Cut
 from shalott.clients.java.client import before_move
 from shalott.clients.java.sends import Attempt, Attempts, fate_of_send

@@ -10,8 +10,13 @@ from typing import Any
 
 import pytest
 
-from shalott.broker.rocket.remoting.codes import RequestCode, ResponseCode
-from shalott.broker.rocket.remoting.command import ONEWAY_FLAG, Command, response
+from shalott.broker.rocket.remoting.command import (
+    ONEWAY_FLAG,
+    Command,
+    RequestCode,
+    ResponseCode,
+    response,
+)
 from shalott.checkers.groups.rows.rules import Group
 from shalott.clients.java.member import JavaMemberRows
 from shalott.clients.rocketmq.stored_messages import encode_properties

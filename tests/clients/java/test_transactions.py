@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from shalott.broker.rocket.remoting.codes import ResponseCode
+from shalott.broker.rocket.remoting.command import ResponseCode
 from shalott.clients.java.sends import (
     Attempt,
     Decision,

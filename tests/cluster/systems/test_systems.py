@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from shalott.broker.config import load_config
+from shalott.broker.nodes import load_config
 from shalott.broker.rabbit.config import NodeConfig, Peer
 from shalott.cluster.base import CommandResult, Endpoint, Topology, members_of
 from shalott.cluster.systems.rabbit.mirrored import MirroredSystem, to_toml

@@ -9,7 +9,7 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 from urllib.parse import unquote
 
-from shalott.broker.base.http.messages import Request, Response
+from shalott.broker.base.http_api import Request, Response
 from shalott.broker.rabbit.management.api import respond
 from tests.world.rabbit.management_node import FakeNode
 

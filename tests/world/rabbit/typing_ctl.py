@@ -6,7 +6,7 @@ import asyncio
 import shlex
 import socket
 
-from shalott.broker.base.http.client import Asked
+from shalott.broker.base.http_client import Asked
 from shalott.broker.rabbit.ctl.arguments import CtlError
 from shalott.broker.rabbit.ctl.verbs import Outcome, read, run
 from shalott.cluster.local.ports import HOST

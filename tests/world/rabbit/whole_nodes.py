@@ -9,7 +9,7 @@ from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from typing import Any, TypeVar
 from urllib.parse import unquote
 
-from shalott.broker.base.http.messages import Request, Response
+from shalott.broker.base.http_api import Request, Response
 from shalott.broker.rabbit.amqp.queue_protocol import Content, Publish
 from shalott.broker.rabbit.config import NodeConfig, Peer
 from shalott.broker.rabbit.management.api import respond

@@ -15,9 +15,8 @@ from dataclasses import dataclass, field
 import msgspec
 
 from shalott.broker.raft import api
-from shalott.broker.raft.codes import RaftCode
-from shalott.broker.raft.core import RaftCore
-from shalott.broker.raft.timing import RETRY_MS
+from shalott.broker.raft.api import RaftCode
+from shalott.broker.raft.core import RETRY_MS, RaftCore, Recovered
 
 FAST = api.RaftSettings(
     heartbeat_interval_ms=50,
@@ -170,9 +169,7 @@ class Group:
             name,
             tuple(self.members),
             self.settings,
-            member.disk,
-            hard=member.disk.hard,
-            committed_index=member.disk.base,
+            Recovered(member.disk, member.disk.hard, member.disk.base),
             random=self.random.random,
             now_ms=member.clock_ms,
             bugs=self.bugs,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import random
 from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import dataclass, field
@@ -15,11 +14,12 @@ from shalott.broker.raft.api import Entry, RaftSettings, Role, Snapshot
 from shalott.broker.raft.group import Submitted
 from shalott.broker.raft.journal_log import JournalLog
 from shalott.broker.raft.runner import RaftRunner
-from shalott.broker.rocket.raft_remoting.transport import RaftTransport
+from shalott.broker.rocket.remoting.raft_transport import RaftTransport
 from shalott.cluster.sim.disk.disk import SimDisk
 from shalott.cluster.sim.loop.loop import SimLoop
 from shalott.cluster.sim.loop.processes import SimProcess
 from shalott.cluster.sim.network.network import SimNetwork
+from tests.world.clock.turns import until
 from tests.world.env import LoopClock, UnwantedEvents
 
 T = TypeVar("T")
@@ -181,11 +181,7 @@ class RunnerWorld:
         return await self.on(name, work)
 
     async def until(self, condition: Callable[[], Any], what: str = "") -> None:
-        deadline = self.loop.time() + DEADLINE_S
-        while not condition():
-            if self.loop.time() > deadline:
-                raise AssertionError(f"never happened: {what or condition}")
-            await asyncio.sleep(0.005)
+        await until(condition, what, 0.005, DEADLINE_S)
 
     def leaders(self) -> list[str]:
         return [

@@ -9,18 +9,24 @@ from collections.abc import Callable, Coroutine
 from typing import Any
 
 from shalott.broker.base.env import Env
-from shalott.broker.rocket.addresses import AddressBook
+from shalott.broker.rocket.autoswitch.epochs import EpochFileCache
+from shalott.broker.rocket.autoswitch.service import AutoSwitchHAService
+from shalott.broker.rocket.autoswitch.tenure import Proposal, Tenure
 from shalott.broker.rocket.commitlog.api import Message, PutStage
 from shalott.broker.rocket.commitlog.store import MessageStore
-from shalott.broker.rocket.config import HaConfig, RocketConfig, RocketPeer, StoreConfig
-from shalott.broker.rocket.ha.autoswitch.epoch_file import EpochFileCache
-from shalott.broker.rocket.ha.autoswitch.service import AutoSwitchHAService
-from shalott.broker.rocket.ha.autoswitch.tenure import Proposal, Tenure
+from shalott.broker.rocket.config import (
+    AddressBook,
+    HaConfig,
+    RocketConfig,
+    RocketPeer,
+    StoreConfig,
+)
 from shalott.cluster.sim.disk.disk import DiskKnobs
 from shalott.cluster.sim.network.network import NetworkKnobs
+from tests.world.clock.turns import until
 from tests.world.env import Event
 from tests.world.network.hosts import World
-from tests.world.rocket.machine import Machine, isolate, until, whole_log, whole_queue
+from tests.world.rocket.machine import Machine, isolate, whole_log, whole_queue
 
 PORT = 10912
 SEGMENT_BYTES = 4096
@@ -126,7 +132,9 @@ class Broker(Machine):
         tenure = self.tenure
         await self.here(self.store.log.flushed(stage.end))
         counted: bool = await self.here(
-            tenure.transfer.replicated(stage.end, ack_nums=tenure.ack_nums(), timeout_ms=timeout_ms)
+            tenure.transfer.replicated(
+                stage.end, ack_nums=tenure.copies.ack_nums(), timeout_ms=timeout_ms
+            )
         )
         return counted
 

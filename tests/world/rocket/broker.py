@@ -13,20 +13,18 @@ from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 from shalott.broker.base.env import Env, seeded_rng
-from shalott.broker.rocket.addresses import parse_address
 from shalott.broker.rocket.commitlog.api import Message
 from shalott.broker.rocket.commitlog.codec import Stored, decode
 from shalott.broker.rocket.commitlog.replica import PutResult, PutStatus, ReplicaRole
 from shalott.broker.rocket.commitlog.store import MessageStore
-from shalott.broker.rocket.config import BrokerConfig, StoreConfig
+from shalott.broker.rocket.config import BrokerConfig, StoreConfig, parse_address
 from shalott.broker.rocket.processor.acked import AckedEvents
 from shalott.broker.rocket.processor.broker import Broker
 from shalott.broker.rocket.processor.handlers import broker_handlers, closed
-from shalott.broker.rocket.processor.system_topics import system_topics
 from shalott.broker.rocket.processor.tables import Tables
+from shalott.broker.rocket.processor.topics import system_topics
 from shalott.broker.rocket.remoting.client import RemotingClient
-from shalott.broker.rocket.remoting.codes import RequestCode
-from shalott.broker.rocket.remoting.command import Command
+from shalott.broker.rocket.remoting.command import Command, RequestCode
 from shalott.broker.rocket.remoting.server import RemotingServer
 from tests.world.clock.virtual import HOST, run
 from tests.world.disk.memory_disk import MemoryDisk

@@ -11,20 +11,26 @@ from typing import Any, TypeVar
 
 from shalott.broker.base.env import Env, seeded_rng
 from shalott.broker.base.errors import BrokerError
-from shalott.broker.rocket.addresses import AddressBook, parse_address
-from shalott.broker.rocket.config import ControllerConfig, RaftConfig, RocketConfig, RocketPeer
+from shalott.broker.rocket.config import (
+    AddressBook,
+    ControllerConfig,
+    RaftConfig,
+    RocketConfig,
+    RocketPeer,
+    parse_address,
+)
 from shalott.broker.rocket.controller import messages as cm
 from shalott.broker.rocket.controller.client import ControllerClient, Master
-from shalott.broker.rocket.controller.errors import NoController, NotLeader, OutcomeUnknown
+from shalott.broker.rocket.controller.messages import NoController, NotLeader, OutcomeUnknown
 from shalott.broker.rocket.controller.service import Controller
 from shalott.broker.rocket.remoting.client import RemotingClient, Unanswered, Unreachable
-from shalott.broker.rocket.remoting.codes import RequestCode
-from shalott.broker.rocket.remoting.command import Command
+from shalott.broker.rocket.remoting.command import Command, RequestCode
 from shalott.broker.rocket.remoting.server import Caller, RemotingServer
 from shalott.cluster.sim.disk.disk import SimDisk
 from shalott.cluster.sim.loop.loop import SimLoop
 from shalott.cluster.sim.loop.processes import SimProcess
 from shalott.cluster.sim.network.network import SimNetwork
+from tests.world.clock.turns import until
 from tests.world.env import Event, Events, LoopClock
 
 T = TypeVar("T")
@@ -192,11 +198,7 @@ class World:
         return max(serving, default=(0, ""))[1]
 
     async def until(self, condition: Callable[[], Any], what: str = "") -> None:
-        deadline = self.loop.time() + PATIENCE_S
-        while not condition():
-            if self.loop.time() > deadline:
-                raise AssertionError(f"never happened: {what or condition}")
-            await asyncio.sleep(0.01)
+        await until(condition, what, within_s=PATIENCE_S)
 
     async def served(self) -> str:
         await self.until(lambda: self.leader, "a leader serves")

@@ -7,14 +7,20 @@ from collections.abc import Callable, Coroutine
 from typing import Any
 
 from shalott.broker.base.env import Env
-from shalott.broker.rocket.addresses import AddressBook
 from shalott.broker.rocket.commitlog.api import Message
 from shalott.broker.rocket.commitlog.replica import PutResult
-from shalott.broker.rocket.config import RaftConfig, RocketConfig, RocketPeer, StoreConfig
+from shalott.broker.rocket.config import (
+    AddressBook,
+    RaftConfig,
+    RocketConfig,
+    RocketPeer,
+    StoreConfig,
+)
 from shalott.broker.rocket.dledger.replica import DLedgerReplica
+from tests.world.clock.turns import until
 from tests.world.env import Event
 from tests.world.network.hosts import World
-from tests.world.rocket.machine import Machine, isolate, until, whole_queue
+from tests.world.rocket.machine import Machine, isolate, whole_queue
 
 PORT = 40911
 SEGMENT_BYTES = 8192

@@ -7,11 +7,11 @@ from collections.abc import Callable, Coroutine
 from typing import Any
 
 from shalott.broker.base.env import Env
-from shalott.broker.rocket.addresses import AddressBook
 from shalott.broker.rocket.commitlog.api import Message
 from shalott.broker.rocket.commitlog.replica import PutResult, PutStatus
 from shalott.broker.rocket.commitlog.store import MessageStore
 from shalott.broker.rocket.config import (
+    AddressBook,
     BrokerConfig,
     HaConfig,
     RocketConfig,
@@ -19,9 +19,10 @@ from shalott.broker.rocket.config import (
     StoreConfig,
 )
 from shalott.broker.rocket.ha.replica import MasterSlaveReplica
+from tests.world.clock.turns import until
 from tests.world.env import Event
 from tests.world.network.hosts import World
-from tests.world.rocket.machine import Machine, until, whole_log
+from tests.world.rocket.machine import Machine, whole_log
 
 PORT = 10912
 SEGMENT_BYTES = 4096

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine, Iterable
+from collections.abc import Coroutine, Iterable
 from typing import Any
 
 import msgspec
@@ -15,8 +15,6 @@ from shalott.cluster.sim.disk.disk import DiskKnobs, SimDisk
 from shalott.cluster.sim.loop.processes import SimProcess
 from tests.world.env import Event, Events, LoopClock
 from tests.world.network.hosts import World
-
-DEADLINE_S = 120.0
 
 
 class Machine:
@@ -95,15 +93,6 @@ class Machine:
         return await asyncio.get_running_loop().create_task(action, context=self.process.context)
 
 
-async def until(condition: Callable[[], bool], what: str = "", step_s: float = 0.01) -> None:
-    """Let virtual time pass until it holds; an AssertionError after ``DEADLINE_S``."""
-    deadline_s = asyncio.get_running_loop().time() + DEADLINE_S
-    while not condition():
-        if asyncio.get_running_loop().time() > deadline_s:
-            raise AssertionError(f"never happened: {what or condition}")
-        await asyncio.sleep(step_s)
-
-
 async def whole_log(store: MessageStore) -> bytes:
     """All bytes of a store's log, as a reader finds them."""
     parts, position = [], store.log.min_offset
@@ -115,10 +104,10 @@ async def whole_log(store: MessageStore) -> bytes:
 
 async def whole_queue(store: MessageStore, topic: str, queue_id: int) -> list[bytes]:
     """All messages of a queue as they are stored, in its order."""
-    offset, end = store.queue_range(topic, queue_id)
+    offset, end = store.reader.queue_range(topic, queue_id)
     found: list[bytes] = []
     while offset < end:
-        got = await store.get(topic, queue_id, offset, max_messages=32, max_bytes=1 << 20)
+        got = await store.reader.get(topic, queue_id, offset, max_messages=32, max_bytes=1 << 20)
         assert got.next_offset > offset, got
         found += got.messages
         offset = got.next_offset

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from shalott.broker.rocket.remoting.codes import RequestCode
-from shalott.broker.rocket.remoting.command import Command
+from shalott.broker.rocket.remoting.command import Command, RequestCode
 from shalott.broker.rocket.remoting.headers import RegisterBroker, to_ext
 from shalott.broker.rocket.remoting.route_data import (
     DataVersion,

@@ -11,7 +11,7 @@ from shalott.broker.rocket.controller import decisions
 from shalott.broker.rocket.controller import messages as cm
 from shalott.broker.rocket.controller import state as cs
 from shalott.broker.rocket.controller.decisions import Decision, Liveness
-from shalott.broker.rocket.controller.election import LiveInfo
+from shalott.broker.rocket.controller.elect_policy import LiveInfo
 from shalott.broker.rocket.remoting.command import Command
 from tests.world.disk.memory_disk import MemoryDisk
 from tests.world.env import ManualClock, NoEvents

@@ -7,11 +7,11 @@ from collections.abc import Callable, Coroutine
 from typing import Any
 
 from shalott.broker.base.env import Env
-from shalott.broker.rocket.addresses import AddressBook
 from shalott.broker.rocket.commitlog.api import Message
 from shalott.broker.rocket.commitlog.replica import PutResult, PutStatus
 from shalott.broker.rocket.commitlog.store import MessageStore
 from shalott.broker.rocket.config import (
+    AddressBook,
     BrokerConfig,
     ControllerConfig,
     HaConfig,
@@ -23,15 +23,15 @@ from shalott.broker.rocket.config import (
 from shalott.broker.rocket.controller.client import ControllerClient
 from shalott.broker.rocket.controller.service import Controller
 from shalott.broker.rocket.remoting.client import RemotingClient
-from shalott.broker.rocket.remoting.codes import RequestCode
-from shalott.broker.rocket.remoting.command import Command
+from shalott.broker.rocket.remoting.command import Command, RequestCode
 from shalott.broker.rocket.remoting.server import Caller, RemotingServer
 from shalott.broker.rocket.replicas.replica import AutoSwitchReplica
 from shalott.cluster.sim.loop.processes import SimProcess
 from shalott.cluster.sim.network.network import NetworkKnobs
+from tests.world.clock.turns import until
 from tests.world.env import Event
 from tests.world.network.hosts import World
-from tests.world.rocket.machine import Machine, isolate, until, whole_log
+from tests.world.rocket.machine import Machine, isolate, whole_log
 
 CONTROLLER = "ctl"
 PORTS = {"remoting": 10911, "ha": 10912, "raft": 9880, "controller": 9878}

@@ -5,14 +5,12 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable
 
-from shalott.broker.rocket.addresses import parse_address
 from shalott.broker.rocket.commitlog.api import Message
 from shalott.broker.rocket.commitlog.codec import Encoder
-from shalott.broker.rocket.config import RocketConfig
+from shalott.broker.rocket.config import RocketConfig, parse_address
 from shalott.broker.rocket.nameserver.server import NameServer
 from shalott.broker.rocket.remoting.client import RemotingClient
-from shalott.broker.rocket.remoting.codes import RequestCode, ResponseCode
-from shalott.broker.rocket.remoting.command import Command, response
+from shalott.broker.rocket.remoting.command import Command, RequestCode, ResponseCode, response
 from shalott.broker.rocket.remoting.server import Caller, Handler, RemotingServer
 from tests.world.clock.virtual import HOST, env, run
 from tests.world.rocket.registering import body, header, register_command

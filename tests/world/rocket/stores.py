@@ -64,10 +64,10 @@ def put(store: MessageStore, *bodies: str, queue_id: int = 0) -> int:
 
 async def bodies(store: MessageStore, queue_id: int = 0, topic: str = "t") -> list[str]:
     """Of all messages of a queue, as a consumer gets them."""
-    first, end = store.queue_range(topic, queue_id)
+    first, end = store.reader.queue_range(topic, queue_id)
     found: list[str] = []
     while first < end:
-        got = await store.get(topic, queue_id, first, max_messages=8, max_bytes=1 << 20)
+        got = await store.reader.get(topic, queue_id, first, max_messages=8, max_bytes=1 << 20)
         found += [body_of(data) for data in got.messages]
         assert got.next_offset > first
         first = got.next_offset

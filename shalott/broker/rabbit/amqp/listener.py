@@ -11,7 +11,7 @@ import asyncio
 import logging
 
 from shalott.broker.base.errors import cannot_listen
-from shalott.broker.base.listening import listen
+from shalott.broker.base.listener import listen
 from shalott.broker.rabbit.amqp.client_info import ChannelInfo
 from shalott.broker.rabbit.amqp.connection import Connection, ConnectionInfo
 from shalott.broker.rabbit.amqp.errors import CONNECTION_FORCED, AmqpError

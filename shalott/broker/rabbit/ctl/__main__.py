@@ -10,7 +10,7 @@ import os
 import socket
 import sys
 
-from shalott.broker.base.http.client import Asked
+from shalott.broker.base.http_client import Asked
 from shalott.broker.rabbit.ctl.arguments import CtlError
 from shalott.broker.rabbit.ctl.verbs import read, run
 

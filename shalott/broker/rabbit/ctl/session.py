@@ -9,7 +9,7 @@ from urllib.parse import quote
 
 import msgspec
 
-from shalott.broker.base.http.client import Asked, Unreachable
+from shalott.broker.base.http_client import Asked, Unreachable
 from shalott.broker.rabbit.ctl.arguments import CtlError, Typed
 
 EXIT_DATA = 65  # EX_DATAERR: of a vhost that is not there

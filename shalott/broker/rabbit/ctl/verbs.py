@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Literal
 
-from shalott.broker.base.http.client import Asked
+from shalott.broker.base.http_client import Asked
 from shalott.broker.rabbit.ctl import app, cluster, memory, policies, ring, vhosts
 from shalott.broker.rabbit.ctl.arguments import EXIT_USAGE, CtlError, Typed, parse
 from shalott.broker.rabbit.ctl.listing import LISTINGS, run_listing

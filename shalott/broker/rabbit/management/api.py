@@ -14,8 +14,7 @@ import hmac
 from collections.abc import Mapping
 
 from shalott.broker.base.errors import BrokerError, CallTimeout, MetadataUnavailable, ProcessError
-from shalott.broker.base.http.messages import ApiError, Request, Response, bad_request, unavailable
-from shalott.broker.base.http.router import find
+from shalott.broker.base.http_api import ApiError, Request, Response, bad_request, find, unavailable
 from shalott.broker.rabbit.amqp.errors import AmqpError
 from shalott.broker.rabbit.management import (
     app,

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 import msgspec
 
 from shalott.broker.base.errors import BrokerError
-from shalott.broker.base.http.messages import (
+from shalott.broker.base.http_api import (
     ApiError,
     Request,
     Response,

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Protocol
 
 from shalott.broker.base.env import Env
-from shalott.broker.base.http.router import RouteOf
+from shalott.broker.base.http_api import RouteOf
 from shalott.broker.rabbit.amqp.alarms import Alarms
 from shalott.broker.rabbit.amqp.client_info import ChannelInfo
 from shalott.broker.rabbit.amqp.connection import ConnectionInfo

@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from shalott.broker.base.errors import ProcessError
-from shalott.broker.base.http.messages import Request, Response, json_response
+from shalott.broker.base.http_api import Request, Response, json_response
 from shalott.broker.rabbit.management.backend import ManagementBackend, Route
 from shalott.broker.rabbit.management.queue_view import is_live, queue_rows
 from shalott.broker.rabbit.metadata.records import QueueRow

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from shalott.broker.base.errors import ProcessError
-from shalott.broker.base.http.messages import Request, Response, json_response, not_found
+from shalott.broker.base.http_api import Request, Response, json_response, not_found
 from shalott.broker.rabbit.amqp.client_info import ChannelInfo, ConsumerInfo
 from shalott.broker.rabbit.amqp.connection import ConnectionInfo
 from shalott.broker.rabbit.amqp.queue_protocol import Stat, Stats

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from shalott.broker.base.errors import BrokerError
-from shalott.broker.base.http.messages import (
+from shalott.broker.base.http_api import (
     Request,
     Response,
     bad_request,

@@ -11,7 +11,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Mapping
 
-from shalott.broker.base.http.messages import (
+from shalott.broker.base.http_api import (
     ApiError,
     Request,
     Response,

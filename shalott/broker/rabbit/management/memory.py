@@ -9,7 +9,7 @@ from typing import Annotated
 
 import msgspec
 
-from shalott.broker.base.http.messages import Request, Response, bad_request
+from shalott.broker.base.http_api import Request, Response, bad_request
 from shalott.broker.rabbit.management.backend import ManagementBackend, Route
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from shalott.broker.base.http.messages import Request, Response, json_response, not_found
+from shalott.broker.base.http_api import Request, Response, json_response, not_found
 from shalott.broker.rabbit.management.backend import ManagementBackend, Route
 from shalott.broker.rabbit.management.queue_view import queue_rows, view_queues
 from shalott.broker.rabbit.management.rates import summed

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from importlib.resources import files
 
-from shalott.broker.base.http.messages import Request, Response
+from shalott.broker.base.http_api import Request, Response
 
 CONTENT_TYPES: Mapping[str, str] = {
     "html": "text/html; charset=utf-8",

@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 
-from shalott.broker.base.http.messages import (
+from shalott.broker.base.http_api import (
     Request,
     Response,
     bad_request,

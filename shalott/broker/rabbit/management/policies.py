@@ -11,7 +11,7 @@ from typing import Any, Literal
 
 import msgspec
 
-from shalott.broker.base.http.messages import (
+from shalott.broker.base.http_api import (
     Request,
     Response,
     bad_request,

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from shalott.broker.base.http.messages import Request, Response, json_response
+from shalott.broker.base.http_api import Request, Response, json_response
 from shalott.broker.rabbit.management.agent import Look
 from shalott.broker.rabbit.management.backend import ManagementBackend, Route
 from shalott.broker.rabbit.management.queues import find_row

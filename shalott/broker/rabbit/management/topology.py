@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 
-from shalott.broker.base.http.messages import Request, Response, json_response, not_found
+from shalott.broker.base.http_api import Request, Response, json_response, not_found
 from shalott.broker.rabbit.amqp.exchanges import predeclared_exchanges
 from shalott.broker.rabbit.management.backend import ManagementBackend, Route
 from shalott.broker.rabbit.management.queue_view import queue_rows

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from shalott.broker.base.errors import ProcessError
-from shalott.broker.base.http.messages import (
+from shalott.broker.base.http_api import (
     Request,
     Response,
     bad_request,

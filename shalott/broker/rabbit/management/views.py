@@ -14,7 +14,7 @@ from typing import Any
 import msgspec
 
 from shalott.broker.base.errors import CallTimeout, ProcessError
-from shalott.broker.base.http.messages import Request, Response, json_response
+from shalott.broker.base.http_api import Request, Response, json_response
 from shalott.broker.rabbit.management.agent import NAME, TIMEOUT_MS, Look, LookTold
 from shalott.broker.rabbit.management.backend import ManagementBackend, Route
 from shalott.broker.rabbit.management.claims import view_claims

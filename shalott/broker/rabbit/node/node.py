@@ -19,11 +19,10 @@ from functools import partial
 from typing import Literal
 
 from shalott.broker.base.disk import Disk
-from shalott.broker.base.env import Clock, Env, Rng, never
+from shalott.broker.base.env import Clock, Env, EventLog, Rng, never
 from shalott.broker.base.errors import BrokerError, ConfigError
-from shalott.broker.base.events import EventLog
-from shalott.broker.base.http.server import ManagementServer
-from shalott.broker.base.lives import begin_life
+from shalott.broker.base.files import begin_life
+from shalott.broker.base.http_server import ManagementServer
 from shalott.broker.rabbit.amqp.alarms import Alarms
 from shalott.broker.rabbit.config import NodeConfig
 from shalott.broker.rabbit.management.agent import NAME as CLIENTS
@@ -121,7 +120,7 @@ class Node:
         standing: Standing = MEMBER,
     ) -> Node:
         """Read what a former life left on ``disk``. The callables get the incarnation; ``starts``
-        is how often the machine has started the node (broker/base/lives.py).
+        is how often the machine has started the node (broker/base/files.py).
         """
         incarnation = await begin_life(disk, starts)
         env = Env(

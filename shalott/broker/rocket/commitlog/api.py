@@ -5,7 +5,7 @@ messages of one (topic, queue). Ends are exclusive. A message goes through four 
 of the log: appended (in memory), written (in the operating system's hands: a kill -9 does not take
 it), flushed (on the disk: a power loss does not take it), and confirmed (replicated as far as the
 system wants it before anybody may read it). Dispatch to the consume queues stops at the confirmed
-end, so nobody reads further.
+end, so no consumer reads further.
 """
 
 from __future__ import annotations
@@ -182,46 +182,8 @@ class MessageLog(Log, Protocol):
     async def close(self) -> None: ...
 
 
-class Store(Protocol):
-    """One broker's messages: the log and the queues on it, topics and consumers' offsets."""
-
-    @property
-    def log(self) -> Log: ...
-
-    @property
-    def confirm_offset(self) -> int: ...
-
-    def set_confirm_offset(self, offset: int | None) -> None:
-        """Where dispatch ends; None: at the written end. Bounded by the log's end."""
-        ...
-
-    @property
-    def dispatched_offset(self) -> int:
-        """Up to where the consume queues are built (upstream: reputFromOffset)."""
-        ...
-
-    async def dispatched(self, offset: int) -> None:
-        """Return when everything before ``offset`` is in the consume queues."""
-        ...
-
-    def append(self, messages: list[Message]) -> PutStage:
-        """Append messages of one (topic, queue), all or none, at once in memory.
-
-        Raises StorageError when the disk failed or is full; MessageIllegal.
-        """
-        ...
-
-    def append_raw(self, offset: int, data: bytes) -> None:
-        """A slave's: bytes of the master's log. ``offset`` must be the log's end."""
-        ...
-
-    async def truncate(self, offset: int) -> None:
-        """Cut the log and the queues down to ``offset``, durably."""
-        ...
-
-    async def recover_queue_offsets(self) -> None:
-        """Find out where each queue goes on: for a new master, before it appends."""
-        ...
+class Reader(Protocol):
+    """What the queues of a store answer, from the log."""
 
     async def get(
         self, topic: str, queue_id: int, offset: int, *, max_messages: int, max_bytes: int
@@ -256,4 +218,49 @@ class Store(Protocol):
     ) -> FoundByKey:
         """Messages with this key, or unique key, that were stored in [begin_ms, end_ms], as far as
         the index of keys has got: it follows dispatch."""
+        ...
+
+
+class Store(Protocol):
+    """One broker's messages: the log and the queues on it, topics and consumers' offsets."""
+
+    @property
+    def log(self) -> Log: ...
+
+    @property
+    def reader(self) -> Reader: ...
+
+    @property
+    def confirm_offset(self) -> int: ...
+
+    def set_confirm_offset(self, offset: int | None) -> None:
+        """Where dispatch ends; None: at the written end. Bounded by the log's end."""
+        ...
+
+    @property
+    def dispatched_offset(self) -> int:
+        """Up to where the consume queues are built (upstream: reputFromOffset)."""
+        ...
+
+    async def dispatched(self, offset: int) -> None:
+        """Return when everything before ``offset`` is in the consume queues."""
+        ...
+
+    def append(self, messages: list[Message]) -> PutStage:
+        """Append messages of one (topic, queue), all or none, at once in memory.
+
+        Raises StorageError when the disk failed or is full; MessageIllegal.
+        """
+        ...
+
+    def append_raw(self, offset: int, data: bytes) -> None:
+        """A slave's: bytes of the master's log. ``offset`` must be the log's end."""
+        ...
+
+    async def truncate(self, offset: int) -> None:
+        """Cut the log and the queues down to ``offset``, durably."""
+        ...
+
+    async def recover_queue_offsets(self) -> None:
+        """Find out where each queue goes on: for a new master, before it appends."""
         ...

@@ -46,7 +46,7 @@ class CommitLog:
         self.written = segments.written
         self.flushed = segments.flushed
         self.read = segments.read
-        self.request_flush = segments.request_flush
+        self.request_flush = segments.writer.request_flush
         self.truncate = segments.truncate
         self.remove_before = segments.remove_before
         self.close = segments.close
@@ -101,26 +101,26 @@ class CommitLog:
 
     @property
     def progress_listener(self) -> Callable[[], None]:
-        return self._segments.progress_listener
+        return self._segments.writer.progress_listener
 
     @progress_listener.setter
     def progress_listener(self, listener: Callable[[], None]) -> None:
-        self._segments.progress_listener = listener
+        self._segments.writer.progress_listener = listener
 
     @property
     def failure_listener(self) -> Callable[[StorageError], None]:
-        return self._segments.failure_listener
+        return self._segments.writer.failure_listener
 
     @failure_listener.setter
     def failure_listener(self, listener: Callable[[StorageError], None]) -> None:
-        self._segments.failure_listener = listener
+        self._segments.writer.failure_listener = listener
 
     # -- appending ---------------------------------------------------------------------------------
 
     def place(self, sizes: list[int]) -> list[int]:
         """Where messages of these sizes would lie. Raises StorageError, MessageIllegal."""
         segments = self._segments
-        segments.require_usable()
+        segments.writer.require_usable()
         segment_bytes, offset = segments.segment_bytes, segments.max_offset
         offsets = []
         for size in sizes:
@@ -149,7 +149,7 @@ class CommitLog:
         Raises StorageError.
         """
         segments = self._segments
-        segments.require_usable()
+        segments.writer.require_usable()
         if offset != segments.max_offset and segments.max_offset == 0:
             if offset % segments.segment_bytes:
                 raise StorageError(f"a log can't begin at {offset}: no file would")
@@ -172,7 +172,8 @@ class CommitLog:
         """(data, spans, where the next stretch begins, how many bytes a message needs there)."""
         data = await self._segments.read(position, min(max_bytes, max(0, end - position)))
         limit = len(data)
-        file_end = self._segments.segment_start(position) + self._segments.segment_bytes
+        file_bytes = self._segments.segment_bytes
+        file_end = position - position % file_bytes + file_bytes
         spans: list[tuple[int, int]] = []
         at = missing = 0
         unpack = START.unpack_from

@@ -9,7 +9,7 @@ Source: store/index/IndexFile.java, IndexHeader.java. Big-endian: a header, hash
 Upstream maps a file and changes it in place. Ours is filled in memory and written once, as a whole:
 a file that is there is right, and never changes. So its header has two fields more, the positions
 of the log between which it knows all keys. The hash is a CRC-32 of ``topic#key``, where upstream
-has String.hashCode(): it costs a fraction, and nobody else reads these files, whose names are
+has String.hashCode(): it costs a fraction, and no other program reads these files, whose names are
 others than upstream's. Different keys may
 have one hash: who looks a message up compares its keys.
 """

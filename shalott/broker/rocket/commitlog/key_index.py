@@ -37,7 +37,7 @@ from shalott.broker.rocket.commitlog.index_file import (
     hash_of,
     keys_of,
 )
-from shalott.broker.rocket.commitlog.reading import message_at
+from shalott.broker.rocket.commitlog.log_reads import message_at
 from shalott.broker.rocket.commitlog.waiters import Waiters
 
 log = logging.getLogger("shalott.broker.commitlog")

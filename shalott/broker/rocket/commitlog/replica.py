@@ -9,7 +9,7 @@ from __future__ import annotations
 import enum
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Literal, Protocol
+from typing import Literal, NotRequired, Protocol, TypedDict
 
 from shalott.broker.rocket.commitlog.api import Message, PutStage, Store
 
@@ -20,9 +20,9 @@ class PutStatus(enum.Enum):
     """PutMessageStatus, those that a replica can end with."""
 
     PUT_OK = "PUT_OK"
-    FLUSH_DISK_TIMEOUT = "FLUSH_DISK_TIMEOUT"  # stored here: nobody knows
-    FLUSH_SLAVE_TIMEOUT = "FLUSH_SLAVE_TIMEOUT"  # stored here: nobody knows
-    SLAVE_NOT_AVAILABLE = "SLAVE_NOT_AVAILABLE"  # stored here: nobody knows
+    FLUSH_DISK_TIMEOUT = "FLUSH_DISK_TIMEOUT"  # stored here: the outcome is unknown
+    FLUSH_SLAVE_TIMEOUT = "FLUSH_SLAVE_TIMEOUT"  # stored here: the outcome is unknown
+    SLAVE_NOT_AVAILABLE = "SLAVE_NOT_AVAILABLE"  # stored here: the outcome is unknown
     SERVICE_NOT_AVAILABLE = "SERVICE_NOT_AVAILABLE"
     IN_SYNC_REPLICAS_NOT_ENOUGH = "IN_SYNC_REPLICAS_NOT_ENOUGH"
     OS_PAGE_CACHE_BUSY = "OS_PAGE_CACHE_BUSY"
@@ -41,6 +41,66 @@ class PutResult:
     stage: PutStage | None = None
     reason: str = ""
     holders: tuple[int, ...] | None = None
+
+
+class ReplicaClaim(TypedDict):
+    """What a broker believes, for observations; nodes by name. Each system has keys of its own."""
+
+    group: str
+    role: ReplicaRole
+    epoch: int
+    master: str
+    mirrors: list[str]
+    synchronised: list[str]
+    state: str
+    agreed: NotRequired[bool]  # master-slave
+    committed_index: NotRequired[int]  # DLedger
+    end_index: NotRequired[int]
+    sync_state_set: NotRequired[list[int]]  # controller
+    sync_state_set_epoch: NotRequired[int]
+    broker_id: NotRequired[int]
+    max_offset: NotRequired[int]
+    confirm_offset: NotRequired[int]
+
+
+class HaConnectionInfo(TypedDict):
+    """One slave, as its master sees it."""
+
+    addr: str
+    slave: NotRequired[str]
+    slaveAckOffset: int
+    diff: int
+    inSync: bool
+    transferredByteInSecond: int
+    transferredBytes: NotRequired[int]
+    transferFromWhere: int
+
+
+class HaClientInfo(TypedDict, total=False):
+    """A slave's own connection."""
+
+    master: str  # the node, where it is known
+    masterAddr: str
+    maxOffset: int
+    lastReadTimestamp: int
+    lastWriteTimestamp: int
+    transferredByteInSecond: int
+    transferredBytes: int
+    masterFlushOffset: int
+    isActivated: bool
+    reason: str
+
+
+class HaStatus(TypedDict):
+    """The body of GET_BROKER_HA_STATUS (907)."""
+
+    node: NotRequired[str]  # which node says so
+    master: bool
+    masterCommitLogMaxOffset: int
+    inSyncSlaveNums: int
+    haConnectionInfo: list[HaConnectionInfo]
+    haClientRuntimeInfo: NotRequired[HaClientInfo | None]
+    refused: NotRequired[list[dict[str, str]]]
 
 
 class Replica(Protocol):
@@ -77,14 +137,6 @@ class Replica(Protocol):
         """Whether this broker may answer reads now; a system with ReadIndex asks its quorum."""
         ...
 
-    def claim(self) -> dict[str, Any]:
-        """What it believes, for observations.
+    def claim(self) -> ReplicaClaim: ...
 
-        {"group", "role", "epoch", "master", "mirrors": [...], "synchronised": [...], "state"} and
-        the keys of its own system; nodes by name.
-        """
-        ...
-
-    def ha_status(self) -> dict[str, Any]:
-        """The body of GET_BROKER_HA_STATUS (907)."""
-        ...
+    def ha_status(self) -> HaStatus: ...

@@ -19,7 +19,7 @@ from shalott.broker.base.env import Env, pause_ms
 from shalott.broker.base.errors import DiskFull, StorageError
 from shalott.broker.rocket.commitlog.codec import store_ms_at
 from shalott.broker.rocket.commitlog.commit_log import CommitLog
-from shalott.broker.rocket.commitlog.reading import message_at
+from shalott.broker.rocket.commitlog.log_reads import message_at
 from shalott.broker.rocket.config import StoreConfig
 
 NS_PER_MS = 1_000_000

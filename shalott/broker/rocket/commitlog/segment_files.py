@@ -52,7 +52,7 @@ class SegmentFiles:
                 await files.close()
                 raise StorageError(
                     f"{path}/{start:0{NAME_DIGITS}d} of {size} bytes is none of files of"
-                    f" {segment_bytes}: somebody else wrote it, and it is left as it is"
+                    f" {segment_bytes}: another program wrote it, and it is left as it is"
                 )
             if start != end:
                 break

@@ -5,7 +5,7 @@ it says that it is none, doesn't answer, or its connection is lost. Nothing is a
 own: the caller knows what a repetition means. Outcomes of a request:
 
 - it returns: it is committed;
-- OutcomeUnknown, Unanswered: nobody knows;
+- OutcomeUnknown, Unanswered: it is unknown;
 - any other ControllerError (errors.py), NotLeader among them, Unreachable and NoController: nothing
   came of it (but a failed election that an operator asked for gives up a dead master).
 """
@@ -18,10 +18,9 @@ from dataclasses import dataclass
 
 from shalott.broker.base.errors import BrokerError
 from shalott.broker.rocket.controller import messages as cm
-from shalott.broker.rocket.controller.errors import NoController, NotLeader, refusal
+from shalott.broker.rocket.controller.messages import NoController, NotLeader, refusal
 from shalott.broker.rocket.remoting.client import RemotingClient, Unanswered, Unreachable
-from shalott.broker.rocket.remoting.codes import RequestCode, ResponseCode
-from shalott.broker.rocket.remoting.command import Command
+from shalott.broker.rocket.remoting.command import Command, RequestCode, ResponseCode
 
 TIMEOUT_MS = 3000
 HEARTBEAT_TIMEOUT_MS = 1000
@@ -29,7 +28,7 @@ HEARTBEAT_TIMEOUT_MS = 1000
 
 @dataclass(frozen=True, slots=True)
 class Master:
-    """Who rules a group. ``broker_id`` is None and ``address`` "" when nobody does."""
+    """Who rules a group. ``broker_id`` is None and ``address`` "" when there is none."""
 
     broker_id: int | None
     address: str
@@ -79,7 +78,7 @@ class ControllerClient:
     async def find_leader(self) -> str:
         """Ask all controllers; of the first majority that knows a leader the newest answer counts.
 
-        So nobody waits for a controller whose host is gone. Fewer than a majority are believed
+        So no broker waits for a controller whose host is gone. Fewer than a majority are believed
         when no other is left to answer. Raises NoController.
         """
         waiting = [self._question(address) for address in self.controllers]
@@ -155,7 +154,7 @@ class ControllerClient:
     async def elect_master(
         self, cluster: str, group: str, broker_id: int, *, designate: bool = False
     ) -> Election:
-        """1002, as broker ``broker_id`` (-1: an operator, for whoever is best). Raises
+        """1002, as broker ``broker_id`` (-1: an operator, for the best one). Raises
         NeedToRegister and ElectionFailed."""
         header = cm.ElectMaster(
             cluster_name=cluster,
@@ -217,7 +216,7 @@ class ControllerClient:
     # -- operators ---------------------------------------------------------------------------------
 
     async def sync_state_data(self, groups: Sequence[str]) -> dict[str, cm.ReplicasInfo]:
-        """1006: groups that nobody registered are left out."""
+        """1006: groups without a registration are left out."""
         body = cm.to_body(list(groups))
         answer = await self._ask(RequestCode.CONTROLLER_GET_SYNC_STATE_DATA, None, body)
         return cm.from_body(answer.body, cm.BrokerReplicasInfo).replicas_info_table

@@ -12,7 +12,6 @@ import asyncio
 import functools
 import logging
 from collections.abc import Callable, Coroutine
-from typing import Any
 
 from shalott.broker.base.env import Env, pause_ms
 from shalott.broker.base.errors import BrokerError
@@ -21,18 +20,17 @@ from shalott.broker.rocket.controller import messages as cm
 from shalott.broker.rocket.controller import state as cs
 from shalott.broker.rocket.controller.decisions import Decision, Liveness
 from shalott.broker.rocket.controller.heartbeats import MS, TICK_MS, HeartbeatManager, Identity
-from shalott.broker.rocket.controller.replicated import ReplicatedState
-from shalott.broker.rocket.controller.settings import LiveSettings
+from shalott.broker.rocket.controller.live_settings import LiveSettings
+from shalott.broker.rocket.controller.replicated_state import ReplicatedState
 from shalott.broker.rocket.remoting.client import RemotingClient
-from shalott.broker.rocket.remoting.codes import RequestCode, ResponseCode
-from shalott.broker.rocket.remoting.command import Command
+from shalott.broker.rocket.remoting.command import Command, RequestCode, ResponseCode
 from shalott.broker.rocket.remoting.server import Caller
 
 log = logging.getLogger("shalott.broker.controller")
 
 FIRST_SCAN_MS = 2000
 CLOSE_GRACE_MS = 100
-Spawn = Callable[[str, Callable[[], Coroutine[Any, Any, None]]], asyncio.Task[None]]
+Spawn = Callable[[str, Callable[[], Coroutine[object, object, None]]], asyncio.Task[None]]
 
 
 class Elections:
@@ -69,7 +67,7 @@ class Elections:
         return answer
 
     async def _elect_by_itself(self, name: str, reason: str) -> None:
-        """Again if nobody knows what became of it: a further election finds the master there."""
+        """Again if the outcome is unknown: a further election finds the master there."""
         log.info("%s: %s", name, reason)
         for _ in range(1 + self._settings.now.elect_master_max_retry_count):
             answer = await self.elect(cm.ElectMaster(broker_name=name))
@@ -140,8 +138,8 @@ class Elections:
                     self.inactive(who, "it fell silent")
 
     async def watch_masters(self) -> None:
-        """Elect where nobody rules though somebody lives (scanInactiveMaster): the master may have
-        died before this leader's tenure, and an election may have failed.
+        """Elect where no master rules though a broker is alive (scanInactiveMaster): the master may
+        have died before this leader's tenure, and an election may have failed.
 
         A controller that was started a moment ago waits until all that live had the time to say
         so. One that heard the heartbeats as a follower knows already, and looks at once; upstream
@@ -173,5 +171,5 @@ class Elections:
         if self._env.has_bug("KB-RKT-26") and not self.heartbeats.is_recorded(
             cluster, name, master
         ):
-            return False  # whoever was never heard of can't fall silent
+            return False  # a broker that was never heard of can't fall silent
         return (master not in alive) != self._env.has_bug("KB-RKT-29")  # inverted_predicate

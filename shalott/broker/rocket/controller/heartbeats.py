@@ -13,7 +13,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from shalott.broker.base.env import Env
-from shalott.broker.rocket.controller.election import LiveInfo
+from shalott.broker.rocket.controller.elect_policy import LiveInfo
 from shalott.broker.rocket.controller.messages import Heartbeat
 from shalott.broker.rocket.remoting.server import Caller
 

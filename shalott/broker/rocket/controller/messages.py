@@ -1,4 +1,4 @@
-"""What brokers and controllers say to each other: headers (extFields) and bodies, by type.
+"""What brokers and controllers say to each other: headers (extFields), bodies and refusals.
 
 Sources: remoting/protocol/header/controller and remoting/protocol/body of RocketMQ 5; reference
 2.2.9. A header is a struct whose fields, in camel case, are the keys of a command's ``ext``; a
@@ -12,11 +12,12 @@ from typing import TypeVar
 import msgspec
 
 from shalott.broker.base.errors import BrokerError
+from shalott.broker.rocket.remoting.command import Command, ResponseCode
 from shalott.broker.rocket.remoting.java_json import decode_java_json
 
 H = TypeVar("H", bound=msgspec.Struct)
 
-NO_BROKER_ID = -1  # in ElectMaster: whoever is best
+NO_BROKER_ID = -1  # in ElectMaster: the best one
 FIRST_BROKER_ID = 1
 
 
@@ -117,7 +118,7 @@ class AlterSyncStateSet(Header, frozen=True, kw_only=True):
 
 
 class ElectMaster(Header, frozen=True, kw_only=True):
-    """1002. ``designate_elect``: this broker, whoever is the master now."""
+    """1002. ``designate_elect``: this broker, also if another is the master now."""
 
     cluster_name: str = ""
     broker_name: str
@@ -231,3 +232,94 @@ class ControllerMetadata(Header, frozen=True, kw_only=True):
     is_leader: bool = False
     peers: str = ""
     controller_epoch: int = 0
+
+
+# -- errors ----------------------------------------------------------------------------------------
+# What controllers refuse, by response code (docs/protocols.md 3.1).
+#
+# BrokerError
+#  └─ ControllerError             ``code`` and ``reason``; any code that has no class of its own
+#      ├─ OutcomeUnknown            1: it was proposed, and may be committed or not
+#      ├─ NotLeader                 2007: ``leader`` is the address of the one to ask, "" if unknown
+#      ├─ Fenced                    2000, 2001: an epoch is not the current one
+#      ├─ InvalidMaster             2002: another broker, or none, is the master
+#      ├─ ReplicaNotUsable          2003, 2006: a member of a wanted set is unknown, or not alive
+#      ├─ GroupUnknown              2008: no broker registered under that name
+#      ├─ NeedToRegister            2010: this broker is not known to the controllers
+#      ├─ ElectionFailed            2004, 2012: no candidate
+#      └─ BrokerIdInvalid           2014: the id is another broker's
+# NoController                      none answers as the leader
+
+
+class ControllerError(BrokerError):
+    """A controller said no."""
+
+    def __init__(self, code: int, reason: str) -> None:
+        super().__init__(f"{code}: {reason}")
+        self.code = code
+        self.reason = reason
+
+
+class OutcomeUnknown(ControllerError): ...
+
+
+class NotLeader(ControllerError):
+    def __init__(self, code: int, reason: str, leader: str = "") -> None:
+        super().__init__(code, reason)
+        self.leader = leader
+
+
+class Fenced(ControllerError): ...
+
+
+class InvalidMaster(ControllerError): ...
+
+
+class ReplicaNotUsable(ControllerError): ...
+
+
+class GroupUnknown(ControllerError): ...
+
+
+class NeedToRegister(ControllerError): ...
+
+
+class ElectionFailed(ControllerError): ...
+
+
+class BrokerIdInvalid(ControllerError): ...
+
+
+class NoController(BrokerError): ...
+
+
+def refusal(answer: Command) -> ControllerError:
+    """The error of an answer that is no success."""
+    code, reason = answer.code, answer.remark
+    match code:
+        case ResponseCode.SYSTEM_ERROR:
+            return OutcomeUnknown(code, reason)
+        case ResponseCode.CONTROLLER_NOT_LEADER:
+            return NotLeader(code, reason, answer.ext.get("controllerLeaderAddress", ""))
+        case (
+            ResponseCode.CONTROLLER_FENCED_MASTER_EPOCH
+            | ResponseCode.CONTROLLER_FENCED_SYNC_STATE_SET_EPOCH
+        ):
+            return Fenced(code, reason)
+        case ResponseCode.CONTROLLER_INVALID_MASTER:
+            return InvalidMaster(code, reason)
+        case ResponseCode.CONTROLLER_INVALID_REPLICAS | ResponseCode.CONTROLLER_BROKER_NOT_ALIVE:
+            return ReplicaNotUsable(code, reason)
+        case ResponseCode.CONTROLLER_BROKER_METADATA_NOT_EXIST:
+            return GroupUnknown(code, reason)
+        case ResponseCode.CONTROLLER_BROKER_NEED_TO_BE_REGISTERED:
+            return NeedToRegister(code, reason)
+        case (
+            ResponseCode.CONTROLLER_MASTER_NOT_AVAILABLE
+            | ResponseCode.CONTROLLER_ELECT_MASTER_FAILED
+        ):
+            return ElectionFailed(code, reason)
+        case ResponseCode.CONTROLLER_BROKER_ID_INVALID:
+            return BrokerIdInvalid(code, reason)
+        case _:
+            return ControllerError(code, reason)

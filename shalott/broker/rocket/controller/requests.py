@@ -12,17 +12,15 @@ import msgspec
 
 from shalott.broker.base.env import Env
 from shalott.broker.base.errors import BrokerError
-from shalott.broker.rocket.addresses import AddressBook
-from shalott.broker.rocket.config import RocketConfig
+from shalott.broker.rocket.config import AddressBook, RocketConfig
 from shalott.broker.rocket.controller import decisions
 from shalott.broker.rocket.controller import messages as cm
 from shalott.broker.rocket.controller import state as cs
 from shalott.broker.rocket.controller.decisions import Decision
 from shalott.broker.rocket.controller.elections import Elections
-from shalott.broker.rocket.controller.replicated import ReplicatedState
-from shalott.broker.rocket.controller.settings import LiveSettings
-from shalott.broker.rocket.remoting.codes import RequestCode, ResponseCode
-from shalott.broker.rocket.remoting.command import Command, response
+from shalott.broker.rocket.controller.live_settings import LiveSettings
+from shalott.broker.rocket.controller.replicated_state import ReplicatedState
+from shalott.broker.rocket.remoting.command import Command, RequestCode, ResponseCode, response
 from shalott.broker.rocket.remoting.java_json import decode_java_json
 from shalott.broker.rocket.remoting.server import Caller, Handler
 

@@ -1,6 +1,6 @@
 """Controller: one of the nodes that decide who is master of each broker group.
 
-The controllers replicate their decisions by Raft (replicated.py). The leader of that answers
+The controllers replicate their decisions by Raft (replicated_state.py). The leader of that answers
 requests (requests.py) and acts on what it sees (elections.py); what the others are for is to hear
 the brokers' heartbeats too, and to take over. After
 controller/ControllerManager.java; docs/protocols.md 3.
@@ -12,7 +12,6 @@ import asyncio
 import functools
 import logging
 from collections.abc import Callable, Coroutine
-from typing import Any
 
 import msgspec
 
@@ -21,16 +20,14 @@ from shalott.broker.raft.api import Role
 from shalott.broker.raft.group import NotLeader, ProposalTimeout, RaftGroup
 from shalott.broker.raft.journal_log import JournalLog
 from shalott.broker.raft.runner import RaftRunner
-from shalott.broker.rocket.addresses import AddressBook
-from shalott.broker.rocket.config import RocketConfig
+from shalott.broker.rocket.config import AddressBook, RocketConfig
 from shalott.broker.rocket.controller import state as cs
 from shalott.broker.rocket.controller.elections import Elections
-from shalott.broker.rocket.controller.replicated import ReplicatedState
+from shalott.broker.rocket.controller.live_settings import LiveSettings
+from shalott.broker.rocket.controller.replicated_state import ReplicatedState
 from shalott.broker.rocket.controller.requests import RAFT_GROUP, Requests
-from shalott.broker.rocket.controller.settings import LiveSettings
-from shalott.broker.rocket.raft_remoting.settings import settings_of
-from shalott.broker.rocket.raft_remoting.transport import RaftTransport
 from shalott.broker.rocket.remoting.client import RemotingClient
+from shalott.broker.rocket.remoting.raft_transport import RaftTransport, settings_of
 from shalott.broker.rocket.remoting.server import RemotingServer
 
 log = logging.getLogger("shalott.broker.controller")
@@ -144,8 +141,9 @@ class Controller:
         known = ("leader" if role == "leader" else "follower", term)
         if known != self._role:
             self._role = known
-            detail = {"leader": leader}
-            self._env.events.emit(GROUP, "role", role=known[0], epoch=term, detail=detail)
+            self._env.events.emit(
+                GROUP, "role", role=known[0], epoch=term, detail={"leader": leader}
+            )
 
     def leader_ready(self, term: int) -> None:
         self._spawn("begin a tenure", functools.partial(self._begin_tenure, term))
@@ -205,7 +203,7 @@ class Controller:
         """Nodes by name; brokers by id too."""
         sync = group.sync
         epoch = sync.master_epoch if kind == "elected" else sync.set_epoch
-        detail: dict[str, Any] = {
+        detail: dict[str, object] = {
             "master": self._node(group, sync.master),
             "master_id": sync.master,
             "epoch": epoch,
@@ -220,7 +218,7 @@ class Controller:
         address = group.replicas.address(broker_id) or ""
         return self._book.node_of(address) or address
 
-    def claim(self) -> dict[str, Any]:
+    def claim(self) -> dict[str, object]:
         """What this controller believes, for observations."""
         return {
             "group": GROUP,
@@ -235,7 +233,9 @@ class Controller:
             },
         }
 
-    def _spawn(self, name: str, job: Callable[[], Coroutine[Any, Any, None]]) -> asyncio.Task[None]:
+    def _spawn(
+        self, name: str, job: Callable[[], Coroutine[object, object, None]]
+    ) -> asyncio.Task[None]:
         # A connection may be found to have ended after the loop did: then there is no job.
         task = asyncio.get_running_loop().create_task(job(), name=name)
         self._tasks[task] = None

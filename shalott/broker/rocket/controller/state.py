@@ -43,7 +43,7 @@ class BrokerReplicaInfo(msgspec.Struct, frozen=True):
 
 class SyncStateInfo(msgspec.Struct, frozen=True):
     """Who rules a group, and who keeps up with the master (sorted). A group with members in its set
-    and no master waits for one of these; one without members takes whoever asks first.
+    and no master waits for one of these; one without members takes the first that asks.
     """
 
     master: int | None = None
@@ -53,7 +53,7 @@ class SyncStateInfo(msgspec.Struct, frozen=True):
 
     @property
     def is_first_election(self) -> bool:
-        """Whether nobody was ever master, or all that could be were cleaned away."""
+        """Whether there was never a master, or all that could be were cleaned away."""
         return self.master is None and not self.members
 
 
@@ -105,7 +105,7 @@ class AlterSyncStateSetEvent(msgspec.Struct, frozen=True, tag="ALTER_SYNC_STATE_
 
 
 class ElectMasterEvent(msgspec.Struct, frozen=True, tag="ELECT_MASTER"):
-    """``master`` None: the old one is gone and nobody could follow; the set is kept.
+    """``master`` None: the old one is gone and none could follow; the set is kept.
     ``unclean``: the new one was not in the set."""
 
     broker_name: str

@@ -2,10 +2,9 @@
 
 After dledger/store/file/DLedgerMmapFileStore.java, DLedgerServer.java; docs/protocols.md 5.1, 5.3.
 Entries lie one after another in a SegmentedLog, their index units in another one, and what the core
-asks for at once (terms, places) is in memory (directory.py).
+asks for at once (terms, places) is in memory (entry.py).
 
-The core's writes are taken at once, in its order. Bytes go to the files at once too, unless a cut
-is before them in line, which needs the disk: then they wait, and ``flush`` carries out the line.
+The core's writes are taken at once, in its order; ledger_writer.py brings them to the files.
 
 When is an entry durable? With a flush interval of 0, when it is on the disk: the only setting with
 which a majority that loses its power keeps what it acknowledged. Otherwise (upstream: 10 ms) when
@@ -16,22 +15,18 @@ disk always (but see KB-DL-21).
 from __future__ import annotations
 
 import asyncio
-import errno
 import logging
-from collections import deque
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 
 from shalott.broker.base.env import Env, pause_ms
 from shalott.broker.base.errors import DiskFull, StorageError
-from shalott.broker.base.journal import NO_ROOM
 from shalott.broker.raft.api import Entry, HardState, Snapshot
+from shalott.broker.rocket.commitlog.log_reads import read_fully
 from shalott.broker.rocket.commitlog.segments import SegmentedLog
-from shalott.broker.rocket.dledger.directory import Directory
 from shalott.broker.rocket.dledger.entry import (
     HEADER_BYTES,
-    UNIT_BYTES,
+    Directory,
     decode_header,
     encode_entry,
     encode_unit,
@@ -39,44 +34,43 @@ from shalott.broker.rocket.dledger.entry import (
     is_sound,
     place,
 )
-from shalott.broker.rocket.dledger.member_state import (
+from shalott.broker.rocket.dledger.ledger_files import (
+    FoundLedger,
     has_member_state,
+    open_ledger_files,
     read_member_state,
     write_member_state,
 )
-from shalott.broker.rocket.dledger.opening import (
-    FoundLedger,
-    LedgerCheckpoint,
-    open_ledger_files,
-    read_exactly,
-    write_checkpoint,
-)
+from shalott.broker.rocket.dledger.ledger_writer import Addition, LedgerWriter, storage_error
 
 log = logging.getLogger("shalott.broker.dledger")
 
 CACHE_BYTES = 8 << 20
 CHECKPOINT_INTERVAL_MS = 3000
-NOTHING_TO_CUT = 1 << 62
 
 
-@dataclass(frozen=True, slots=True)
-class Addition:
-    """Bytes of the data (an entry, with the filler before it) and the entry's index unit."""
+class EntryCache:
+    """The newest entries of a ledger, CACHE_BYTES of them: from ``first`` on."""
 
-    data: bytes
-    unit: bytes
+    def __init__(self, first: int) -> None:
+        self.first = first
+        self._entries: dict[int, Entry] = {}
+        self._bytes = 0
 
+    def __getitem__(self, index: int) -> Entry:
+        return self._entries[index]
 
-@dataclass(frozen=True, slots=True)
-class Cut:
-    """Everything from this position on goes; so many entries stay."""
+    def add(self, entry: Entry) -> None:
+        self._entries[entry.index] = entry
+        self._bytes += len(entry.data)
+        while self._bytes > CACHE_BYTES:
+            self._bytes -= len(self._entries.pop(self.first).data)
+            self.first += 1
 
-    position: int
-    count: int
-
-
-async def nothing(position: int) -> None:
-    """Nobody needs to know of a cut."""
+    def cut(self, from_index: int) -> None:
+        for index in range(max(from_index, self.first), self.first + len(self._entries)):
+            self._bytes -= len(self._entries.pop(index).data)
+        self.first = min(self.first, from_index)
 
 
 class Ledger:
@@ -86,25 +80,19 @@ class Ledger:
         self, env: Env, found: FoundLedger, hard: HardState, flush_interval_ms: int
     ) -> None:
         """Use ``open``."""
-        # Awaited before the data is cut: consume queues must not know what the log lacks.
-        self.before_cut: Callable[[int], Awaitable[None]] = nothing
         # Told at once of a cut: (the end before, the end after).
         self.cut_listener: Callable[[int, int], None] = lambda before, after: None
         self.data = found.data
         self.directory: Directory = found.directory
         self._env = env
         self._index: SegmentedLog = found.index
-        self._checkpoint = found.checkpoint
+        self.writer = LedgerWriter(env.disk, found)
         # A vote that was not durable may be older than the entries that followed it.
         last_term = found.directory.term_at(found.directory.last_index)
         self._hard = hard if hard.term >= last_term else HardState(last_term, "")
         self._unwritten_hard: HardState | None = None
         self._flush_interval_ms = flush_interval_ms
-        self._line: deque[Addition | Cut] = deque()
-        self._cache: dict[int, Entry] = {}
-        self._cache_first = found.directory.last_index + 1
-        self._cached_bytes = 0
-        self._uncut = NOTHING_TO_CUT  # from here on the files hold what is cut off already
+        self._cache = EntryCache(found.directory.last_index + 1)
         self._flushing = asyncio.Lock()
         self._flush_due = asyncio.Event()
         self._tasks: list[asyncio.Task[None]] = []
@@ -120,24 +108,13 @@ class Ledger:
             if not known:  # before anything is appended: what lies there later is ours
                 await write_member_state(env.disk, hard, durable=durable)
         except OSError as error:
-            raise _storage_error(error) from error
+            raise storage_error(error) from error
         ledger = cls(env, found, hard, flush_interval_ms)
         ledger._tasks = [
             asyncio.create_task(ledger._flush_forever(), name="ledger flush"),
             asyncio.create_task(ledger._checkpoint_forever(), name="ledger checkpoint"),
         ]
         return ledger
-
-    @property
-    def written_offset(self) -> int:
-        """Up to where the files hold this ledger's entries. Behind a cut that is in line they hold
-        others, whatever the core has committed there since.
-        """
-        return min(self.data.written_offset, self._uncut)
-
-    @property
-    def flushed_offset(self) -> int:
-        return min(self.data.flushed_offset, self._uncut)
 
     # -- LogView -----------------------------------------------------------------------------------
 
@@ -155,7 +132,7 @@ class Ledger:
     def entries(self, first: int, max_bytes: int) -> Sequence[Entry] | None:
         if first > self.last_index:
             return ()
-        if first < self._cache_first:
+        if first < self._cache.first:
             return None
         found: list[Entry] = []
         size = 0
@@ -179,9 +156,9 @@ class Ledger:
             if found and size > max_bytes:
                 break
             end = position + HEADER_BYTES + body_bytes
-            data = await read_exactly(self.data, position, end - position)
+            data = await read_fully(self.data, position, end - position)
             is_there = index <= directory.last_index and directory.term_at(index) == term
-            if not is_there or end > self._uncut or len(data) < end - position:
+            if not is_there or end > self.writer.uncut or len(data) < end - position:
                 break  # it was cut off meanwhile, or is not in the files yet
             header, body = decode_header(data), data[HEADER_BYTES:]
             if header is None or header.index != index or not is_sound(header, body):
@@ -218,20 +195,15 @@ class Ledger:
             if position > end:
                 data = filler(position - end) + data
             self.directory.add(position, len(data) - (position - end), entry.term)
-            self._remember(entry)
-            self._add(Addition(data, unit))
+            self._cache.add(entry)
+            self.writer.add(Addition(data, unit))
 
     def truncate(self, from_index: int) -> None:
         before = self.directory.end
         self.directory.cut(from_index)
-        for index in range(
-            max(from_index, self._cache_first), self._cache_first + len(self._cache)
-        ):
-            self._cached_bytes -= len(self._cache.pop(index).data)
-        self._cache_first = min(self._cache_first, from_index)
+        self._cache.cut(from_index)
         after = self.directory.end
-        self._line.append(Cut(after, from_index - 1))
-        self._uncut = min(self._uncut, after)
+        self.writer.cut(after, from_index - 1)
         self.cut_listener(before, after)
 
     def install(self, snapshot: Snapshot) -> None:
@@ -244,7 +216,7 @@ class Ledger:
         """Raises StorageError; DiskFull: what was not written stays in line."""
         async with self._flushing:
             await self._write_hard_state()
-            await self._carry_out_line()
+            await self.writer.carry_out()
             end = self.data.max_offset
             if self._flush_interval_ms:
                 await self.data.written(end)
@@ -255,7 +227,7 @@ class Ledger:
     async def settle(self) -> None:
         """Return when all that the ledger has is in its files, readable; durable or not."""
         async with self._flushing:
-            await self._carry_out_line()
+            await self.writer.carry_out()
 
     async def close(self) -> None:
         """Flush and close. Raises StorageError, with the files closed all the same."""
@@ -265,55 +237,14 @@ class Ledger:
         try:
             async with self._flushing:
                 await self._write_hard_state()
-                await self._carry_out_line()
-                await self._write_checkpoint_of_now()
+                await self.writer.carry_out()
+                await self.writer.write_checkpoint()
         finally:
             await self._index.abandon()
             with suppress(StorageError):
                 await self.data.close()
 
     # -- writing -----------------------------------------------------------------------------------
-
-    def _remember(self, entry: Entry) -> None:
-        self._cache[entry.index] = entry
-        self._cached_bytes += len(entry.data)
-        while self._cached_bytes > CACHE_BYTES:
-            self._cached_bytes -= len(self._cache.pop(self._cache_first).data)
-            self._cache_first += 1
-
-    def _add(self, addition: Addition) -> None:
-        if not self._line:
-            try:
-                self._write(addition)
-                return
-            except StorageError:
-                pass  # the next flush tries again, and says what is wrong
-        self._line.append(addition)
-
-    def _write(self, addition: Addition) -> None:
-        self._index.require_usable()  # both or none
-        self.data.append(addition.data)
-        self._index.append(addition.unit)
-
-    async def _carry_out_line(self) -> None:
-        while self._line:
-            head = self._line[0]
-            if isinstance(head, Addition):
-                self._write(head)
-            else:
-                await self._cut(head)
-            self._line.popleft()
-            if isinstance(head, Cut):
-                cuts = (each.position for each in self._line if isinstance(each, Cut))
-                self._uncut = min(cuts, default=NOTHING_TO_CUT)
-
-    async def _cut(self, cut: Cut) -> None:
-        """First what covers the data, then what points into it, then the data."""
-        if cut.count < self._checkpoint.count:
-            await self._write_checkpoint(LedgerCheckpoint(cut.count, cut.position))
-        await self.before_cut(cut.position)
-        await self._index.truncate(cut.count * UNIT_BYTES)
-        await self.data.truncate(cut.position)
 
     async def _write_hard_state(self) -> None:
         hard = self._unwritten_hard
@@ -324,7 +255,7 @@ class Ledger:
                 self._env.disk, hard, durable=not self._env.has_bug("KB-DL-21")
             )
         except OSError as error:
-            raise _storage_error(error) from error
+            raise storage_error(error) from error
         if self._unwritten_hard is hard:
             self._unwritten_hard = None
 
@@ -335,38 +266,17 @@ class Ledger:
             await self._flush_due.wait()
             self._flush_due.clear()
             await pause_ms(self._flush_interval_ms)
-            self.data.request_flush()
+            self.data.writer.request_flush()
 
     async def _checkpoint_forever(self) -> None:
         while True:
             await pause_ms(CHECKPOINT_INTERVAL_MS)
             try:
                 async with self._flushing:
-                    if not self._line and self.last_index > self._checkpoint.count:
-                        await self._write_checkpoint_of_now()
+                    if self.writer.is_checkpoint_due:
+                        await self.writer.write_checkpoint()
             except DiskFull:
                 continue  # the one on the disk says less, and that is true
             except StorageError as error:
                 log.error("no checkpoint: %s", error)  # the data's failure ends the node
                 return
-
-    async def _write_checkpoint_of_now(self) -> None:
-        count, end = self.last_index, self.directory.end
-        if self._line or end != self.data.max_offset:
-            return
-        await self.data.flushed(end)
-        await self._index.flushed(count * UNIT_BYTES)
-        if count <= self.last_index and self.directory.end_of(count) == end:
-            await self._write_checkpoint(LedgerCheckpoint(count, end))
-
-    async def _write_checkpoint(self, checkpoint: LedgerCheckpoint) -> None:
-        try:
-            await write_checkpoint(self._env.disk, checkpoint)
-        except OSError as error:
-            raise _storage_error(error) from error
-        self._checkpoint = checkpoint
-
-
-def _storage_error(error: OSError) -> StorageError:
-    kind = DiskFull if error.errno in NO_ROOM else StorageError
-    return kind(f"the ledger: {error.strerror or errno.errorcode.get(error.errno or 0, error)}")

@@ -25,10 +25,10 @@ from shalott.broker.rocket.dledger.ledger import Ledger
 
 
 class PartlyAppended(StorageError):
-    """Some messages of a batch were proposed, and then no more could be: nobody knows."""
+    """Some messages of a batch were proposed, and then no more could be: the outcome is unknown."""
 
 
-def nobody_leads(data: bytes) -> Submitted:
+def not_started(data: bytes) -> Submitted:
     raise StorageError("this member has not started")
 
 
@@ -36,13 +36,13 @@ class DLedgerLog:
     """``submit`` is the Raft group's; it is set when there is one."""
 
     def __init__(self, ledger: Ledger) -> None:
-        self.submit: Callable[[bytes], Submitted] = nobody_leads
+        self.submit: Callable[[bytes], Submitted] = not_started
         self.progress_listener: Callable[[], None] = lambda: None
         self._ledger = ledger
         self._committed = 0
         self._submitted: list[Submitted] = []
-        ledger.data.progress_listener = lambda: self.progress_listener()
-        ledger.data.failure_listener = lambda error: self.failure_listener(error)
+        ledger.data.writer.progress_listener = lambda: self.progress_listener()
+        ledger.data.writer.failure_listener = lambda error: self.failure_listener(error)
         self.failure_listener: Callable[[StorageError], None] = lambda error: None
 
     # -- commitment --------------------------------------------------------------------------------
@@ -74,11 +74,11 @@ class DLedgerLog:
 
     @property
     def written_offset(self) -> int:
-        return min(self._committed, self._ledger.written_offset)
+        return min(self._committed, self._ledger.writer.written_offset)
 
     @property
     def flushed_offset(self) -> int:
-        return self._ledger.flushed_offset
+        return self._ledger.writer.flushed_offset
 
     async def written(self, offset: int) -> None:
         """In the operating system's hands: committed or not."""
@@ -97,7 +97,7 @@ class DLedgerLog:
     def place(self, sizes: list[int]) -> list[int]:
         """Where messages of these sizes would lie. Raises StorageError, MessageIllegal."""
         data = self._ledger.data
-        data.require_usable()
+        data.writer.require_usable()
         position, offsets = self._ledger.directory.end, []
         for size in sizes:
             if HEADER_BYTES + size + FILLER_BYTES > data.segment_bytes:
@@ -156,10 +156,10 @@ class DLedgerLog:
         return Scanned(data, position, spans, position + at), needed
 
     def request_flush(self) -> None:
-        self._ledger.data.request_flush()
+        self._ledger.data.writer.request_flush()
 
     async def truncate(self, offset: int) -> None:
-        """Nobody but the leader cuts a ledger."""
+        """Only the leader cuts a ledger."""
         raise StorageError(f"a ledger is not cut to {offset} by its own member")
 
     async def close(self) -> None:

@@ -1,9 +1,9 @@
 """Agreement: a follower of a new master finds out up to where their logs are the same, and cuts.
 
-Upstream leaves this to whoever fails over by hand: a slave that follows another master than before
-appends where its own log ends, whatever lies before (KB-RKT-06, KB-RKT-03); its manual says to wipe
-it. HAService has no epochs to compare, but it sends bytes from wherever it is asked, so ours asks
-for bytes that it has and compares.
+Upstream leaves this to the operator who fails over by hand: a slave that follows another master
+than before appends where its own log ends, without a look at what lies before (KB-RKT-06,
+KB-RKT-03); its manual says to wipe it. HAService has no epochs to compare, but it sends bytes from
+wherever it is asked, so ours asks for bytes that it has and compares.
 
 A stored message bears its offset, its queue offset, its time and its store host, so equal bytes at
 one offset were appended once, by one master, after one history: where a whole message is the same,
@@ -17,11 +17,12 @@ ahead of it, is the one to promote.
 from __future__ import annotations
 
 import asyncio
+import struct
 from collections.abc import Callable
 from dataclasses import dataclass
 
 from shalott.broker.rocket.commitlog.api import Log
-from shalott.broker.rocket.ha.boundaries import last_boundary, read_exactly
+from shalott.broker.rocket.commitlog.log_reads import read_fully
 from shalott.broker.rocket.ha.packets import Frame, FrameReader, HaProtocolError, encode_report
 
 READ_BYTES = 1 << 17
@@ -100,7 +101,7 @@ async def _read_and_compare(
 async def _equal_bytes(log: Log, frame: Frame, end: int) -> int:
     """How many bytes of the frame are also here; all of them if the rest is beyond ``end``."""
     size = min(len(frame.body), end - frame.offset)
-    own = await read_exactly(log, frame.offset, size)
+    own = await read_fully(log, frame.offset, size)
     if own == frame.body[:size]:
         return len(frame.body)
     return next(
@@ -111,3 +112,28 @@ async def _equal_bytes(log: Log, frame: Frame, end: int) -> int:
         ),
         len(own),
     )
+
+
+# -- where messages end ----------------------------------------------------------------------------
+# A walk along the size fields of stored messages (docs/protocols.md 6.3). HAService sends raw
+# bytes, so a slave's log may end in the middle of a message. A broker that becomes master, or
+# cuts its log, cuts between messages.
+
+
+SIZE = struct.Struct(">I")
+
+
+async def last_boundary(log: Log, start: int, limit: int) -> int:
+    """The last end of a whole message, or of a file's padding, that is not beyond ``limit``;
+    ``start`` is one. Bytes from ``start`` on must have come from a master.
+    """
+    position = start
+    while position + SIZE.size <= limit:
+        head = await read_fully(log, position, SIZE.size)
+        if len(head) < SIZE.size:
+            break
+        size = int(SIZE.unpack(head)[0])
+        if size < SIZE.size or position + size > limit:
+            break
+        position += size
+    return position

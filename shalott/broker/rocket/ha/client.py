@@ -2,7 +2,7 @@
 
 After store/ha/DefaultHAClient.java; docs/protocols.md 1.4. The end of its own log is all that a
 slave says, as request, acknowledgement and heartbeat at once. A frame that does not begin at the
-end of the slave's log ends the connection; an empty log takes whatever comes first.
+end of the slave's log ends the connection; an empty log takes what comes first.
 
 What a report promises. A slave reports what is in its operating system's hands (upstream: what is
 in its page cache, which is the same): its kill takes nothing back. Its power loss may, and then the
@@ -19,11 +19,11 @@ import asyncio
 import logging
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
 
 from shalott.broker.base.env import Env, pause_ms
 from shalott.broker.base.errors import BrokerError, DiskFull, StorageError
 from shalott.broker.rocket.commitlog.api import Store
+from shalott.broker.rocket.commitlog.replica import HaClientInfo
 from shalott.broker.rocket.ha.packets import Frame, FrameReader, HaProtocolError, encode_report
 
 log = logging.getLogger("shalott.broker.ha")
@@ -75,7 +75,7 @@ class HaClient:
             await asyncio.gather(self._task, return_exceptions=True)
             self._task = None
 
-    def status(self, master: str) -> dict[str, Any]:
+    def status(self, master: str) -> HaClientInfo:
         """haClientRuntimeInfo of GET_BROKER_HA_STATUS."""
         return {
             "masterAddr": master,
@@ -143,7 +143,7 @@ class _SlaveConnection:
         self._last_alive_ms = self._last_report_ms = self._now_ms()
 
     async def run(self) -> None:
-        """Raises for whatever ends the connection."""
+        """Raises for all that ends the connection."""
         await self._store.log.written(self._store.log.max_offset)
         self._report()
         self._set_timer()

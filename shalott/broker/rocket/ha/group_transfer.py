@@ -94,7 +94,8 @@ class GroupTransferService:
         self._requests = waiting
 
     def give_up(self) -> None:
-        """The role has changed: nobody who waits now is told that its message is replicated."""
+        """The role has changed: no producer that waits now is told that its message is
+        replicated."""
         requests, self._requests = self._requests, []
         for request in requests:
             _answer(request, False)

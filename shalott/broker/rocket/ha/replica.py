@@ -11,42 +11,37 @@ What SEND_OK promises:
   leaves it flushed there and written at the slave; a power loss of the slave, or its disk, leaves
   it flushed at the master. Both nodes' power at once leaves the master's copy. No slave is ever
   ahead of its master (server.py), so a master that comes back continues a log that all share.
-- All other statuses are for who asks again: the message is here, nobody knows whether it lasts.
+- All other statuses mean: ask again. The message is here, and may be lost.
 
 A broker that `follow`s another one by hand finds out where their logs part, and cuts its own there
 (agreement.py), before it appends or acknowledges anything.
-
-With read_flushed_only a SYNC_MASTER lets nobody read what only it has: dispatch ends where a slave
-has acknowledged, so that a failover to that slave takes nothing back that a reader has seen. What
-it had when it became the master is readable at once; a master that restarts, which does not know
-what of that a slave had, lets nobody read before a slave has it all.
 """
 
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections.abc import Callable
-from typing import Any
 
-from shalott.broker.base.env import Env, pause_ms
+import msgspec
+
+from shalott.broker.base.disk import Disk
+from shalott.broker.base.env import Env
 from shalott.broker.base.errors import BrokerError, MessageIllegal, StorageError
-from shalott.broker.rocket.addresses import AddressBook
-from shalott.broker.rocket.commitlog.api import Message, PutStage, Store
-from shalott.broker.rocket.commitlog.replica import PutResult, PutStatus, ReplicaRole
-from shalott.broker.rocket.config import RocketConfig
-from shalott.broker.rocket.ha.agreement import find_agreement
-from shalott.broker.rocket.ha.boundaries import last_boundary
-from shalott.broker.rocket.ha.client import HaClient
-from shalott.broker.rocket.ha.group_transfer import Ack, GroupTransferService
-from shalott.broker.rocket.ha.identity import PeerNames
-from shalott.broker.rocket.ha.role_file import RoleRecord, read_role, write_role
-from shalott.broker.rocket.ha.server import HaServer
-from shalott.broker.rocket.ha.settings import agreement_rules, client_rules, session_rules
+from shalott.broker.base.files import read_file, replace_file
+from shalott.broker.rocket.commitlog.api import Message, Store
+from shalott.broker.rocket.commitlog.replica import (
+    HaStatus,
+    PutResult,
+    PutStatus,
+    ReplicaClaim,
+    ReplicaRole,
+)
+from shalott.broker.rocket.config import AddressBook, RocketConfig
+from shalott.broker.rocket.ha.agreement import last_boundary
+from shalott.broker.rocket.ha.master_side import MasterSide
+from shalott.broker.rocket.ha.slave_side import SlaveSide
 
-log = logging.getLogger("shalott.broker.ha")
-
-STRAY = "anybody"  # who KB-RKT-01 believes
+ROLE_FILE = "ha/role.json"
 
 
 class MasterSlaveReplica:
@@ -68,30 +63,22 @@ class MasterSlaveReplica:
         self.on_change: Callable[[], None] = lambda: None
         self._env = env
         self._config = config
-        self._book = book
-        self._fail = fail
         self._record = record
-        # A slave's configuration does not say which kind of master it would be: one of a group
-        # that waits for disks waits for slaves too.
-        role = config.broker.role
-        self._is_sync = role == "SYNC_MASTER" or (role == "SLAVE" and config.store.flush == "sync")
-        self._client: HaClient | None = None
-        self._agreeing: asyncio.Task[None] | None = None
         self._changing = asyncio.Lock()
         self._running = False
         self._role: ReplicaRole = "none"
-        self._readable_from_start = 0
-        self._unconfirmed_end = 0  # where the log ended when this master started again
-        self._believed = -1  # KB-RKT-01: the furthest report ever, whoever made it
-        self.server = HaServer(
+        self._master = MasterSide(env, config, store, lambda: self._role == "master")
+        self._slave = SlaveSide(
             env,
-            lambda: self.store.log,
-            session_rules(env, config),
-            flushed_only=config.store.flush == "sync" and not env.has_bug("KB-RKT-06"),
-            identify=PeerNames(config).name_of,
-            on_ack=self._acknowledged,
+            config,
+            store,
+            book,
+            agreed=self._agreed,
+            followed=lambda: self._emit("sync_started", {"master": self._record.master}),
+            fail=fail,
         )
-        self.transfers = GroupTransferService(self._acks)
+        self.server = self._master.server
+        self.transfers = self._master.transfers
 
     @classmethod
     async def open(
@@ -135,8 +122,7 @@ class MasterSlaveReplica:
         await self.server.start(self._config.bind_host, self._config.ports["ha"])
         self._running = True
         async with self._changing:
-            if self._guards_reads():
-                self._unconfirmed_end = self.store.log.max_offset
+            self._master.restarts()
             await self._take_up()
 
     async def stop(self) -> None:
@@ -155,18 +141,14 @@ class MasterSlaveReplica:
             return PutResult(PutStatus.MESSAGE_ILLEGAL, reason=str(error))
         except StorageError as error:
             return PutResult(PutStatus.SERVICE_NOT_AVAILABLE, reason=str(error))
-        self.server.wake()
-        flush, replication = await asyncio.gather(self._flush(stage), self._replicate(stage))
-        # As upstream: what replication ended with covers what the flush ended with.
-        status = replication if replication is not PutStatus.PUT_OK else flush
-        return PutResult(status, stage)
+        return PutResult(await self._master.copied(stage), stage)
 
     async def readable(self) -> bool:
         if self._role == "slave":
             return self._record.agreed  # what is beyond will be cut
-        return self._role == "master" and not self._unconfirmed_end
+        return self._role == "master" and self._master.is_readable
 
-    def claim(self) -> dict[str, Any]:
+    def claim(self) -> ReplicaClaim:
         master = self._config.name if self._role == "master" else self._record.master
         slaves = [name for name in self._config.nodes_with("broker") if name != master]
         return {
@@ -175,28 +157,27 @@ class MasterSlaveReplica:
             "epoch": self.epoch,
             "master": master,
             "mirrors": slaves,
-            "synchronised": self._synchronised(),
+            "synchronised": self._master.synchronised() if self._role == "master" else [],
             "state": self._state(),
             "agreed": self._record.agreed,
         }
 
-    def ha_status(self) -> dict[str, Any]:
+    def ha_status(self) -> HaStatus:
         if self._role == "master":
             return self.server.status(self._config.ha.max_gap_not_in_sync_bytes)
-        client = None if self._client is None else self._client.status(self._master_address())
         return {
             "master": False,
             "masterCommitLogMaxOffset": 0,
             "inSyncSlaveNums": 0,
             "haConnectionInfo": [],
-            "haClientRuntimeInfo": client,
+            "haClientRuntimeInfo": self._slave.status(),
         }
 
     # -- failover by hand --------------------------------------------------------------------------
 
     async def promote(self, epoch: int | None = None) -> None:
-        """Become the master. ``epoch``: a number above all that the group has had, from whoever
-        promotes; by default one more than the last that this node has had.
+        """Become the master. ``epoch``: a number above all that the group has had, from the
+        operator who promotes; by default one more than the last that this node has had.
         """
         async with self._changing:
             if not self._record.agreed:
@@ -226,16 +207,8 @@ class MasterSlaveReplica:
     async def _lay_down(self) -> None:
         """Neither take messages nor bytes any more."""
         self._become("none")
-        self._unconfirmed_end = 0
-        self.server.serve(False)
-        self.transfers.give_up()
-        if self._agreeing is not None:
-            self._agreeing.cancel()
-            await asyncio.gather(self._agreeing, return_exceptions=True)
-            self._agreeing = None
-        if self._client is not None:
-            await self._client.stop()
-            self._client = None
+        self._master.lay_down()
+        await self._slave.stop()
 
     async def _take_up(self) -> None:
         if not self._running:
@@ -246,17 +219,13 @@ class MasterSlaveReplica:
             await self.store.log.flushed(self.store.log.max_offset)
             await self.store.dispatched(self.store.log.max_offset)
             await self.store.recover_queue_offsets()
-            self._readable_from_start = self.store.log.max_offset
+            self._master.ready()
             self._become("master")
-            self.server.serve(True)
-            self._confirm()
+            self._master.serve()
             return
         self.store.set_confirm_offset(None)
         self._become("slave")
-        if self._record.agreed:
-            self._start_client()
-        else:
-            self._agreeing = asyncio.create_task(self._agree(), name="HA agreement")
+        self._slave.start(self._record.master, agreed=self._record.agreed)
 
     async def _cut_incomplete_message(self) -> None:
         """A slave's last frame may have ended in the middle of a message."""
@@ -264,95 +233,19 @@ class MasterSlaveReplica:
         whole = await last_boundary(self.store.log, self.store.dispatched_offset, end)
         await self._cut(whole)
 
-    async def _agree(self) -> None:
-        """Follow a master that is another one than before."""
-        rules = agreement_rules(self._config)
-        while True:
-            try:
-                agreed = await find_agreement(self.store.log, self._dial_master, rules)
-                await self._cut(agreed)
-                self._record = RoleRecord(
-                    is_master=False, master=self._record.master, epoch=self._record.epoch
-                )
-                await write_role(self._env.disk, self._record)
-                break
-            except StorageError as error:
-                self._fail(f"the log can't be made to agree with the master's: {error}")
-                return
-            except (OSError, BrokerError, TimeoutError) as error:
-                log.info("no agreement with %s yet: %s", self._record.master, error)
-            await pause_ms(self._config.ha.reconnect_interval_ms)
-        self._start_client()
+    async def _agreed(self, offset: int) -> None:
+        """This log is the master's up to there; the rest goes. Raises OSError, BrokerError."""
+        await self._cut(offset)
+        self._record = RoleRecord(
+            is_master=False, master=self._record.master, epoch=self._record.epoch
+        )
+        await write_role(self._env.disk, self._record)
 
     async def _cut(self, offset: int) -> None:
         end = self.store.log.max_offset
         if offset < end:
             await self.store.truncate(offset)
             self._emit("truncated", {"from": end, "to": offset})
-
-    def _start_client(self) -> None:
-        rules = client_rules(self._env, self._config)
-        self._client = HaClient(self._env, self.store, rules, self._dial_master, self._fail)
-        self._client.start()
-        self._emit("sync_started", {"master": self._record.master})
-
-    # -- waiting -----------------------------------------------------------------------------------
-
-    async def _flush(self, stage: PutStage) -> PutStatus:
-        try:
-            async with asyncio.timeout(self._config.store.flush_timeout_ms / 1000):
-                if self._config.store.flush == "async":
-                    await self.store.log.written(stage.end)
-                else:
-                    await self.store.log.flushed(stage.end)
-        except TimeoutError:
-            return PutStatus.FLUSH_DISK_TIMEOUT
-        except StorageError:
-            return PutStatus.UNKNOWN_ERROR
-        return PutStatus.PUT_OK
-
-    async def _replicate(self, stage: PutStage) -> PutStatus:
-        if not self._is_sync:
-            return PutStatus.PUT_OK
-        if not self._is_slave_ok(stage.end):
-            return PutStatus.SLAVE_NOT_AVAILABLE
-        replicated = await self.transfers.replicated(
-            stage.end,
-            ack_nums=max(2, self._config.ha.in_sync_replicas),
-            timeout_ms=self._config.ha.slave_timeout_ms,
-        )
-        return PutStatus.PUT_OK if replicated else PutStatus.FLUSH_SLAVE_TIMEOUT
-
-    def _is_slave_ok(self, end: int) -> bool:
-        """Upstream asks before it waits: some slave is connected, and the best is not too far."""
-        if not self.server.connections:
-            return False
-        gap = end - self.server.push_to_slave_max_offset()
-        return gap < self._config.ha.max_gap_not_in_sync_bytes
-
-    def _acks(self) -> list[Ack]:
-        acks = list(self.server.acks())
-        if self._env.has_bug("KB-RKT-01"):  # upstream 4.3: one number, raised by any report
-            self._believed = max([self._believed, *(ack.offset for ack in acks)])
-            acks.append(Ack(STRAY, self._believed))
-        return acks
-
-    def _acknowledged(self) -> None:
-        self.transfers.notify()
-        self._confirm()
-
-    def _confirm(self) -> None:
-        """Where readers may go (see above)."""
-        if self._role != "master" or not self._guards_reads():
-            return
-        if self.server.push_to_slave_max_offset() >= self._unconfirmed_end:
-            self._unconfirmed_end = 0
-        acknowledged = min(self.server.push_to_slave_max_offset(), self.store.log.max_offset)
-        self._readable_from_start = max(self._readable_from_start, acknowledged)
-        self.store.set_confirm_offset(self._readable_from_start)
-
-    def _guards_reads(self) -> bool:
-        return self._is_sync and self._config.store.read_flushed_only
 
     # -- saying what it is -------------------------------------------------------------------------
 
@@ -362,32 +255,49 @@ class MasterSlaveReplica:
             self._emit("role", {"end": self.store.log.max_offset} if role == "master" else None)
             self.on_change()
 
-    def _emit(self, kind: str, detail: dict[str, Any] | None = None) -> None:
+    def _emit(self, kind: str, detail: dict[str, object] | None = None) -> None:
         group = self._config.broker.broker_name
         self._env.events.emit(group, kind, role=self._role, epoch=self.epoch, detail=detail)
-
-    def _synchronised(self) -> list[str]:
-        if self._role != "master":
-            return []
-        gap = self._config.ha.max_gap_not_in_sync_bytes
-        infos = self.server.status(gap)["haConnectionInfo"]
-        return sorted(dict.fromkeys(info["slave"] for info in infos if info["inSync"]))
 
     def _state(self) -> str:
         if self._role == "master":
             return "running"
         if not self._record.agreed:
             return "agreeing"
-        connected = self._client is not None and self._client.connected
-        return "following" if connected else "connecting"
-
-    def _master_address(self) -> str:
-        return self._book.advertised(self._record.master, "ha")
-
-    def _dial_master(self) -> tuple[str, int]:
-        return self._book.dial(self._master_address())
+        return "following" if self._slave.is_connected else "connecting"
 
 
 def first_broker(config: RocketConfig) -> str:
-    """Whom a slave follows until somebody says otherwise: roles are configured so."""
+    """Whom a slave follows until an operator says otherwise: roles are configured so."""
     return next(name for name in config.nodes_with("broker") if name != config.name)
+
+
+# -- the role on the disk --------------------------------------------------------------------------
+# Failover by hand is `promote` on one node and `follow` on the others; a restart must not undo it.
+
+
+class RoleRecord(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """``master``: the node that is followed, "" for a master. ``agreed``: whether this log is known
+    to be a part of that master's. ``epoch``: of failovers by hand, counted by ours alone.
+    """
+
+    is_master: bool
+    master: str = ""
+    epoch: int = 0
+    agreed: bool = True
+
+
+async def read_role(disk: Disk) -> RoleRecord | None:
+    """None if there never was a failover. Raises StorageError if the file makes no sense."""
+    text = await read_file(disk, ROLE_FILE)
+    if text is None:
+        return None
+    try:
+        return msgspec.json.decode(text, type=RoleRecord)
+    except msgspec.DecodeError as error:
+        raise StorageError(f"{ROLE_FILE} is no role: {error}") from error
+
+
+async def write_role(disk: Disk, record: RoleRecord) -> None:
+    """Durable when it returns; a crash leaves the old one or the new one."""
+    await replace_file(disk, ROLE_FILE, msgspec.json.encode(record))

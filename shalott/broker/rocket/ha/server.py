@@ -1,4 +1,4 @@
-"""HaServer: the master's side of HAService: it listens, and streams its log to whoever asks.
+"""HaServer: the master's side of HAService: it listens, and streams its log to slaves.
 
 After store/ha/DefaultHAService.java; docs/protocols.md 1.3. Each connection has two tasks: one
 reads reports, one sends. A frame is handed to the transport only when the one before has left it,
@@ -7,7 +7,7 @@ so no frame begins before the previous one is complete, and what a slow slave ho
 Where transfer ends. Upstream sends what is in its page cache, flushed or not: a master that loses
 power comes back without its unflushed tail, behind its slaves, and writes other bytes where they
 have the old ones (KB-RKT-06). Here a slave never gets what its master could lose: under sync flush
-transfer ends at the flushed end, so a slave is never ahead of its master whatever fault hits the
+transfer ends at the flushed end, so a slave is never ahead of its master whichever fault hits the
 master; under async flush it ends at the written end, so that holds for kills, but not for power
 losses, as upstream. With KB-RKT-06 it ends at the written end always.
 
@@ -22,12 +22,13 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass
-from typing import Any
 
 from shalott.broker.base.env import Env
 from shalott.broker.base.errors import StorageError, cannot_listen
-from shalott.broker.base.listening import listen
+from shalott.broker.base.listener import listen
 from shalott.broker.rocket.commitlog.api import Log
+from shalott.broker.rocket.commitlog.replica import HaConnectionInfo, HaStatus
+from shalott.broker.rocket.config import RocketConfig, parse_address
 from shalott.broker.rocket.ha.group_transfer import Ack
 from shalott.broker.rocket.ha.packets import HaProtocolError, encode_frame
 from shalott.broker.rocket.ha.session import Extent, MasterSession, Send, SessionRules
@@ -121,7 +122,7 @@ class HaServer:
                     return
                 await self.transferable(extent.max)
         except StorageError:
-            return  # cut, closed or broken: whoever puts it right wakes us again
+            return  # cut, closed or broken: the mending of it wakes us again
         finally:
             self._watching = None
 
@@ -145,7 +146,7 @@ class HaServer:
         """The furthest that any connected slave has acknowledged; -1: nothing."""
         return max((each.session.slave_ack_offset for each in self.connections), default=-1)
 
-    def status(self, max_gap_bytes: int) -> dict[str, Any]:
+    def status(self, max_gap_bytes: int) -> HaStatus:
         """The master's part of GET_BROKER_HA_STATUS."""
         end = self._store_log().max_offset
         infos = [each.status(end, max_gap_bytes) for each in self.connections]
@@ -219,7 +220,7 @@ class HaConnection:
     def close(self) -> None:
         self._writer.transport.abort()
 
-    def status(self, end: int, max_gap_bytes: int) -> dict[str, Any]:
+    def status(self, end: int, max_gap_bytes: int) -> HaConnectionInfo:
         session = self.session
         gap = end - session.slave_ack_offset
         return {
@@ -289,3 +290,36 @@ class HaConnection:
 
     def _now_ms(self) -> float:
         return self._server.env.clock.monotonic_ns() / 1e6
+
+
+# -- names of slaves -------------------------------------------------------------------------------
+# PeerNames: which node is behind the address that an HA connection comes from.
+#
+# The wire says nothing about who a slave is. A host's address does, as long as no two nodes of
+# the group share it.
+
+
+class PeerNames:
+    def __init__(self, config: RocketConfig) -> None:
+        self._hosts = {
+            peer.name: parse_address(peer.advertised["ha"])
+            for peer in config.peers
+            if "ha" in peer.advertised
+        }
+        self._own = config.advertised.get("ha", "")
+
+    async def name_of(self, address: str) -> str:
+        """The one node at this address; "" if there is none, or more than one."""
+        names = [name for name, where in self._hosts.items() if address in await _resolved(*where)]
+        if self._own and address in await _resolved(*parse_address(self._own)):
+            return ""
+        return names[0] if len(names) == 1 else ""
+
+
+async def _resolved(host: str, port: int) -> list[str]:
+    """The addresses of a host; none if its name means nothing now."""
+    try:
+        infos = await asyncio.get_running_loop().getaddrinfo(host, port)
+    except OSError:
+        return []
+    return [str(info[4][0]) for info in infos]

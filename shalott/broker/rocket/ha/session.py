@@ -1,7 +1,7 @@
 """One slave's connection as its master sees it: a state machine without a socket or a clock.
 
 After store/ha/DefaultHAConnection.java; docs/protocols.md 1.3. ``received`` takes the slave's
-bytes, ``next_step`` says what to send. Whoever drives it sends a frame completely before it asks
+bytes, ``next_step`` says what to send. Its driver sends a frame completely before it asks
 for the next step.
 
 Where ours differs from 4.9.8, each behind the switch of the bug:

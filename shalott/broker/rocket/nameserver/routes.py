@@ -37,7 +37,7 @@ BrokerKey = tuple[str, str]  # cluster, address
 
 @dataclass(slots=True)
 class Live:
-    """A broker that is alive. ``connection`` is whatever stands for the one it registered over."""
+    """A broker that is alive. ``connection`` stands for the one it registered over."""
 
     broker_name: str
     updated_ms: int

@@ -15,8 +15,7 @@ from shalott.broker.base.env import Env, pause_ms
 from shalott.broker.base.errors import BrokerError
 from shalott.broker.rocket.config import RocketConfig
 from shalott.broker.rocket.nameserver.routes import Routes
-from shalott.broker.rocket.remoting.codes import RequestCode, ResponseCode
-from shalott.broker.rocket.remoting.command import Command, response
+from shalott.broker.rocket.remoting.command import Command, RequestCode, ResponseCode, response
 from shalott.broker.rocket.remoting.headers import (
     BadHeader,
     BrokerOfName,

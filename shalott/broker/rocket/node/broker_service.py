@@ -6,26 +6,29 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Coroutine
-from typing import Any
+from collections.abc import Awaitable, Callable, Coroutine
+from dataclasses import dataclass, field
 
 from shalott.broker.base.env import Env
-from shalott.broker.rocket.addresses import AddressBook
 from shalott.broker.rocket.commitlog.replica import Replica
-from shalott.broker.rocket.config import RocketConfig
+from shalott.broker.rocket.commitlog.store import MessageStore
+from shalott.broker.rocket.config import AddressBook, RocketConfig
 from shalott.broker.rocket.controller.client import ControllerClient
+from shalott.broker.rocket.dledger.replica import DLedgerReplica
+from shalott.broker.rocket.ha.replica import MasterSlaveReplica
 from shalott.broker.rocket.node.registration import Registration
 from shalott.broker.rocket.node.slave_sync import SlaveSync
-from shalott.broker.rocket.node.systems import OpenedReplica, open_replica
 from shalott.broker.rocket.processor.acked import AckedEvents
 from shalott.broker.rocket.processor.broker import Broker
 from shalott.broker.rocket.processor.client_requests import expire_clients
 from shalott.broker.rocket.processor.delays import deliver_delayed
 from shalott.broker.rocket.processor.handlers import broker_handlers, closed
-from shalott.broker.rocket.processor.system_topics import system_topics
 from shalott.broker.rocket.processor.tables import Tables
+from shalott.broker.rocket.processor.topics import system_topics
 from shalott.broker.rocket.remoting.client import RemotingClient
-from shalott.broker.rocket.remoting.server import RemotingServer
+from shalott.broker.rocket.remoting.command import Command, RequestCode, ResponseCode, response
+from shalott.broker.rocket.remoting.server import Caller, Handler, RemotingServer
+from shalott.broker.rocket.replicas.replica import AutoSwitchReplica
 
 log = logging.getLogger("shalott.broker.rocketmq")
 
@@ -144,7 +147,7 @@ class BrokerService:
     def _topics_changed(self) -> None:
         self.registration.wake()
 
-    def _spawn(self, job: Coroutine[Any, Any, None], name: str) -> None:
+    def _spawn(self, job: Coroutine[object, object, None], name: str) -> None:
         task = asyncio.create_task(job, name=name)
         self._tasks.append(task)
         task.add_done_callback(self._ended)
@@ -157,3 +160,79 @@ class BrokerService:
         if error is not None:
             log.error("%s ended", task.get_name(), exc_info=error)
             self._fail(f"{task.get_name()} ended: {type(error).__name__}: {error}")
+
+
+# -- the three systems -----------------------------------------------------------------------------
+# Which replica a broker has, on which store, and what else its port serves.
+
+
+@dataclass(frozen=True)
+class OpenedReplica:
+    """``close`` what lies below the replica, when that has stopped. ``handlers``: requests of the
+    system's own that the broker's port serves.
+    """
+
+    replica: Replica
+    close: Callable[[], Awaitable[None]]
+    handlers: dict[int, Handler] = field(default_factory=dict)
+
+
+async def open_replica(
+    env: Env,
+    config: RocketConfig,
+    book: AddressBook,
+    controllers: ControllerClient | None,
+    fail: Callable[[str], None],
+) -> OpenedReplica:
+    """On what the disk holds. Raises BrokerError and OSError."""
+    match config.system:
+        case "master-slave":
+            return await _open_master_slave(env, config, book, fail)
+        case "controller":
+            assert controllers is not None, "a broker under controllers knows where they are"
+            return await _open_controlled(env, config, book, controllers, fail)
+        case "dledger":
+            return await _open_dledger(env, config, book, fail)
+
+
+async def _open_master_slave(
+    env: Env, config: RocketConfig, book: AddressBook, fail: Callable[[str], None]
+) -> OpenedReplica:
+    store = await MessageStore.open(env, config.store)
+    store.failure_listener = lambda error: fail(str(error))
+    replica = await MasterSlaveReplica.open(env, config, store, book, fail=fail)
+    return OpenedReplica(replica, store.close)
+
+
+async def _open_dledger(
+    env: Env, config: RocketConfig, book: AddressBook, fail: Callable[[str], None]
+) -> OpenedReplica:
+    replica = await DLedgerReplica.open(env, config, book, fail=fail)
+    return OpenedReplica(replica, replica.close)
+
+
+async def _open_controlled(
+    env: Env,
+    config: RocketConfig,
+    book: AddressBook,
+    controllers: ControllerClient,
+    fail: Callable[[str], None],
+) -> OpenedReplica:
+    store = await MessageStore.open(env, config.store, confirm_from_checkpoint=True)
+    store.failure_listener = lambda error: fail(str(error))
+    replica = await AutoSwitchReplica.open(
+        env, config, store, controllers, book, failed=lambda error: fail(str(error))
+    )
+
+    async def role_changed(request: Command, caller: Caller) -> Command:
+        replica.role_changed(request)
+        return response(ResponseCode.SUCCESS)
+
+    async def epoch_cache(request: Command, caller: Caller) -> Command:
+        return response(ResponseCode.SUCCESS, body=replica.epoch_cache())
+
+    handlers: dict[int, Handler] = {
+        RequestCode.NOTIFY_BROKER_ROLE_CHANGED: role_changed,
+        RequestCode.GET_BROKER_EPOCH_CACHE: epoch_cache,
+    }
+    return OpenedReplica(replica, store.close, handlers)

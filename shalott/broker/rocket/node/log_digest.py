@@ -47,11 +47,11 @@ async def digest_queues(store: Store, start: int) -> tuple[int, str]:
     """How many messages the queues have that lie at or after ``start`` in the log, and a digest of
     them in order. Brokers remove old files each at its own time."""
     contents, count = hashlib.blake2b(digest_size=DIGEST_BYTES), 0
-    for topic, queue_id in sorted(store.queues()):
-        offset, end = store.queue_range(topic, queue_id)
+    for topic, queue_id in sorted(store.reader.queues()):
+        offset, end = store.reader.queue_range(topic, queue_id)
         named = False
         while offset < end:
-            got = await store.get(
+            got = await store.reader.get(
                 topic, queue_id, offset, max_messages=READ_MESSAGES, max_bytes=READ_BYTES
             )
             if got.status is not GetStatus.FOUND or not got.messages:

@@ -3,7 +3,7 @@ operators have (``shalott ctl``).
 
 No login is needed, as on RocketMQ's ports. Errors look as in broker/rabbit/management.
 
-    GET  /api/shalott/claims           this node's and nobody else's view: roles, epochs, routes
+    GET  /api/shalott/claims           this node's own view: roles, epochs, routes
     GET  /api/health                   200 when all services run, else 503
     GET  /api/shalott/ha-status        the body of GET_BROKER_HA_STATUS (907), with nodes by name
     GET  /api/shalott/sync-state-set   what the controllers' leader knows of the set (1006)
@@ -19,27 +19,31 @@ No login is needed, as on RocketMQ's ports. Errors look as in broker/rabbit/mana
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Mapping, Sequence
+from typing import Protocol
 
 import msgspec
 
+from shalott.broker.base.env import Env
 from shalott.broker.base.errors import BrokerError, StorageError
-from shalott.broker.base.http.messages import (
+from shalott.broker.base.http_api import (
     ApiError,
     Request,
     Response,
+    RouteOf,
     bad_request,
     decode_body,
+    find,
     json_response,
     not_found,
     unavailable,
 )
-from shalott.broker.base.http.router import RouteOf, find
 from shalott.broker.rocket.commitlog.api import Store
-from shalott.broker.rocket.commitlog.replica import Replica
+from shalott.broker.rocket.commitlog.replica import HaConnectionInfo, HaStatus, Replica
+from shalott.broker.rocket.config import AddressBook, RocketConfig
 from shalott.broker.rocket.controller.client import ControllerClient
 from shalott.broker.rocket.controller.messages import NO_BROKER_ID, ReplicaIdentity
+from shalott.broker.rocket.controller.service import Controller
 from shalott.broker.rocket.ha.replica import MasterSlaveReplica
 from shalott.broker.rocket.nameserver.server import NameServer
 from shalott.broker.rocket.node.log_digest import (
@@ -48,11 +52,38 @@ from shalott.broker.rocket.node.log_digest import (
     digest_blocks,
     digest_queues,
 )
-from shalott.broker.rocket.node.naming import named, with_names
 from shalott.broker.rocket.replicas.replica import AutoSwitchReplica
 
-if TYPE_CHECKING:
-    from shalott.broker.rocket.node.node import RocketNode
+
+class ManagedNode(Protocol):
+    """What is asked of a node, and of what runs on it."""
+
+    @property
+    def env(self) -> Env: ...
+
+    @property
+    def config(self) -> RocketConfig: ...
+
+    @property
+    def phase(self) -> str: ...
+
+    @property
+    def book(self) -> AddressBook: ...
+
+    @property
+    def replica(self) -> Replica | None: ...
+
+    @property
+    def store(self) -> Store | None: ...
+
+    @property
+    def name_server(self) -> NameServer | None: ...
+
+    @property
+    def controller(self) -> Controller | None: ...
+
+    @property
+    def controllers(self) -> ControllerClient | None: ...
 
 
 class Promote(msgspec.Struct, forbid_unknown_fields=True):
@@ -62,7 +93,7 @@ class Promote(msgspec.Struct, forbid_unknown_fields=True):
 
 
 class ElectMaster(msgspec.Struct, forbid_unknown_fields=True):
-    """``broker``: the node that shall have it; by default whoever is best."""
+    """``broker``: the node that shall have it; by default the best one."""
 
     broker: str | None = None
 
@@ -72,7 +103,7 @@ class Follow(msgspec.Struct, forbid_unknown_fields=True):
     epoch: int | None = None
 
 
-async def respond(node: RocketNode, request: Request) -> Response:
+async def respond(node: ManagedNode, request: Request) -> Response:
     """Never raises a BrokerError: each becomes a response that says what is the matter."""
     try:
         handler, parameters = find(ROUTES, request.method, request.segments)
@@ -83,8 +114,8 @@ async def respond(node: RocketNode, request: Request) -> Response:
         return bad_request(str(error)).response()
 
 
-async def claims(node: RocketNode, request: Request, parameters: Mapping[str, str]) -> Response:
-    view: dict[str, Any] = {
+async def claims(node: ManagedNode, request: Request, parameters: Mapping[str, str]) -> Response:
+    view: dict[str, object] = {
         "node": node.config.name,
         "status": node.phase,
         "incarnation": node.env.incarnation,
@@ -104,7 +135,7 @@ async def claims(node: RocketNode, request: Request, parameters: Mapping[str, st
     return json_response(view)
 
 
-def claim_of(replica: Replica) -> dict[str, Any]:
+def claim_of(replica: Replica) -> dict[str, object]:
     """With how far the log goes, and how far readers are served."""
     store = replica.store
     ends = {
@@ -118,10 +149,10 @@ def claim_of(replica: Replica) -> dict[str, Any]:
         "state": "running" if claim["role"] == "master" else str(claim["state"]).lower(),
         "synchronised": named(claim["synchronised"], claim["mirrors"]),
     }
-    return ends | claim | names
+    return {**ends, **claim, **names}
 
 
-def running_nodes(node: RocketNode) -> list[str]:
+def running_nodes(node: ManagedNode) -> list[str]:
     """This node, and those whose brokers are registered at the name server here."""
     names = [node.config.name]
     if node.name_server is not None:
@@ -129,20 +160,20 @@ def running_nodes(node: RocketNode) -> list[str]:
     return sorted(dict.fromkeys(names))
 
 
-def registered_nodes(node: RocketNode, name_server: NameServer) -> list[str]:
+def registered_nodes(node: ManagedNode, name_server: NameServer) -> list[str]:
     """Those whose brokers clients are told of by the name server here; this node may not be yet."""
     names = [node.book.name_of(address) for address in name_server.routes.live_addresses()]
     return sorted(dict.fromkeys(name for name in names if name))
 
 
-async def health(node: RocketNode, request: Request, parameters: Mapping[str, str]) -> Response:
+async def health(node: ManagedNode, request: Request, parameters: Mapping[str, str]) -> Response:
     if node.phase != "running":
         reason = f"the node is {node.phase}"
         return json_response({"status": "failed", "reason": reason}, 503)
     return json_response({"status": "ok"})
 
 
-async def ha_status(node: RocketNode, request: Request, parameters: Mapping[str, str]) -> Response:
+async def ha_status(node: ManagedNode, request: Request, parameters: Mapping[str, str]) -> Response:
     if node.replica is None:
         raise no_broker(node)
     brokers = node.config.nodes_with("broker")
@@ -150,14 +181,16 @@ async def ha_status(node: RocketNode, request: Request, parameters: Mapping[str,
     return json_response(status)
 
 
-def no_broker(node: RocketNode) -> ApiError:
+def no_broker(node: ManagedNode) -> ApiError:
     """Why nothing can be asked of the node's broker."""
     if "broker" not in node.config.services:
         return unavailable(f"this node hosts no broker: {', '.join(node.config.services)}")
     return unavailable(f"there is no broker here now: the node is {node.phase}")
 
 
-async def log_digest(node: RocketNode, request: Request, parameters: Mapping[str, str]) -> Response:
+async def log_digest(
+    node: ManagedNode, request: Request, parameters: Mapping[str, str]
+) -> Response:
     """One digest a block, at most BLOCKS_MAX of them: ``next`` is where to go on."""
     store = stored(node)
     first, readable = store.log.min_offset, store.dispatched_offset
@@ -176,7 +209,7 @@ async def log_digest(node: RocketNode, request: Request, parameters: Mapping[str
 
 
 async def queue_digest(
-    node: RocketNode, request: Request, parameters: Mapping[str, str]
+    node: ManagedNode, request: Request, parameters: Mapping[str, str]
 ) -> Response:
     try:
         count, digest = await digest_queues(stored(node), number(request, "from", 0))
@@ -185,7 +218,7 @@ async def queue_digest(
     return json_response({"count": count, "digest": digest})
 
 
-def stored(node: RocketNode) -> Store:
+def stored(node: ManagedNode) -> Store:
     """Raises ApiError(503) while there is no broker."""
     if node.store is None:
         raise unavailable(f"there is no broker here now: the node is {node.phase}")
@@ -202,7 +235,7 @@ def number(request: Request, name: str, default: int) -> int:
     return int(text)
 
 
-def master_slave(node: RocketNode) -> MasterSlaveReplica:
+def master_slave(node: ManagedNode) -> MasterSlaveReplica:
     """Raises ApiError: 404 in the other systems, 503 while the broker starts."""
     if node.config.system != "master-slave":
         raise not_found()
@@ -211,21 +244,21 @@ def master_slave(node: RocketNode) -> MasterSlaveReplica:
     return node.replica
 
 
-async def promote(node: RocketNode, request: Request, parameters: Mapping[str, str]) -> Response:
+async def promote(node: ManagedNode, request: Request, parameters: Mapping[str, str]) -> Response:
     wanted = decode_body(request, Promote)
     replica = master_slave(node)
     await replica.promote(wanted.epoch)
     return json_response(replica.claim())
 
 
-async def follow(node: RocketNode, request: Request, parameters: Mapping[str, str]) -> Response:
+async def follow(node: ManagedNode, request: Request, parameters: Mapping[str, str]) -> Response:
     wanted = decode_body(request, Follow)
     replica = master_slave(node)
     await replica.follow(wanted.master, wanted.epoch)
     return json_response(replica.claim())
 
 
-def controllers(node: RocketNode) -> ControllerClient:
+def controllers(node: ManagedNode) -> ControllerClient:
     """Raises ApiError: 404 in the other systems."""
     if node.controllers is None:
         raise not_found()
@@ -233,7 +266,7 @@ def controllers(node: RocketNode) -> ControllerClient:
 
 
 async def sync_state_set(
-    node: RocketNode, request: Request, parameters: Mapping[str, str]
+    node: ManagedNode, request: Request, parameters: Mapping[str, str]
 ) -> Response:
     """As the controllers' leader knows it."""
     group = node.config.broker.broker_name
@@ -241,7 +274,7 @@ async def sync_state_set(
     return json_response(msgspec.to_builtins(known, str_keys=True))
 
 
-async def members(node: RocketNode, request: Request, parameters: Mapping[str, str]) -> Response:
+async def members(node: ManagedNode, request: Request, parameters: Mapping[str, str]) -> Response:
     known = await _replicas(node)
     alive = [replica for replica in known if replica.alive]
     return json_response(
@@ -253,14 +286,14 @@ async def members(node: RocketNode, request: Request, parameters: Mapping[str, s
     )
 
 
-def _nodes(node: RocketNode, replicas: Sequence[ReplicaIdentity]) -> list[str]:
+def _nodes(node: ManagedNode, replicas: Sequence[ReplicaIdentity]) -> list[str]:
     """Whose brokers they are, each once: one that lost its identity is registered twice."""
     names = [node.book.name_of(replica.broker_address) for replica in replicas]
     return sorted(dict.fromkeys(name for name in names if name))
 
 
 async def forget_member(
-    node: RocketNode, request: Request, parameters: Mapping[str, str]
+    node: ManagedNode, request: Request, parameters: Mapping[str, str]
 ) -> Response:
     """By every id that it has. The controllers refuse it while it lives."""
     name, settings = parameters["name"], node.config.broker
@@ -273,7 +306,7 @@ async def forget_member(
 
 
 async def epoch_cache(
-    node: RocketNode, request: Request, parameters: Mapping[str, str]
+    node: ManagedNode, request: Request, parameters: Mapping[str, str]
 ) -> Response:
     controllers(node)
     if not isinstance(node.replica, AutoSwitchReplica):
@@ -282,7 +315,7 @@ async def epoch_cache(
 
 
 async def elect_master(
-    node: RocketNode, request: Request, parameters: Mapping[str, str]
+    node: ManagedNode, request: Request, parameters: Mapping[str, str]
 ) -> Response:
     """The controllers' leader decides: with a broker named it must be that one, also if the old
     master lives.
@@ -309,14 +342,14 @@ async def elect_master(
     )
 
 
-async def _replicas(node: RocketNode) -> Sequence[ReplicaIdentity]:
+async def _replicas(node: ManagedNode) -> Sequence[ReplicaIdentity]:
     """Whom the controllers know in this node's group."""
     group = node.config.broker.broker_name
     known = (await controllers(node).sync_state_data([group])).get(group)
     return () if known is None else (*known.in_sync_replicas, *known.not_in_sync_replicas)
 
 
-async def _id_of(node: RocketNode, name: str) -> int:
+async def _id_of(node: ManagedNode, name: str) -> int:
     """A broker's id by its node's name. Raises ApiError(400)."""
     for replica in await _replicas(node):
         if node.book.node_of(replica.broker_address) == name:
@@ -324,7 +357,7 @@ async def _id_of(node: RocketNode, name: str) -> int:
     raise bad_request(f"the controllers know no broker on {name}")
 
 
-ROUTES: tuple[RouteOf[RocketNode], ...] = (
+ROUTES: tuple[RouteOf[ManagedNode], ...] = (
     RouteOf("GET", "/api/shalott/claims", claims),
     RouteOf("GET", "/api/health", health),
     RouteOf("GET", "/api/shalott/ha-status", ha_status),
@@ -338,3 +371,41 @@ ROUTES: tuple[RouteOf[RocketNode], ...] = (
     RouteOf("POST", "/api/shalott/promote", promote),
     RouteOf("POST", "/api/shalott/follow", follow),
 )
+
+
+# -- names in place of addresses -------------------------------------------------------------------
+# HAService's wire does not say who a slave is, and slaves on one host share its address (in the
+# local world all do). A name is given where it is certain: by an address of its own, or because
+# no other node is left; otherwise the names that it may be.
+
+
+def named(synchronised: list[str], mirrors: list[str]) -> list[str]:
+    """Who is in sync, by name: addresses are, when there are as many as there can be."""
+    if all(name in mirrors for name in synchronised):
+        return synchronised
+    return mirrors if len(synchronised) >= len(mirrors) else []
+
+
+def with_names(
+    status: HaStatus, node: str, brokers: Sequence[str], node_of: Callable[[str], str]
+) -> HaStatus:
+    """The body of GET_BROKER_HA_STATUS with names: ``node`` is who tells it, ``slave`` whom a
+    connection is of, ``master`` who is followed. ``node_of``: of an advertised address, or ""."""
+    others = [name for name in brokers if name != node]
+    links = [(_name(link, others), link) for link in status["haConnectionInfo"]]
+    known = [name for name, _ in links]
+    perhaps = " or ".join(name for name in others if name not in known)
+    told: HaStatus = {"node": node, **status}
+    told["haConnectionInfo"] = [
+        {**link, "slave": name or perhaps or link["addr"]} for name, link in links
+    ]
+    client = status.get("haClientRuntimeInfo")
+    if client:
+        told["haClientRuntimeInfo"] = {"master": node_of(client["masterAddr"]), **client}
+    return told
+
+
+def _name(link: HaConnectionInfo, others: Sequence[str]) -> str:
+    """ "" if the connection does not tell it."""
+    told = (str(link.get("slave", "")), str(link["addr"]))
+    return next((name for name in told if name in others), "")

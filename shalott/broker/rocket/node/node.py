@@ -14,15 +14,13 @@ from functools import partial
 from typing import Literal
 
 from shalott.broker.base.disk import Disk
-from shalott.broker.base.env import Clock, Env, Rng, never
+from shalott.broker.base.env import Clock, Env, EventLog, Rng, never
 from shalott.broker.base.errors import BrokerError, ConfigError
-from shalott.broker.base.events import EventLog
-from shalott.broker.base.http.server import ManagementServer
-from shalott.broker.base.lives import begin_life
-from shalott.broker.rocket.addresses import AddressBook, controller_addresses
+from shalott.broker.base.files import begin_life
+from shalott.broker.base.http_server import ManagementServer
 from shalott.broker.rocket.commitlog.api import Store
 from shalott.broker.rocket.commitlog.replica import Replica
-from shalott.broker.rocket.config import RocketConfig
+from shalott.broker.rocket.config import AddressBook, RocketConfig, controller_addresses
 from shalott.broker.rocket.controller.client import ControllerClient
 from shalott.broker.rocket.controller.service import Controller
 from shalott.broker.rocket.nameserver.server import NameServer
@@ -46,7 +44,7 @@ class RocketNode:
         self.book = AddressBook(config)
         self.client = RemotingClient(self.book.dial)
         self.name_server = NameServer(env, config) if "nameserver" in config.services else None
-        # Of whatever the node hosts: an operator may ask any node for the controllers' word.
+        # For all services: an operator may ask any node for the controllers' word.
         self.controllers: ControllerClient | None = None
         if config.system == "controller":
             self.controllers = ControllerClient(self.client, controller_addresses(config))
@@ -73,7 +71,7 @@ class RocketNode:
         starts: int = 0,
     ) -> RocketNode:
         """Read what a former life left on ``disk``. The callables get the incarnation; ``starts``
-        is how often the machine has started the node (broker/base/lives.py).
+        is how often the machine has started the node (broker/base/files.py).
         """
         incarnation = await begin_life(disk, starts)
         env = Env(

@@ -14,12 +14,10 @@ import logging
 import msgspec
 
 from shalott.broker.base.errors import BrokerError
-from shalott.broker.rocket.addresses import AddressBook
-from shalott.broker.rocket.config import RocketConfig
+from shalott.broker.rocket.config import AddressBook, RocketConfig
 from shalott.broker.rocket.processor.broker import Broker
 from shalott.broker.rocket.remoting.client import RemotingClient
-from shalott.broker.rocket.remoting.codes import RequestCode, ResponseCode
-from shalott.broker.rocket.remoting.command import Command
+from shalott.broker.rocket.remoting.command import Command, RequestCode, ResponseCode
 from shalott.broker.rocket.remoting.headers import RegisterBroker, UnregisterBroker, to_ext
 from shalott.broker.rocket.remoting.route_data import (
     RegisterBody,

@@ -15,14 +15,12 @@ from typing import TypeVar
 import msgspec
 
 from shalott.broker.base.errors import BrokerError
-from shalott.broker.rocket.addresses import AddressBook
+from shalott.broker.rocket.config import AddressBook
 from shalott.broker.rocket.processor.broker import Broker
-from shalott.broker.rocket.processor.system_topics import TIMER_TOPIC
-from shalott.broker.rocket.processor.timer_checkpoint import decode_timer_checkpoint
-from shalott.broker.rocket.processor.topics import DelayTable, GroupTable, OffsetTable
+from shalott.broker.rocket.processor.delay_tables import decode_timer_checkpoint
+from shalott.broker.rocket.processor.topics import TIMER_TOPIC, DelayTable, GroupTable, OffsetTable
 from shalott.broker.rocket.remoting.client import RemotingClient
-from shalott.broker.rocket.remoting.codes import RequestCode, ResponseCode
-from shalott.broker.rocket.remoting.command import Command
+from shalott.broker.rocket.remoting.command import Command, RequestCode, ResponseCode
 from shalott.broker.rocket.remoting.java_json import decode_java_json
 from shalott.broker.rocket.remoting.route_data import TopicConfigs
 
@@ -95,11 +93,11 @@ class SlaveSync:
             tables.replace_offsets(offsets)
         delays = await self._get(master, RequestCode.GET_ALL_DELAY_OFFSET, DelayTable)
         if delays is not None:
-            tables.replace_delays(delays)
+            tables.delayed.replace_delays(delays)
         groups = await self._get(master, RequestCode.GET_ALL_SUBSCRIPTIONGROUP_CONFIG, GroupTable)
         if groups is not None:
             tables.replace_groups(groups)
-        if self._broker.store.queue_range(TIMER_TOPIC, 0)[1]:
+        if self._broker.store.reader.queue_range(TIMER_TOPIC, 0)[1]:
             await self._copy_timers(master)
 
     async def _copy_timers(self, master: str) -> None:
@@ -108,7 +106,7 @@ class SlaveSync:
         if answer is None or answer.code != ResponseCode.SUCCESS:
             return
         try:
-            self._broker.tables.replace_timers(decode_timer_checkpoint(answer.body))
+            self._broker.tables.delayed.replace_timers(decode_timer_checkpoint(answer.body))
         except ValueError as error:
             raise BrokerError(f"GET_TIMER_CHECK_POINT: {error}") from error
 

@@ -12,7 +12,6 @@ was acknowledged, where brokers have ids: what the invariants are judged by (doc
 from __future__ import annotations
 
 import asyncio
-from typing import Any
 
 from shalott.broker.base.env import Env
 
@@ -62,7 +61,7 @@ class AckedEvents:
     def flush(self) -> None:
         """Tell what has gathered."""
         if self._count:
-            detail: dict[str, Any] = {
+            detail: dict[str, object] = {
                 "first_ns": self._first_ns,
                 "last_ns": self._last_ns,
                 "count": self._count,

@@ -8,12 +8,9 @@ import msgspec
 
 from shalott.broker.rocket.processor.broker import Broker
 from shalott.broker.rocket.processor.fields import Fields
-from shalott.broker.rocket.processor.outcomes import NOTHING_STORED
-from shalott.broker.rocket.processor.storing import not_master
-from shalott.broker.rocket.processor.system_topics import is_system_topic
-from shalott.broker.rocket.processor.topics import is_valid_topic
-from shalott.broker.rocket.remoting.codes import ResponseCode
-from shalott.broker.rocket.remoting.command import Command, response
+from shalott.broker.rocket.processor.puts import NOTHING_STORED, not_master
+from shalott.broker.rocket.processor.topics import is_system_topic, is_valid_topic
+from shalott.broker.rocket.remoting.command import Command, ResponseCode, response
 from shalott.broker.rocket.remoting.route_data import PERM_READ, PERM_WRITE, TopicConfig
 from shalott.broker.rocket.remoting.server import Caller
 
@@ -62,11 +59,11 @@ async def all_consumer_offsets(broker: Broker, request: Command, caller: Caller)
 
 
 async def all_delay_offsets(broker: Broker, request: Command, caller: Caller) -> Command:
-    return _json(broker.tables.delay_table())
+    return _json(broker.tables.delayed.delay_table())
 
 
 async def timer_checkpoint(broker: Broker, request: Command, caller: Caller) -> Command:
-    return response(ResponseCode.SUCCESS, body=broker.tables.timers.encode())
+    return response(ResponseCode.SUCCESS, body=broker.tables.delayed.timers.encode())
 
 
 async def recall_message(broker: Broker, request: Command, caller: Caller) -> Command:

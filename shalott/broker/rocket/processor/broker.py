@@ -14,11 +14,10 @@ from shalott.broker.rocket.commitlog.api import Store
 from shalott.broker.rocket.commitlog.replica import Replica
 from shalott.broker.rocket.config import BrokerConfig
 from shalott.broker.rocket.processor.acked import AckedEvents
-from shalott.broker.rocket.processor.groups import Groups
-from shalott.broker.rocket.processor.hosts import stored_host
-from shalott.broker.rocket.processor.locks import QueueLocks
-from shalott.broker.rocket.processor.system_topics import TIMER_TOPIC
+from shalott.broker.rocket.processor.clients import Groups, QueueLocks
+from shalott.broker.rocket.processor.stored_messages import stored_host
 from shalott.broker.rocket.processor.tables import Tables
+from shalott.broker.rocket.processor.topics import TIMER_TOPIC
 from shalott.broker.rocket.remoting.command import Command
 from shalott.broker.rocket.remoting.server import Caller
 
@@ -63,7 +62,7 @@ class Broker:
         if self.env.has_bug("KB-RKT-36"):  # topic_config_not_replicated
             return False
         queues = min(CLIENT_QUEUES, self.config.default_queues)
-        learnt = self.tables.learn(self.store.queues(), queues)
+        learnt = self.tables.learn(self.store.reader.queues(), queues)
         if learnt:
             self.topics_changed()
         return learnt
@@ -71,18 +70,18 @@ class Broker:
     def take_over(self) -> None:
         """This broker became the master: its tables follow from its log where they lag behind.
 
-        No group has consumed what the log does not have, whatever it told the former master: its
+        No group has consumed what the log does not have, also if it told the former master so: its
         next messages would be skipped (KB-RKT-35, offset_not_truncated).
         """
         self.learn_topics()
         if self.env.has_bug("KB-RKT-35"):
             return
-        self.tables.limit_timers(self.store.queue_end(TIMER_TOPIC, 0))
+        self.tables.delayed.limit_timers(self.store.reader.queue_end(TIMER_TOPIC, 0))
         for key, queues in self.tables.offsets.items():
             topic, _, group = key.partition("@")
             for queue_id in list(queues):
                 # Of the log: what is not confirmed again yet is there all the same.
-                end = self.store.queue_end(topic, queue_id)
+                end = self.store.reader.queue_end(topic, queue_id)
                 self.tables.limit_offset(group, topic, queue_id, end)
 
     def tell(self, caller: Caller, command: Command) -> None:

@@ -10,17 +10,16 @@ from collections.abc import Mapping, Sequence
 import msgspec
 
 from shalott.broker.rocket.processor.broker import Broker
-from shalott.broker.rocket.processor.client_bodies import (
+from shalott.broker.rocket.processor.clients import (
     Heartbeat,
     Locked,
     LockRequest,
     decode_json,
 )
 from shalott.broker.rocket.processor.fields import Fields
-from shalott.broker.rocket.processor.storing import ensure_topic, not_master
+from shalott.broker.rocket.processor.puts import ensure_topic, not_master
 from shalott.broker.rocket.processor.topics import retry_topic
-from shalott.broker.rocket.remoting.codes import RequestCode, ResponseCode
-from shalott.broker.rocket.remoting.command import Command, response
+from shalott.broker.rocket.remoting.command import Command, RequestCode, ResponseCode, response
 from shalott.broker.rocket.remoting.server import Caller
 
 EXPIRE_INTERVAL_S = 10.0  # ClientHousekeepingService

@@ -17,17 +17,18 @@ from shalott.broker.rocket.commitlog.api import GetStatus, Message
 from shalott.broker.rocket.commitlog.codec import Stored
 from shalott.broker.rocket.commitlog.replica import PutStatus
 from shalott.broker.rocket.processor.broker import Broker
-from shalott.broker.rocket.processor.properties import (
+from shalott.broker.rocket.processor.puts import ensure_topic, put
+from shalott.broker.rocket.processor.stored_messages import (
     DELAY,
     REAL_QID,
     REAL_TOPIC,
+    flags_to_store_again,
     properties_of,
     properties_text,
+    read_stored,
 )
-from shalott.broker.rocket.processor.stored import flags_to_store_again, read_stored
-from shalott.broker.rocket.processor.storing import ensure_topic, put
-from shalott.broker.rocket.processor.system_topics import SCHEDULE_TOPIC
 from shalott.broker.rocket.processor.timers import Timers, without_timers
+from shalott.broker.rocket.processor.topics import SCHEDULE_TOPIC
 
 # messageDelayLevel: 1s 5s 10s 30s 1m to 10m 20m 30m 1h 2h; level 1 is the first.
 LEVELS_S: tuple[int, ...] = (
@@ -82,7 +83,7 @@ class StoringClock:
 
     def stored_ms(self, store_ms: int, now_ms: int, steady_ms: int) -> int:
         """When the head of the queue was stored, by our clock, or later. ``steady_ms``: now, by a
-        clock that nobody sets."""
+        clock that is never set."""
         if store_ms < self._last_ms:  # by another clock, or one that was set right
             self._ahead_ms = 0
         if abs(now_ms - steady_ms - self._since_ms) > STEP_MS:  # ours was set
@@ -117,15 +118,15 @@ async def deliver_delayed(broker: Broker) -> None:
 
 def _has_delays(broker: Broker) -> bool:
     queues = range(len(LEVELS_S))
-    return any(broker.store.queue_range(SCHEDULE_TOPIC, queue)[1] for queue in queues)
+    return any(broker.store.reader.queue_range(SCHEDULE_TOPIC, queue)[1] for queue in queues)
 
 
 async def _deliver_level(broker: Broker, level: int, clock: StoringClock) -> bool:
     """Whether all that is due is delivered."""
-    first, end = broker.store.queue_range(SCHEDULE_TOPIC, level - 1)
-    offset = min(max(broker.tables.delays.get(level, 0), first), end)
+    first, end = broker.store.reader.queue_range(SCHEDULE_TOPIC, level - 1)
+    offset = min(max(broker.tables.delayed.delays.get(level, 0), first), end)
     while offset < end:
-        got = await broker.store.get(
+        got = await broker.store.reader.get(
             SCHEDULE_TOPIC, level - 1, offset, max_messages=1, max_bytes=BATCH_BYTES
         )
         if got.status is not GetStatus.FOUND or not got.messages:
@@ -139,7 +140,7 @@ async def _deliver_level(broker: Broker, level: int, clock: StoringClock) -> boo
         if result.status is not PutStatus.PUT_OK:
             return False
         offset = got.next_offset
-        broker.tables.put_delay(level, offset)
+        broker.tables.delayed.put_delay(level, offset)
     clock.drained()
     return True
 

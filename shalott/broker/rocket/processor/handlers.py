@@ -6,20 +6,10 @@ import logging
 from collections.abc import Awaitable, Callable, Mapping
 
 from shalott.broker.base.errors import BrokerError
-from shalott.broker.rocket.processor import (
-    admin,
-    client_requests,
-    offsets,
-    pulling,
-    resetting,
-    sending,
-    sending_back,
-    viewing,
-)
+from shalott.broker.rocket.processor import admin, client_requests, offsets, pull, send
 from shalott.broker.rocket.processor.broker import Broker
 from shalott.broker.rocket.processor.fields import BadRequest
-from shalott.broker.rocket.remoting.codes import RequestCode, ResponseCode
-from shalott.broker.rocket.remoting.command import Command, response
+from shalott.broker.rocket.remoting.command import Command, RequestCode, ResponseCode, response
 from shalott.broker.rocket.remoting.server import Caller, Handler
 
 log = logging.getLogger("shalott.broker.processor")
@@ -27,14 +17,14 @@ log = logging.getLogger("shalott.broker.processor")
 BrokerHandler = Callable[[Broker, Command, Caller], Awaitable[Command]]
 
 TABLE: Mapping[RequestCode, BrokerHandler] = {
-    RequestCode.SEND_MESSAGE: sending.send,
-    RequestCode.SEND_MESSAGE_V2: sending.send,
-    RequestCode.SEND_BATCH_MESSAGE: sending.send,
-    RequestCode.CONSUMER_SEND_MSG_BACK: sending_back.send_back,
-    RequestCode.PULL_MESSAGE: pulling.pull,
-    RequestCode.LITE_PULL_MESSAGE: pulling.pull,
-    RequestCode.QUERY_MESSAGE: viewing.query_message,
-    RequestCode.VIEW_MESSAGE_BY_ID: viewing.view_message_by_id,
+    RequestCode.SEND_MESSAGE: send.send,
+    RequestCode.SEND_MESSAGE_V2: send.send,
+    RequestCode.SEND_BATCH_MESSAGE: send.send,
+    RequestCode.CONSUMER_SEND_MSG_BACK: send.send_back,
+    RequestCode.PULL_MESSAGE: pull.pull,
+    RequestCode.LITE_PULL_MESSAGE: pull.pull,
+    RequestCode.QUERY_MESSAGE: pull.query_message,
+    RequestCode.VIEW_MESSAGE_BY_ID: pull.view_message_by_id,
     RequestCode.QUERY_CONSUMER_OFFSET: offsets.query_consumer_offset,
     RequestCode.UPDATE_CONSUMER_OFFSET: offsets.update_consumer_offset,
     RequestCode.SEARCH_OFFSET_BY_TIMESTAMP: offsets.search_offset_by_timestamp,
@@ -46,7 +36,7 @@ TABLE: Mapping[RequestCode, BrokerHandler] = {
     RequestCode.GET_CONSUMER_LIST_BY_GROUP: client_requests.consumer_list,
     RequestCode.LOCK_BATCH_MQ: client_requests.lock_batch,
     RequestCode.UNLOCK_BATCH_MQ: client_requests.unlock_batch,
-    RequestCode.INVOKE_BROKER_TO_RESET_OFFSET: resetting.reset_offset,
+    RequestCode.INVOKE_BROKER_TO_RESET_OFFSET: offsets.reset_offset,
     RequestCode.END_TRANSACTION: admin.not_supported,
     RequestCode.CHECK_TRANSACTION_STATE: admin.not_supported,
     RequestCode.UPDATE_AND_CREATE_TOPIC: admin.update_and_create_topic,

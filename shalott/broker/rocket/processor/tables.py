@@ -1,28 +1,29 @@
 """Tables: what a broker keeps besides messages: topics, subscription groups, consumers' offsets and
-delay offsets, each in a JSON file under ``config`` (upstream: ConfigManager and its subclasses);
-and where its timers stand.
+how far delayed messages were delivered.
 
-Files are written behind: topics and groups at once, offsets every five seconds, as upstream does.
-A crash takes what was not written, and nobody was promised it: topics are learnt again from the
-queues that the log has (``learn``), and a lost offset makes a group consume again. So a disk that
-takes no table stops nothing; it is tried again. A file that makes no sense counts for nothing, and
-its former content, in ``.bak``, stands in for it, as upstream has it.
+A crash takes what was not written yet (table_files.py), and it was not promised: topics are learnt
+again from the queues that the log has (``learn``), and a lost offset makes a group consume again.
 """
 
 from __future__ import annotations
 
-import asyncio
-import logging
 from collections.abc import Callable, Sequence
-from typing import TypeVar
 
 import msgspec
 
 from shalott.broker.base.env import Env
-from shalott.broker.base.files import FORMER, read_file, replace_file
-from shalott.broker.rocket.processor.timer_checkpoint import (
+from shalott.broker.rocket.processor.delay_tables import (
+    DelayTables,
     TimerCheckpoint,
     decode_timer_checkpoint,
+)
+from shalott.broker.rocket.processor.table_files import (
+    DELAYS,
+    GROUPS,
+    OFFSETS,
+    TIMERS,
+    TOPICS,
+    TableFiles,
 )
 from shalott.broker.rocket.processor.topics import (
     DelayTable,
@@ -32,23 +33,7 @@ from shalott.broker.rocket.processor.topics import (
     next_version,
     queues_of,
 )
-from shalott.broker.rocket.remoting.java_json import decode_java_json
 from shalott.broker.rocket.remoting.route_data import DataVersion, TopicConfig, TopicConfigs
-
-log = logging.getLogger("shalott.broker.tables")
-
-T = TypeVar("T", bound=msgspec.Struct)
-U = TypeVar("U")
-OFFSETS_INTERVAL_S = 5.0  # flushConsumerOffsetInterval
-WAIT_S_MIN = 0.001
-AGAIN_S = 1.0  # after a disk that took nothing
-
-TOPICS = "config/topics.json"
-GROUPS = "config/subscriptionGroup.json"
-OFFSETS = "config/consumerOffset.json"
-DELAYS = "config/delayOffset.json"
-TIMERS = "config/timercheck"
-BEHIND = (OFFSETS, DELAYS, TIMERS)  # written every so often
 
 
 class Tables:
@@ -62,16 +47,21 @@ class Tables:
         self.topics: dict[str, TopicConfig] = {}
         self.groups: dict[str, SubscriptionGroup] = {}
         self.offsets: dict[str, dict[int, int]] = {}
-        self.delays: dict[int, int] = {}
-        self.timers = TimerCheckpoint()
         self.topics_version = DataVersion()
         self.groups_version = DataVersion()
         self.offsets_version = DataVersion()
         self._env = env
         self._epoch = epoch
-        self._dirty: dict[str, None] = {}
-        self._rubbish: dict[str, None] = {}  # files whose content must not become the former one
-        self._changed = asyncio.Event()
+        self._files = TableFiles(env.disk)
+        self._touch = self._files.touch
+        self.delayed = DelayTables(env, epoch, self._files.touch)
+        self._files.contents = {
+            TOPICS: lambda: msgspec.json.encode(self.topic_table()),
+            GROUPS: lambda: msgspec.json.encode(self.group_table()),
+            OFFSETS: lambda: msgspec.json.encode(self.offset_table()),
+            DELAYS: lambda: msgspec.json.encode(self.delayed.delay_table()),
+            TIMERS: lambda: self.delayed.timers.as_file(),
+        }
 
     @classmethod
     async def open(
@@ -82,15 +72,15 @@ class Tables:
         What can't be understood counts as absent: see above. Raises OSError.
         """
         tables = cls(env, epoch)
-        topics = await tables._read(TOPICS, TopicConfigs)
-        groups = await tables._read(GROUPS, GroupTable)
-        offsets = await tables._read(OFFSETS, OffsetTable)
-        delays = await tables._read(DELAYS, DelayTable)
+        files, delayed = tables._files, tables.delayed
+        topics = await files.read_json(TOPICS, TopicConfigs)
+        groups = await files.read_json(GROUPS, GroupTable)
+        offsets = await files.read_json(OFFSETS, OffsetTable)
+        delayed.delays = (await files.read_json(DELAYS, DelayTable)).offset_table
+        delayed.timers = await files.read(TIMERS, decode_timer_checkpoint, TimerCheckpoint)
         tables.topics, tables.topics_version = topics.topic_config_table, topics.data_version
         tables.groups, tables.groups_version = groups.subscription_group_table, groups.data_version
         tables.offsets, tables.offsets_version = offsets.offset_table, offsets.data_version
-        tables.delays = delays.offset_table
-        tables.timers = await tables._read_with(TIMERS, decode_timer_checkpoint, TimerCheckpoint)
         tables.topics |= {topic.topic_name: topic for topic in own}
         return tables
 
@@ -175,7 +165,7 @@ class Tables:
         )
 
     def replace_offsets(self, table: OffsetTable) -> None:
-        """Take a master's, whatever it says, as upstream does (KB-RKT-05)."""
+        """Take a master's, also if it is older, as upstream does (KB-RKT-05)."""
         self.offsets = {key: dict(queues) for key, queues in table.offset_table.items()}
         self.offsets_version = table.data_version
         self._touch(OFFSETS)
@@ -186,116 +176,15 @@ class Tables:
         if offset is not None and offset > end:
             self.put_offset(group, topic, queue_id, end)
 
-    # -- delayed messages --------------------------------------------------------------------------
-
-    def put_delay(self, level: int, offset: int) -> None:
-        self.delays[level] = offset
-        self._touch(DELAYS)
-
-    def delay_table(self) -> DelayTable:
-        return DelayTable(offset_table=dict(self.delays))
-
-    def replace_delays(self, table: DelayTable) -> None:
-        if table.offset_table != self.delays:
-            self.delays = dict(table.offset_table)
-            self._touch(DELAYS)
-
-    def put_timers(self, read_ms: int, queue_offset: int) -> None:
-        """Where this master stands with messages that have a time of their own."""
-        known = self.timers
-        if (read_ms, queue_offset) != (known.read_ms, known.queue_offset):
-            version = self._next(known.version)
-            self.timers = TimerCheckpoint(read_ms, 0, queue_offset, queue_offset, version)
-            self._touch(TIMERS)
-
-    def replace_timers(self, checkpoint: TimerCheckpoint) -> None:
-        """Take a master's."""
-        if checkpoint != self.timers:
-            self.timers = checkpoint
-            self._touch(TIMERS)
-
-    def limit_timers(self, end: int) -> None:
-        """The queue of timers ends there: what comes next was never seen by anybody."""
-        if self.timers.queue_offset > end:
-            self.put_timers(self.timers.read_ms, end)
-
     # -- files -------------------------------------------------------------------------------------
 
     async def run(self) -> None:
         """Write what changes until cancelled."""
-        offsets_at = 0.0
-        loop = asyncio.get_running_loop()
-        while True:
-            late = any(path in self._dirty for path in BEHIND)
-            try:
-                # Never nothing: a timer may fire a rounding error before its time.
-                wait_s = max(WAIT_S_MIN, offsets_at - loop.time())
-                async with asyncio.timeout(wait_s if late else None):
-                    await self._changed.wait()
-            except TimeoutError:
-                pass
-            self._changed.clear()
-            due = [path for path in (TOPICS, GROUPS) if path in self._dirty]
-            if loop.time() >= offsets_at:
-                due += [path for path in BEHIND if path in self._dirty]
-                offsets_at = loop.time() + OFFSETS_INTERVAL_S
-            if not await self._save(due):
-                await asyncio.sleep(AGAIN_S)
+        await self._files.run()
 
     async def save(self) -> None:
         """Write all that changed, at an orderly end."""
-        await self._save(list(self._dirty))
-
-    async def _read(self, path: str, shape: type[T]) -> T:
-        return await self._read_with(path, lambda data: decode_java_json(data, shape), shape)
-
-    async def _read_with(
-        self, path: str, decode: Callable[[bytes], U], empty: Callable[[], U]
-    ) -> U:
-        """The file's content, or its former one, or an empty table."""
-        for candidate in (path, path + FORMER):
-            data = await read_file(self._env.disk, candidate)
-            if data is None:
-                continue
-            try:
-                table = decode(data)
-            except ValueError as error:  # a DecodeError is one
-                log.warning("%s can't be understood and counts as absent: %s", candidate, error)
-                self._rubbish[candidate] = None
-                continue
-            if candidate != path:
-                log.warning("%s is read instead of %s", candidate, path)
-            return table
-        return empty()
-
-    async def _save(self, paths: list[str]) -> bool:
-        """Whether the disk took them all; what it did not take stays to be written."""
-        for path in paths:
-            self._dirty.pop(path, None)
-            sound = path not in self._rubbish
-            try:
-                await replace_file(self._env.disk, path, self._content(path), keep_former=sound)
-                self._rubbish.pop(path, None)
-            except OSError as error:
-                log.warning("%s can't be written: %s", path, error.strerror or error)
-                self._dirty[path] = None
-                return False
-        return True
-
-    def _content(self, path: str) -> bytes:
-        if path == TIMERS:
-            return self.timers.as_file()
-        tables: dict[str, Callable[[], msgspec.Struct]] = {
-            TOPICS: self.topic_table,
-            GROUPS: self.group_table,
-            OFFSETS: self.offset_table,
-            DELAYS: self.delay_table,
-        }
-        return msgspec.json.encode(tables[path]())
-
-    def _touch(self, path: str) -> None:
-        self._dirty[path] = None
-        self._changed.set()
+        await self._files.save()
 
     def _next(self, version: DataVersion) -> DataVersion:
         return next_version(version, self._epoch(), self._env.clock.wall_ns() // 1_000_000)

@@ -4,7 +4,7 @@ TIMER_DELAY_SEC (upstream: TimerMessageStore, HookUtils).
 Such a message is stored in the one queue of rmq_sys_wheel_timer, with its real topic and queue and
 the time when it is due as properties. The master reads that queue, keeps in memory which place is
 due when, and stores what is due under its real topic. Where it stands is written behind and copied
-by slaves (timer_checkpoint.py), so after a crash or a failover messages may be delivered again, and
+by slaves (delay_tables.py), so after a crash or a failover messages may be delivered again, and
 none is forgotten: at least once, as upstream.
 
 As upstream's wheel has slots of a second, the time is rounded down to one, and what is due in a
@@ -23,17 +23,17 @@ from shalott.broker.rocket.commitlog.api import GetStatus, Message
 from shalott.broker.rocket.commitlog.codec import Stored
 from shalott.broker.rocket.commitlog.replica import PutStatus
 from shalott.broker.rocket.processor.broker import Broker
-from shalott.broker.rocket.processor.properties import (
+from shalott.broker.rocket.processor.puts import ensure_topic, put
+from shalott.broker.rocket.processor.stored_messages import (
     REAL_QID,
     REAL_TOPIC,
     UNIQ_KEY,
+    flags_to_store_again,
     properties_of,
     properties_text,
+    read_stored,
 )
-from shalott.broker.rocket.processor.stored import flags_to_store_again, read_stored
-from shalott.broker.rocket.processor.storing import ensure_topic, put
-from shalott.broker.rocket.processor.system_topics import TIMER_TOPIC
-from shalott.broker.rocket.processor.topics import RETRY_PREFIX
+from shalott.broker.rocket.processor.topics import RETRY_PREFIX, TIMER_TOPIC
 
 DELIVER_MS = "TIMER_DELIVER_MS"
 DELAY_MS = "TIMER_DELAY_MS"
@@ -138,7 +138,7 @@ class Timers:
         self._waiting, self._revoked, self._delivered_ms = [], {}, -1
 
     def is_used(self) -> bool:
-        return self.broker.store.queue_range(TIMER_TOPIC, QUEUE)[1] > 0
+        return self.broker.store.reader.queue_range(TIMER_TOPIC, QUEUE)[1] > 0
 
     async def deliver(self) -> bool:
         """Whether all that is due is delivered."""
@@ -162,17 +162,17 @@ class Timers:
         """Go on where this broker's former life, or the former master, was."""
         self.forget()
         self._epoch = self.broker.replica.epoch
-        store, known = self.broker.store, self.broker.tables.timers
+        store, known = self.broker.store, self.broker.tables.delayed.timers
         since_ms = known.read_ms - DELAY_MS_MAX - CLOCKS_APART_MS
-        self._loaded = await store.queue_offset_at_ms(TIMER_TOPIC, QUEUE, since_ms)
+        self._loaded = await store.reader.queue_offset_at_ms(TIMER_TOPIC, QUEUE, since_ms)
 
     async def _load(self) -> None:
         """Take notice of what came into the queue."""
-        store, known = self.broker.store, self.broker.tables.timers
-        first, end = store.queue_range(TIMER_TOPIC, QUEUE)
+        store, known = self.broker.store, self.broker.tables.delayed.timers
+        first, end = store.reader.queue_range(TIMER_TOPIC, QUEUE)
         self._loaded = max(self._loaded, first)
         while self._loaded < end:
-            got = await store.get(
+            got = await store.reader.get(
                 TIMER_TOPIC, QUEUE, self._loaded, max_messages=BATCH, max_bytes=BATCH_BYTES
             )
             if got.status is not GetStatus.FOUND or not got.messages:
@@ -181,7 +181,7 @@ class Timers:
                 properties = properties_of(read_stored(data).message.properties)
                 out_ms, offset = properties.get(OUT_MS, ""), self._loaded + number
                 if not _LONG.fullmatch(out_ms) or REAL_TOPIC not in properties:
-                    continue  # no timer: somebody else's
+                    continue  # no timer of ours
                 if offset < known.queue_offset and int(out_ms) < known.read_ms:
                     continue  # it has been delivered
                 if REVOKES in properties:
@@ -192,7 +192,7 @@ class Timers:
 
     async def _deliver_one(self, due_ms: int, offset: int) -> bool:
         broker = self.broker
-        got = await broker.store.get(
+        got = await broker.store.reader.get(
             TIMER_TOPIC, QUEUE, offset, max_messages=1, max_bytes=BATCH_BYTES
         )
         if got.status is GetStatus.TOO_SMALL:
@@ -211,12 +211,12 @@ class Timers:
         """For the next life, or the next master: what waits was not due before what is noted,
         however the clock was set meanwhile."""
         tables = self.broker.tables
-        read_ms = max(self._delivered_ms + 1, tables.timers.read_ms)
+        read_ms = max(self._delivered_ms + 1, tables.delayed.timers.read_ms)
         if self._waiting:
             read_ms = min(read_ms, self._waiting[0][0])
         else:
             self._revoked = {}
-        tables.put_timers(read_ms, self._loaded)
+        tables.delayed.put_timers(read_ms, self._loaded)
 
 
 def _due(broker: Broker, waiting: Stored, properties: dict[str, str]) -> Message:

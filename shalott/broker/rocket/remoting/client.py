@@ -152,7 +152,7 @@ class RemotingClient:
             del self._connecting[address]
 
     async def _connect(self, address: str) -> _Connection | str:
-        """A connection, or why there is none: nobody may be left to take an exception."""
+        """A connection, or why there is none: the caller may be gone."""
         connection = _Connection(address, self._ended, self._on_push)
         try:
             host, port = self._dial(address)

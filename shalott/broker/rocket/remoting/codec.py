@@ -11,13 +11,12 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Mapping
-from typing import Annotated, Any
+from typing import Annotated
 
 import msgspec
 
 from shalott.broker.base.errors import BrokerError
-from shalott.broker.rocket.remoting.codes import Language
-from shalott.broker.rocket.remoting.command import BINARY, JSON, Command
+from shalott.broker.rocket.remoting.command import BINARY, JSON, Command, Language
 
 FRAME_BYTES_MAX = 16 << 20  # the length itself counts
 HEADER_BYTES_MAX = (1 << 24) - 1
@@ -173,7 +172,7 @@ def _decode_unusual(header: bytes, body: bytes) -> Command:
     )
 
 
-def _integer(fields: dict[str, Any], name: str, default: int | None = None) -> int:
+def _integer(fields: Mapping[str, object], name: str, default: int | None = None) -> int:
     value = fields.get(name, default)
     if isinstance(value, bool) or not isinstance(value, int) or value not in _INT32:
         raise FrameError(f"the header's {name} is {value!r}")

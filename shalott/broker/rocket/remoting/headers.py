@@ -107,7 +107,7 @@ class PullMessage(msgspec.Struct, kw_only=True, frozen=True, rename="camel"):
 
 
 class PullResult(msgspec.Struct, kw_only=True, frozen=True, rename="camel"):
-    """Answers a pull, whatever its code."""
+    """Answers a pull, with any code."""
 
     suggest_which_broker_id: int = 0
     next_begin_offset: int

@@ -4,7 +4,7 @@ A handler that needs not wait is a plain function and is answered on the spot. T
 connection are carried out at the same time and answered as they end; one whose connection is gone
 is carried out all the same, as upstream's are: it may be half done. What is not a frame ends its
 connection and nothing else. A connection from which nothing came for two minutes is closed
-(upstream's serverChannelMaxIdleTimeSeconds): its peer is gone, and nobody would ever say so. So is
+(upstream's serverChannelMaxIdleTimeSeconds): its peer is gone, and nothing would ever say so. So is
 one that takes no answers.
 """
 
@@ -13,12 +13,16 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Coroutine, Mapping
-from typing import Any
 
 from shalott.broker.base.errors import cannot_listen
 from shalott.broker.rocket.remoting.codec import FrameError, FrameReader, encode
-from shalott.broker.rocket.remoting.codes import ResponseCode
-from shalott.broker.rocket.remoting.command import ONEWAY_FLAG, Command, answering, response
+from shalott.broker.rocket.remoting.command import (
+    ONEWAY_FLAG,
+    Command,
+    ResponseCode,
+    answering,
+    response,
+)
 
 log = logging.getLogger("shalott.broker.remoting")
 
@@ -30,13 +34,12 @@ UNSENT_BYTES_MAX = 64 << 20
 
 
 class Caller:
-    """One connection of a client. ``attributes`` are the service's: a client id, say."""
+    """One connection of a client."""
 
     def __init__(self, transport: asyncio.Transport) -> None:
         peer = transport.get_extra_info("peername")  # None if it is gone already
         self.address = f"{peer[0]}:{peer[1]}" if peer else "?"
         self.closed = asyncio.Event()
-        self.attributes: dict[str, Any] = {}
         self.requests = 0  # under way
         self.full: asyncio.Event | None = None  # set when there is room again, or it is closed
         self._transport = transport
@@ -168,7 +171,7 @@ class RemotingServer:
     def begin(self, request: Command, caller: Caller) -> None:
         """Carry it out, or begin to."""
         if request.is_response:
-            return  # nobody here asks and waits
+            return  # a server asks nothing
         if caller.requests >= REQUESTS_MAX:
             busy = response(ResponseCode.SYSTEM_BUSY, "too many requests are under way")
             caller.answer_now(request, busy)

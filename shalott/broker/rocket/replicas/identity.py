@@ -19,7 +19,7 @@ from shalott.broker.base.errors import BrokerError, DiskFull, StorageError
 from shalott.broker.base.files import read_file, replace_file
 from shalott.broker.base.journal import NO_ROOM
 from shalott.broker.rocket.controller.client import Master
-from shalott.broker.rocket.controller.errors import BrokerIdInvalid
+from shalott.broker.rocket.controller.messages import BrokerIdInvalid
 
 PATH = "brokerIdentity"
 TEMPORARY_PATH = "brokerIdentity-temp"

@@ -15,18 +15,15 @@ import asyncio
 import enum
 import logging
 from collections.abc import Callable, Coroutine
-from typing import Any
 
 from shalott.broker.base.env import Env
 from shalott.broker.base.errors import BrokerError, DiskFull, StorageError
-from shalott.broker.rocket.addresses import AddressBook
-from shalott.broker.rocket.config import RocketConfig
+from shalott.broker.rocket.autoswitch.service import AutoSwitchHAService
+from shalott.broker.rocket.config import AddressBook, RocketConfig
 from shalott.broker.rocket.controller import messages as cm
 from shalott.broker.rocket.controller.client import ControllerClient, Master
-from shalott.broker.rocket.controller.errors import ElectionFailed, GroupUnknown
-from shalott.broker.rocket.ha.autoswitch.service import AutoSwitchHAService
+from shalott.broker.rocket.controller.messages import ElectionFailed, GroupUnknown, Heartbeat
 from shalott.broker.rocket.remoting.command import Command
-from shalott.broker.rocket.replicas.heartbeats import Heartbeats
 from shalott.broker.rocket.replicas.identity import BrokerIdentity
 from shalott.broker.rocket.replicas.set_reports import SetReports
 
@@ -82,7 +79,7 @@ class ReplicasManager:
             busy=self._busy,
         )
         self.reports = SetReports(env, config, service, client, ask=self._ask.set)
-        self._stranger = False  # a slave named itself by an address that nobody told of
+        self._stranger = False  # a slave named itself by an unknown address
         service.broker_id_of = self._broker_id_of
 
     # -- life --------------------------------------------------------------------------------------
@@ -95,7 +92,7 @@ class ReplicasManager:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
 
-    def _spawn(self, work: Coroutine[Any, Any, None], name: str) -> None:
+    def _spawn(self, work: Coroutine[object, object, None], name: str) -> None:
         task = asyncio.create_task(work, name=name)
         task.add_done_callback(self._ended)
         self._tasks.append(task)
@@ -116,7 +113,7 @@ class ReplicasManager:
         self._spawn(self._follow_leader(), "controller metadata")
         self._spawn(self.reports.run(), "sync state set")
 
-    async def _until_done(self, step: Callable[[], Coroutine[Any, Any, None]]) -> None:
+    async def _until_done(self, step: Callable[[], Coroutine[object, object, None]]) -> None:
         while True:
             try:
                 await step()
@@ -188,7 +185,7 @@ class ReplicasManager:
     async def _ask_once(self) -> None:
         try:
             word = await self._client.replica_info(self._group)
-        except (GroupUnknown, ElectionFailed):  # nobody was ever elected
+        except (GroupUnknown, ElectionFailed):  # there was never an election
             word = NO_MASTER
         self.hear(word)
         if word.broker_id is None and word.epoch >= self.master.epoch:
@@ -308,3 +305,63 @@ class _AtOnce:
 
     async def __aexit__(self, *error: object) -> None:
         return
+
+
+# -- heartbeats ------------------------------------------------------------------------------------
+# Heartbeats go to all controllers, also those that do not lead, so that a new leader knows which
+# brokers are alive.
+#
+# After broker/controller/ReplicasManager.java (sendHeartbeatToController); docs/protocols.md 3.5.
+# Each controller has a loop of its own, so one that does not answer delays no other. Upstream
+# once asked one after the other, in the thread that did everything else (KB-RKT-31).
+
+
+class Heartbeats:
+    """``make`` says what this broker is worth now. ``busy`` is held by all else that the broker
+    does with controllers, and only matters with KB-RKT-31.
+    """
+
+    def __init__(
+        self,
+        env: Env,
+        client: ControllerClient,
+        make: Callable[[], Heartbeat],
+        *,
+        interval_ms: float,
+        busy: asyncio.Lock,
+    ) -> None:
+        self._env = env
+        self._client = client
+        self._make = make
+        self._interval_s = interval_ms / 1000
+        self._busy = busy
+
+    async def run(self) -> None:
+        """Until cancelled."""
+        if self._env.has_bug("KB-RKT-31"):
+            await self._one_after_the_other()
+            return
+        async with asyncio.TaskGroup() as loops:
+            for address in self._client.controllers:
+                loops.create_task(self._to(address), name=f"heartbeats to {address}")
+
+    async def _to(self, address: str) -> None:
+        loop = asyncio.get_running_loop()
+        while True:
+            next_at = loop.time() + self._interval_s
+            await self._beat(address)
+            await asyncio.sleep(max(0.0, next_at - loop.time()))
+
+    async def _one_after_the_other(self) -> None:
+        """KB-RKT-31: blocking_heartbeat."""
+        while True:
+            async with self._busy:
+                for address in self._client.controllers:
+                    await self._beat(address)
+            await asyncio.sleep(self._interval_s)
+
+    async def _beat(self, address: str) -> None:
+        try:
+            await self._client.heartbeat(address, self._make())
+        except BrokerError:
+            return  # the next one may arrive

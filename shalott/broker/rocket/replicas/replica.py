@@ -4,7 +4,7 @@ After store/CommitLog.java (handleDiskFlushAndHA); docs/protocols.md 1.6, 2.8. W
 besides its own disk: the copies that the settings ask for, counted while the master is the one that
 appended it. Findings that decide whether an acknowledged message survives (docs/protocols.md 9) are
 dealt with where they arise: a in epochs.py and client.py, c in service.py, d in connection.py. h, a
-new master's set has nobody else in it: it takes no messages until minInSyncReplicas of them have
+new master's set has no other member: it takes no messages until minInSyncReplicas of them have
 joined, and who joins has all that ever counted.
 """
 
@@ -12,24 +12,28 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from typing import Any
 
 import msgspec
 
 from shalott.broker.base.env import Env
 from shalott.broker.base.errors import BrokerError, MessageIllegal, StorageError
-from shalott.broker.rocket.addresses import AddressBook
+from shalott.broker.rocket.autoswitch import epochs
+from shalott.broker.rocket.autoswitch.epochs import EpochFileCache
+from shalott.broker.rocket.autoswitch.service import AutoSwitchHAService
+from shalott.broker.rocket.autoswitch.tenure import Tenure
 from shalott.broker.rocket.commitlog.api import Message, PutStage
-from shalott.broker.rocket.commitlog.replica import PutResult, PutStatus, ReplicaRole
+from shalott.broker.rocket.commitlog.replica import (
+    HaClientInfo,
+    HaStatus,
+    PutResult,
+    PutStatus,
+    ReplicaClaim,
+    ReplicaRole,
+)
 from shalott.broker.rocket.commitlog.store import MessageStore
-from shalott.broker.rocket.config import RocketConfig
+from shalott.broker.rocket.config import AddressBook, RocketConfig
 from shalott.broker.rocket.controller.client import ControllerClient
-from shalott.broker.rocket.ha.autoswitch import epochs
-from shalott.broker.rocket.ha.autoswitch.epoch_file import EpochFileCache
-from shalott.broker.rocket.ha.autoswitch.service import AutoSwitchHAService
-from shalott.broker.rocket.ha.autoswitch.tenure import Tenure
 from shalott.broker.rocket.remoting.command import Command
-from shalott.broker.rocket.replicas.ha_status import ha_status
 from shalott.broker.rocket.replicas.identity import BrokerIdentity
 from shalott.broker.rocket.replicas.manager import ReplicasManager, State
 
@@ -96,7 +100,7 @@ class AutoSwitchReplica:
 
     @property
     def broker_id(self) -> int:
-        """The master is 0 to name servers, whatever its id is to the controllers."""
+        """The master is 0 to name servers, not its id at the controllers."""
         if self.role == "none":
             return -1
         return 0 if self.role == "master" else self.service.broker_id
@@ -137,11 +141,11 @@ class AutoSwitchReplica:
         try:
             if not await self._on_disk(stage.end):
                 return PutResult(PutStatus.FLUSH_DISK_TIMEOUT, stage)
-            # Copies that were judged before the master's own was safe are judged for good: nobody
-            # joins the set without what they have (Tenure.ackable).
+            # Copies that were judged before the master's own was safe are judged for good: no slave
+            # joins the set without what they have (Copies.ackable).
             if not await replicated or self.service.tenure is not tenure:
                 return PutResult(PutStatus.FLUSH_SLAVE_TIMEOUT, stage)
-            return PutResult(PutStatus.PUT_OK, stage, holders=tenure.holders(stage.end))
+            return PutResult(PutStatus.PUT_OK, stage, holders=tenure.copies.holders(stage.end))
         finally:
             replicated.cancel()
 
@@ -160,13 +164,13 @@ class AutoSwitchReplica:
     async def _replicated(self, tenure: Tenure, end: int) -> bool:
         timeout_ms = self._config.ha.slave_timeout_ms
         return await tenure.transfer.replicated(
-            end, ack_nums=tenure.ack_nums(), timeout_ms=timeout_ms
+            end, ack_nums=tenure.copies.ack_nums(), timeout_ms=timeout_ms
         )
 
     async def readable(self) -> bool:
         return self.role != "none"
 
-    def claim(self) -> dict[str, Any]:
+    def claim(self) -> ReplicaClaim:
         tenure = self.service.tenure
         members = () if tenure is None else tenure.set.members
         names = [self._name(one) for one in members if one != self.service.broker_id]
@@ -187,7 +191,7 @@ class AutoSwitchReplica:
             "confirm_offset": self.store.confirm_offset,
         }
 
-    def ha_status(self) -> dict[str, Any]:
+    def ha_status(self) -> HaStatus:
         return ha_status(self._env, self.service, self._name)
 
     # -- requests of controllers and operators -----------------------------------------------------
@@ -224,3 +228,60 @@ class AutoSwitchReplica:
         """Of a node, for people and checkers; the id as text while its address is not known."""
         address = self.manager.addresses_of.get(broker_id, "")
         return self._addresses.name_of(address) or str(broker_id)
+
+
+# -- the body of GET_BROKER_HA_STATUS --------------------------------------------------------------
+# How far slaves are, or how far this slave is (907).
+#
+# Source: remoting/protocol/body/HARuntimeInfo.java; docs/protocols.md 6.2. Rates are averages
+# over the life of a connection; upstream's are of the last second.
+
+
+NS_PER_MS = 1_000_000
+
+
+def ha_status(env: Env, service: AutoSwitchHAService, name: Callable[[int], str]) -> HaStatus:
+    """``name`` makes a node's name of a broker id."""
+    tenure, log = service.tenure, service.store.log
+    end = log.max_offset
+    connections = [] if tenure is None else sorted(tenure.connections.items())
+    return {
+        "master": tenure is not None,
+        "masterCommitLogMaxOffset": end if tenure is not None else 0,
+        "inSyncSlaveNums": 0 if tenure is None else len(tenure.set.members) - 1,
+        "haConnectionInfo": [
+            {
+                "addr": name(slave),
+                "slaveAckOffset": one.ack_offset,
+                "diff": end - one.ack_offset,
+                "inSync": tenure is not None and slave in tenure.set.members,
+                "transferredByteInSecond": one.rate_bytes_s(),
+                "transferFromWhere": one.transfer_from,
+            }
+            for slave, one in connections
+        ],
+        "haClientRuntimeInfo": _client_info(env, service),
+    }
+
+
+def _client_info(env: Env, service: AutoSwitchHAService) -> HaClientInfo:
+    client, log = service.client, service.store.log
+    if client is None:
+        return {}
+    return {
+        "masterAddr": client.following.address,
+        "maxOffset": log.max_offset,
+        "lastReadTimestamp": _wall_ms(env, client.last_read_ns),
+        "lastWriteTimestamp": _wall_ms(env, client.last_write_ns),
+        "transferredByteInSecond": client.rate_bytes_s(),
+        "masterFlushOffset": 0,
+        "isActivated": client.is_connected,
+    }
+
+
+def _wall_ms(env: Env, at_ns: int) -> int:
+    """A time of the monotonic clock as people read it; 0 for never."""
+    if not at_ns:
+        return 0
+    ago_ns = env.clock.monotonic_ns() - at_ns
+    return (env.clock.wall_ns() - ago_ns) // NS_PER_MS

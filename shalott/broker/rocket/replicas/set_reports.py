@@ -6,8 +6,8 @@ from the set as it is known then. Upstream once worked out expansion and shrinki
 that a report based on an older set overwrote a newer one (KB-RKT-11).
 
 Answers. Committed: the set is as the answer says. Refused, or never sent: the proposal is void.
-Nothing heard: nobody knows, so the proposal keeps counting (sync_state_set.py), the controllers are
-asked, and what is still wanted is reported again.
+Nothing heard: the outcome is unknown, so the proposal keeps counting (sync_state_set.py), the
+controllers are asked, and what is still wanted is reported again.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ from collections.abc import Callable
 
 from shalott.broker.base.env import Env, pause_ms
 from shalott.broker.base.errors import BrokerError
+from shalott.broker.rocket.autoswitch.service import AutoSwitchHAService
+from shalott.broker.rocket.autoswitch.tenure import Proposal, Tenure
 from shalott.broker.rocket.config import RocketConfig
 from shalott.broker.rocket.controller.client import ControllerClient
-from shalott.broker.rocket.controller.errors import OutcomeUnknown
-from shalott.broker.rocket.ha.autoswitch.service import AutoSwitchHAService
-from shalott.broker.rocket.ha.autoswitch.tenure import Proposal, Tenure
+from shalott.broker.rocket.controller.messages import OutcomeUnknown
 from shalott.broker.rocket.remoting.client import Unanswered
 
 log = logging.getLogger("shalott.broker.replicas")
@@ -100,7 +100,7 @@ class SetReports:
             if self._env.buggify("set_reports.answer_late"):
                 await pause_ms(ANSWER_LATE_MS)
         except (OutcomeUnknown, Unanswered) as error:
-            log.info("nobody knows whether the set is %s: %s", proposal.members, error)
+            log.info("it is unknown whether the set is %s: %s", proposal.members, error)
         except BrokerError as error:
             log.info("the set can't be %s: %s", proposal.members, error)
             if tenure.epoch == proposal.master_epoch:

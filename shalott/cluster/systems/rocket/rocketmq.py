@@ -22,8 +22,7 @@ from typing import TYPE_CHECKING
 from tenacity import wait_fixed
 
 from shalott.broker.rocket.remoting.client import RemotingClient, Unanswered, Unreachable
-from shalott.broker.rocket.remoting.codes import RequestCode, ResponseCode
-from shalott.broker.rocket.remoting.command import Command
+from shalott.broker.rocket.remoting.command import Command, RequestCode, ResponseCode
 from shalott.broker.rocket.remoting.headers import CreateTopic, to_ext
 from shalott.cluster.base import Cluster, NodeSpec, Topology, members_of
 from shalott.cluster.systems.management import CONFIGURE_WITHIN_S, RETRY_S, management

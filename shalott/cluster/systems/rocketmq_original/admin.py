@@ -16,8 +16,7 @@ from typing import Any
 import msgspec
 
 from shalott.broker.rocket.remoting.client import RemotingClient, Unanswered, Unreachable
-from shalott.broker.rocket.remoting.codes import RequestCode, ResponseCode
-from shalott.broker.rocket.remoting.command import Command
+from shalott.broker.rocket.remoting.command import Command, RequestCode, ResponseCode
 from shalott.broker.rocket.remoting.java_json import decode_java_json
 from shalott.cluster.systems.settling import Claim
 from shalott.core.errors import Definite, Indefinite

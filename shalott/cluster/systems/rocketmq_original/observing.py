@@ -19,7 +19,7 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from shalott.broker.rocket.remoting.codes import RequestCode
+from shalott.broker.rocket.remoting.command import RequestCode
 from shalott.cluster.base import Cluster
 from shalott.cluster.systems.rocketmq_original.admin import TABLES, Admin, hosts_at
 from shalott.cluster.systems.rocketmq_original.config import CONTROLLERS, GROUP

@@ -18,7 +18,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 from tenacity import retry_if_exception_type, wait_fixed
 
-from shalott.broker.rocket.remoting.codes import RequestCode
+from shalott.broker.rocket.remoting.command import RequestCode
 from shalott.cluster.base import Cluster
 from shalott.cluster.systems.rocket import master_slave as own_operator
 from shalott.cluster.systems.rocketmq_original.config import CLUSTER, GROUP

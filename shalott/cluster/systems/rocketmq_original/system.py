@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 from tenacity import wait_fixed
 
-from shalott.broker.rocket.remoting.codes import RequestCode
+from shalott.broker.rocket.remoting.command import RequestCode
 from shalott.cluster.base import Cluster, NodeSpec, Topology, members_of
 from shalott.cluster.systems.rocket import settling
 from shalott.cluster.systems.rocketmq_original import files

@@ -76,7 +76,7 @@ DLEDGER_BUGS: tuple[Scenario, ...] = (
     ),
     Scenario(
         id="KB-DL-04",
-        title="A follower that lost its disk is not compared again while nobody writes",
+        title="A follower that lost its disk is not compared again while there are no writes",
         anomaly="stuck",
         seed_budget=50,
         bugs=("KB-DL-04",),

@@ -18,7 +18,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from shalott.broker.base.http.client import Asked
+from shalott.broker.base.http_client import Asked
 from tests.broker.rabbit.amqp.pika_flows import PERSISTENT, connected
 from tests.checkers.linearizability.explaining.chromium import Chromium, Page
 from tests.world.processes.rabbit import NodeProcess, nodes

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from shalott.broker.base.http.messages import Request
-from shalott.broker.base.http.server import ManagementServer
+from shalott.broker.base.http_api import Request
+from shalott.broker.base.http_server import ManagementServer
 from shalott.broker.rabbit.management.api import respond
 from shalott.broker.rabbit.management.ring import in_flight, rings
 from tests.world.rabbit.management_node import FakeNode

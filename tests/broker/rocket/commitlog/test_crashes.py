@@ -65,7 +65,7 @@ async def check(store: MessageStore, model: Model) -> None:
     model.cut(end)
     assert model.end == end or await is_filler(store, model.end, end), "the log has another tail"
     for sent in model.sent:
-        stored = await store.message_at(sent.offset)
+        stored = await store.reader.message_at(sent.offset)
         assert stored is not None, f"no message at {sent.offset}"
         assert sent.body.encode() in stored, f"another message at {sent.offset}"
     if model.confirming:

@@ -67,8 +67,8 @@ async def found(
     end_ms: int = EVER,
     count: int = 1000,
 ) -> list[str]:
-    await store.indexed(store.dispatched_offset)
-    answer = await store.find_by_key(
+    await store.reader.indexed(store.dispatched_offset)
+    answer = await store.reader.find_by_key(
         topic, key, begin_ms=begin_ms, end_ms=end_ms, max_messages=count
     )
     return [body_of(data) for data in answer.messages]
@@ -125,13 +125,15 @@ def test_only_messages_of_the_time_are_found() -> None:
 def test_the_answer_tells_how_far_the_index_has_got() -> None:
     async def body() -> None:
         store = await opened(this_loop(), MemoryDisk(), config=TINY)
-        nothing = await store.find_by_key("t", "k", begin_ms=0, end_ms=EVER, max_messages=1)
+        nothing = await store.reader.find_by_key("t", "k", begin_ms=0, end_ms=EVER, max_messages=1)
         assert (nothing.last_ms, nothing.last_offset) == (0, 0)
         for number in range(20):
             sent = store.append([keyed(str(number), "k")]).messages[0]
             await store.dispatched(sent.end)
-            await store.indexed(sent.end)
-            answer = await store.find_by_key("t", "k", begin_ms=0, end_ms=EVER, max_messages=1)
+            await store.reader.indexed(sent.end)
+            answer = await store.reader.find_by_key(
+                "t", "k", begin_ms=0, end_ms=EVER, max_messages=1
+            )
             assert (answer.last_ms, answer.last_offset) == (sent.store_ms, sent.offset)
         await store.close()
 
@@ -239,7 +241,7 @@ def test_a_truncation_takes_keys_away_and_what_follows_is_found() -> None:
         for number in range(20):
             ends.append(store.append([keyed(f"{number:02}", "k")]).end)
         await store.dispatched(ends[-1])
-        await store.indexed(ends[-1])
+        await store.reader.indexed(ends[-1])
         for kept in (20, 17, 9, 6, 1, 0):
             await store.truncate(ends[kept - 1] if kept else 0)
             assert await found(store, "k") == [f"{each:02}" for each in range(kept - 1, -1, -1)]
@@ -287,7 +289,7 @@ def test_a_broken_disk_ends_the_store() -> None:
         disk.fault = broken
         await put(store, *(keyed(str(number), "k") for number in range(7)))
         with pytest.raises(StorageError):
-            await store.indexed(1 << 30)
+            await store.reader.indexed(1 << 30)
         assert len(told) == 1
         await store.abandon()
 
@@ -329,7 +331,7 @@ def test_files_that_know_more_than_a_power_loss_has_left_are_removed() -> None:
         disk.power_loss()
         assert len(await index_files(disk)) == 3  # they are durable, and what they know is gone
         again = await opened(this_loop(), disk, config=TINY)
-        kept = again.queue_range("t", 0)[1]
+        kept = again.reader.queue_range("t", 0)[1]
         assert 8 <= kept < 18
         await put(again, *(keyed("new", "z") for _ in range(12)))
         assert await found(again, "z") == ["new"] * 12
@@ -410,10 +412,10 @@ async def check(store: MessageStore) -> None:
     """Every key finds what a reader of the whole log finds."""
     await store.log.written(store.log.max_offset)
     await store.dispatched(store.log.written_offset)
-    first, end = store.queue_range("t", 0)
+    first, end = store.reader.queue_range("t", 0)
     wanted: dict[str, list[str]] = {key: [] for key in KEYS}
     while first < end:
-        got = await store.get("t", 0, first, max_messages=32, max_bytes=1 << 20)
+        got = await store.reader.get("t", 0, first, max_messages=32, max_bytes=1 << 20)
         for data in got.messages:
             properties = data.partition(b"XKEYS\x01k2\x02")[2].decode()
             names = properties.replace("\x01", " ").replace("\x02", " ").split(" ")

@@ -11,12 +11,23 @@ from shalott.broker.rocket.commitlog.store import MessageStore
 from shalott.cluster.sim.disk.disk import SimDisk
 from shalott.cluster.sim.loop.loop import SimLoop
 from shalott.cluster.sim.loop.processes import SimProcess
+from tests.world.clock.turns import until
 from tests.world.disk.disk_runs import simulate
 from tests.world.rocket.stores import bodies, message, opened, put
 
 pytestmark = pytest.mark.unit
 
 FIRST_FILE = f"commitlog/{0:020d}"
+
+
+async def checkpointed(store: MessageStore, end: int) -> None:
+    """A checkpoint knows all that is flushed, up to ``end``, and all that is dispatched."""
+
+    def is_written() -> bool:
+        known = store._checkpoints.current
+        return (known.flushed, known.dispatched) == (end, store.dispatched_offset)
+
+    await until(is_written)
 
 
 async def lived(
@@ -39,7 +50,7 @@ async def lived(
         if confirmed is not None:
             store.set_confirm_offset(ends[confirmed - 1])
         await store.log.flushed(ends[-1])
-        await asyncio.sleep(0.2)  # checkpoints
+        await checkpointed(store, ends[-1])
         if cut_to is not None:
             await store.truncate(ends[cut_to - 1])
         return ends[-1]
@@ -93,7 +104,7 @@ def test_a_slave_that_flushed_a_part_of_a_message_drops_it(missing: int) -> None
             store = await opened(loop, disk)
             store.append_raw(0, await master.log.read(0, end - missing))
             await store.log.flushed(end - missing)
-            await asyncio.sleep(0.2)  # checkpoints
+            await checkpointed(store, end - missing)
 
         await loop.create_task(life(), context=process.context)
         process.freeze()
@@ -132,7 +143,7 @@ def test_what_was_flushed_and_is_damaged_stops_the_store() -> None:
         store.set_confirm_offset(0)  # the checkpoint's dispatched end stays at 0
         end = put(store, "abc", "def")
         await store.log.flushed(end)
-        await asyncio.sleep(0.2)
+        await checkpointed(store, end)
         await store.close()
         await damage(disk, FIRST_FILE, 88, b"X")
         with pytest.raises(StorageError, match="damaged at 0"):

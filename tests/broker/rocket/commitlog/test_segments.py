@@ -15,6 +15,7 @@ from shalott.broker.rocket.commitlog.segments import SegmentedLog
 from shalott.cluster.base import DiskFaults
 from shalott.cluster.sim.disk.disk import SimDisk
 from shalott.cluster.sim.loop.loop import SimLoop
+from tests.world.clock.turns import turns
 from tests.world.disk.disk_runs import outcomes, simulate
 
 pytestmark = pytest.mark.unit
@@ -111,7 +112,7 @@ def test_a_failed_sync_is_told_once_and_ends_everything() -> None:
     async def body(loop: SimLoop, disk: SimDisk) -> None:
         log = await opened(disk)
         failures: list[StorageError] = []
-        log.failure_listener = failures.append
+        log.writer.failure_listener = failures.append
         log.append(b"x")
         await log.written(1)
         disk.set_faults(DiskFaults(fail_sync=True))
@@ -213,7 +214,7 @@ def test_those_who_wait_for_what_is_cut_are_told() -> None:
         log.append(b"a" * 50)
         low = asyncio.create_task(log.flushed(10))
         high = asyncio.create_task(log.flushed(50))
-        await asyncio.sleep(0)
+        await turns()
         await log.truncate(20)
         await low
         with pytest.raises(StorageError, match="truncated to 20"):

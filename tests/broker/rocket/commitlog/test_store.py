@@ -13,6 +13,7 @@ from shalott.broker.rocket.config import StoreConfig
 from shalott.cluster.base import DiskFaults
 from shalott.cluster.sim.disk.disk import SimDisk
 from shalott.cluster.sim.loop.loop import SimLoop
+from tests.world.clock.turns import until
 from tests.world.disk.disk_runs import simulate
 from tests.world.rocket.stores import SMALL, bodies, message, opened, put
 
@@ -30,8 +31,8 @@ def test_messages_are_read_in_the_order_of_their_queue() -> None:
         await store.dispatched(end)
         assert await bodies(store) == ["a", "b", *(f"d{number}" for number in range(100))]
         assert await bodies(store, 1) == ["c"]
-        assert store.queues() == [("t", 0), ("t", 1)]
-        assert store.queue_range("t", 0) == (0, 102)
+        assert store.reader.queues() == [("t", 0), ("t", 1)]
+        assert store.reader.queue_range("t", 0) == (0, 102)
         await store.close()
 
     simulate(body)
@@ -44,11 +45,11 @@ def test_a_message_lies_where_it_was_said_to_and_in_one_file() -> None:
         for stage in stages:
             appended = stage.messages[0]
             assert appended.offset // 1024 == (appended.end - 1) // 1024
-            stored = await store.message_at(appended.offset)
+            stored = await store.reader.message_at(appended.offset)
             assert stored is not None
             assert len(stored) == appended.end - appended.offset
             assert appended.message_id == "7F00000100000000" + f"{appended.offset:016X}"
-        assert await store.message_at(stages[1].messages[0].offset + 1) is None
+        assert await store.reader.message_at(stages[1].messages[0].offset + 1) is None
         await store.close()
 
     simulate(body)
@@ -60,16 +61,16 @@ def test_every_case_of_a_pull() -> None:
         await store.dispatched(put(store, "a", "b", "c"))
 
         async def status(offset: int, topic: str = "t") -> tuple[GetStatus, int]:
-            got = await store.get(topic, 0, offset, max_messages=32, max_bytes=1 << 20)
+            got = await store.reader.get(topic, 0, offset, max_messages=32, max_bytes=1 << 20)
             return got.status, got.next_offset
 
         assert await status(0, "nowhere") == (GetStatus.NO_QUEUE, 0)
         assert await status(1) == (GetStatus.FOUND, 3)
         assert await status(3) == (GetStatus.NO_NEW, 3)
         assert await status(4) == (GetStatus.TOO_FAR, 3)
-        few = await store.get("t", 0, 0, max_messages=2, max_bytes=1 << 20)
+        few = await store.reader.get("t", 0, 0, max_messages=2, max_bytes=1 << 20)
         assert (len(few.messages), few.next_offset) == (2, 2)
-        small = await store.get("t", 0, 0, max_messages=32, max_bytes=1)
+        small = await store.reader.get("t", 0, 0, max_messages=32, max_bytes=1)
         assert (len(small.messages), small.next_offset) == (1, 1)
         await store.close()
 
@@ -84,7 +85,7 @@ def test_nothing_is_read_beyond_the_confirmed_end() -> None:
         end = put(store, "b", "c")
         await store.log.flushed(end)
         await asyncio.sleep(1)
-        assert store.queue_range("t", 0) == (0, 0)
+        assert store.reader.queue_range("t", 0) == (0, 0)
         store.set_confirm_offset(first + 1)
         await store.dispatched(first)
         await asyncio.sleep(1)
@@ -122,14 +123,14 @@ def test_a_long_poll_ends_when_a_message_arrives() -> None:
         for _ in range(50):  # those that end by their time leave nothing behind
             with pytest.raises(TimeoutError):
                 async with asyncio.timeout(0.01):
-                    await store.arrived("t", 0, 0)
-        poll = asyncio.create_task(store.arrived("t", 0, 1))
+                    await store.reader.arrived("t", 0, 0)
+        poll = asyncio.create_task(store.reader.arrived("t", 0, 1))
         await store.dispatched(put(store, "a"))
         await asyncio.sleep(1)
         assert not poll.done()
         put(store, "b")
         await poll
-        await store.arrived("t", 0, 1)
+        await store.reader.arrived("t", 0, 1)
         await store.close()
 
     simulate(body)
@@ -147,12 +148,12 @@ def test_a_slave_has_the_same_bytes_and_the_same_queues() -> None:
             position += len(data)
         await asyncio.gather(slave.dispatched(end), master.dispatched(end))
         assert await bodies(slave) == await bodies(master)
-        assert await slave.digest(0, end) == await master.digest(0, end)
+        assert await slave.reader.digest(0, end) == await master.reader.digest(0, end)
         put(master, "more")
-        assert await slave.digest(0, end) == await master.digest(0, end)
-        assert await master.digest(0, end) != await master.digest(0, end + 1)
+        assert await slave.reader.digest(0, end) == await master.reader.digest(0, end)
+        assert await master.reader.digest(0, end) != await master.reader.digest(0, end + 1)
         with pytest.raises(StorageError):
-            await slave.digest(0, end + 1)
+            await slave.reader.digest(0, end + 1)
         with pytest.raises(StorageError):
             slave.append_raw(end + 1, b"x")
         await slave.close()
@@ -170,16 +171,16 @@ def test_an_empty_slave_may_begin_in_its_masters_last_file() -> None:
         start = end - end % 1024
         slave.append_raw(start, await master.log.read(start, 2000))
         await slave.dispatched(end)
-        first, last = slave.queue_range("t", 0)
+        first, last = slave.reader.queue_range("t", 0)
         assert last == 40
         wanted = [f"message {number}" for number in range(first, 40)]
         assert 0 < first < 40
         assert await bodies(slave) == wanted
-        got = await slave.get("t", 0, 0, max_messages=1, max_bytes=1)
+        got = await slave.reader.get("t", 0, 0, max_messages=1, max_bytes=1)
         assert (got.status, got.next_offset) == (GetStatus.TOO_SMALL, first)
         await slave.close()
         slave = await opened(loop, other)
-        assert (slave.log.min_offset, slave.queue_range("t", 0)) == (start, (first, 40))
+        assert (slave.log.min_offset, slave.reader.queue_range("t", 0)) == (start, (first, 40))
         assert await bodies(slave) == wanted
         await slave.close()
         await master.close()
@@ -207,10 +208,10 @@ def test_a_cut_log_takes_its_queues_with_it() -> None:
         store = await opened(loop, disk)
         ends = [put(store, f"m{number}", queue_id=number % 3) for number in range(60)]
         await store.dispatched(ends[-1])
-        await asyncio.sleep(1)  # a checkpoint knows all of it
+        await until(lambda: store._checkpoints.current.dispatched == ends[-1])
         await store.truncate(ends[30])
         assert store.log.max_offset == store.dispatched_offset == ends[30]
-        assert [store.queue_range("t", queue)[1] for queue in range(3)] == [11, 10, 10]
+        assert [store.reader.queue_range("t", queue)[1] for queue in range(3)] == [11, 10, 10]
         appended = store.append([message("new", 1)])
         assert appended.messages[0].queue_offset == 10
         await store.dispatched(appended.end)
@@ -244,7 +245,7 @@ def test_a_log_that_is_cut_to_nothing_begins_again() -> None:
         store = await opened(loop, disk)
         await store.dispatched(put(store, *map(str, range(30))))
         await store.truncate(0)
-        assert (store.log.max_offset, store.queue_range("t", 0)[1]) == (0, 0)
+        assert (store.log.max_offset, store.reader.queue_range("t", 0)[1]) == (0, 0)
         await store.dispatched(put(store, "again"))
         assert await bodies(store) == ["again"]
         await store.close()
@@ -260,7 +261,7 @@ def test_files_that_are_removed_take_their_messages_with_them() -> None:
         await store.log.flushed(end)
         await store.remove_before(3000)
         assert store.log.min_offset == 2048
-        first, last = store.queue_range("t", 0)
+        first, last = store.reader.queue_range("t", 0)
         assert last == 60
         wanted = [f"m{number}" for number in range(first, 60)]
         assert await bodies(store) == wanted
@@ -280,9 +281,11 @@ def test_a_queue_can_be_searched_by_time() -> None:
             times.append(store.append([message(str(number))]).messages[0].store_ms)
             await asyncio.sleep(1)
         await store.dispatched(store.log.max_offset)
-        assert [await store.queue_offset_at_ms("t", 0, at) for at in times] == list(range(20))
-        assert await store.queue_offset_at_ms("t", 0, times[-1] + 1) == 20
-        assert await store.queue_offset_at_ms("nowhere", 0, 0) == 0
+        assert [await store.reader.queue_offset_at_ms("t", 0, at) for at in times] == list(
+            range(20)
+        )
+        assert await store.reader.queue_offset_at_ms("t", 0, times[-1] + 1) == 20
+        assert await store.reader.queue_offset_at_ms("nowhere", 0, 0) == 0
         await store.close()
 
     simulate(body)
@@ -312,7 +315,7 @@ def test_a_damaged_message_is_handed_to_nobody() -> None:
         await file.pwrite(b"X", 88)
         store = await opened(loop, disk)
         with pytest.raises(StorageError, match="damaged"):
-            await store.get("t", 0, 0, max_messages=1, max_bytes=1)
+            await store.reader.get("t", 0, 0, max_messages=1, max_bytes=1)
         await store.close()
 
     simulate(body)
@@ -323,7 +326,7 @@ def test_a_disk_that_fails_ends_the_node() -> None:
         store = await opened(loop, disk)
         failures: list[StorageError] = []
         store.failure_listener = failures.append
-        poll = asyncio.create_task(store.arrived("t", 1, 0))
+        poll = asyncio.create_task(store.reader.arrived("t", 1, 0))
         disk.set_faults(DiskFaults(fail_sync=True))
         end = put(store, "a")
         with pytest.raises(StorageError):

@@ -10,7 +10,7 @@ import pytest
 from shalott.broker.rocket.controller import decisions
 from shalott.broker.rocket.controller import messages as cm
 from shalott.broker.rocket.controller import state as cs
-from shalott.broker.rocket.controller.election import LiveInfo
+from shalott.broker.rocket.controller.elect_policy import LiveInfo
 from shalott.broker.rocket.remoting.command import Command
 from tests.world.rocket.registry import CLUSTER, NAME, Registry, env_with
 

@@ -10,7 +10,7 @@ import msgspec
 import pytest
 
 from shalott.broker.rocket.controller import messages as cm
-from shalott.broker.rocket.controller.errors import ElectionFailed
+from shalott.broker.rocket.controller.messages import ElectionFailed
 from tests.world.rocket.controllers import (
     CONTROLLERS,
     GROUP,

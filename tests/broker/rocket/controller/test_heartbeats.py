@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from shalott.broker.rocket.controller import messages as cm
-from shalott.broker.rocket.controller.election import LiveInfo
+from shalott.broker.rocket.controller.elect_policy import LiveInfo
 from shalott.broker.rocket.controller.heartbeats import TICK_MS, HeartbeatManager, Identity
 from shalott.broker.rocket.remoting.server import Caller
 from tests.world.env import ManualClock

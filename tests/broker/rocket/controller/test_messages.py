@@ -7,8 +7,7 @@ import pytest
 from shalott.broker.base.errors import BrokerError
 from shalott.broker.rocket.controller import messages as cm
 from shalott.broker.rocket.remoting.codec import FrameReader, encode
-from shalott.broker.rocket.remoting.codes import RequestCode
-from shalott.broker.rocket.remoting.command import BINARY, Command
+from shalott.broker.rocket.remoting.command import BINARY, Command, RequestCode
 
 pytestmark = pytest.mark.unit
 

@@ -6,10 +6,10 @@ import asyncio
 
 import pytest
 
-from shalott.broker.rocket.addresses import parse_address
+from shalott.broker.rocket.config import parse_address
 from shalott.broker.rocket.controller import messages as cm
 from shalott.broker.rocket.controller.client import ControllerClient
-from shalott.broker.rocket.controller.errors import (
+from shalott.broker.rocket.controller.messages import (
     BrokerIdInvalid,
     ControllerError,
     Fenced,
@@ -20,8 +20,7 @@ from shalott.broker.rocket.controller.errors import (
     ReplicaNotUsable,
 )
 from shalott.broker.rocket.remoting.client import RemotingClient, Unreachable
-from shalott.broker.rocket.remoting.codes import RequestCode
-from shalott.broker.rocket.remoting.command import Command, response
+from shalott.broker.rocket.remoting.command import Command, RequestCode, response
 from tests.world.rocket.controllers import (
     CLUSTER,
     CONTROLLERS,

@@ -9,7 +9,7 @@ import pytest
 
 from shalott.broker.rocket.controller import state as cs
 from shalott.broker.rocket.controller.client import ControllerClient
-from shalott.broker.rocket.controller.errors import (
+from shalott.broker.rocket.controller.messages import (
     ControllerError,
     NoController,
     NotLeader,

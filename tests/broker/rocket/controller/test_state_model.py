@@ -16,8 +16,8 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 
 from shalott.broker.rocket.controller import state as cs
 from shalott.broker.rocket.controller.decisions import Decision
-from shalott.broker.rocket.controller.election import LiveInfo
-from shalott.broker.rocket.remoting.codes import ResponseCode as Rc
+from shalott.broker.rocket.controller.elect_policy import LiveInfo
+from shalott.broker.rocket.remoting.command import ResponseCode as Rc
 from tests.world.rocket.registry import NAME, Registry
 
 pytestmark = pytest.mark.explore

@@ -98,7 +98,7 @@ async def check(group: Group, acknowledged: dict[int, bytes]) -> None:
             assert offset < len(queue), f"{broker.name} lacks {offset}"
             assert body in queue[offset], f"{broker.name} has something else at {offset}"
         store = broker.up.store
-        logs.append(await broker.here(store.digest(0, store.log.max_offset)))
+        logs.append(await broker.here(store.reader.digest(0, store.log.max_offset)))
     assert logs[0] == logs[1] == logs[2]
     assert len(acknowledged) > 20
     masters: dict[int, str] = {}

@@ -12,10 +12,11 @@ from shalott.broker.base.errors import StorageError
 from shalott.broker.raft.api import Entry, HardState
 from shalott.broker.rocket.dledger.entry import HEADER_BYTES
 from shalott.broker.rocket.dledger.ledger import Ledger
+from shalott.broker.rocket.dledger.ledger_files import CHECKPOINT, DATA, INDEX
 from shalott.broker.rocket.dledger.log import DLedgerLog
-from shalott.broker.rocket.dledger.opening import CHECKPOINT, DATA, INDEX
 from shalott.cluster.base import DiskFaults
 from shalott.cluster.sim.disk.disk import DiskKnobs, SimDisk
+from tests.world.clock.turns import until
 from tests.world.disk.disk_runs import simulate
 from tests.world.env import Events, LoopClock
 
@@ -121,7 +122,7 @@ def test_behind_the_checkpoint_only_is_the_data_read() -> None:
         entries = [entry(index) for index in range(1, 51)]
         ledger.append(entries)
         await ledger.flush()
-        await asyncio.sleep(4)  # a checkpoint
+        await until(lambda: not ledger.writer.is_checkpoint_due)
         ledger.append([entry(51)])
         await ledger.flush()
         await leave(ledger)
@@ -165,7 +166,8 @@ def test_a_cut_is_durable_with_what_follows_it(seed: int) -> None:
         ledger.append(old)
         await ledger.flush()
         if seed % 2:
-            await asyncio.sleep(4)  # the checkpoint vouches for what is cut
+            # The checkpoint vouches for what is cut.
+            await until(lambda: not ledger.writer.is_checkpoint_due)
         ledger.truncate(41)
         new = [entry(index, 2) for index in range(41, 61)]
         ledger.append(new)
@@ -312,7 +314,8 @@ def test_a_cut_where_a_file_begins_is_found_again() -> None:
         ledger = await opened(disk)
         ledger.append([entry(index, size=20) for index in range(1, 60)])
         await ledger.flush()
-        await asyncio.sleep(4)  # the checkpoint vouches for what is cut
+        # The checkpoint vouches for what is cut.
+        await until(lambda: not ledger.writer.is_checkpoint_due)
         place_of = ledger.directory.position_of
         first_of_file = next(at for at in range(20, 60) if place_of(at) % SEGMENT_BYTES == 0)
         ledger.truncate(first_of_file)

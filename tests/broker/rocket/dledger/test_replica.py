@@ -12,7 +12,7 @@ from shalott.broker.raft.group import Busy, NotLeader, ProposalLost, ProposalTim
 from shalott.broker.rocket.commitlog.replica import PutStatus
 from shalott.broker.rocket.config import RaftConfig
 from shalott.broker.rocket.dledger.entry import HEADER_BYTES
-from shalott.broker.rocket.dledger.outcomes import RaftCode, code_of, status_of
+from shalott.broker.rocket.dledger.replica import RaftCode, code_of, status_of
 from tests.world.rocket.dledger import SAFE, Group
 
 pytestmark = pytest.mark.unit
@@ -28,7 +28,7 @@ def test_a_majority_has_what_is_acknowledged_and_queues_are_the_same() -> None:
             assert result.stage is not None
             [appended] = result.stage.messages
             assert appended.queue_offset == number
-            stored = await master.here(master.up.store.message_at(appended.offset))
+            stored = await master.here(master.up.store.reader.message_at(appended.offset))
             assert len(stored) == appended.end - appended.offset
         await group.settled()
         queues = [await broker.queue() for broker in group.brokers.values()]
@@ -88,7 +88,9 @@ def test_a_send_without_a_majority_is_undecided_and_may_be_committed_later() -> 
         assert result.stage is not None
         assert await master.queue() == []
         await one.start()
-        await group.until(lambda: other.is_up or master.up.store.queue_range("t", 0) == (0, 1))
+        await group.until(
+            lambda: other.is_up or master.up.store.reader.queue_range("t", 0) == (0, 1)
+        )
         assert len(await master.queue()) == 1
 
     Group().run(scenario)
@@ -156,7 +158,7 @@ def test_a_read_sees_what_was_committed_before_it_at_followers_too() -> None:
             assert (await master.put(b"%d" % number)).status is PutStatus.PUT_OK
             reader = [master, *group.others(master)][number % 3]
             assert await reader.here(reader.up.readable())
-            assert reader.up.store.queue_range("t", 0) == (0, number + 1)
+            assert reader.up.store.reader.queue_range("t", 0) == (0, number + 1)
 
     Group().run(scenario)
 
@@ -172,7 +174,7 @@ def test_a_follower_that_is_cut_off_answers_no_reads() -> None:
         group.world.network.mend(links)
         await group.settled()
         assert await follower.here(follower.up.readable())
-        assert follower.up.store.queue_range("t", 0) == (0, 1)
+        assert follower.up.store.reader.queue_range("t", 0) == (0, 1)
 
     Group().run(scenario)
 

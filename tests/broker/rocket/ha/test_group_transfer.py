@@ -12,6 +12,7 @@ from shalott.broker.rocket.ha.group_transfer import (
     Ack,
     GroupTransferService,
 )
+from tests.world.clock.turns import turns
 from tests.world.rabbit.queues import run
 
 pytestmark = pytest.mark.unit
@@ -37,10 +38,10 @@ def test_a_request_is_answered_by_the_acknowledgement_that_reaches_its_end() -> 
     async def scenario() -> None:
         slaves = Slaves()
         waiting = asyncio.ensure_future(slaves.wait(100, 2))
-        await asyncio.sleep(0)
+        await turns()
         slaves.connections = [Ack("b", 99)]
         slaves.service.notify()
-        await asyncio.sleep(0)
+        await turns()
         assert not waiting.done()
         slaves.connections = [Ack("b", 100)]
         slaves.service.notify()
@@ -85,7 +86,7 @@ def test_a_set_that_shrinks_lets_those_go_who_wait_for_the_lost_member() -> None
         slaves = Slaves()
         slaves.members = [Ack("b", 100), Ack("c", 50)]
         waiting = asyncio.ensure_future(slaves.wait(100, ALL_ACK_IN_SYNC_STATE_SET))
-        await asyncio.sleep(1)
+        await turns(3)
         assert not waiting.done()
         slaves.members = [Ack("b", 100)]
         slaves.service.notify()
@@ -98,7 +99,7 @@ def test_who_is_no_master_any_more_promises_nothing() -> None:
     async def scenario() -> None:
         slaves = Slaves()
         waiting = asyncio.ensure_future(slaves.wait(100, 2))
-        await asyncio.sleep(0)
+        await turns()
         slaves.service.give_up()
         slaves.connections = [Ack("b", 100)]
         slaves.service.notify()
@@ -111,7 +112,7 @@ def test_a_caller_that_goes_away_leaves_nothing_behind() -> None:
     async def scenario() -> None:
         slaves = Slaves()
         waiting = asyncio.ensure_future(slaves.wait(100, 2))
-        await asyncio.sleep(0)
+        await turns()
         waiting.cancel()
         await asyncio.gather(waiting, return_exceptions=True)
         assert slaves.service.waiting == 0

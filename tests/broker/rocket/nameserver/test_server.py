@@ -9,12 +9,10 @@ from collections.abc import Awaitable, Callable
 import msgspec
 import pytest
 
-from shalott.broker.rocket.addresses import parse_address
-from shalott.broker.rocket.config import RocketConfig
+from shalott.broker.rocket.config import RocketConfig, parse_address
 from shalott.broker.rocket.nameserver.server import LAST_WRITER_WINS, NameServer
 from shalott.broker.rocket.remoting.client import RemotingClient
-from shalott.broker.rocket.remoting.codes import RequestCode, ResponseCode
-from shalott.broker.rocket.remoting.command import BINARY, Command
+from shalott.broker.rocket.remoting.command import BINARY, Command, RequestCode, ResponseCode
 from shalott.broker.rocket.remoting.headers import UnregisterBroker, to_ext
 from shalott.broker.rocket.remoting.route_data import DataVersion, body_crc, encode_body
 from tests.world.clock.virtual import HOST, env, run

@@ -7,9 +7,13 @@ from typing import Any
 import pytest
 
 from shalott.broker.base.errors import ConfigError
-from shalott.broker.rocket.addresses import controller_addresses
-from shalott.broker.rocket.checked_config import check_rocket_config
-from shalott.broker.rocket.config import BrokerConfig, RocketConfig, RocketPeer
+from shalott.broker.rocket.config import (
+    BrokerConfig,
+    RocketConfig,
+    RocketPeer,
+    check_rocket_config,
+    controller_addresses,
+)
 
 pytestmark = pytest.mark.unit
 

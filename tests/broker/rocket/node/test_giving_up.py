@@ -7,11 +7,10 @@ import asyncio
 import pytest
 
 from shalott.broker.nodes import AnyNode
-from shalott.broker.rocket.addresses import parse_address
+from shalott.broker.rocket.config import parse_address
 from shalott.broker.rocket.node.node import RocketNode
 from shalott.broker.rocket.remoting.client import RemotingClient, Unanswered
-from shalott.broker.rocket.remoting.codes import RequestCode, ResponseCode
-from shalott.broker.rocket.remoting.command import Command
+from shalott.broker.rocket.remoting.command import Command, RequestCode, ResponseCode
 from shalott.cluster.base import DiskFaults
 from shalott.cluster.sim.backend import SimCluster
 from shalott.cluster.sim.loop.loop import SimLoop

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from shalott.broker.rocket.node.naming import named, with_names
+from shalott.broker.rocket.node.management import named, with_names
 
 pytestmark = pytest.mark.unit
 

@@ -14,11 +14,9 @@ import msgspec
 import pytest
 
 from shalott.broker.base.events import EVENTS_FILE, Event
-from shalott.broker.rocket.addresses import parse_address
-from shalott.broker.rocket.config import BrokerConfig, RocketConfig
+from shalott.broker.rocket.config import BrokerConfig, RocketConfig, parse_address
 from shalott.broker.rocket.remoting.client import RemotingClient
-from shalott.broker.rocket.remoting.codes import RequestCode, ResponseCode
-from shalott.broker.rocket.remoting.command import Command
+from shalott.broker.rocket.remoting.command import Command, RequestCode, ResponseCode
 from shalott.cluster.local.ports import HOST, port_of, reserve_port
 from shalott.cluster.systems.rocket.config import to_toml
 from tests.world.processes.child import ENDS_S, ROOT

@@ -16,11 +16,10 @@ import pytest
 from shalott.broker.base.disk import OsDisk
 from shalott.broker.base.env import Env, SystemClock, seeded_rng
 from shalott.broker.base.errors import StorageError
-from shalott.broker.rocket.addresses import parse_address
 from shalott.broker.rocket.commitlog.store import MessageStore
-from shalott.broker.rocket.config import StoreConfig
+from shalott.broker.rocket.config import StoreConfig, parse_address
 from shalott.broker.rocket.dledger.ledger import Ledger
-from shalott.clients.rocketmq.rocket_client import Queue, RocketClient, RocketError
+from shalott.clients.rocketmq import Queue, RocketClient, RocketError
 from shalott.clients.rocketmq.stored_messages import decode_messages
 from shalott.cluster.local.ports import HOST, port_of, reserve_port
 from tests.world.env import Events
@@ -156,8 +155,8 @@ def test_an_originals_index_stays_when_our_broker_runs_on_its_store(
         for _ in range(2):
             opened = await MessageStore.open(env_of(disk), STORE)
             await opened.dispatched(opened.log.max_offset)
-            await opened.indexed(opened.log.max_offset)
-            found = await opened.find_by_key(
+            await opened.reader.indexed(opened.log.max_offset)
+            found = await opened.reader.find_by_key(
                 "indexed", "K3", begin_ms=0, end_ms=1 << 62, max_messages=9
             )
             assert [one.body for one in decode_messages(b"".join(found.messages))] == [b"3"]

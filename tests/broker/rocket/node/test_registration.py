@@ -7,14 +7,13 @@ from typing import Any
 
 import pytest
 
-from shalott.broker.rocket.addresses import AddressBook
-from shalott.broker.rocket.config import BrokerConfig, RocketConfig, RocketPeer
+from shalott.broker.rocket.config import AddressBook, BrokerConfig, RocketConfig, RocketPeer
 from shalott.broker.rocket.nameserver.server import NameServer
 from shalott.broker.rocket.node.registration import Registration
 from shalott.broker.rocket.node.slave_sync import SlaveSync
-from shalott.broker.rocket.remoting.codes import RequestCode
-from shalott.broker.rocket.remoting.command import Command
+from shalott.broker.rocket.remoting.command import Command, RequestCode
 from shalott.broker.rocket.remoting.route_data import TopicConfig
+from tests.world.clock.turns import until
 from tests.world.clock.virtual import HOST, env
 from tests.world.rocket.broker import World, in_world, world
 
@@ -58,26 +57,22 @@ def test_name_servers_hear_of_every_change_at_once_also_when_one_is_dead() -> No
         await server.start()
         registration = registration_of(broker, config)
         running = asyncio.create_task(registration.run())
-        await asyncio.sleep(1)
         routes = server.routes
-        assert routes.master("shalott") == broker.broker.address
+        await until(lambda: routes.master("shalott") == broker.broker.address)
         assert routes.route("young") is None
 
         broker.broker.tables.put_topic(TopicConfig(topic_name="young"))
         registration.wake()
-        await asyncio.sleep(0.1)
-        assert routes.route("young") is not None
+        await until(lambda: routes.route("young") is not None)
 
         broker.replica.broker_id, broker.replica.role = 2, "slave"
         registration.wake()
-        await asyncio.sleep(0.1)
-        assert routes.master("shalott") is None
+        await until(lambda: routes.master("shalott") is None)
         assert routes.live_addresses() == [broker.broker.address]
 
         broker.replica.broker_id, broker.replica.role = -1, "none"
         registration.wake()
-        await asyncio.sleep(0.1)
-        assert routes.live_addresses() == []
+        await until(lambda: routes.live_addresses() == [])
 
         broker.replica.broker_id, broker.replica.role = 0, "master"
         await asyncio.sleep(INTERVAL_MS / 1000 + 1)  # nobody wakes it: the interval does
@@ -99,7 +94,7 @@ def test_a_registration_bears_the_epoch() -> None:
         broker.replica.epoch = 7
         registration = registration_of(broker, config)
         running = asyncio.create_task(registration.run())
-        await asyncio.sleep(1)
+        await until(lambda: server.routes.live_addresses())
         version = server.routes.data_version(("shalott", broker.broker.address))
         assert version is not None and version.state_version == 7
         running.cancel()

@@ -10,12 +10,14 @@ import pytest
 from shalott.broker.base.env import Env, SystemClock, seeded_rng
 from shalott.broker.base.files import replace_file
 from shalott.broker.rocket.config import BrokerConfig
-from shalott.broker.rocket.processor.system_topics import system_topics
-from shalott.broker.rocket.processor.tables import DELAYS, GROUPS, OFFSETS, TOPICS, Tables
+from shalott.broker.rocket.processor.table_files import DELAYS, GROUPS, OFFSETS, TOPICS
+from shalott.broker.rocket.processor.tables import Tables
+from shalott.broker.rocket.processor.topics import system_topics
 from shalott.broker.rocket.remoting.route_data import TopicConfig
 from shalott.cluster.base import DiskFaults
 from shalott.cluster.sim.disk.disk import SimDisk
 from tests.world.clock.stock_loop import StockLoop
+from tests.world.clock.turns import turns
 from tests.world.disk.memory_disk import MemoryDisk
 from tests.world.env import Events
 
@@ -39,7 +41,7 @@ async def tables_of(disk: MemoryDisk | SimDisk) -> Tables:
 async def put(tables: Tables, number: int) -> None:
     """Change every table, and write them."""
     tables.put_offset("g", "t", 0, number)
-    tables.put_delay(1, number)
+    tables.delayed.put_delay(1, number)
     tables.group(f"g{number}")
     tables.put_topic(TopicConfig(topic_name=f"t{number}", read_queue_nums=1, write_queue_nums=1))
     await tables.save()
@@ -47,7 +49,7 @@ async def put(tables: Tables, number: int) -> None:
 
 def seen(tables: Tables) -> tuple[int | None, int | None, list[str], list[str]]:
     topics = [name for name in sorted(tables.topics) if name.startswith("t")]
-    return tables.offset("g", "t", 0), tables.delays.get(1), sorted(tables.groups), topics
+    return tables.offset("g", "t", 0), tables.delayed.delays.get(1), sorted(tables.groups), topics
 
 
 @pytest.mark.parametrize("rubbish", RUBBISH, ids=["empty", "zeros", "torn", "other", "no text"])
@@ -118,8 +120,7 @@ def test_a_crash_at_any_moment_leaves_the_old_offset_or_the_new_one(power: bool)
                 await tables.save()
             tables.put_offset("g", "t", 0, 3)
             saving = asyncio.create_task(tables.save())
-            for _ in range(seed % 60):
-                await asyncio.sleep(0)
+            await turns(seed % 60)
             promised = saving.done()
             if power:
                 disk.power_loss()

@@ -12,16 +12,15 @@ import pytest
 
 from shalott.broker.rocket.commitlog.api import Message
 from shalott.broker.rocket.commitlog.codec import Stored
-from shalott.broker.rocket.processor.delays import deliver_delayed
-from shalott.broker.rocket.processor.properties import properties_of
-from shalott.broker.rocket.processor.system_topics import TIMER_TOPIC, system_topics
-from shalott.broker.rocket.processor.timer_checkpoint import (
+from shalott.broker.rocket.processor.delay_tables import (
     FILE_BYTES,
     TimerCheckpoint,
     decode_timer_checkpoint,
 )
-from shalott.broker.rocket.remoting.codes import RequestCode, ResponseCode
-from shalott.broker.rocket.remoting.command import Command
+from shalott.broker.rocket.processor.delays import deliver_delayed
+from shalott.broker.rocket.processor.stored_messages import properties_of
+from shalott.broker.rocket.processor.topics import TIMER_TOPIC, system_topics
+from shalott.broker.rocket.remoting.command import Command, RequestCode, ResponseCode
 from shalott.broker.rocket.remoting.route_data import DataVersion
 from tests.world.clock.virtual import run
 from tests.world.disk.memory_disk import MemoryDisk
@@ -71,7 +70,7 @@ def test_a_message_comes_at_its_time_and_never_early(at: str) -> None:
                 answer = await send(world, f"{delay_ms}:{sent_ms}", **{at: value})
                 assert answer.code == ResponseCode.SUCCESS
             await world.settle()
-            assert world.broker.store.queue_range(TIMER_TOPIC, 0) == (0, 3)
+            assert world.broker.store.reader.queue_range(TIMER_TOPIC, 0) == (0, 3)
             found = await arrived(world, 8)
             assert [key.split(":")[0] for key in keys(found)] == ["1000", "2000", "3000"]
             for one in found:
@@ -194,8 +193,8 @@ def test_another_master_delivers_what_waits_by_what_it_copied() -> None:
             world.replica.role = "slave"
             assert keys(messages_of((await world.pull()).body)) == []
             await asyncio.sleep(9)
-            world.broker.tables.timers = TimerCheckpoint()
-            world.broker.tables.replace_timers(copied)
+            world.broker.tables.delayed.timers = TimerCheckpoint()
+            world.broker.tables.delayed.replace_timers(copied)
             world.replica.role, world.replica.epoch = "master", 2
             world.broker.take_over()
             assert keys(await arrived(world, 2)) == ["1", "2", "6"]
@@ -208,9 +207,9 @@ def test_a_master_whose_log_is_shorter_waits_for_none_of_what_it_lacks() -> None
 
     async def test(world: World) -> None:
         now = world.broker.wall_ms()
-        world.broker.tables.replace_timers(TimerCheckpoint(now + 60_000, 0, 5))
+        world.broker.tables.delayed.replace_timers(TimerCheckpoint(now + 60_000, 0, 5))
         world.broker.take_over()
-        assert world.broker.tables.timers.queue_offset == 0
+        assert world.broker.tables.delayed.timers.queue_offset == 0
         async with delivering(world):
             await send(world, "new", TIMER_DELAY_SEC=1)
             assert keys(await arrived(world, 4)) == ["new"]

@@ -10,8 +10,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from shalott.broker.rocket.remoting.codec import FRAME_BYTES_MAX, FrameError, FrameReader, encode
-from shalott.broker.rocket.remoting.codes import Language, RequestCode
-from shalott.broker.rocket.remoting.command import BINARY, JSON, Command, answering, response
+from shalott.broker.rocket.remoting.command import (
+    BINARY,
+    JSON,
+    Command,
+    Language,
+    RequestCode,
+    answering,
+    response,
+)
 
 pytestmark = pytest.mark.unit
 

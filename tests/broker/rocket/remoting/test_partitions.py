@@ -9,7 +9,7 @@ import random
 
 import pytest
 
-from shalott.broker.rocket.addresses import parse_address
+from shalott.broker.rocket.config import parse_address
 from shalott.broker.rocket.remoting.client import (
     CONNECT_TIMEOUT_MS,
     RemotingClient,

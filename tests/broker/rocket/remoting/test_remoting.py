@@ -8,12 +8,11 @@ from collections.abc import Awaitable, Callable
 import pytest
 
 from shalott.broker.base.errors import ConfigError
-from shalott.broker.rocket.addresses import parse_address
+from shalott.broker.rocket.config import parse_address
 from shalott.broker.rocket.remoting import server as server_module
 from shalott.broker.rocket.remoting.client import RemotingClient, Unanswered, Unreachable
 from shalott.broker.rocket.remoting.codec import FrameReader, encode
-from shalott.broker.rocket.remoting.codes import ResponseCode
-from shalott.broker.rocket.remoting.command import BINARY, Command, response
+from shalott.broker.rocket.remoting.command import BINARY, Command, ResponseCode, response
 from shalott.broker.rocket.remoting.server import Caller, RemotingServer
 
 pytestmark = pytest.mark.unit

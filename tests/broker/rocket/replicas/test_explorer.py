@@ -15,9 +15,9 @@ import random
 
 import pytest
 
+from shalott.broker.rocket.autoswitch.client import Slave
+from shalott.broker.rocket.autoswitch.service import AutoSwitchHAService
 from shalott.broker.rocket.commitlog.replica import PutStatus
-from shalott.broker.rocket.ha.autoswitch.client import Slave
-from shalott.broker.rocket.ha.autoswitch.service import AutoSwitchHAService
 from shalott.cluster.base import DiskFaults
 from shalott.cluster.sim.network.network import NetworkKnobs
 from tests.world.rocket.replicas import CONTROLLER, Broker, Group
@@ -184,11 +184,11 @@ class Explorer:
             await broker.here(broker.store.dispatched(min(end, broker.store.confirm_offset)))
         master = self.group.master()
         assert master is not None
-        first, end = master.store.queue_range("t", 0)
+        first, end = master.store.reader.queue_range("t", 0)
         found: list[bytes] = []
         while first < end:
             got = await master.here(
-                master.store.get("t", 0, first, max_messages=32, max_bytes=1 << 20)
+                master.store.reader.get("t", 0, first, max_messages=32, max_bytes=1 << 20)
             )
             found += got.messages
             first = got.next_offset

@@ -14,7 +14,7 @@ from shalott.broker.base.disk import File
 from shalott.broker.base.env import Env, seeded_rng
 from shalott.broker.base.errors import StorageError
 from shalott.broker.rocket.controller.client import Master
-from shalott.broker.rocket.controller.errors import BrokerIdInvalid
+from shalott.broker.rocket.controller.messages import BrokerIdInvalid
 from shalott.broker.rocket.remoting.client import Unanswered
 from shalott.broker.rocket.replicas.identity import (
     PATH,

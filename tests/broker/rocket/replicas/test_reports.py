@@ -11,9 +11,9 @@ import pytest
 from shalott.broker.base.env import Env, seeded_rng
 from shalott.broker.rocket.controller import messages as cm
 from shalott.broker.rocket.controller.client import ControllerClient
-from shalott.broker.rocket.controller.errors import Fenced, OutcomeUnknown, ReplicaNotUsable
+from shalott.broker.rocket.controller.messages import Fenced, OutcomeUnknown, ReplicaNotUsable
 from shalott.broker.rocket.remoting.client import Unanswered
-from shalott.broker.rocket.replicas.heartbeats import Heartbeats
+from shalott.broker.rocket.replicas.manager import Heartbeats
 from shalott.broker.rocket.replicas.set_reports import SetReports
 from shalott.cluster.sim.disk.disk import SimDisk
 from tests.world.clock.latency import sim

@@ -7,9 +7,8 @@ from typing import Any
 
 import pytest
 
-from shalott.broker.config import parse_config
-from shalott.broker.rocket.addresses import AddressBook
-from shalott.broker.rocket.config import RocketConfig
+from shalott.broker.nodes import parse_config
+from shalott.broker.rocket.config import AddressBook, RocketConfig
 from shalott.cluster.base import Endpoint, Topology
 from shalott.cluster.systems.rocket.config import PORTS, node_config, to_toml
 from shalott.cluster.systems.rocket.drawing import SAFE_SETTINGS

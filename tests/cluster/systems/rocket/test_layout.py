@@ -7,7 +7,7 @@ from collections import Counter
 
 import pytest
 
-from shalott.broker.config import parse_config
+from shalott.broker.nodes import parse_config
 from shalott.broker.rocket.config import RocketConfig
 from shalott.cluster.base import Endpoint, Topology
 from shalott.cluster.systems.rocket.config import PORTS, node_config, to_toml

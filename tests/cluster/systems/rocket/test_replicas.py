@@ -12,7 +12,7 @@ import msgspec
 import pytest
 
 from shalott.broker.base.errors import StorageError
-from shalott.broker.base.http.messages import Request, Response
+from shalott.broker.base.http_api import Request, Response
 from shalott.broker.rocket.commitlog.store import MessageStore
 from shalott.broker.rocket.config import StoreConfig
 from shalott.broker.rocket.node import log_digest

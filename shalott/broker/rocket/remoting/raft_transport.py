@@ -1,0 +1,176 @@
+"""RaftTransport: messages between members, over the remoting protocol on a port of their own.
+
+A request of the core is a request on the wire; the core's answer, which may come much later, when
+a disk has written something, is the answer on the wire. What is lost is lost: the core asks again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+from shalott.broker.base.errors import BrokerError
+from shalott.broker.raft import api
+from shalott.broker.raft.api import RaftCode, RaftSettings
+from shalott.broker.rocket.config import RaftConfig
+from shalott.broker.rocket.remoting import raft_frames as wire
+from shalott.broker.rocket.remoting.client import RemotingClient, Unanswered, Unreachable
+from shalott.broker.rocket.remoting.command import Command, RequestCode, response
+from shalott.broker.rocket.remoting.server import Caller, Handler, RemotingServer
+
+log = logging.getLogger("shalott.broker.raft")
+
+CODES = (
+    RequestCode.DLEDGER_VOTE,
+    RequestCode.DLEDGER_HEART_BEAT,
+    RequestCode.DLEDGER_PUSH,
+    RequestCode.DLEDGER_LEADERSHIP_TRANSFER,
+    RequestCode.DLEDGER_INSTALL_SNAPSHOT,
+)
+SNAPSHOT_PATIENCE = 10  # as the core has it
+ASKED_MAX = 10_000
+
+
+@dataclass(frozen=True, slots=True)
+class _Asked:
+    """A member's request that the core has not answered yet."""
+
+    request: Command
+    caller: Caller
+
+
+class RaftTransport:
+    """``addresses``: of all members by name, as they advertise them; ``dial`` says where to connect
+    for one. ``handlers``: other requests that this port answers."""
+
+    def __init__(
+        self,
+        group: str,
+        addresses: Mapping[str, str],
+        *,
+        host: str,
+        port: int,
+        dial: Callable[[str], tuple[str, int]],
+        settings: RaftSettings,
+        handlers: Mapping[int, Handler] | None = None,
+    ) -> None:
+        self._group = group
+        self._addresses = dict(addresses)
+        self._settings = settings
+        self._client = RemotingClient(dial)
+        served: dict[int, Handler] = {**(handlers or {})}
+        served.update(dict.fromkeys(CODES, self._handle))
+        self._server = RemotingServer(served, host=host, port=port)
+        self._receive: Callable[[str, api.Message], None] | None = None
+        self._asked: dict[tuple[str, int], _Asked] = {}  # in the order in which they came
+        self._sending: dict[asyncio.Task[None], None] = {}
+
+    async def start(self, receive: Callable[[str, api.Message], None]) -> None:
+        """Raises ConfigError if the port is taken."""
+        self._receive = receive
+        await self._server.start()
+
+    async def stop(self) -> None:
+        self._receive = None
+        sending = list(self._sending)
+        for task in sending:
+            task.cancel()
+        await asyncio.gather(*sending, return_exceptions=True)
+        await self._client.close()
+        await self._server.stop()
+
+    def send(self, to: str, message: api.Message) -> None:
+        if isinstance(message, api.VoteResponse | api.HeartbeatResponse | api.PushResponse):
+            asked = self._asked.pop((to, message.serial), None)
+            if asked is not None:
+                asked.caller.answer_now(asked.request, wire.encode_response(message))
+            return
+        command = wire.encode_request(self._group, message)
+        try:
+            if not isinstance(message, api.TakeLeadership) and self._client.try_ask(
+                self._addresses[to],
+                command,
+                self._timeout_ms(message),
+                lambda outcome: self._answered(to, message, outcome),
+            ):
+                return
+        except BrokerError as error:
+            log.debug("%s: %s", to, error)
+            return
+        task = asyncio.create_task(self._ask(to, message, command), name=f"raft to {to}")
+        self._sending[task] = None
+        task.add_done_callback(lambda done: self._sending.pop(done, None))
+
+    async def _ask(self, to: str, message: api.Request, command: Command) -> None:
+        """Where a connection must be made first."""
+        address = self._addresses[to]
+        answer: Command | BrokerError
+        try:
+            if isinstance(message, api.TakeLeadership):
+                await self._client.oneway(address, command)
+                return
+            answer = await self._client.invoke(address, command, self._timeout_ms(message))
+        except BrokerError as error:
+            answer = error
+        self._answered(to, message, answer)
+
+    def _answered(self, to: str, message: api.Request, answer: Command | BrokerError) -> None:
+        try:
+            if isinstance(answer, BrokerError):
+                raise answer
+            decoded = wire.decode_response(message, answer)
+        except (Unreachable, Unanswered) as error:
+            log.debug("%s: %s", to, error)
+            return
+        except BrokerError as error:
+            log.warning("%s: %s", to, error)
+            return
+        if self._receive is not None and decoded.serial == message.serial:
+            self._receive(to, decoded)
+
+    def _timeout_ms(self, message: api.Request) -> int:
+        """Longer than the core waits: a late answer still says what its sender has."""
+        settings = self._settings
+        if isinstance(message, api.PushRequest):
+            longer = SNAPSHOT_PATIENCE if message.snapshot is not None else 2
+            return longer * settings.push_timeout_ms
+        return max(settings.heartbeat_interval_ms, settings.vote_max_ms)
+
+    def _handle(self, command: Command, caller: Caller) -> Command | None:
+        """The core may answer at once or when a disk has written something, by ``send``."""
+        try:
+            message = wire.decode_request(self._group, command)
+        except wire.WireError as error:
+            log.warning("%s: %s", caller.address, error)
+            return response(wire.UNKNOWN_GROUP, str(error))
+        sender = message.candidate if isinstance(message, api.VoteRequest) else message.leader
+        if self._receive is None or sender not in self._addresses:
+            return response(RaftCode.UNKNOWN_MEMBER, f"{sender} is no member, or this is none yet")
+        if isinstance(message, api.TakeLeadership):
+            self._receive(sender, message)
+            return response(RaftCode.SUCCESS)
+        self._asked.pop((sender, message.serial), None)
+        self._asked[sender, message.serial] = _Asked(command, caller)
+        if len(self._asked) > ASKED_MAX:  # the oldest is not waited for any more
+            del self._asked[next(iter(self._asked))]
+        self._receive(sender, message)
+        return None
+
+
+# -- settings --------------------------------------------------------------------------------------
+
+
+def settings_of(config: RaftConfig) -> RaftSettings:
+    """ReadIndex needs an entry of the leader's own term, so a new leader appends one."""
+    return RaftSettings(
+        heartbeat_interval_ms=config.heartbeat_interval_ms,
+        max_heartbeat_leak=config.max_heartbeat_leak,
+        vote_min_ms=config.vote_min_ms,
+        vote_max_ms=config.vote_max_ms,
+        push_timeout_ms=config.push_timeout_ms,
+        commit_push_interval_ms=config.commit_push_interval_ms,
+        max_pending_entries=config.max_pending_requests,
+        no_op_on_election=config.fast_advance_commit or config.read_index,
+    )

@@ -1,9 +1,9 @@
 """``shalott report STORE``: what happened over every run of a store.
 
 Judges the runs by whatever engine suits (spark_analysis/findings.py), prints one line a run, and
-writes into ``out``: a file for each table (spark_analysis/columns/tables.py), report.json and
+writes into ``out``: a file for each table (spark_analysis/kernels/tables.py), report.json and
 report.md with the table of runs, and spark.log with what the JVM had to say, where there was one.
-Whoever calls may draw a page of it (harness/fleet/page).
+Whoever calls may draw a page of it (harness/fleet).
 
 Where a stored verdict counts something else than is found here, the report says so: it was judged
 by another version, or its history is no longer the one that was judged.
@@ -21,13 +21,18 @@ import pyarrow.parquet as pq
 from rich.console import Console
 
 from shalott.core.errors import StoreError, UsageError
-from shalott.spark_analysis.columns.tables import BY_SQL, TABLES
+from shalott.spark_analysis.consumer_counts import counted
+from shalott.spark_analysis.engine_choice import here, is_elsewhere
 from shalott.spark_analysis.findings import FleetFindings, Wanted, find
-from shalott.spark_analysis.lines import COMPARED, FleetReport, RunLine
-from shalott.spark_analysis.report_text import markdown, print_report
-from shalott.spark_analysis.session.choice import here, is_elsewhere
-from shalott.spark_analysis.stores.consumer_counts import counted
-from shalott.spark_analysis.stores.runs import Run
+from shalott.spark_analysis.kernels.tables import BY_SQL, TABLES
+from shalott.spark_analysis.report_rows import (
+    COMPARED,
+    FleetReport,
+    RunLine,
+    markdown,
+    print_report,
+)
+from shalott.spark_analysis.stored_runs import Run
 
 OUT = "_report"  # beside the runs; what begins with "_" is no run
 Draw = Callable[[FleetFindings, FleetReport, Path], None]  # where to

@@ -17,12 +17,12 @@ from shalott.core.errors import UsageError
 from shalott.core.history import read_history
 from shalott.harness.report.meta import ReportMeta
 from shalott.harness.report.results import render_results
-from shalott.spark_analysis.engines.local import judge_here
 from shalott.spark_analysis.findings import Wanted
+from shalott.spark_analysis.jvm import ClassArchive
+from shalott.spark_analysis.kernels.judge import judge_here
 from shalott.spark_analysis.report import run_report
-from shalott.spark_analysis.session.jvm import ClassArchive
-from shalott.spark_analysis.session.spark import cache_directory
-from shalott.spark_analysis.stores.runs import find_runs
+from shalott.spark_analysis.spark_session import cache_directory
+from shalott.spark_analysis.stored_runs import find_runs
 from tests.spark_analysis.conftest import broken_history, history_of, op, store_run
 from tests.world.harness.report_run import example_plan
 

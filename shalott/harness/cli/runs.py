@@ -32,8 +32,8 @@ def runs(
     json: Annotated[bool, typer.Option("--json", help="A JSON object a line.")] = False,
 ) -> None:
     """List a store's runs out of runs.parquet, which takes in what it lacks."""
-    from shalott.harness.fleet.runs.listing import Filters, json_lines, selected, told
-    from shalott.harness.fleet.runs.table import refresh
+    from shalott.harness.store.runs_list import Filters, json_lines, selected, told
+    from shalott.harness.store.runs_table import refresh
 
     filters = Filters(
         valid=valid, system=system, nemesis=nemesis, anomaly=anomaly, cell=cell, night=night,

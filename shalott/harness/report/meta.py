@@ -87,3 +87,8 @@ class ReportMeta(msgspec.Struct, frozen=True, kw_only=True):
     directory: str = ""  # the run's directory, as the user would type it
     files: tuple[str, ...] = ()  # what lies in it, by path below it
     story: ToldStory | None = None
+
+
+# FROM shalott/harness/report/meta.py:
+# What the stories are called: apart from them, so that a command line is refused at once.
+STORY_NAMES = ("startup-race",)

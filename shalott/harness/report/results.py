@@ -16,7 +16,7 @@ from shalott.checkers.base import Result
 from shalott.core.errors import UsageError
 from shalott.core.plan import Plan
 from shalott.harness.report.meta import ReportMeta, Tested
-from shalott.harness.report.words import headline, overall
+from shalott.harness.report.verdict_words import headline, overall
 
 RESULTS_VERSION = 1
 

@@ -9,12 +9,11 @@ from typing import Any
 import numpy as np
 
 from shalott.checkers.history.faults import Fault
-from shalott.harness.report.data import Span, Timeline
+from shalott.harness.report import draw
+from shalott.harness.report.cluster_timeline import Span, Timeline
+from shalott.harness.report.draw import Bar, RatePanel, Shape, Tick
 from shalott.harness.report.losses import LossLane
-from shalott.harness.report.plots import draw
-from shalott.harness.report.plots.bars import Bar, RatePanel
-from shalott.harness.report.plots.draw import Shape, Tick
-from shalott.harness.report.plots.series import OUTCOMES, Floats, Latencies, Rates
+from shalott.harness.report.series import OUTCOMES, Floats, Latencies, Rates
 
 GROUPS_MAX = 12  # queues drawn; the rest are named
 SPANS_MAX = 4000

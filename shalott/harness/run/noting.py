@@ -1,4 +1,4 @@
-"""What the table of a store's runs (harness/fleet/runs) is told when runs end, and their tags."""
+"""What the table of a store's runs (harness/store) is told when runs end, and their tags."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ import typer
 
 from shalott.core.complaints import sentence_of
 from shalott.core.errors import ShalottError, UsageError
-from shalott.harness.fleet.runs.table import note_runs
 from shalott.harness.run.store import RunDirectory
+from shalott.harness.store.runs_table import note_runs
 
 
 def read_tags(words: Sequence[str]) -> dict[str, str]:

@@ -23,7 +23,7 @@ from shalott.core.complaints import Complaints
 from shalott.core.errors import UsageError
 from shalott.core.plan import PowerLoss, SshPlan
 from shalott.core.quantities import parse_duration_ms
-from shalott.harness.report.stories.names import STORY_NAMES
+from shalott.harness.report.meta import STORY_NAMES
 from shalott.harness.run.select import BACKENDS, check_world, choose_backend
 from shalott.nemesis.record import check_nemesis, usual_nemeses
 from shalott.nemesis.trigger_words import parse_trigger
@@ -78,7 +78,7 @@ class Request:
     ssh_lease: str = "20"
     power_loss: str = ""
     given: Mapping[str, str | bool] = field(default_factory=dict)
-    scenario: str = ""  # a story to bring about, and to look for (harness/report/stories)
+    scenario: str = ""  # a story to bring about, and to look for (harness/stories)
 
 
 def complaints_about(request: Request) -> Complaints:

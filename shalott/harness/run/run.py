@@ -25,12 +25,11 @@ from shalott.core.plan import Plan
 from shalott.core.worker import describe
 from shalott.harness.report.junit import render_unended
 from shalott.harness.report.meta import ReportMeta, Tested, ToldStory
-from shalott.harness.report.stories.material import read_material
-from shalott.harness.report.stories.story import Story
-from shalott.harness.report.stories.telling import told_as_text
 from shalott.harness.run.stage import Stage, World
 from shalott.harness.run.store import JUNIT, STORY_JSON, STORY_TEXT, RunDirectory
 from shalott.harness.run.verdict import judge, save_verdict
+from shalott.harness.stories.catalogue import told_as_text
+from shalott.harness.stories.story import Story, read_material
 from shalott.workloads.record import WORKLOADS
 
 log = logging.getLogger("shalott.run")

@@ -30,10 +30,7 @@ from shalott.core.history import Recorder
 from shalott.core.plan import Plan, load_plan
 from shalott.harness.report.meta import ReportMeta
 from shalott.harness.report.results import read_results
-from shalott.harness.report.stories.catalogue import find_story
-from shalott.harness.report.stories.story import Story
-from shalott.harness.report.stories.telling import told_as_text
-from shalott.harness.report.words import findings, headline, overall, summaries
+from shalott.harness.report.verdict_words import findings, headline, overall, summaries
 from shalott.harness.run.detection import faults_too_short
 from shalott.harness.run.junit_file import JunitFile
 from shalott.harness.run.noting import note_in_table
@@ -52,6 +49,8 @@ from shalott.harness.run.store import ENDPOINTS, LOG, REPORT, RESULTS, TAGS, Run
 from shalott.harness.run.tested import TestedFacts, versions
 from shalott.harness.run.verdict import judge, save_verdict
 from shalott.harness.run.watchdog import watch_for_stalls
+from shalott.harness.stories.catalogue import find_story, told_as_text
+from shalott.harness.stories.story import Story
 from shalott.nemesis.requirements import check_system, required_capabilities
 from shalott.nemesis.runner import NemesisRunner
 from shalott.workloads.record import WORKLOADS

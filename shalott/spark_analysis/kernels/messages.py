@@ -6,8 +6,7 @@ evidence of a part is a list of lists, one a message, and ``flat`` makes the col
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from collections.abc import Iterable, Sequence
 
 import numpy as np
 
@@ -21,11 +20,10 @@ from shalott.checkers.queues.outcomes import (
     message_outcomes,
 )
 from shalott.checkers.queues.redelivery import unflagged
-from shalott.spark_analysis.columns.tables import EVIDENCE, OF_LOGS, OPERATIONS_MAX
-from shalott.spark_analysis.columns.tables import MESSAGE_OUTCOMES as COLUMNS
 from shalott.spark_analysis.kernels.reading import RunData
+from shalott.spark_analysis.kernels.tables import EVIDENCE, OF_LOGS, OPERATIONS_MAX, Row
+from shalott.spark_analysis.kernels.tables import MESSAGE_OUTCOMES as COLUMNS
 
-Row = dict[str, Any]
 _OF_KIND = {"lost": LOST, "duplicated": DUPLICATED, "phantom": PHANTOM}
 _NAMES = {name: name.replace("-", "_") for name in MESSAGE_OUTCOMES} | {"ok": "delivered_once"}
 
@@ -141,7 +139,7 @@ def _redelivery_rows(
         }  # fmt: skip
 
 
-def merge_lost(parts: Iterable[Mapping[str, Any]]) -> list[Row]:
+def merge_lost(parts: Iterable[Row]) -> list[Row]:
     """Rows of LOST_MESSAGES of several buckets of values as one a run and queue."""
     found: dict[tuple[str, str], Row] = {}
     counts = ("attempts", "acknowledged", *COLUMNS, "unexpected", "corrupted", "too_early")
@@ -158,7 +156,7 @@ def merge_lost(parts: Iterable[Mapping[str, Any]]) -> list[Row]:
     return list(found.values())
 
 
-def merge_redeliveries(parts: Iterable[Mapping[str, Any]]) -> list[Row]:
+def merge_redeliveries(parts: Iterable[Row]) -> list[Row]:
     found: dict[tuple[str, str, str], Row] = {}
     for part in parts:
         place = (part["run"], part["kind"], part["lane"])
@@ -172,7 +170,7 @@ def merge_redeliveries(parts: Iterable[Mapping[str, Any]]) -> list[Row]:
     return list(found.values())
 
 
-def flat(row: Mapping[str, Any]) -> Row:
+def flat(row: Row) -> Row:
     """With evidence as a column has it: the first operations, message by message."""
     lists = {
         f"{kind}_operations": [

@@ -16,8 +16,8 @@ from __future__ import annotations
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F  # noqa: N812
 
-from shalott.spark_analysis.columns import schema
-from shalott.spark_analysis.columns.tables import OPERATIONS_MAX
+from shalott.spark_analysis.kernels.tables import OPERATIONS_MAX
+from shalott.spark_analysis.sql import schema
 from shalott.spark_analysis.sql.lost_messages import NEVER
 
 _SAID = (

@@ -26,8 +26,8 @@ pytestmark = pytest.mark.explore
 STUB = ROOT / "tests" / "world" / "harness" / "stub_run.py"
 START = f"""
 import sys
-from shalott.harness.matrix import running
-running.PROGRAM = (sys.executable, "-S", {str(STUB)!r})
+from shalott.harness.matrix import night_runs
+night_runs.PROGRAM = (sys.executable, "-S", {str(STUB)!r})
 from shalott.harness.cli.main import main
 main(sys.argv[1:])
 """

@@ -1,4 +1,4 @@
-"""What report.json holds: one line a run."""
+"""What report.json holds, one row a run, and the same as a table for people (report.md)."""
 
 from __future__ import annotations
 
@@ -78,8 +78,6 @@ class FleetReport(msgspec.Struct, frozen=True, kw_only=True):
     judged: int = 0
 
 
-# FROM shalott/spark_analysis/report_rows.py:
-# The table of runs for people: on the terminal, and as report.md.
 HEADINGS = (
     *("run", "system", "verdict", "acked", "lost", "again", "phantom", "skipped", "dead letters"),
     *("claimed", "effective", "both masters", "longest gap"),

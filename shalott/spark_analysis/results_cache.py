@@ -1,11 +1,12 @@
-"""What was judged once is not judged again: results kept by run and by the version of the kernels.
+"""Results kept by run and by version of the kernels, so that no run is judged twice.
 
     <out>/kept/<kernels>/<segment>/runs.parquet      run, fingerprint
                                    <table>.parquet   the rows of these runs
 
 A report adds one segment of all that it judged, put in place by one rename, so that a report that
 is killed leaves nothing half. Many segments become one. What other kernels judged is removed when
-these have judged anything.
+these have judged anything. The version is a digest of all code that results come from: a change
+that changes nothing costs one report of more time.
 """
 
 from __future__ import annotations
@@ -126,11 +127,6 @@ def together(some: Iterable[Tables]) -> dict[str, pa.Table]:
     }
 
 
-# FROM shalott/spark_analysis/results_cache.py:
-# Which kernels judged a run: a digest of all code that its results come from.
-#
-# What was judged by other kernels is judged again. No number has to be counted up by hand, and a
-# change that changes nothing costs one report of more time.
 _PACKAGE = Path(__file__).absolute().parents[1]
 ROOMS = ("checkers", "core", "spark_analysis/kernels")
 

@@ -1,15 +1,20 @@
-"""The one place that makes a Spark session: silent, quick to start, and on whatever master.
+"""The one place that makes a Spark session: silent, quick to start, on any master.
 
 Silence: the JVM inherits file descriptors, and its first lines (which logger, which native library)
 come before any log level applies; so while it starts, descriptors 1 and 2 point to a log file.
 
 Where rows stay out of the JVM, as with the kernels, it needs little: the quick compiler (C1), the
-serial collector and a small heap, whatever the size of the histories. Where SQL reads the rows, it
-is given the usual compiler, the parallel collector and a heap by the size of what it reads.
+serial collector and a small heap, however large the histories. Where SQL reads the rows, it is
+given the usual compiler, the parallel collector and a heap by the size of what it reads.
 
-On this machine everything that Spark writes goes to a directory that is removed afterwards. On a
-cluster the code goes to the executors. A program that
-spark-submit started has a JVM and settings already: what was set there stays.
+On this machine everything that Spark writes goes to a directory that is removed afterwards. A
+program that spark-submit started has a JVM and settings already: what was set there stays.
+
+On a cluster whose machines lack this project, executors get its code. A compiled engine can't be
+loaded out of a zip file, so the code is an archive that Spark unpacks beside each executor
+(``spark.archives``), with the executors' PYTHONPATH pointing there: the rooms of the kernels, and
+the compiled libraries that they import. numpy, pyarrow and pyspark must be there, as for any Spark
+job with Python in it; Python must be of the driver's version, and the machines of its kind.
 """
 
 from __future__ import annotations
@@ -213,14 +218,6 @@ def _end(session: SparkSession, archive: ClassArchive | None) -> None:
         SparkContext._jvm = None
 
 
-# FROM shalott/spark_analysis/spark_session.py:
-# The code that executors need, for a cluster on whose machines this project is not installed.
-#
-# A compiled engine can't be loaded out of a zip file, so the code goes as an archive that Spark
-# unpacks beside each executor (``spark.archives``), with the executors' PYTHONPATH pointing there:
-# the rooms that kernels are made of, and the compiled libraries that they import. numpy, pyarrow and
-# pyspark must be there, as for any Spark job with Python in it; the Python must be of the driver's
-# version, and the machines of its kind.
 NAME = "shalott_code"
 ROOMS = ("core", "checkers", "spark_analysis")
 LIBRARIES = ("msgspec", "cffi", "_cffi_backend")

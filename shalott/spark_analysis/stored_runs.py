@@ -4,6 +4,10 @@ A run is a directory with a plan and a history, at any depth; ``latest`` links a
 names that begin with "_" or "." are passed over, as Spark does. Plans are read leniently, so that
 runs of older and newer versions stand side by side; what can't be read is named, and does not stop
 the rest. Stores elsewhere than on this machine: spark_analysis/hadoop_store.py.
+
+The rules that the harness's own checkers would have come from the workload's record, through the
+public door; of a plan that this version can't read, or of a workload that is not installed, only
+what the plan's text says is known.
 """
 
 from __future__ import annotations
@@ -270,11 +274,6 @@ def by_name(runs: Sequence[Run]) -> Mapping[str, Run]:
     return {run.run: run for run in runs}
 
 
-# FROM shalott/spark_analysis/stored_runs.py:
-# What a run's plan says to the kernels: the rules that the harness's own checkers would have.
-#
-# Asked of the workload's record, through the door that strangers use; of a plan that this version
-# can't read, or of a workload that is not installed, only what the plan's text says is known.
 def rules_of(text: bytes) -> Rules:
     """Of a plan.json."""
     try:

@@ -1,7 +1,7 @@
 """index.html: the page's data as one self-contained page, without a script.
 
-Names of runs, nodes' words and headlines are other people's text: all of it is escaped, what can't
-be seen is shown as its number, and the page's own policy lets nothing be loaded or run.
+Names of runs, nodes' words and headlines are foreign text: all of it is escaped, characters that
+can't be seen are shown as their numbers, and the page's policy lets nothing be loaded or run.
 """
 
 from __future__ import annotations
@@ -141,8 +141,6 @@ def _day_label(days: Sequence[Day], share: Share | None) -> str:
     )
 
 
-# FROM shalott/harness/fleet/index_page.py:
-# Figures and names as the page shows them.
 TEXT_MAX = 300
 # Of each Unicode category what it does to a page: Cc and Cf move or hide text, Cs is no character.
 _UNSEEN = ("Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp")

@@ -1,4 +1,4 @@
-"""Two masters at once, by what was in force when they came to be."""
+"""Two masters at once, by the faults in force; outages; recovery after each kind of fault."""
 
 from __future__ import annotations
 
@@ -100,8 +100,6 @@ def _row(key: Key, cause: str, own: Sequence[tuple[str, Row]], of: int) -> DualR
     )
 
 
-# FROM shalott/harness/fleet/mastership.py:
-# How long nobody was served: the longest outages, and recovery after each kind of fault.
 Row = Mapping[str, Any]  # of the table `unavailability`
 MS = 1_000_000
 

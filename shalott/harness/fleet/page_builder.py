@@ -1,4 +1,4 @@
-"""From what a report found, and the table of runs, to the page's data."""
+"""From what a report found, and the table of runs, to the page's data and to index.html."""
 
 from __future__ import annotations
 
@@ -138,8 +138,6 @@ def _unfinished(facts: Facts) -> list[str]:
     return told
 
 
-# FROM shalott/harness/fleet/page_builder.py:
-# index.html beside a report's other files.
 PAGE = "index.html"
 WritePage = Callable[[FleetFindings, FleetReport, Path], None]
 
@@ -177,8 +175,6 @@ def _table(store: str) -> tuple[pa.Table, tuple[str, ...], Path | None]:
     return found.table, found.notes, base
 
 
-# FROM shalott/harness/fleet/page_builder.py:
-# Searches with their denominators, and what they kept.
 def campaign_rows(
     campaigns: Sequence[Fact], findings: Sequence[Fact], at_most: int
 ) -> Listed[CampaignRow]:

@@ -1,4 +1,4 @@
-"""Verdicts by cell, and by day of true time."""
+"""Verdicts by cell and by day of true time; acknowledged messages that are gone, by faults."""
 
 from __future__ import annotations
 
@@ -91,8 +91,6 @@ def _day(day: str, own: Sequence[Fact]) -> Day:
     )
 
 
-# FROM shalott/harness/fleet/verdict_tables.py:
-# Acknowledged messages that are gone: by system, profile and faults.
 @dataclass(frozen=True, slots=True)
 class Told:
     """What a run says of its messages. ``messages``: whether any was sent. ``unsure``: lost from

@@ -1,4 +1,4 @@
-"""``shalott matrix``: a night begun or gone on with, and shards of one put together."""
+"""``shalott matrix``: begins or continues a night, and merges the shards of one."""
 
 from __future__ import annotations
 
@@ -253,8 +253,6 @@ def _clear_what_was_under_way(store: Path, journal: Journal, tell: Callable[[str
     delete_runs(store, left)
 
 
-# FROM shalott/harness/matrix/night.py:
-# Shards of one night, put together.
 def merge_shards(
     stores: Sequence[Path], out: Path, notify_command: str, tell: Callable[[str], None]
 ) -> int:

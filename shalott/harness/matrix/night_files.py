@@ -1,4 +1,10 @@
-"""What a night leaves behind: its summary and JUnit file, and who is told."""
+"""What a night leaves behind: its summary, its JUnit file, and the notice of its end.
+
+In the JUnit document the class of a case is its cell, its name the seed. A run that shows what its
+cell does not expect is a failure; one that can't be judged, or whose harness failed, is an error.
+What is flaky says so. A night that is not over has a case that is an error; what was not run has
+no case.
+"""
 
 from __future__ import annotations
 
@@ -134,12 +140,6 @@ def notify(command: str, summary: NightSummary, tell: Callable[[str], None]) -> 
         tell(f"--notify failed: the command ended with {done.returncode}")
 
 
-# FROM shalott/harness/matrix/night_files.py:
-# One JUnit document of a night: the class of a case is its cell, its name the seed.
-#
-# A run that shows what its cell does not expect is a failure, one that nobody can judge an error, as
-# is one whose harness failed. What is flaky says so. A night that is not over has a case that is an
-# error; what was not run has no case.
 def render_night(
     summary: NightSummary, cells: Sequence[Cell], outcomes: Sequence[Outcome], command: str
 ) -> bytes:

@@ -1,8 +1,9 @@
 """The runs of a night: what is due, in which order, and the processes that do it.
 
-Each run is a `shalott test` of its own, in a process of its own: what crashes, hangs or eats all
-memory is one cell's run. A run whose plan showed what its cell does not expect is run again
-(``deflake`` times), after all that was due once.
+Each run is a `shalott test` in a process of its own: a run that crashes, hangs or takes all memory
+spoils one cell. A run that shows what its cell does not expect is run again (``deflake`` times),
+after all that was due once. Runs start while the machine holds them: ``Room`` counts their cores,
+memory and disk.
 """
 
 from __future__ import annotations
@@ -281,8 +282,6 @@ def _slug(text: str) -> str:
     return f"{plain[:120]}-{hashlib.blake2b(text.encode(), digest_size=4).hexdigest()}"
 
 
-# FROM shalott/harness/matrix/night_runs.py:
-# What this machine holds at once, and what a run of a cell needs of it.
 NODE_BYTES = 400 * 2**20  # what a node and its share of the harness take
 ANY = 10**6
 

@@ -1,4 +1,4 @@
-"""What became of a run, read off its row: its verdict and the kinds of anomaly that it shows."""
+"""The outcomes of runs, read off their rows, of this night and of earlier nights of a matrix."""
 
 from __future__ import annotations
 
@@ -81,8 +81,6 @@ def is_unknown(kinds: Sequence[str]) -> bool:
     return all(kind.startswith("unknown") for kind in kinds)
 
 
-# FROM shalott/harness/matrix/run_outcomes.py:
-# What earlier nights of a matrix showed, out of the table of runs.
 _COLUMNS = (
     *("run", "cell", "night", "seed", "tags", "started_wall_ns", "valid", "anomalies"),
     *("failed_checkers", "unknown_checkers", "harness_failures"),

@@ -1,8 +1,9 @@
-"""Deliveries, and what became of each: settled by whom and when, or given up with its channel.
+"""Deliveries: what settled each, or which channel's end gave it up, and why some came again.
 
 In ``consume`` an acknowledgement names its delivery by channel and tag, one with ``multiple`` (and
 a recover) settles every older one of the channel that is not settled yet, and the end of a channel
-gives back the rest. In ``group`` a delivery ends with what its listener said of it.
+gives back the rest. In ``group`` a delivery ends with what its listener said of it. A redelivery's
+cause is what became of the delivery before.
 """
 
 from __future__ import annotations
@@ -266,8 +267,6 @@ def dead_letters(rows: Rows) -> list[tuple[str, str, int]]:
     )
 
 
-# FROM shalott/harness/report/consumer_deliveries.py:
-# Why messages were delivered again: by what became of the delivery before.
 _ENDS_OF_CHANNELS = {
     "channel-closed": "its channel was closed",
     "hung-up": "its client dropped the connection",

@@ -1,4 +1,9 @@
-"""How far consumers were behind, and how long each message was on its way."""
+"""How far consumers were behind, and how long each message was on its way.
+
+A passage is a message in a lane: (queue, value) in ``consume``, (group, value) in ``group``, where
+a message is every group's whose topics and tags it has. It begins as its publish begins, for a
+consumer may have it before the confirm comes.
+"""
 
 from __future__ import annotations
 
@@ -170,12 +175,6 @@ def _waits(lane: str, passages: Passages, until_ns: Ints, judged: Bools) -> Wait
     return Waits(lane, int(judged.sum()), len(times), words)
 
 
-# FROM shalott/harness/report/consumer_lag.py:
-# The way of each message: published, delivered for the first time, consumed; and who waited.
-#
-# A passage is a message in a lane: (queue, value) in ``consume``, (group, value) in ``group``, where
-# a message is every group's whose topics and tags it has. It begins as its publish begins, for a
-# consumer may have it before the confirm comes.
 @dataclass(frozen=True, slots=True)
 class Passages:
     """Every message that was sent to a lane and not refused. Times that never came are NEVER."""

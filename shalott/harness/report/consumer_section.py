@@ -229,8 +229,6 @@ def _dead_of_groups(rows: Rows) -> list[tuple[str, str, int]]:
     return sorted((group, "retries used up", len(values)) for group, values in found.items())
 
 
-# FROM shalott/harness/report/consumer_section.py:
-# The list of consumers, for whoever can't see the picture, or wants to know more than it shows.
 HOLDERS_MAX = 300
 
 

@@ -1,4 +1,4 @@
-"""Turns series into SVG path data and axis ticks.
+"""Turns series into SVG path data, axis ticks and bars.
 
 A plot is an SVG stretched to its box (preserveAspectRatio="none"): x in milliseconds from the run's
 start, y from 0 (top) to 1000. Strokes keep their width (vector-effect in the style sheet), a point
@@ -189,8 +189,6 @@ def pack_rows(intervals: list[tuple[float, float]], gap: float) -> list[int]:
     return rows
 
 
-# FROM shalott/harness/report/draw.py:
-# What stands on the time axis besides paths, and bars of verdicts.
 FIT_MAX = 20
 
 

@@ -1,9 +1,9 @@
-"""junit.xml: one test case a checker, for whatever shows test results in a CI.
+"""junit.xml: one test case a checker, for CI servers. Its shape is also that of other JUnit files.
 
-An invalid result is a <failure>, an unknown one an <error>: nobody knows whether the promise was
-kept, and a CI must not show that as green, which a <skipped> would. A run that did not end, that
-was refused, or whose harness failed is an <error> too, never an absence. A valid result that has
-something to say says it in <system-out>.
+An invalid result is a <failure>, an unknown one an <error>: a CI must not show a promise that could
+not be judged as green, which a <skipped> would. A run that did not end, that was refused, or whose
+harness failed is an <error> too, never an absence. A valid result that has something to say says it
+in <system-out>.
 
 The class of a case holds system, profile and cluster; its name the checker, workload, faults, seed
 and iteration: no two cases of a matrix of runs have both in common. ``time`` is the run's real
@@ -23,10 +23,6 @@ from shalott.core.plan import Plan
 from shalott.harness.report.meta import ReportMeta
 from shalott.harness.report.verdict_words import findings, valid_word
 
-# FROM shalott/harness/report/junit.py:
-# The shape of a JUnit document: suites whose counts add up, and cases that are errors.
-#
-# Of the standard library alone: a command that is refused at once writes one too.
 # XML 1.0 has no way to say these, escaped or not; a broker's error text may hold any of them.
 _UNSPEAKABLE = re.compile("[^\t\n\r -\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 NOT_ENDED = "The run did not end: its harness was killed, or it still runs."

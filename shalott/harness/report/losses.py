@@ -1,7 +1,10 @@
 """What was lost, as a report lays it out: lanes on the time axis, tables, and stories step by step.
 
 All of it is read from ``loss`` in the detail of the checker that counted the messages: of queues
-``total-queue`` and ``consumer-fates``, of replicated logs ``log``.
+``total-queue`` and ``consumer-fates``, of replicated logs ``log``. Of the known ways to lose an
+acknowledged message, L1 to L12 are RabbitMQ's documented windows (docs/loss-windows.md), as
+``total-queue`` names them; the others are what became of a master of a replicated log, as ``log``
+names them (checkers/logs/deposed.py).
 """
 
 from __future__ import annotations
@@ -229,12 +232,6 @@ def _position_table(title: str, name: str, counts: Mapping[str, Mapping[str, int
     return LossTable(title, note, columns, rows, has_bar=False)
 
 
-# FROM shalott/harness/report/losses.py:
-# The known ways to lose an acknowledged message: what each is, and what setting closes it.
-#
-# L1 to L12 are RabbitMQ's documented windows (docs/loss-windows.md), as the checker ``total-queue``
-# names them. The others are what became of a master of a replicated log, as the checker ``log`` does
-# (checkers/logs/deposed.py).
 # Window -> what it is, and what closes it, in words.
 LOSS_WINDOWS: dict[str, tuple[str, str]] = {
     "L1": (

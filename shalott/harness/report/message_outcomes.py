@@ -1,4 +1,4 @@
-"""What became of the messages, as a report lays it out: queues' enqueues, and logs' sends."""
+"""What became of the messages, as a report lays it out: of queues, consumers and logs."""
 
 from __future__ import annotations
 
@@ -110,8 +110,6 @@ def _log_outcomes(results: Sequence[Result]) -> OutcomeTable | None:
     return OutcomeTable(int(counts["attempt-count"]), rows, "sent")
 
 
-# FROM shalott/harness/report/message_outcomes.py:
-# What the checkers of consumers say became of messages and deliveries, as tables.
 # Outcome, colour, whether it is bad news, meaning. In the order of the bar.
 OF_QUEUES = (
     ("consumed", "ok", False, "delivered and acknowledged, and the broker had heard it"),

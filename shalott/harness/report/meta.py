@@ -89,6 +89,4 @@ class ReportMeta(msgspec.Struct, frozen=True, kw_only=True):
     story: ToldStory | None = None
 
 
-# FROM shalott/harness/report/meta.py:
-# What the stories are called: apart from them, so that a command line is refused at once.
 STORY_NAMES = ("startup-race",)

@@ -225,8 +225,6 @@ def _seen(probe: Probe) -> str:
     return probe.error or f"{probe.seen or 'nothing'}, not {probe.expected}"
 
 
-# FROM shalott/harness/report/report_page.py:
-# What lies beside a report, and the commands that go on from it.
 FILES_MAX = 60  # listed of one node
 
 # In the order in which they are listed, with what they are.

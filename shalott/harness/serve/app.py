@@ -1,7 +1,8 @@
-"""The server's paths. A view is a function of what is asked for; it is shown as a page, and at the
-same path below ``/api`` told as JSON.
+"""The server and its paths. A view is a function of a request; it is shown as a page, and at the
+same path below ``/api`` as JSON.
 
-Views run in threads, since they read files; nothing that they do changes anything.
+Views run in threads, since they read files; they change nothing. The server listens on one socket
+and ends in order on Ctrl-C.
 """
 
 from __future__ import annotations
@@ -327,8 +328,6 @@ def _asset(desk: Desk) -> Callable[[Request], Response]:
     return asset
 
 
-# FROM shalott/harness/serve/app.py:
-# Listening: one socket, a clean end on Ctrl-C.
 GRACE_S = 2  # for pages that follow a run, when the server ends
 
 

@@ -1,4 +1,7 @@
-"""Two runs side by side: where their plans differ, what was found in each, and their timelines."""
+"""Two runs side by side: where their plans differ, what was found in each, and their timelines.
+
+A timeline has the figures of its report, drawn as plain SVG, so that both stand on one axis.
+"""
 
 from __future__ import annotations
 
@@ -211,9 +214,6 @@ def _word(result: Result) -> str:
     return VERDICTS.get(text, "unknown")
 
 
-# FROM shalott/harness/serve/compare.py:
-# A run's timeline for the page that shows two of them: the same figures as in its report, drawn as
-# plain SVG, so that both stand on one axis of time.
 CLIENT_ROWS_MAX = 2_000_000  # of longer histories only what the nemesis did is drawn
 OBSERVE_INTERVAL_MS = 500
 

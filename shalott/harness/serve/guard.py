@@ -1,9 +1,14 @@
-"""What stands before every request, and goes with every answer.
+"""The checks before every request, and the policies that go with every answer.
 
 Only GET and HEAD are answered. A request must name a host that this server may be called by: else a
-page of somebody else's site, whose name is made to lead to this machine (DNS rebinding), could read
-the store in the visitor's browser. Every answer says that the browser must take it for what it is,
-run no script but the server's own, and load nothing from elsewhere.
+foreign site's page, whose name is made to lead to this machine (DNS rebinding), could read the
+store in the visitor's browser. Every answer says that the browser must take it for what it is, run
+no script but the server's own, and load nothing from elsewhere.
+
+A run's report.html is our own page, but it holds brokers' text. So it is shown in a sandbox of its
+own origin, from which the server can't be asked anything, and of scripts only those run that this
+version puts into reports, by their digests. A report of another version is shown without its
+scripts, which it does not need; `shalott analyze` writes it anew.
 """
 
 from __future__ import annotations
@@ -137,13 +142,6 @@ def _told(status: int, sentence: str, headers: dict[str, str] | None = None) -> 
     return PlainTextResponse(f"{sentence}\n", status, headers=headers)
 
 
-# FROM shalott/harness/serve/guard.py:
-# The policy under which a run's report.html is shown.
-#
-# It is our own page, but it holds brokers' text. So it is shown in a sandbox of its own origin, from
-# which the server can't be asked anything, and of scripts only those run that this version puts into
-# reports, by their digests: whatever stands in a report besides runs nowhere. A report of another
-# version is shown without its scripts, which it does not need; `shalott analyze` writes it anew.
 _SCRIPT = re.compile(r"<script>(.*?)</script>", re.DOTALL)
 
 

@@ -1,7 +1,10 @@
-"""A recording, read as it grows: what the page of a live run tells, one part at a time.
+"""Runs that are under way: found in the store, and followed while their recording grows.
 
-``Follower`` is fed with bytes and is asked for what is new; it keeps the operations that are open
-and a count a second. ``follow`` reads the file and yields parts until the run has ended.
+A run is in the table when it has ended; until then its directory holds ``history.jsonl``. A store's
+directories are listed again when they have changed, and of ten thousand runs only those are looked
+into that the table does not name. ``Follower`` is fed with a recording's bytes and tells what is
+new; it keeps the operations that are open and a count a second. ``follow`` reads the file and
+yields parts until the run has ended.
 """
 
 from __future__ import annotations
@@ -210,12 +213,6 @@ def _more(places: Places, run: RunPlace, at: int) -> tuple[int, bytes, int]:
         return size, file.read(BLOCK_BYTES), begin
 
 
-# FROM shalott/harness/serve/live_runs.py:
-# Runs that are under way: found in the store, and followed while their recording grows.
-#
-# A run is in the table when it has ended; until then its directory holds ``history.jsonl``. A store's
-# directories are listed again when they have changed, and of ten thousand runs only those are looked
-# into that the table does not name.
 SILENT_NS = 10_000_000_000  # a recording that did not grow for so long: nobody seems to write it
 _FOUND_MAX = 200
 

@@ -1,7 +1,13 @@
-"""What a request asks for: its parameters, read with bounds, and the refusals that answer it.
+"""What a request asks for: its parameters, read with bounds, the files that its names lead to, and
+the refusals that answer it.
 
-A parameter is text of somebody else: it has a longest length, numbers have a range, and what does
-not fit is refused in one sentence. An empty parameter, as forms send it, is as if it was not there.
+A parameter is foreign text: it has a longest length, numbers have a range, and what does not fit is
+refused in one sentence. An empty parameter, as forms send it, counts as absent.
+
+A name is relative to the store, or to a run in it. It is refused if it is absolute, has NUL or an
+empty, ``.`` or ``..`` part. It is resolved once, with its symbolic links, and must then be inside;
+what is opened is the resolved path, part by part, following no link, so that a change between the
+look and the opening leads nowhere else. Only regular files are read, never a pipe or a device.
 """
 
 from __future__ import annotations
@@ -118,13 +124,6 @@ def shown(text: str) -> str:
     return text.encode("utf-8", RAW).decode("utf-8", "replace")
 
 
-# FROM shalott/harness/serve/request.py:
-# Where a request's names lead: to regular files of runs inside the store, or nowhere.
-#
-# A name is relative to the store, or to a run in it. It is refused if it is absolute, has NUL or an
-# empty, ``.`` or ``..`` part. It is resolved once, with its symbolic links, and must then be inside;
-# what is opened is the resolved path, part by part, following no link: what somebody changes between
-# the look and the opening leads nowhere else. Only regular files are read, never a pipe or a device.
 NAME_MAX = 1000
 FILES_MAX = 2000  # listed of a run
 DEPTH_MAX = 8

@@ -1,4 +1,9 @@
-"""The list of runs: what matches, page by page, with what there is to choose from."""
+"""The list of runs: which ones a request wants, page by page, and the values to choose from.
+
+Filters are on the columns of the table, and all must hold; several values of one filter are
+alternatives. ``text`` is looked for as it stands, in any case; it is no pattern, so none can take
+long.
+"""
 
 from __future__ import annotations
 
@@ -143,11 +148,6 @@ def _without_verdict(row: dict[str, Any]) -> str:
     return f"The harness failed: {failures[0]}" if failures else "It has no verdict."
 
 
-# FROM shalott/harness/serve/runs_page.py:
-# Which runs a request wants: filters on the columns of the table, all of which must hold.
-#
-# Several values of one filter are alternatives. ``text`` is looked for as it stands, in any case, in
-# what is said of a run; it is no pattern, so none can take long.
 EQUAL = ("system", "profile", "workload", "cluster", "name")  # columns of one text
 SEARCHED = ("run", "name", "headline", "cell", "night", "commit", "image", "campaign")
 KINDS = ("run", "finding", "all")

@@ -1,7 +1,11 @@
-"""What a run's files say, read leniently: runs of older and newer versions stand side by side.
+"""Where the runs of a store are, and what their files say, read leniently.
 
-Only what the table needs is declared; what else a file holds is passed over, and what it lacks has
-a default that means "not said".
+A run is a directory that holds a run's file, at any depth. ``latest`` links are not followed, and
+names that begin with "_" or "." are passed over, as Spark does. Below a run nothing is looked for,
+so that a scan reads one directory a run.
+
+Runs of older and newer versions stand side by side: only what the table needs is declared, what
+else a file holds is passed over, and what it lacks has a default that means "not said".
 """
 
 from __future__ import annotations
@@ -129,11 +133,6 @@ def read_latencies(path: Path) -> pa.Table | None:
         raise Unreadable(f"{path.name} can't be read: {why}") from error
 
 
-# FROM shalott/harness/store/run_files.py:
-# Where the runs of a store are: every directory that holds a run's file, at any depth.
-#
-# ``latest`` links are not followed, and names that begin with "_" or "." are passed over, as Spark
-# does. Below a run nothing is looked for, so that a scan reads one directory a run.
 CAMPAIGN_LOG, CAMPAIGN_SUMMARY, FINDINGS = "campaign.jsonl", "summary.json", "findings"
 _OF_A_RUN = (PLAN, RESULTS, HISTORY, RECORDING)
 _TOLD_BY = (PLAN, RESULTS, TAGS)  # what a row depends on, besides a history that never changes

@@ -1,4 +1,11 @@
-"""A run's row, made of the files in its directory. Nothing that is missing or damaged raises."""
+"""A run's row, made of the files in its directory. Missing or damaged files raise nothing.
+
+The latency digest is a histogram with log-linear buckets, which can be added up over runs. A bucket
+holds latencies that differ by at most 1/32, counted in microseconds: below 32 us each has a bucket
+of its own, and every doubling above it is cut into 32 equal parts (after HdrHistogram, Gil Tene).
+Two digests are merged by adding the counts of equal buckets; a quantile of the sum is then exact to
+1/32 of its value, which no mean of quantiles is.
+"""
 
 from __future__ import annotations
 
@@ -184,13 +191,6 @@ def _least(field: pa.Field) -> Any:
     return "" if pa.types.is_string(field.type) else 0
 
 
-# FROM shalott/harness/store/run_row.py:
-# The latency digest: a histogram with log-linear buckets, which can be added up over runs.
-#
-# A bucket holds latencies that differ by at most 1/32, counted in microseconds: below 32 us each has
-# a bucket of its own, and every doubling above it is cut into 32 equal parts (after HdrHistogram, Gil
-# Tene). Two digests are merged by adding the counts of equal buckets; a quantile of the sum is then
-# exact to 1/32 of its value, which no mean of quantiles is.
 PARTS = 32
 _SHIFT = PARTS.bit_length() - 1
 US, MS_IN_US = 1000, 1000

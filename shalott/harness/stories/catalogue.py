@@ -1,4 +1,4 @@
-"""The stories that ``--scenario`` knows."""
+"""The stories that ``--scenario`` knows, and a story of a run as text."""
 
 from __future__ import annotations
 
@@ -17,8 +17,6 @@ def find_story(name: str) -> Story:
     return next(story for story in STORIES if story.name == name)
 
 
-# FROM shalott/harness/stories/catalogue.py:
-# A told story as text.
 _WIDTH = 118
 
 

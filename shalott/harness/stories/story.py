@@ -1,8 +1,10 @@
-"""A story: something that somebody told of a cluster, step by step, with what brings it about here
-and what shows each step.
+"""A story: a known course of events in a cluster, step by step, with the settings that bring it
+about and the evidence that shows each step.
 
 ``shalott test --scenario NAME`` lays its settings over the command line's defaults, runs, and tells
-the steps beside what happened. The stories are in catalogue.py.
+the steps beside what happened (catalogue.py). The evidence is a run's events, observations and
+operations, and its nodes' logs. Lines have the time that they begin with: virtual seconds in a
+simulation, else the wall clock, counted from the run's start.
 """
 
 from __future__ import annotations
@@ -65,11 +67,6 @@ class Story:
         return msgspec.structs.replace(plan, gates=gates, faults=faults, **self.plan)
 
 
-# FROM shalott/harness/stories/story.py:
-# What a story is looked for in: a run's events, observations and operations, and its nodes' logs.
-#
-# Lines have the time that they begin with: virtual seconds in a simulation, else the wall clock,
-# which is counted from the run's start.
 # "  15.783310 n1#3  E LOGGER: text"
 _SIMULATED = re.compile(r"\s*(\d+\.\d+) \S+\s+[A-Z] [\w.]+: (.*)")
 # "2026-11-25T16:40:39.535 n1 E LOGGER: text"

@@ -1,8 +1,12 @@
-"""Judging runs: from tasks to the rows of all tables, in whatever process and on whatever machine.
+"""Judging runs: from tasks to the rows of all tables, in any process and on any machine.
 
-Every engine calls ``judge_tasks``; what differs is only where the files' bytes come from. A run
-that can't be read, or that a checker can't cope with, is a row of ``problems`` and stops nothing.
-What only some runs need is imported by them: a worker lives for seconds.
+Every engine calls ``judge_tasks``; what differs is where the files' bytes come from. A run that
+can't be read, or that a checker can't cope with, is a row of ``problems`` and stops nothing. What
+only some runs need is imported by them: a worker lives for seconds.
+
+``judge_here`` is the engine without Java and Spark. Its workers are fresh interpreters, one a
+core, each with about as many bytes as the others. A few small runs are judged in this process: a
+worker costs half a second of processor time to start.
 """
 
 from __future__ import annotations
@@ -186,11 +190,6 @@ def _of_consumers_and_logs(task: Task, files: Files, data: RunData) -> Rows:
     return {"lost_messages": lost, "order": order}
 
 
-# FROM shalott/spark_analysis/kernels/judge.py:
-# The kernels in this process, or in worker processes of this machine: no Java, no Spark.
-#
-# Workers are fresh interpreters, one a core, and each is given about as many bytes as the others. A
-# few small runs are judged where we are: a worker costs half a second of processor time to start.
 HERE_BYTES = 8 << 20  # of histories: about a second
 BATCHES_A_WORKER = 4
 

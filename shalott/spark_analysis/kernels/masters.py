@@ -1,6 +1,7 @@
-"""Two masters at once, queues that were not drained, elections and truncations: a run's own.
+"""Two masters at once, queues that were not drained, elections, truncations, and availability.
 
 The overlaps are those of checkers/mastership/mastership.py, all of them: a checker lists only some.
+Times without an acknowledgement, by queue and by fault, are those of checkers/runs/availability.py.
 """
 
 from __future__ import annotations
@@ -137,8 +138,6 @@ def _truncated(detail: Row) -> int:
     return max(0, end - begin) if isinstance(begin, int) and isinstance(end, int) else 0
 
 
-# FROM shalott/spark_analysis/kernels/masters.py:
-# How long nobody got an acknowledgement, by queue and by fault: checkers/runs/availability.py.
 def availability_rows(run: str, data: RunData) -> Iterator[Row]:
     """Rows of UNAVAILABILITY."""
     ops = data.ops

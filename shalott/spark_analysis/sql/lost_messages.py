@@ -1,12 +1,18 @@
 """Lost, duplicated and phantom messages of any number of runs: one group-by, no join of rows.
 
-The definitions are those of checkers/queues/outcomes.py and checkers/queues/total_queue.py, which
-see one run at a time; here a message is a group of (run, value), whatever the size of the history.
-An anti-join of enqueues and dequeues says the same and costs twice as much, three times with a
-sort.
+Of queues: the definitions are those of checkers/queues/outcomes.py and
+checkers/queues/total_queue.py, which see one run at a time; here a message is a group of
+(run, value), however long the history. An anti-join of enqueues and dequeues says the same
+and costs twice as much, three times with a sort.
 
     one pass      (run, value)   its enqueue, how often it was delivered, how often without the flag
     then          (run, queue)   counts of outcomes, and the operations that prove them
+
+Of replicated logs: sends and polls, as checkers/logs/values.py weighs them in one run. A send is an
+attempt. An acknowledged message that no final read has is ``lost`` (the checker's lost-write);
+final reads are the polls of the phase drain, and without a whole drain nothing is called lost.
+``duplicated``: at several offsets. ``phantom``, ``unexpected`` and ``corrupted`` count places, as
+the checker does: a log is read again and again.
 
 ``ops`` has the columns of a history (spark_analysis.sql.schema.HISTORY) and ``run``.
 """
@@ -99,14 +105,6 @@ def evidence_of(kind: str) -> Column:
     return F.slice(found, 1, OPERATIONS_MAX).alias(f"{kind}_operations")
 
 
-# FROM shalott/spark_analysis/sql/lost_messages.py:
-# What became of the messages of replicated logs, in any number of runs: sends and polls, as
-# checkers/logs/values.py weighs them in one run, in the columns of LOST_MESSAGES.
-#
-# A send is an attempt. An acknowledged message that no final read has is ``lost`` (the checker's
-# lost-write); final reads are the polls of the phase drain, and without a whole drain nothing is
-# called lost. ``duplicated``: at several offsets. ``phantom``, ``unexpected`` and ``corrupted`` count
-# places, as the checker does: a log is read again and again.
 _POLL = "struct<records: array<array<bigint>>>"
 _PLACE = F.struct("key", "offset")
 

@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+from shalott.spark_analysis.kernels.tables import Row
+
 QUEUES, GROUPS = "consume", "group"  # the workloads
 COMPARED = (
     *("attempts", "acknowledged", "deliveries", "again", "consumed", "drained", "dead_lettered"),
@@ -27,10 +29,11 @@ _SEEN = {
     "dead-lettered": "dead_lettered",
     "consumed-unsure": "unsure",
 }
+Detail = Mapping[str, Any]  # of a checker's result, or parameters of a plan
 _UNWANTED = "filtered"  # by a group, which does not subscribe to it
 
 
-def taking_queues(workload: str, parameters: Mapping[str, Any]) -> tuple[str, ...]:
+def taking_queues(workload: str, parameters: Detail) -> tuple[str, ...]:
     """Queues of a plan from which policies may take messages, as CONSUMED has it."""
     kinds = parameters.get("kinds")
     if workload != QUEUES or not isinstance(kinds, list | tuple) or not kinds:
@@ -44,7 +47,7 @@ def taking_queues(workload: str, parameters: Mapping[str, Any]) -> tuple[str, ..
     )
 
 
-def counted(rows: Iterable[Mapping[str, Any]], undrained: Sequence[str]) -> dict[str, int]:
+def counted(rows: Iterable[Row], undrained: Sequence[str]) -> dict[str, int]:
     """The counts of a run, of its rows of CONSUMED; none if it has none.
 
     In a queue that was not drained nothing is lost for certain.
@@ -57,7 +60,7 @@ def counted(rows: Iterable[Mapping[str, Any]], undrained: Sequence[str]) -> dict
     return found
 
 
-def judged(results: Iterable[tuple[Mapping[str, float], Any]]) -> dict[str, int]:
+def judged(results: Iterable[tuple[Mapping[str, float], object]]) -> dict[str, int]:
     """What the checkers counted; ``results``: (counts, detail) of each. What tells that a run had
     consumers is what its checkers wrote."""
     found: dict[str, int] = {}
@@ -71,7 +74,7 @@ def judged(results: Iterable[tuple[Mapping[str, float], Any]]) -> dict[str, int]
     return found
 
 
-def _of_queues(counts: Mapping[str, float], detail: Mapping[str, Any]) -> dict[str, int]:
+def _of_queues(counts: Mapping[str, float], detail: Detail) -> dict[str, int]:
     by_queue: Mapping[str, Mapping[str, int]] = detail["fates-by-queue"]
     causes: Mapping[str, int] = detail.get("redeliveries-by-cause", {})
     return {
@@ -83,7 +86,7 @@ def _of_queues(counts: Mapping[str, float], detail: Mapping[str, Any]) -> dict[s
     }
 
 
-def _of_groups(counts: Mapping[str, float], groups: Sequence[Mapping[str, Any]]) -> dict[str, int]:
+def _of_groups(counts: Mapping[str, float], groups: Sequence[Detail]) -> dict[str, int]:
     classes = [one.get("deliveries", {}) for one in groups]
     fates = [one.get("fates", {}) for one in groups]
     return {

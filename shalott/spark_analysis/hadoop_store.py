@@ -7,13 +7,14 @@ compares before it comes here. What a run is, and how it is named: spark_analysi
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 from urllib.parse import unquote
 
 import msgspec
 import pyarrow as pa
 
 from shalott.core.errors import UsageError
+from shalott.spark_analysis.kernels.tables import Row
 from shalott.spark_analysis.stored_runs import (
     CUT_SHORT,
     EVENTS,
@@ -74,7 +75,7 @@ def cut_down(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
 def make_found(
     store: str,
     small: Mapping[str, bytes],
-    large: Mapping[str, Mapping[str, Any]],
+    large: Mapping[str, Row],
     cut_short: frozenset[str],
 ) -> Found:
     """``small``: contents by path; ``large``: times and lengths by path; ``cut_short``: paths of

@@ -14,7 +14,6 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import msgspec
 import pyarrow.parquet as pq
@@ -24,7 +23,7 @@ from shalott.core.errors import StoreError, UsageError
 from shalott.spark_analysis.consumer_counts import counted
 from shalott.spark_analysis.engine_choice import here, is_elsewhere
 from shalott.spark_analysis.findings import FleetFindings, Wanted, find
-from shalott.spark_analysis.kernels.tables import BY_SQL, TABLES
+from shalott.spark_analysis.kernels.tables import BY_SQL, TABLES, Row
 from shalott.spark_analysis.report_rows import (
     COMPARED,
     FleetReport,
@@ -100,17 +99,17 @@ def make_report(found: FleetFindings) -> FleetReport:
     )
 
 
-def _by_run(found: FleetFindings, name: str) -> dict[str, list[dict[str, Any]]]:
+def _by_run(found: FleetFindings, name: str) -> dict[str, list[Row]]:
     """Without the evidence, which would be the most of it."""
     table = found.tables[name]
     told = [field.name for field in TABLES[name] if not field.name.endswith("operations")]
-    by_run: dict[str, list[dict[str, Any]]] = {}
+    by_run: dict[str, list[Row]] = {}
     for row in table.select(told).to_pylist():
         by_run.setdefault(row["run"], []).append(row)
     return by_run
 
 
-Rows = Mapping[str, Sequence[Mapping[str, Any]]]  # of one run, by table
+Rows = Mapping[str, Sequence[Row]]  # of one run, by table
 
 
 def make_line(run: Run, rows: Rows, engine: str) -> RunLine:
@@ -183,7 +182,7 @@ def _differing(
     }
 
 
-def _as_messages(consumed: Mapping[str, int], rows: Sequence[Mapping[str, Any]]) -> dict[str, int]:
+def _as_messages(consumed: Mapping[str, int], rows: Sequence[Row]) -> dict[str, int]:
     """A run's counts under the names of COMPARED, for the table of all runs."""
     if not consumed:
         return {}

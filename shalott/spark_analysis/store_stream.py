@@ -12,7 +12,7 @@ import tempfile
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from rich.console import Console
 from rich.text import Text
@@ -140,5 +140,5 @@ class _Following:
         """Raises HarnessError: the stream ended by itself."""
         while not self.is_over:
             if query.awaitTermination(1):
-                why: Any = query.exception()
+                why: object = query.exception()
                 raise HarnessError(f"Spark stopped following {self.store}: {why}")

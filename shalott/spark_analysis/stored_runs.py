@@ -17,7 +17,6 @@ import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 import msgspec
 import pyarrow as pa
@@ -36,6 +35,7 @@ from shalott.core.plan import Plan, decode_plan
 from shalott.spark_analysis.consumer_counts import GROUPS, QUEUES, judged, taking_queues
 from shalott.spark_analysis.kernels.reading import refuse_strange
 from shalott.spark_analysis.kernels.rules import ObjectRules, Rules, Task
+from shalott.spark_analysis.kernels.tables import Row
 
 # What the checker log calls what the checkers of queues call otherwise, or alike.
 LOG_COUNTS = {
@@ -55,12 +55,12 @@ class _System(msgspec.Struct):
     name: str
     profile: str
     partition_mode: str = ""  # where plans of version 1 have it
-    parameters: dict[str, Any] = {}
+    parameters: dict[str, object] = {}
 
 
 class _Workload(msgspec.Struct, frozen=True):
     name: str = ""
-    parameters: dict[str, Any] = {}
+    parameters: dict[str, object] = {}
 
 
 class _Plan(msgspec.Struct):
@@ -75,7 +75,7 @@ class _Result(msgspec.Struct):
     checker: str
     valid: bool | str = "unknown"
     counts: dict[str, float] = {}
-    detail: Any = None
+    detail: object = None
 
 
 class _Results(msgspec.Struct):
@@ -261,7 +261,7 @@ def read_stored(text: bytes) -> Stored | None:
 
 
 def _judged(results: _Results) -> dict[str, int]:
-    counts: dict[str, Any] = {}
+    counts: Row = {}
     for result in results.results:
         if result.checker in ("total-queue", "mastership"):
             counts |= result.counts
@@ -306,7 +306,7 @@ def _asked(plan: Plan) -> Rules:
     )
 
 
-def _guessed(plan: Any) -> Rules:
+def _guessed(plan: object) -> Rules:
     told = plan.get("workload") if isinstance(plan, Mapping) else None
     name = told.get("name", "") if isinstance(told, Mapping) else ""
     return Rules(

@@ -15,7 +15,6 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import cache
 from pathlib import Path
-from typing import Any
 from urllib.parse import quote
 
 import jinja2
@@ -120,7 +119,7 @@ def _environment() -> jinja2.Environment:
     return made
 
 
-def _finalized(value: Any) -> Any:
+def _finalized(value: object) -> object:
     if isinstance(value, str) and not isinstance(value, markupsafe.Markup):
         return plain(value)
     return value

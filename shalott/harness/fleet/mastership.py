@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 from shalott.harness.fleet.page_data import (
     LINKS,
@@ -18,6 +17,7 @@ from shalott.harness.fleet.page_data import (
     share,
 )
 from shalott.harness.fleet.run_facts import Fact
+from shalott.spark_analysis.kernels.tables import Row
 
 Key = tuple[str, str, str]
 # A fault is in force a little before it is proved so: what begins within that is its doing.
@@ -100,7 +100,6 @@ def _row(key: Key, cause: str, own: Sequence[tuple[str, Row]], of: int) -> DualR
     )
 
 
-Row = Mapping[str, Any]  # of the table `unavailability`
 MS = 1_000_000
 
 

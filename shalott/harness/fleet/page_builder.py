@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -25,7 +24,7 @@ from shalott.harness.fleet.page_data import (
 from shalott.harness.fleet.run_facts import Fact, Facts, gather
 from shalott.harness.fleet.verdict_tables import cell_rows, days_of, losses_of
 from shalott.harness.run.atomic_file import write_atomically
-from shalott.harness.store.columns import RUNS_SCHEMA
+from shalott.harness.store.columns import RUNS_SCHEMA, Row
 from shalott.harness.store.run_files import PLAN
 from shalott.harness.store.runs_table import rows_below
 from shalott.spark_analysis.engine_choice import here, is_elsewhere
@@ -84,8 +83,8 @@ def build_page(
     )
 
 
-def _by_run(tables: Mapping[str, pa.Table], name: str) -> dict[str, list[dict[str, Any]]]:
-    by_run: dict[str, list[dict[str, Any]]] = {}
+def _by_run(tables: Mapping[str, pa.Table], name: str) -> dict[str, list[Row]]:
+    by_run: dict[str, list[Row]] = {}
     for row in tables[name].select(_TOLD[name]).to_pylist():
         by_run.setdefault(row["run"], []).append(row)
     return by_run

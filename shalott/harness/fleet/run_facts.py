@@ -12,7 +12,6 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import cache, cached_property
 from itertools import pairwise
-from typing import Any
 
 import msgspec
 import pyarrow as pa
@@ -20,7 +19,7 @@ import pyarrow as pa
 from shalott.harness.fleet.page_data import Axes
 from shalott.harness.matrix.run_outcomes import AGAIN
 from shalott.harness.run.request import Request
-from shalott.harness.store.columns import CAMPAIGN, FINDING, RUN
+from shalott.harness.store.columns import CAMPAIGN, FINDING, RUN, Row
 from shalott.nemesis.record import FAULTS
 from shalott.spark_analysis.report_rows import RunLine
 
@@ -68,7 +67,7 @@ class Fact:
     """A run. ``row`` has all of COLUMNS; ``line`` is None of runs without a history."""
 
     run: str
-    row: Mapping[str, Any]
+    row: Row
     line: RunLine | None
     is_tabled: bool = True
 
@@ -77,7 +76,7 @@ class Fact:
         return self.row["kind"] or RUN
 
     @cached_property
-    def tags(self) -> Mapping[str, Any]:
+    def tags(self) -> Mapping[str, object]:
         try:
             found = msgspec.json.decode(self.row["tags"] or "{}")
         except msgspec.MsgspecError:
@@ -169,7 +168,7 @@ def gather(table: pa.Table, lines: Sequence[RunLine]) -> Facts:
     )
 
 
-def _row_of(line: RunLine) -> dict[str, Any]:
+def _row_of(line: RunLine) -> Row:
     """What the report's line knows of a row."""
     known = {
         "run": line.run,

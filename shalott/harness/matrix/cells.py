@@ -11,7 +11,7 @@ import hashlib
 import itertools
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, fields, replace
-from typing import Any
+from typing import Any, TypeVar
 
 from shalott.cluster.systems.record import SYSTEMS
 from shalott.core.complaints import Complaints
@@ -25,7 +25,8 @@ from shalott.harness.matrix.definition import (
     FlagValue,
     Names,
     Pattern,
-    Rule,
+    Seeds,
+    Verdict,
     nearest,
     seeds_of,
     several,
@@ -33,6 +34,7 @@ from shalott.harness.matrix.definition import (
 from shalott.harness.run.planning import Request, make_plan
 from shalott.workloads.record import WORKLOADS
 
+T = TypeVar("T")
 TOLD_MAX = 8
 OWN_FLAGS = ("seed", "given", "scenario", *AXES)
 
@@ -157,8 +159,9 @@ def _cell(definition: Definition, draft: _Draft, night: str) -> Cell:
     for rule in rules:
         flags |= rule.flags
     request = request_of(draft.axes, flags)
-    seeds = seeds_of(_last(rules, "seeds", draft.seeds))
-    drawn = int(_last(rules, "new_seeds", draft.new_seeds))
+    told: list[Seeds] = [draft.seeds, *(rule.seeds for rule in rules if rule.seeds is not None)]
+    seeds = seeds_of(told[-1])
+    drawn = _last([rule.new_seeds for rule in rules], draft.new_seeds)
     seeds += [_drawn(night, draft.key, number) for number in range(drawn)]
     gone = {
         seed
@@ -167,22 +170,23 @@ def _cell(definition: Definition, draft: _Draft, night: str) -> Cell:
         for seed in pattern.seed
     }
     plan = _checked(request)
-    expect = _last(rules, "expect", "valid")
+    expect: Verdict | tuple[Verdict, ...] = _last([rule.expect for rule in rules], "valid")
     return Cell(
         key=draft.key,
         request=request,
         seeds=tuple(seed for seed in dict.fromkeys(seeds) if seed not in gone),
         nodes=len(plan.cluster.nodes),
-        weight=float(_last(rules, "weight", 1.0)),
+        weight=_last([rule.weight for rule in rules], 1.0),
         expect=tuple(several(expect)),
-        anomalies=tuple(_last(rules, "anomalies", ())),
-        must_find=bool(_last(rules, "must_find", False)),
-        cores=float(_last(rules, "cores", 1.0)),
+        anomalies=_last([rule.anomalies for rule in rules], ()),
+        must_find=_last([rule.must_find for rule in rules], False),
+        cores=_last([rule.cores for rule in rules], 1.0),
     )
 
 
-def _last(rules: Sequence[Rule], name: str, default: Any) -> Any:
-    told = [value for rule in rules if (value := getattr(rule, name)) is not None]
+def _last(values: Sequence[T | None], default: T) -> T:
+    """What the last rule says that says anything."""
+    told = [value for value in values if value is not None]
     return told[-1] if told else default
 
 
@@ -225,7 +229,7 @@ def _parameter_flags() -> list[str]:
     return list(dict.fromkeys(flag.name for each in structs for flag in flags_of(each)))
 
 
-def _as_typed(name: str, value: FlagValue, default: Any) -> Any:
+def _as_typed(name: str, value: FlagValue, default: object) -> object:
     """The value in the type of the request's field. Raises UsageError."""
     if isinstance(default, tuple):
         return tuple(several(value) if isinstance(value, str | tuple) else [_text(value)])

@@ -12,7 +12,7 @@ import tomllib
 import typing
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 import msgspec
 
@@ -136,7 +136,7 @@ def read_matrix(path: Path) -> Matrix:
     return Matrix(definition=parse(raw, str(path)), digest=hashlib.sha256(data).hexdigest()[:16])
 
 
-def parse(raw: Mapping[str, Any], where: str) -> Definition:
+def parse(raw: Mapping[str, object], where: str) -> Definition:
     """The definition. Raises UsageError."""
     wrong = Complaints()
     for sentence in _unknown_keys(raw, Definition, ""):
@@ -179,7 +179,7 @@ def _amounts(found: Definition) -> Iterator[str]:
             yield f"weight = {rule.weight:g}: give more than 0; [[exclude]] leaves cells out"
 
 
-def _unknown_keys(raw: Any, kind: Any, place: str) -> Iterator[str]:
+def _unknown_keys(raw: object, kind: object, place: str) -> Iterator[str]:
     """A sentence for each key that is not known, however deep."""
     if typing.get_origin(kind) is tuple and isinstance(raw, list):
         inner = typing.get_args(kind)[0]

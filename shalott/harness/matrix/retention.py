@@ -11,14 +11,13 @@ import shutil
 import time
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 import msgspec
 
 from shalott.core.quantities import parse_bytes, parse_duration_ms
 from shalott.harness.matrix.definition import Retention
 from shalott.harness.run.store import JUNIT, PLAN, RESULTS, TAGS
-from shalott.harness.store.columns import RUN
+from shalott.harness.store.columns import RUN, Row
 from shalott.harness.store.runs_table import forget_runs, read_table
 
 _KEPT_OF_VALID = (PLAN, RESULTS, TAGS, JUNIT, "simulation.json")
@@ -65,7 +64,7 @@ def delete_runs(store: Path, runs: Sequence[str]) -> None:
     forget_runs(store, runs)
 
 
-def _runs(store: Path, matrix: str) -> list[dict[str, Any]]:
+def _runs(store: Path, matrix: str) -> list[Row]:
     """The matrix's, the oldest first."""
     table = read_table(store).select(("run", "kind", "night", "tags", "valid", "started_wall_ns"))
     return [
@@ -73,12 +72,12 @@ def _runs(store: Path, matrix: str) -> list[dict[str, Any]]:
     ]
 
 
-def _tag(row: dict[str, Any], name: str) -> str:
+def _tag(row: Row, name: str) -> str:
     tags: dict[str, str] = msgspec.json.decode(row["tags"]) if row["tags"] else {}
     return tags.get(name, "")
 
 
-def _too_much(store: Path, matrix: str, rows: list[dict[str, Any]], limit: int) -> list[str]:
+def _too_much(store: Path, matrix: str, rows: list[Row], limit: int) -> list[str]:
     sizes = {row["run"]: _size(store / row["run"]) for row in rows}
     tonight = [row["run"] for row in _runs(store, matrix) if row["run"] not in sizes]
     total = sum(sizes.values()) + sum(_size(store / run) for run in tonight)

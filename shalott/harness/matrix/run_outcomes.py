@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
 import msgspec
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from shalott.harness.store.columns import RUN
+from shalott.harness.store.columns import RUN, Row
 
 FAILED = "harness-failed"
 FIRST = "first"  # the pass in which a run is due; others repeat it: "repeat 2", "again 1"
@@ -40,7 +39,7 @@ class Outcome(msgspec.Struct, frozen=True, kw_only=True):
         return self.turn.startswith(AGAIN)
 
 
-def outcome_of(row: Mapping[str, Any], *, cell: str, seed: int, turn: str) -> Outcome:
+def outcome_of(row: Row, *, cell: str, seed: int, turn: str) -> Outcome:
     """Of a run that has a row."""
     verdict, kinds = verdict_of(row)
     failures = row.get("harness_failures") or ()
@@ -60,7 +59,7 @@ def outcome_of(row: Mapping[str, Any], *, cell: str, seed: int, turn: str) -> Ou
     )
 
 
-def verdict_of(row: Mapping[str, Any]) -> tuple[str, tuple[str, ...]]:
+def verdict_of(row: Row) -> tuple[str, tuple[str, ...]]:
     """(verdict, kinds) of a row of the table of runs."""
     if row.get("harness_failures") or row.get("valid") not in ("true", "false", "unknown"):
         return FAILED, (FAILED,)
@@ -72,7 +71,7 @@ def verdict_of(row: Mapping[str, Any]) -> tuple[str, tuple[str, ...]]:
     return "invalid", _distinct(broken) or _distinct(row["failed_checkers"] or ("invalid",))
 
 
-def _distinct(kinds: Any) -> tuple[str, ...]:
+def _distinct(kinds: Iterable[str]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(kinds))
 
 
@@ -141,7 +140,7 @@ def earlier_nights(
 def _add(
     found: dict[tuple[str, str], CellNight],
     last_ns: dict[tuple[str, int], int],
-    row: Mapping[str, Any],
+    row: Row,
     turn: str,
 ) -> None:
     cell, seed, began_ns = row["cell"], row["seed"] or 0, row["started_wall_ns"]

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TypedDict
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -113,7 +113,7 @@ def _probes(ops: pa.Table) -> dict[int, tuple[Probe, ...]]:
     return {fault: tuple(probes) for fault, probes in found.items()}
 
 
-def _word(value: Any) -> str:
+def _word(value: object) -> str:
     if isinstance(value, bool):
         return "yes" if value else "no"
     return "" if value is None else str(value)
@@ -131,17 +131,30 @@ def _fault_downtime(faults: Iterable[Fault]) -> Iterator[Span]:
 def _own_downtime(events: pa.Table, end_ns: int) -> Iterator[Span]:
     """From a node's own ``stopped`` or ``paused`` (pause_minority) to its next word of itself."""
     rows = _role_rows(events, pc.equal(events["group"], ""))
-    by_node: dict[str, list[dict[str, Any]]] = {}
+    by_node: dict[str, list[_RoleRow]] = {}
     for row in rows:
         by_node.setdefault(row["node"], []).append(row)
     for node, own in by_node.items():
-        for row, after in zip(own, [*own[1:], {"run_ns": end_ns}], strict=True):
-            begin, end = max(0, row["run_ns"]), min(end_ns, after["run_ns"])
+        for row, after_ns in zip(own, _after(own, end_ns), strict=True):
+            begin, end = max(0, row["run_ns"]), min(end_ns, after_ns)
             if row["role"] in _OWN_DOWNTIME and end > begin:
                 yield Span(node, "", _OWN_DOWNTIME[row["role"]], begin, end)
 
 
-def _role_rows(events: pa.Table, chosen: pa.ChunkedArray) -> list[dict[str, Any]]:
+def _after(rows: Sequence[_RoleRow], end_ns: int) -> list[int]:
+    """When the next row of each came, or the end."""
+    return [*(row["run_ns"] for row in rows[1:]), end_ns]
+
+
+class _RoleRow(TypedDict):
+    run_ns: int
+    node: str
+    group: str
+    role: str
+    epoch: int
+
+
+def _role_rows(events: pa.Table, chosen: pa.ChunkedArray) -> list[_RoleRow]:
     mask = pc.and_(pc.and_(pc.equal(events["kind"], "role"), chosen), pc.is_valid(events["run_ns"]))
     rows = events.filter(mask).select(["run_ns", "node", "group", "role", "epoch"]).to_pylist()
     return sorted(rows, key=lambda row: row["run_ns"])
@@ -165,12 +178,12 @@ def _merge_downtime(spans: Iterable[Span]) -> Iterator[Span]:
 
 
 def _recorded_spans(events: pa.Table, end_ns: int) -> Iterator[Span]:
-    lanes: dict[tuple[str, str], list[dict[str, Any]]] = {}
+    lanes: dict[tuple[str, str], list[_RoleRow]] = {}
     for row in _role_rows(events, pc.not_equal(events["group"], "")):
         lanes.setdefault((row["group"], row["node"]), []).append(row)
     for (group, node), own in sorted(lanes.items()):
-        for row, after in zip(own, [*own[1:], {"run_ns": end_ns}], strict=True):
-            begin, end = max(0, row["run_ns"]), min(end_ns, after["run_ns"])
+        for row, after_ns in zip(own, _after(own, end_ns), strict=True):
+            begin, end = max(0, row["run_ns"]), min(end_ns, after_ns)
             if end > begin:
                 yield Span(node, group, row["role"], begin, end, row["epoch"])
 

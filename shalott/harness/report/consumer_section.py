@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
@@ -69,7 +68,7 @@ class ConsumerSection:
     wait_lanes_left_out: int
     holders: list[HolderRow]
     holder_count: int
-    cursor_data: dict[str, Any]
+    cursor_data: dict[str, object]
 
 
 def consumer_section(

@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Protocol
 
 import numpy as np
 
@@ -217,10 +217,24 @@ class RatePanel:
     shapes: list[Shape]
 
 
-def bar_heights(counts: Sequence[Any], tall: float) -> list[tuple[int, str, float, float]]:
+class VerdictCounts(Protocol):
+    """Of runs, by verdict."""
+
+    @property
+    def valid(self) -> int: ...
+    @property
+    def unknown(self) -> int: ...
+    @property
+    def none(self) -> int: ...
+    @property
+    def invalid(self) -> int: ...
+
+
+def bar_heights(
+    counts: Sequence[VerdictCounts], tall: float
+) -> list[tuple[int, str, float, float]]:
     """A sparkline: for each night that has runs, the place, the verdict, top and height of its
-    parts, from the bottom up valid, unknown, invalid. ``counts``: of runs by verdict (``valid``,
-    ``unknown``, ``none``, ``invalid``)."""
+    parts, from the bottom up valid, unknown, invalid."""
     parts = []
     for place, each in enumerate(counts):
         total = each.invalid + each.unknown + each.none + each.valid

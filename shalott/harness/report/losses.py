@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TypedDict
 
 from shalott.checkers.base import Result
 from shalott.core.plan import Plan
@@ -20,6 +20,49 @@ from shalott.harness.report.draw import Bar
 STORIES_MAX = 60  # runs of loss listed
 TOLD_MAX = 6  # of these step by step
 LANES_MAX = 8
+Shares = Mapping[str, Mapping[str, int]]  # name -> acknowledged, lost; or the places in a queue
+
+
+class LossStep(TypedDict):
+    at_ns: int | None
+    says: str
+    event: int
+
+
+LossStory = TypedDict(
+    "LossStory",
+    {
+        "queue": str,
+        "node": str,
+        "acknowledged-by": list[str],
+        "length": int,
+        "begin_ns": int,
+        "end_ns": int,
+        "window": str,
+        "cause": str,
+        "steps": list[LossStep],
+    },
+)
+
+
+class LossWindow(TypedDict):
+    window: str
+    acknowledged: int
+    lost: int
+
+
+LossDetail = TypedDict(
+    "LossDetail",
+    {
+        "by-cause": Mapping[str, int],
+        "stories": Sequence[LossStory],
+        "by-acknowledger": Shares,
+        "by-node": Shares,
+        "by-fault-window": Sequence[LossWindow],
+        "by-queue": Shares,
+    },
+    total=False,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,9 +114,10 @@ class ToldLoss:
     steps: list[ToldStep]
 
 
-def loss_of(results: Sequence[Result]) -> Mapping[str, Any]:
+def loss_of(results: Sequence[Result]) -> LossDetail:
     """The anatomy of loss; empty if nothing was lost."""
-    return next((r.detail["loss"] for r in results if r.detail.get("loss")), {})
+    nothing: LossDetail = {}
+    return next((r.detail["loss"] for r in results if r.detail.get("loss")), nothing)
 
 
 def loss_lanes(results: Sequence[Result]) -> list[LossLane]:
@@ -82,7 +126,7 @@ def loss_lanes(results: Sequence[Result]) -> list[LossLane]:
     nodes = {_acknowledged_by(story) for story in stories}
     queues = {story["queue"] for story in stories}
     by_node = len(nodes) > 1 or (len(queues) == 1 and nodes != {""})
-    lanes: dict[str, list[Mapping[str, Any]]] = {}
+    lanes: dict[str, list[LossStory]] = {}
     for story in stories:
         name = _acknowledged_by(story) if by_node else story["queue"]
         lanes.setdefault(name or "not known", []).append(story)
@@ -96,11 +140,11 @@ def loss_lanes(results: Sequence[Result]) -> list[LossLane]:
     ]
 
 
-def _acknowledged_by(story: Mapping[str, Any]) -> str:
+def _acknowledged_by(story: LossStory) -> str:
     return " and ".join(story.get("acknowledged-by") or ())
 
 
-def _bar(story: Mapping[str, Any]) -> Bar:
+def _bar(story: LossStory) -> Bar:
     by = _acknowledged_by(story)
     count = "1 message" if story["length"] == 1 else f"{story['length']:,} messages in a row"
     return Bar(
@@ -133,7 +177,7 @@ def told_losses(results: Sequence[Result]) -> list[ToldLoss]:
     return list(found.values())[:TOLD_MAX]
 
 
-def _when(step: Mapping[str, Any]) -> str:
+def _when(step: LossStep) -> str:
     at_ns = step.get("at_ns")
     return f"{at_ns / 1e9:.2f} s" if isinstance(at_ns, int) else ""
 
@@ -151,7 +195,10 @@ def loss_tables(results: Sequence[Result]) -> list[LossTable]:
         _share_table(
             "By fault window",
             "when it was acknowledged",
-            {row["window"]: row for row in loss.get("by-fault-window", ())},
+            {
+                row["window"]: {"acknowledged": row["acknowledged"], "lost": row["lost"]}
+                for row in loss.get("by-fault-window", ())
+            },
         ),
         _position_table("By queue", "queue", loss.get("by-queue", {})),
     ]
@@ -175,7 +222,7 @@ def _cause_words(cause: str) -> str:
     return LOSS_WINDOWS.get(cause, ("no event, observation or fault explains it", ""))[0]
 
 
-def _story_table(stories: Sequence[Mapping[str, Any]]) -> LossTable:
+def _story_table(stories: Sequence[LossStory]) -> LossTable:
     shown = list(stories[:STORIES_MAX])
     longest = max((story["length"] for story in shown), default=1)
     rows = [
@@ -204,14 +251,14 @@ def _story_table(stories: Sequence[Mapping[str, Any]]) -> LossTable:
     return LossTable("Runs of loss", note, columns, rows, has_bar=True)
 
 
-def _known(by_node: Mapping[str, Any]) -> dict[str, Any]:
+def _known(by_node: Shares) -> dict[str, Mapping[str, int]]:
     return {name or "not known": counts for name, counts in by_node.items()}
 
 
-def _share_table(title: str, name: str, counts: Mapping[str, Mapping[str, Any]]) -> LossTable:
+def _share_table(title: str, name: str, counts: Shares) -> LossTable:
     rows = []
     for label, row in counts.items():
-        acked, lost = int(row["acknowledged"]), int(row["lost"])
+        acked, lost = row["acknowledged"], row["lost"]
         percent = 100 * lost / acked if acked else 0.0
         share = f"{percent:.1f} %" if lost else "–"
         rows.append(Row([label, f"{acked:,}", f"{lost:,}", share], percent))
@@ -224,7 +271,7 @@ def _share_table(title: str, name: str, counts: Mapping[str, Mapping[str, Any]])
     return LossTable(title, "", columns, rows, has_bar=True)
 
 
-def _position_table(title: str, name: str, counts: Mapping[str, Mapping[str, int]]) -> LossTable:
+def _position_table(title: str, name: str, counts: Shares) -> LossTable:
     places = ("prefix", "middle", "suffix", "whole")
     rows = [Row([label, *(f"{row.get(p, 0):,}" for p in places)]) for label, row in counts.items()]
     note = "Where in the order of acknowledgement; whole: nothing of the queue survived."
@@ -282,12 +329,12 @@ LOSS_WINDOWS: dict[str, tuple[str, str]] = {
 
 _WHEN_SYNCED = {"ha-promote-on-failure": "when-synced", "ha-sync-mode": "automatic"}
 _PAUSE_MINORITY = {"partition_mode": "pause_minority"}
-_COPIES_FIRST: dict[str, Mapping[str, Any]] = {
+_COPIES_FIRST: dict[str, Mapping[str, object]] = {
     "master-slave": {"broker.role": "SYNC_MASTER"},
     "controller": {"ha.all_ack_in_sync_state_set": True, "ha.min_in_sync_replicas": 2},
 }
 # By window and system ("": any) the settings that close it. Where there are none, none does.
-_SETTINGS: dict[str, Mapping[str, Mapping[str, Any]]] = {
+_SETTINGS: dict[str, Mapping[str, Mapping[str, object]]] = {
     "L1": {"": _WHEN_SYNCED},
     "L2": {"": {"ha-sync-mode": "automatic"}},
     "L3": {"": _PAUSE_MINORITY},
@@ -328,5 +375,5 @@ def closing_settings(window: str, plan: Plan) -> list[Setting]:
     ]
 
 
-def _word(value: Any) -> str:
+def _word(value: object) -> str:
     return str(value).lower() if isinstance(value, bool) else str(value)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from shalott.checkers.base import Result
 
@@ -163,7 +162,7 @@ def outcomes_by_lane(results: Sequence[Result]) -> LaneTable | None:
     """What became of acknowledged messages; None if no checker told."""
     for result in results:
         by_queue = result.detail.get("fates-by-queue")
-        groups: Any = result.detail.get("groups")
+        groups: object = result.detail.get("groups")
         if isinstance(by_queue, Mapping):
             return _table(by_queue, OF_QUEUES)
         if result.checker.startswith("group-") and isinstance(groups, list | tuple):
@@ -173,7 +172,9 @@ def outcomes_by_lane(results: Sequence[Result]) -> LaneTable | None:
     return None
 
 
-def _table(lanes: Mapping[str, Mapping[str, int]], kinds: Any) -> LaneTable:
+def _table(
+    lanes: Mapping[str, Mapping[str, int]], kinds: Sequence[tuple[str, str, bool, str]]
+) -> LaneTable:
     used = [kind for kind in kinds if any(own.get(kind[0]) for own in lanes.values())]
     rows = [(name, [own.get(kind[0], 0) for kind in used]) for name, own in lanes.items()]
     return LaneTable(

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import msgspec
 
 NOT_LOOKED_AT = "unknown: nobody looked"
@@ -38,7 +36,7 @@ class Tested(msgspec.Struct, frozen=True, kw_only=True):
 
 def facts_told(tested: Tested) -> list[tuple[str, str]]:
     """(name, value) of each, for people."""
-    facts: dict[str, Any] = msgspec.structs.asdict(tested)
+    facts = msgspec.structs.asdict(tested)
     for name in ("packages", "pinned"):
         own = facts[name]
         facts[name] = ", ".join(f"{each} {own[each]}" for each in sorted(own)) or "none"

@@ -6,12 +6,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from shalott.checkers.base import Result
 from shalott.core.plan import Plan
 from shalott.harness.report import draw
 from shalott.harness.report.losses import LOSS_WINDOWS, Setting, closing_settings, loss_of
+from shalott.harness.report.shown_anomalies import Detail
 
 CAUSES_MAX = 3
 
@@ -120,7 +120,7 @@ def availability_line(results: Sequence[Result]) -> Served | None:
     return Served(figures, bad) if figures else None
 
 
-def _where(gap: Mapping[str, Any], faults: Sequence[Mapping[str, Any]]) -> str:
+def _where(gap: Detail, faults: Sequence[Detail]) -> str:
     """In which queue and when; and of which faults it is the longest gap, too."""
     span = f"{gap['begin_ns'] / 1e9:.1f}–{gap['end_ns'] / 1e9:.1f} s"
     around = [

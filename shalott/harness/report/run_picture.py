@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
@@ -54,7 +53,7 @@ class Stage:
     rates: list[RatePanel]
     groups: list[Group]
     groups_left_out: list[str]
-    cursor_data: dict[str, Any]
+    cursor_data: dict[str, object]
 
 
 def build_stage(
@@ -183,7 +182,7 @@ def _role_bars(spans: Sequence[Span], group: str, node: str) -> list[Bar]:
     ]
 
 
-def _cursor_data(rates: Rates, latencies: Latencies) -> dict[str, Any]:
+def _cursor_data(rates: Rates, latencies: Latencies) -> dict[str, object]:
     """What the cursor reads out, per bucket: whole operations a second, latency in µs."""
     return {
         "width": rates.width_ms,

@@ -16,6 +16,8 @@ from shalott.harness.report.draw import Bar
 from shalott.harness.report.losses import LOSS_WINDOWS
 from shalott.harness.report.verdict_words import is_about_logs, weight
 
+Detail = Mapping[str, Any]  # of a result or an anomaly (checkers/base.py)
+Row = dict[str, Any]  # of a history, or of its events
 ANOMALIES_MAX = 40  # shown of one kind
 ROWS_MAX = 32  # operations shown for one anomaly
 
@@ -33,8 +35,8 @@ class ShownAnomaly:
     windows: list[str]
     causes: list[Cause]
     facts: list[tuple[str, str]]
-    rows: list[dict[str, Any]]
-    events: list[dict[str, Any]]
+    rows: list[Row]
+    events: list[Row]
     span: tuple[float, float] | None  # ms, for the timeline
     span_label: str
 
@@ -81,7 +83,7 @@ def anomaly_groups(results: Sequence[Result], history: History) -> list[AnomalyG
     ]
 
 
-def _operations(ops: pa.Table, indexes: Sequence[int]) -> dict[int, dict[str, Any]]:
+def _operations(ops: pa.Table, indexes: Sequence[int]) -> dict[int, Row]:
     mask = pc.is_in(ops["index"], pa.array(sorted(dict.fromkeys(indexes)), pa.int64()))
     names = [name for name in ops.column_names if name not in ("extra", "offset")]
     return {row["index"]: row for row in ops.filter(mask).select(names).to_pylist()}
@@ -89,7 +91,7 @@ def _operations(ops: pa.Table, indexes: Sequence[int]) -> dict[int, dict[str, An
 
 def _shown(
     anomaly: Anomaly,
-    operations: Mapping[int, dict[str, Any]],
+    operations: Mapping[int, Row],
     events: pa.Table,
     labels: Mapping[str, str],
 ) -> ShownAnomaly:
@@ -109,9 +111,7 @@ def _shown(
     )
 
 
-def _span(
-    detail: Mapping[str, Any], rows: Sequence[Mapping[str, Any]]
-) -> tuple[float, float] | None:
+def _span(detail: Detail, rows: Sequence[Detail]) -> tuple[float, float] | None:
     begin, end = detail.get("begin_ns"), detail.get("end_ns")
     if begin is None or end is None:
         if not rows:
@@ -121,7 +121,7 @@ def _span(
     return round(begin / 1e6, 1), round(end / 1e6, 1)
 
 
-def _causes(detail: Mapping[str, Any]) -> list[Cause]:
+def _causes(detail: Detail) -> list[Cause]:
     cause = detail.get("cause")
     if not isinstance(cause, str):
         return []
@@ -148,7 +148,7 @@ _FACTS = {
 }
 
 
-def _facts(detail: Mapping[str, Any], labels: Mapping[str, str]) -> list[tuple[str, str]]:
+def _facts(detail: Detail, labels: Mapping[str, str]) -> list[tuple[str, str]]:
     found = []
     for name, label in labels.items():
         value = detail.get(name)
@@ -158,7 +158,7 @@ def _facts(detail: Mapping[str, Any], labels: Mapping[str, str]) -> list[tuple[s
     return found
 
 
-def _events(detail: Mapping[str, Any], events: pa.Table) -> list[dict[str, Any]]:
+def _events(detail: Detail, events: pa.Table) -> list[Row]:
     """The node events that a detail points at: positions in the history's events."""
     wanted = list(detail.get("events") or ())
     evidence = detail.get("evidence")
@@ -168,7 +168,7 @@ def _events(detail: Mapping[str, Any], events: pa.Table) -> list[dict[str, Any]]
     rows = [
         row for row in dict.fromkeys(wanted) if isinstance(row, int) and 0 <= row < events.num_rows
     ]
-    found: list[dict[str, Any]] = events.take(pa.array(rows, pa.int64())).to_pylist()
+    found: list[Row] = events.take(pa.array(rows, pa.int64())).to_pylist()
     return found
 
 

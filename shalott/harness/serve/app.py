@@ -10,13 +10,12 @@ from __future__ import annotations
 import hashlib
 import mimetypes
 import socket
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from threading import BoundedSemaphore
-from typing import Any
 
 import msgspec
 import uvicorn
@@ -26,6 +25,7 @@ from starlette.middleware import Middleware
 from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 from starlette.routing import Route
+from starlette.types import Receive, Scope, Send
 
 import shalott.harness.report as report_package
 from shalott.core.errors import UsageError
@@ -76,7 +76,7 @@ class Desk:
     def found(self) -> Found:
         return self.live.find(self.runs().places)
 
-    def search(self, asked: Asked) -> Any:
+    def search(self, asked: Asked) -> object:
         if not self.searches.acquire(blocking=False):
             raise Refused(503, "Other searches are at work: try again in a few seconds.")
         try:
@@ -98,10 +98,10 @@ class Desk:
         return found
 
 
-View = Callable[[Desk, Asked], Any]
+View = Callable[[Desk, Asked], object]
 
 
-def _list(desk: Desk, asked: Asked) -> Any:
+def _list(desk: Desk, asked: Asked) -> object:
     return list_runs(desk.runs(), asked, desk.found())
 
 
@@ -187,7 +187,7 @@ def _json(desk: Desk, view: View) -> Callable[[Request], Response]:
     return answer
 
 
-def _encoded(told: Any, status: int = 200) -> Response:
+def _encoded(told: object, status: int = 200) -> Response:
     return Response(msgspec.json.encode(told), status, media_type="application/json")
 
 
@@ -269,11 +269,18 @@ def _sent(desk: Desk, asked: Asked, name: str, headers: dict[str, str], kind: st
 class _Closing(StreamingResponse):
     """What it read from is closed, also if nothing of it was read (HEAD, a client that left)."""
 
-    def __init__(self, content: Any, kept: ExitStack, *, headers: Any, media_type: str) -> None:
+    def __init__(
+        self,
+        content: Iterator[bytes],
+        kept: ExitStack,
+        *,
+        headers: Mapping[str, str],
+        media_type: str,
+    ) -> None:
         super().__init__(content, headers=headers, media_type=media_type)
         self._kept = kept
 
-    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         with self._kept:
             await super().__call__(scope, receive, send)
 
@@ -292,7 +299,7 @@ def _zip(desk: Desk) -> Callable[[Request], Response]:
     return archive
 
 
-def _follow(desk: Desk) -> Callable[[Request], Any]:
+def _follow(desk: Desk) -> Callable[[Request], object]:
     """A live run as server-sent events, each a part (live_runs.py)."""
 
     async def events(request: Request) -> Response:

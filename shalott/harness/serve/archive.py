@@ -11,7 +11,6 @@ import re
 import time
 import zipfile
 from collections.abc import Iterator
-from typing import Any
 
 from shalott.harness.serve.request import RAW, FileSeen, Places, Refused, RunPlace
 
@@ -26,7 +25,7 @@ class _Sink:
     def __init__(self) -> None:
         self.waiting = bytearray()
 
-    def write(self, data: Any) -> int:
+    def write(self, data: bytes | memoryview) -> int:
         self.waiting += data
         return len(data)
 

@@ -16,11 +16,12 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from shalott.harness.store.columns import RUNS_SCHEMA, TABLE
+from shalott.harness.store.columns import RUNS_SCHEMA, TABLE, Row
 
 KEPT = (
     *("run", "kind", "name", "started_wall_ns", "elapsed_ns", "commit", "tree", "image", "system"),
@@ -42,18 +43,18 @@ class Runs:
     ``group``: the night of each row, or the UTC day of a run that belongs to none."""
 
     table: pa.Table
-    order: np.ndarray[Any, np.dtype[np.int64]]
+    order: npt.NDArray[np.int64]
     group: pa.Array
     notes: tuple[str, ...] = ()
-    made: dict[Any, Any] = field(default_factory=dict)  # what was computed of it, by what it is
+    made: dict[object, Any] = field(default_factory=dict)  # what was computed of it, by name
 
     def column(self, name: str) -> pa.ChunkedArray:
         return self.table[name]
 
-    def rows(self, numbers: Sequence[int]) -> list[dict[str, Any]]:
+    def rows(self, numbers: Sequence[int]) -> list[Row]:
         """Some rows as objects, in that order, with ``group``."""
         taken = pa.array(numbers, type=pa.int64())
-        found: list[dict[str, Any]] = self.table.take(taken).to_pylist()
+        found: list[Row] = self.table.take(taken).to_pylist()
         groups = self.group.take(taken).to_pylist()
         return [{**row, "group": group} for row, group in zip(found, groups, strict=True)]
 

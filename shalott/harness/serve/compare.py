@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
 
 import msgspec
 import pyarrow as pa
@@ -132,12 +131,12 @@ def _side(place: RunPlace, runs: Runs, headline: str, notes: tuple[str, ...]) ->
     )
 
 
-def _nodes(plan: Any) -> tuple[str, ...]:
+def _nodes(plan: object) -> tuple[str, ...]:
     nodes = inner(plan, ("cluster", "nodes"))
     return tuple(map(str, nodes)) if isinstance(nodes, list) else ()
 
 
-def plan_differences(a: Any, b: Any) -> tuple[list[Difference], int]:
+def plan_differences(a: object, b: object) -> tuple[list[Difference], int]:
     """Values that differ, by path, and how many are alike. Plans of different versions too."""
     first, second = dict(_leaves(a, "", 0)), dict(_leaves(b, "", 0))
     found, equal = [], 0
@@ -150,7 +149,7 @@ def plan_differences(a: Any, b: Any) -> tuple[list[Difference], int]:
     return found, equal
 
 
-def _leaves(value: Any, path: str, depth: int) -> Iterator[tuple[str, str]]:
+def _leaves(value: object, path: str, depth: int) -> Iterator[tuple[str, str]]:
     """Every value with its path, at most so many; what is nested too deep is one text."""
     left = LEAVES_MAX
     waiting = [(value, path, depth)]
@@ -164,7 +163,7 @@ def _leaves(value: Any, path: str, depth: int) -> Iterator[tuple[str, str]]:
             yield path or "plan", msgspec.json.encode(at).decode()
 
 
-def _children(value: Any, path: str) -> Iterator[tuple[str, Any]]:
+def _children(value: object, path: str) -> Iterator[tuple[str, object]]:
     dot = "." if path else ""
     if isinstance(value, dict):
         for name, child in value.items():

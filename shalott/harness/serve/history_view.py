@@ -7,7 +7,6 @@ than the first: the file's own statistics say which parts hold nothing of it.
 from __future__ import annotations
 
 import os
-from typing import Any
 
 import msgspec
 import pyarrow as pa
@@ -21,6 +20,7 @@ from shalott.core.op import NEMESIS
 from shalott.core.recording import recover
 from shalott.harness.run.store import HISTORY, RECORDING
 from shalott.harness.serve.request import Asked, Places, Refused, RunPlace, whole_number
+from shalott.harness.store.columns import Row
 
 PAGE_ROWS = 200
 EXTRA_MAX = 400
@@ -38,7 +38,7 @@ class HistoryPage(msgspec.Struct, frozen=True, kw_only=True):
     live: bool
     at: int
     next: int | None
-    rows: tuple[dict[str, Any], ...]
+    rows: tuple[Row, ...]
     fs: tuple[str, ...]
     nodes: tuple[str, ...]
     end_ns: int
@@ -100,7 +100,7 @@ def _conformed(found: ds.Dataset) -> ds.Dataset:
     return found.replace_schema(HISTORY_SCHEMA)
 
 
-def _expression(asked: Asked) -> Any:
+def _expression(asked: Asked) -> object:
     """The filters as one. Raises Refused."""
     wanted = ds.field("index") >= 0
     for name in ("f", "node", "key"):
@@ -140,7 +140,7 @@ def _nanoseconds(name: str, text: str) -> int:
     return round(seconds * 1e9)
 
 
-def _told(row: dict[str, Any]) -> dict[str, Any]:
+def _told(row: Row) -> Row:
     """Long texts are cut; the file has them whole."""
     for name in ("extra", "error"):
         text = row[name]

@@ -15,7 +15,7 @@ import threading
 import time
 from collections.abc import AsyncIterator, Callable, Collection
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import msgspec
 
@@ -155,7 +155,7 @@ class Follower:
 
 def _named(extra: str | None, name: str) -> str:
     try:
-        told: Any = msgspec.json.decode(extra or "null")
+        told: object = msgspec.json.decode(extra or "null")
     except (msgspec.MsgspecError, RecursionError):
         return ""
     value = told.get(name) if isinstance(told, dict) else None
@@ -164,7 +164,7 @@ def _named(extra: str | None, name: str) -> str:
 
 def _nodes(record: Record) -> str:
     try:
-        told: Any = msgspec.json.decode(record.extra or "null")
+        told: object = msgspec.json.decode(record.extra or "null")
     except (msgspec.MsgspecError, RecursionError):
         return ""
     nodes = told.get("nodes") if isinstance(told, dict) else None

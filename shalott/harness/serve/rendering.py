@@ -5,7 +5,6 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from functools import cache
 from pathlib import Path
-from typing import Any
 
 import jinja2
 
@@ -16,7 +15,7 @@ HERE = Path(__file__).parent
 _CLASSES = {"invalid": "invalid", "valid": "valid"}
 
 
-def render(template: str, **values: Any) -> bytes:
+def render(template: str, **values: object) -> bytes:
     """A page. ``values`` are whatever the template names."""
     return environment().get_template(template).render(values).encode("utf-8", "replace")
 

@@ -18,7 +18,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import BinaryIO
 from urllib.parse import parse_qsl, urlencode
 
 from shalott.harness.run.store import PLAN, RECORDING, RESULTS
@@ -113,7 +113,7 @@ def whole_number(text: str) -> int | None:
     return value if -INT64_MAX - 1 <= value <= INT64_MAX else None
 
 
-def link(path: str, **parameters: Any) -> str:
+def link(path: str, **parameters: object) -> str:
     """A path of this server with a query; parameters that are None or empty are left out."""
     told = [(name, str(value)) for name, value in parameters.items() if value not in (None, "")]
     return f"{path}?{urlencode(told, errors=RAW)}" if told else path

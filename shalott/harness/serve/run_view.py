@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shlex
-from typing import Any
 
 import msgspec
 
@@ -34,7 +33,7 @@ class Command(msgspec.Struct, frozen=True, kw_only=True):
 class CheckerTold(msgspec.Struct, frozen=True, kw_only=True):
     checker: str
     verdict: str
-    counts: dict[str, Any]
+    counts: dict[str, object]
     anomalies: tuple[str, ...]  # sentences
     left_out: int
     notes: tuple[str, ...]
@@ -70,7 +69,7 @@ class PlanView(msgspec.Struct, frozen=True, kw_only=True):
     others: tuple[str, ...]
     version: str
     text: str
-    faults: tuple[dict[str, Any], ...]
+    faults: tuple[dict[str, object], ...]
 
 
 def run_view(places: Places, runs: Runs, asked: Asked, store: str) -> RunView:
@@ -142,7 +141,7 @@ def results_of(places: Places, place: RunPlace) -> tuple[RunResults | None, tupl
         return None, (str(error).replace(f"{place.path}/", ""),)
 
 
-def read_json(places: Places, place: RunPlace, name: str) -> Any:
+def read_json(places: Places, place: RunPlace, name: str) -> object:
     """A file's JSON; None if it can't be read."""
     try:
         with places.opened(place, name) as file:
@@ -177,7 +176,7 @@ def _told(result: Result) -> CheckerTold:
     )
 
 
-def _facts(results: RunResults | None, plan: Any) -> list[tuple[str, str]]:
+def _facts(results: RunResults | None, plan: object) -> list[tuple[str, str]]:
     """What the run's page tells in a few words; of a plan only what is where it should be."""
     facts = []
     for name, path in (
@@ -209,7 +208,7 @@ def _commit(tested: Tested) -> str:
     return f"{commit[:12]} ({tested.tree})" if commit.isalnum() else commit
 
 
-def inner(value: Any, path: tuple[str, ...]) -> Any:
+def inner(value: object, path: tuple[str, ...]) -> object:
     """What stands at a path of a decoded JSON; None where there is none."""
     for name in path:
         value = value.get(name) if isinstance(value, dict) else None
@@ -217,7 +216,7 @@ def inner(value: Any, path: tuple[str, ...]) -> Any:
 
 
 def _commands(
-    directory: str, results: RunResults | None, plan: Any, plans: tuple[str, ...]
+    directory: str, results: RunResults | None, plan: object, plans: tuple[str, ...]
 ) -> list[Command]:
     found = []
     simulated = inner(plan, ("cluster", "backend")) == SIM
@@ -265,6 +264,6 @@ def plan_view(places: Places, asked: Asked) -> PlanView:
     )
 
 
-def _fault(told: dict[str, Any]) -> dict[str, Any]:
+def _fault(told: dict[str, object]) -> dict[str, object]:
     """What is shown of one, whatever a plan of another version calls the rest."""
     return {name: told.get(name, "") for name in ("id", "at_ms", "duration_ms", "kind", "target")}

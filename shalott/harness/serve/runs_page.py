@@ -8,7 +8,6 @@ long.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
 
 import msgspec
 import numpy as np
@@ -19,6 +18,7 @@ import pyarrow.compute as pc
 from shalott.harness.serve.cached_table import VERDICTS, Runs
 from shalott.harness.serve.live_runs import Found, LiveRun
 from shalott.harness.serve.request import Asked, Refused, whole_number
+from shalott.harness.store.columns import Row
 
 PAGE_ROWS = 50
 PAGE_ROWS_MAX = 500
@@ -112,7 +112,7 @@ def rows_told(runs: Runs, numbers: npt.NDArray[np.int64]) -> tuple[RunRow, ...]:
     return tuple(row_told(row, cell) for row, cell in zip(found, own, strict=True))
 
 
-def row_told(row: dict[str, Any], cell: str) -> RunRow:
+def row_told(row: Row, cell: str) -> RunRow:
     """A row of the table as lists show it."""
     return RunRow(
         run=row["run"],
@@ -143,7 +143,7 @@ def row_told(row: dict[str, Any], cell: str) -> RunRow:
     )
 
 
-def _without_verdict(row: dict[str, Any]) -> str:
+def _without_verdict(row: Row) -> str:
     failures = row["harness_failures"] or ()
     return f"The harness failed: {failures[0]}" if failures else "It has no verdict."
 

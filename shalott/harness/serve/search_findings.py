@@ -4,7 +4,6 @@ with the minimal plan where somebody made one."""
 from __future__ import annotations
 
 import shlex
-from typing import Any
 
 import msgspec
 
@@ -34,7 +33,7 @@ class _Summary(msgspec.Struct):
     valid: int = 0
     invalid: int = 0
     unknown: int = 0
-    errors: dict[str, Any] = {}
+    errors: dict[str, object] = {}
     classes: dict[str, _Class] = {}
     scenario: str = ""
     interrupted: bool = False
@@ -169,10 +168,10 @@ def _finding(places: Places, place: RunPlace, classes: tuple[str, ...], store: s
     )
 
 
-def _fault_count(plan: Any) -> int | None:
+def _fault_count(plan: object) -> int | None:
     faults = inner(plan, ("faults",))
     return len(faults) if isinstance(faults, list) else None
 
 
-def _whole(value: Any) -> int | None:
+def _whole(value: object) -> int | None:
     return value if isinstance(value, int) and not isinstance(value, bool) else None

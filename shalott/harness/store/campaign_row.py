@@ -7,11 +7,11 @@ adds what is not in it: how many seeds were wanted, of which system.
 from __future__ import annotations
 
 from collections import Counter
-from typing import Any
+from collections.abc import Iterable
 
 import msgspec
 
-from shalott.harness.store.columns import CAMPAIGN, SCHEMA_VERSION
+from shalott.harness.store.columns import CAMPAIGN, SCHEMA_VERSION, Row
 from shalott.harness.store.run_files import (
     CAMPAIGN_LOG,
     CAMPAIGN_SUMMARY,
@@ -19,13 +19,12 @@ from shalott.harness.store.run_files import (
     Unreadable,
     read_json,
 )
-from shalott.harness.store.run_row import Row
 from shalott.harness.store.verdict_columns import valid_text
 
 
 class _Report(msgspec.Struct):
     seed: int
-    valid: Any = None
+    valid: object = None
     violations: list[str] = []
     error: str | None = None
 
@@ -118,7 +117,7 @@ def _verdict(report: _Report) -> str:
     return "error" if report.error is not None else valid_text(report.valid) or "unknown"
 
 
-def _anomalies(reports: Any) -> list[dict[str, Any]]:
+def _anomalies(reports: Iterable[_Report]) -> list[dict[str, object]]:
     """Of each class in how many seeds it was found."""
     seeds = Counter(
         kind for report in reports if _verdict(report) == "false" for kind in report.violations

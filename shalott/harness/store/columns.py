@@ -6,8 +6,11 @@ not say is null: nothing is guessed, and nothing that is missing keeps a run out
 
 from __future__ import annotations
 
+from typing import Any
+
 import pyarrow as pa
 
+Row = dict[str, Any]  # of the table, as Python has it
 SCHEMA_VERSION = 1
 TABLE = "runs.parquet"
 RUN, FINDING, CAMPAIGN = "run", "finding", "campaign"

@@ -14,7 +14,7 @@ import os
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TypeVar
 
 import msgspec
 import pyarrow as pa
@@ -22,6 +22,7 @@ import pyarrow.parquet as pq
 
 PLAN, RESULTS, TAGS = "plan.json", "results.json", "tags.json"
 HISTORY, RECORDING = "history.parquet", "history.jsonl"
+T = TypeVar("T")
 READ = (PLAN, RESULTS, TAGS, HISTORY)  # a row is made of these
 
 
@@ -37,17 +38,17 @@ class Cluster(msgspec.Struct):
 class System(msgspec.Struct):
     name: str | None = None
     profile: str | None = None
-    parameters: dict[str, Any] = {}
-    policy: dict[str, Any] = {}
+    parameters: dict[str, object] = {}
+    policy: dict[str, object] = {}
     bugs: list[str] = []
-    services: dict[str, Any] = {}
+    services: dict[str, object] = {}
 
 
 class Workload(msgspec.Struct):
     name: str | None = None
     rate_hz: float | None = None
     concurrency: int | None = None
-    parameters: dict[str, Any] = {}
+    parameters: dict[str, object] = {}
 
 
 class Plan(msgspec.Struct):
@@ -57,24 +58,24 @@ class Plan(msgspec.Struct):
     cluster: Cluster = msgspec.field(default_factory=Cluster)
     system: System = msgspec.field(default_factory=System)
     workload: Workload = msgspec.field(default_factory=Workload)
-    gates: dict[str, Any] = {}
+    gates: dict[str, object] = {}
     faults: list[Fault] = []
 
 
 class Anomaly(msgspec.Struct):
     kind: str = ""
-    detail: Any = None
+    detail: object = None
 
 
 class Result(msgspec.Struct):
     checker: str
-    valid: Any = None
-    counts: dict[str, Any] = {}
+    valid: object = None
+    counts: dict[str, object] = {}
     anomalies: list[Anomaly] = []
     notes: list[str] = []
-    detail: Any = None
+    detail: object = None
 
-    def told(self, name: str) -> Any:
+    def told(self, name: str) -> object:
         """A part of the detail; None if there is none."""
         return self.detail.get(name) if isinstance(self.detail, dict) else None
 
@@ -88,10 +89,10 @@ class Results(msgspec.Struct):
     started_wall_ns: int | None = None
     virtual_started_ns: int | None = None
     complete: bool | None = None
-    valid: Any = None
+    valid: object = None
     headline: str | None = None
     command: str | None = None
-    tested: dict[str, Any] | None = None
+    tested: dict[str, object] | None = None
     elapsed_ns: int | None = None
     iteration: int | None = None
     failures: list[str] = []
@@ -102,7 +103,7 @@ class Unreadable(Exception):
     """One sentence: which file, and why."""
 
 
-def read_json(path: Path, kind: Any) -> Any:
+def read_json(path: Path, kind: type[T]) -> T | None:
     """The file as ``kind``; None if there is none. Raises Unreadable."""
     try:
         return msgspec.json.decode(path.read_bytes(), type=kind)

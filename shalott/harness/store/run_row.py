@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from datetime import UTC, datetime
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import msgspec
 import numpy as np
@@ -20,7 +20,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from shalott.harness.store.columns import FINDING, RUN, RUNS_SCHEMA, SCHEMA_VERSION
+from shalott.harness.store.columns import FINDING, RUN, RUNS_SCHEMA, SCHEMA_VERSION, Row
 from shalott.harness.store.run_files import (
     HISTORY,
     PLAN,
@@ -36,7 +36,6 @@ from shalott.harness.store.run_files import (
 from shalott.harness.store.verdict_columns import verdict_facts
 
 MS, DAY_NS = 1_000_000, 86_400 * 10**9
-Row = dict[str, Any]
 T = TypeVar("T")
 
 
@@ -79,7 +78,7 @@ def read_run(place: Place) -> Row:
     return row
 
 
-def acknowledged_ns(history: pa.Table) -> np.ndarray[Any, np.dtype[np.int64]]:
+def acknowledged_ns(history: pa.Table) -> npt.NDArray[np.int64]:
     """How long clients' acknowledged operations took, of those that a schedule paced if any was."""
     rows = pc.and_(pc.greater_equal(history["process"], 0), pc.equal(history["type"], "ok"))
     rows = pc.and_(rows, pc.is_valid(history["complete_ns"]))
@@ -92,7 +91,7 @@ def acknowledged_ns(history: pa.Table) -> np.ndarray[Any, np.dtype[np.int64]]:
 
 
 def _plan_columns(plan: Plan, results: Results) -> Row:
-    parameters: dict[str, Any] = {
+    parameters: dict[str, object] = {
         "workload": plan.workload.parameters,
         "system": plan.system.parameters,
         "policy": plan.system.policy,
@@ -118,7 +117,7 @@ def _plan_columns(plan: Plan, results: Results) -> Row:
     }
 
 
-def _tested_columns(tested: Mapping[str, Any] | None) -> Row:
+def _tested_columns(tested: Mapping[str, object] | None) -> Row:
     def known(name: str) -> str | None:
         value = (tested or {}).get(name)
         if not isinstance(value, str) or value.startswith(("unknown: ", "none: ")):
@@ -158,7 +157,7 @@ def _named_ns(name: str) -> int | None:
     return round(began.timestamp() * 1000) * MS
 
 
-def _json(value: Any) -> str:
+def _json(value: object) -> str:
     return msgspec.json.encode(value, order="deterministic").decode()
 
 
@@ -187,7 +186,7 @@ def _fitting(row: Row) -> Row:
     return kept
 
 
-def _least(field: pa.Field) -> Any:
+def _least(field: pa.Field) -> object:
     return "" if pa.types.is_string(field.type) else 0
 
 

@@ -24,9 +24,9 @@ import pyarrow.parquet as pq
 
 from shalott.core.errors import StoreError, UsageError
 from shalott.harness.store.campaign_row import read_campaign
-from shalott.harness.store.columns import RUNS_SCHEMA, SCHEMA_VERSION, TABLE
+from shalott.harness.store.columns import RUNS_SCHEMA, SCHEMA_VERSION, TABLE, Row
 from shalott.harness.store.run_files import PLAN, Place, place_of, places
-from shalott.harness.store.run_row import Row, read_run, table_of
+from shalott.harness.store.run_row import read_run, table_of
 
 LOCK = ".runs.lock"
 SET_ASIDE = "unreadable"  # runs.parquet.unreadable-1

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 from shalott.harness.report.violations import REMARKS
 from shalott.harness.store.run_files import Result, Results
@@ -41,7 +40,7 @@ _MESSAGES: Mapping[str, Mapping[str, tuple[str, ...]]] = {
 }
 
 
-def verdict_facts(results: Results) -> dict[str, Any]:
+def verdict_facts(results: Results) -> dict[str, object]:
     """The columns that results.json fills."""
     by_checker = {result.checker: result for result in results.results}
     return {
@@ -62,14 +61,14 @@ def verdict_facts(results: Results) -> dict[str, Any]:
     }
 
 
-def valid_text(valid: Any) -> str | None:
+def valid_text(valid: object) -> str | None:
     """true, false or unknown; None if the verdict is none of these."""
     if isinstance(valid, bool):
         return "true" if valid else "false"
     return "unknown" if valid == "unknown" else None
 
 
-def _count(result: Result | None, name: str) -> Any:
+def _count(result: Result | None, name: str) -> int | float | None:
     found = None if result is None else result.counts.get(name)
     return found if isinstance(found, int | float) and not isinstance(found, bool) else None
 
@@ -79,7 +78,7 @@ def _whole(result: Result | None, name: str) -> int | None:
     return None if found is None else int(found)
 
 
-def _anomalies(result: Result) -> list[dict[str, Any]]:
+def _anomalies(result: Result) -> list[dict[str, object]]:
     """A row a kind, in the order in which they were told."""
     broken = broken_kinds(result)
     kinds: dict[str, int] = {}
@@ -135,7 +134,7 @@ def _faults(by_checker: Mapping[str, Result]) -> dict[str, int | None]:
     }
 
 
-def _rates(by_checker: Mapping[str, Result]) -> dict[str, Any]:
+def _rates(by_checker: Mapping[str, Result]) -> dict[str, object]:
     rates = by_checker.get("rates")
     quantiles = None if rates is None else rates.told("latency_ms")
     quantiles = quantiles if isinstance(quantiles, dict) else {}
@@ -154,7 +153,7 @@ def _mastership(result: Result | None) -> dict[str, int | None]:
     }
 
 
-def _availability(result: Result | None) -> dict[str, Any]:
+def _availability(result: Result | None) -> dict[str, object]:
     if result is None:
         return {}
     faults = result.told("faults")

@@ -27,7 +27,7 @@ from shalott.harness.report.meta import ToldStory
 class Asked(Protocol):
     """What a command line asked for, a field a flag (harness/run/request.py)."""
 
-    __dataclass_fields__: ClassVar[dict[str, Any]]
+    __dataclass_fields__: ClassVar[dict[str, dataclasses.Field[Any]]]
 
     @property
     def given(self) -> Mapping[str, str | bool]: ...
@@ -45,10 +45,10 @@ class Story:
     """
 
     name: str
-    settings: Mapping[str, Any]
+    settings: Mapping[str, object]
     given: Mapping[str, str | bool] = field(default_factory=dict)
-    plan: Mapping[str, Any] = field(default_factory=dict)
-    gates: Mapping[str, Any] = field(default_factory=dict)
+    plan: Mapping[str, object] = field(default_factory=dict)
+    gates: Mapping[str, object] = field(default_factory=dict)
     faults_max: int | None = None
     tell: Callable[[Material], ToldStory]
 
@@ -68,6 +68,7 @@ class Story:
 
 
 # "  15.783310 n1#3  E LOGGER: text"
+Claims = Mapping[str, Mapping[str, Any]]  # by queue, as the system's observation told them
 _SIMULATED = re.compile(r"\s*(\d+\.\d+) \S+\s+[A-Z] [\w.]+: (.*)")
 # "2026-11-25T16:40:39.535 n1 E LOGGER: text"
 _REAL = re.compile(r"\S*?(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}) \S+ [A-Z] [\w.]+: (.*)")
@@ -82,7 +83,7 @@ class Event:
     group: str
     kind: str
     role: str
-    detail: Mapping[str, Any]
+    detail: Mapping[str, object]
 
     def told(self) -> str:
         more = ", ".join(f"{name}={value}" for name, value in self.detail.items())
@@ -106,18 +107,18 @@ class Material:
 
     events: tuple[Event, ...]
     lines: tuple[Line, ...]
-    seen: Mapping[str, tuple[float, Mapping[str, Mapping[str, Any]]]]
+    seen: Mapping[str, tuple[float, Claims]]
     writes: tuple[tuple[str, float, bool], ...]
     end_s: float
 
-    def first(self, after_s: float, **wanted: Any) -> Event | None:
+    def first(self, after_s: float, **wanted: object) -> Event | None:
         """The first event after that time whose fields are as wanted; a callable is asked."""
         for event in self.events:
             if event.at_s >= after_s and _fits(event, wanted):
                 return event
         return None
 
-    def last(self, before_s: float, **wanted: Any) -> Event | None:
+    def last(self, before_s: float, **wanted: object) -> Event | None:
         found = [e for e in self.events if e.at_s <= before_s and _fits(e, wanted)]
         return found[-1] if found else None
 
@@ -131,7 +132,7 @@ class Material:
         return min(found, key=lambda line: abs(line.at_s - near_s), default=None)
 
 
-def _fits(event: Event, wanted: Mapping[str, Any]) -> bool:
+def _fits(event: Event, wanted: Mapping[str, object]) -> bool:
     return all(
         value(getattr(event, name)) if callable(value) else getattr(event, name) == value
         for name, value in wanted.items()
@@ -144,7 +145,7 @@ def read_material(history: History, nodes: Path, start_wall_ns: int) -> Material
 
 
 def make_material(history: History, lines: Sequence[Line]) -> Material:
-    seen: dict[str, tuple[float, Mapping[str, Mapping[str, Any]]]] = {}
+    seen: dict[str, tuple[float, Claims]] = {}
     writes: list[tuple[str, float, bool]] = []
     end_ns = 0
     for op in history.ops.to_pylist():

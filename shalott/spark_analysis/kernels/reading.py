@@ -12,6 +12,7 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
@@ -146,9 +147,9 @@ def operations(table: pa.Table) -> Operations:
     """What ``client_operations`` makes of it."""
     process = plain(table["process"])
     of_clients = process >= 0
-    rows: Any = slice(None) if of_clients.all() else np.flatnonzero(of_clients)
+    rows: slice | Ints = slice(None) if of_clients.all() else np.flatnonzero(of_clients)
 
-    def numbers(name: str, default: int | None = None) -> Any:
+    def numbers(name: str, default: int | None = None) -> Ints:
         column = table[name]
         if default is not None and column.null_count:
             column = pc.fill_null(column, default)
@@ -174,14 +175,15 @@ def operations(table: pa.Table) -> Operations:
     )
 
 
-def plain(column: pa.ChunkedArray | pa.Array) -> Any:
+def plain(column: pa.ChunkedArray | pa.Array) -> npt.NDArray[Any]:
     """Numbers or truths without nulls, as numpy has them."""
     if isinstance(column, pa.ChunkedArray):
         column = column.chunk(0) if column.num_chunks == 1 else column.combine_chunks()
-    return column.to_numpy(zero_copy_only=False)
+    found: npt.NDArray[Any] = column.to_numpy(zero_copy_only=False)
+    return found
 
 
-def _words(column: pa.ChunkedArray, rows: Any) -> Words:
+def _words(column: pa.ChunkedArray, rows: slice | Ints) -> Words:
     """A null is ""."""
     if column.null_count == len(column):
         return Words(np.zeros(len(column), dtype=np.int32)[rows], ("",))
@@ -199,7 +201,7 @@ def _words(column: pa.ChunkedArray, rows: Any) -> Words:
     return Words(codes.astype(np.int32), names)
 
 
-def _opened(source: Source) -> Any:
+def _opened(source: Source) -> pa.BufferReader | str:
     return pa.BufferReader(source) if isinstance(source, bytes) else source
 
 
